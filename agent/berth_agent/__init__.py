@@ -1,6 +1,6 @@
-"""The agent: on each node with cards, it says what is there and how it fares.
+"""The agent: it publishes the cards of its node, their health, and which pods hold them.
 
-One process for each node looks at the cards, writes the node's Device, writes a GpuPod
-for each pod that was given cards, and renews a Lease that vouches for both. It decides
-nothing about pods and reads nobody else's nodes.
+One process for each node samples the cards, writes the node's Device, writes a GpuPod for
+each pod that was given cards, and renews a Lease which says that both are current. It decides
+nothing about pods and reads no other node.
 """

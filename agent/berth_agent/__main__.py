@@ -1,11 +1,11 @@
 """The agent as a program: `python -m berth_agent` or `berth-agent`.
 
-Reads the settings, wires one loop for each node, and turns signals into a clean end. The
+Reads the settings, starts one loop for each node, and turns signals into a clean exit. The
 clock, chance and the name of this process enter here and nowhere else.
 
-On a clean end the Lease is left as it is. To release it would say nothing true: the last
-Device is still the best that is known, and whether its silence matters is for the
-operator's watchdog to judge, which a quick restart then never notices.
+On a clean exit the Lease is left as it is: the last Device is still the best that is known, and
+whether the agent is away for too long is for the operator's watchdog to judge. So a quick
+restart changes nothing.
 """
 
 import asyncio
@@ -27,60 +27,61 @@ from typing import Final, assert_never
 
 from berth_agent import (
     backoff,
-    dropins,
+    device_files,
     extra_devices,
     loop,
-    node_view,
     probe,
     rdma,
-    settings,
     simulated,
     sysfs,
 )
-from berth_agent.health import rules
+from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources
-from berth_agent.nvml import source
+from berth_agent.node_view import NodeView
+from berth_agent.nvml import nvml_probe
+from berth_agent.settings import PROGRAM, HardwareNode, Node, Settings, SimulatedNode
+from berth_agent.settings import parse as parse_settings
 from berth_crds import flags, logs, nesting, vocabulary
 from berth_crds.client import api, connection, errors
 
 log = logging.getLogger("berth_agent")
 
-LAST_WORD_SECONDS: Final = 1.5
+EXIT_SECONDS: Final = 1.5
 MOST_PAUSE_SECONDS: Final = 60.0
-STEADY_SECONDS: Final = 600.0  # A node that ran for so long has not failed before.
-SETTLED_SECONDS: Final = 15.0
+STABLE_SECONDS: Final = 600.0  # After running for so long, earlier failures no longer count.
+STARTED_SECONDS: Final = 15.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until told to stop; 0 is a clean end, 2 a setting that cannot be used."""
+    """Run until a signal comes, and return the exit code: 0, or 2 for a setting that cannot be used."""
     nesting.allow()
     try:
-        chosen = settings.parse(
+        settings = parse_settings(
             sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()
         )
-        logs.start(chosen.log_level, "%(asctime)s %(levelname)-7s %(message)s", chosen.log_format)
-        subjects = tuple(_subject(node, chosen) for node in chosen.nodes)
-        asyncio.run(_serve(_links(chosen), subjects, chosen))
+        logs.start(settings.log_level, "%(asctime)s %(levelname)-7s %(message)s", settings.log_format)
+        configs = tuple(_config(node, settings) for node in settings.nodes)
+        asyncio.run(_serve(_connections(settings), configs, settings))
     except (flags.Refused, simulated.BadShape, errors.Unusable) as refusal:
-        logs.last_word(settings.PROGRAM, refusal)
+        logs.last_word(PROGRAM, refusal)
         return flags.EXIT_UNUSABLE
     return 0
 
 
-def _subject(node: settings.Node, chosen: settings.Settings) -> loop.Subject:
-    kubelet, resources, labels = _kubelet(chosen), chosen.gpu_resources, chosen.node_labels
+def _config(node: Node, settings: Settings) -> loop.NodeConfig:
+    kubelet, resources, labels = _kubelet(settings), settings.gpu_resources, settings.node_labels
     match node:
-        case settings.SimulatedNode(name, shape):
-            made_up = simulated.SimulatedProbe(
-                simulated.machine(name, shape), simulated.FaultFile(chosen.faults, name)
+        case SimulatedNode(name, shape):
+            simulated_probe = simulated.SimulatedProbe(
+                simulated.machine(name, shape), simulated.FaultFile(settings.faults, name)
             )
             grants = vocabulary.GrantSource.SIMULATED
-            return loop.Subject(
-                name, made_up, grants, kubelet, resources, labels=labels, sharing=chosen.sharing
+            return loop.NodeConfig(
+                name, simulated_probe, grants, kubelet, resources, labels=labels, sharing=settings.sharing
             )
-        case settings.HardwareNode():
-            own = rules.Rules(ignored=node.ignored_xids, critical=node.critical_xids)
-            return loop.Subject(
+        case HardwareNode():
+            own = health_rules.HealthRules(ignored=node.ignored_xids, critical=node.critical_xids)
+            return loop.NodeConfig(
                 node.name,
                 _hardware(node),
                 None,
@@ -89,54 +90,58 @@ def _subject(node: settings.Node, chosen: settings.Settings) -> loop.Subject:
                 node.procfs,
                 own,
                 labels=labels,
-                sharing=chosen.sharing,
+                sharing=settings.sharing,
             )
         case _:
             assert_never(node)
 
 
-def _hardware(node: settings.HardwareNode) -> probe.Probe:
-    """Join what looks at real cards with what looks at the devices beside them."""
+def _hardware(node: HardwareNode) -> probe.Probe:
+    """Return the probe of real cards, which also reads the extra devices of the node."""
     kernel = sysfs.Kernel(node.sysfs, node.procfs)
     readers: list[extra_devices.Reader] = [lambda: rdma.devices(kernel)]
     if node.devices:
-        readers.append(dropins.Folder(node.devices, kernel).devices)
-    return extra_devices.Beside(source.NvmlProbe(kernel), readers)
+        readers.append(device_files.DeviceFolder(node.devices, kernel).devices)
+    return extra_devices.ExtraDevicesProbe(nvml_probe.NvmlProbe(kernel), readers)
 
 
-def _kubelet(chosen: settings.Settings) -> podresources.Lister | None:
-    if chosen.pod_resources is None:
+def _kubelet(settings: Settings) -> podresources.PodResourcesLister | None:
+    if settings.pod_resources is None:
         return None
-    return podresources.PodResources(chosen.pod_resources, deadline=chosen.deadline)
+    return podresources.PodResourcesClient(settings.pod_resources, deadline=settings.deadline)
 
 
-def _links(chosen: settings.Settings) -> Mapping[str, connection.Connection]:
-    """Return how each node speaks to the API server: all alike, or each under its own name."""
-    names = [node.name for node in chosen.nodes]
-    if not chosen.context_by_node:
-        return dict.fromkeys(names, connection.load(chosen.kubeconfig, context=chosen.context))
-    paths = connection.find(chosen.kubeconfig)
+def _connections(settings: Settings) -> Mapping[str, connection.Connection]:
+    """Return the connection of each node to the API server: one for all, or one context for each node."""
+    names = [node.name for node in settings.nodes]
+    if not settings.context_by_node:
+        return dict.fromkeys(names, connection.load(settings.kubeconfig, context=settings.context))
+    paths = connection.find(settings.kubeconfig)
     if paths is None:
         raise flags.Refused("--context-by-node needs a kubeconfig with a context for each node.")
     return dict(zip(names, connection.from_contexts(paths, names), strict=True))
 
 
 async def _serve(
-    links: Mapping[str, connection.Connection], subjects: Sequence[loop.Subject], chosen: settings.Settings
+    connections: Mapping[str, connection.Connection],
+    configs: Sequence[loop.NodeConfig],
+    settings: Settings,
 ) -> None:
     """Run every node until a signal comes."""
-    pace = loop.Pace(chosen.interval, chosen.deadline, chosen.lease_seconds)
-    means = loop.Means(clock=_now, chance=random.random, identity=_identity(), seconds=time.monotonic)
+    timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
+    runtime = loop.Runtime(clock=_now, chance=random.random, identity=_identity(), seconds=time.monotonic)
     stop = _on_signals()
-    where = ", ".join(sorted({link.server for link in links.values()}))
-    log.info("%s speaks for %s at %s", means.identity, _listed(subjects), where)
-    boards = {each.node: node_view.Board(each.node) for each in subjects}
-    async with _served(chosen, boards.values()), _sessions(links) as sessions:
+    where = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
+    log.info("%s speaks for %s at %s", runtime.identity, _listed(configs), where)
+    node_views = {each.node: NodeView(each.node) for each in configs}
+    async with _served(settings, node_views.values()), _sessions(connections) as sessions:
         tasks = [
-            asyncio.create_task(_keep(sessions[each.node], each, pace, means, boards[each.node]))
-            for each in subjects
+            asyncio.create_task(
+                _run_forever(sessions[each.node], each, timing, runtime, node_views[each.node])
+            )
+            for each in configs
         ]
-        asyncio.get_running_loop().call_later(SETTLED_SECONDS, _tidy)
+        asyncio.get_running_loop().call_later(STARTED_SECONDS, _release_memory)
         await stop.wait()
         for task in tasks:
             task.cancel()
@@ -145,26 +150,29 @@ async def _serve(
 
 
 @contextlib.asynccontextmanager
-async def _sessions(links: Mapping[str, connection.Connection]) -> AsyncIterator[Mapping[str, api.Api]]:
-    """Open one session for each way to speak; nodes that speak alike share it."""
-    opened = {id(link): api.Api(link, agent=settings.PROGRAM) for link in links.values()}
+async def _sessions(connections: Mapping[str, connection.Connection]) -> AsyncIterator[Mapping[str, api.Api]]:
+    """Open one session for each connection; nodes with the same connection share it."""
+    opened = {
+        id(each_connection): api.Api(each_connection, agent=PROGRAM)
+        for each_connection in connections.values()
+    }
     for session in opened.values():
         await session.__aenter__()
     try:
-        yield {name: opened[id(link)] for name, link in links.items()}
+        yield {name: opened[id(each_connection)] for name, each_connection in connections.items()}
     finally:
-        # All at once: each waits a moment for its connections, and there may be hundreds.
+        # Concurrently: each waits a moment for its connections, and there may be hundreds.
         await asyncio.gather(*(session.__aexit__(None, None, None) for session in opened.values()))
 
 
 @contextlib.asynccontextmanager
-async def _served(chosen: settings.Settings, boards: Iterable[node_view.Board]) -> AsyncIterator[None]:
-    """Serve what is measured, and the probe, where that is wanted."""
+async def _served(settings: Settings, node_views: Iterable[NodeView]) -> AsyncIterator[None]:
+    """Serve metrics and probes where the settings ask for them."""
     async with contextlib.AsyncExitStack() as stack:
-        if chosen.listen_probes:
-            log.info("probes at %s", await stack.enter_async_context(_probes(chosen.listen_probes)))
-        if chosen.listen:
-            log.info("listening at %s", await stack.enter_async_context(_measures(chosen, boards)))
+        if settings.listen_probes:
+            log.info("probes at %s", await stack.enter_async_context(_probes(settings.listen_probes)))
+        if settings.listen:
+            log.info("listening at %s", await stack.enter_async_context(_metrics(settings, node_views)))
         yield
 
 
@@ -178,37 +186,41 @@ def _probes(address: str) -> contextlib.AbstractAsyncContextManager[str]:
     return web.serving(address, flag="--listen-probes", limits=http_server.PROBES)
 
 
-def _measures(
-    chosen: settings.Settings, boards: Iterable[node_view.Board]
+def _metrics(
+    settings: Settings, node_views: Iterable[NodeView]
 ) -> contextlib.AbstractAsyncContextManager[str]:
     from berth_agent import metrics, web  # noqa: PLC0415
 
-    collector = metrics.Collector(boards, clock=asyncio.get_running_loop().time, dcgm=chosen.dcgm_names)
+    collector = metrics.Collector(node_views, clock=asyncio.get_running_loop().time, dcgm=settings.dcgm_names)
     route = web.metrics_route(lambda: metrics.text(collector), metrics.CONTENT_TYPE)
-    return web.serving(chosen.listen, route)
+    return web.serving(settings.listen, route)
 
 
-async def _keep(
-    session: api.Api, subject: loop.Subject, pace: loop.Pace, means: loop.Means, seen: node_view.Board
+async def _run_forever(
+    session: api.Api,
+    config: loop.NodeConfig,
+    timing: loop.Timing,
+    runtime: loop.Runtime,
+    seen: NodeView,
 ) -> None:
-    """Run one node; should it fail on a fault of ours, start it anew and leave the others alone."""
+    """Run one node, and restart it after an unexpected exception; other nodes are not affected."""
     failures, clock = 0, asyncio.get_running_loop().time
     while True:
         began = clock()
         try:
-            await loop.run_node(session, subject, pace, means, seen)
+            await loop.run_node(session, config, timing, runtime, seen)
         except Exception as error:
-            failures = 1 if clock() - began > STEADY_SECONDS else failures + 1
-            log.exception("node %s: the agent failed, starting it anew", subject.node)
-            pause = backoff.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=means.chance())
+            failures = 1 if clock() - began > STABLE_SECONDS else failures + 1
+            log.exception("node %s: the agent failed and is restarted", config.node)
+            pause = backoff.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=runtime.chance())
             await asyncio.sleep(pause)
 
 
-def _tidy() -> None:
-    """Release what only the start needed: the agent lives for months beside somebody's workload."""
+def _release_memory() -> None:
+    """Release the memory that only the start needed: the agent runs for months beside workloads."""
     gc.collect()
     gc.freeze()
-    with contextlib.suppress(OSError, AttributeError):  # Not every C library can.
+    with contextlib.suppress(OSError, AttributeError):  # Not every C library has it.
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -222,11 +234,11 @@ def _on_signals() -> asyncio.Event:
 def _stop(event: asyncio.Event) -> Callable[[], None]:
     def stop() -> None:
         event.set()
-        # Threads of the event loop (names being resolved, a token file on a dead disk) are
-        # waited for at its end. The end is clean either way: nothing is left to write.
-        last_word = threading.Timer(LAST_WORD_SECONDS, os._exit, [0])
-        last_word.daemon = True
-        last_word.start()
+        # The event loop waits for its threads (names being resolved, a token file on a dead disk)
+        # before it ends. The exit is clean without them: nothing is left to write.
+        exit_timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
+        exit_timer.daemon = True
+        exit_timer.start()
 
     return stop
 
@@ -239,8 +251,8 @@ def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def _listed(subjects: Sequence[loop.Subject]) -> str:
-    return ", ".join(subject.node for subject in subjects)
+def _listed(configs: Sequence[loop.NodeConfig]) -> str:
+    return ", ".join(config.node for config in configs)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How long to wait after a failure, and how often to speak of one that lasts.
+"""How long to wait after a failure, and how often to log one that lasts.
 
-The API server may be away for an hour, and every agent of the cluster notices at once.
-Waits therefore grow and are spread by chance, and a trouble is told when it begins, now
-and then while it lasts, and when it is over. What to do about it is left to the caller.
+The API server may be away for an hour, and every agent of the cluster notices at the same time.
+So waits grow and are spread by chance. A failure is logged when it begins, now and then while
+it lasts, and when it is over. What to do about it is left to the caller.
 """
 
 import logging
@@ -15,41 +15,41 @@ MOST_DOUBLINGS: Final = 16
 def pause(error: Exception, failures: int, *, most: float, chance: float) -> float:
     """Return the seconds to wait after so many failures in a row; `chance` is between 0 and 1.
 
-    A server that asks for more patience (`Retry-After`) gets it.
+    It is never less than the server asks for (`Retry-After`).
     """
     step = FIRST_SECONDS * 2.0 ** min(failures - 1, MOST_DOUBLINGS)
     asked: float = getattr(error, "retry_after", None) or 0.0
     return max(asked, min(step, most) * (0.5 + chance / 2))
 
 
-class Complaint:
-    """One trouble that may last, and how often it was told."""
+class FailureLog:
+    """Logs one failure that may last, without repeating it each time."""
 
     def __init__(self, log: logging.Logger, subject: str) -> None:
         self._log = log
         self._subject = subject
         self._kind: type[Exception] | None = None
-        self._told = 0
+        self._times = 0
         self.failures = 0
 
     def __repr__(self) -> str:
-        """Show the state in words."""
-        return f"<Complaint about {self._subject}: {self.failures} failures in a row>"
+        """Return the state in words."""
+        return f"<FailureLog of {self._subject}: {self.failures} failures in a row>"
 
     def failed(self, error: Exception) -> None:
-        """Count a failure, and tell it if it is new or has lasted."""
+        """Count a failure, and log it if it is new or has lasted."""
         self.failures += 1
-        self._told = self._told + 1 if type(error) is self._kind else 1
+        self._times = self._times + 1 if type(error) is self._kind else 1
         self._kind = type(error)
-        level = logging.WARNING if _worth_telling(self._told) else logging.DEBUG
+        level = logging.WARNING if _is_logged(self._times) else logging.DEBUG
         self._log.log(level, "%s (attempt %d): %s", self._subject, self.failures, error)
 
     def succeeded(self) -> None:
-        """End the trouble, if there was one."""
+        """Log the end of the failures, if there were any."""
         if self.failures:
             self._log.info("%s: over after %d failed attempts", self._subject, self.failures)
-        self.failures, self._told, self._kind = 0, 0, None
+        self.failures, self._times, self._kind = 0, 0, None
 
 
-def _worth_telling(times: int) -> bool:
+def _is_logged(times: int) -> bool:
     return times in {1, 10} or times % 100 == 0

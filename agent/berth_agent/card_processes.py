@@ -1,8 +1,8 @@
-"""Which processes use the cards of a node: what a probe may tell beside its sample.
+"""Which processes use the cards of a node.
 
-A probe that can tell offers `Processes`; one that cannot simply lacks the method, and
-then nothing is known, which is not the same as that nobody is there. Which pod a process
-belongs to is not the driver's to know; `gpupods` finds that out.
+A probe that can list them is a `ProcessLister`. Without one nothing is known about processes,
+which is not the same as that there are none. The driver does not know which pod a process
+belongs to; `gpupods` finds that out.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,9 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process on one card, or on one MIG instance of it: `uuid` is of what the driver names.
+    """One process on a card or on a MIG instance, whichever the driver names by `uuid`.
 
-    `pid` is as the host sees it, and `memory` in bytes of the card; None where the driver
-    does not tell.
+    `pid` is that of the host. `memory` is in bytes of the card, None where the driver does not report it.
     """
 
     pid: int
@@ -23,8 +22,8 @@ class Process:
 
 
 @runtime_checkable
-class Processes(Protocol):
-    """Something that can tell which processes use the cards of one node."""
+class ProcessLister(Protocol):
+    """A probe that can list the processes on the cards of its node."""
 
     def processes(self) -> tuple[Process, ...] | None:
-        """Tell all of them, or None when the source says nothing. May block, and should not raise."""
+        """Return all of them, None where that is not known. May block, and should not raise."""

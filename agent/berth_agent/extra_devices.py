@@ -1,11 +1,10 @@
-"""A probe that adds to the cards of a node what other devices stand beside them.
+"""A probe that adds extra devices (RDMA, other accelerators) to the sample of the cards.
 
-The cards decide whether the source answers: what stands beside them is listed only in a
-sample, and where they say nothing the Device stays as it was, with all that is in it.
-Devices that clash with one that is already listed are left out, and so are those past the
-room of the list: the server would refuse the cards along with them. The cards come first,
-then the kernel's devices, then those of files in the order of their names. Should
-reading them fail, those that were read last stand, and the cards are looked at all the same.
+The cards decide whether the source fails: then the Device stays as it was, extra devices
+included. A device that conflicts with one already listed is left out, and so is one past the
+limit of the list, because the server would refuse the cards along with it. The cards come first,
+then the kernel's devices, then those of files in the order of their names. If reading extra
+devices fails, those that were read last stand, and the cards are sampled all the same.
 """
 
 import dataclasses
@@ -20,107 +19,109 @@ log = logging.getLogger(__name__)
 
 DRIVER: Final = "the driver"
 
-Reader = Callable[[], tuple[probe.Device, ...]]
+Reader = Callable[[], tuple[probe.ExtraDevice, ...]]
 
 
-class Beside:
-    """Looks at cards, and then at the devices beside them."""
+class ExtraDevicesProbe:
+    """Samples the cards, and then reads the extra devices."""
 
     def __init__(self, cards: probe.Probe, readers: Sequence[Reader]) -> None:
         self._cards = cards
-        self._readers = tuple(map(Steady, readers))
+        self._readers = tuple(map(LastGoodReader, readers))
         self._left_out: tuple[str, ...] = ()
-        self._reads = False  # What stands beside the cards, just now.
+        self._is_reading = False  # Whether the extra devices are being read.
 
     def sample(self) -> probe.Outcome:
-        """Look once."""
+        """Sample once."""
         outcome = self._cards.sample()
         if isinstance(outcome, probe.SourceFailed):
             return outcome
-        self._reads = True
+        self._is_reading = True
         read = tuple(device for reader in self._readers for device in reader())
-        self._reads = False
-        fitting, left_out = sorted_out(outcome, read)
-        self._tell(left_out)
+        self._is_reading = False
+        fitting, left_out = without_conflicts(outcome, read)
+        self._warn(left_out)
         return dataclasses.replace(outcome, devices=fitting)
 
     def processes(self) -> tuple[card_processes.Process, ...] | None:
-        """List the processes on the cards, where the probe of these can tell."""
-        return self._cards.processes() if isinstance(self._cards, card_processes.Processes) else None
+        """Return the processes on the cards, where the probe of the cards can list them."""
+        return self._cards.processes() if isinstance(self._cards, card_processes.ProcessLister) else None
 
-    def has_news(self) -> bool:
-        """Return whether the cards' driver has told an error, where the probe of these listens."""
-        return isinstance(self._cards, probe.Listener) and self._cards.has_news()
+    def has_events(self) -> bool:
+        """Return whether the driver has reported an error, where the probe of the cards listens."""
+        return isinstance(self._cards, probe.EventSource) and self._cards.has_events()
 
-    def whereabouts(self) -> str:
-        """Return what the look under way is doing, where the probe of the cards can tell."""
-        if self._reads:
-            return "reading the devices beside the cards"
-        return self._cards.whereabouts() if isinstance(self._cards, probe.Locator) else ""
+    def progress(self) -> str:
+        """Return what the current sample is doing, where the probe of the cards reports it."""
+        if self._is_reading:
+            return "reading the extra devices"
+        return self._cards.progress() if isinstance(self._cards, probe.ProgressReporter) else ""
 
     def close(self) -> None:
-        """Let go of the cards, where the probe of these holds them."""
-        if isinstance(self._cards, probe.Closer):
+        """Close the probe of the cards, where it can be closed."""
+        if isinstance(self._cards, probe.Closable):
             self._cards.close()
 
-    def _tell(self, left_out: tuple[str, ...]) -> None:
+    def _warn(self, left_out: tuple[str, ...]) -> None:
         for sentence in left_out:
             if sentence not in self._left_out:
                 log.warning("%s", sentence)
         self._left_out = left_out
 
 
-class Steady:
-    """A reader that lists what it did last, should it fail, and says so once."""
+class LastGoodReader:
+    """A reader that returns the last good devices if it fails, and logs that once."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._last: tuple[probe.Device, ...] = ()
+        self._last: tuple[probe.ExtraDevice, ...] = ()
         self._fails = False
 
-    def __call__(self) -> tuple[probe.Device, ...]:
-        """Read, or repeat what was read."""
+    def __call__(self) -> tuple[probe.ExtraDevice, ...]:
+        """Return the devices read now, or the last good ones."""
         try:
             self._last = self._reader()
         except Exception:
             if not self._fails:
-                log.exception("devices beside the cards cannot be read; those that were read last stand")
+                log.exception("extra devices cannot be read; those that were read last stand")
             self._fails = True
         else:
             self._fails = False
         return self._last
 
 
-def sorted_out(
-    sample: probe.Sample, devices: Sequence[probe.Device]
-) -> tuple[tuple[probe.Device, ...], tuple[str, ...]]:
-    """Return the devices that clash with nothing, and a sentence for each of the others.
+def without_conflicts(
+    sample: probe.Sample, devices: Sequence[probe.ExtraDevice]
+) -> tuple[tuple[probe.ExtraDevice, ...], tuple[str, ...]]:
+    """Return the devices without conflicts, and a sentence for each that is left out.
 
-    A lost card keeps the room that it may need.
+    A lost card keeps its room in the list.
     """
     uuids = dict.fromkeys(_uuids(sample), DRIVER)
-    minors = dict.fromkeys(((str(vocabulary.DeviceType.GPU), each.minor) for each in sample.read()), DRIVER)
+    minors = dict.fromkeys(
+        ((str(vocabulary.DeviceType.GPU), each.minor) for each in sample.answering_cards()), DRIVER
+    )
     room = max(0, schema_limits.MOST_DEVICES - len(sample.cards))
-    fitting: list[probe.Device] = []
+    fitting: list[probe.ExtraDevice] = []
     left_out: list[str] = []
-    for each in devices:
-        key = each.type, each.minor
-        if each.uuid in uuids:
-            why = f"{uuids[each.uuid]} names this uuid already"
+    for extra in devices:
+        key = extra.type, extra.minor
+        if extra.uuid in uuids:
+            why = f"{uuids[extra.uuid]} names this uuid already"
         elif key in minors:
-            why = f"{minors[key]} names a device of type {each.type} and minor {each.minor} already"
+            why = f"{minors[key]} names a device of type {extra.type} and minor {extra.minor} already"
         elif len(fitting) >= room:
             why = f"the list has room for {schema_limits.MOST_DEVICES} alone"
         else:
-            uuids[each.uuid] = minors[key] = each.origin
-            fitting.append(each)
+            uuids[extra.uuid] = minors[key] = extra.origin
+            fitting.append(extra)
             continue
-        left_out.append(f"the device {each.uuid} of {each.origin} is left out: {why}")
+        left_out.append(f"the device {extra.uuid} of {extra.origin} is left out: {why}")
     return tuple(fitting), tuple(left_out)
 
 
 def _uuids(sample: probe.Sample) -> Iterator[str]:
-    """Name the cards, and the MIG instances that they are cut into."""
+    """Yield the uuids of the cards and of their MIG instances."""
     for card in sample.cards:
         yield card.uuid
         if isinstance(card, probe.Card) and card.mig is not None:

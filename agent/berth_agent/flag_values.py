@@ -1,14 +1,13 @@
-"""What the text of a flag means: values out of words, or one sentence about the words.
+"""Parsers of flag values: each returns a value, or raises one sentence about the text.
 
-The sentences are argparse's, which puts the name of the flag before them. Nothing here knows
-which flags there are.
+argparse puts the name of the flag before the sentence. Nothing here knows which flags there are.
 """
 
 import argparse
 import math
 from typing import Final
 
-from berth_agent import choices
+from berth_agent import xid_choices
 from berth_crds import logs, schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 
@@ -20,23 +19,23 @@ NO: Final = frozenset({"false", "no", "off", "0"})
 
 
 def patterns(text: str) -> tuple[str, ...]:
-    """Read patterns of names, separated by commas."""
+    """Return patterns of names, separated by commas."""
     patterns = tuple(part.strip() for part in text.split(",") if part.strip())
     if not patterns:
         raise argparse.ArgumentTypeError(f"{quoted(text)} names no resource")
     return patterns
 
 
-def xids(text: str) -> choices.Xids:
-    """Read a choice of NVIDIA's error numbers."""
+def xids(text: str) -> xid_choices.XidChoice:
+    """Return a choice of NVIDIA's error numbers."""
     try:
-        return choices.xids(text)
+        return xid_choices.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def sharing(text: str) -> wire.Sharing | None:
-    """Read how cards are shared; empty is not at all."""
+    """Return how cards are shared; None for an empty text."""
     strategy, _, count = text.partition(":")
     if not text:
         return None
@@ -53,14 +52,14 @@ def sharing(text: str) -> wire.Sharing | None:
 
 
 def yes_or_no(text: str) -> bool:
-    """Read a yes or a no."""
+    """Return whether a text means yes."""
     if text.lower() not in YES | NO:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is neither true nor false")
     return text.lower() in YES
 
 
 def seconds(text: str) -> float:
-    """Read a number of seconds above zero."""
+    """Return a number of seconds above zero."""
     try:
         value = float(text)
     except ValueError:
@@ -71,7 +70,7 @@ def seconds(text: str) -> float:
 
 
 def whole_seconds(text: str) -> int:
-    """Read a whole number of seconds above zero, up to a day."""
+    """Return a whole number of seconds above zero, up to a day."""
     if not text.isdecimal() or not 1 <= int(text) <= DAY_SECONDS:
         raise argparse.ArgumentTypeError(
             f"{quoted(text)} is not a whole number of seconds from 1 to {DAY_SECONDS}"
@@ -80,15 +79,15 @@ def whole_seconds(text: str) -> int:
 
 
 def level(text: str) -> str:
-    """Read how much is to be logged."""
-    # Not `choices`: argparse does not hold a default, and so the environment, against those.
+    """Return the level of the log."""
+    # Not `choices`: argparse does not check defaults, and so the environment, against those.
     if text.lower() not in LEVELS:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is none of {', '.join(LEVELS)}")
     return text.lower()
 
 
 def log_format(text: str) -> str:
-    """Read what a line of the log looks like."""
+    """Return the format of the log."""
     if text.lower() not in logs.FORMATS:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is none of {', '.join(logs.FORMATS)}")
     return text.lower()

@@ -1,70 +1,70 @@
-"""The cards of one node under observation: each look is judged, and what it taught is kept.
+"""The health of the cards of one node over time: each sample is judged with the history of those before.
 
-What the tables say is `health`'s; here is only the memory between looks. It begins with what
-stands in the Device, so that an agent that is started anew heals nobody, and ends with the
-process: how often a card fell ill before is forgotten then.
+The rules are in `health`; here is only the history. It begins with the published Device, so a
+restart of the agent makes no card healthy, and ends with the process: how often a card failed
+before is forgotten then.
 """
 
 import collections
 import dataclasses
 import logging
 
-from berth_agent import describe, probe
-from berth_agent.health import judge, rules, xids
+from berth_agent import device_spec, device_status, probe
+from berth_agent.health import cooldown, health_rules, verdicts, xid_table
 from berth_crds import wire
 
 log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Known:
-    """What stood in the Device before a look, and what people say: rules, and which cards are repaired."""
+class HealthContext:
+    """The published Device, the rules of health in force, and the cards that people call repaired."""
 
     spec: wire.DeviceSpec | None
     status: wire.DeviceStatus
-    chosen: rules.Rules = rules.DEFAULT
+    rules: health_rules.HealthRules = health_rules.DEFAULT
     repaired: frozenset[str] = frozenset()
 
 
 class HealthMonitor:
-    """Remembers how the cards of a node fared."""
+    """Judges the cards of one node."""
 
     def __init__(self) -> None:
-        self._record: judge.Record | None = None
-        self._looked = 0.0  # When a look showed cards last.
-        self._blind = False  # Whether the source has failed since then.
+        self._history: cooldown.HealthHistory | None = None
+        self._sampled_at = 0.0  # When a sample last showed cards.
+        self._has_gap = False  # Whether the source has failed since then.
 
     def __repr__(self) -> str:
-        """Show the state in words."""
-        return f"<HealthMonitor: {len(self._record.cases) if self._record else 0} cases>"
+        """Return the state in words."""
+        return f"<HealthMonitor: {len(self._history.incidents) if self._history else 0} incidents>"
 
     def judge(
-        self, outcome: probe.Outcome, spec: wire.DeviceSpec, known: Known, *, now: float
-    ) -> describe.Verdicts:
-        """Judge the cards of a look that the spec lists; a source that failed shows none."""
+        self, outcome: probe.Outcome, spec: wire.DeviceSpec, context: HealthContext, *, now: float
+    ) -> device_status.Verdicts:
+        """Return the verdicts on the cards that the spec lists; none for a source that failed."""
         if isinstance(outcome, probe.SourceFailed):
-            self._blind = True
+            self._has_gap = True
             return {}
-        record = self._record
-        if record is None:
-            record = judge.recall(known.status, rebooted=_rebooted(outcome, known.spec), now=now)
-        elif self._blind:
-            record = judge.unseen(record, now - self._looked)
-        self._blind, self._looked = False, now
-        look = judge.Look(outcome, describe.lost_by_uuid(outcome, spec), now, known.repaired)
-        judgement = judge.judge(look, record, known.chosen)
-        self._record = judgement.record
-        _tell(outcome)
+        history = self._history
+        if history is None:
+            history = cooldown.from_status(context.status, rebooted=_rebooted(outcome, context.spec), now=now)
+        elif self._has_gap:
+            history = cooldown.without_gap(history, now - self._sampled_at)
+        self._has_gap, self._sampled_at = False, now
+        given = verdicts.HealthInput(outcome, device_spec.lost_by_uuid(outcome, spec), now, context.repaired)
+        judgement = verdicts.judge(given, history, context.rules)
+        self._history = judgement.history
+        _log_xids(outcome)
         found = judgement.verdicts
         return {each.uuid: found[each.uuid] for each in spec.devices if each.uuid in found}
 
 
-def _tell(sample: probe.Sample) -> None:
-    """Log what the driver told, condemning or not; the verdicts that follow are told elsewhere."""
+def _log_xids(sample: probe.Sample) -> None:
+    """Log all errors that the driver reported; the verdicts that follow from them are logged elsewhere."""
     for each, count in collections.Counter(sample.xids).items():
         card = each.uuid or "a card that cannot be named"
         times = f" ({count} times)" if count > 1 else ""
-        log.info("%s: XID %d%s: %s", card, each.number, times, xids.meaning(each.number).words)
+        log.info("%s: XID %d%s: %s", card, each.number, times, xid_table.meaning(each.number).text)
 
 
 def _rebooted(sample: probe.Sample, spec: wire.DeviceSpec | None) -> bool:

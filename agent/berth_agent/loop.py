@@ -1,12 +1,11 @@
-"""One node, for ever: sample, describe, publish, beat.
+"""The agent of one node: each tick samples the cards, publishes the Device and renews the Lease.
 
-A tick looks at the cards, says what follows, makes the API agree, and only then renews
-the Lease: the Lease says "what you read in this Device is true now", and that holds for
-a source that failed or hangs too, because then the Device says so. When the API refuses
-or is away, the last good state is kept, the Lease is left to lapse, and the tick comes
-again after a pause that grows.
+The Lease is renewed last, because it says "what you read in this Device is true now". That
+holds for a source that failed or hangs too, because then the Device says so. When the API
+refuses or is away, the last good state is kept, the Lease expires, and the tick is repeated
+after a pause that grows.
 
-Time, chance and identity come in by `Means`; nothing here reads them by itself.
+Time, chance and identity are parameters (`Runtime`); nothing here reads them by itself.
 """
 
 import asyncio
@@ -22,20 +21,24 @@ from typing import Final
 from berth_agent import (
     backoff,
     card_processes,
-    describe,
+    device_spec,
+    device_status,
     health_monitor,
-    node_view,
-    nodelabels,
-    policy,
+    health_policy,
+    node_labels,
     probe,
-    repaired,
+    repaired_annotation,
     sampler,
     settings,
 )
-from berth_agent.gpupods import evidence, keeper, residents
-from berth_agent.health import rules
-from berth_agent.kubelet import follower, podresources
-from berth_agent.publish import device, heartbeat, labels
+from berth_agent.gpupods import evidence, process_owners, reconciler
+from berth_agent.health import health_rules
+from berth_agent.health_policy import HealthPolicy
+from berth_agent.kubelet import podresources
+from berth_agent.kubelet.poller import KubeletPoller, PollTiming, condition
+from berth_agent.node_view import NodeView
+from berth_agent.publish import device_publisher, heartbeat
+from berth_agent.publish.label_writer import LabelWriter
 from berth_crds import names, vocabulary, wire
 from berth_crds.client import api, errors
 
@@ -43,39 +46,39 @@ log = logging.getLogger(__name__)
 
 # Between two ticks at least, even when somebody keeps changing our Device.
 SHORTEST_REST_SECONDS: Final = 0.5
-# Agents that were started all at once must not beat all at once for ever.
+# Agents that were started at the same time must not renew their Leases at the same time for ever.
 SPREAD: Final = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Subject:
-    """A node, the probe that looks at it, and who tells which pod holds what there, if anybody.
+class NodeConfig:
+    """A node, its probe, and the sources that say which pod holds which cards.
 
-    `grants` stands for those who are not asked (the simulated cards); `kubelet` is asked,
-    for `resources`, and so is the probe where it can tell processes, whose cgroups are
-    then read in `procfs`. What is `chosen` about health is the node's own, which a policy adds to.
-    `sharing` is how the node's device plugin shares its cards.
-    With `labels` the Node is labelled with what its cards have in common.
+    `grants` is the source named in GpuPods of simulated cards, where no other source is asked.
+    `kubelet` is asked about `resources`. A probe that lists processes is asked as well, and their
+    cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
+    `sharing` is how the node's device plugin shares its cards. With `labels` the Node gets labels
+    with what its cards have in common.
     """
 
     node: str
     probe: probe.Probe
     grants: vocabulary.GrantSource | None = None
-    kubelet: podresources.Lister | None = None
+    kubelet: podresources.PodResourcesLister | None = None
     resources: tuple[str, ...] = settings.GPU_RESOURCES
     procfs: Path = settings.PROCFS
-    chosen: rules.Rules = rules.DEFAULT
+    rules: health_rules.HealthRules = health_rules.DEFAULT
     labels: bool = False
     sharing: wire.Sharing | None = None
-    # Held by whoever looks: after a restart, an earlier look may still hang in the driver.
-    alone: contextlib.AbstractContextManager[object] = dataclasses.field(
+    # Held while a sampler runs: after a restart, an earlier sample may still hang in the driver.
+    probe_lock: contextlib.AbstractContextManager[object] = dataclasses.field(
         default_factory=threading.Lock, compare=False
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pace:
-    """How often to look, how long one look may take, and how long the Lease vouches; in seconds."""
+class Timing:
+    """Seconds between two samples, for one sample at most, and until the Lease expires."""
 
     interval: float
     deadline: float
@@ -83,8 +86,8 @@ class Pace:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Means:
-    """What the world lends: the time, chance between 0 and 1, who we are, and seconds that nobody sets."""
+class Runtime:
+    """The time of day, chance between 0 and 1, the name of this process, and a monotonic clock."""
 
     clock: Callable[[], dt.datetime]
     chance: Callable[[], float]
@@ -93,127 +96,139 @@ class Means:
 
 
 async def run_node(
-    session: api.Api, subject: Subject, pace: Pace, means: Means, seen: node_view.Board | None = None
+    session: api.Api,
+    config: NodeConfig,
+    timing: Timing,
+    runtime: Runtime,
+    node_view: NodeView | None = None,
 ) -> None:
-    """Be the agent of one node until cancelled, and write what is seen on its board."""
-    sources = evidence.Sources(
-        kubelet=subject.kubelet is not None,
-        driver=isinstance(subject.probe, card_processes.Processes),
-        resources=subject.resources,
+    """Run the agent of one node until cancelled, and record what it sees in its node view."""
+    sources = evidence.EvidenceSources(
+        kubelet=config.kubelet is not None,
+        driver=isinstance(config.probe, card_processes.ProcessLister),
+        resources=config.resources,
     )
-    hurry = asyncio.Event()
-    gpupods = keeper.Keeper(
+    wake_poller = asyncio.Event()
+    gpupods = reconciler.GpuPodReconciler(
         session,
-        subject.node,
-        keeper.Means(means.clock, means.chance, subject.grants),
+        config.node,
+        reconciler.ReconcilerRuntime(runtime.clock, runtime.chance, config.grants),
         sources,
-        restless=hurry.set,
+        on_pod_change=wake_poller.set,
     )
-    listener = _listener(subject, pace, means, gpupods, hurry)
-    chosen = policy.Policy(subject.chosen)
-    labeller = labels.Labeller(session, subject.node, ours=nodelabels.ours, chance=means.chance)
-    seen = seen or node_view.Board(subject.node)
-    seen.held = gpupods.records
-    reports = Reports(gpupods, chosen, seen, labeller, listener)
-    ticker = Ticker(session, subject, pace, means, reports=reports)
+    poller = _poller(config, timing, runtime, gpupods, wake_poller)
+    policy = HealthPolicy(config.rules)
+    label_writer = LabelWriter(session, config.node, ours=node_labels.ours, chance=runtime.chance)
+    node_view = node_view or NodeView(config.node)
+    node_view.gpupods = gpupods.gpupods
+    collaborators = Collaborators(gpupods, policy, node_view, label_writer, poller)
+    tick_loop = TickLoop(session, config, timing, runtime, collaborators=collaborators)
     async with asyncio.TaskGroup() as group:
-        group.create_task(ticker.run(), name=f"tick {subject.node}")
-        group.create_task(gpupods.run(), name=f"gpupods of {subject.node}")
-        group.create_task(policy.follow(session, chosen).run(), name=f"policy for {subject.node}")
-        if subject.labels:
-            group.create_task(labeller.run(), name=f"labels of {subject.node}")
-        if listener:
-            group.create_task(listener.run(), name=f"kubelet of {subject.node}")
+        group.create_task(tick_loop.run(), name=f"tick {config.node}")
+        group.create_task(gpupods.run(), name=f"gpupods of {config.node}")
+        group.create_task(health_policy.follow(session, policy).run(), name=f"policy for {config.node}")
+        if config.labels:
+            group.create_task(label_writer.run(), name=f"labels of {config.node}")
+        if poller:
+            group.create_task(poller.run(), name=f"kubelet of {config.node}")
 
 
-def _listener(
-    subject: Subject, pace: Pace, means: Means, gpupods: keeper.Keeper, hurry: asyncio.Event
-) -> follower.Follower | None:
-    if subject.kubelet is None:
+def _poller(
+    config: NodeConfig,
+    timing: Timing,
+    runtime: Runtime,
+    gpupods: reconciler.GpuPodReconciler,
+    wake: asyncio.Event,
+) -> KubeletPoller | None:
+    if config.kubelet is None:
         return None
-    manner = follower.Pace(pace.interval, means.chance)
-    return follower.Follower(
-        subject.kubelet,
-        subject.node,
-        manner,
-        hurry,
+    return KubeletPoller(
+        config.kubelet,
+        config.node,
+        PollTiming(timing.interval, runtime.chance),
+        wake,
         on_change=gpupods.kubelet_reported,
-        asking=gpupods.asking,
+        on_request=gpupods.kubelet_requested,
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reports:
-    """To whom a tick tells what it found, and who tells it what else is known."""
+class Collaborators:
+    """The parts of the agent that use what a tick found, or add to it."""
 
-    gpupods: keeper.Keeper
-    policy: policy.Policy
-    board: node_view.Board
-    labeller: labels.Labeller
-    listener: follower.Follower | None = None
+    gpupods: reconciler.GpuPodReconciler
+    policy: HealthPolicy
+    node_view: NodeView
+    label_writer: LabelWriter
+    poller: KubeletPoller | None = None
 
-    def looked(self, look: sampler.Look, now: float) -> None:
-        """Write on the board what was seen, and when."""
-        self.board.looked(look.outcome, now)
-        if self.listener and self.listener.answered is not None:
-            self.board.answered["podresources"] = self.listener.answered
+    def record_observation(self, observation: sampler.Observation, now: float) -> None:
+        """Record in the node view what was seen, and when."""
+        self.node_view.record_sample(observation.outcome, now)
+        if self.poller and self.poller.answered_at is not None:
+            self.node_view.answered_at["podresources"] = self.poller.answered_at
 
-    def beside(self, look: sampler.Look, spec: wire.DeviceSpec, before: wire.DeviceStatus) -> describe.Beside:
-        """Have GpuPods and labels follow the cards, and give what follows for the Device."""
-        self.gpupods.furnish(spec.devices)
-        if spec.devices or isinstance(look.outcome, probe.Sample):
-            self.labeller.want(nodelabels.labels(spec))
-        occupants = self.gpupods.looked(look.crowd, residents.told(before.devices))
-        stated = follower.condition(self.listener.report) if self.listener else None
-        stands = _said(before) if self.listener else None
-        return describe.beside(spec, occupants, stated or stands)
+    def other_sources(
+        self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus
+    ) -> device_status.OtherSources:
+        """Pass the cards on to GpuPods and labels, and return what the other sources add to the Device."""
+        self.gpupods.set_cards(spec.devices)
+        if spec.devices or isinstance(observation.outcome, probe.Sample):
+            self.label_writer.set_labels(node_labels.labels(spec))
+        occupants = self.gpupods.processes_seen(
+            observation.processes, process_owners.published_occupants(before.devices)
+        )
+        if self.poller is None:
+            return device_status.other_sources(spec, occupants)
+        ready = condition(self.poller.report) or _kubelet_condition(before)
+        return device_status.other_sources(spec, occupants, ready)
 
 
-def _said(before: wire.DeviceStatus) -> wire.Condition | None:
-    """Return what was said of the kubelet before it was asked for the first time."""
+def _kubelet_condition(before: wire.DeviceStatus) -> wire.Condition | None:
+    """Return the published condition of the kubelet: it stands until the kubelet was asked."""
     kind = vocabulary.DeviceCondition.POD_RESOURCES_READY
     return next((each for each in before.conditions if each.type == kind), None)
 
 
-def tell(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
-    """Log what changed in the verdicts, once; what is wrong as a warning."""
-    troubles = describe.troubles(now)
-    for line in describe.changes(before, now):
-        log.log(logging.WARNING if line in troubles else logging.INFO, "node %s: %s", node, line)
+def log_changes(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
+    """Log once what changed between two statuses; what is wrong as a warning."""
+    warnings = device_status.warnings(now)
+    for line in device_status.changes(before, now):
+        log.log(logging.WARNING if line in warnings else logging.INFO, "node %s: %s", node, line)
 
 
-class Ticker:
-    """Ticks for one node."""
+class TickLoop:
+    """Samples, publishes and renews the Lease of one node, again and again."""
 
     def __init__(
         self,
         session: api.Api,
-        subject: Subject,
-        pace: Pace,
-        means: Means,
+        config: NodeConfig,
+        timing: Timing,
+        runtime: Runtime,
         *,
-        reports: Reports,
+        collaborators: Collaborators,
     ) -> None:
-        self._node = subject.node
-        self._sharing = subject.sharing
-        self._pace = pace
-        self._means = means
-        self._reports = reports
-        self._hurry = asyncio.Event()
-        self._complaint = backoff.Complaint(log, f"node {subject.node} is not published")
+        self._node = config.node
+        self._sharing = config.sharing
+        self._timing = timing
+        self._runtime = runtime
+        self._collaborators = collaborators
+        self._wake = asyncio.Event()
+        self._failure_log = backoff.FailureLog(log, f"node {config.node} is not published")
         self._sampler = sampler.Sampler(
-            subject.probe,
-            deadline=pace.deadline,
-            procfs=subject.procfs,
-            on_change=self._hurry.set,
-            alone=subject.alone,
+            config.probe,
+            deadline=timing.deadline,
+            procfs=config.procfs,
+            on_change=self._wake.set,
+            probe_lock=config.probe_lock,
         )
-        self._said: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
-        self._health = health_monitor.HealthMonitor()
-        self._word = repaired.NO_WORD
-        self._publisher = device.Publisher(session, subject.node, astray=self._hurry.set)
+        self._last: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
+        self._health_monitor = health_monitor.HealthMonitor()
+        self._annotation = repaired_annotation.NO_ANNOTATION
+        self._publisher = device_publisher.DevicePublisher(session, config.node, on_change=self._wake.set)
         self._heartbeat = heartbeat.Heartbeat(
-            session, subject.node, identity=means.identity, seconds=pace.lease_seconds, clock=means.clock
+            session, config.node, identity=runtime.identity, seconds=timing.lease_seconds, clock=runtime.clock
         )
 
     async def run(self) -> None:
@@ -221,78 +236,88 @@ class Ticker:
         with contextlib.closing(self._sampler):
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._publisher.informer.run())
-                await self._listen()
-                # What stands in the API is the memory of the agent that ran before us.
+                await self._sample_first()
+                # The published Device is the memory of the agent that ran before this one.
                 await self._publisher.informer.wait_synced()
                 while True:
-                    await self._rest(await self._try())
+                    await self._rest(await self._tick_or_back_off())
 
-    async def _listen(self) -> None:
-        """Look before anything is known of the API: from then on no error of a card goes unheard."""
-        look = await self._sampler.sample()
-        self._sampler.keep(look)
-        self._reports.looked(look, asyncio.get_running_loop().time())
+    async def _sample_first(self) -> None:
+        """Sample before the API is known: from now on the driver reports the errors of its cards."""
+        observation = await self._sampler.sample()
+        self._sampler.carry_over_xids(observation)
+        self._collaborators.record_observation(observation, asyncio.get_running_loop().time())
 
-    async def _try(self) -> float:
-        """Tick once, and give how long to rest."""
+    async def _tick_or_back_off(self) -> float:
+        """Tick once, and return how long to rest."""
         try:
             await self._tick()
         except errors.ClientError as error:
-            self._complaint.failed(error)
+            self._failure_log.failed(error)
             # Never slower than the usual rhythm: it is one request, as a renewal would be, and
             # the Lease is fresh again one interval after the API is back.
-            most, chance = self._pace.interval, self._means.chance()
-            return backoff.pause(error, self._complaint.failures, most=most, chance=chance)
-        self._complaint.succeeded()
-        return self._pace.interval * (1 - SPREAD * self._means.chance())
+            most, chance = self._timing.interval, self._runtime.chance()
+            return backoff.pause(error, self._failure_log.failures, most=most, chance=chance)
+        self._failure_log.succeeded()
+        return self._timing.interval * (1 - SPREAD * self._runtime.chance())
 
     async def _tick(self) -> None:
         time = asyncio.get_running_loop().time
         started = time()
-        look = await self._sampler.sample()
-        self._reports.looked(look, time())
-        spec, status = self._describe(look)
+        observation = await self._sampler.sample()
+        self._collaborators.record_observation(observation, time())
+        spec, status = self._describe(observation)
         owner = await self._publisher.publish(spec, status)
-        await self._heed(self._word)
-        await self._heartbeat.beat(owner)
-        self._reports.board.ticked(seconds=time() - started, now=time())
+        await self._clear_annotation(self._annotation)
+        await self._heartbeat.renew(owner)
+        self._collaborators.node_view.record_tick(seconds=time() - started, now=time())
 
-    async def _heed(self, word: repaired.Word) -> None:
-        """Report to whoever wrote that cards were repaired that it was heeded."""
-        if word.text != word.rest:
-            log.info("node %s: heard that cards were repaired: %s", self._node, word.text)
-            try:
-                await self._publisher.heed(names.REPAIRED, word.text, word.rest)
-            except errors.ClientError as error:
-                # It is taken for a new word at the next look, which does no harm, and the Lease matters more.
-                log.warning("node %s: the annotation %s stays: %s", self._node, names.REPAIRED, error)
+    async def _clear_annotation(self, annotation: repaired_annotation.RepairedAnnotation) -> None:
+        """Remove from the Device the names of the cards that were taken as repaired."""
+        if annotation.text == annotation.unknown:
+            return
+        log.info("node %s: cards were repaired: %s", self._node, annotation.text)
+        try:
+            await self._publisher.replace_annotation(names.REPAIRED, annotation.text, annotation.unknown)
+        except errors.ClientError as error:
+            # The next tick reads it once more, which does no harm, and the Lease matters more.
+            log.warning("node %s: the annotation %s stays: %s", self._node, names.REPAIRED, error)
 
-    def _describe(self, look: sampler.Look) -> tuple[wire.DeviceSpec, wire.DeviceStatus]:
-        known, before = self._said or self._seen()
-        spec = describe.spec(self._node, look.outcome, known, self._sharing)
-        beside, now = self._reports.beside(look, spec, before), self._means.clock()
-        # A word is heeded by a look that shows cards, and waits for one.
-        seen = isinstance(look.outcome, probe.Sample)
-        self._word = repaired.read(self._publisher.note(names.REPAIRED), spec) if seen else repaired.NO_WORD
-        asked = health_monitor.Known(known, before, self._reports.policy.rules, self._word.cards)
-        verdicts = self._health.judge(look.outcome, spec, asked, now=self._means.seconds())
-        status = describe.status(look.outcome, verdicts, before, beside, now=now)
-        tell(self._node, before, status)
-        self._reports.board.status = status
-        self._said = spec, status
+    def _describe(self, observation: sampler.Observation) -> tuple[wire.DeviceSpec, wire.DeviceStatus]:
+        """Return the desired Device: (1) its spec, (2) the verdicts on its cards, (3) its status."""
+        outcome, policy = observation.outcome, self._collaborators.policy
+        known, before = self._last or self._published()
+        spec = device_spec.spec(self._node, outcome, known, self._sharing)
+        other_sources = self._collaborators.other_sources(observation, spec, before)
+        now = self._runtime.clock()
+        self._annotation = self._read_annotation(outcome, spec)
+        context = health_monitor.HealthContext(known, before, policy.rules, self._annotation.cards)
+        verdicts = self._health_monitor.judge(outcome, spec, context, now=self._runtime.seconds())
+        status = device_status.status(outcome, verdicts, before, other_sources, now=now)
+        log_changes(self._node, before, status)
+        self._collaborators.node_view.status = status
+        self._last = spec, status
         return spec, status
 
-    def _seen(self) -> tuple[wire.DeviceSpec | None, wire.DeviceStatus]:
-        seen = self._publisher.seen()
-        return (seen.spec, seen.status) if seen else (None, wire.DeviceStatus())
+    def _read_annotation(
+        self, outcome: probe.Outcome, spec: wire.DeviceSpec
+    ) -> repaired_annotation.RepairedAnnotation:
+        """Return which cards people call repaired; it waits for a sample that shows cards."""
+        if isinstance(outcome, probe.SourceFailed):
+            return repaired_annotation.NO_ANNOTATION
+        return repaired_annotation.read(self._publisher.annotation(names.REPAIRED), spec)
+
+    def _published(self) -> tuple[wire.DeviceSpec | None, wire.DeviceStatus]:
+        device = self._publisher.device()
+        return (device.spec, device.status) if device else (None, wire.DeviceStatus())
 
     async def _rest(self, seconds: float) -> None:
-        """Wait for the next tick, or for news; an API that refuses takes nothing sooner because of those."""
-        if self._complaint.failures:
+        """Wait for the next tick, or until woken; while the API fails, nothing ends the wait early."""
+        if self._failure_log.failures:
             await asyncio.sleep(seconds)
             return
         await asyncio.sleep(min(SHORTEST_REST_SECONDS, seconds))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds - SHORTEST_REST_SECONDS)):
-                await self._hurry.wait()
-        self._hurry.clear()
+                await self._wake.wait()
+        self._wake.clear()

@@ -1,9 +1,9 @@
-"""What is measured, for Prometheus: of each card, of who holds it, and of the agent itself.
+"""The metrics of the agent for Prometheus: measurements of cards, their holders, and its own times.
 
-The series are made when somebody asks, from what is on the boards of the nodes, so that a card
-that left its node leaves no measurement behind, only the count of its errors. Names and units of what a card
-measures are in the style of NVIDIA's DCGM exporter, and its own names can be had instead, for
-dashboards that are there already.
+The series are made at each scrape from the node views, so a card that left its node leaves no
+measurement behind, only the count of its errors. Names and units of measurements are in the style of
+NVIDIA's DCGM exporter; its exact names can be chosen instead, for existing dashboards. `MEASURES`
+lists what is exported of a card.
 """
 
 import collections
@@ -14,7 +14,8 @@ from typing import Final
 import prometheus_client
 from prometheus_client import core, registry
 
-from berth_agent import node_view, probe
+from berth_agent import probe
+from berth_agent.node_view import NodeView
 from berth_crds import vocabulary, wire
 
 OWN: Final = "berth_dev_"
@@ -30,12 +31,12 @@ Identity = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number of a card: its name as DCGM has it, what it is, and where it comes from."""
+    """One number of a card: its name in DCGM, its help text, and where it comes from."""
 
     name: str
     what: str
-    read: Callable[[probe.Card, probe.Vitals], Number]
-    counts: bool = False
+    read: Callable[[probe.Card, probe.Measurements], Number]
+    is_counter: bool = False
 
 
 def _mib(number: int | None) -> Number:
@@ -46,8 +47,10 @@ def _watt(number: int | None) -> Number:
     return None if number is None else number / 1000
 
 
-def _rows(pick: Callable[[probe.Rows], int]) -> Callable[[probe.Card, probe.Vitals], Number]:
-    return lambda _, vitals: None if vitals.rows is None else pick(vitals.rows)
+def _rows(pick: Callable[[probe.RemappedRows], int]) -> Callable[[probe.Card, probe.Measurements], Number]:
+    return lambda _, measurements: (
+        None if measurements.remapped_rows is None else pick(measurements.remapped_rows)
+    )
 
 
 MEASURES: Final = (
@@ -55,67 +58,79 @@ MEASURES: Final = (
     Measure(
         "FB_RESERVED",
         "Memory that the driver keeps for itself in MiB.",
-        lambda _, it: _mib(it.memory_reserved),
+        lambda _, measured: _mib(measured.memory_reserved),
     ),
-    Measure("FB_USED", "Memory in use in MiB.", lambda _, it: _mib(it.memory_used)),
-    Measure("FB_FREE", "Memory free in MiB.", lambda _, it: _mib(it.memory_free)),
-    Measure("GPU_UTIL", "Part of the time in which something ran, in percent.", lambda _, it: it.utilization),
+    Measure("FB_USED", "Memory in use in MiB.", lambda _, measured: _mib(measured.memory_used)),
+    Measure("FB_FREE", "Memory free in MiB.", lambda _, measured: _mib(measured.memory_free)),
+    Measure(
+        "GPU_UTIL",
+        "Part of the time in which something ran, in percent.",
+        lambda _, measured: measured.utilization,
+    ),
     Measure(
         "MEM_COPY_UTIL",
         "Part of the time in which memory was used, in percent.",
-        lambda _, it: it.memory_utilization,
+        lambda _, measured: measured.memory_utilization,
     ),
-    Measure("POWER_USAGE", "Power in watts.", lambda _, it: _watt(it.power)),
+    Measure("POWER_USAGE", "Power in watts.", lambda _, measured: _watt(measured.power)),
     Measure(
-        "POWER_MGMT_LIMIT", "Power that the card may take, in watts.", lambda _, it: _watt(it.power_limit)
+        "POWER_MGMT_LIMIT",
+        "Power that the card may take, in watts.",
+        lambda _, measured: _watt(measured.power_limit),
     ),
-    Measure("GPU_TEMP", "Temperature in degrees Celsius.", lambda _, it: it.temperature),
-    Measure("SLOWDOWN_TEMP", "Temperature at which the card slows itself down.", lambda _, it: it.too_hot),
-    Measure("SM_CLOCK", "Clock of the multiprocessors in MHz.", lambda _, it: it.core_clock),
-    Measure("MEM_CLOCK", "Clock of the memory in MHz.", lambda _, it: it.memory_clock),
+    Measure("GPU_TEMP", "Temperature in degrees Celsius.", lambda _, measured: measured.temperature),
+    Measure(
+        "SLOWDOWN_TEMP",
+        "Temperature at which the card slows itself down.",
+        lambda _, measured: measured.slowdown_temperature,
+    ),
+    Measure("SM_CLOCK", "Clock of the multiprocessors in MHz.", lambda _, measured: measured.core_clock),
+    Measure("MEM_CLOCK", "Clock of the memory in MHz.", lambda _, measured: measured.memory_clock),
     Measure(
         "ECC_SBE_VOL_TOTAL",
         "Errors in memory corrected since the driver was loaded.",
-        lambda _, it: it.errors_corrected,
-        counts=True,
+        lambda _, measured: measured.errors_corrected,
+        is_counter=True,
     ),
     Measure(
         "ECC_DBE_VOL_TOTAL",
         "Errors in memory not corrected since the driver was loaded.",
-        lambda _, it: it.errors_uncorrected,
-        counts=True,
+        lambda _, measured: measured.errors_uncorrected,
+        is_counter=True,
     ),
     Measure(
         "CORRECTABLE_REMAPPED_ROWS",
         "Rows of memory replaced for errors that could be corrected.",
-        _rows(lambda it: it.corrected),
-        counts=True,
+        _rows(lambda rows: rows.corrected),
+        is_counter=True,
     ),
     Measure(
         "UNCORRECTABLE_REMAPPED_ROWS",
         "Rows of memory replaced for errors that could not.",
-        _rows(lambda it: it.uncorrected),
-        counts=True,
+        _rows(lambda rows: rows.uncorrected),
+        is_counter=True,
     ),
     Measure(
-        "ROW_REMAP_PENDING", "Whether a row waits for a reset to be replaced.", _rows(lambda it: it.pending)
+        "ROW_REMAP_PENDING",
+        "Whether a row waits for a reset to be replaced.",
+        _rows(lambda rows: rows.pending),
     ),
-    Measure("ROW_REMAP_FAILURE", "Whether a row could not be replaced.", _rows(lambda it: it.failed)),
+    Measure("ROW_REMAP_FAILURE", "Whether a row could not be replaced.", _rows(lambda rows: rows.failed)),
 )
 
 
 class Collector(registry.Collector):
-    """Makes the series of some boards."""
+    """Makes the series of some node views."""
 
     def __init__(
-        self, boards: Iterable[node_view.Board], *, clock: Callable[[], float], dcgm: bool = False
+        self, node_views: Iterable[NodeView], *, clock: Callable[[], float], dcgm: bool = False
     ) -> None:
-        self._boards = tuple(boards)
+        self._node_views = tuple(node_views)
         self._clock = clock
         self._dcgm = dcgm
 
     def collect(self) -> Iterator[core.Metric]:
-        """Make all series."""
+        """Yield all series."""
         yield from (self._measured(measure) for measure in MEASURES)
         yield self._xids()
         if self._dcgm:
@@ -128,15 +143,15 @@ class Collector(registry.Collector):
         return f"{DCGM}{name}" if self._dcgm else f"{OWN}{name.lower()}"
 
     def _measured(self, measure: Measure) -> core.Metric:
-        # Of a counter the name would get an ending that DCGM's has not.
-        counts = measure.counts and not self._dcgm
-        kind = core.CounterMetricFamily if counts else core.GaugeMetricFamily
+        # The name of a counter gets a suffix that DCGM's names do not have.
+        is_counter = measure.is_counter and not self._dcgm
+        kind = core.CounterMetricFamily if is_counter else core.GaugeMetricFamily
         family = kind(self._named(measure.name), measure.what, labels=LABELS)
-        for one in self._boards:
-            for card in one.sample.read() if one.sample else ():
-                number = measure.read(card, card.vitals)
+        for node_view in self._node_views:
+            for card in node_view.sample.answering_cards() if node_view.sample else ():
+                number = measure.read(card, card.measurements)
                 if number is not None:
-                    family.add_metric(identity(card, one.node), number)
+                    family.add_metric(identity(card, node_view.node), number)
         return family
 
     def _xids(self) -> core.Metric:
@@ -145,9 +160,9 @@ class Collector(registry.Collector):
             "Errors (XIDs) that the driver told, by their number.",
             labels=("UUID", "Hostname", "xid"),
         )
-        for one in self._boards:
-            for (uuid, number), count in sorted(one.xids.items()):
-                family.add_metric((uuid, one.node, str(number)), count)
+        for node_view in self._node_views:
+            for (uuid, number), count in sorted(node_view.xids.items()):
+                family.add_metric((uuid, node_view.node, str(number)), count)
         return family
 
     def _last_xids(self) -> core.Metric:
@@ -156,30 +171,40 @@ class Collector(registry.Collector):
             "The last error (XID) that the driver told of a card; 0 for none.",
             labels=LABELS,
         )
-        for one in self._boards:
-            for card in one.sample.read() if one.sample else ():
-                family.add_metric(identity(card, one.node), one.last_xids.get(card.uuid, 0))
+        for node_view in self._node_views:
+            for card in node_view.sample.answering_cards() if node_view.sample else ():
+                family.add_metric(identity(card, node_view.node), node_view.last_xids.get(card.uuid, 0))
         return family
 
     def _health(self) -> Iterator[core.Metric]:
-        well = core.GaugeMetricFamily(
+        healthy = core.GaugeMetricFamily(
             f"{OWN}health",
             "1 if the last look found the card healthy, cordoned or not; 0 if it did not, or if it failed.",
             labels=("UUID", "Hostname"),
         )
-        why = core.GaugeMetricFamily(
+        unhealthy = core.GaugeMetricFamily(
             f"{OWN}unhealthy",
             "1 for each card that is not healthy.",
             labels=("UUID", "Hostname", "reason", "xid", "recovery"),
         )
-        for one in self._boards:
-            ill = {each.uuid: each for each in one.status.devices if each.health != vocabulary.Health.HEALTHY}
-            answers = not _source_failed(one.status)
-            for uuid in sorted({each.uuid for each in one.sample.read()} | ill.keys() if one.sample else ill):
-                well.add_metric((uuid, one.node), answers and uuid not in ill)
-            for uuid, each in sorted(ill.items()):
-                why.add_metric((uuid, one.node, each.reason, str(each.xid or ""), each.recovery), 1)
-        return iter((well, why))
+        for node_view in self._node_views:
+            unhealthy_cards = {
+                each.uuid: each
+                for each in node_view.status.devices
+                if each.health != vocabulary.Health.HEALTHY
+            }
+            answers = not _source_failed(node_view.status)
+            for uuid in sorted(
+                {each.uuid for each in node_view.sample.answering_cards()} | unhealthy_cards.keys()
+                if node_view.sample
+                else unhealthy_cards
+            ):
+                healthy.add_metric((uuid, node_view.node), answers and uuid not in unhealthy_cards)
+            for uuid, each in sorted(unhealthy_cards.items()):
+                unhealthy.add_metric(
+                    (uuid, node_view.node, each.reason, str(each.xid or ""), each.recovery), 1
+                )
+        return iter((healthy, unhealthy))
 
     def _holders(self) -> core.Metric:
         family = core.GaugeMetricFamily(
@@ -187,10 +212,10 @@ class Collector(registry.Collector):
             "Who holds a card: its share of the card's compute in percent, for each container.",
             labels=("UUID", "Hostname", "namespace", "pod", "container"),
         )
-        for one in self._boards:
-            for where, share in sorted(_shares(one.held()).items()):
+        for node_view in self._node_views:
+            for where, share in sorted(_shares(node_view.gpupods()).items()):
                 uuid, *rest = where
-                family.add_metric((uuid, one.node, *rest), share)
+                family.add_metric((uuid, node_view.node, *rest), share)
         return family
 
     def _agent(self) -> Iterator[core.Metric]:
@@ -205,26 +230,26 @@ class Collector(registry.Collector):
             "Time since a source last answered: nvml, podresources, and api for what was published.",
             labels=("Hostname", "source"),
         )
-        for one in self._boards:
-            ticks.add_metric((one.node,), one.ticks, one.tick_seconds)
-            for source, moment in sorted(one.answered.items()):
-                ages.add_metric((one.node, source), max(0.0, now - moment))
+        for node_view in self._node_views:
+            ticks.add_metric((node_view.node,), node_view.ticks, node_view.tick_seconds)
+            for source, moment in sorted(node_view.answered_at.items()):
+                ages.add_metric((node_view.node, source), max(0.0, now - moment))
         return iter((ticks, ages))
 
 
 def text(collector: Collector) -> bytes:
-    """Write all series as Prometheus reads them."""
+    """Return all series in the format of Prometheus."""
     into = registry.CollectorRegistry()
     into.register(collector)
     return prometheus_client.generate_latest(into)
 
 
 def identity(card: probe.Card, node: str) -> Identity:
-    """Name a card as the DCGM exporter does."""
+    """Return the labels of a card, as in the DCGM exporter."""
     return (
         str(card.index),
         card.uuid,
-        card.place.bus_id or "",
+        card.location.bus_id or "",
         f"nvidia{card.minor}",
         card.model,
         node,
@@ -237,7 +262,7 @@ def _source_failed(status: wire.DeviceStatus) -> bool:
 
 
 def _shares(pods: Iterable[wire.GpuPod]) -> Mapping[Identity, int]:
-    """Add up what each container holds of each GPU, for a record may name one twice."""
+    """Return how much each container holds of each GPU; a GpuPod may name one twice."""
     ended = {vocabulary.PodPhase.SUCCEEDED, vocabulary.PodPhase.FAILED}
     found: collections.Counter[Identity] = collections.Counter()
     for pod in pods:

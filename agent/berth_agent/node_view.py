@@ -1,7 +1,7 @@
-"""What the agent of a node saw last, on a board for whoever asks.
+"""What the agent of a node saw last, for metrics.
 
-Nothing is counted along but what only counting can tell. Who reads it, and in which form, is
-left to others; an agent that nobody asks pays next to nothing for it.
+Only errors and ticks are counted here, everything else is the latest state. `metrics` turns it
+into series when it is scraped; an agent that is never scraped spends next to nothing on it.
 """
 
 import collections
@@ -11,34 +11,34 @@ from berth_agent import probe
 from berth_crds import wire
 
 
-class Board:
+class NodeView:
     """What the agent of one node saw last; times are the event loop's, in seconds."""
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.sample: probe.Sample | None = None
         self.status = wire.DeviceStatus()
-        self.held: Callable[[], Iterable[wire.GpuPod]] = tuple
-        self.answered: dict[str, float] = {}  # When each source last said what was asked of it.
+        self.gpupods: Callable[[], Iterable[wire.GpuPod]] = tuple
+        self.answered_at: dict[str, float] = {}  # When each source last answered.
         self.xids: collections.Counter[tuple[str, int]] = collections.Counter()
         self.last_xids: dict[str, int] = {}
         self.ticks = 0
         self.tick_seconds = 0.0
 
     def __repr__(self) -> str:
-        """Show the state in words."""
-        return f"<Board of {self.node}: {self.ticks} ticks>"
+        """Return the state in words."""
+        return f"<NodeView of {self.node}: {self.ticks} ticks>"
 
-    def looked(self, outcome: probe.Outcome, now: float) -> None:
-        """Take what a look gave; one that failed leaves what was seen before, growing old."""
+    def record_sample(self, outcome: probe.Outcome, now: float) -> None:
+        """Record a sample; a source that failed leaves the one before."""
         if isinstance(outcome, probe.Sample):
             self.sample = outcome
-            self.answered["nvml"] = now
+            self.answered_at["nvml"] = now
             self.xids.update((each.uuid, each.number) for each in outcome.xids)
             self.last_xids |= {each.uuid: each.number for each in outcome.xids}
 
-    def ticked(self, *, seconds: float, now: float) -> None:
-        """Record a tick whose findings the API took."""
-        self.answered["api"] = now
+    def record_tick(self, *, seconds: float, now: float) -> None:
+        """Record a tick that was published."""
+        self.answered_at["api"] = now
         self.ticks += 1
         self.tick_seconds += seconds

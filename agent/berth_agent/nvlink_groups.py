@@ -1,12 +1,12 @@
 """Groups of cards that share an NVLink switch, found from the links of the cards.
 
-Cards that all reach each other by the same number of NVLinks hang on one switch, whatever
-the board is called. Such a board is cut into halves down to single cards, along the
-order of its sockets, because that is how its makers pair them. A cube mesh has no such
-groups: its ways differ, and the links tell what is worth knowing about it.
+Cards that all reach each other by the same number of NVLinks are on one switch, whatever the
+name of the board is. Such a board is divided into halves down to single cards, in the order of
+its sockets, because its makers pair them like that. A cube mesh has no such groups: its links
+differ, and are published as they are.
 
-A board counts only while it is whole, and a card that is lost for now is still part of it:
-whoever calls hands in such cards as they were last known.
+Only complete boards count. A card that is lost for now is still part of its board: the caller
+passes such cards as they were last known.
 """
 
 import itertools
@@ -21,7 +21,7 @@ FULL_SIZES: Final = (8, 4)  # Of boards that the catalogue does not know.
 
 
 def partitions(cards: Iterable[probe.Card]) -> tuple[probe.Partition, ...]:
-    """Cut every full board with an NVLink switch into groups, the largest first."""
+    """Return the groups of every full board with an NVLink switch, the largest first."""
     full = tuple(board for board in _boards(sorted(cards, key=_by_socket)) if _is_full(board))
     sizes = itertools.product(PARTITION_SIZES, full)
     groups = (group for size, board in sizes for group in _cut(board, size))
@@ -29,8 +29,8 @@ def partitions(cards: Iterable[probe.Card]) -> tuple[probe.Partition, ...]:
 
 
 def _by_socket(card: probe.Card) -> tuple[bool, int, str, int]:
-    # Neither the index nor the minor says where a card sits: both follow the order in which it was found.
-    return card.module_id is None, card.module_id or 0, card.place.bus_id or "", card.minor
+    # Neither index nor minor says where a card is: both follow the order in which the driver found it.
+    return card.module_id is None, card.module_id or 0, card.location.bus_id or "", card.minor
 
 
 def _nvlinks(card: probe.Card) -> dict[str, int | None]:
@@ -38,19 +38,19 @@ def _nvlinks(card: probe.Card) -> dict[str, int | None]:
 
 
 def _boards(cards: Sequence[probe.Card]) -> Iterator[tuple[probe.Card, ...]]:
-    """Gather the cards that NVLinks join, in the order given."""
-    ways = {card.uuid: _nvlinks(card) for card in cards}
+    """Yield the sets of cards that NVLinks join, in the given order."""
+    nvlinks = {card.uuid: _nvlinks(card) for card in cards}
     seen: set[str] = set()
     for card in cards:
-        if card.uuid in seen or not ways[card.uuid]:
+        if card.uuid in seen or not nvlinks[card.uuid]:
             continue
-        board = tuple(each for each in cards if each.uuid == card.uuid or each.uuid in ways[card.uuid])
+        board = tuple(each for each in cards if each.uuid == card.uuid or each.uuid in nvlinks[card.uuid])
         seen.update(each.uuid for each in board)
         yield board
 
 
 def _is_full(board: Sequence[probe.Card]) -> bool:
-    """Return whether all seats are taken and all ways between them are alike."""
+    """Whether all sockets are taken and all links between them are alike."""
     counts = {count for card in board for count in _nvlinks(card).values()}
     met = all(len(_nvlinks(card)) == len(board) - 1 for card in board)
     models = {card.model for card in board}
@@ -65,7 +65,7 @@ def _sizes(model: str) -> tuple[int, ...]:
 
 
 def _cut(board: Sequence[probe.Card], size: int) -> Iterator[probe.Partition]:
-    """Cut a board along the order of its sockets; one that is too small gives nothing."""
+    """Yield the groups of one size, in the order of the sockets."""
     count = next(iter(_nvlinks(board[0]).values())) or 0
     for start in range(0, len(board) - size + 1, size):
         yield probe.Partition(

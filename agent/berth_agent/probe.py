@@ -1,13 +1,12 @@
-"""What a look at the cards of a node gives, and what it may fail with.
+"""What a probe returns: a sample of the cards of a node, or a failure.
 
-A probe is asked for one sample at a time, in a thread with a deadline, and may block:
-drivers do, for seconds, when a card is dying. Its readings are plain frozen values, so
-that the simulated probe, the one for real hardware and the tests speak alike.
+A probe is asked for one sample at a time, in a thread with a deadline, and may block: drivers do,
+for seconds, when a card is failing. Samples are plain frozen values, the same for the simulated
+probe, the one for real hardware and tests.
 
-Failure is data here and has two sizes. A card that cannot be read is one `Lost` entry
-among the good ones. A source that says nothing at all is `SourceFailed`. Neither is ever
-an empty list, for a list without cards means that the node has none. What to make of
-either is left to `describe`.
+Failure is data, of two kinds. A card that cannot be read is a `LostCard` among the good ones. A source
+that fails as a whole is `SourceFailed`. Neither is ever an empty list, for a list without cards means
+that the node has none.
 """
 
 from collections.abc import Iterator
@@ -17,22 +16,22 @@ from typing import Protocol, runtime_checkable
 from berth_crds import schema_limits, text, vocabulary
 
 
-def model(said: str) -> str:
-    """Return the name of a model as it is told on, whatever a driver or a file made of it."""
-    return text.line(said, most=schema_limits.LONGEST_MODEL)
+def model_name(raw: str) -> str:
+    """Return the name of a model as one line that the schema takes, from a driver or a file."""
+    return text.line(raw, most=schema_limits.LONGEST_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What runs the cards; an unknown version is empty."""
+    """The versions of the driver; an unknown one is empty."""
 
     version: str = ""
     cuda: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a card sits; what is unknown is None, never zero."""
+class PciLocation:
+    """Where a device is in the machine; what is unknown is None, never zero."""
 
     numa_node: int | None = None
     pcie_root: str | None = None
@@ -41,7 +40,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One card's nearest way to one peer."""
+    """The closest link of a card to one peer."""
 
     peer: str
     kind: vocabulary.LinkKind
@@ -58,7 +57,7 @@ class MigPlacement:
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """One MIG instance; its placement is None where the driver does not tell it."""
+    """One MIG instance; its placement is None where the driver does not report it."""
 
     uuid: str
     profile: str
@@ -77,10 +76,10 @@ class Mig:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
-    """What is to be said of how a card fares."""
+class DeviceHealth:
+    """The health of a card or extra device, and the reason for it."""
 
-    verdict: vocabulary.Health = vocabulary.Health.HEALTHY
+    state: vocabulary.Health = vocabulary.Health.HEALTHY
     reason: str = ""
     xid: int | None = None
     message: str = ""
@@ -88,8 +87,8 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """How a card's memory was mended: rows replaced, and whether that waits for a reset or failed."""
+class RemappedRows:
+    """The replaced rows of a card's memory, and whether a replacement waits for a reset or failed."""
 
     corrected: int
     uncorrected: int
@@ -98,12 +97,12 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Vitals:
-    """What a card measures just now; None where it does not tell.
+class Measurements:
+    """The measurements of a card; None where it does not support one.
 
     Memory in bytes, power in milliwatts, clocks in megahertz, temperatures in degrees Celsius,
     utilisation in percent of the time. Errors are counted since the driver was loaded. At
-    `too_hot` the hardware slows itself down. `recovery` is what the driver itself asks for.
+    `slowdown_temperature` the hardware slows itself down. `recovery` is what the driver requests.
     """
 
     memory_reserved: int | None = None
@@ -114,12 +113,12 @@ class Vitals:
     power: int | None = None
     power_limit: int | None = None
     temperature: int | None = None
-    too_hot: int | None = None
+    slowdown_temperature: int | None = None
     core_clock: int | None = None
     memory_clock: int | None = None
     errors_corrected: int | None = None
     errors_uncorrected: int | None = None
-    rows: Rows | None = None
+    remapped_rows: RemappedRows | None = None
     retirement_pending: bool | None = None
     recovery: vocabulary.Recovery | None = None
 
@@ -128,8 +127,8 @@ class Vitals:
 class Card:
     """One card that answered.
 
-    A source that judges its cards by itself gives their `health`; where that is None, `vitals`
-    and the errors of the sample are there to be judged by.
+    A source that judges its cards by itself sets `health`. Where that is None, the card is judged by
+    its `measurements` and the XIDs of the sample.
     """
 
     uuid: str
@@ -140,16 +139,16 @@ class Card:
     compute_capability: str = ""
     module_id: int | None = None
     vendor: str = "nvidia"
-    place: Place = Place()
+    location: PciLocation = PciLocation()
     links: tuple[Link, ...] = ()
     mig: Mig | None = None
-    health: Health | None = Health()
-    vitals: Vitals = Vitals()
+    health: DeviceHealth | None = DeviceHealth()
+    measurements: Measurements = Measurements()
 
 
 @dataclass(frozen=True, slots=True)
-class Xid:
-    """An error that the driver told of a card, by NVIDIA's number of it."""
+class XidEvent:
+    """An error that the driver reported for a card, by NVIDIA's number."""
 
     uuid: str
     number: int
@@ -165,17 +164,17 @@ class Vf:
 
 @dataclass(frozen=True, slots=True)
 class VfGroup:
-    """Virtual functions of a device that may stand for each other."""
+    """Virtual functions of a device that are interchangeable."""
 
     vfs: tuple[Vf, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
-    """One device beside the cards, such as a network card; an empty word is unknown.
+class ExtraDevice:
+    """One extra device, such as a network card; an empty text is unknown.
 
-    Its `health` is believed as it is told. Where none is, it is judged as a card is, by its `sign`: what
-    is wrong with it just now, if anything. Its `origin` says to people who tells of it.
+    A source that judges the device by itself sets `health`. Where that is None, the device is judged
+    by its `problem` just now, if it has one. `origin` names its source for people.
     """
 
     uuid: str
@@ -184,20 +183,21 @@ class Device:
     vendor: str = ""
     model: str = ""
     memory: int | None = None
-    place: Place = Place()
+    location: PciLocation = PciLocation()
     vf_groups: tuple[VfGroup, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
-    health: Health | None = Health()
-    sign: Health | None = None
+    health: DeviceHealth | None = DeviceHealth()
+    problem: DeviceHealth | None = None
     origin: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostCard:
     """One card that is there but cannot be read.
 
-    Its uuid is empty where even that is unknown. Then its PCI address says better than its
-    index which card it was: an index is a place in a list that gets shorter.
+    Its uuid is empty where even that is unknown. Then its PCI address identifies it better than its
+    index, which is a position in a list that gets shorter. `judged_by_source` is true where the source
+    judges cards by itself: then there is no cool-down.
     """
 
     index: int
@@ -205,12 +205,12 @@ class Lost:
     message: str
     uuid: str = ""
     bus_id: str | None = None
-    judged: bool = False  # By whoever looked, as a card that brings its own health: nothing is waited for.
+    judged_by_source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Cards that share a ring; `link` is None for a card alone."""
+    """Cards that share a ring; `link` is None for a single card."""
 
     members: tuple[str, ...]
     link: vocabulary.LinkKind | None
@@ -219,27 +219,27 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at all cards of a node, and at the devices beside them; the errors told since the last."""
+    """All cards of a node, its extra devices, and the errors reported since the sample before."""
 
     driver: Driver
     boot_id: str
-    cards: tuple[Card | Lost, ...]
+    cards: tuple[Card | LostCard, ...]
     partitions: tuple[Partition, ...] = ()
-    devices: tuple[Device, ...] = ()
-    xids: tuple[Xid, ...] = ()
+    devices: tuple[ExtraDevice, ...] = ()
+    xids: tuple[XidEvent, ...] = ()
 
-    def read(self) -> Iterator[Card]:
-        """Walk over the cards that answered."""
+    def answering_cards(self) -> Iterator[Card]:
+        """Return the cards that answered."""
         return (card for card in self.cards if isinstance(card, Card))
 
-    def lost(self) -> Iterator[Lost]:
-        """Walk over the cards that did not."""
-        return (card for card in self.cards if isinstance(card, Lost))
+    def lost_cards(self) -> Iterator[LostCard]:
+        """Return the cards that did not."""
+        return (card for card in self.cards if isinstance(card, LostCard))
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFailed:
-    """The source as a whole said nothing; reason is one CamelCase word, message a sentence."""
+    """The source failed as a whole; reason is one CamelCase word, message a sentence."""
 
     reason: str
     message: str
@@ -249,31 +249,31 @@ Outcome = Sample | SourceFailed
 
 
 @runtime_checkable
-class Listener(Protocol):
-    """A probe to which its driver tells errors between looks."""
+class EventSource(Protocol):
+    """A probe whose driver reports errors between samples."""
 
-    def has_news(self) -> bool:
-        """Return, without waiting, whether there is something to look at; never asked beside a look."""
+    def has_events(self) -> bool:
+        """Return, without waiting, whether there are events; never called during a sample."""
 
 
 @runtime_checkable
-class Closer(Protocol):
-    """A probe that holds something open between looks."""
+class Closable(Protocol):
+    """A probe that holds something open between samples."""
 
     def close(self) -> None:
-        """Let go of it; never asked beside a look."""
+        """Close it; never called during a sample."""
 
 
 @runtime_checkable
-class Locator(Protocol):
-    """A probe that can tell how far a look has come."""
+class ProgressReporter(Protocol):
+    """A probe that reports how far a sample has come."""
 
-    def whereabouts(self) -> str:
-        """Describe what the look under way is doing, such as "reading card 3"; asked when it hangs."""
+    def progress(self) -> str:
+        """Return what the current sample is doing, such as "reading card 3"; called when it hangs."""
 
 
 class Probe(Protocol):
-    """Something that can look at the cards of one node."""
+    """A source of samples of the cards of one node."""
 
     def sample(self) -> Outcome:
-        """Look once. May block, is never called twice at a time, and should not raise."""
+        """Sample once. May block, is never called twice at a time, and should not raise."""

@@ -1,12 +1,10 @@
 """RDMA devices and their virtual functions, as the kernel lists them under /sys/class/infiniband.
 
-A device is told by its PCI address: names such as `mlx5_0` change with the order in which
-drivers load. Virtual functions appear in the same list as devices of their own, and are
-taken out of it: they belong to their physical function, which is the device that is shared.
-Their numbers are those of the kernel, so that two of one device are never alike.
+A device is identified by its PCI address: names such as `mlx5_0` change with the order in which
+drivers load. The kernel lists virtual functions as devices of their own; here they belong to their
+physical function, which is the device that is shared, and keep the kernel's numbers.
 
-A device of which no port is active has no way to anybody: a pod that got it would wait for
-its peers for ever.
+A device without an active port reaches no peer: a pod that got it would wait for ever.
 """
 
 import re
@@ -32,16 +30,16 @@ ACTIVE: Final = "ACTIVE"
 _VF: Final = re.compile(r"virtfn(0|[1-9][0-9]{0,4})")
 
 
-def devices(kernel: sysfs.Kernel) -> tuple[probe.Device, ...]:
-    """Read all RDMA devices of the node, in the order of their addresses."""
+def devices(kernel: sysfs.Kernel) -> tuple[probe.ExtraDevice, ...]:
+    """Return all RDMA devices of the node, in the order of their addresses."""
     found = sorted(_physical(kernel).items())
     return tuple(_device(kernel, address, minor, name) for minor, (address, name) in enumerate(found))
 
 
 def _physical(kernel: sysfs.Kernel) -> dict[str, str]:
-    """Give the name of each device that is no virtual function, by its address."""
+    """Return by address the name of each device that is no virtual function."""
     listed = ((_address(entry), entry.name) for entry in sysfs.entries(kernel.sys / "class/infiniband"))
-    # Two names of one function are one device; the first is as good as the other.
+    # Two names of one function are one device; either will do.
     return {
         address: name
         for address, name in sorted(listed, reverse=True)
@@ -50,47 +48,47 @@ def _physical(kernel: sysfs.Kernel) -> dict[str, str]:
 
 
 def _address(entry: Path) -> str:
-    """Say at which PCI address a device sits; empty for one that is made of software."""
+    """Return the PCI address of a device; empty for one that exists in software only."""
     name = sysfs.target(entry / "device")
     return name if sysfs.is_address(name) else ""
 
 
-def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.Device:
+def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.ExtraDevice:
     place, own = kernel.device(address), kernel.sys / "class/infiniband" / name
     vfs = tuple(_virtual(place))
-    return probe.Device(
+    return probe.ExtraDevice(
         uuid=f"rdma-{address}",
         type=vocabulary.DeviceType.RDMA,
         minor=minor,
         vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
-        model=probe.model(sysfs.text(own / "hca_type") or ""),
-        place=kernel.place(address),
+        model=probe.model_name(sysfs.text(own / "hca_type") or ""),
+        location=kernel.location(address),
         vf_groups=(probe.VfGroup(vfs),) if vfs else (),
         health=None,
-        sign=_sign(dict(_ports(own))),
+        problem=_problem(dict(_ports(own))),
         origin="the kernel",
     )
 
 
-def _sign(ports: Mapping[str, str]) -> probe.Health | None:
-    """Say what is wrong by the states of the ports; nothing is where none is told."""
+def _problem(ports: Mapping[str, str]) -> probe.DeviceHealth | None:
+    """Return the problem that the states of the ports show; None where no states are known."""
     if not ports or ACTIVE in ports.values():
         return None
-    told = ", ".join(f"port {number} is {state}" for number, state in ports.items())
-    return probe.Health(
-        vocabulary.Health.UNHEALTHY, "PortDown", message=f"none of its ports is active: {told}"
+    states = ", ".join(f"port {number} is {state}" for number, state in ports.items())
+    return probe.DeviceHealth(
+        vocabulary.Health.UNHEALTHY, "PortDown", message=f"none of its ports is active: {states}"
     )
 
 
 def _ports(own: Path) -> Iterator[tuple[str, str]]:
-    """Give the state of each port; the kernel writes it as `4: ACTIVE`."""
+    """Yield the state of each port; the kernel writes it as `4: ACTIVE`."""
     for port in sorted(sysfs.entries(own / "ports"), key=lambda each: each.name)[:MOST_PORTS]:
         if state := (sysfs.text(port / "state") or "").partition(":")[2].strip():
             yield port.name, state
 
 
 def _virtual(place: Path) -> Iterator[probe.Vf]:
-    """Walk over the virtual functions of a device, in the order of their numbers."""
+    """Return the virtual functions of a device, in the order of their numbers."""
     numbered = ((_VF.fullmatch(entry.name), entry) for entry in sysfs.entries(place))
     found = sorted((int(match.group(1)), sysfs.target(entry)) for match, entry in numbered if match)
     return (

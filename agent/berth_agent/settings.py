@@ -1,9 +1,10 @@
-"""What a person may choose about the agent, read once at the start.
+"""The flags of the agent, read once at the start.
 
-Flags win over the environment, the environment over defaults. Whatever cannot be used
-becomes `flags.Refused` with one sentence; nothing here prints, exits or looks at the machine:
-arguments, environment and host name are handed in. What a shape string means is left to
-the simulated probe, and whether there are cards at all to the one for real hardware.
+Flags win over the environment, the environment over defaults. A value that cannot be used raises
+`flags.Refused` with one sentence; nothing here prints, exits or looks at the machine: arguments,
+environment and host name are parameters. To add a flag, add a field to `Settings`, its argument to
+one of the `_add_…` functions and, where its text has a form of its own, a parser to `flag_values`.
+What a shape means is left to the simulated probe.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from berth_agent import choices, flag_values
+from berth_agent import flag_values, xid_choices
 from berth_crds import flags, logs, names, schema_limits, wire
 from berth_crds.text import quoted
 
@@ -64,7 +65,7 @@ than the socket, which is another one after each start of the kubelet.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SimulatedNode:
-    """A node whose cards are made up, and the shape they are made up by."""
+    """A node with simulated cards, and their shape."""
 
     name: str
     shape: str
@@ -72,14 +73,14 @@ class SimulatedNode:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HardwareNode:
-    """A node whose cards are real, and where its kernel tells about them."""
+    """A node with real cards, and the settings for reading them."""
 
     name: str
     sysfs: Path = SYSFS
     procfs: Path = PROCFS
     devices: Path | None = None
-    ignored_xids: choices.Xids = choices.NO_XIDS
-    critical_xids: choices.Xids = choices.NO_XIDS
+    ignored_xids: xid_choices.XidChoice = xid_choices.NO_XIDS
+    critical_xids: xid_choices.XidChoice = xid_choices.NO_XIDS
 
 
 Node = SimulatedNode | HardwareNode
@@ -87,7 +88,7 @@ Node = SimulatedNode | HardwareNode
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """All choices, checked as far as they can be without looking at anything."""
+    """All settings, checked as far as possible without looking at the machine."""
 
     nodes: tuple[Node, ...]
     faults: Path | None = None
@@ -109,7 +110,7 @@ class Settings:
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str) -> Settings:
-    """Read the settings, or raise `Refused`; `--help` and `--version` print and exit."""
+    """Return the settings, or raise `Refused`; `--help` and `--version` print and exit."""
     given = vars(_parser(environment, host).parse_args(arguments))
     settings = Settings(
         nodes=_nodes(given),
@@ -136,16 +137,16 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
 
 def _parser(environment: Mapping[str, str], host: str) -> argparse.ArgumentParser:
     parser = flags.Parser(prog=PROGRAM, description=DESCRIPTION, epilog=EPILOG)
-    _add_subject(parser, environment, host)
+    _add_nodes(parser, environment, host)
     _add_health(parser, environment)
     _add_kubelet(parser, environment)
-    _add_told(parser, environment)
+    _add_output(parser, environment)
     _add_cluster(parser, environment)
-    _add_pace(parser, environment)
+    _add_timing(parser, environment)
     return parser
 
 
-def _add_subject(parser: argparse.ArgumentParser, environment: Mapping[str, str], host: str) -> None:
+def _add_nodes(parser: argparse.ArgumentParser, environment: Mapping[str, str], host: str) -> None:
     group = parser.add_argument_group("what to look at")
     several = [part for part in environment.get("BERTH_SIMULATED_NODES", "").split(",") if part.strip()]
     node = environment.get("BERTH_NODE") or environment.get("NODE_NAME")
@@ -228,7 +229,7 @@ def _add_kubelet(parser: argparse.ArgumentParser, environment: Mapping[str, str]
     )
 
 
-def _add_told(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+def _add_output(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     group = parser.add_argument_group("what to tell beside")
     for flag, what in (
         ("listen", "serve /metrics and /healthz there (default: nothing is served)"),
@@ -283,7 +284,7 @@ def _add_cluster(parser: argparse.ArgumentParser, environment: Mapping[str, str]
     )
 
 
-def _add_pace(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+def _add_timing(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     group = parser.add_argument_group("how")
     group.add_argument(
         "--interval",
@@ -343,7 +344,7 @@ def _path(environment: Mapping[str, str], name: str) -> Path | None:
 
 
 def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
-    """Choose between the forms: this one node, made up or real, or several made up by name."""
+    """Return the nodes: this one, simulated or real, or several simulated ones by name."""
     named = given["simulated_node"]
     several = named or ([] if given["simulate"] else given["fallback_simulated"])
     blamed = "--simulated-node" if named else "BERTH_SIMULATED_NODES"
@@ -376,7 +377,7 @@ def _node(name: str) -> str:
 
 
 def _check(settings: Settings) -> None:
-    """Refuse choices that make no sense together."""
+    """Raise for settings that make no sense together."""
     nodes = [node.name for node in settings.nodes]
     if twice := sorted({name for name in nodes if nodes.count(name) > 1}):
         raise flags.Refused(f"The node {twice[0]} is given twice.")

@@ -1,11 +1,10 @@
-"""The probe without hardware: cards made up from the catalogue, the same at every start.
+"""The probe without hardware: simulated cards from the catalogue, the same at every start.
 
-A shape such as `8xA100-SXM4-80GB` names cards as a usual machine with them would have
-them: NUMA nodes, PCIe roots, NVLinks and partitions follow the board in the catalogue.
-Uuids are derived from the node's name and the minor, so an agent that is started again
-publishes what it published before. A file of faults, looked at anew for each sample,
-breaks single cards or the whole source, so that people and tests can watch what Berth
-makes of it. What a broken card means is left to `describe`, as for real ones.
+A shape such as `8xA100-SXM4-80GB` stands for a usual machine with such cards: NUMA nodes, PCIe
+roots, NVLinks and partitions follow the board in the catalogue. Uuids are derived from the name
+of the node and the minor, so a restarted agent publishes what it published before. A file of
+faults, read for each sample, breaks single cards or the whole source, so that people and tests
+can watch what follows.
 """
 
 import dataclasses
@@ -35,7 +34,7 @@ _PART: Final = re.compile(r"([0-9]{1,3})\s*x\s*(.+)", re.IGNORECASE)
 
 
 class BadShape(Exception):
-    """A shape that cannot be made; the message is one sentence for a person."""
+    """A shape that cannot be simulated; the message is one sentence for people."""
 
 
 # ---------------------------------------------------------------- shapes
@@ -43,7 +42,7 @@ class BadShape(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slot:
-    """Where one card sits: on which of the machine's boards, at which place of it, under which root."""
+    """The position of one card: its board, its place on that, its PCIe root and the lane below it."""
 
     minor: int
     model: catalog.Model
@@ -59,7 +58,7 @@ class Slot:
 
 
 def parse(shape: str) -> tuple[tuple[int, catalog.Model], ...]:
-    """Read a shape: how many cards of which models, in order."""
+    """Return how many cards of which models a shape has, in order."""
     parts = tuple(_part(text.strip(), shape) for text in shape.split("+"))
     total = sum(count for count, _ in parts)
     if not 1 <= total <= schema_limits.MOST_DEVICES:
@@ -84,7 +83,7 @@ def _part(text: str, shape: str) -> tuple[int, catalog.Model]:
 
 
 def _slots(parts: tuple[tuple[int, catalog.Model], ...]) -> Iterator[Slot]:
-    """Seat the cards: models one after the other, each on as many boards as it takes."""
+    """Yield a slot for each card: models one after the other, each on as many boards as it needs."""
     minors, boards, roots = itertools.count(), itertools.count(), 0
     for count, model in parts:
         for start in range(0, count, model.board.cards):
@@ -106,7 +105,7 @@ def _on_board(model: catalog.Model, *, board: int, first_root: int, minors: list
 
 
 def machine(node: str, shape: str) -> probe.Sample:
-    """Make up a whole healthy node."""
+    """Return the sample of a healthy node."""
     slots = tuple(_slots(parse(shape)))
     cards = tuple(_card(node, slot, slots) for slot in slots)
     return probe.Sample(
@@ -136,15 +135,15 @@ def _card(node: str, slot: Slot, slots: tuple[Slot, ...]) -> probe.Card:
         compute_capability=model.compute_capability,
         # Cards on a baseboard have numbered places; a card in a PCIe slot has none.
         module_id=None if model.board.nvlinks is catalog.Nvlinks.NONE else slot.minor + 1,
-        place=_place(slot),
+        location=_place(slot),
         links=tuple(_link(node, slot, peer) for peer in slots if peer is not slot),
         mig=probe.Mig(enabled=False) if model.mig else None,
     )
 
 
-def _place(slot: Slot) -> probe.Place:
+def _place(slot: Slot) -> probe.PciLocation:
     bus = slot.root * BUSES_PER_ROOT
-    return probe.Place(
+    return probe.PciLocation(
         numa_node=slot.numa_node,
         pcie_root=f"pci0000:{bus:02x}",
         bus_id=f"0000:{bus + 1 + slot.lane:02x}:00.0",
@@ -152,7 +151,7 @@ def _place(slot: Slot) -> probe.Place:
 
 
 def _link(node: str, slot: Slot, peer: Slot) -> probe.Link:
-    """Name the nearest way between two cards."""
+    """Return the closest link between two cards."""
     if count := slot.model.board.links(slot.place, peer.place) if slot.board == peer.board else 0:
         return probe.Link(_uuid(node, peer), vocabulary.LinkKind.NVLINK, count)
     if slot.root == peer.root:
@@ -166,7 +165,7 @@ def _link(node: str, slot: Slot, peer: Slot) -> probe.Link:
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a file of faults may say of one card, or of a node's whole source."""
+    """What a file of faults may say about one card, or about the whole source of a node."""
 
     health: vocabulary.Health = vocabulary.Health.UNHEALTHY
     reason: Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9]{0,127}\\Z")] = "SimulatedFault"
@@ -182,93 +181,93 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Faults = Mapping[str, Fault]  # by minor, or "source"
 
 SOURCE: Final = "source"
-WELL: Final[Faults] = {}
+NO_FAULTS: Final[Faults] = {}
 
 _decoder = msgspec.json.Decoder(dict[str, dict[str, Fault]])
 
 
 class FaultFile:
-    """A file that breaks simulated cards of one node; without a file all is well."""
+    """A file that breaks simulated cards of one node; without a file all are healthy."""
 
     def __init__(self, path: Path | None, node: str) -> None:
         self._path = path
         self._node = node
-        self._told: tuple[str, ...] = ()
+        self._logged: tuple[str, ...] = ()
 
     def read(self) -> Faults | probe.SourceFailed:
-        """Read what is broken now; a file that cannot be read is a failed source, not a healthy one."""
+        """Return the faults of now; a file that cannot be read is a failed source, not a healthy one."""
         if self._path is None:
-            return WELL
+            return NO_FAULTS
         try:
-            said = _decoder.decode(sysfs.contents(self._path, most=MOST_BYTES))
+            faults = _decoder.decode(sysfs.contents(self._path, most=MOST_BYTES))
         except FileNotFoundError:
-            self._tell("is not there")
-            return WELL
+            self._warn("is not there")
+            return NO_FAULTS
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             return probe.SourceFailed(
                 "FaultsUnreadable", f"The file of faults {self._path} cannot be used: {text.cause(error)}."
             )
-        if said and self._node not in said:
-            self._tell(f"names other nodes, such as {quoted(min(said))}")
-        return said.get(self._node, WELL)
+        if faults and self._node not in faults:
+            self._warn(f"names other nodes, such as {quoted(min(faults))}")
+        return faults.get(self._node, NO_FAULTS)
 
     def applied(self, healthy: probe.Sample, faults: Faults) -> probe.Outcome:
-        """Break what the file names; of a card that is not there it is only told."""
-        known = {SOURCE, *(str(card.minor) for card in healthy.read())}
+        """Return the sample with these faults; names of cards that are not there are only logged."""
+        known = {SOURCE, *(str(card.minor) for card in healthy.answering_cards())}
         if faults:
             unknown = sorted(faults.keys() - known)
-            self._tell(*(f"names minor {quoted(one)}, which is not there" for one in unknown))
+            self._warn(*(f"names minor {quoted(one)}, which is not there" for one in unknown))
         return broken(healthy, {name: fault for name, fault in faults.items() if name in known})
 
-    def _tell(self, *wrong: str) -> None:
-        """Log what is wrong with the file, once until it is something else."""
-        if wrong != self._told:
+    def _warn(self, *wrong: str) -> None:
+        """Log what is wrong with the file, once until that changes."""
+        if wrong != self._logged:
             for one in wrong:
                 log.warning("node %s: the file of faults %s %s", self._node, self._path, one)
-            self._told = wrong
+            self._logged = wrong
 
 
 def broken(sample: probe.Sample, faults: Faults) -> probe.Outcome:
-    """Apply faults to a healthy sample."""
+    """Return a healthy sample with these faults."""
     if source := faults.get(SOURCE):
         return probe.SourceFailed(source.reason, source.message)
     return dataclasses.replace(
-        sample, cards=tuple(_broken(card, faults.get(str(card.minor))) for card in sample.read())
+        sample, cards=tuple(_broken(card, faults.get(str(card.minor))) for card in sample.answering_cards())
     )
 
 
-def _broken(card: probe.Card, fault: Fault | None) -> probe.Card | probe.Lost:
+def _broken(card: probe.Card, fault: Fault | None) -> probe.Card | probe.LostCard:
     if fault is None:
         return card
     if fault.lost:
-        return probe.Lost(card.index, reason=fault.reason, message=fault.message, judged=True)
+        return probe.LostCard(card.index, reason=fault.reason, message=fault.message, judged_by_source=True)
     if fault.health is vocabulary.Health.HEALTHY:
         return card
-    health = probe.Health(fault.health, fault.reason, fault.xid, fault.message, fault.recovery)
+    health = probe.DeviceHealth(fault.health, fault.reason, fault.xid, fault.message, fault.recovery)
     return dataclasses.replace(card, health=health)
 
 
 # ---------------------------------------------------------------- the probe
 
 
-def nap() -> None:
-    """Let a tenth of a second pass."""
+def wait() -> None:
+    """Wait for a tenth of a second."""
     threading.Event().wait(0.1)
 
 
 class SimulatedProbe:
-    """Looks at cards that are not there."""
+    """Samples simulated cards."""
 
-    def __init__(self, healthy: probe.Sample, faults: FaultFile, *, nap: Callable[[], None] = nap) -> None:
+    def __init__(self, healthy: probe.Sample, faults: FaultFile, *, wait: Callable[[], None] = wait) -> None:
         self._healthy = healthy
         self._faults = faults
-        self._nap = nap
+        self._wait = wait
 
     def sample(self) -> probe.Outcome:
-        """Look once; hangs for as long as the file of faults says so."""
+        """Sample once; it hangs for as long as the file of faults says so."""
         while not isinstance(faults := self._faults.read(), probe.SourceFailed):
             source = faults.get(SOURCE)
             if source is None or not source.hang:
                 return self._faults.applied(self._healthy, faults)
-            self._nap()
+            self._wait()
         return faults

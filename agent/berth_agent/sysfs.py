@@ -1,13 +1,12 @@
-"""What the kernel tells about devices, read from /sys and /proc; both paths can be set.
+"""What the kernel knows about devices, read from /sys and /proc; both paths can be set.
 
-Everything here is optional: in a container without these files, or on a machine whose
-firmware tells nothing, the answer is None, never zero. The kernel says -1 for a device
-whose NUMA node it does not know, and to take that for 0 would put half a machine's cards
-on the wrong socket.
+Everything here is optional: in a container without these files, or with firmware that reports
+nothing, the answer is None, never zero. The kernel says -1 for a device whose NUMA node it does
+not know, and reading that as 0 would put half of a machine's cards on the wrong socket.
 
-The trees are what somebody mounted, and drivers of any make write in them. Links that lead
-in circles, files that nobody may read or that do not end, and names with line breaks are
-unknown as well: they cost what they stand for, and never a look.
+The trees are what somebody mounted, and all kinds of drivers write in them. Links in circles,
+files that may not be read or do not end, and names with line breaks count as unknown: they
+never make a sample fail.
 """
 
 import itertools
@@ -27,24 +26,26 @@ MOST_ENTRIES: Final = 1 << 14  # Of one folder.
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The two trees that the kernel tells in."""
+    """The two trees of files that the kernel serves."""
 
     sys: Path = Path("/sys")
     proc: Path = Path("/proc")
 
     def boot_id(self) -> str:
-        """Return what tells one boot from another; empty where unknown."""
+        """Return the id of the current boot; empty where unknown."""
         return (text(self.proc / "sys/kernel/random/boot_id") or "")[: schema_limits.LONGEST_BOOT_ID]
 
-    def place(self, address: str) -> probe.Place:
-        """Return where a PCI device sits."""
-        return probe.Place(self.numa_node(address), self.pcie_root(address), address)
+    def location(self, address: str) -> probe.PciLocation:
+        """Return the location of a PCI device."""
+        return probe.PciLocation(self.numa_node(address), self.pcie_root(address), address)
 
     def numa_node(self, address: str) -> int | None:
         """Return the NUMA node that a PCI device is attached to."""
-        told = text(self.device(address) / "numa_node")
+        number = text(self.device(address) / "numa_node")
         return (
-            int(told) if told and told.isdecimal() and int(told) <= schema_limits.LARGEST_NUMA_NODE else None
+            int(number)
+            if number and number.isdecimal() and int(number) <= schema_limits.LARGEST_NUMA_NODE
+            else None
         )
 
     def pcie_root(self, address: str) -> str | None:
@@ -55,7 +56,7 @@ class Kernel:
         return next((part for part in reversed(parts) if schema_limits.PCIE_ROOT.matches(part)), None)
 
     def driven_by(self, driver: str) -> frozenset[str] | None:
-        """Name the PCI devices that a driver has taken; None where the kernel does not say."""
+        """Return the addresses of the PCI devices of a driver; None where the kernel does not say."""
         listing = self.sys / "bus/pci/drivers" / driver
         if not _is_readable(listing):
             return None
@@ -67,12 +68,12 @@ class Kernel:
 
 
 def is_address(name: str) -> bool:
-    """Return whether a name is that of a PCI device."""
+    """Whether a name is the address of a PCI device."""
     return schema_limits.BUS_ID.matches(name)
 
 
 def entries(folder: Path) -> tuple[Path, ...]:
-    """List a folder; one that is not there is empty."""
+    """Return the entries of a folder; none for one that is not there."""
     try:
         with os.scandir(folder) as found:
             return tuple(folder / each.name for each in itertools.islice(found, MOST_ENTRIES))
@@ -81,7 +82,7 @@ def entries(folder: Path) -> tuple[Path, ...]:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is something that can be looked at."""
+    """Whether a path leads to something."""
     return _resolved(path) is not None
 
 
@@ -92,7 +93,7 @@ def target(link: Path) -> str:
 
 
 def text(path: Path) -> str | None:
-    """Read what one file says, as one line; None where it cannot be read."""
+    """Return the content of one file as one line; None where it cannot be read."""
     try:
         return texts.line(contents(path, most=LONGEST_TEXT).decode("ascii").strip(), most=LONGEST_TEXT)
     except (OSError, UnicodeDecodeError):
@@ -100,8 +101,8 @@ def text(path: Path) -> str | None:
 
 
 def contents(path: Path, *, most: int) -> bytes:
-    """Read a regular file, or raise OSError; one of more bytes is not read, and nobody waits for a pipe."""
-    with open(path, "rb", opener=_at_once) as file:
+    """Return the content of a regular file, or raise OSError; never read more bytes, or wait for a pipe."""
+    with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("it is no regular file")
         found = file.read(most + 1)
@@ -110,7 +111,7 @@ def contents(path: Path, *, most: int) -> bytes:
     return found
 
 
-def _at_once(path: str, flags: int) -> int:
+def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -123,7 +124,7 @@ def _is_readable(folder: Path) -> bool:
 
 
 def _resolved(path: Path) -> Path | None:
-    """Follow all links; None where that leads nowhere, or in a circle, of which Python tells in two ways."""
+    """Return a path without links; None for a broken one, or a circle (two kinds of exceptions)."""
     try:
         return path.resolve(strict=True)
     except (OSError, RuntimeError):

@@ -1,7 +1,7 @@
-"""Serves the agent's metrics, and an answer to whoever asks whether it lives.
+"""Serves the agent's metrics and its liveness probe over HTTP.
 
-Imported only where it is wanted: a server takes memory that most agents of a small cluster
-can do without. The metrics have a library of their own, and are handed in.
+Imported only where the settings ask for it: a server takes memory that most agents do not need.
+The metrics have a library of their own, and are a parameter.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ async def serving(
     flag: str = "--listen",
     limits: http_connections.Limits = http_server.USUAL,
 ) -> AsyncIterator[str]:
-    """Serve at HOST:PORT while the block runs, and tell where; an address that cannot be had is refused."""
+    """Serve at HOST:PORT during the block, and yield the address; raise `Refused` if it cannot be used."""
     async with contextlib.AsyncExitStack() as stack:
         try:
             routes = [web.get("/healthz", _alive), *more]

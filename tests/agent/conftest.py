@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from agent import accounts
 from berth_agent import card_processes, loop, probe, simulated
 from berth_agent.kubelet import podresources
 from berth_crds import allocation, names, vocabulary, wire
@@ -45,59 +46,6 @@ def berth(cluster: clusters.Cluster) -> clusters.Cluster:
     cluster.apply(ROOT / "manifests" / "rbac.yaml", *sorted((ROOT / "crds").glob("*.yaml")))
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
     return cluster
-
-
-LIMITED = """\
-apiVersion: v1
-kind: ServiceAccount
-metadata: {{name: {name}, namespace: {namespace}}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {{name: {name}}}
-rules:
-- {{apiGroups: [""], resources: [nodes, pods], verbs: [get, list, watch]}}
-- {{apiGroups: [berth.dev], resources: [devices, gpupods, placementpolicies], verbs: [get, list, watch]}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {{name: {name}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {name}}}
-subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: {name}, namespace: berth-nodes}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: berth-agent}}
-subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
-"""
-
-TRUSTED = """\
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {{name: {name}-trusted}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: berth-agent}}
-subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Limited:
-    """An agent's account that may read, and not yet write."""
-
-    cluster: clusters.Cluster
-    namespace: str
-    name: str
-    kubeconfig: Path
-
-    @property
-    def user(self) -> str:
-        """Its name in the audit log."""
-        return f"system:serviceaccount:{self.namespace}:{self.name}"
-
-    def trust(self) -> None:
-        """Grant it the rights of an agent."""
-        self.cluster.apply(TRUSTED.format(name=self.name, namespace=self.namespace))
 
 
 class Thing(wire.Struct, frozen=True):
@@ -155,6 +103,7 @@ class Scene:
         # A card that answers is well at once, unless a test is about the way back.
         self.rules = nodes.AT_ONCE
         self.deadline = 5.0
+        self._has_node = False
         self.clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
 
     # The agent.
@@ -167,14 +116,17 @@ class Scene:
         name: str = "agent-1",
         source: probe.Probe | None = None,
         labels: bool = False,
+        node: bool = True,
     ) -> AsyncIterator[None]:
-        """Run the agent of the node; it must not have failed when it is stopped."""
+        """Run the agent of the node, which is made if it is not there; it must not have failed at the end."""
+        if node and not self._has_node:
+            await self.create_node()
         where = kubeconfig or self.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT)
-        subject = replace(self._subject(source), labels=labels)
-        means = loop.Means(clock=self.clock, chance=random.random, identity=name, seconds=time.monotonic)
-        pace = loop.Pace(INTERVAL, deadline=self.deadline, lease_seconds=40)
+        config = replace(self._subject(source), labels=labels)
+        runtime = loop.Runtime(clock=self.clock, chance=random.random, identity=name, seconds=time.monotonic)
+        timing = loop.Timing(INTERVAL, deadline=self.deadline, lease_seconds=40)
         async with api.Api(connection.load(where), agent="berth-agent-test") as session:
-            task = asyncio.create_task(loop.run_node(session, subject, pace, means))
+            task = asyncio.create_task(loop.run_node(session, config, timing, runtime))
             try:
                 yield
                 assert not task.done(), "the agent ended by itself"
@@ -183,16 +135,16 @@ class Scene:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
 
-    def _subject(self, source: probe.Probe | None) -> loop.Subject:
+    def _subject(self, source: probe.Probe | None) -> loop.NodeConfig:
         machine = simulated.machine(self.node, self.shape)
         cards = source or simulated.SimulatedProbe(machine, simulated.FaultFile(self.faults, self.node))
-        return loop.Subject(
+        return loop.NodeConfig(
             self.node,
             Crowded(cards, self.crowd) if self.crowd else cards,
             None if self.socket or self.crowd else vocabulary.GrantSource.SIMULATED,
-            kubelet=podresources.PodResources(self.socket, deadline=1) if self.socket else None,
+            kubelet=podresources.PodResourcesClient(self.socket, deadline=1) if self.socket else None,
             procfs=self.crowd.procfs if self.crowd else Path("/nowhere"),
-            chosen=self.rules,
+            rules=self.rules,
         )
 
     def crowded(self, tmp_path: Path) -> Crowd:
@@ -202,15 +154,15 @@ class Scene:
 
     def uuid(self, minor: int) -> str:
         """Name a card of the node."""
-        cards = simulated.machine(self.node, self.shape).read()
+        cards = simulated.machine(self.node, self.shape).answering_cards()
         return next(each.uuid for each in cards if each.minor == minor)
 
-    def limited_account(self) -> Limited:
+    def limited_account(self) -> accounts.Limited:
         """Make an account that may read what an agent reads, and write nothing but Leases."""
         name = f"limited-{self.node}"
-        self.cluster.apply(LIMITED.format(name=name, namespace=self.namespace))
+        self.cluster.apply(accounts.LIMITED.format(name=name, namespace=self.namespace))
         kubeconfig = self.cluster.kubeconfig_for(self.namespace, name)
-        return Limited(self.cluster, self.namespace, name, kubeconfig)
+        return accounts.Limited(self.cluster, self.namespace, name, kubeconfig)
 
     def writes(self) -> list[audit.AuditEvent]:
         """Return what the agents have written about this node and in this namespace."""
@@ -262,6 +214,16 @@ class Scene:
 
         await waiting.eventually(gone, what=f"the GpuPod {name} to go")
 
+    async def until(self, holds: Callable[[], object], *, what: str) -> None:
+        """Wait until something holds that needs no question to the API."""
+        await waiting.eventually(lambda: asyncio.sleep(0, holds()), what=what)
+
+    async def until_renewed(self, settled: int, count: int) -> None:
+        """Wait until the Lease has been renewed so many times since so many writes."""
+        await self.until(
+            lambda: len(audit.writes_to(self.writes()[settled:], "leases")) >= count, what=f"{count} renewals"
+        )
+
     async def _until(
         self,
         read: Callable[[], Awaitable[T | None]],
@@ -283,6 +245,7 @@ class Scene:
 
     async def create_node(self) -> str:
         """Create the Node and give its uid."""
+        self._has_node = True
         await self.admin.create(resources.NODES, {"metadata": {"name": self.node}})
         return (await self.admin.get(resources.NODES, self.node, into=Thing)).metadata.uid
 
@@ -305,7 +268,9 @@ class Scene:
 
     def allocation(self, minor: int) -> str:
         """Write the allocation of one whole card."""
-        card = next(each for each in simulated.machine(self.node, self.shape).read() if each.minor == minor)
+        card = next(
+            each for each in simulated.machine(self.node, self.shape).answering_cards() if each.minor == minor
+        )
         share = allocation.Share(card.uuid, minor, core=100, memory=card.memory)
         return allocation.encode(allocation.of(self.node, {"main": {"gpu": [share]}}))
 
@@ -388,9 +353,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[nodes.Pla
     """Lend a maker of nodes under the mock of NVML; they are taken down at the end."""
     standing: list[Iterator[nodes.Mocked]] = []
 
-    def make(preset: presets.Preset) -> nodes.Mocked:
+    def make(preset: presets.Preset, changes: Mapping[str, object] | None = None) -> nodes.Mocked:
         standing.append(nodes.mocked(preset)(tmp_path / str(len(standing)), monkeypatch))
-        return next(standing[-1])
+        rig = next(standing[-1])
+        rig.machine.change(changes or {})
+        return rig
 
     yield make
     for each in standing:

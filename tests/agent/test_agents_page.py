@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from berth_agent import metrics, node_view, probe, settings, simulated
-from berth_agent.health import rules, signs, xids
+from berth_agent.health import health_rules, problems, xid_table
 from berth_crds import names, wire
 
 PAGE: Final = (Path(__file__).resolve().parents[2] / "manifests" / "agents.md").read_text()
@@ -27,9 +27,9 @@ def test_its_flags_exist(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_its_metrics_are_those_that_are_served() -> None:
     """It names every metric, and none that there is not."""
-    made = node_view.Board("n1")
-    made.looked(simulated.machine("n1", "1xT4"), 0.0)
-    made.ticked(seconds=0.1, now=0.0)
+    made = node_view.NodeView("n1")
+    made.record_sample(simulated.machine("n1", "1xT4"), 0.0)
+    made.record_tick(seconds=0.1, now=0.0)
     text = metrics.text(metrics.Collector([made], clock=lambda: 0.0)).decode()
     families = {match[1]: match[2] for match in re.finditer(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)}
     named = set(re.findall(r"`(berth_(?:dev|agent)_\w*[a-z])`", PAGE))
@@ -40,15 +40,19 @@ def test_its_metrics_are_those_that_are_served() -> None:
 def test_its_reasons_are_those_of_the_code() -> None:
     """Each reason that it names is one that a verdict may have, with that recovery."""
     vitals = (
-        probe.Vitals(recovery=signs.Recovery.RESET),
-        probe.Vitals(rows=probe.Rows(0, 0, pending=True, failed=True)),
-        probe.Vitals(errors_uncorrected=1),
-        probe.Vitals(temperature=99, too_hot=95),
+        probe.Measurements(recovery=problems.Recovery.RESET),
+        probe.Measurements(remapped_rows=probe.RemappedRows(0, 0, pending=True, failed=True)),
+        probe.Measurements(errors_uncorrected=1),
+        probe.Measurements(temperature=99, slowdown_temperature=95),
     )
-    card = next(simulated.machine("n1", "1xT4").read())
-    before = probe.Vitals(errors_uncorrected=0)
-    told = [sign for each in vitals for sign in signs.of_card(dataclasses.replace(card, vitals=each), before)]
-    told += signs.of_xids([48, 79], rules.DEFAULT)
+    card = next(simulated.machine("n1", "1xT4").answering_cards())
+    before = probe.Measurements(errors_uncorrected=0)
+    told = [
+        sign
+        for each in vitals
+        for sign in problems.of_card(dataclasses.replace(card, measurements=each), before)
+    ]
+    told += problems.of_xids([48, 79], health_rules.DEFAULT)
     rows = [line for line in PAGE.splitlines() if line.startswith("| ")]
 
     assert len({sign.reason for sign in told}) == 6
@@ -62,15 +66,17 @@ def test_its_errors_mean_what_the_table_says() -> None:
     harmless = re.search(r"of a program \(XIDs ([\d, ]+)", PAGE)
 
     assert needing and harmless
-    assert {xids.meaning(int(each)).consequence for each in needing[1].split(",")} == {xids.Consequence.RESET}
-    assert {xids.meaning(int(each)).consequence for each in harmless[1].split(",")} == {
-        xids.Consequence.PROGRAM
+    assert {xid_table.meaning(int(each)).consequence for each in needing[1].split(",")} == {
+        xid_table.Consequence.RESET
+    }
+    assert {xid_table.meaning(int(each)).consequence for each in harmless[1].split(",")} == {
+        xid_table.Consequence.PROGRAM
     }
 
 
 def test_its_figures_are_the_defaults() -> None:
     """The seconds and looks of the way back are what holds where nobody says otherwise."""
-    plain, policy = rules.DEFAULT, wire.HealthRules()
+    plain, policy = health_rules.DEFAULT, wire.HealthRules()
 
     assert f"for {plain.cool_down:g} s and {plain.clean_looks} looks in a row" in PAGE
     assert (policy.cool_down_seconds, policy.clean_probes) == (plain.cool_down, plain.clean_looks)

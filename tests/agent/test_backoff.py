@@ -29,13 +29,13 @@ def test_server_that_asks_for_patience_gets_it() -> None:
 def test_lasting_trouble_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
     """Told are the first, tenth and every hundredth failure of a kind, another kind at once, and the end."""
     caplog.set_level(logging.INFO)
-    complaint = backoff.Complaint(logging.getLogger("test"), "n1 is not published")
+    failure_log = backoff.FailureLog(logging.getLogger("test"), "n1 is not published")
     away, refused = errors.Unreachable("away", ambiguous=False), errors.Forbidden(403, "no")
 
     for error in [away] * 250 + [refused] * 5:
-        complaint.failed(error)
-    complaint.succeeded()
-    complaint.succeeded()
+        failure_log.failed(error)
+    failure_log.succeeded()
+    failure_log.succeeded()
 
     attempts = [record.getMessage().partition(")")[0] for record in caplog.records]
     assert attempts == [

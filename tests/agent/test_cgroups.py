@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from berth_agent.kubelet import cgroups
-from berth_agent.kubelet.cgroups import HOST, Place
+from berth_agent.kubelet.cgroups import HOST, CgroupOwner
 
 UID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
 OTHER_UID = "ffffffff-4e5f-6071-8293-a4b5c6d7e8f9"
@@ -15,7 +15,7 @@ FLAT = UID.replace("-", "_")
 STATIC = "0123456789abcdef0123456789abcdef"
 CID = "c0ffee" + 58 * "0"
 OUTER = "beef" + 60 * "1"
-BOTH = Place(UID, CID)
+BOTH = CgroupOwner(UID, CID)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ BOTH = Place(UID, CID)
             BOTH,
             id="cgroups that pretend to be another pod's",
         ),
-        pytest.param(f"0::/kubepods/pod{STATIC}/{CID}\n", Place(STATIC, CID), id="static pod"),
-        pytest.param(f"0::/kubepods/burstable/pod{UID}\n", Place(UID), id="pod without a container"),
+        pytest.param(f"0::/kubepods/pod{STATIC}/{CID}\n", CgroupOwner(STATIC, CID), id="static pod"),
+        pytest.param(f"0::/kubepods/burstable/pod{UID}\n", CgroupOwner(UID), id="pod without a container"),
         pytest.param(
             f"0::/../../kubepods-pod{FLAT}.slice/cri-containerd-{CID}.scope\n",
             BOTH,
@@ -80,7 +80,7 @@ BOTH = Place(UID, CID)
         ),
         pytest.param(
             f"0::/../cri-containerd-{CID}.scope\n",
-            Place("", CID),
+            CgroupOwner("", CID),
             id="seen from a namespace, container alone",
         ),
         pytest.param("0::/\n", HOST, id="root"),
@@ -93,9 +93,9 @@ BOTH = Place(UID, CID)
         pytest.param("nonsense\n\n::\n", HOST, id="no cgroup file"),
     ],
 )
-def test_place_of_a_process(text: str, place: Place) -> None:
+def test_place_of_a_process(text: str, place: CgroupOwner) -> None:
     """Pod and container are found where they are named, and nothing is made up where they are not."""
-    assert cgroups.place(text) == place
+    assert cgroups.parse_owner(text) == place
 
 
 def test_file_is_read(tmp_path: Path) -> None:
@@ -103,12 +103,12 @@ def test_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "42").mkdir()
     (tmp_path / "42" / "cgroup").write_text(f"0::/kubepods/pod{UID}/{CID}\n")
 
-    assert cgroups.read(tmp_path, 42) == BOTH
+    assert cgroups.read_owner(tmp_path, 42) == BOTH
 
 
 def test_process_that_has_ended_has_no_place(tmp_path: Path) -> None:
     """A process without a file is not taken for one of the host."""
-    assert cgroups.read(tmp_path, 42) is None
+    assert cgroups.read_owner(tmp_path, 42) is None
 
 
 @pytest.mark.parametrize(
@@ -125,4 +125,4 @@ def test_odd_file_tells_of_no_process(tmp_path: Path, odd: Callable[[Path], obje
     (tmp_path / "7").mkdir()
     odd(tmp_path / "7/cgroup")
 
-    assert cgroups.read(tmp_path, 7) is None
+    assert cgroups.read_owner(tmp_path, 7) is None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent import programs
-from berth_agent import describe, simulated
-from berth_agent.publish import writer
+from berth_agent import device_spec, simulated
+from berth_agent.publish import object_writer
 from berth_crds import names, wire
 from berth_crds.client import resources
 from testbed import audit, proxy, waiting
@@ -36,13 +36,13 @@ def plain(spec: wire.DeviceSpec) -> wire.DeviceSpec:
 
 async def truth(scene: Scene) -> wire.DeviceSpec:
     """Return what the simulated machine of the scene really is."""
-    return describe.spec(scene.node, simulated.machine(scene.node, scene.shape), None)
+    return device_spec.spec(scene.node, simulated.machine(scene.node, scene.shape), None)
 
 
 async def test_device_is_the_truth_and_goes_with_its_node(scene: Scene) -> None:
     """The Device equals the simulated machine, waits for its Node, and is owned by it."""
     scene.shape = "8xA100-SXM4-80GB+2xT4"
-    async with scene.agent():
+    async with scene.agent(node=False):
         uid = await scene.create_node()
         device = await scene.until_device(ready, what="the Device")
 
@@ -59,29 +59,19 @@ async def test_nothing_is_written_while_nothing_changes(scene: Scene) -> None:
     async with scene.agent():
         await scene.until_device(ready, what="the Device")
         await scene.until_gpupod("held", lambda it: it.status.phase, what="the GpuPod")
-        await until_beats(scene, len(scene.writes()), 1)  # The last line of the audit may be late.
+        await scene.until_renewed(len(scene.writes()), 1)  # The last line of the audit may be late.
         settled = len(scene.writes())
-        await until_beats(scene, settled, 5)
+        await scene.until_renewed(settled, 5)
     async with scene.agent(name="agent-2"):
         await scene.until_lease(lambda it: it.spec.holder_identity == "agent-2", what="the second agent")
-        await until_beats(scene, settled, 10)
+        await scene.until_renewed(settled, 10)
 
     later = scene.writes()[settled:]
     assert {(each.resource, each.name, each.code) for each in later} == {("leases", scene.node, 200)}
 
 
-async def until_beats(scene: Scene, settled: int, count: int) -> None:
-    """Wait until the Lease has been renewed so many times since."""
-
-    async def beaten() -> bool:
-        return len(audit.writes_to(scene.writes()[settled:], "leases")) >= count
-
-    await waiting.eventually(beaten, what=f"{count} renewals")
-
-
 async def test_deleted_device_comes_back(scene: Scene) -> None:
     """A Device that somebody deletes is published again, as it was."""
-    await scene.create_node()
     async with scene.agent():
         first = await scene.until_device(ready, what="the Device")
         await scene.admin.delete(resources.DEVICES, scene.node, uid=first.metadata.uid)
@@ -94,7 +84,6 @@ async def test_deleted_device_comes_back(scene: Scene) -> None:
 
 async def test_device_follows_its_node_made_again(scene: Scene) -> None:
     """When the Node is deleted and made again, the new Device is owned by the new Node."""
-    await scene.create_node()
     async with scene.agent():
         await scene.until_device(ready, what="the Device")
         await scene.admin.delete(resources.NODES, scene.node)
@@ -108,7 +97,6 @@ async def test_device_follows_its_node_made_again(scene: Scene) -> None:
 
 async def test_hand_edit_is_put_right_and_cordon_survives(scene: Scene) -> None:
     """What belongs to the agent is put right; what belongs to people is left as they wrote it."""
-    await scene.create_node()
     async with scene.agent():
         device = await scene.until_device(ready, what="the Device")
         cordoned = device.spec.devices[0].uuid
@@ -142,14 +130,14 @@ async def test_what_others_add_is_taken_out(scene: Scene) -> None:
                     {"op": "replace", "path": "/spec/summary/gpus", "value": 3},
                 ]
             ),
-            content=writer.JSON_PATCH,
+            content=object_writer.JSON_PATCH,
         )
         await scene.until_device(lambda it: it.spec == device.spec, what="the card to be taken out")
         added = {"uuid": "GPU-alien", "health": "Unhealthy"}
         await scene.patch_device({"status": {"devices": [added]}}, sub="status")
         settled = len(scene.writes())
         await scene.until_device(lambda it: not it.status.devices, what="the verdict to be taken out")
-        await until_beats(scene, settled, 5)
+        await scene.until_renewed(settled, 5)
 
     await quiet_since(scene, settled)
 
@@ -162,7 +150,6 @@ async def quiet_since(scene: Scene, settled: int) -> None:
 
 async def test_fault_turns_one_card_and_back(scene: Scene) -> None:
     """A broken card gets a verdict of its own while all cards stay listed, and loses it when it heals."""
-    await scene.create_node()
     async with scene.agent():
         well = await scene.until_device(ready, what="the Device")
         scene.faults.write_text(json.dumps({scene.node: {"1": {"reason": "XidCritical", "xid": 79}}}))
@@ -208,11 +195,10 @@ async def test_lease_vouches_only_for_what_the_api_took(scene: Scene) -> None:
 
 async def test_two_agents_of_one_node_are_told(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     """Two live agents of one node each say so once, and the Device stays true."""
-    await scene.create_node()
     async with scene.agent(name="first"), scene.agent(name="second"):
         await scene.until_device(ready, what="the Device")
         await until_told(caplog, "another live agent, first", "another live agent, second")
-        await until_beats(scene, len(scene.writes()), 10)
+        await scene.until_renewed(len(scene.writes()), 10)
 
     assert caplog.text.count("another live agent") == 2
     assert plain((await scene.until_device(ready, what="the Device")).spec) == await truth(scene)
@@ -220,11 +206,10 @@ async def test_two_agents_of_one_node_are_told(scene: Scene, caplog: pytest.LogC
 
 async def until_told(caplog: pytest.LogCaptureFixture, *sentences: str) -> None:
     """Wait until the log has all these sentences."""
-
-    async def told() -> bool:
-        return all(each in caplog.text for each in sentences)
-
-    await waiting.eventually(told, what=f"the log to tell: {sentences}")
+    await waiting.eventually(
+        lambda: asyncio.sleep(0, all(each in caplog.text for each in sentences)),
+        what=f"in the log: {sentences}",
+    )
 
 
 async def test_api_away_and_back_loses_nothing(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,55 +3,55 @@
 from collections.abc import Collection
 
 from berth_agent.card_processes import Process
-from berth_agent.gpupods import residents, verdict
-from berth_agent.gpupods.evidence import Sources, Witnesses
-from berth_agent.kubelet import ids, podresources
-from berth_agent.kubelet.cgroups import HOST, Place
-from berth_agent.kubelet.follower import KubeletReport
-from berth_agent.kubelet.podresources import Container, Devices, Pod, Trouble
+from berth_agent.gpupods import process_owners, verification
+from berth_agent.gpupods.evidence import EvidenceCache, EvidenceSources
+from berth_agent.kubelet import device_ids, podresources
+from berth_agent.kubelet.cgroups import HOST, CgroupOwner
+from berth_agent.kubelet.podresources import FailureReason, ListedContainer, ListedDevices, ListedPod
+from berth_agent.kubelet.poller import KubeletReport
 from berth_crds import wire
 
 KEY, UID = ("ml", "train"), "u-1"
-KNOWN = ids.pieces(
+KNOWN = device_ids.allocatable_devices(
     wire.Card(uuid=f"GPU-{one}", type="gpu", minor=at, memory=16) for at, one in enumerate("ab")
 )
-AWAY = podresources.Refused(Trouble.UNREACHABLE, "Nobody answers.")
+AWAY = podresources.PodResourcesError(FailureReason.UNREACHABLE, "Nobody answers.")
 
 
 class Stage:
     """Witnesses of one node, with pods that live or do not."""
 
     def __init__(self, *, kubelet: bool = True, driver: bool = True) -> None:
-        self.stirs: list[Collection[ids.Key] | None] = []
+        self.stirs: list[Collection[device_ids.PodKey] | None] = []
         self.living = {KEY: UID}
         self.running = {KEY}
-        self.it = Witnesses(
-            Sources(kubelet=kubelet, driver=driver),
+        self.it = EvidenceCache(
+            EvidenceSources(kubelet=kubelet, driver=driver),
             lambda key: self.living.get(key, ""),
             self.running.__contains__,
             on_change=self.stirs.append,
         )
-        self.it.furnished(KNOWN)
+        self.it.set_allocatable(KNOWN)
 
     def lists(self, *ids: str, name: str = "train") -> None:
         """Have the kubelet list one pod with these devices."""
-        devices = (Devices("nvidia.com/gpu", ids),) if ids else ()
-        self.it.kubelet_reported(KubeletReport((Pod("ml", name, (Container("main", devices),)),)))
+        devices = (ListedDevices("nvidia.com/gpu", ids),) if ids else ()
+        self.it.kubelet_reported(KubeletReport((ListedPod("ml", name, (ListedContainer("main", devices),)),)))
 
     def shows(self, *uuids: str, pid: int = 7, mine: bool = True) -> None:
         """Have the driver show one process on these cards."""
-        place = Place(UID, "") if mine else HOST
-        found = tuple(residents.Resident(Process(pid, uuid, 1), place) for uuid in uuids)
-        self.it.looked(found, lambda place: (KEY, "main") if place != HOST else None)
+        place = CgroupOwner(UID, "") if mine else HOST
+        found = tuple(process_owners.LocatedProcess(Process(pid, uuid, 1), place) for uuid in uuids)
+        self.it.processes_seen(found, lambda place: (KEY, "main") if place != HOST else None)
 
-    def kubelet(self) -> verdict.ByContainer:
+    def kubelet(self) -> verification.ByContainer:
         """Return what the kubelet says of the pod."""
-        evidence = self.it.evidence(KEY)
+        evidence = self.it.of_pod(KEY)
         assert evidence is not None
         return evidence.kubelet
 
 
-def nothing(_key: ids.Key) -> tuple[str, ...]:
+def nothing(_key: device_ids.PodKey) -> tuple[str, ...]:
     """Say that Berth gave nothing to anybody."""
     return ()
 
@@ -62,12 +62,12 @@ def test_both_sources_are_heard() -> None:
     stage.lists("GPU-a::1")
     stage.shows("GPU-b")
 
-    assert stage.it.evidence(KEY) == verdict.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",)})
+    assert stage.it.of_pod(KEY) == verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",)})
 
 
 def test_without_sources_there_is_no_evidence() -> None:
     """Where nobody is asked, nothing is known, not even that nothing is held."""
-    assert Stage(kubelet=False, driver=False).it.evidence(KEY) is None
+    assert Stage(kubelet=False, driver=False).it.of_pod(KEY) is None
 
 
 def test_kubelet_that_fails_is_still_quoted() -> None:
@@ -76,11 +76,16 @@ def test_kubelet_that_fails_is_still_quoted() -> None:
     stage.lists("GPU-a")
     stage.it.kubelet_reported(
         KubeletReport(
-            (Pod("ml", "train", (Container("main", (Devices("nvidia.com/gpu", ("GPU-a",)),)),)),), AWAY
+            (
+                ListedPod(
+                    "ml", "train", (ListedContainer("main", (ListedDevices("nvidia.com/gpu", ("GPU-a",)),)),)
+                ),
+            ),
+            AWAY,
         )
     )
 
-    assert stage.it.evidence(KEY) == verdict.Evidence({"main": ("GPU-a",)}, {}, "Nobody answers.")
+    assert stage.it.of_pod(KEY) == verification.Evidence({"main": ("GPU-a",)}, {}, "Nobody answers.")
 
 
 def test_kubelet_that_has_just_started_takes_nothing_back() -> None:
@@ -108,29 +113,29 @@ def test_word_on_a_pod_ends_with_it() -> None:
 def test_silence_counts_once_the_pod_is_listed_and_the_driver_has_spoken() -> None:
     """Only then would each source have shown the pod on a card."""
     stage = Stage()
-    said = [stage.it.complete(KEY)]
+    said = [stage.it.is_complete(KEY)]
     stage.lists()
-    said.append(stage.it.complete(KEY))
+    said.append(stage.it.is_complete(KEY))
     stage.shows()
-    said.append(stage.it.complete(KEY))
+    said.append(stage.it.is_complete(KEY))
 
     assert said == [False, False, True]
-    assert not stage.it.complete(("ml", "other"))
+    assert not stage.it.is_complete(("ml", "other"))
 
 
 def test_record_speaks_for_a_source_that_has_not_spoken_yet() -> None:
     """Until a source speaks of a pod, what its record quotes of it stands; from then on only what it says."""
     stage = Stage()
     said = (wire.Grant("main", ("GPU-a",), "podresources"), wire.Grant("main", ("GPU-b",), "nvml"))
-    first = stage.it.evidence(KEY, said)
+    first = stage.it.of_pod(KEY, said)
     stage.lists("GPU-a", name="other")
-    second = stage.it.evidence(KEY, said)
+    second = stage.it.of_pod(KEY, said)
     stage.lists()
     stage.shows()
 
-    remembered = verdict.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",)})
+    remembered = verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",)})
     assert (first, second) == (remembered, remembered)
-    assert stage.it.evidence(KEY, said) == verdict.Evidence()
+    assert stage.it.of_pod(KEY, said) == verification.Evidence()
 
 
 def test_nobody_is_stirred_by_what_is_known() -> None:
@@ -140,7 +145,7 @@ def test_nobody_is_stirred_by_what_is_known() -> None:
     before = len(stage.stirs)
 
     stage.shows("GPU-a")
-    stage.it.furnished(KNOWN)
+    stage.it.set_allocatable(KNOWN)
 
     assert len(stage.stirs) == before
     stage.shows("GPU-b")
@@ -151,8 +156,10 @@ def test_pods_of_which_the_same_is_said_are_not_looked_at_again() -> None:
     """A question is asked for one pod, and what it costs must not grow with all others of the node."""
     stage = Stage()
     stage.living |= {("ml", "other"): "u-2", ("ml", "new"): "u-3"}
-    train = Pod("ml", "train", (Container("main", (Devices("nvidia.com/gpu", ("GPU-a",)),)),))
-    other, new = Pod("ml", "other"), Pod("ml", "new")
+    train = ListedPod(
+        "ml", "train", (ListedContainer("main", (ListedDevices("nvidia.com/gpu", ("GPU-a",)),)),)
+    )
+    other, new = ListedPod("ml", "other"), ListedPod("ml", "new")
     stage.it.kubelet_reported(KubeletReport((train, other)))
     stage.shows("GPU-a")
     stage.stirs.clear()
@@ -167,13 +174,13 @@ def test_pods_of_which_the_same_is_said_are_not_looked_at_again() -> None:
 def test_cards_that_come_to_be_known_make_sense_of_ids() -> None:
     """An id that meant no card leads to one as soon as the node has it."""
     stage = Stage()
-    stage.it.furnished({})
+    stage.it.set_allocatable({})
     stage.lists("GPU-a")
-    assert stage.it.holdings[KEY]["main"][0].piece is None
+    assert stage.it.holdings[KEY]["main"][0].device is None
 
-    stage.it.furnished(KNOWN)
+    stage.it.set_allocatable(KNOWN)
 
-    assert stage.it.holdings[KEY]["main"][0].piece == KNOWN["GPU-a"]
+    assert stage.it.holdings[KEY]["main"][0].device == KNOWN["GPU-a"]
 
 
 # ---------------------------------------------------------------- strays
@@ -185,7 +192,7 @@ def test_stray_is_told_at_the_second_look() -> None:
     found = []
     for _ in range(3):
         stage.shows("GPU-a", mine=False)
-        found.append([one.pid for one in stage.it.strays(nothing) or ()])
+        found.append([one.pid for one in stage.it.unauthorized(nothing) or ()])
 
     assert found == [[], [7], [7]]
 
@@ -199,7 +206,7 @@ def test_what_berth_or_the_kubelet_gave_makes_no_stray() -> None:
     for stage in (by_berth, by_kubelet, by_nobody):
         for _ in range(2):
             stage.shows("GPU-a")
-            strays = stage.it.strays((lambda _: ("GPU-a",)) if stage is by_berth else nothing)
+            strays = stage.it.unauthorized((lambda _: ("GPU-a",)) if stage is by_berth else nothing)
         found.append(len(strays or ()))
 
     assert found == [0, 0, 1]
@@ -209,11 +216,11 @@ def test_no_stray_is_told_before_the_kubelet_was_heard() -> None:
     """Until the kubelet has spoken, or surely does not, nobody can say that it gave nothing."""
     stage = Stage()
     stage.shows("GPU-a")
-    assert stage.it.strays(nothing) is None
+    assert stage.it.unauthorized(nothing) is None
 
     stage.it.kubelet_reported(KubeletReport(None, AWAY))
 
-    assert stage.it.strays(nothing) == ()
+    assert stage.it.unauthorized(nothing) == ()
 
 
 # ---------------------------------------------------------------- pods without devices
@@ -223,11 +230,11 @@ def test_a_pod_that_runs_and_is_listed_without_devices_has_none() -> None:
     """That is said of the very pod that was listed, and not of one that was never listed."""
     stage = Stage()
 
-    before = stage.it.empty_handed(KEY, UID)
+    before = stage.it.listed_without_devices(KEY, UID)
     stage.lists()
 
-    assert (before, stage.it.empty_handed(KEY, UID)) == (False, True)
-    assert not stage.it.empty_handed(KEY, "u-2")
+    assert (before, stage.it.listed_without_devices(KEY, UID)) == (False, True)
+    assert not stage.it.listed_without_devices(KEY, "u-2")
 
 
 def test_a_pod_with_a_device_of_any_kind_is_not_without() -> None:
@@ -235,10 +242,16 @@ def test_a_pod_with_a_device_of_any_kind_is_not_without() -> None:
     stage = Stage()
 
     stage.it.kubelet_reported(
-        KubeletReport((Pod("ml", "train", (Container("main", (Devices("example.com/other", ("x",)),)),)),))
+        KubeletReport(
+            (
+                ListedPod(
+                    "ml", "train", (ListedContainer("main", (ListedDevices("example.com/other", ("x",)),)),)
+                ),
+            )
+        )
     )
 
-    assert not stage.it.empty_handed(KEY, UID)
+    assert not stage.it.listed_without_devices(KEY, UID)
 
 
 def test_what_was_listed_before_the_pod_ran_says_nothing() -> None:
@@ -248,10 +261,10 @@ def test_what_was_listed_before_the_pod_ran_says_nothing() -> None:
     stage.lists()
     stage.running.add(KEY)
 
-    early = stage.it.empty_handed(KEY, UID)
+    early = stage.it.listed_without_devices(KEY, UID)
     stage.lists()
 
-    assert (early, stage.it.empty_handed(KEY, UID)) == (False, True)
+    assert (early, stage.it.listed_without_devices(KEY, UID)) == (False, True)
 
 
 def test_what_was_listed_before_the_pod_ran_says_nothing_when_the_kubelet_fails() -> None:
@@ -261,25 +274,25 @@ def test_what_was_listed_before_the_pod_ran_says_nothing_when_the_kubelet_fails(
     stage.lists()
     stage.running.add(KEY)
 
-    stage.it.kubelet_reported(KubeletReport((Pod("ml", "train", (Container("main"),)),), AWAY))
+    stage.it.kubelet_reported(KubeletReport((ListedPod("ml", "train", (ListedContainer("main"),)),), AWAY))
 
-    assert not stage.it.empty_handed(KEY, UID)
+    assert not stage.it.listed_without_devices(KEY, UID)
 
 
 def test_an_answer_that_was_on_its_way_when_the_pod_began_to_run_says_nothing() -> None:
     """It may be older than the devices; a pod that had run before stays what it was."""
     stage = Stage()
     stage.running.clear()
-    stage.it.asking()
+    stage.it.kubelet_requested()
     stage.running.add(KEY)
-    stage.it.changed(KEY)
+    stage.it.pod_changed(KEY)
     stage.lists()
-    early = stage.it.empty_handed(KEY, UID)
+    early = stage.it.listed_without_devices(KEY, UID)
 
-    stage.it.asking()
+    stage.it.kubelet_requested()
     stage.lists()
-    asked_again = stage.it.empty_handed(KEY, UID)
-    stage.it.changed(KEY)
+    asked_again = stage.it.listed_without_devices(KEY, UID)
+    stage.it.pod_changed(KEY)
     stage.lists()
 
-    assert (early, asked_again, stage.it.empty_handed(KEY, UID)) == (False, True, True)
+    assert (early, asked_again, stage.it.listed_without_devices(KEY, UID)) == (False, True, True)

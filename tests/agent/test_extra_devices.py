@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth_agent.gpupods import evidence, keeper, record
-from berth_agent.kubelet import follower, podresources
+from berth_agent.gpupods import evidence, reconciler, watched_pod
+from berth_agent.kubelet import podresources, poller
 from berth_crds import allocation, names, wire
 from berth_crds.client import api, errors, resources
 from support import clock, stub
@@ -25,21 +25,26 @@ class Scene:
 
     def __init__(self, server: stub.Stub, session: api.Api) -> None:
         self.server = server
-        sources, means = evidence.Sources(kubelet=True), keeper.Means(clock.Clock().wall, float)
-        self.keeper = keeper.Keeper(session, "n1", means, sources, restless=lambda: None)
-        self.keeper.furnish([CARD])
+        sources, runtime = (
+            evidence.EvidenceSources(kubelet=True),
+            reconciler.ReconcilerRuntime(clock.Clock().wall, float),
+        )
+        self.keeper = reconciler.GpuPodReconciler(session, "n1", runtime, sources, on_pod_change=lambda: None)
+        self.keeper.set_cards([CARD])
 
     def placed(self, **annotations: str) -> None:
         """Have the pod be there, and the kubelet tell of its card."""
         meta = wire.Meta("p", "ns", "u-1", annotations=annotations)
-        self.keeper._pods.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus("Running")))
+        self.keeper._pods.upserted(
+            watched_pod.Pod(meta, watched_pod.PodSpec("n1"), watched_pod.PodStatus("Running"))
+        )
         self.kubelet_tells()
 
     def kubelet_tells(self) -> None:
         """Have the kubelet tell of the pod's card."""
-        devices = (podresources.Devices("nvidia.com/gpu", ("GPU-a",)),)
-        listed = podresources.Pod("ns", "p", (podresources.Container("main", devices),))
-        self.keeper.kubelet_reported(follower.KubeletReport((listed,)))
+        devices = (podresources.ListedDevices("nvidia.com/gpu", ("GPU-a",)),)
+        listed = podresources.ListedPod("ns", "p", (podresources.ListedContainer("main", devices),))
+        self.keeper.kubelet_reported(poller.KubeletReport((listed,)))
 
     def answers(self, name: str, answer: stub.Answer) -> None:
         """Have what is written under a name be answered."""
@@ -95,7 +100,7 @@ async def test_the_only_word_on_a_pods_cards_is_written_beside_the_taken_name(
     assert first[:2] == ["p", BESIDE]
     assert "p" not in again
     assert scene.server.requests[-1].method == "DELETE"
-    assert scene.keeper.records() == []
+    assert scene.keeper.gpupods() == []
 
 
 async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_name(scene: Scene) -> None:
@@ -104,15 +109,15 @@ async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_n
     scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
     scene.answers("p", stub.thing(gpupod("p")))
     scene.placed()
-    await scene.keeper._dirty.take()
+    await scene.keeper._queue.get()
 
-    scene.keeper._mirror.upserted(found)
-    news = scene.keeper._concerned(await scene.keeper._dirty.take())
-    scene.keeper._mirror.upserted(plain)
+    scene.keeper._cache.upserted(found)
+    news = scene.keeper._pods_to_reconcile(await scene.keeper._queue.get())
+    scene.keeper._cache.upserted(plain)
     await scene.keeper._reconcile(KEY)
 
     assert KEY in news
-    assert [one.metadata.name for one in scene.keeper.records()] == ["p"]
+    assert [one.metadata.name for one in scene.keeper.gpupods()] == ["p"]
 
 
 async def test_a_restarted_agent_keeps_a_record_beside_whichever_list_comes_first(scene: Scene) -> None:
@@ -133,7 +138,7 @@ async def test_a_restarted_agent_keeps_a_record_beside_whichever_list_comes_firs
     scene.kubelet_tells()
 
     running = asyncio.create_task(scene.keeper.run())
-    await waiting.eventually(lambda: asyncio.sleep(0, scene.keeper.records()), what="the record to be known")
+    await waiting.eventually(lambda: asyncio.sleep(0, scene.keeper.gpupods()), what="the record to be known")
     known.set()
     await waiting.eventually(lambda: asyncio.sleep(0, scene.written), what="the record to be written")
     running.cancel()
@@ -148,8 +153,8 @@ async def test_a_pod_that_is_named_by_the_uid_of_another_has_its_own_news(scene:
     """Any pod may be named so; what becomes of its record is not taken for news of the other pod."""
     scene.placed()
 
-    assert scene.keeper._concerned(("ns", name)) == {("ns", name)}
-    assert scene.keeper._concerned(("ns", BESIDE)) == {("ns", BESIDE), KEY}
+    assert scene.keeper._pods_to_reconcile(("ns", name)) == {("ns", name)}
+    assert scene.keeper._pods_to_reconcile(("ns", BESIDE)) == {("ns", BESIDE), KEY}
 
 
 async def test_a_pod_that_has_the_name_of_anothers_record_gets_its_own(scene: Scene) -> None:
@@ -158,11 +163,13 @@ async def test_a_pod_that_has_the_name_of_anothers_record_gets_its_own(scene: Sc
     scene.answers(BESIDE, stub.thing(own))
     scene.placed()
     meta = wire.Meta(BESIDE, "ns", "u-2", annotations={names.ALLOCATION: GRANTED})
-    scene.keeper._pods.upserted(record.Pod(meta, record.PodSpec("n1"), record.PodStatus("Running")))
+    scene.keeper._pods.upserted(
+        watched_pod.Pod(meta, watched_pod.PodSpec("n1"), watched_pod.PodStatus("Running"))
+    )
 
     await scene.keeper._reconcile(("ns", BESIDE))
     written = scene.written[0]
-    scene.keeper._mirror.upserted(msgspec.convert(own, wire.GpuPod))
+    scene.keeper._cache.upserted(msgspec.convert(own, wire.GpuPod))
     scene.answers("p", stub.thing(gpupod("p")))
     await scene.keeper._reconcile(KEY)
     await scene.keeper._reconcile(("ns", BESIDE))

@@ -10,7 +10,6 @@ import pytest
 from berth_agent import simulated
 from berth_crds import wire
 from berth_crds.client import api, resources
-from testbed import waiting
 
 if TYPE_CHECKING:
     from agent.conftest import Scene
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 async def test_gpupod_follows_its_pod(scene: Scene) -> None:
     """The record appears with the bind and goes with the pod; its grants begin and end with the run."""
-    await scene.create_node()
     async with scene.agent():
         uid = await scene.bound_pod("p", minor=1)
         bound = await scene.until_gpupod("p", lambda it: it.status.phase == "Pending", what="the GpuPod")
@@ -30,7 +28,7 @@ async def test_gpupod_follows_its_pod(scene: Scene) -> None:
         await scene.delete_pod("p")
         await scene.until_no_gpupod("p")
 
-    card = list(simulated.machine(scene.node, scene.shape).read())[1]
+    card = list(simulated.machine(scene.node, scene.shape).answering_cards())[1]
     held = wire.HeldCard(card.uuid, 1, "gpu", core=100, memory=card.memory, model=card.model)
     assert bound.spec == wire.GpuPodSpec(scene.node, uid, (wire.HoldingContainer("main", (held,)),))
     assert [(each.kind, each.uid) for each in bound.metadata.owner_references] == [("Pod", uid)]
@@ -72,7 +70,6 @@ async def orphaned(scene: Scene, name: str) -> None:
 
 async def test_recreated_pod_gets_a_new_record(scene: Scene) -> None:
     """A pod deleted and made again under the same name gets a record of its own while the agent runs."""
-    await scene.create_node()
     async with scene.agent():
         await scene.bound_pod("p")
         old = await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
@@ -92,18 +89,16 @@ async def test_refused_record_is_tried_again(scene: Scene, caplog: pytest.LogCap
     limited = scene.limited_account()
     async with scene.agent(kubeconfig=limited.kubeconfig):
         await scene.bound_pod("p")
-
-        async def told() -> bool:
-            return f"GpuPod {scene.namespace}/p (attempt 1)" in caplog.text
-
-        await waiting.eventually(told, what="the refusal to be told")
+        await scene.until(
+            lambda: f"GpuPod {scene.namespace}/p (attempt 1)" in caplog.text,
+            what="the refusal to be told",
+        )
         limited.trust()
         await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
 
 
 async def test_record_changed_by_hand_is_put_right(scene: Scene) -> None:
     """A record that somebody empties is filled again, and one that somebody deletes is made again."""
-    await scene.create_node()
     async with scene.agent():
         await scene.bound_pod("p")
         first = await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
@@ -184,17 +179,15 @@ async def test_unreadable_allocation_is_told_and_nothing_invented(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A pod with a damaged allocation gets no record, the log names it once, and its neighbour is served."""
-    await scene.create_node()
     async with scene.agent():
         await scene.bound_pod("damaged", text='{"v":1,"node":')
         await scene.bound_pod("sound", minor=1)
         await scene.until_gpupod("sound", lambda it: it.status.phase, what="the neighbour's record")
         await scene.phase("damaged", "Running")
-
-        async def told() -> bool:
-            return f"pod {scene.namespace}/damaged" in caplog.text
-
-        await waiting.eventually(told, what="the log to name the pod")
+        await scene.until(
+            lambda: f"pod {scene.namespace}/damaged" in caplog.text,
+            what="the log to name the pod",
+        )
         assert await scene.gpupod("damaged") is None
 
     assert caplog.text.count("its allocation cannot be used") == 1

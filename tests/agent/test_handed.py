@@ -2,8 +2,8 @@
 
 import datetime as dt
 
-from berth_agent.gpupods import record, verdict
-from berth_agent.kubelet import ids
+from berth_agent.gpupods import desired, verification, watched_pod
+from berth_agent.kubelet import device_ids
 from berth_crds import wire
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -25,24 +25,24 @@ CARDS = (
         mig=wire.Mig(True, (wire.MigInstance("MIG-1", "1g.5gb", 5, gi=7, ci=0),)),
     ),
 )
-PIECES = ids.pieces(CARDS)
-VIEW = record.View("n1", record.models(CARDS), None, PIECES)
+PIECES = device_ids.allocatable_devices(CARDS)
+VIEW = desired.NodeCards("n1", desired.models(CARDS), None, PIECES)
 
 
-def pod(phase: str = "Running") -> record.Pod:
+def pod(phase: str = "Running") -> watched_pod.Pod:
     """Give a pod that Berth did not place."""
     meta = wire.Meta(name="p", namespace="ns", uid="u-1")
-    return record.Pod(meta, record.PodSpec("n1"), record.PodStatus(phase))
+    return watched_pod.Pod(meta, watched_pod.PodSpec("n1"), watched_pod.PodStatus(phase))
 
 
-def held(uuid: str, count: int = 1) -> ids.Held:
+def held(uuid: str, count: int = 1) -> device_ids.HeldDevice:
     """Give a holding."""
-    return ids.Held(uuid, PIECES.get(uuid), count)
+    return device_ids.HeldDevice(uuid, PIECES.get(uuid), count)
 
 
-def handed(**containers: tuple[ids.Held, ...]) -> wire.GpuPodSpec:
+def handed(**containers: tuple[device_ids.HeldDevice, ...]) -> wire.GpuPodSpec:
     """Say what the kubelet gave, as a record does."""
-    return record.spec(pod(), record.handed("n1", containers), VIEW)
+    return desired.spec(pod(), desired.allocation_by_kubelet("n1", containers), VIEW)
 
 
 def test_record_names_what_the_kubelet_gave() -> None:
@@ -85,16 +85,16 @@ def test_what_stands_there_is_kept_and_added_to() -> None:
         "n1", "u-1", (*handed(main=(held("GPU-a"),)).containers, wire.HoldingContainer("side"))
     )
 
-    spec = record.kept(seen, handed(main=(held("GPU-b"),), side=(held("MIG-1"),)))
+    spec = desired.merged(seen, handed(main=(held("GPU-b"),), side=(held("MIG-1"),)))
 
     assert spec == handed(main=(held("GPU-a"),), side=(held("MIG-1"),))
 
 
 def test_status_quotes_each_source() -> None:
     """Each source stands beside each container with what it says, and the condition judges."""
-    evidence = verdict.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",), "": ("GPU-a",)})
+    evidence = verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",), "": ("GPU-a",)})
 
-    status = record.status(
+    status = desired.status(
         pod(), handed(main=(held("GPU-a"),)), wire.GpuPodStatus(), VIEW, evidence=evidence, now=NOON
     )
 
@@ -108,9 +108,9 @@ def test_status_quotes_each_source() -> None:
 
 def test_status_can_be_written_whatever_the_ids_are() -> None:
     """An id that the schema refuses is told in the condition alone."""
-    evidence = verdict.Evidence({"main": ("GPU-a", "no uuid at all", "x" * 65)})
+    evidence = verification.Evidence({"main": ("GPU-a", "no uuid at all", "x" * 65)})
 
-    status = record.status(pod(), handed(), wire.GpuPodStatus(), VIEW, evidence=evidence, now=NOON)
+    status = desired.status(pod(), handed(), wire.GpuPodStatus(), VIEW, evidence=evidence, now=NOON)
 
     assert status.granted == (wire.Grant("main", ("GPU-a",), "podresources"),)
     assert "no uuid at all" in status.conditions[0].message
@@ -118,10 +118,10 @@ def test_status_can_be_written_whatever_the_ids_are() -> None:
 
 def test_pod_that_has_ended_holds_nothing() -> None:
     """Old kubelets list pods that have ended; their records say that nothing is held."""
-    evidence = verdict.Evidence({"main": ("GPU-a",)})
+    evidence = verification.Evidence({"main": ("GPU-a",)})
     spec = handed(main=(held("GPU-a"),))
 
-    status = record.status(pod("Succeeded"), spec, wire.GpuPodStatus(), VIEW, evidence=evidence, now=NOON)
+    status = desired.status(pod("Succeeded"), spec, wire.GpuPodStatus(), VIEW, evidence=evidence, now=NOON)
 
     assert status.granted == ()
     assert [(one.status, one.reason) for one in status.conditions] == [("Unknown", "Finished")]

@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth_agent import describe, probe
-from berth_agent.gpupods import record
-from berth_agent.kubelet import ids
+from berth_agent import device_spec, probe
+from berth_agent.gpupods import desired, watched_pod
+from berth_agent.kubelet import device_ids
 from berth_crds import vocabulary, wire
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.decisions import Reason
@@ -22,15 +22,17 @@ NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 CARDS = tuple(wire.Card(uuid=f"GPU-{one}", type="gpu", minor=at, memory=16) for at, one in enumerate("abcd"))
 DEVICE = devices.device(wire.Device(wire.Meta(name="n1"), wire.DeviceSpec("n1", devices=CARDS)))
-PIECES = ids.pieces(CARDS)
+PIECES = device_ids.allocatable_devices(CARDS)
 META = wire.Meta(name="p", namespace="ns", uid="u-1")
 
 
 def held(*uuids: str, asks: int) -> Hold:
     """Say what the operator takes a pod to hold that asks for so many cards and was given these."""
-    pod = record.Pod(META, record.PodSpec("n1"), record.PodStatus("Running"))
-    given = record.handed("n1", {"main": [ids.Held(one, PIECES.get(one)) for one in uuids]})
-    spec = record.spec(pod, given, record.View("n1", {}, None, PIECES))
+    pod = watched_pod.Pod(META, watched_pod.PodSpec("n1"), watched_pod.PodStatus("Running"))
+    given = desired.allocation_by_kubelet(
+        "n1", {"main": [device_ids.HeldDevice(one, PIECES.get(one)) for one in uuids]}
+    )
+    spec = desired.spec(pod, given, desired.NodeCards("n1", {}, None, PIECES))
     named = gpupods.named(wire.GpuPod(META, spec))
     assert isinstance(named, allocation_recovery.Named)
     nameless = allocation_recovery.Nameless((("main", True),), fewest=asks)
@@ -71,15 +73,14 @@ def test_each_share_of_a_sick_card_is_refused(
 ) -> None:
     """One error closes the card for all who would share it, and not for one of them."""
     rig = place(presets.A10)
-    looking = rig.start()
-    count = len(list(nodes.look(looking).read()))
+    count = len(list(rig.look().answering_cards()))
 
     for card in range(count - 1):
         rig.machine.raise_xid(card, 79)
-    assert not refused(looking, ask, sharing), "one card is left"
+    assert not refused(rig.source, ask, sharing), "one card is left"
     for card in range(count):
         rig.machine.raise_xid(card, 79)
-    assert refused(looking, ask, sharing) == {Reason.UNHEALTHY}
+    assert refused(rig.source, ask, sharing) == {Reason.UNHEALTHY}
 
 
 @pytest.mark.parametrize("profile", ["1g.10gb", "2g.20gb", "3g.40gb"])
@@ -96,7 +97,7 @@ def test_each_instance_of_a_sick_card_is_refused(place: nodes.Place, profile: st
 def refused(looking: probe.Probe, ask: requests.Ask, sharing: wire.Sharing | None = None) -> set[Reason]:
     """Say why the operator refuses to place a pod on the cards as the agent sees them, if it does."""
     sample = nodes.look(looking)
-    spec = describe.spec(nodes.NODE, sample, None)
+    spec = device_spec.spec(nodes.NODE, sample, None)
     status = nodes.status(sample, spec, now=NOON)
     cards = tuple(msgspec.structs.replace(each, sharing=sharing) for each in spec.devices)
     seen = wire.Device(wire.Meta(name="n1"), msgspec.structs.replace(spec, devices=cards), status)

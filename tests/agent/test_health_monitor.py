@@ -5,14 +5,14 @@ import logging
 
 import pytest
 
-from berth_agent import describe, health_monitor, probe
+from berth_agent import device_spec, health_monitor, probe
 from berth_crds import wire
 from support.clinic import CARD, PAIR, PEER, RULES, TICK
 
-SPEC = describe.spec("n1", PAIR, None)
+SPEC = device_spec.spec("n1", PAIR, None)
 FAILED = probe.SourceFailed("DriverNotLoaded", "no driver")
 BARE = dataclasses.replace(
-    PAIR, cards=tuple(dataclasses.replace(each, health=None) for each in PAIR.read()), devices=()
+    PAIR, cards=tuple(dataclasses.replace(each, health=None) for each in PAIR.answering_cards()), devices=()
 )
 
 
@@ -31,11 +31,11 @@ class Watched:
     def look(self, *numbers: int, failed: bool = False) -> bool | None:
         """Look, with errors told of the first card; say whether it is well, or None where nobody can say."""
         self.now += TICK
-        told = tuple(probe.Xid(CARD, number) for number in numbers)
+        told = tuple(probe.XidEvent(CARD, number) for number in numbers)
         outcome = FAILED if failed else dataclasses.replace(BARE, xids=told)
-        known = health_monitor.Known(SPEC, self.known, RULES)
+        known = health_monitor.HealthContext(SPEC, self.known, RULES)
         verdicts = self.monitor.judge(outcome, SPEC, known, now=self.now)
-        return verdicts[CARD].verdict == "Healthy" if CARD in verdicts else None
+        return verdicts[CARD].state == "Healthy" if CARD in verdicts else None
 
     def looks_until_well(self) -> int:
         """Count the looks until the card is well again."""

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from berth_agent import probe
-from berth_agent.health import rules
-from berth_agent.nvml import source
+from berth_agent.health import health_rules
+from berth_agent.nvml import nvml_probe
 from berth_crds import names, wire
 from berth_crds.client import api, errors, resources
 from support import nodes
 from support.nvml import presets
-from testbed import proxy, waiting
+from testbed import proxy
 
 if TYPE_CHECKING:
     from agent.conftest import Scene
 
-PATIENT = rules.Rules(cool_down=3600, clean_looks=1)
+PATIENT = health_rules.HealthRules(cool_down=3600, clean_looks=1)
 
 
 @pytest.fixture
@@ -74,7 +74,6 @@ async def test_verdict_outlives_the_agent(scene: Scene, place: nodes.Place) -> N
     """An agent that is started anew takes the case up where it stood, and writes nothing for it."""
     rig = place(presets.DGX_A100)
     scene.rules = PATIENT
-    await scene.create_node()
     async with scene.agent(source=rig.start()):
         await sick(scene, rig, 3, 95)
     before = await scene.device()
@@ -91,7 +90,7 @@ async def test_verdict_outlives_the_agent(scene: Scene, place: nodes.Place) -> N
 class Counted:
     """A probe whose looks are counted."""
 
-    def __init__(self, cards: source.NvmlProbe) -> None:
+    def __init__(self, cards: nvml_probe.NvmlProbe) -> None:
         self._cards = cards
         self.looks = 0
 
@@ -117,11 +116,7 @@ async def test_error_told_before_the_api_is_there_counts(scene: Scene, place: no
         through = scene.cluster.kubeconfig_for(*account, server=wire_.server)
         looking = Counted(rig.start())
         async with scene.agent(kubeconfig=through, source=looking):
-
-            async def listens() -> bool:
-                return looking.looks > 0
-
-            await waiting.eventually(listens, what="the first look")
+            await scene.until(lambda: looking.looks > 0, what="the first look")
             rig.machine.raise_xid(4, 48)
             await asyncio.sleep(0.5)
             assert await scene.device() is None
@@ -144,7 +139,6 @@ async def test_person_lets_a_card_go(scene: Scene, place: nodes.Place, word: str
     """`kubectl annotate device N berth.dev/repaired=…` ends the wait, and what was heeded goes from it."""
     rig = place(presets.DGX_A100)
     scene.rules = PATIENT
-    await scene.create_node()
     async with scene.agent(source=rig.start()):
         uuid = await sick(scene, rig, 3, 95)
         await scene.patch_device({"metadata": {"annotations": {names.REPAIRED: word.format(uuid=uuid)}}})
@@ -163,7 +157,6 @@ async def test_word_waits_for_a_look_that_shows_cards(scene: Scene, place: nodes
     """Who repairs a card with the driver unloaded is heard once it is loaded again."""
     rig = place(presets.DGX_A100)
     scene.rules = PATIENT
-    await scene.create_node()
     async with scene.agent(source=rig.start()):
         await sick(scene, rig, 3, 95)
         rig.machine.unload()
@@ -186,7 +179,6 @@ async def test_word_waits_for_a_look_that_shows_cards(scene: Scene, place: nodes
 async def test_word_does_not_heal_what_is_still_broken(scene: Scene, place: nodes.Place) -> None:
     """A card that is lost stays lost, whatever people say; the word is heeded and spent."""
     rig = place(presets.DGX_A100)
-    await scene.create_node()
     async with scene.agent(source=rig.start()):
         await scene.until_device(lambda device: len(device.spec.devices) == 8, what="the cards")
         rig.machine.lose(3)

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from berth_agent import choices
-from berth_agent.health import rules, xids
+from berth_agent import xid_choices
+from berth_agent.health import health_rules, xid_table
 from berth_crds import vocabulary
 from support.clinic import RULES, Clinic, is_well
 
-Consequence = xids.Consequence
+Consequence = xid_table.Consequence
 Recovery = vocabulary.Recovery
 
 
@@ -18,15 +18,15 @@ Recovery = vocabulary.Recovery
 
 def test_every_error_has_a_consequence_and_words() -> None:
     """The table covers NVIDIA's numbers up to the newest, in words that fit into a sentence."""
-    assert set(xids.TABLE) <= set(range(1, 200))
-    assert all(each.words and not each.words.endswith(".") for each in xids.TABLE.values())
-    assert {each.consequence for each in xids.TABLE.values()} == set(Consequence)
+    assert set(xid_table.TABLE) <= set(range(1, 200))
+    assert all(each.text and not each.text.endswith(".") for each in xid_table.TABLE.values())
+    assert {each.consequence for each in xid_table.TABLE.values()} == set(Consequence)
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 94, 109])
 def test_program_errors_leave_the_card_alone(number: int) -> None:
     """What a program did wrong, or alone pays for, is no verdict on the card."""
-    assert xids.meaning(number).consequence is Consequence.PROGRAM
+    assert xid_table.meaning(number).consequence is Consequence.PROGRAM
     assert is_well(Clinic().look(number))
 
 
@@ -46,17 +46,19 @@ def test_hardware_errors_condemn(number: int, recovery: Recovery) -> None:
     """The verdict names the error, what it is in words, and what it takes to mend it."""
     found = Clinic().look(number)
 
-    assert (found.verdict, found.reason, found.xid) == (vocabulary.Health.UNHEALTHY, "XidCritical", number)
+    assert (found.state, found.reason, found.xid) == (vocabulary.Health.UNHEALTHY, "XidCritical", number)
     assert found.recovery is recovery
-    assert found.message.startswith(f"XID {number}: {xids.meaning(number).words}")
+    assert found.message.startswith(f"XID {number}: {xid_table.meaning(number).text}")
 
 
 # ---------------------------------------------------------------- what people may choose
 
 
-def chosen(ignored: str, critical: str) -> rules.Rules:
+def chosen(ignored: str, critical: str) -> health_rules.HealthRules:
     """Read choices as people write them."""
-    return dataclasses.replace(RULES, ignored=choices.xids(ignored), critical=choices.xids(critical))
+    return dataclasses.replace(
+        RULES, ignored=xid_choices.parse(ignored), critical=xid_choices.parse(critical)
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,4 +89,4 @@ def test_lists_of_errors_mean_what_they_say(ignored: str, critical: str, condemn
 def test_lists_that_cannot_be_read_are_refused(text: str) -> None:
     """One bad word is told; nothing of the list is used."""
     with pytest.raises(ValueError, match="neither the number of an XID nor the word all"):
-        choices.xids(f"79,{text}")
+        xid_choices.parse(f"79,{text}")

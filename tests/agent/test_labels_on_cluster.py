@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from berth_agent import nodelabels
-from berth_agent.publish import labels
+from berth_agent import node_labels
+from berth_agent.publish import label_writer
 from berth_crds.client import api, resources
 from support import nodes
 from support.nvml import presets
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 async def labelled(scene: Scene) -> dict[str, str]:
     """Read the labels of the Node."""
-    node = await scene.admin.get(resources.NODES, scene.node, into=labels.Labelled)
+    node = await scene.admin.get(resources.NODES, scene.node, into=label_writer.LabelledNode)
     return node.metadata.labels
 
 
@@ -61,18 +61,17 @@ async def test_node_is_labelled_once(scene: Scene, place: nodes.Place) -> None:
 
 async def test_labels_taken_away_come_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody may remove or change one by hand; it is looked at again now and then."""
-    monkeypatch.setattr(labels, "LOOK_AGAIN_SECONDS", 0.2)
-    await scene.create_node()
+    monkeypatch.setattr(label_writer, "CHECK_SECONDS", 0.2)
     async with scene.agent(labels=True):
         whole = await until(scene, {"berth.dev/gpu.count": "2"}, what="the labels")
-        ours = {key: text for key, text in whole.items() if nodelabels.ours(key)}
+        ours = {key: text for key, text in whole.items() if node_labels.ours(key)}
         await label(scene, **{"berth.dev/gpu.count": "99", "berth.dev/gpu.product": None})
         await until(scene, ours, what="the labels to be right again")
 
 
 async def test_labels_of_others_under_our_names_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """What somebody else wrote there is taken away once; it is not written against for ever."""
-    monkeypatch.setattr(labels, "LOOK_AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(label_writer, "CHECK_SECONDS", 0.2)
     await scene.create_node()
     await label(scene, mine="kept", **{"berth.dev/gpu.foreign": "x"})
     async with scene.agent(labels=True):
@@ -80,12 +79,7 @@ async def test_labels_of_others_under_our_names_go(scene: Scene, monkeypatch: py
         await label(scene, **{"berth.dev/gpu.later": "y"})
         found = await until(scene, {"berth.dev/gpu.later": None}, what="the other to go")
         settled = len(scene.writes())
-        beats = 5
-
-        async def beaten() -> bool:
-            return len(scene.writes()) >= settled + beats
-
-        await waiting.eventually(beaten, what="the Lease to be renewed")
+        await scene.until_renewed(settled, 5)
 
     assert found["mine"] == "kept"
     assert {each.resource for each in scene.writes()[settled:]} == {"leases"}
@@ -102,11 +96,10 @@ async def test_agent_that_may_not_label_vouches_all_the_same(scene: Scene) -> No
         *("create", "clusterrolebinding", f"{limited.name}-all", f"--clusterrole={limited.name}-all"),
         f"--serviceaccount={limited.namespace}:{limited.name}",
     )
-    await scene.create_node()
     async with scene.agent(kubeconfig=limited.kubeconfig, labels=True):
         first = await scene.until_lease(lambda one: one.spec.holder_identity, what="the Lease")
         await scene.until_lease(
             lambda one: one.spec.renew_time != first.spec.renew_time, what="the Lease to be renewed"
         )
 
-    assert not [key for key in await labelled(scene) if nodelabels.ours(key)]
+    assert not [key for key in await labelled(scene) if node_labels.ours(key)]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent import programs
-from berth_agent import nodelabels
+from berth_agent import node_labels
 from berth_crds import logs, names
 from berth_crds.client import api, errors, resources
 from testbed import audit, waiting
@@ -28,6 +28,7 @@ WATCHED_SECONDS = 15.0
 REFUSED = 300
 UNCLEAR = 500
 USER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
+WORDS = {"nodes": "labelled"}  # In the log, of a write that failed.
 NODES = [f"many-{number}" for number in range(COUNT)]
 
 
@@ -82,7 +83,7 @@ async def shown(admin: api.Api) -> set[tuple[str, str]]:
 
 def labelled(node: dict[str, Any]) -> bool:
     """Return whether an agent has labelled a Node."""
-    return any(label.startswith(nodelabels.PREFIXES) for label in node["metadata"].get("labels", {}))
+    return any(label.startswith(node_labels.PREFIXES) for label in node["metadata"].get("labels", {}))
 
 
 @pytest.mark.slow
@@ -126,7 +127,9 @@ async def test_agents_that_have_nothing_to_say_write_only_leases(
     unsaid = [
         (what, name, count)
         for (what, name), count in told.items()
-        if count > 1 and not full and f"node {name} is not published (attempt" not in said
+        if count > 1
+        and not full
+        and f"node {name} is not {WORDS.get(what, 'published')} (attempt" not in said
     ]
     assert unsaid == []
     assert {kind(one) for one in later} == {"leases"}

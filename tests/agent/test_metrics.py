@@ -13,7 +13,7 @@ from berth_crds import flags, wire
 from support import nodes
 from support.nvml import presets
 
-VITALS = probe.Vitals(
+VITALS = probe.Measurements(
     memory_reserved=1 << 29,
     memory_used=3 << 30,
     memory_free=5 << 30,
@@ -22,12 +22,12 @@ VITALS = probe.Vitals(
     power=251_500,
     power_limit=400_000,
     temperature=66,
-    too_hot=95,
+    slowdown_temperature=95,
     core_clock=1410,
     memory_clock=1593,
     errors_corrected=5,
     errors_uncorrected=2,
-    rows=probe.Rows(3, 1, pending=True, failed=False),
+    remapped_rows=probe.RemappedRows(3, 1, pending=True, failed=False),
 )
 
 
@@ -41,17 +41,17 @@ class Clock:
         return self.now
 
 
-def seen(node: str = "n1") -> node_view.Board:
+def seen(node: str = "n1") -> node_view.NodeView:
     """Return a board with two cards on it, of which the first measures something."""
-    first, second = simulated.machine(node, "2xA100-SXM4-80GB").read()
-    sample = probe.Sample(probe.Driver(), "", (dataclasses.replace(first, vitals=VITALS), second))
-    made = node_view.Board(node)
-    made.looked(sample, 90.0)
+    first, second = simulated.machine(node, "2xA100-SXM4-80GB").answering_cards()
+    sample = probe.Sample(probe.Driver(), "", (dataclasses.replace(first, measurements=VITALS), second))
+    made = node_view.NodeView(node)
+    made.record_sample(sample, 90.0)
     return made
 
 
 def shown(
-    *boards: node_view.Board, dcgm: bool = False
+    *boards: node_view.NodeView, dcgm: bool = False
 ) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Read all series as Prometheus would, by name and labels."""
     text = metrics.text(metrics.Collector(boards, clock=Clock(), dcgm=dcgm)).decode()
@@ -75,7 +75,7 @@ def test_card_is_measured_in_units_of_dcgm() -> None:
     """MiB, watts, percent, degrees, MHz; a card that tells nothing has no series but its memory."""
     made = seen()
     assert made.sample is not None
-    first, second = made.sample.read()
+    first, second = made.sample.answering_cards()
     found = shown(made)
     of_first = {
         name.removeprefix("berth_dev_"): value
@@ -111,7 +111,7 @@ def test_card_is_measured_in_units_of_dcgm() -> None:
 def test_card_is_named_as_the_exporter_of_dcgm_does() -> None:
     """A dashboard joins by these labels, and finds the very names where that is wanted."""
     made = seen()
-    card = next(made.sample.read()) if made.sample else None
+    card = next(made.sample.answering_cards()) if made.sample else None
     assert card is not None
     labels = {
         "gpu": "0",
@@ -134,12 +134,12 @@ def test_lost_card_leaves_no_old_numbers() -> None:
     """What a card measured before it was lost is not told as if it were so now; that it is ill is."""
     made = seen()
     assert made.sample is not None
-    first, second = made.sample.read()
-    lost = probe.Lost(0, "GpuIsLost", "gone", first.uuid)
-    made.looked(dataclasses.replace(made.sample, cards=(lost, second)), 95.0)
+    first, second = made.sample.answering_cards()
+    lost = probe.LostCard(0, "GpuIsLost", "gone", first.uuid)
+    made.record_sample(dataclasses.replace(made.sample, cards=(lost, second)), 95.0)
     verdict = wire.CardStatus(first.uuid, "Unhealthy", reason="GpuIsLost", xid=79, recovery="reboot")
     made.status = wire.DeviceStatus(devices=(verdict,))
-    made.ticked(seconds=0.5, now=96.0)
+    made.record_tick(seconds=0.5, now=96.0)
 
     found = shown(made)
     assert values(found, "berth_dev_fb_used") == []
@@ -152,10 +152,10 @@ def test_errors_are_counted_by_number() -> None:
     """Each look adds what it was told."""
     made = seen()
     assert made.sample is not None
-    uuid = next(made.sample.read()).uuid
-    told = (probe.Xid(uuid, 63), probe.Xid(uuid, 63), probe.Xid(uuid, 79))
+    uuid = next(made.sample.answering_cards()).uuid
+    told = (probe.XidEvent(uuid, 63), probe.XidEvent(uuid, 63), probe.XidEvent(uuid, 79))
     for _ in range(2):
-        made.looked(dataclasses.replace(made.sample, xids=told), 95.0)
+        made.record_sample(dataclasses.replace(made.sample, xids=told), 95.0)
 
     assert values(shown(made), "berth_dev_xid_errors_total", UUID=uuid, xid="63") == [4]
     assert values(shown(made), "berth_dev_xid_errors_total", UUID=uuid, xid="79") == [2]
@@ -165,7 +165,7 @@ def test_who_holds_a_card_is_told() -> None:
     """Namespace, pod and container with their share; a pod that has ended holds nothing."""
     made = seen()
     assert made.sample is not None
-    uuid = next(made.sample.read()).uuid
+    uuid = next(made.sample.answering_cards()).uuid
     half = wire.HeldCard(uuid, 0, "gpu", core=50, memory=1 << 30)
 
     def pod(name: str, phase: str) -> wire.GpuPod:
@@ -175,7 +175,7 @@ def test_who_holds_a_card_is_told() -> None:
         spec = wire.GpuPodSpec("n1", f"uid-{name}", (wire.HoldingContainer("main", (*quarters, nic)),))
         return wire.GpuPod(wire.Meta(name=name, namespace="ml"), spec, wire.GpuPodStatus(phase=phase))
 
-    made.held = lambda: [pod("one", "Running"), pod("two", "Pending"), pod("old", "Succeeded")]
+    made.gpupods = lambda: [pod("one", "Running"), pod("two", "Pending"), pod("old", "Succeeded")]
     found = shown(made)
 
     holders = {dict(its)["pod"]: value for (name, its), value in found.items() if name == "berth_dev_holder"}
@@ -186,10 +186,10 @@ def test_who_holds_a_card_is_told() -> None:
 def test_ages_grow_and_ticks_are_timed() -> None:
     """How old each source's last word is, and how long a tick takes on average."""
     made = seen()
-    made.answered["podresources"] = 40.0
+    made.answered_at["podresources"] = 40.0
     for _ in range(4):
-        made.ticked(seconds=0.25, now=99.0)
-    made.looked(probe.SourceFailed("Hung", "It hangs."), 100.0)
+        made.record_tick(seconds=0.25, now=99.0)
+    made.record_sample(probe.SourceFailed("Hung", "It hangs."), 100.0)
 
     found = shown(made)
     ages = {
@@ -211,8 +211,8 @@ def test_several_nodes_of_one_process_are_told_apart() -> None:
 
 def test_real_cards_have_every_measure(place: nodes.Place) -> None:
     """What the mock of NVML tells of a DGX is there for each of its cards."""
-    made = node_view.Board("n1")
-    made.looked(nodes.look(place(presets.DGX_A100).start()), 0.0)
+    made = node_view.NodeView("n1")
+    made.record_sample(nodes.look(place(presets.DGX_A100).start()), 0.0)
     found = shown(made)
 
     names = {f"berth_dev_{measure.name.lower()}" for measure in metrics.MEASURES}
@@ -247,7 +247,7 @@ def test_status_from_the_api_is_told() -> None:
     made = seen()
     body = msgspec.json.encode({"devices": [{"uuid": "GPU-x", "health": "Unhealthy"}]})
     made.status = msgspec.json.decode(body, type=wire.DeviceStatus)
-    made.ticked(seconds=0.1, now=100.0)
+    made.record_tick(seconds=0.1, now=100.0)
 
     assert values(shown(made), "berth_dev_health", UUID="GPU-x") == [0]
 

@@ -20,8 +20,8 @@ import msgspec
 import pynvml
 import pytest
 
-from berth_agent import describe, probe, sampler
-from berth_agent.nvml import calls, source
+from berth_agent import device_spec, probe, sampler
+from berth_agent.nvml import calls, nvml_probe
 from berth_crds import device, vocabulary
 from support import nodes
 from support.nvml import build, fixtures, machine, presets
@@ -38,8 +38,8 @@ GPU_IS_LOST, RESET_REQUIRED, FUNCTION_NOT_FOUND = 15, 16, 13
 def test_missing_library_is_a_sentence(tmp_path: Path) -> None:
     """On a node without a driver the probe says so and lives; nothing is raised, no list is empty."""
     script = (
-        "from berth_agent import sysfs; from berth_agent.nvml import source;"
-        "probe = source.NvmlProbe(sysfs.Kernel()); print(probe.sample()); print(probe.sample())"
+        "from berth_agent import sysfs; from berth_agent.nvml import nvml_probe;"
+        "probe = nvml_probe.NvmlProbe(sysfs.Kernel()); print(probe.sample()); print(probe.sample())"
     )
     environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
     told = subprocess.run(
@@ -54,7 +54,7 @@ def test_missing_library_is_a_sentence(tmp_path: Path) -> None:
     if told[0].startswith("Sample"):
         pytest.skip("this machine has a driver")
     assert len(told) == 2
-    assert all("LibraryMissing" in line and "libnvidia-ml.so.1 is not there" in line for line in told)
+    assert all("LibraryMissing" in line and "libnvidia-ml.so.1 is missing" in line for line in told)
 
 
 def test_library_that_appears_is_found(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_library_that_appears_is_found(tmp_path: Path) -> None:
     fixtures.require()
     made = machine.Machine.make(tmp_path / "node", presets.A10)
     script = (
-        "import ctypes, sys; from berth_agent import sysfs; from berth_agent.nvml import source;"
-        "probe = source.NvmlProbe(sysfs.Kernel()); first = probe.sample();"
+        "import ctypes, sys; from berth_agent import sysfs; from berth_agent.nvml import nvml_probe;"
+        "probe = nvml_probe.NvmlProbe(sysfs.Kernel()); first = probe.sample();"
         "ctypes.CDLL(sys.argv[1]); print(type(first).__name__, len(probe.sample().cards))"
     )
     told = subprocess.run(
@@ -83,7 +83,7 @@ def test_library_that_appears_is_found(tmp_path: Path) -> None:
     ("code", "reason", "words"),
     [
         pytest.param(9, "DriverNotLoaded", "kernel driver is not loaded", id="driver not loaded"),
-        pytest.param(18, "VersionMismatch", "start the agent anew", id="versions differ"),
+        pytest.param(18, "VersionMismatch", "restart the agent", id="versions differ"),
         pytest.param(NO_PERMISSION, "NoPermission", "/dev/nvidiactl", id="no permission"),
         pytest.param(UNKNOWN, "UnknownError", "nvmlInit failed: Unknown Error", id="anything else"),
     ],
@@ -92,44 +92,27 @@ def test_init_that_fails_is_told_and_tried_again(
     place: nodes.Place, code: int, reason: str, words: str
 ) -> None:
     """A library that does not open is a reason and a sentence, and the next look may find it open."""
-    rig = place(presets.A10)
-    looking = rig.start()
-    rig.machine.fail("nvmlInitWithFlags", code)
+    rig = place(presets.A10, {"error.nvmlInitWithFlags": code})
 
     for _ in range(2):
-        found = nodes.failed(looking)
+        found = nodes.failed(rig.source)
         assert found.reason == reason
         assert words in found.message
     rig.machine.fail("nvmlInitWithFlags", None)
-    assert len(nodes.look(looking).cards) == 8
-
-
-def test_failed_source_makes_the_condition_false(place: nodes.Place) -> None:
-    """The Device goes on listing the cards as last known, and its condition says what is wrong."""
-    rig = place(presets.A10)
-    looking = rig.start()
-    before = describe.spec(nodes.NODE, nodes.look(looking), None)
-    rig.machine.unload()
-
-    outcome = nodes.failed(looking)
-    after = describe.spec(nodes.NODE, outcome, before)
-    (condition,) = nodes.status(outcome, after, now=NOW).conditions
-    assert after == before
-    assert (condition.status, condition.reason) == (vocabulary.Truth.FALSE, "DriverNotLoaded")
+    assert len(rig.look().cards) == 8
 
 
 def test_driver_loaded_anew_between_looks_is_not_noticed(place: nodes.Place) -> None:
     """Handles from before a reload are dead; the probe opens the library anew within the same look."""
     rig = place(presets.DGX_A100)
-    looking = rig.start()
-    before = nodes.look(looking)
+    before = rig.look()
     rig.machine.load()
-    assert nodes.look(looking) == before
+    assert rig.look() == before
 
     rig.machine.fail("nvmlDeviceGetCount_v2", 1)
-    assert nodes.failed(looking).reason == "Uninitialized"
+    assert nodes.failed(rig.source).reason == "Uninitialized"
     rig.machine.fail("nvmlDeviceGetCount_v2", None)
-    assert nodes.look(looking) == before
+    assert rig.look() == before
 
 
 @pytest.mark.parametrize("remainder", range(5))
@@ -170,13 +153,12 @@ def at_call(number: int, deed: Callable[[], None], monkeypatch: pytest.MonkeyPat
 def test_new_driver_is_told_at_once(place: nodes.Place) -> None:
     """Versions are those of now, not those of the first look."""
     rig = place(presets.A10)
-    looking = rig.start()
-    assert nodes.look(looking).driver == probe.Driver("550.107.02", "12.4")
+    assert rig.look().driver == probe.Driver("550.107.02", "12.4")
 
     rig.machine.change({"driver.version": "580.65.06", "driver.cuda": 13000})
-    assert nodes.look(looking).driver == probe.Driver("580.65.06", "13.0")
+    assert rig.look().driver == probe.Driver("580.65.06", "13.0")
     rig.machine.change({"driver.cuda": None})
-    assert nodes.look(looking).driver == probe.Driver("580.65.06", "")
+    assert rig.look().driver == probe.Driver("580.65.06", "")
 
 
 # ---------------------------------------------------------------- one card that fails
@@ -191,7 +173,7 @@ REQUIRED: Final = (
 OPTIONAL: Final[dict[str, tuple[Callable[[probe.Card], Any], Any]]] = {
     "nvmlDeviceGetCudaComputeCapability": (lambda card: card.compute_capability, ""),
     "nvmlDeviceGetModuleId": (lambda card: card.module_id, None),
-    "nvmlDeviceGetPciInfo_v3": (lambda card: card.place, probe.Place()),
+    "nvmlDeviceGetPciInfo_v3": (lambda card: card.location, probe.PciLocation()),
     "nvmlDeviceGetMigMode": (lambda card: card.mig, None),
     "nvmlDeviceGetMinorNumber": (lambda card: card.minor, 3),
     "nvmlDeviceGetNvLinkState": (
@@ -206,55 +188,53 @@ OPTIONAL: Final[dict[str, tuple[Callable[[probe.Card], Any], Any]]] = {
 def test_card_that_fails_a_call_is_one_lost_card(place: nodes.Place, call: str, code: int) -> None:
     """Whichever call fails on a card, that card is lost with NVML's reason, and the seven others stay."""
     rig = place(presets.DGX_A100)
-    looking = rig.start()
-    before = nodes.look(looking)
+    before = rig.look()
     rig.machine.fail(call, code, card=3)
 
     # What cannot change is asked for once in a session: that such a call fails is seen by the next one.
-    looking.close()
-    sample = looking.sample()
+    rig.source.close()
+    sample = rig.source.sample()
     assert isinstance(sample, probe.Sample)
-    (lost,) = sample.lost()
+    (lost,) = sample.lost_cards()
     assert lost.index == 3
     assert lost.reason == {15: "GpuIsLost", 16: "ResetRequired", 999: "UnknownError", 4: "NoPermission"}[code]
     assert lost.message.startswith("nvmlDeviceGet")
-    assert [card.uuid for card in sample.read()] == [card.uuid for card in before.read() if card.index != 3]
+    assert [card.uuid for card in sample.answering_cards()] == [
+        card.uuid for card in before.answering_cards() if card.index != 3
+    ]
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND])
 @pytest.mark.parametrize("call", OPTIONAL)
 def test_what_a_card_does_not_have_is_absent(place: nodes.Place, call: str, code: int) -> None:
     """A card that lacks something, or a driver too old to tell, costs that field and nothing else."""
-    rig = place(presets.DGX_A100)
-    rig.machine.fail(call, code, card=3)
+    rig = place(presets.DGX_A100, {f"card.3.error.{call}": code})
     read, absent = OPTIONAL[call]
 
     sample = nodes.look(rig.start())
-    cards = tuple(sample.read())
+    cards = tuple(sample.answering_cards())
     assert len(cards) == 8
     assert read(cards[3]) == absent
-    assert not list(sample.lost())
+    assert not list(sample.lost_cards())
     assert cards[2].module_id == 3
 
 
 @pytest.mark.parametrize("call", REQUIRED)
 def test_card_without_the_needful_is_lost(place: nodes.Place, call: str) -> None:
     """A card that has no uuid, name or memory to tell cannot be given out; it is lost, not left out."""
-    rig = place(presets.A10)
-    rig.machine.fail(call, NOT_SUPPORTED, card=2)
+    rig = place(presets.A10, {f"card.2.error.{call}": NOT_SUPPORTED})
 
     sample = nodes.look(rig.start())
-    assert [(lost.index, lost.reason) for lost in sample.lost()] == [(2, "NotSupported")]
-    assert len(list(sample.read())) == 7
+    assert [(lost.index, lost.reason) for lost in sample.lost_cards()] == [(2, "NotSupported")]
+    assert len(list(sample.answering_cards())) == 7
 
 
 def test_name_that_is_no_text_costs_one_card(place: nodes.Place) -> None:
     """A name in no encoding is that card's trouble only."""
-    rig = place(presets.A10)
-    rig.machine.change({"card.1.name": "NVIDIA \udcff"})
+    rig = place(presets.A10, {"card.1.name": "NVIDIA \udcff"})
 
     sample = nodes.look(rig.start())
-    assert [(lost.index, lost.message) for lost in sample.lost()] == [
+    assert [(lost.index, lost.message) for lost in sample.lost_cards()] == [
         (1, "nvmlDeviceGetName failed: the answer is no text")
     ]
 
@@ -270,25 +250,23 @@ def test_odd_value_does_not_cost_the_list(
     place: nodes.Place, key: str, value: object, *, listed: bool
 ) -> None:
     """What the schema would refuse never reaches it: for one odd value it would refuse all cards."""
-    rig = place(presets.A10)
-    rig.machine.change({f"card.1.{key}": value})
+    rig = place(presets.A10, {f"card.1.{key}": value})
 
     sample = nodes.look(rig.start())
-    said = msgspec.json.encode(describe.spec(nodes.NODE, sample, None))
+    said = msgspec.json.encode(device_spec.spec(nodes.NODE, sample, None))
     assert len(device.DeviceSpec.model_validate_json(said).devices) == (8 if listed else 7)
-    assert {card.model for card in sample.read()} == {"NVIDIA A10"}
+    assert {card.model for card in sample.answering_cards()} == {"NVIDIA A10"}
     assert len(sample.cards) == 8
 
 
 def test_card_that_was_reset_is_back_at_the_next_look(place: nodes.Place) -> None:
     """After a reset a card answers only to those who open the library anew, which the probe does."""
     rig = place(presets.DGX_A100)
-    looking = rig.start()
-    before = nodes.look(looking)
+    before = rig.look()
     rig.machine.reset(5)
 
-    assert [lost.index for lost in nodes.look(looking).lost()] == [5]
-    assert nodes.look(looking) == before
+    assert [lost.index for lost in rig.look().lost_cards()] == [5]
+    assert rig.look() == before
 
 
 def test_lost_card_does_not_open_the_library_at_every_look(
@@ -296,13 +274,12 @@ def test_lost_card_does_not_open_the_library_at_every_look(
 ) -> None:
     """To open the library may take seconds; for a card that stays lost it is done now and then only."""
     rig = place(presets.DGX_A100)
-    looking = rig.start()
     opened = counted(monkeypatch, "nvmlInit")
-    nodes.look(looking)
+    rig.look()
     rig.machine.lose(0)
 
-    for _ in range(2 * source.LOOKS_BETWEEN_OPENINGS + 1):
-        nodes.look(looking)
+    for _ in range(2 * nvml_probe.SAMPLES_BETWEEN_OPENINGS + 1):
+        rig.look()
     assert opened["nvmlInit"] == 3
 
 
@@ -347,10 +324,9 @@ def test_what_cannot_change_is_asked_once(place: nodes.Place, monkeypatch: pytes
 async def test_call_that_hangs_on_one_card_holds_up_one_look(place: nodes.Place) -> None:
     """The look that hangs counts as hung, no second one starts over it, and the next after it is whole."""
     rig = place(presets.DGX_A100)
-    looking = rig.start()
-    before = nodes.look(looking)
+    before = rig.look()
     rig.machine.hang("nvmlDeviceGetMemoryInfo", card=6)
-    with contextlib.closing(sampler.Sampler(looking, deadline=0.1)) as asking:
+    with contextlib.closing(sampler.Sampler(rig.source, deadline=0.1)) as asking:
         for _ in range(3):
             outcome = (await asking.sample()).outcome
             assert isinstance(outcome, probe.SourceFailed) and outcome.reason == "Hung"

@@ -1,13 +1,14 @@
 """What the driver tells of sick cards, as the real bindings read it from the mock of NVML."""
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Final
 
 import pytest
 
-from berth_agent import describe, health_monitor, probe
-from berth_agent.health import rules
-from berth_agent.nvml import source
+from berth_agent import device_spec, device_status, health_monitor, probe
+from berth_agent.health import health_rules
+from berth_agent.nvml import nvml_probe
 from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import machine, presets
@@ -17,7 +18,7 @@ UNKNOWN: Final = 999
 NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
-def started(rig: nodes.Mocked) -> source.NvmlProbe:
+def started(rig: nodes.Mocked) -> nvml_probe.NvmlProbe:
     """Look once, so that the driver is asked to tell errors."""
     looking = rig.start()
     nodes.look(looking)
@@ -41,36 +42,50 @@ def test_errors_are_told_once_and_in_order(place: nodes.Place) -> None:
     """A look takes along what the driver told since the last one, each error with its card."""
     rig = place(presets.DGX_A100)
     looking = started(rig)
-    assert not looking.has_news()
+    assert not looking.has_events()
 
     rig.machine.raise_xid(3, 48)
     rig.machine.raise_xid(3, 63)
     rig.machine.raise_xid(0, 79)
 
-    assert looking.has_news()
-    assert looking.has_news()
+    assert looking.has_events()
+    assert looking.has_events()
     assert told(looking) == [(uuid(rig, 3), 48), (uuid(rig, 3), 63), (uuid(rig, 0), 79)]
-    assert not looking.has_news()
+    assert not looking.has_events()
     assert told(looking) == []
 
 
-def test_error_of_an_instance_is_its_card_s(place: nodes.Place) -> None:
+def fall_off(broken: machine.Machine) -> None:
+    """Have a card report an error, and answer no more."""
+    broken.raise_xid(5, 79)
+    broken.lose(5)
+
+
+@pytest.mark.parametrize(
+    ("preset", "happens", "error"),
+    [
+        pytest.param(presets.MIG, lambda it: it.raise_xid(0, 95, at=(1, 0)), (0, 95), id="of an instance"),
+        pytest.param(presets.DGX_A100, fall_off, (5, 79), id="of a card that cannot be asked for its name"),
+        pytest.param(
+            presets.DGX_A100,
+            lambda it: machine.main([str(it.folder), "event.1=6 8 79"]),
+            (6, 79),
+            id="made on the command line",
+        ),
+    ],
+)
+def test_error_is_its_card_s(
+    place: nodes.Place,
+    preset: presets.Preset,
+    happens: Callable[[machine.Machine], None],
+    error: tuple[int, int],
+) -> None:
     """Every share and instance of a card hangs on the card: so does what befalls one of them."""
-    rig = place(presets.MIG)
+    rig = place(preset)
     looking = started(rig)
-    rig.machine.raise_xid(0, 95, at=(1, 0))
+    happens(rig.machine)
 
-    assert told(looking) == [(uuid(rig, 0), 95)]
-
-
-def test_error_of_a_card_that_is_gone_names_it(place: nodes.Place) -> None:
-    """A card that falls off the bus cannot be asked for its name any more, and is known all the same."""
-    rig = place(presets.DGX_A100)
-    looking = started(rig)
-    rig.machine.raise_xid(5, 79)
-    rig.machine.lose(5)
-
-    assert told(looking) == [(uuid(rig, 5), 79)]
+    assert told(looking) == [(uuid(rig, error[0]), error[1])]
 
 
 def test_errors_outlive_a_driver_that_fails(place: nodes.Place) -> None:
@@ -78,7 +93,7 @@ def test_errors_outlive_a_driver_that_fails(place: nodes.Place) -> None:
     rig = place(presets.DGX_A100)
     looking = started(rig)
     rig.machine.raise_xid(1, 119)
-    assert looking.has_news()
+    assert looking.has_events()
     rig.machine.unload()
     nodes.failed(looking)
     nodes.failed(looking)
@@ -112,13 +127,12 @@ def test_errors_are_heard_of_cards_that_come_later(place: nodes.Place) -> None:
 )
 def test_card_that_cannot_tell_errors_is_well(place: nodes.Place, changes: dict[str, object]) -> None:
     """Not to be told is no error, and the other cards are listened to as far as they can be."""
-    rig = place(presets.DGX_A100)
-    rig.machine.change(changes)
+    rig = place(presets.DGX_A100, changes)
     looking = started(rig)
     rig.machine.raise_xid(0, 79)
 
     sample = nodes.look(looking)
-    assert len(list(sample.read())) == 8
+    assert len(list(sample.answering_cards())) == 8
     assert sample.xids == ()
     if "card.0." in next(iter(changes)):
         rig.machine.raise_xid(1, 79)
@@ -130,8 +144,8 @@ def test_card_that_cannot_tell_errors_is_well(place: nodes.Place, changes: dict[
 
 def test_vitals_are_what_the_card_measures(place: nodes.Place) -> None:
     """Each number stands under its own name, in its own unit."""
-    rig = place(presets.DGX_A100)
-    rig.machine.change(
+    rig = place(
+        presets.DGX_A100,
         {
             "card.0.memory": "85899345920 536870912 1073741824",
             "card.0.utilization": "97 45",
@@ -142,10 +156,10 @@ def test_vitals_are_what_the_card_measures(place: nodes.Place) -> None:
             "card.0.rows": "3 1 1 0",
             "card.0.pages": 0,
             "card.0.field.230": 1,
-        }
+        },
     )
 
-    assert nodes.first(rig.start()).vitals == probe.Vitals(
+    assert nodes.first(rig.start()).measurements == probe.Measurements(
         memory_reserved=536870912,
         memory_used=1073741824,
         memory_free=85899345920 - 536870912 - 1073741824,
@@ -154,12 +168,12 @@ def test_vitals_are_what_the_card_measures(place: nodes.Place) -> None:
         power=251_000,
         power_limit=400_000,
         temperature=66,
-        too_hot=95,
+        slowdown_temperature=95,
         core_clock=1410,
         memory_clock=1593,
         errors_corrected=5,
         errors_uncorrected=2,
-        rows=probe.Rows(3, 1, pending=True, failed=False),
+        remapped_rows=probe.RemappedRows(3, 1, pending=True, failed=False),
         retirement_pending=False,
         recovery=vocabulary.Recovery.RESET,
     )
@@ -170,10 +184,10 @@ VITALS: Final = {
     "nvmlDeviceGetUtilizationRates": ("utilization", "memory_utilization"),
     "nvmlDeviceGetPowerUsage": ("power",),
     "nvmlDeviceGetEnforcedPowerLimit": ("power_limit",),
-    "nvmlDeviceGetTemperatureThreshold": ("too_hot",),
+    "nvmlDeviceGetTemperatureThreshold": ("slowdown_temperature",),
     "nvmlDeviceGetClockInfo": ("core_clock", "memory_clock"),
     "nvmlDeviceGetTotalEccErrors": ("errors_corrected", "errors_uncorrected"),
-    "nvmlDeviceGetRemappedRows": ("rows",),
+    "nvmlDeviceGetRemappedRows": ("remapped_rows",),
     "nvmlDeviceGetFieldValues": ("recovery",),
 }
 
@@ -182,39 +196,35 @@ VITALS: Final = {
 @pytest.mark.parametrize("call", VITALS)
 def test_what_a_card_does_not_measure_is_absent(place: nodes.Place, call: str, code: int) -> None:
     """A number that cannot be had is None and never zero; the card and its other numbers stay."""
-    rig = place(presets.DGX_A100)
-    rig.machine.fail(call, code, card=0)
+    rig = place(presets.DGX_A100, {f"card.0.error.{call}": code})
 
-    vitals = nodes.first(rig.start()).vitals
-    assert {name for name in VITALS[call] if getattr(vitals, name) is not None} == set()
-    assert vitals.temperature == 31
+    measurements = nodes.first(rig.start()).measurements
+    assert {name for name in VITALS[call] if getattr(measurements, name) is not None} == set()
+    assert measurements.temperature == 31
 
 
 def test_old_driver_is_asked_for_the_temperature_in_the_old_way(place: nodes.Place) -> None:
     """The newer of two calls is missing before R565."""
-    rig = place(presets.DGX_A100)
-    rig.machine.fail("nvmlDeviceGetTemperatureV", 13)
+    rig = place(presets.DGX_A100, {"error.nvmlDeviceGetTemperatureV": 13})
 
-    assert nodes.first(rig.start()).vitals.temperature == 31
+    assert nodes.first(rig.start()).measurements.temperature == 31
 
 
 @pytest.mark.parametrize("call", VITALS)
 def test_card_that_gets_lost_while_it_is_measured_is_lost(place: nodes.Place, call: str) -> None:
     """A card that goes between two calls is no card without numbers: it is gone."""
-    rig = place(presets.DGX_A100)
-    rig.machine.fail(call, GPU_IS_LOST, card=0)
+    rig = place(presets.DGX_A100, {f"card.0.error.{call}": GPU_IS_LOST})
 
-    (lost,) = nodes.look(rig.start()).lost()
+    (lost,) = nodes.look(rig.start()).lost_cards()
     assert (lost.reason, lost.uuid) == ("GpuIsLost", uuid(rig, 0))
 
 
 @pytest.mark.parametrize("action", range(8))
 def test_every_recovery_action_has_a_word(place: nodes.Place, action: int) -> None:
     """What the driver asks for is told in Berth's words."""
-    rig = place(presets.DGX_A100)
-    rig.machine.change({"card.0.field.230": action})
+    rig = place(presets.DGX_A100, {"card.0.field.230": action})
 
-    found = nodes.first(rig.start()).vitals.recovery
+    found = nodes.first(rig.start()).measurements.recovery
     assert found is not None
     assert (found is vocabulary.Recovery.NONE) == (action == 0)
 
@@ -225,10 +235,10 @@ def test_every_recovery_action_has_a_word(place: nodes.Place, action: int) -> No
 class Seen:
     """What a Device says, look after look, of a machine under the mock."""
 
-    def __init__(self, rig: nodes.Mocked, chosen: rules.Rules) -> None:
+    def __init__(self, rig: nodes.Mocked, rules: health_rules.HealthRules) -> None:
         self._looking = started(rig)
         self._health = health_monitor.HealthMonitor()
-        self._chosen = chosen
+        self._rules = rules
         self._now = NOON
         self.spec: wire.DeviceSpec | None = None
         self.status = wire.DeviceStatus()
@@ -237,10 +247,10 @@ class Seen:
         """Look once, and give what is said of each card that is not plainly healthy, by minor."""
         self._now += dt.timedelta(seconds=10)
         outcome = self._looking.sample()
-        known = health_monitor.Known(self.spec, self.status, self._chosen)
-        self.spec = describe.spec(nodes.NODE, outcome, self.spec)
+        known = health_monitor.HealthContext(self.spec, self.status, self._rules)
+        self.spec = device_spec.spec(nodes.NODE, outcome, self.spec)
         verdicts = self._health.judge(outcome, self.spec, known, now=self._now.timestamp())
-        self.status = describe.status(outcome, verdicts, self.status, now=self._now)
+        self.status = device_status.status(outcome, verdicts, self.status, now=self._now)
         minors = {each.uuid: each.minor for each in self.spec.devices}
         return {minors[each.uuid]: each.reason for each in self.status.devices}
 
@@ -248,7 +258,7 @@ class Seen:
 def test_card_falls_ill_and_comes_back(place: nodes.Place) -> None:
     """An error, the loss of the card, the reset: one case of one card, and the others stay what they are."""
     rig = place(presets.DGX_A100)
-    seen = Seen(rig, rules.Rules(cool_down=60, clean_looks=3))
+    seen = Seen(rig, health_rules.HealthRules(cool_down=60, clean_looks=3))
     assert seen.look() == {}
 
     rig.machine.raise_xid(2, 79)
@@ -269,7 +279,7 @@ def test_card_falls_ill_and_comes_back(place: nodes.Place) -> None:
 def test_failed_source_neither_condemns_nor_heals(place: nodes.Place) -> None:
     """While nothing can be seen the verdicts stand, and the time does not count as seen well."""
     rig = place(presets.DGX_A100)
-    seen = Seen(rig, rules.Rules(cool_down=20, clean_looks=3))
+    seen = Seen(rig, health_rules.HealthRules(cool_down=20, clean_looks=3))
     seen.look()
     rig.machine.raise_xid(2, 48)
     assert seen.look() == {2: "XidCritical"}
@@ -284,7 +294,7 @@ def test_failed_source_neither_condemns_nor_heals(place: nodes.Place) -> None:
 def test_sick_card_in_mig_mode_is_sick_as_a_whole(place: nodes.Place) -> None:
     """The verdict is the card's, so that it holds for each of its instances."""
     rig = place(presets.MIG)
-    seen = Seen(rig, rules.DEFAULT)
+    seen = Seen(rig, health_rules.DEFAULT)
     seen.look()
     rig.machine.raise_xid(0, 95, at=(1, 0))
 
@@ -294,24 +304,14 @@ def test_sick_card_in_mig_mode_is_sick_as_a_whole(place: nodes.Place) -> None:
     assert len(seen.spec.devices[0].mig.instances) == 4
 
 
-def test_machine_can_raise_errors_from_the_command_line(place: nodes.Place) -> None:
-    """A person at a demo breaks a card with one line."""
-    rig = place(presets.DGX_A100)
-    looking = started(rig)
-    machine.main([str(rig.machine.folder), "event.1=6 8 79"])
-
-    assert told(looking) == [(uuid(rig, 6), 79)]
-
-
 # ---------------------------------------------------------------- what fails now and then
 
 
 def test_card_that_could_not_be_listened_to_is_asked_again(place: nodes.Place) -> None:
     """Registration that fails once costs neither the card nor what is told of it later."""
-    rig = place(presets.DGX_A100)
-    rig.machine.fail("nvmlDeviceRegisterEvents", UNKNOWN, card=1)
+    rig = place(presets.DGX_A100, {"card.1.error.nvmlDeviceRegisterEvents": UNKNOWN})
     looking = started(rig)
-    assert not list(nodes.look(looking).lost())
+    assert not list(nodes.look(looking).lost_cards())
 
     rig.machine.fail("nvmlDeviceRegisterEvents", None, card=1)
     nodes.look(looking)
@@ -322,15 +322,13 @@ def test_card_that_could_not_be_listened_to_is_asked_again(place: nodes.Place) -
 @pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlEventSetFree"])
 def test_library_is_closed_whatever_becomes_of_its_events(place: nodes.Place, call: str) -> None:
     """A library that is opened once more than it is closed would never see the driver that comes after."""
-    rig = place(presets.DGX_A100)
-    rig.machine.fail(call, UNKNOWN)
-    looking = rig.start()
+    rig = place(presets.DGX_A100, {f"error.{call}": UNKNOWN})
     for _ in range(3):
-        looking.sample()
+        rig.source.sample()
         rig.machine.load()
     rig.machine.fail(call, None)
     rig.machine.load()
 
-    assert len(list(nodes.look(looking).read())) == 8
+    assert len(list(rig.look().answering_cards())) == 8
     rig.machine.load()
-    assert len(list(nodes.look(looking).read())) == 8
+    assert len(list(rig.look().answering_cards())) == 8

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -199,7 +198,7 @@ def test_a_call_hangs_until_the_file_lets_it_go(bench: machine.Machine) -> None:
     assert not names
     assert pynvml.nvmlDeviceGetName(other) == "Tesla T4"
     bench.release("nvmlDeviceGetName", card=0)
-    caller.join(5)
+    caller.join(30)
     assert names == ["Tesla T4"]
 
 
@@ -227,14 +226,12 @@ def test_waiting_for_an_event_ends_when_it_comes(bench: machine.Machine) -> None
     waiter = threading.Thread(
         target=lambda: told.append(pynvml.nvmlEventSetWait_v2(events, 60_000).eventData), daemon=True
     )
-    begin = time.monotonic()
     waiter.start()
 
     assert pynvml.nvmlDeviceGetCount() == 4
     bench.raise_xid(0, 74)
-    waiter.join(10)
+    waiter.join(30)
     assert told == [74]
-    assert time.monotonic() - begin < 10
 
 
 def test_processes_are_listed(bench: machine.Machine) -> None:

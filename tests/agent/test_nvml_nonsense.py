@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth_agent import describe
+from berth_agent import device_spec
 from berth_crds import device
 from support import nodes
 from support.nvml import presets
@@ -37,10 +37,9 @@ NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 )
 def test_nonsense_costs_at_most_one_card(place: nodes.Place, changes: dict[str, object], lost: int) -> None:
     """What the server would refuse never reaches it: the field is absent, or that one card is lost."""
-    rig = place(presets.DGX_A100)
-    rig.machine.change(changes)
+    rig = place(presets.DGX_A100, changes)
     sample = nodes.look(rig.start())
-    spec = describe.spec(nodes.NODE, sample, None)
+    spec = device_spec.spec(nodes.NODE, sample, None)
 
     device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
     assert len(spec.devices) == 8 - lost
@@ -69,7 +68,7 @@ def test_nonsense_costs_at_most_one_instance(place: nodes.Place, line: str, left
     rig = place(presets.MIG)
     assert rig.machine.read()["card.0.mig.3"] == INSTANCE
     rig.machine.change({"card.0.mig.3": line})
-    spec = describe.spec(nodes.NODE, nodes.look(rig.start()), None)
+    spec = device_spec.spec(nodes.NODE, nodes.look(rig.start()), None)
 
     device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
     assert spec.devices[0].mig is not None
@@ -81,7 +80,7 @@ def test_numa_node_that_there_cannot_be_is_unknown(place: nodes.Place) -> None:
     rig = place(presets.A10)
     for told in rig.machine.sys.glob("devices/*/*/*/numa_node"):
         told.write_text("99999\n")
-    spec = describe.spec(nodes.NODE, nodes.look(rig.start()), None)
+    spec = device_spec.spec(nodes.NODE, nodes.look(rig.start()), None)
 
     device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
     assert {card.topology.numa_node for card in spec.devices if card.topology} == {None}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import programs
-from berth_agent import describe
+from berth_agent import device_spec
 from berth_crds import names, wire
 from support import nodes
 from support.nvml import build, fixtures, machine, presets
@@ -30,7 +30,6 @@ async def test_agent_waits_for_the_driver_and_lives_through_its_loss(
     """Without a driver the Device says so; with it, it lists the cards; one that is lost is one bad entry."""
     rig = place(presets.DGX_A100)
     rig.machine.unload()
-    await scene.create_node()
     async with scene.agent(source=rig.start()):
         empty = await scene.until_device(
             lambda device: condition(device) == ("False", "DriverNotLoaded"), what="the agent to say so"
@@ -42,7 +41,7 @@ async def test_agent_waits_for_the_driver_and_lives_through_its_loss(
             lambda device: condition(device) == ("True", "CardsRead"), what="the cards"
         )
         with contextlib.closing(rig.start()) as another:
-            assert whole.spec == describe.spec(scene.node, nodes.look(another), None)
+            assert whole.spec == device_spec.spec(scene.node, nodes.look(another), None)
         assert [len(group.members) for group in whole.spec.partitions] == [8, 4, 4, 2, 2, 2, 2, *[1] * 8]
 
         rig.machine.lose(2)
@@ -69,7 +68,7 @@ async def test_server_takes_every_machine(scene: Scene, place: nodes.Place) -> N
     await scene.create_node()
     for preset in (presets.DGX_1V, presets.HGX_H100, presets.A10, presets.MIXED, presets.MIG):
         with contextlib.closing(place(preset).start()) as looking:
-            expected = describe.spec(scene.node, nodes.look(looking), None)
+            expected = device_spec.spec(scene.node, nodes.look(looking), None)
             async with scene.agent(source=looking):
                 await scene.until_device(lambda device: device.spec == expected, what=preset.name)  # noqa: B023
 

@@ -5,7 +5,7 @@ import contextlib
 import msgspec
 import pytest
 
-from berth_agent import describe
+from berth_agent import device_spec
 from berth_crds import wire
 from support import nodes
 from support.nvml import presets
@@ -18,11 +18,11 @@ def test_order_in_which_cards_are_found_changes_nothing_but_indices(
     """Under running pods a board keeps its groups, and each card its links, though the driver counts anew."""
     rig = place(preset)
     with contextlib.closing(rig.start()) as looking:
-        before = describe.spec(nodes.NODE, nodes.look(looking), None)
+        before = device_spec.spec(nodes.NODE, nodes.look(looking), None)
         order = range(len(before.devices))
         rig.machine.reorder([*order[1:], 0])
         rig.machine.load()
-        after = describe.spec(nodes.NODE, nodes.look(looking), before)
+        after = device_spec.spec(nodes.NODE, nodes.look(looking), before)
 
     assert by_uuid(before) == by_uuid(after)
     assert before.partitions == after.partitions
@@ -33,8 +33,7 @@ def test_order_in_which_cards_are_found_changes_nothing_but_indices(
 
 def test_groups_go_by_the_bus_where_sockets_are_not_told(place: nodes.Place) -> None:
     """Not even minors say where a card sits."""
-    rig = place(presets.DGX_A100)
-    rig.machine.change({f"card.{card}.module": None for card in range(8)})
+    rig = place(presets.DGX_A100, {f"card.{card}.module": None for card in range(8)})
     with contextlib.closing(rig.start()) as looking:
         before = nodes.look(looking)
         rig.machine.change({f"card.{card}.minor": 7 - card for card in range(8)})

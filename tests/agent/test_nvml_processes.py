@@ -4,7 +4,7 @@ import pytest
 
 from berth_agent import extra_devices, probe, simulated
 from berth_agent.card_processes import Process
-from berth_agent.nvml import source
+from berth_agent.nvml import nvml_probe
 from support import nodes
 from support.nvml import presets
 
@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 def told(looking: object) -> list[tuple[int, str, int | None]] | None:
     """Look at the cards of a probe, and give its processes as plain values."""
-    assert isinstance(looking, source.NvmlProbe)
+    assert isinstance(looking, nvml_probe.NvmlProbe)
     nodes.look(looking)
     found = looking.processes()
     return None if found is None else [(each.pid, each.uuid, each.memory) for each in found]
@@ -32,7 +32,7 @@ def test_computing_processes_are_told_by_card(place: nodes.Place) -> None:
     }
     rig.machine.change({f"card.{key}": line for key, line in lines.items()})
     looking = rig.start()
-    first, second = [card.uuid for card in nodes.look(looking).read()][:2]
+    first, second = [card.uuid for card in nodes.look(looking).answering_cards()][:2]
 
     assert told(looking) == [(7, first, GIB), (7, second, 6), (9, second, 5)]
 
@@ -45,20 +45,17 @@ def test_nobody_is_an_answer(place: nodes.Place) -> None:
 def test_process_on_an_instance_is_told_by_the_instance(place: nodes.Place) -> None:
     """With ids of a MIG instance a process is on that, without them on the card."""
     rig = place(presets.MIG)
-    looking = rig.start()
-    card = nodes.first(looking)
+    card = nodes.first(rig.source)
     assert card.mig
     second = card.mig.instances[1]
     rig.machine.change({"card.0.process.0": f"c 7 5 {second.gi} {second.ci}", "card.0.process.1": "c 8 5"})
 
-    assert told(looking) == [(7, second.uuid, 5), (8, card.uuid, 5)]
+    assert told(rig.source) == [(7, second.uuid, 5), (8, card.uuid, 5)]
 
 
 def crowded(place: nodes.Place) -> nodes.Mocked:
     """Give a node with one process on each card: 1 on the first one, and so on."""
-    rig = place(presets.DGX_A100)
-    rig.machine.change({f"card.{index}.process.0": f"c {index + 1} 5" for index in range(8)})
-    return rig
+    return place(presets.DGX_A100, {f"card.{index}.process.0": f"c {index + 1} 5" for index in range(8)})
 
 
 def pids(looking: probe.Probe) -> list[int] | None:
@@ -109,8 +106,7 @@ def test_card_that_has_no_such_thing_leaves_the_others(place: nodes.Place) -> No
 
 def test_driver_without_mps_tells_the_rest(place: nodes.Place) -> None:
     """That there is no MPS hides no process."""
-    rig = place(presets.DGX_A100)
-    rig.machine.change({"card.0.process.0": "c 7 5"})
+    rig = place(presets.DGX_A100, {"card.0.process.0": "c 7 5"})
     rig.machine.fail(MPS, NOT_SUPPORTED)
 
     assert [pid for pid, _, _ in told(rig.start()) or ()] == [7]
@@ -119,22 +115,20 @@ def test_driver_without_mps_tells_the_rest(place: nodes.Place) -> None:
 def test_source_that_failed_tells_nothing(place: nodes.Place) -> None:
     """Without a look that succeeded, nothing is known of processes."""
     rig = place(presets.DGX_A100)
-    looking = rig.start()
-    assert isinstance(looking, source.NvmlProbe)
-    nodes.look(looking)
+    assert isinstance(rig.source, nvml_probe.NvmlProbe)
+    rig.look()
     rig.fail()
-    looking.sample()
+    rig.source.sample()
 
-    assert looking.processes() is None
+    assert rig.source.processes() is None
 
 
 def test_probe_with_devices_beside_the_cards_hands_processes_on(place: nodes.Place) -> None:
     """What stands beside the cards hides nobody who is on them."""
-    rig = place(presets.DGX_A100)
-    rig.machine.change({"card.0.process.0": "c 7 5"})
-    both = extra_devices.Beside(rig.start(), ())
-    [card, *_] = nodes.look(both).read()
+    rig = place(presets.DGX_A100, {"card.0.process.0": "c 7 5"})
+    both = extra_devices.ExtraDevicesProbe(rig.start(), ())
+    [card, *_] = nodes.look(both).answering_cards()
 
     assert both.processes() == (Process(7, card.uuid, 5),)
     made_up = simulated.SimulatedProbe(simulated.machine("n1", "1xT4"), simulated.FaultFile(None, "n1"))
-    assert extra_devices.Beside(made_up, ()).processes() is None
+    assert extra_devices.ExtraDevicesProbe(made_up, ()).processes() is None

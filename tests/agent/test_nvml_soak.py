@@ -7,7 +7,7 @@ from typing import Final
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_agent import describe, probe
+from berth_agent import device_spec, probe
 from berth_crds import wire
 from support import nodes
 from support.nvml import machine, presets
@@ -59,7 +59,7 @@ def test_probe_is_truthful_and_recovers(place: nodes.Place, deeds: list[Deed]) -
     rig = place(presets.DGX_A100)
     with contextlib.closing(rig.start()) as looking:
         truth = nodes.look(looking)
-        known = describe.spec(nodes.NODE, truth, None)
+        known = device_spec.spec(nodes.NODE, truth, None)
         for deed in deeds:
             deed(rig.machine)
             known = check(looking.sample(), truth, known)
@@ -67,20 +67,22 @@ def test_probe_is_truthful_and_recovers(place: nodes.Place, deeds: list[Deed]) -
 
         found = [nodes.look(looking) for _ in range(LOOKS_TO_RECOVER)]
     assert found[-1] == truth
-    assert describe.spec(nodes.NODE, found[-1], known) == describe.spec(nodes.NODE, truth, None)
+    assert device_spec.spec(nodes.NODE, found[-1], known) == device_spec.spec(nodes.NODE, truth, None)
 
 
 def check(outcome: probe.Outcome, truth: probe.Sample, known: wire.DeviceSpec) -> wire.DeviceSpec:
     """Hold one outcome against what the machine is, and give the Device that follows from it."""
-    spec = describe.spec(nodes.NODE, outcome, known)
+    spec = device_spec.spec(nodes.NODE, outcome, known)
     listed = {each.uuid for each in spec.devices}
     assert len({each.minor for each in spec.devices}) == len(listed) == len(spec.devices)
     assert all(link.peer in listed for each in spec.devices for link in each.links)
     if isinstance(outcome, probe.Sample):
-        real = {card.uuid: card.model for card in truth.read()}
-        assert all(real[card.uuid] == card.model for card in outcome.read())
-        assert {each.uuid for each in outcome.lost() if each.uuid} <= real.keys()
-        assert not {each.uuid for each in outcome.lost()} & {card.uuid for card in outcome.read()}
+        real = {card.uuid: card.model for card in truth.answering_cards()}
+        assert all(real[card.uuid] == card.model for card in outcome.answering_cards())
+        assert {each.uuid for each in outcome.lost_cards() if each.uuid} <= real.keys()
+        assert not {each.uuid for each in outcome.lost_cards()} & {
+            card.uuid for card in outcome.answering_cards()
+        }
         assert len(outcome.cards) == len(truth.cards)
     return spec
 

@@ -5,14 +5,14 @@ import datetime as dt
 import msgspec
 import pytest
 
-from berth_agent import describe, probe, simulated
+from berth_agent import device_spec, device_status, probe, simulated
 from berth_crds import vocabulary, wire
 from support import nodes
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 LATER = NOON + dt.timedelta(minutes=5)
 PAIR = simulated.machine("n1", "2xT4")
-SPEC = describe.spec("n1", PAIR, None)
+SPEC = device_spec.spec("n1", PAIR, None)
 FIRST, SECOND = (card.uuid for card in SPEC.devices)
 STRAY, OTHER = wire.Occupant(7, 5), wire.Occupant(8, 5, "ml", "train")
 SICK = wire.CardStatus(FIRST, "Unhealthy", reason="XidCritical", since="2025-01-01T00:00:00Z")
@@ -28,7 +28,7 @@ def status(
     now: dt.datetime = NOON,
 ) -> wire.DeviceStatus:
     """Describe the status of the pair with these on its cards."""
-    beside = describe.beside(SPEC, occupants, kubelet)
+    beside = device_status.other_sources(SPEC, occupants, kubelet)
     return nodes.status(outcome, SPEC, before, now=now, beside=beside)
 
 
@@ -90,6 +90,6 @@ def test_occupants_are_logged_once(
     lines: list[str],
 ) -> None:
     """Coming and going are told, each once, and nothing of a card that was well all along."""
-    told = describe.changes(status(before), status(after, status(before)))
+    told = device_status.changes(status(before), status(after, status(before)))
 
     assert [line.partition(" is on it")[0] for line in told] == lines

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth_agent.publish import device
+from berth_agent.publish import device_publisher
 from berth_crds import names, wire
 from berth_crds.client import api, errors, resources
 from support import stub, timeless
@@ -33,7 +33,7 @@ async def test_a_node_made_again_is_read_anew_when_its_former_uid_is_refused() -
         refusal = stub.status(403, "the Node has another uid", reason="Forbidden")
         where = resources.DEVICES.path(NODE)
         server.on("PATCH", where, refusal, stub.thing(stored("new")))
-        publisher = device.Publisher(session, NODE, astray=lambda: None)
+        publisher = device_publisher.DevicePublisher(session, NODE, on_change=lambda: None)
         async with timeless.beside(publisher.informer.run()):
             await publisher.informer.wait_synced()
 

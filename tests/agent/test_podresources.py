@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,9 +12,10 @@ import grpc
 import pytest
 
 from berth_agent.kubelet import messages, podresources
-from berth_agent.kubelet.podresources import Container, Devices, Pod, Trouble
+from berth_agent.kubelet.podresources import FailureReason, ListedContainer, ListedDevices, ListedPod
 from berth_crds import text
 from support.podresources import Kubelet, answer, field
+from testbed import waiting
 
 DEADLINE = 0.5
 
@@ -28,38 +28,41 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[Kubelet]:
 
 
 @pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[podresources.PodResources]:
+async def client(tmp_path: Path) -> AsyncIterator[podresources.PodResourcesClient]:
     """Lend a client of it."""
-    client = podresources.PodResources(tmp_path / "kubelet.sock", deadline=DEADLINE)
+    client = podresources.PodResourcesClient(tmp_path / "kubelet.sock", deadline=DEADLINE)
     yield client
     await client.close()
 
 
-async def refusal(client: podresources.PodResources) -> podresources.Refused:
+async def refusal(client: podresources.PodResourcesClient) -> podresources.PodResourcesError:
     """Ask, and give what it was refused with."""
-    with pytest.raises(podresources.Refused) as caught:
+    with pytest.raises(podresources.PodResourcesError) as caught:
         await client.pods()
     return caught.value
 
 
-async def test_pods_are_listed(kubelet: Kubelet, client: podresources.PodResources) -> None:
+async def test_pods_are_listed(kubelet: Kubelet, client: podresources.PodResourcesClient) -> None:
     """Names, resources and ids arrive as they were sent; what else the kubelet says is skipped."""
     kubelet.says([("ml/train", {"main": {"nvidia.com/gpu": ["GPU-1", "GPU-2"]}, "log": {}}), ("ml/web", {})])
 
     listed = await client.pods()
 
-    gpus = (Devices("nvidia.com/gpu", ("GPU-1",)), Devices("nvidia.com/gpu", ("GPU-2",)))
-    assert listed == (Pod("ml", "train", (Container("main", gpus), Container("log"))), Pod("ml", "web"))
+    gpus = (ListedDevices("nvidia.com/gpu", ("GPU-1",)), ListedDevices("nvidia.com/gpu", ("GPU-2",)))
+    assert listed == (
+        ListedPod("ml", "train", (ListedContainer("main", gpus), ListedContainer("log"))),
+        ListedPod("ml", "web"),
+    )
 
 
-async def test_nothing_listed_is_an_answer(client: podresources.PodResources, kubelet: Kubelet) -> None:
+async def test_nothing_listed_is_an_answer(client: podresources.PodResourcesClient, kubelet: Kubelet) -> None:
     """A kubelet without pods lists none, which is no failure."""
     assert await client.pods() == ()
     assert kubelet.asked == ["v1"]
 
 
 async def test_older_version_is_asked_where_the_newer_is_missing(
-    tmp_path: Path, client: podresources.PodResources
+    tmp_path: Path, client: podresources.PodResourcesClient
 ) -> None:
     """A kubelet without v1 is asked in v1alpha1, and from then on in that alone."""
     async with Kubelet(tmp_path / "kubelet.sock", versions=("v1alpha1",)) as old:
@@ -72,7 +75,7 @@ async def test_older_version_is_asked_where_the_newer_is_missing(
 
 
 async def test_kubelet_that_was_upgraded_is_asked_in_the_newer_version_again(
-    tmp_path: Path, client: podresources.PodResources
+    tmp_path: Path, client: podresources.PodResourcesClient
 ) -> None:
     """Once a kubelet went away, the next one is asked in v1 first."""
     async with Kubelet(tmp_path / "kubelet.sock", versions=("v1alpha1",)):
@@ -85,7 +88,7 @@ async def test_kubelet_that_was_upgraded_is_asked_in_the_newer_version_again(
     assert new.asked == ["v1"]
 
 
-async def test_large_answers_are_taken(kubelet: Kubelet, client: podresources.PodResources) -> None:
+async def test_large_answers_are_taken(kubelet: Kubelet, client: podresources.PodResourcesClient) -> None:
     """An answer above gRPC's own limit of 4 MiB arrives."""
     kubelet.says([("ml/train", {"main": {"nvidia.com/gpu": ["G" * 1000] * 6000}})])
 
@@ -98,43 +101,51 @@ async def test_large_answers_are_taken(kubelet: Kubelet, client: podresources.Po
 # ---------------------------------------------------------------- what goes wrong
 
 
-async def test_missing_socket_is_unreachable(tmp_path: Path, client: podresources.PodResources) -> None:
+async def test_missing_socket_is_unreachable(tmp_path: Path, client: podresources.PodResourcesClient) -> None:
     """Where no socket is, nobody answers, and that is known at once."""
-    started = time.monotonic()
+    client._deadline = 3600.0
 
-    refused = await refusal(client)
+    error = await refusal(client)
 
-    assert refused.trouble is Trouble.UNREACHABLE
-    assert str(tmp_path / "kubelet.sock") in str(refused)
-    assert time.monotonic() - started < DEADLINE
+    assert error.reason is FailureReason.UNREACHABLE
+    assert str(tmp_path / "kubelet.sock") in str(error)
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "trouble"),
+    ("code", "text", "reason"),
     [
         pytest.param(
-            grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit", Trouble.THROTTLED, id="rate limit"
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "rejected by rate limit",
+            FailureReason.THROTTLED,
+            id="rate limit",
         ),
-        pytest.param(grpc.StatusCode.UNIMPLEMENTED, "unknown service", Trouble.NOT_SERVED, id="no version"),
-        pytest.param(grpc.StatusCode.UNAVAILABLE, "going down", Trouble.UNREACHABLE, id="going down"),
-        pytest.param(grpc.StatusCode.UNKNOWN, "cache not ready", Trouble.FAILED, id="an error of its own"),
-        pytest.param(grpc.StatusCode.PERMISSION_DENIED, "no", Trouble.FAILED, id="forbidden"),
+        pytest.param(
+            grpc.StatusCode.UNIMPLEMENTED, "unknown service", FailureReason.NOT_SERVED, id="no version"
+        ),
+        pytest.param(grpc.StatusCode.UNAVAILABLE, "going down", FailureReason.UNREACHABLE, id="going down"),
+        pytest.param(
+            grpc.StatusCode.UNKNOWN, "cache not ready", FailureReason.FAILED, id="an error of its own"
+        ),
+        pytest.param(grpc.StatusCode.PERMISSION_DENIED, "no", FailureReason.FAILED, id="forbidden"),
     ],
 )
 async def test_refusals_of_the_kubelet_are_told_apart(
     kubelet: Kubelet,
-    client: podresources.PodResources,
+    client: podresources.PodResourcesClient,
     code: grpc.StatusCode,
     text: str,
-    trouble: Trouble,
+    reason: FailureReason,
 ) -> None:
     """Each way in which the kubelet refuses has its word."""
     kubelet.refusal = code, text
 
-    assert (await refusal(client)).trouble is trouble
+    assert (await refusal(client)).reason is reason
 
 
-async def test_throttled_kubelet_is_asked_once(kubelet: Kubelet, client: podresources.PodResources) -> None:
+async def test_throttled_kubelet_is_asked_once(
+    kubelet: Kubelet, client: podresources.PodResourcesClient
+) -> None:
     """A kubelet that is asked too often is not asked again in another version."""
     kubelet.refusal = grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit"
 
@@ -144,40 +155,28 @@ async def test_throttled_kubelet_is_asked_once(kubelet: Kubelet, client: podreso
 
 
 async def test_hung_kubelet_is_left_at_the_deadline(
-    kubelet: Kubelet, client: podresources.PodResources
+    kubelet: Kubelet, client: podresources.PodResourcesClient
 ) -> None:
     """A kubelet that takes the question and never answers costs the deadline, while all else goes on."""
     kubelet.gate = asyncio.Event()
-    beats = 0
+    asking = asyncio.create_task(refusal(client))
+    await waiting.eventually(lambda: asyncio.sleep(0, kubelet.asked), what="the question")
+    assert not asking.done(), "the loop goes on while the kubelet is silent"
 
-    async def beat() -> None:
-        nonlocal beats
-        while True:
-            await asyncio.sleep(0.02)
-            beats += 1
-
-    heart = asyncio.create_task(beat())
-    started = time.monotonic()
-    refused = await refusal(client)
-    took = time.monotonic() - started
-    heart.cancel()
+    assert (await asking).reason is FailureReason.HUNG
     kubelet.gate.set()
-
-    assert refused.trouble is Trouble.HUNG
-    assert DEADLINE * 0.9 < took < DEADLINE * 4
-    assert beats > 5
 
 
 async def test_socket_that_nobody_serves_is_left_at_the_deadline(
-    tmp_path: Path, client: podresources.PodResources
+    tmp_path: Path, client: podresources.PodResourcesClient
 ) -> None:
     """A socket that takes connections and never speaks gRPC does not hold the agent up."""
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(tmp_path / "kubelet.sock"))
         mute.listen()
-        refused = await refusal(client)
+        error = await refusal(client)
 
-    assert refused.trouble in {Trouble.HUNG, Trouble.UNREACHABLE}
+    assert error.reason in {FailureReason.HUNG, FailureReason.UNREACHABLE}
 
 
 @pytest.mark.parametrize(
@@ -189,47 +188,47 @@ async def test_socket_that_nobody_serves_is_left_at_the_deadline(
     ],
 )
 async def test_unreadable_answer_is_refused(
-    kubelet: Kubelet, client: podresources.PodResources, body: bytes
+    kubelet: Kubelet, client: podresources.PodResourcesClient, body: bytes
 ) -> None:
     """An answer that is no list of pods is told as such, and never taken for an empty one."""
     kubelet.body = body
 
-    assert (await refusal(client)).trouble is Trouble.UNREADABLE
+    assert (await refusal(client)).reason is FailureReason.UNREADABLE
 
 
-async def test_oversize_answer_is_refused(kubelet: Kubelet, client: podresources.PodResources) -> None:
+async def test_oversize_answer_is_refused(kubelet: Kubelet, client: podresources.PodResourcesClient) -> None:
     """An answer above the limit is told as too large, not as asking too often."""
     kubelet.body = bytes(podresources.LARGEST_ANSWER + 1)
 
-    assert (await refusal(client)).trouble is Trouble.TOO_LARGE
+    assert (await refusal(client)).reason is FailureReason.TOO_LARGE
 
 
 async def test_an_answer_with_too_much_in_it_is_refused(
-    kubelet: Kubelet, client: podresources.PodResources
+    kubelet: Kubelet, client: podresources.PodResourcesClient
 ) -> None:
     """An answer of millions of empty pods is within gRPC's limit, and would fill the memory."""
     kubelet.body = field(1, b"") * 7_000_000
 
-    refused = await refusal(client)
+    error = await refusal(client)
 
-    assert refused.trouble is Trouble.TOO_LARGE
-    assert str(refused) == "The kubelet's answer is not read: it has more than 10000 pods."
+    assert error.reason is FailureReason.TOO_LARGE
+    assert str(error) == "The kubelet's answer is not read: it has more than 10000 pods."
 
 
 async def test_reading_a_large_answer_holds_nobody_up(
-    kubelet: Kubelet, client: podresources.PodResources, monkeypatch: pytest.MonkeyPatch
+    kubelet: Kubelet, client: podresources.PodResourcesClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While an answer is read, the loop goes on: it has a Lease to renew."""
     reading, loop_went_on = threading.Event(), threading.Event()
 
     def listed(_body: bytes) -> Iterator[messages.Message]:
         reading.set()
-        assert loop_went_on.wait(5.0)
+        assert loop_went_on.wait(60.0)
         return iter(())
 
     monkeypatch.setattr(messages, "listed", listed)
     asking = asyncio.create_task(client.pods())
-    await asyncio.to_thread(reading.wait, 5.0)
+    await asyncio.to_thread(reading.wait, 60.0)
     loop_went_on.set()
 
     assert await asking == ()
@@ -237,26 +236,26 @@ async def test_reading_a_large_answer_holds_nobody_up(
 
 
 async def test_what_the_kubelet_says_of_itself_is_one_line(
-    kubelet: Kubelet, client: podresources.PodResources
+    kubelet: Kubelet, client: podresources.PodResourcesClient
 ) -> None:
     """The words of a refusal land in a condition: nothing of them steers a terminal, or is of any length."""
     kubelet.refusal = grpc.StatusCode.UNKNOWN, "cache\x1b[2J\nnot ready " + "!" * 4000
 
-    refused = await refusal(client)
+    error = await refusal(client)
 
-    assert str(refused).startswith(r"The kubelet refuses: cache\x1b[2J not ready !!")
-    assert len(str(refused)) == text.LONGEST
+    assert str(error).startswith(r"The kubelet refuses: cache\x1b[2J not ready !!")
+    assert len(str(error)) == text.LONGEST
 
 
 async def test_kubelet_that_restarts_is_found_again(
-    kubelet: Kubelet, client: podresources.PodResources
+    kubelet: Kubelet, client: podresources.PodResourcesClient
 ) -> None:
     """After a restart, with a new socket at the same path, the very next question is answered."""
     await client.pods()
     await kubelet.stop()
-    refused = await refusal(client)
+    error = await refusal(client)
     kubelet.says([("ml/train", {})])
     await kubelet.start()
 
-    assert refused.trouble is Trouble.UNREACHABLE
-    assert await client.pods() == (Pod("ml", "train"),)
+    assert error.reason is FailureReason.UNREACHABLE
+    assert await client.pods() == (ListedPod("ml", "train"),)

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth_agent import describe, probe, sampler
+from berth_agent import device_spec, probe, sampler
 from berth_crds import catalog, device, vocabulary, wire
 from support import nodes
 from support.nvml import presets
@@ -43,8 +43,8 @@ def preset(rig: nodes.Rig) -> presets.Preset:
 
 def ways(sample: probe.Sample) -> Mapping[tuple[int, int], probe.Link]:
     """Give the way between each two cards, by their indices."""
-    index = {card.uuid: card.index for card in sample.read()}
-    return {(card.index, index[link.peer]): link for card in sample.read() for link in card.links}
+    index = {card.uuid: card.index for card in sample.answering_cards()}
+    return {(card.index, index[link.peer]): link for card in sample.answering_cards() for link in card.links}
 
 
 # ---------------------------------------------------------------- what holds of any node
@@ -52,14 +52,14 @@ def ways(sample: probe.Sample) -> Mapping[tuple[int, int], probe.Link]:
 
 def test_cards_have_identities(rig: nodes.Rig) -> None:
     """Every card answers, with a uuid, a minor and an address of its own, in the order of the index."""
-    cards = tuple(nodes.look(rig.start()).read())
+    cards = tuple(nodes.look(rig.start()).answering_cards())
 
     assert cards
     assert [card.index for card in cards] == list(range(len(cards)))
     assert all(re.fullmatch(r"GPU-[0-9a-f-]{36}", card.uuid) for card in cards)
     assert len({card.uuid for card in cards}) == len(cards)
     assert len({card.minor for card in cards}) == len(cards)
-    assert len({card.place.bus_id for card in cards}) == len(cards)
+    assert len({card.location.bus_id for card in cards}) == len(cards)
 
 
 def test_a_look_changes_nothing(rig: nodes.Rig) -> None:
@@ -74,7 +74,7 @@ def test_a_look_changes_nothing(rig: nodes.Rig) -> None:
 def test_what_is_said_is_valid(rig: nodes.Rig) -> None:
     """The Device that follows is one that the schema accepts, and lists all cards."""
     sample = nodes.look(rig.start())
-    spec = describe.spec(nodes.NODE, sample, None)
+    spec = device_spec.spec(nodes.NODE, sample, None)
 
     said = device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
     assert len(said.devices) == len(sample.cards)
@@ -82,12 +82,16 @@ def test_what_is_said_is_valid(rig: nodes.Rig) -> None:
     assert spec.summary == wire.SpecSummary(
         models=", ".join(
             f"{model} x{len(list(group))}"
-            for model, group in itertools.groupby(catalog.normal_model(each.model) for each in sample.read())
+            for model, group in itertools.groupby(
+                catalog.normal_model(each.model) for each in sample.answering_cards()
+            )
         ),
         gpus=len(sample.cards),
         sharing=spec.summary.sharing,
     )
-    assert bool(spec.summary.sharing) == any(each.mig and each.mig.enabled for each in sample.read())
+    assert bool(spec.summary.sharing) == any(
+        each.mig and each.mig.enabled for each in sample.answering_cards()
+    )
     assert spec.driver and spec.driver.version
     assert spec.boot_id
 
@@ -106,7 +110,7 @@ def test_links_agree_from_both_ends(rig: nodes.Rig) -> None:
 def test_partitions_are_groups_of_listed_cards(rig: nodes.Rig) -> None:
     """Groups come largest first, groups of one size share no card, and their cards are joined alike."""
     sample = nodes.look(rig.start())
-    listed = {card.uuid: card for card in sample.read()}
+    listed = {card.uuid: card for card in sample.answering_cards()}
 
     sizes = [len(group.members) for group in sample.partitions]
     assert sizes == sorted(sizes, reverse=True)
@@ -123,7 +127,7 @@ def test_partitions_are_groups_of_listed_cards(rig: nodes.Rig) -> None:
 def test_cards_are_those_of_the_node(rig: nodes.Rig) -> None:
     """Models stand as the driver names them, with the memory and the capability of the catalogue."""
     expected = [seat.known for seat in preset(rig).seats]
-    cards = tuple(nodes.look(rig.start()).read())
+    cards = tuple(nodes.look(rig.start()).answering_cards())
 
     assert [card.model for card in cards] == [model.name for model in expected]
     assert [card.memory for card in cards] == [model.memory for model in expected]
@@ -179,23 +183,23 @@ def test_a_lost_card_is_one_entry(rig: nodes.Rig) -> None:
     rig.lose(0)
 
     after = nodes.look(source)
-    (lost,) = after.lost()
+    (lost,) = after.lost_cards()
     assert lost.index == 0
     assert re.fullmatch(r"[A-Z][A-Za-z]+", lost.reason)
     assert lost.message
     assert not lost.message.endswith(".")
-    assert tuple(after.read()) == tuple(before.read())[1:]
+    assert tuple(after.answering_cards()) == tuple(before.answering_cards())[1:]
     assert after.partitions == before.partitions
 
 
 def test_a_lost_card_does_not_change_the_inventory(rig: nodes.Rig) -> None:
     """The Device goes on listing what it listed, and gets one bad verdict, on the card that is lost."""
     source = rig.start()
-    before = describe.spec(nodes.NODE, nodes.look(source), None)
+    before = device_spec.spec(nodes.NODE, nodes.look(source), None)
     rig.lose(0)
 
     outcome = nodes.look(source)
-    after = describe.spec(nodes.NODE, outcome, before)
+    after = device_spec.spec(nodes.NODE, outcome, before)
     assert after == before
     (verdict,) = nodes.status(outcome, after, now=dt.datetime.now(dt.UTC)).devices
     assert verdict.uuid == before.devices[0].uuid
@@ -221,7 +225,7 @@ def test_all_cards_lost_is_no_failed_source(rig: nodes.Rig) -> None:
     for index in range(count):
         rig.lose(index)
 
-    assert len(list(nodes.look(source).lost())) == count
+    assert len(list(nodes.look(source).lost_cards())) == count
 
 
 def test_a_failed_source_is_told_and_recovers(rig: nodes.Rig) -> None:

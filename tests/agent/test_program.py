@@ -8,10 +8,12 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agent import programs
 from berth_agent import __main__ as program
 from berth_agent import loop, node_view, simulated
 from berth_crds.client import api, connection
@@ -76,70 +78,52 @@ def test_what_cannot_be_used_is_one_line(arguments: list[str], sentence: str, br
     assert sentence in line
 
 
-def test_help_tells_every_flag() -> None:
-    """--help ends well and names the flags, the shapes and the file of faults."""
-    ended = run("--help")
-
-    assert ended.returncode == 0
-    for word in (
-        "--simulated-node NAME=SHAPE",
-        "--faults FILE",
-        "8xA100-SXM4-80GB",
-        "NODE_NAME",
-        '"xid": 79',
-        "--pod-resources SOCKET",
-    ):
-        assert word in ended.stdout
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Lend the flag of a kubeconfig whose server does not answer."""
+    reservation, config = ports.Reservation(), tmp_path / "config"
+    config.write_text(kubeconfigs.NOWHERE.format(port=reservation.port))
+    yield "--kubeconfig", str(config)
+    reservation.release()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_unreachable_server_is_waited_for(tmp_path: Path, number: signal.Signals) -> None:
-    """Without a server the agent stays and says so, and a signal ends it cleanly within two seconds."""
-    reservation, log = ports.Reservation(), tmp_path / "log"
-    config = tmp_path / "config"
-    config.write_text(kubeconfigs.NOWHERE.format(port=reservation.port))
-    with log.open("wb") as output:
-        agent = subprocess.Popen([*AGENT, *ONE_NODE, "--kubeconfig", str(config)], stderr=output)
-    try:
-        waiting.until(
-            lambda: "cannot be listed" in log.read_text(), what="the agent to say that nobody answers"
+async def test_unreachable_server_is_waited_for(
+    tmp_path: Path, nowhere: tuple[str, str], number: signal.Signals
+) -> None:
+    """Without a server the agent stays and says so, and a signal ends it cleanly."""
+    log = tmp_path / "log"
+    async with programs.running([*AGENT, *ONE_NODE, *nowhere], log) as agent:
+        await waiting.eventually(
+            lambda: asyncio.sleep(0, "cannot be listed" in log.read_text()), what="it to say so"
         )
         assert agent.poll() is None
+        await programs.ends(agent, number)
 
-        told = time.monotonic()
-        agent.send_signal(number)
-        assert agent.wait(10) == 0
-        assert time.monotonic() - told < 2
-        assert "Traceback" not in log.read_text()
-        assert log.read_text().endswith("stopped\n")
-    finally:
-        agent.kill()
-        agent.wait()
-        reservation.release()
+    assert "Traceback" not in log.read_text()
+    assert log.read_text().endswith("stopped\n")
 
 
-def test_hung_kubelet_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    """While a kubelet takes the question and never answers, a signal ends the agent within two seconds."""
-    reservation, log, config = ports.Reservation(), tmp_path / "log", tmp_path / "config"
-    config.write_text(kubeconfigs.NOWHERE.format(port=reservation.port))
-    kubelet = ("--pod-resources", str(tmp_path / "mute.sock"), "--sample-deadline", "20")
-    with log.open("wb") as output, socket.socket(socket.AF_UNIX) as mute:
-        mute.bind(str(tmp_path / "mute.sock"))
+async def test_hung_kubelet_does_not_hold_up_the_end(tmp_path: Path, nowhere: tuple[str, str]) -> None:
+    """While a kubelet takes the question and never answers, a signal ends the agent all the same."""
+    path, log = tmp_path / "mute.sock", tmp_path / "log"
+    patient = ("--sample-deadline", "3600", "--lease-duration", "7200")
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(path))
         mute.listen()
-        mute.settimeout(20)
-        agent = subprocess.Popen([*AGENT, *ONE_NODE, "--kubeconfig", str(config), *kubelet], stderr=output)
-        try:
-            caller, _ = mute.accept()
-            told = time.monotonic()
-            agent.send_signal(signal.SIGTERM)
-            assert agent.wait(10) == 0
-            assert time.monotonic() - told < 2
-            assert log.read_text().endswith("stopped\n")
-            caller.close()
-        finally:
-            agent.kill()
-            agent.wait()
-            reservation.release()
+        mute.settimeout(60)
+        command = [*AGENT, *ONE_NODE, *nowhere, "--pod-resources", str(path), *patient]
+        async with programs.running(command, log) as agent:
+            caller, _ = await asyncio.to_thread(mute.accept)
+            with caller:
+                await programs.ends(agent)
+
+    assert log.read_text().endswith("stopped\n")
+
+
+def test_what_hangs_holds_up_the_end_for_less_than_two_seconds() -> None:
+    """A timer ends the process where a thread of the event loop would not."""
+    assert program.EXIT_SECONDS < 2
 
 
 async def test_node_that_fails_is_started_anew(
@@ -148,28 +132,25 @@ async def test_node_that_fails_is_started_anew(
     """A fault of ours in one node's loop is told with its trace, and that node alone is started again."""
     starts: list[str] = []
 
-    async def run_node(_session: object, subject: loop.Subject, *_: object) -> None:
-        starts.append(subject.node)
-        if starts.count(subject.node) == 1 and subject.node == "bad":
+    async def run_node(_session: object, config: loop.NodeConfig, *_: object) -> None:
+        starts.append(config.node)
+        if starts.count(config.node) == 1 and config.node == "bad":
             raise ZeroDivisionError
         await asyncio.Event().wait()
 
     monkeypatch.setattr(loop, "run_node", run_node)
-    means = loop.Means(lambda: dt.datetime.now(dt.UTC), lambda: 0.0, "me", time.monotonic)
+    runtime = loop.Runtime(lambda: dt.datetime.now(dt.UTC), lambda: 0.0, "me", time.monotonic)
     session = api.Api(connection.Connection("http://nowhere"), agent="test")
     probe = simulated.SimulatedProbe(simulated.machine("n", "1xT4"), simulated.FaultFile(None, "n"))
-    subjects = [loop.Subject(name, probe, None) for name in ("good", "bad")]
+    subjects = [loop.NodeConfig(name, probe, None) for name in ("good", "bad")]
     tasks = [
         asyncio.create_task(
-            program._keep(session, each, loop.Pace(1, 1, 3), means, node_view.Board(each.node))
+            program._run_forever(session, each, loop.Timing(1, 1, 3), runtime, node_view.NodeView(each.node))
         )
         for each in subjects
     ]
 
-    async def again() -> bool:
-        return starts.count("bad") == 2
-
-    await waiting.eventually(again, what="the node to be started anew")
+    await waiting.eventually(lambda: asyncio.sleep(0, starts.count("bad") == 2), what="the node again")
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

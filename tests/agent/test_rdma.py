@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from berth_agent import describe, extra_devices, probe, rdma, simulated, sysfs
-from berth_agent.health import judge
+from berth_agent import device_spec, extra_devices, probe, rdma, simulated, sysfs
+from berth_agent.health import cooldown, verdicts
 from berth_crds import device, device_status, wire
 from support import nodes
 from support.clinic import RULES
@@ -87,7 +87,7 @@ def test_device_without_an_active_port_is_closed(tree: Tree) -> None:
     tree.port("mlx5_0", 2, "2: INIT")
     closed = sign(tree)
     assert closed is not None
-    assert (closed.verdict, closed.reason) == ("Unhealthy", "PortDown")
+    assert (closed.state, closed.reason) == ("Unhealthy", "PortDown")
     assert closed.message == "none of its ports is active: port 1 is DOWN, port 2 is INIT"
 
     tree.port("mlx5_0", 2, "4: ACTIVE")
@@ -103,23 +103,23 @@ def test_port_that_tells_nothing_is_not_held_against_its_device(tree: Tree, stat
     assert sign(tree) is None
 
 
-def sign(tree: Tree) -> probe.Health | None:
+def sign(tree: Tree) -> probe.DeviceHealth | None:
     """Say what is wrong with the only device of a node."""
     (only,) = rdma.devices(tree.kernel)
     assert only.health is None
-    return only.sign
+    return only.problem
 
 
 def test_port_that_flaps_is_damped(tree: Tree) -> None:
     """Once down, the device is closed until its link was there for as long as a card has to be well."""
     tree.add("mlx5_0", "0000:3b:00.0")
-    record, seen = judge.Record(), []
+    history, seen = cooldown.HealthHistory(), []
     for second in range(0, 200, 10):
         tree.port("mlx5_0", 1, "1: DOWN" if second % 20 == 0 and second < 100 else "4: ACTIVE")
         sample = dataclasses.replace(CARDLESS, devices=rdma.devices(tree.kernel))
-        found = judge.judge(judge.Look(sample, {}, now=second), record, RULES)
-        record = found.record
-        seen.append(str(found.verdicts["rdma-0000:3b:00.0"].verdict))
+        found = verdicts.judge(verdicts.HealthInput(sample, {}, now=second), history, RULES)
+        history = found.history
+        seen.append(str(found.verdicts["rdma-0000:3b:00.0"].state))
 
     assert seen == ["Unhealthy"] * 14 + ["Healthy"] * 6
 
@@ -130,21 +130,21 @@ def test_device_is_told_by_its_address(tree: Tree) -> None:
     tree.add("mlx5_1", "0000:3b:00.0")
 
     assert rdma.devices(tree.kernel) == (
-        probe.Device(
+        probe.ExtraDevice(
             uuid="rdma-0000:3b:00.0",
             type="rdma",
             minor=0,
             vendor="mellanox",
             model="MT4123",
-            place=probe.Place(1, "pci0000:3a", "0000:3b:00.0"),
+            location=probe.PciLocation(1, "pci0000:3a", "0000:3b:00.0"),
             health=None,
         ),
-        probe.Device(
+        probe.ExtraDevice(
             uuid="rdma-0000:9f:00.0",
             type="rdma",
             minor=1,
             model="MT4123",
-            place=probe.Place(None, "pci0000:97", "0000:9f:00.0"),
+            location=probe.PciLocation(None, "pci0000:97", "0000:9f:00.0"),
             health=None,
         ),
     )
@@ -195,8 +195,8 @@ def test_links_in_circles_cost_what_they_stand_for(tree: Tree) -> None:
 
     (found,) = rdma.devices(tree.kernel)
     assert found.vf_groups == (probe.VfGroup((probe.Vf(0, "0000:3b:00.2"),)),)
-    assert found.place == probe.Place(None, "pci0000:3a", "0000:3b:00.0")
-    assert found.sign is not None
+    assert found.location == probe.PciLocation(None, "pci0000:3a", "0000:3b:00.0")
+    assert found.problem is not None
 
 
 def test_words_of_a_driver_are_one_line(tree: Tree) -> None:
@@ -209,7 +209,7 @@ def test_words_of_a_driver_are_one_line(tree: Tree) -> None:
     (odd / "state").write_text("2: INIT")
     sample = dataclasses.replace(CARDLESS, devices=rdma.devices(tree.kernel))
 
-    spec = describe.spec(nodes.NODE, sample, None)
+    spec = device_spec.spec(nodes.NODE, sample, None)
     (card,) = spec.devices
     told = nodes.status(sample, spec, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
@@ -233,9 +233,9 @@ def test_virtual_function_of_an_odd_number_is_none(tree: Tree, name: str) -> Non
 def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:
     """The Device lists both, counts the cards only, and is one that the schema accepts."""
     tree.add_vf(0, "0000:3b:00.2", of=tree.add("mlx5_0", "0000:3b:00.0"))
-    looking = extra_devices.Beside(place(presets.A10).start(), [lambda: rdma.devices(tree.kernel)])
+    looking = extra_devices.ExtraDevicesProbe(place(presets.A10).start(), [lambda: rdma.devices(tree.kernel)])
 
-    spec = describe.spec(nodes.NODE, nodes.look(looking), None)
+    spec = device_spec.spec(nodes.NODE, nodes.look(looking), None)
     said = device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
     assert [each.type for each in said.devices] == ["gpu"] * 8 + ["rdma"]
     assert spec.summary == wire.SpecSummary("A10 x8", 8)
@@ -247,19 +247,8 @@ def test_failed_source_keeps_what_stands_beside(tree: Tree, place: nodes.Place) 
     """While the cards' source says nothing the Device stays as it was, other devices included."""
     tree.add("mlx5_0", "0000:3b:00.0")
     rig = place(presets.A10)
-    looking = extra_devices.Beside(rig.start(), [lambda: rdma.devices(tree.kernel)])
-    before = describe.spec(nodes.NODE, nodes.look(looking), None)
+    looking = extra_devices.ExtraDevicesProbe(rig.start(), [lambda: rdma.devices(tree.kernel)])
+    before = device_spec.spec(nodes.NODE, nodes.look(looking), None)
     rig.machine.unload()
 
-    assert describe.spec(nodes.NODE, nodes.failed(looking), before) == before
-
-
-def test_lost_card_is_never_taken_for_a_device(tree: Tree, place: nodes.Place) -> None:
-    """A lost card is looked for among all that is known, and other devices are not touched by that."""
-    tree.add("mlx5_0", "0000:3b:00.0")
-    rig = place(presets.A10)
-    looking = extra_devices.Beside(rig.start(), [lambda: rdma.devices(tree.kernel)])
-    before = describe.spec(nodes.NODE, nodes.look(looking), None)
-    rig.machine.lose(0)
-
-    assert describe.spec(nodes.NODE, nodes.look(looking), before) == before
+    assert device_spec.spec(nodes.NODE, nodes.failed(looking), before) == before

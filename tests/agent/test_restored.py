@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from aiohttp import web
 
-from berth_agent.publish import device, heartbeat, mirror
+from berth_agent.publish import device_publisher, heartbeat, object_cache
 from berth_crds import names, wire
 from berth_crds.client import api, errors, informer, resources
 from support import stub, timeless
@@ -38,11 +38,11 @@ async def test_a_lease_that_went_back_is_not_renewed_at_once() -> None:
         server.on("PATCH", LEASE, stub.thing(lease("20")), stub.status(409, "no"), stub.thing(lease("9")))
         server.on("GET", LEASE, stub.thing(lease("7")))
         heart = beating(session)
-        await heart.beat(OWNER)
+        await heart.renew(OWNER)
 
         with pytest.raises(errors.Unreachable, match="at revision 7, after 20"):
-            await heart.beat(OWNER)
-        await heart.beat(OWNER)
+            await heart.renew(OWNER)
+        await heart.renew(OWNER)
 
     assert session.history.restores == 1
     assert [request.method for request in server.requests] == ["PATCH", "PATCH", "GET", "PATCH"]
@@ -54,9 +54,9 @@ async def test_somebody_elses_write_is_no_restore() -> None:
         server.on("PATCH", LEASE, stub.thing(lease("20")), stub.status(409, "no"), stub.thing(lease("26")))
         server.on("GET", LEASE, stub.thing(lease("25")))
         heart = beating(session)
-        await heart.beat(OWNER)
+        await heart.renew(OWNER)
 
-        await heart.beat(OWNER)
+        await heart.renew(OWNER)
 
     assert session.history.restores == 0
 
@@ -83,7 +83,7 @@ async def test_a_verdict_that_was_undone_is_published_again(monkeypatch: pytest.
         server.on("GET", DEVICES, stub.by_query("watch", {"": stub.in_turn(listed), "true": away}))
         path = resources.DEVICES.path(NODE, sub="status")
         server.on("PATCH", path, stub.thing(as_stored("9", SICK)))
-        publisher = device.Publisher(session, NODE, astray=lambda: None)
+        publisher = device_publisher.DevicePublisher(session, NODE, on_change=lambda: None)
         async with timeless.beside(publisher.informer.run()):
             await publisher.informer.wait_synced()
             await asyncio.sleep(0.1)
@@ -101,7 +101,7 @@ async def test_a_verdict_that_was_undone_is_published_again(monkeypatch: pytest.
 async def test_nothing_is_published_while_the_device_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does not know how the Device stands must not renew the Lease that vouches for it."""
     monkeypatch.setattr(informer, "OUTAGE_SECONDS", 0.05)
-    monkeypatch.setattr(device, "SEE_SECONDS", 0.2)
+    monkeypatch.setattr(device_publisher, "REFRESH_SECONDS", 0.2)
     first = stub.page(as_stored("20", SICK), version="20")
 
     async def never(request: web.Request) -> web.StreamResponse:
@@ -112,7 +112,7 @@ async def test_nothing_is_published_while_the_device_cannot_be_seen(monkeypatch:
         server.on("GET", resources.NODES.path(NODE), stub.thing({"metadata": {"uid": "node-uid"}}))
         lists = stub.in_turn([first, never])
         server.on("GET", DEVICES, stub.by_query("watch", {"": lists, "true": stub.status(503, "away")}))
-        publisher = device.Publisher(session, NODE, astray=lambda: None)
+        publisher = device_publisher.DevicePublisher(session, NODE, on_change=lambda: None)
         async with timeless.beside(publisher.informer.run()):
             await publisher.informer.wait_synced()
             await asyncio.sleep(0.1)
@@ -123,8 +123,8 @@ async def test_nothing_is_published_while_the_device_cannot_be_seen(monkeypatch:
 
 def test_a_mirror_believes_an_earlier_revision_after_a_restore() -> None:
     """Once: after that the later one counts again."""
-    told: list[mirror.Key] = []
-    known: mirror.Mirror[wire.Device] = mirror.Mirror(told.append)
+    told: list[object_cache.Key] = []
+    known: object_cache.ObjectCache[wire.Device] = object_cache.ObjectCache(told.append)
 
     def at(version: str) -> wire.Device:
         return wire.Device(wire.Meta(name=NODE, uid="d", resource_version=version), SPEC)

@@ -4,40 +4,58 @@ import asyncio
 import contextlib
 import dataclasses
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from berth_agent import card_processes, probe, sampler, simulated
-from berth_agent.gpupods import residents
+from berth_agent.gpupods import process_owners
 from berth_agent.kubelet import cgroups
 from testbed import waiting
 
 CARDS = simulated.machine("n1", "1xT4")
+FALLEN, WORN = probe.XidEvent("GPU-a", 79), probe.XidEvent("GPU-a", 63)
+DEADLINE = 60.0  # In vain only if the test fails.
+HUNG = "The probe has not answered within 0.02 s; it is at step 1."
 
 
-class Gate:
-    """A probe that hangs until it is let go, and counts its looks."""
+class Scripted:
+    """A probe whose samples end when they may, and return the errors reported until then."""
 
     def __init__(self) -> None:
-        self.open = threading.Event()
-        self.looks = 0
+        self.may_end = threading.Semaphore(0)
+        self.ended = threading.Semaphore(0)
+        self.asked_for_events = threading.Semaphore(0)
+        self.fault: Exception | None = None
+        self.xids: list[probe.XidEvent] = []
+        self.log: list[str] = []
+        self.steps = 0
 
     def sample(self) -> probe.Outcome:
-        """Look once the gate is open."""
-        self.looks += 1
-        self.open.wait(30)
-        return CARDS
+        """Sample, once that may end."""
+        self.log.append("sample")
+        taken, self.xids = tuple(self.xids), []
+        assert self.may_end.acquire(timeout=60)
+        self.log.append("end")
+        self.ended.release()
+        return dataclasses.replace(CARDS, xids=taken)
 
+    def has_events(self) -> bool:
+        """Return whether an error was reported, or fail."""
+        self.asked_for_events.release()
+        if self.fault:
+            raise self.fault
+        return bool(self.xids)
 
-@pytest.fixture
-async def gate() -> AsyncIterator[Gate]:
-    """Lend a gate, and leave no thread behind it."""
-    gate = Gate()
-    yield gate
-    gate.open.set()
+    def progress(self) -> str:
+        """Return another step each time."""
+        self.steps += 1
+        return f"at step {self.steps}"
+
+    def close(self) -> None:
+        """Note that it is closed."""
+        self.log.append("close")
 
 
 Asker = Callable[..., sampler.Sampler]
@@ -52,161 +70,154 @@ def ask() -> Iterator[Asker]:
         )
 
 
+@pytest.fixture
+def scripted() -> Iterator[Scripted]:
+    """Lend a probe that hangs, and let it end."""
+    scripted = Scripted()
+    yield scripted
+    scripted.may_end.release(100)
+
+
+@pytest.fixture
+def ready(scripted: Scripted) -> Scripted:
+    """Lend a probe that answers at once."""
+    scripted.may_end.release(100)
+    return scripted
+
+
+async def xids(asking: sampler.Sampler) -> tuple[probe.XidEvent, ...] | None:
+    """Sample, and return the errors; None for a source that failed."""
+    outcome = (await asking.sample()).outcome
+    return outcome.xids if isinstance(outcome, probe.Sample) else None
+
+
+async def until_answered(asking: sampler.Sampler) -> tuple[probe.XidEvent, ...]:
+    """Wait until a sample does not hang, and return its errors."""
+
+    async def answered() -> list[tuple[probe.XidEvent, ...]]:
+        found = await xids(asking)
+        return [] if found is None else [found]
+
+    return (await waiting.eventually(answered, what="the probe to answer"))[0]
+
+
 async def test_sample_is_what_the_probe_gave(ask: Asker) -> None:
     """A probe that answers in time is simply quoted."""
-    asking = ask(simulated.SimulatedProbe(CARDS, simulated.FaultFile(None, "n1")), deadline=5)
+    asking = ask(simulated.SimulatedProbe(CARDS, simulated.FaultFile(None, "n1")), deadline=DEADLINE)
 
     assert (await asking.sample()).outcome == CARDS
 
 
-async def test_hung_probe_is_a_failed_source_and_not_asked_twice(gate: Gate, ask: Asker) -> None:
-    """A look past its deadline gives `Hung`; the next ones neither start another nor wait for it again."""
-    asking = ask(gate, deadline=0.05)
-
+async def test_hung_probe_is_a_failed_source_and_not_asked_twice(scripted: Scripted, ask: Asker) -> None:
+    """The deadline is waited for once: later samples end at once, start no other look, and say the same."""
+    asking = ask(scripted, deadline=0.02)
     first = await asking.sample()
-    started = time.monotonic()
-    more = [await asking.sample() for _ in range(20)]
 
-    assert isinstance(first.outcome, probe.SourceFailed)
-    assert first.outcome.reason == "Hung"
-    assert set(more) == {first}
-    assert gate.looks == 1
-    assert time.monotonic() - started < 20 * 0.05
+    for _ in range(20):
+        with pytest.raises(StopIteration) as ended:
+            asking.sample().send(None)
+        assert ended.value.value == first
+    assert (first.outcome, scripted.log) == (probe.SourceFailed("Hung", HUNG), ["sample"])
 
 
-async def test_probe_that_recovers_is_asked_anew(gate: Gate, ask: Asker) -> None:
-    """After a hang the old look's answer is dropped, and a fresh look counts."""
-    asking = ask(gate, deadline=0.05)
+async def test_probe_that_recovers_is_asked_anew(scripted: Scripted, ask: Asker) -> None:
+    """After a hang the old look's answer is dropped, its errors are kept, and a fresh look counts."""
+    asking = ask(scripted, deadline=0.02)
+    scripted.xids.append(FALLEN)
     await asking.sample()
-    gate.open.set()
+    scripted.xids.append(WORN)
+    asking._deadline = DEADLINE
+    scripted.may_end.release(100)
 
-    async def answers() -> bool:
-        return (await asking.sample()).outcome == CARDS
-
-    await waiting.eventually(answers, what="the probe to answer again")
-    assert gate.looks == 2
+    assert await until_answered(asking) == (FALLEN, WORN)
+    assert (await xids(asking), scripted.log.count("sample")) == ((), 3)
 
 
-async def test_probe_that_raises_is_a_failed_source(caplog: pytest.LogCaptureFixture, ask: Asker) -> None:
-    """A fault in the probe's code is told in the condition and in the log."""
+class Failing:
+    """A probe that lists two processes, and fails where it is told to."""
 
-    class Faulty:
-        def sample(self) -> probe.Outcome:
+    def __init__(self, where: str = "") -> None:
+        self.where = where
+
+    def sample(self) -> probe.Outcome:
+        """Return the cards, or fail."""
+        if self.where == "cards":
             raise ZeroDivisionError("by zero")
+        return CARDS
 
-    outcome = await ask(Faulty(), deadline=5).sample()
+    def processes(self) -> tuple[card_processes.Process, ...]:
+        """Return the processes, or fail."""
+        if self.where == "processes":
+            raise ZeroDivisionError
+        return (card_processes.Process(7, "GPU-a"), card_processes.Process(8, "GPU-a"))
 
-    assert outcome.outcome == probe.SourceFailed("ProbeFailed", "ZeroDivisionError: by zero")
-    assert "the probe failed" in caplog.text
+
+LOCATED = (process_owners.LocatedProcess(card_processes.Process(7, "GPU-a"), cgroups.HOST),)
+BY_ZERO = probe.SourceFailed("ProbeFailed", "ZeroDivisionError: by zero")
 
 
-async def test_processes_come_with_their_places(tmp_path: Path, ask: Asker) -> None:
-    """A probe that can tell processes is asked for them, and those that are still there have a place."""
-
-    class Crowded:
-        def sample(self) -> probe.Outcome:
-            return CARDS
-
-        def processes(self) -> tuple[card_processes.Process, ...]:
-            return (card_processes.Process(7, "GPU-a"), card_processes.Process(8, "GPU-a"))
-
+@pytest.mark.parametrize(
+    ("where", "expected", "logged"),
+    [
+        pytest.param("", sampler.Observation(CARDS, LOCATED), "", id="nowhere"),
+        pytest.param("cards", sampler.Observation(BY_ZERO), "the probe failed", id="cards"),
+        pytest.param("processes", sampler.Observation(CARDS), "cannot list the processes", id="processes"),
+    ],
+)
+async def test_fault_of_a_probe_costs_what_it_reads(
+    tmp_path: Path, ask: Asker, caplog: pytest.LogCaptureFixture, where: str, expected: object, logged: str
+) -> None:
+    """Processes that are still there come with their places; a fault is told in the log and the outcome."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "cgroup").write_text("0::/\n")
 
-    look = await ask(Crowded(), deadline=5, procfs=tmp_path).sample()
+    assert await ask(Failing(where), deadline=DEADLINE, procfs=tmp_path).sample() == expected
+    assert logged in caplog.text
 
-    assert look.crowd == (residents.Resident(card_processes.Process(7, "GPU-a"), cgroups.HOST),)
+
+# ---------------------------------------------------------------- events
 
 
-async def test_fault_in_telling_processes_leaves_the_cards(
-    caplog: pytest.LogCaptureFixture, ask: Asker
+async def test_events_are_told_between_looks(
+    monkeypatch: pytest.MonkeyPatch, ask: Asker, ready: Scripted
 ) -> None:
-    """Cards that were read stand, and of processes nothing is known."""
-
-    class Faulty:
-        def sample(self) -> probe.Outcome:
-            return CARDS
-
-        def processes(self) -> tuple[card_processes.Process, ...]:
-            raise ZeroDivisionError
-
-    look = await ask(Faulty(), deadline=5).sample()
-
-    assert look == sampler.Look(CARDS, None)
-    assert "cannot tell the processes" in caplog.text
-
-
-# ---------------------------------------------------------------- news
-
-
-class Chatty:
-    """A probe that hears of errors, which each look takes along."""
-
-    def __init__(self) -> None:
-        self.told: list[probe.Xid] = []
-        self.open = threading.Event()
-        self.open.set()
-
-    def has_news(self) -> bool:
-        """Return whether an error was told."""
-        return bool(self.told)
-
-    def sample(self) -> probe.Outcome:
-        """Return the errors, and hang where that is wanted."""
-        taken, self.told = tuple(self.told), []
-        self.open.wait(30)
-        return dataclasses.replace(CARDS, xids=taken)
-
-
-FALLEN = probe.Xid("GPU-a", 79)
-WORN = probe.Xid("GPU-a", 63)
-
-
-def xids(outcome: probe.Outcome) -> tuple[probe.Xid, ...]:
-    """Return the errors of a look that succeeded."""
-    assert isinstance(outcome, probe.Sample), outcome
-    return outcome.xids
-
-
-async def test_news_is_told_between_looks(monkeypatch: pytest.MonkeyPatch, ask: Asker) -> None:
     """An error does not wait for the next tick: who samples hears of it, once for each look."""
-    monkeypatch.setattr(sampler, "ASKING_SECONDS", 0.01)
-    chatty, heard = Chatty(), asyncio.Event()
-    asking = ask(chatty, deadline=5, on_change=heard.set)
+    monkeypatch.setattr(sampler, "EVENT_POLL_SECONDS", 0.01)
+    changes: list[None] = []
+    asking = ask(ready, deadline=DEADLINE, on_change=lambda: changes.append(None))
     await asking.sample()
 
-    chatty.told.append(FALLEN)
-    await asyncio.wait_for(heard.wait(), 5)
-    heard.clear()
-    chatty.told.append(WORN)
+    ready.xids.append(FALLEN)
+    await waiting.eventually(lambda: asyncio.sleep(0, changes), what="the event")
+    ready.xids.append(WORN)
     await asyncio.sleep(0.1)
 
-    assert not heard.is_set()
-    assert xids((await asking.sample()).outcome) == (FALLEN, WORN)
+    assert await xids(asking) == (FALLEN, WORN)
+    assert len(changes) == 1
 
 
-async def test_errors_told_to_a_look_that_hung_are_not_lost(ask: Asker) -> None:
-    """What a look past its deadline was told comes with the next one that succeeds, and only once."""
-    chatty = Chatty()
-    asking = ask(chatty, deadline=0.05)
-    chatty.told.append(FALLEN)
-    chatty.open.clear()
+async def test_probe_that_cannot_report_events_is_told_of_once(
+    ask: Asker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ready: Scripted
+) -> None:
+    """It is asked every second, and not to be complained of as often; looks go on."""
+    monkeypatch.setattr(sampler, "EVENT_POLL_SECONDS", 0.001)
+    ready.fault = ZeroDivisionError()
+    asking = ask(ready, deadline=DEADLINE)
     await asking.sample()
-    chatty.told.append(WORN)
-    chatty.open.set()
+    for _ in range(5):
+        assert await asyncio.to_thread(ready.asked_for_events.acquire, timeout=5)
 
-    async def answered() -> probe.Sample | None:
-        outcome = (await asking.sample()).outcome
-        return outcome if isinstance(outcome, probe.Sample) else None
-
-    assert (await waiting.eventually(answered, what="the probe to answer again")).xids == (FALLEN, WORN)
-    assert xids((await asking.sample()).outcome) == ()
+    assert (await asking.sample()).outcome == CARDS
+    assert caplog.text.count("cannot read the events") == 1
 
 
-async def test_the_thread_ends_with_the_sampler(ask: Asker) -> None:
+# ---------------------------------------------------------------- the end
+
+
+async def test_the_thread_ends_with_the_sampler(ask: Asker, ready: Scripted) -> None:
     """A sampler that is closed leaves no thread behind."""
     before = set(threading.enumerate())
-    asking = ask(Chatty(), deadline=5)
+    asking = ask(ready, deadline=DEADLINE)
     await asking.sample()
     (thread,) = set(threading.enumerate()) - before
 
@@ -216,124 +227,42 @@ async def test_the_thread_ends_with_the_sampler(ask: Asker) -> None:
     assert not thread.is_alive()
 
 
-async def test_two_samplers_never_look_at_one_probe_together(ask: Asker, gate: Gate) -> None:
+async def test_what_a_probe_holds_open_is_closed_after_its_last_look(ask: Asker, scripted: Scripted) -> None:
+    """A sampler that is closed while a look goes on closes the probe too, and not beside that look."""
+    asking = ask(scripted, deadline=0.02)
+    await asking.sample()
+    asking.close()
+    scripted.may_end.release()
+
+    await waiting.eventually(lambda: asyncio.sleep(0, "close" in scripted.log), what="the probe to be closed")
+    assert scripted.log == ["sample", "end", "close"]
+
+
+async def test_two_samplers_never_look_at_one_probe_together(ask: Asker, scripted: Scripted) -> None:
     """One that follows another, whose look hangs, waits until that is over and the probe is closed."""
-    alone = threading.Lock()
-    first, second = (ask(gate, deadline=0.05, alone=alone) for _ in range(2))
+    lock = threading.Lock()
+    first, second = (ask(scripted, deadline=0.02, probe_lock=lock) for _ in range(2))
     await first.sample()
     first.close()
 
-    hung = await second.sample()
-    looks = gate.looks
-    gate.open.set()
-
-    async def answered() -> bool:
-        return (await second.sample()).outcome == CARDS
-
-    assert isinstance(hung.outcome, probe.SourceFailed)
-    assert looks == 1
-    assert await waiting.eventually(answered, what="the second to look")
-
-
-async def test_what_a_probe_holds_open_is_closed_after_its_last_look(ask: Asker, gate: Gate) -> None:
-    """A sampler that is closed while a look goes on closes the probe too, and not beside that look."""
-    closed = threading.Event()
-
-    class Holding:
-        def sample(self) -> probe.Outcome:
-            assert not closed.is_set()
-            return gate.sample()
-
-        def close(self) -> None:
-            closed.set()
-
-    asking = ask(Holding(), deadline=0.05)
-    await asking.sample()
-    asking.close()
-    assert not closed.is_set()
-
-    gate.open.set()
-
-    assert await asyncio.to_thread(closed.wait, 5)
-
-
-async def test_probe_that_cannot_listen_is_told_of_once(
-    ask: Asker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is asked every second, and not to be complained of as often; looks go on."""
-    monkeypatch.setattr(sampler, "ASKING_SECONDS", 0.001)
-    asked = threading.Semaphore(0)
-
-    class Deaf(Chatty):
-        def has_news(self) -> bool:
-            asked.release()
-            raise ZeroDivisionError
-
-    asking = ask(Deaf(), deadline=5)
-    await asking.sample()
-    for _ in range(5):
-        assert await asyncio.to_thread(asked.acquire, timeout=5)
-
-    assert (await asking.sample()).outcome == CARDS
-    assert caplog.text.count("cannot listen") == 1
-
-
-class Slow:
-    """A probe whose looks end when they are let, at a place that moves on; each finds one error."""
-
-    def __init__(self) -> None:
-        self.let = threading.Semaphore(0)
-        self.ended = threading.Semaphore(0)
-        self.looks = 0
-        self.steps = 0
-
-    def sample(self) -> probe.Outcome:
-        """Look once it is let."""
-        self.looks += 1
-        assert self.let.acquire(timeout=30)
-        self.ended.release()
-        return dataclasses.replace(CARDS, xids=(probe.Xid("GPU-a", self.looks),))
-
-    def whereabouts(self) -> str:
-        """Be somewhere else each time that it is asked."""
-        self.steps += 1
-        return f"at step {self.steps}"
-
-
-@pytest.fixture
-def slow() -> Iterator[Slow]:
-    """Lend a slow probe, and let it end."""
-    slow = Slow()
-    yield slow
-    slow.let.release(100)
+    assert (await xids(second), scripted.log) == (None, ["sample"])
+    scripted.may_end.release(100)
+    assert await until_answered(second) == ()
+    assert scripted.log[:5] == ["sample", "end", "close", "sample", "end"]
 
 
 async def test_probe_that_is_always_late_is_heard(
-    ask: Asker, slow: Slow, caplog: pytest.LogCaptureFixture
+    ask: Asker, scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its first look counts as hung, and from then on each gives what the one before it found, once."""
-    asking = ask(slow, deadline=0.02)
-    first = (await asking.sample()).outcome
-    assert isinstance(first, probe.SourceFailed)
-
-    async def heard() -> tuple[probe.Xid, ...] | None:
-        outcome = (await asking.sample()).outcome  # While the thread has not handed it over, it hangs.
-        return outcome.xids if isinstance(outcome, probe.Sample) else None
+    asking = ask(scripted, deadline=0.02)
+    scripted.xids.append(probe.XidEvent("GPU-a", 1))
+    assert await xids(asking) is None
 
     for number in (1, 2, 3):
-        slow.let.release()
-        assert await asyncio.to_thread(slow.ended.acquire, timeout=5)
-        assert await waiting.eventually(heard, what="the late answer") == (probe.Xid("GPU-a", number),)
-        assert slow.looks == number + 1
+        scripted.xids.append(probe.XidEvent("GPU-a", number + 1))
+        scripted.may_end.release()
+        assert await asyncio.to_thread(scripted.ended.acquire, timeout=5)
+        assert await until_answered(asking) == (probe.XidEvent("GPU-a", number),)
+        assert scripted.log.count("sample") == number + 1
     assert caplog.text.count("longer than the 0.02 s of --sample-deadline") == 1
-
-
-async def test_words_about_a_look_that_hangs_do_not_change(ask: Asker, slow: Slow) -> None:
-    """Each other word would be another revision of the Device."""
-    asking = ask(slow, deadline=0.02)
-
-    said = {(await asking.sample()).outcome for _ in range(5)}
-
-    (only,) = said
-    assert isinstance(only, probe.SourceFailed)
-    assert only.message == "The probe has not answered within 0.02 s; it is at step 1."

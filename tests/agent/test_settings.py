@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import choices, settings
+from berth_agent import settings, xid_choices
 from berth_crds import flags, wire
 
 
@@ -14,20 +14,69 @@ def parse(*arguments: str, **environment: str) -> settings.Settings:
     return settings.parse(arguments, environment, host="Host-1")
 
 
-def test_defaults() -> None:
-    """One simulated node, called as its host in lowercase, looked at every 10 s under a Lease of 40 s."""
-    chosen = parse("--simulate", "8xT4")
-
-    assert chosen == settings.Settings(nodes=(settings.SimulatedNode("host-1", "8xT4"),))
-    assert (chosen.interval, chosen.lease_seconds) == (10.0, 40)
+A_AND_B = (settings.SimulatedNode("a", "1xT4"), settings.SimulatedNode("b", "2xL4"))
 
 
-def test_cards_are_real_unless_they_are_simulated() -> None:
-    """Without a word about simulation the node's own cards are looked at, in the usual trees or others."""
-    assert parse().nodes == (settings.HardwareNode("host-1", Path("/sys"), Path("/proc")),)
-    assert parse("--node", "n1", "--sysfs", "a", BERTH_PROCFS="b", BERTH_DEVICES="c").nodes == (
-        settings.HardwareNode("n1", Path("a"), Path("b"), Path("c")),
-    )
+@pytest.mark.parametrize(
+    ("words", "environment", "expected"),
+    [
+        pytest.param(
+            "--simulate 8xT4",
+            {},
+            settings.Settings((settings.SimulatedNode("host-1", "8xT4"),), interval=10.0, lease_seconds=40),
+            id="defaults: called as its host in lowercase, every 10 s, under a Lease of 40 s",
+        ),
+        pytest.param(
+            "",
+            {},
+            settings.Settings((settings.HardwareNode("host-1", Path("/sys"), Path("/proc")),)),
+            id="the node's own cards",
+        ),
+        pytest.param(
+            "--node n1 --sysfs a",
+            {"BERTH_PROCFS": "b", "BERTH_DEVICES": "c"},
+            settings.Settings((settings.HardwareNode("n1", Path("a"), Path("b"), Path("c")),)),
+            id="other trees",
+        ),
+        pytest.param(
+            "--simulated-node a=1xT4 --simulated-node b=2xL4",
+            {"NODE_NAME": "me"},
+            settings.Settings(A_AND_B),
+            id="several nodes, which win over the one of the environment",
+        ),
+        pytest.param(
+            "",
+            {
+                "BERTH_SIMULATED_NODES": "a=1xT4,b=2xL4",
+                "BERTH_FAULTS": "faults.json",
+                "BERTH_KUBECONFIG": "config",
+                "BERTH_CONTEXT": "kind",
+                "BERTH_INTERVAL": "0.5",
+                "BERTH_LEASE_DURATION": "7",
+                "BERTH_SAMPLE_DEADLINE": "2",
+                "BERTH_LOG_LEVEL": "DEBUG",
+                "BERTH_LOG_FORMAT": "JSON",
+            },
+            settings.Settings(
+                nodes=A_AND_B,
+                faults=Path("faults.json"),
+                kubeconfig=Path("config"),
+                context="kind",
+                interval=0.5,
+                lease_seconds=7,
+                deadline=2.0,
+                log_level="debug",
+                log_format="json",
+            ),
+            id="all by the environment",
+        ),
+    ],
+)
+def test_settings_are_what_was_chosen(
+    words: str, environment: dict[str, str], expected: settings.Settings
+) -> None:
+    """By flags, by the environment, or what is usual."""
+    assert parse(*words.split(), **environment) == expected
 
 
 def test_flags_win_over_environment() -> None:
@@ -41,49 +90,15 @@ def test_flags_win_over_environment() -> None:
     )
 
 
-def test_everything_can_stand_in_the_environment() -> None:
-    """Each flag has its variable."""
-    chosen = parse(
-        BERTH_SIMULATED_NODES="a=1xT4,b=2xL4",
-        BERTH_FAULTS="faults.json",
-        BERTH_KUBECONFIG="config",
-        BERTH_CONTEXT="kind",
-        BERTH_INTERVAL="0.5",
-        BERTH_LEASE_DURATION="7",
-        BERTH_SAMPLE_DEADLINE="2",
-        BERTH_LOG_LEVEL="DEBUG",
-        BERTH_LOG_FORMAT="JSON",
-    )
-
-    assert chosen == settings.Settings(
-        nodes=(settings.SimulatedNode("a", "1xT4"), settings.SimulatedNode("b", "2xL4")),
-        faults=Path("faults.json"),
-        kubeconfig=Path("config"),
-        context="kind",
-        interval=0.5,
-        lease_seconds=7,
-        deadline=2.0,
-        log_level="debug",
-        log_format="json",
-    )
-
-
 def test_kubelet_is_asked_where_its_socket_is_given() -> None:
     """Without a socket no kubelet is asked; which resources are GPUs may be chosen, by commas."""
     environment = {"BERTH_POD_RESOURCES": "a.sock", "BERTH_GPU_RESOURCES": "x.io/gpu, x.io/part-*"}
 
     assert parse("--simulate", "1xT4").pod_resources is None
-    chosen = parse("--simulate", "1xT4", **environment)
-    assert chosen.pod_resources == Path("a.sock")
-    assert chosen.gpu_resources == ("x.io/gpu", "x.io/part-*")
+    given = parse("--simulate", "1xT4", **environment)
+    assert given.pod_resources == Path("a.sock")
+    assert given.gpu_resources == ("x.io/gpu", "x.io/part-*")
     assert parse("--simulate", "1xT4", "--pod-resources", "b", **environment).pod_resources == Path("b")
-
-
-def test_one_process_may_speak_for_several_nodes() -> None:
-    """--simulated-node may be repeated, and wins over a node that the environment names."""
-    chosen = parse("--simulated-node", "a=8xT4", "--simulated-node", "b=1xL4+1xT4", NODE_NAME="me")
-
-    assert chosen.nodes == (settings.SimulatedNode("a", "8xT4"), settings.SimulatedNode("b", "1xL4+1xT4"))
 
 
 @pytest.mark.parametrize(
@@ -164,11 +179,11 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
     theirs = {"DP_DISABLE_HEALTHCHECKS": "all", "DP_ENABLE_HEALTHCHECKS": "79"}
     (node,) = parse(**theirs).nodes
     assert isinstance(node, settings.HardwareNode)
-    assert (node.ignored_xids, node.critical_xids) == (choices.xids("all"), choices.xids("79"))
+    assert (node.ignored_xids, node.critical_xids) == (xid_choices.parse("all"), xid_choices.parse("79"))
 
     (node,) = parse("--ignored-xids", "31, 43", BERTH_CRITICAL_XIDS="48", **theirs).nodes
     assert isinstance(node, settings.HardwareNode)
-    assert (node.ignored_xids, node.critical_xids) == (choices.xids("31,43"), choices.xids("48"))
+    assert (node.ignored_xids, node.critical_xids) == (xid_choices.parse("31,43"), xid_choices.parse("48"))
 
 
 @pytest.mark.parametrize(
@@ -216,8 +231,8 @@ def test_switches_come_from_flags_and_environment() -> None:
         "",
     )
 
-    chosen = parse("--no-node-labels", BERTH_DCGM_NAMES="yes", BERTH_LISTEN=":9400")
-    assert (chosen.node_labels, chosen.dcgm_names, chosen.listen) == (False, True, "0.0.0.0:9400")
+    given = parse("--no-node-labels", BERTH_DCGM_NAMES="yes", BERTH_LISTEN=":9400")
+    assert (given.node_labels, given.dcgm_names, given.listen) == (False, True, "0.0.0.0:9400")
     assert parse("--node-labels", BERTH_NODE_LABELS="off").node_labels
 
 
@@ -236,11 +251,16 @@ def test_node_that_was_left_empty_is_not_the_host(more: list[str]) -> None:
         parse("--node", "", *more)
 
 
-def test_help_tells_the_trees_of_the_kernel_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    """--sysfs and --procfs are each told by what is read there."""
-    with pytest.raises(SystemExit):
+def test_help_explains_flags_shapes_and_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    """--sysfs and --procfs by what is read there, and examples of shapes and of the file of faults."""
+    with pytest.raises(SystemExit, match=r"^0$"):
         parse("--help")
 
     said = " ".join(capsys.readouterr().out.split())
-    assert "--sysfs FOLDER the node's /sys, which tells where each real card sits (default: /sys)" in said
-    assert "--procfs FOLDER the node's /proc, which tells of which pod a process on a card is" in said
+    for words in (
+        "--sysfs FOLDER the node's /sys, which tells where each real card sits (default: /sys)",
+        "--procfs FOLDER the node's /proc, which tells of which pod a process on a card is",
+        *("--simulated-node NAME=SHAPE", "--faults FILE", "8xA100-SXM4-80GB", "NODE_NAME", '"xid": 79'),
+        "--pod-resources SOCKET",
+    ):
+        assert words in said

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import describe, probe, simulated
+from berth_agent import device_spec, probe, simulated
 from berth_crds import catalog, schema_limits, vocabulary
 
 A100 = "8xA100-SXM4-80GB"
@@ -15,7 +15,7 @@ A100 = "8xA100-SXM4-80GB"
 
 def cards(shape: str, *, node: str = "n1") -> tuple[probe.Card, ...]:
     """Make the cards of a simulated machine."""
-    return tuple(simulated.machine(node, shape).read())
+    return tuple(simulated.machine(node, shape).answering_cards())
 
 
 # ---------------------------------------------------------------- shapes
@@ -71,28 +71,10 @@ def test_every_model_makes_a_valid_machine(model: catalog.Model) -> None:
 
         for identity in ("uuid", "minor", "index"):
             assert len({getattr(card, identity) for card in found}) == count
-        assert len({card.place.bus_id for card in found}) == count
+        assert len({card.location.bus_id for card in found}) == count
         assert {card.memory for card in found} == {model.memory}
-        spec = describe.spec("n1", simulated.machine("n1", f"{count}x{model.name}"), None)
+        spec = device_spec.spec("n1", simulated.machine("n1", f"{count}x{model.name}"), None)
         assert len(spec.partitions) <= schema_limits.MOST_PARTITIONS
-
-
-def test_links_agree_from_both_ends() -> None:
-    """Each card has one link to each other card, and the peer says the same of it."""
-    found = cards("8xV100-SXM2-16GB+2xT4")
-    ways = {(card.uuid, link.peer): (link.kind, link.count) for card in found for link in card.links}
-
-    assert len(ways) == 10 * 9
-    assert all(ways[peer, uuid] == way for (uuid, peer), way in ways.items())
-
-
-def test_board_with_switch_has_partitions() -> None:
-    """A full board of A100 is cut into one group of 8, two of 4, four of 2 and eight single cards."""
-    machine = simulated.machine("n1", A100)
-
-    sizes = collections.Counter(len(group.members) for group in machine.partitions)
-    assert sizes == {8: 1, 4: 2, 2: 4, 1: 8}
-    assert {link.count for card in machine.read() for link in card.links} == {12}
 
 
 @pytest.mark.parametrize("shape", ["4xA100-SXM4-80GB", "8xV100-SXM2-16GB", "8xL40S"])
@@ -103,7 +85,7 @@ def test_other_boards_have_no_partitions(shape: str) -> None:
 
 def test_board_spreads_over_the_machine() -> None:
     """Eight A100 sit on two NUMA nodes and four PCIe roots, two cards under each."""
-    places = [card.place for card in cards(A100)]
+    places = [card.location for card in cards(A100)]
 
     assert [place.numa_node for place in places] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert set(collections.Counter(place.pcie_root for place in places).values()) == {2}
@@ -131,9 +113,9 @@ def test_fault_breaks_one_card(tmp_path: Path) -> None:
     outcome = broken(tmp_path, {"n1": {"1": fault}, "n2": {"0": fault}})
 
     assert isinstance(outcome, probe.Sample)
-    good, bad = outcome.read()
-    assert good.health == probe.Health()
-    assert bad.health == probe.Health(
+    good, bad = outcome.answering_cards()
+    assert good.health == probe.DeviceHealth()
+    assert bad.health == probe.DeviceHealth(
         vocabulary.Health.UNHEALTHY, "XidCritical", 79, "gone", vocabulary.Recovery.RESET
     )
 
@@ -143,15 +125,10 @@ def test_lost_card_is_one_entry(tmp_path: Path) -> None:
     outcome = broken(tmp_path, {"n1": {"0": {"lost": True, "reason": "GpuIsLost", "message": "no answer"}}})
 
     assert isinstance(outcome, probe.Sample)
-    assert tuple(outcome.lost()) == (probe.Lost(0, "GpuIsLost", "no answer", judged=True),)
-    assert [card.minor for card in outcome.read()] == [1]
-
-
-def test_source_can_fail(tmp_path: Path) -> None:
-    """The whole source of a node can be broken."""
-    outcome = broken(tmp_path, {"n1": {"source": {"reason": "DriverNotLoaded", "message": "no driver"}}})
-
-    assert outcome == probe.SourceFailed("DriverNotLoaded", "no driver")
+    assert tuple(outcome.lost_cards()) == (
+        probe.LostCard(0, "GpuIsLost", "no answer", judged_by_source=True),
+    )
+    assert [card.minor for card in outcome.answering_cards()] == [1]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +169,7 @@ def test_what_the_file_names_in_vain_is_told_once(
     found = [look() for _ in range(3)][-1]
 
     assert isinstance(found, probe.Sample)
-    assert list(found.read())[1].health == probe.Health()
+    assert list(found.answering_cards())[1].health == probe.DeviceHealth()
     assert [one.getMessage() for one in caplog.records] == [f"node n1: the file of faults {path} {words}"]
 
 
@@ -221,7 +198,7 @@ def test_hang_lasts_until_the_file_changes(tmp_path: Path) -> None:
             path.unlink()
 
     healthy = simulated.machine("n1", "1xT4")
-    outcome = simulated.SimulatedProbe(healthy, simulated.FaultFile(path, "n1"), nap=nap).sample()
+    outcome = simulated.SimulatedProbe(healthy, simulated.FaultFile(path, "n1"), wait=nap).sample()
 
     assert outcome == healthy
     assert len(naps) == 3

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 import grpc
 import pytest
 
-from berth_agent import describe
-from berth_agent.health import rules
+from berth_agent import device_spec
+from berth_agent.health import health_rules
 from berth_crds import names, wire
 from berth_crds.client import errors, informer, resources
 from support import nodes
@@ -266,7 +266,7 @@ async def test_an_hour_of_faults_ends_with_the_truth(
 ) -> None:
     """Device and GpuPod say at last what is so; each write of the agent changed something."""
     rig = place(presets.DGX_A100)
-    scene.rules = rules.Rules(cool_down=60 / FASTER, clean_looks=3)
+    scene.rules = health_rules.HealthRules(cool_down=60 / FASTER, clean_looks=3)
     scene.deadline = 0.5
     scene.clock = sixty_times_as_fast()
     await scene.create_node()
@@ -288,7 +288,7 @@ async def test_an_hour_of_faults_ends_with_the_truth(
         assert hurt.spec == settled.spec
         rig.machine.find(HELD)
         with contextlib.closing(rig.start()) as fresh:
-            assert settled.spec == describe.spec(scene.node, nodes.look(fresh), None)
+            assert settled.spec == device_spec.spec(scene.node, nodes.look(fresh), None)
         await asyncio.sleep(1.0)  # The log has a line for each write just after its answer.
         written = [each for each in scene.writes() if each.resource == names.DEVICES and each.code < 300]
     assert trouble.deeds > HOUR_SECONDS / 3

@@ -145,8 +145,8 @@ def test_odd_place_is_under_no_root(tmp_path: Path, odd: Callable[[Path], object
     odd(listing / ADDRESS)
     tree = sysfs.Kernel(tmp_path, tmp_path)
 
-    assert tree.place(ADDRESS).pcie_root is None
-    assert tree.place(ADDRESS).numa_node is None
+    assert tree.location(ADDRESS).pcie_root is None
+    assert tree.location(ADDRESS).numa_node is None
 
 
 @pytest.mark.parametrize("odd", ODD_FILES.values(), ids=ODD_FILES.keys())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import pytest
 from berth_crds import wire
 from berth_crds.client import resources
 from support.podresources import Kubelet
-from testbed import audit, waiting
+from testbed import waiting
 
 if TYPE_CHECKING:
     from agent.conftest import Scene
@@ -146,11 +147,7 @@ async def test_records_stand_while_the_kubelet_is_away(scene: Scene, kubelet: Ku
         await kubelet.start()
         await scene.until_device(relied_on("True"), what="the kubelet to be back")
         asked = len(kubelet.asked)
-
-        async def asked_again() -> bool:
-            return len(kubelet.asked) > asked
-
-        await waiting.eventually(asked_again, what="another question")
+        await scene.until(lambda: len(kubelet.asked) > asked, what="another question")
         there = [await scene.gpupod(name) for name in "op"]
 
     assert there == [ours, first]  # The very revisions: nothing was written meanwhile.
@@ -191,7 +188,6 @@ async def test_strays_close_their_card_and_are_named(scene: Scene, tmp_path: Pat
 async def test_driver_verifies_what_no_device_plugin_gave(scene: Scene, tmp_path: Path) -> None:
     """A pod of Berth's with a process on its card is verified, on another card it is not."""
     crowd = scene.crowded(tmp_path)
-    await scene.create_node()
     async with scene.agent():
         uid = await scene.bound_pod("p", minor=0)
         await scene.phase("p", "Running")
@@ -223,30 +219,22 @@ async def test_nothing_is_written_while_the_sources_say_the_same(
         await scene.until_gpupod("p", verified("True", "Agreed"), what="agreement")
         await scene.until_gpupod("q", lambda it: it.status.conditions, what="the other GpuPod")
         await scene.until_device(lambda it: it.status.devices, what="the stray")
-        await _until_beats(scene, len(scene.writes()), 2)
+        await scene.until_renewed(len(scene.writes()), 2)
         settled, asked = len(scene.writes()), len(kubelet.asked)
         kubelet.refusal = grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit"
         await _until_asked(kubelet, asked + 1)
         kubelet.refusal = None
         await _until_asked(kubelet, asked + 3)
-        await _until_beats(scene, settled, 5)
+        await scene.until_renewed(settled, 5)
 
     later = scene.writes()[settled:]
     assert {(one.resource, one.name) for one in later} == {("leases", scene.node)}
 
 
-async def _until_beats(scene: Scene, settled: int, count: int) -> None:
-    async def beaten() -> bool:
-        return len(audit.writes_to(scene.writes()[settled:], "leases")) >= count
-
-    await waiting.eventually(beaten, what="the Lease to be renewed")
-
-
 async def _until_asked(kubelet: Kubelet, count: int) -> None:
-    async def asked() -> bool:
-        return len(kubelet.asked) >= count
-
-    await waiting.eventually(asked, what="the kubelet to be asked")
+    await waiting.eventually(
+        lambda: asyncio.sleep(0, len(kubelet.asked) >= count), what="the kubelet to be asked"
+    )
 
 
 async def test_a_pod_whose_name_is_taken_is_told_of_under_another(scene: Scene, kubelet: Kubelet) -> None:

@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from berth_agent import describe, simulated
+from berth_agent import device_spec, device_status, simulated
 from berth_crds import names, wire
 from berth_crds.client import connection, lease
 from berth_operator.kube import elector
@@ -113,11 +113,11 @@ class Arena:
             {"metadata": {"name": name}, "spec": beat},
         )
         sample = simulated.machine(name, SHAPE)
-        spec = describe.spec(name, sample, None)
+        spec = device_spec.spec(name, sample, None)
         path = f"/apis/{names.API_VERSION}/{names.DEVICES}"
         kind = {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": {"name": name}}
         await self.send("POST", path, kind | {"spec": msgspec.to_builtins(spec)})
-        status = msgspec.to_builtins(describe.status(sample, {}, wire.DeviceStatus(), now=now))
+        status = msgspec.to_builtins(device_status.status(sample, {}, wire.DeviceStatus(), now=now))
         await self.send("PATCH", f"{path}/{name}/status", {"status": status}, headers=MERGE)
 
     async def police(self, *, wanted: bool) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from berth_agent.gpupods import record
+from berth_agent.gpupods import watched_pod
 from berth_crds import nesting, wire
 from berth_crds.client import api, lease, resources, watch
 from berth_operator.translate import raw
@@ -17,7 +17,7 @@ from support import deep, mirror, stub
 META = {"name": "x", "namespace": "ml", "uid": "u", "resourceVersion": "7"}
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Pod": (raw.Pod, {"spec": {"nodeName": "n1", "containers": []}, "status": {"phase": "Running"}}),
-    "Pod of an agent": (record.Pod, {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}),
+    "Pod of an agent": (watched_pod.Pod, {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}),
     "Node": (raw.Node, {"spec": {}, "status": {"allocatable": {"cpu": "4"}}}),
     "Lease": (lease.Lease, {"spec": {"holderIdentity": "n1"}}),
     "Device": (wire.Device, {"spec": {"node": "n1"}}),

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from berth_agent.gpupods import record
+from berth_agent.gpupods import watched_pod
 from berth_crds import wire
 from berth_crds.client import reading, watch
 from berth_operator.translate import raw
@@ -20,7 +20,7 @@ GPU_POD = {"metadata": META, "spec": {"node": "n1", "podUID": "u"}}
 POLICY: dict[str, Any] = {"metadata": META, "spec": {}}
 
 NULLED: tuple[tuple[type[msgspec.Struct], dict[str, Any], tuple[str, ...]], ...] = (
-    (record.Pod, POD, ("metadata.labels", "metadata.annotations", "metadata.ownerReferences", "status")),
+    (watched_pod.Pod, POD, ("metadata.labels", "metadata.annotations", "metadata.ownerReferences", "status")),
     (raw.Pod, POD, ("metadata.annotations", "spec.volumes", "spec.tolerations", "spec.schedulerName")),
     (raw.Pod, POD, ("metadata.creationTimestamp", "spec.containers.0.resources", "status.conditions")),
     (raw.Node, NODE, ("metadata.labels", "spec.taints", "spec.unschedulable", "status.allocatable")),

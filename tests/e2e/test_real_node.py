@@ -39,7 +39,7 @@ async def plugin(worker: workers.Worker) -> AsyncIterator[DevicePlugin]:
 
 def card(worker: workers.Worker) -> str:
     """Name the card of the node."""
-    (only,) = simulated.machine(worker.name, "1xT4").read()
+    (only,) = simulated.machine(worker.name, "1xT4").answering_cards()
     return only.uuid
 
 

@@ -12,7 +12,7 @@ from unittest import mock
 import msgspec
 import yaml
 
-from berth_agent import describe, simulated
+from berth_agent import device_spec, simulated
 from berth_operator.simulation import __main__ as program
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -90,7 +90,7 @@ def node(name: str = "n1", *, labels: Mapping[str, str] = {}, **amounts: object)
 
 def device(name: str = "n1", shape: str = "4xT4", **status: object) -> Body:
     """Give a Device of simulated cards."""
-    spec = describe.spec(name, simulated.machine(name, shape), None)
+    spec = device_spec.spec(name, simulated.machine(name, shape), None)
     return {
         "apiVersion": "berth.dev/v1alpha1",
         "kind": "Device",

@@ -160,9 +160,9 @@ def driver() -> None:
     """Without a driver's library the agent lives, and says so."""
     script = (
         "import ctypes, unittest.mock as mock\n"
-        "from berth_agent import sysfs; from berth_agent.nvml import source\n"
+        "from berth_agent import sysfs; from berth_agent.nvml import nvml_probe\n"
         "with mock.patch.object(ctypes, 'CDLL', side_effect=OSError('no such file')): "
-        "print(source.NvmlProbe(sysfs.Kernel()).sample())"
+        "print(nvml_probe.NvmlProbe(sysfs.Kernel()).sample())"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert "LibraryMissing" in said

@@ -1,6 +1,6 @@
 """Devices of catalog boards as the core knows them: a simulated agent publishes, the operator reads."""
 
-from berth_agent import describe, simulated
+from berth_agent import device_spec, simulated
 from berth_crds import wire
 from berth_operator.scheduling.devices import facts
 from berth_operator.translate import devices
@@ -8,7 +8,7 @@ from berth_operator.translate import devices
 
 def published(node: str, shape: str) -> wire.Device:
     """Give the Device that a simulated agent publishes for a shape such as `8xT4`."""
-    spec = describe.spec(node, simulated.machine(node, shape), None)
+    spec = device_spec.spec(node, simulated.machine(node, shape), None)
     return wire.Device(metadata=wire.Meta(name=node), spec=spec)
 
 

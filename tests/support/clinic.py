@@ -5,41 +5,48 @@ from collections.abc import Iterable
 from typing import Any
 
 from berth_agent import probe, simulated
-from berth_agent.health import judge, rules
+from berth_agent.health import cooldown, health_rules, verdicts
 from berth_crds import vocabulary
 
 TICK = 10
 PAIR = simulated.machine("n1", "2xA100-SXM4-80GB")
-CARD, PEER = (each.uuid for each in PAIR.read())
-RULES = rules.Rules(cool_down=60, clean_looks=3)
-GONE = probe.Lost(0, "GpuIsLost", "it does not answer", CARD)
+CARD, PEER = (each.uuid for each in PAIR.answering_cards())
+RULES = health_rules.HealthRules(cool_down=60, clean_looks=3)
+GONE = probe.LostCard(0, "GpuIsLost", "it does not answer", CARD)
 
 
 class Clinic:
     """A node whose looks are judged one after the other, ten seconds apart."""
 
-    def __init__(self, chosen: rules.Rules = RULES, record: judge.Record | None = None) -> None:
-        self.chosen = chosen
-        self.record = record or judge.Record()
+    def __init__(
+        self, rules: health_rules.HealthRules = RULES, history: cooldown.HealthHistory | None = None
+    ) -> None:
+        self.rules = rules
+        self.history = history or cooldown.HealthHistory()
         self.now = 0.0
 
     def look(
         self, *told: int, lost: bool = False, repaired: Iterable[str] = (), **vitals: Any
-    ) -> probe.Health:
+    ) -> probe.DeviceHealth:
         """Judge a look: errors told of the first card, whether it is lost, and what it measures else."""
         self.now += TICK
-        cards = (dataclasses.replace(each, health=None, vitals=probe.Vitals()) for each in PAIR.read())
+        cards = (
+            dataclasses.replace(each, health=None, measurements=probe.Measurements())
+            for each in PAIR.answering_cards()
+        )
         first, second = cards
-        measured: probe.Card | probe.Lost = dataclasses.replace(first, vitals=probe.Vitals(**vitals))
+        measured: probe.Card | probe.LostCard = dataclasses.replace(
+            first, measurements=probe.Measurements(**vitals)
+        )
         sample = dataclasses.replace(
             PAIR,
             cards=(GONE if lost else measured, second),
-            xids=tuple(probe.Xid(CARD, number) for number in told),
+            xids=tuple(probe.XidEvent(CARD, number) for number in told),
         )
-        look = judge.Look(sample, {CARD: GONE} if lost else {}, self.now, frozenset(repaired))
-        found = judge.judge(look, self.record, self.chosen)
-        self.record = found.record
-        assert found.verdicts[PEER] == judge.WELL
+        look = verdicts.HealthInput(sample, {CARD: GONE} if lost else {}, self.now, frozenset(repaired))
+        found = verdicts.judge(look, self.history, self.rules)
+        self.history = found.history
+        assert found.verdicts[PEER] == verdicts.HEALTHY
         return found.verdicts[CARD]
 
     def seconds_until_well(self, most: int = 10_000) -> int:
@@ -51,6 +58,6 @@ class Clinic:
         raise AssertionError("it never came back")
 
 
-def is_well(health: probe.Health) -> bool:
+def is_well(health: probe.DeviceHealth) -> bool:
     """Return whether a card may be given out."""
-    return health.verdict is vocabulary.Health.HEALTHY
+    return health.state is vocabulary.Health.HEALTHY

@@ -5,17 +5,18 @@ probes must pass speaks to rigs only, so that it cannot know which probe it has 
 """
 
 import datetime as dt
+import functools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import pytest
 
-from berth_agent import describe, health_monitor, probe, simulated, sysfs
-from berth_agent.health import rules
-from berth_agent.nvml import source
+from berth_agent import device_spec, device_status, health_monitor, probe, simulated, sysfs
+from berth_agent.health import health_rules
+from berth_agent.nvml import nvml_probe
 from berth_crds import wire
 from support.nvml import fixtures, machine, presets
 
@@ -94,9 +95,22 @@ class Mocked:
         self.preset: presets.Preset | None = preset
         self.machine = made
 
-    def start(self) -> source.NvmlProbe:
-        """Look through NVML."""
-        return source.NvmlProbe(sysfs.Kernel(self.machine.sys, self.machine.proc))
+    @functools.cached_property
+    def source(self) -> nvml_probe.NvmlProbe:
+        """The probe of an agent that is started when it is first used."""
+        return self.start()
+
+    def start(self) -> nvml_probe.NvmlProbe:
+        """Return the probe of an agent that has just been started."""
+        return nvml_probe.NvmlProbe(sysfs.Kernel(self.machine.sys, self.machine.proc))
+
+    def look(self) -> probe.Sample:
+        """Sample once, on a node that answers."""
+        return look(self.source)
+
+    def spec(self, known: wire.DeviceSpec | None = None) -> wire.DeviceSpec:
+        """Return the Device that follows from one sample."""
+        return device_spec.spec(NODE, self.look(), known)
 
     def lose(self, index: int) -> None:
         """Let a card fall off the bus."""
@@ -127,7 +141,7 @@ class Real:
 
     def start(self) -> probe.Probe:
         """Look through the NVML of this machine."""
-        return source.NvmlProbe(sysfs.Kernel())
+        return nvml_probe.NvmlProbe(sysfs.Kernel())
 
     def lose(self, index: int) -> None:
         """Skip the test."""
@@ -142,7 +156,11 @@ class Real:
     hang = mend = fail
 
 
-Place = Callable[[presets.Preset], Mocked]  # What a test asks for a node under the mock.
+class Place(Protocol):
+    """Makes nodes under the mock of NVML, with changes to the usual machine."""
+
+    def __call__(self, preset: presets.Preset, changes: Mapping[str, object] | None = None) -> Mocked:
+        """Make a node."""
 
 
 def look(looking: probe.Probe) -> probe.Sample:
@@ -154,7 +172,7 @@ def look(looking: probe.Probe) -> probe.Sample:
 
 def first(looking: probe.Probe) -> probe.Card:
     """Return the first card of a node that answers."""
-    return next(look(looking).read())
+    return next(look(looking).answering_cards())
 
 
 def failed(looking: probe.Probe) -> probe.SourceFailed:
@@ -165,7 +183,7 @@ def failed(looking: probe.Probe) -> probe.SourceFailed:
 
 
 # Rules under which a card that answers is well at once: for tests of everything but the way back.
-AT_ONCE: Final = rules.Rules(cool_down=0, clean_looks=1)
+AT_ONCE: Final = health_rules.HealthRules(cool_down=0, clean_looks=1)
 
 
 def status(
@@ -174,14 +192,14 @@ def status(
     before: wire.DeviceStatus | None = None,
     *,
     now: dt.datetime,
-    beside: describe.Beside = describe.ALONE,
+    beside: device_status.OtherSources = device_status.NO_OTHER_SOURCES,
 ) -> wire.DeviceStatus:
     """Return how the cards of `said` fare, judged by this one look."""
     so_far = before or wire.DeviceStatus()
     verdicts = health_monitor.HealthMonitor().judge(
-        outcome, said, health_monitor.Known(said, so_far, AT_ONCE), now=0.0
+        outcome, said, health_monitor.HealthContext(said, so_far, AT_ONCE), now=0.0
     )
-    return describe.status(outcome, verdicts, so_far, beside, now=now)
+    return device_status.status(outcome, verdicts, so_far, beside, now=now)
 
 
 Maker = Callable[[Path, pytest.MonkeyPatch], Iterator[Rig]]

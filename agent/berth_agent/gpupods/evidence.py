@@ -1,10 +1,9 @@
-"""What the kubelet and the driver say of the pods of the node, for as long as it is the newest.
+"""The last answers of the kubelet and the driver about the pods of the node.
 
-Both speak at moments of their own, and each may fail: then what it said last stands.
-A source that has never spoken is another matter: nothing may be concluded from its
-silence, neither that a record is an orphan nor that a process is a stray. This module
-keeps what was said, turned into pods and pieces. Asking is for others, and so is what
-follows for the records.
+The two answer independently, and each may fail: then its last answer stands. As long as a source
+has never answered, nothing may be concluded from that: neither that a GpuPod is an orphan nor that
+a process is unauthorized. This module keeps the answers, by pod and device. Others ask, and decide
+what follows for the GpuPods.
 """
 
 import dataclasses
@@ -12,17 +11,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from berth_agent import settings
-from berth_agent.gpupods import residents, verdict
-from berth_agent.kubelet import follower, ids, podresources
+from berth_agent.gpupods import process_owners, verification
+from berth_agent.kubelet import device_ids, podresources, poller
 from berth_crds import vocabulary, wire
 
 K = TypeVar("K")
-Seen = Mapping[ids.Key, verdict.ByContainer]
-Living = Callable[[ids.Key], str]  # The uid of a pod that has not ended; empty for all others.
+ByPod = Mapping[device_ids.PodKey, verification.ByContainer]
+LivingUid = Callable[[device_ids.PodKey], str]  # The uid of a pod that has not ended; empty for all others.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sources:
+class EvidenceSources:
     """Which sources there are, and the resources of the kubelet that are GPUs."""
 
     kubelet: bool = False
@@ -30,166 +29,184 @@ class Sources:
     resources: tuple[str, ...] = settings.GPU_RESOURCES
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether there is a source at all."""
         return self.kubelet or self.driver
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Listed:
-    """What the kubelet lists under one name; the uid that the pod of this name had by then, and if it ran.
+class KubeletListing:
+    """What the kubelet lists under one name, the uid of that pod at the time, and whether it was running.
 
-    Devices are handed out before a pod runs, but not before it is listed.
+    The kubelet allocates devices before a pod runs, but may list the pod before that.
     """
 
     uid: str
-    entries: tuple[podresources.Pod, ...] = ()
-    ran: bool = False
+    entries: tuple[podresources.ListedPod, ...] = ()
+    was_running: bool = False
 
 
-class Witnesses:
-    """Keeps what was said; `on_change` is told of which pods that is something else, None for all of them."""
+class EvidenceCache:
+    """The last answers; `on_change` is called with the pods for which they changed, None for all."""
 
     def __init__(
         self,
-        sources: Sources,
-        living: Living,
-        runs: Callable[[ids.Key], bool],
+        sources: EvidenceSources,
+        living_uid: LivingUid,
+        is_running: Callable[[device_ids.PodKey], bool],
         *,
-        on_change: Callable[[Collection[ids.Key] | None], None],
+        on_change: Callable[[Collection[device_ids.PodKey] | None], None],
     ) -> None:
         self.sources = sources
-        self.known: ids.Pieces = {}
-        self.holdings: ids.Holdings = {}
-        self._living = living
-        self._runs = runs
+        self.allocatable: device_ids.AllocatableDevices = {}
+        self.holdings: device_ids.Holdings = {}
+        self._living_uid = living_uid
+        self._is_running = is_running
         self._on_change = on_change
-        self._report = follower.KubeletReport()
-        self._listed: dict[ids.Key, Listed] = {}
-        self._changed: set[ids.Key] = set()  # Pods that have changed since the kubelet was last asked.
-        self._looked = False
-        self._sights: tuple[residents.Sight, ...] = ()
-        self._seen: Seen = {}
-        self._suspects: frozenset[residents.Sight] = frozenset()
+        self._report = poller.KubeletReport()
+        self._listed: dict[device_ids.PodKey, KubeletListing] = {}
+        self._changed: set[device_ids.PodKey] = (
+            set()
+        )  # Pods that have changed since the kubelet was last asked.
+        self._processes_known = False
+        self._processes: tuple[process_owners.CardProcess, ...] = ()
+        self._driver: ByPod = {}
+        self._suspects: frozenset[process_owners.CardProcess] = frozenset()
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        return f"<Witnesses: the kubelet tells of {len(self.holdings)} pods, the driver of {len(self._seen)}>"
+        return f"<EvidenceCache: the kubelet lists {len(self.holdings)} pods, the driver {len(self._driver)}>"
 
-    # ------------------------------------------------------------ what is said
+    # ------------------------------------------------------------ answers
 
-    def changed(self, key: ids.Key) -> None:
-        """Learn that a pod has changed: an answer that is on its way may be older than that."""
+    def pod_changed(self, key: device_ids.PodKey) -> None:
+        """Note that a pod has changed: an answer that is under way may be older than that."""
         if self.sources.kubelet:
             self._changed.add(key)
 
-    def asking(self) -> None:
-        """Learn that the kubelet is asked now."""
+    def kubelet_requested(self) -> None:
+        """Note that the kubelet is asked now."""
         self._changed.clear()
 
-    def kubelet_reported(self, report: follower.KubeletReport) -> None:
-        """Apply what the kubelet says, or that it says nothing.
+    def kubelet_reported(self, report: poller.KubeletReport) -> None:
+        """Apply an answer of the kubelet, or its failure.
 
-        A kubelet that has just started does not know its pods yet, and lists none. So what it said of
-        a pod stands for as long as that very pod lives and nothing else is said of it.
+        A kubelet that has just started does not know its pods yet, and lists none. So its last answer
+        about a pod stands for as long as that very pod lives and is not listed again.
         """
-        before, trouble = self._listed, self._report.trouble
-        if report.pods is not None and report.trouble is None:  # Else these are what it said before.
-            left = {key: one for key, one in before.items() if one.uid and self._living(key) == one.uid}
-            self._listed = left | self._grouped(report.pods)
-            self._hold()
+        before, failure = self._listed, self._report.failure
+        if (
+            report.pods is not None and report.failure is None
+        ):  # Otherwise these are the pods of its last answer.
+            kept = {
+                key: listing
+                for key, listing in before.items()
+                if listing.uid and self._living_uid(key) == listing.uid
+            }
+            self._listed = kept | self._grouped(report.pods)
+            self._update_holdings()
         self._report = report
-        self._on_change(_differing(before, self._listed) if trouble == report.trouble else None)
+        self._on_change(_differing(before, self._listed) if failure == report.failure else None)
 
-    def _grouped(self, pods: Iterable[podresources.Pod]) -> dict[ids.Key, Listed]:
-        found: dict[ids.Key, list[podresources.Pod]] = {}
+    def _grouped(self, pods: Iterable[podresources.ListedPod]) -> dict[device_ids.PodKey, KubeletListing]:
+        found: dict[device_ids.PodKey, list[podresources.ListedPod]] = {}
         for pod in pods:
             found.setdefault((pod.namespace, pod.name), []).append(pod)
         return {key: self._listing(key, tuple(entries)) for key, entries in found.items()}
 
-    def _listing(self, key: ids.Key, entries: tuple[podresources.Pod, ...]) -> Listed:
-        uid, before = self._living(key), self._listed.get(key)
-        ran = before is not None and before.ran and before.uid == uid
-        return Listed(uid, entries, self._runs(key) and (ran or key not in self._changed))
+    def _listing(self, key: device_ids.PodKey, entries: tuple[podresources.ListedPod, ...]) -> KubeletListing:
+        uid, before = self._living_uid(key), self._listed.get(key)
+        was_running = before is not None and before.was_running and before.uid == uid
+        return KubeletListing(
+            uid, entries, self._is_running(key) and (was_running or key not in self._changed)
+        )
 
-    def furnished(self, known: ids.Pieces) -> None:
-        """Learn what there is to hold."""
-        if known != self.known:
-            self.known = known
-            self._hold()
+    def set_allocatable(self, allocatable: device_ids.AllocatableDevices) -> None:
+        """Set the devices that the node has."""
+        if allocatable != self.allocatable:
+            self.allocatable = allocatable
+            self._update_holdings()
             self._on_change(None)
 
-    def looked(self, found: Iterable[residents.Resident], join: residents.Joins) -> None:
-        """Apply what the driver shows."""
-        self._sights = residents.sights(found, self.known, join)
-        first, before = not self._looked, self._seen
-        self._looked, self._seen = True, residents.by_pod(self._sights)
-        if first or before != self._seen:
-            self._on_change(None if first else _differing(before, self._seen))
+    def processes_seen(
+        self, found: Iterable[process_owners.LocatedProcess], owner_of: process_owners.OwnerOf
+    ) -> None:
+        """Apply the processes that the driver lists."""
+        self._processes = process_owners.on_cards(found, self.allocatable, owner_of)
+        first, before = not self._processes_known, self._driver
+        self._processes_known, self._driver = True, process_owners.by_pod(self._processes)
+        if first or before != self._driver:
+            self._on_change(None if first else _differing(before, self._driver))
 
-    def _hold(self) -> None:
+    def _update_holdings(self) -> None:
         listed = (pod for one in self._listed.values() for pod in one.entries)
-        self.holdings = ids.holdings(listed, self.sources.resources, self.known)
+        self.holdings = device_ids.holdings(listed, self.sources.resources, self.allocatable)
 
     # ------------------------------------------------------------ what follows
 
-    def complete(self, key: ids.Key) -> bool:
-        """Return whether each source would have shown a pod on a card, if it had one."""
-        return self.kubelet_knows(key) and (self._looked or not self.sources.driver)
+    def is_complete(self, key: device_ids.PodKey) -> bool:
+        """Whether each source would have shown a pod on a card, if it had one."""
+        return self.kubelet_knows(key) and (self._processes_known or not self.sources.driver)
 
-    def kubelet_knows(self, key: ids.Key) -> bool:
-        """Return whether the kubelet has spoken of a pod, be it that it has no card; or is never asked."""
+    def kubelet_knows(self, key: device_ids.PodKey) -> bool:
+        """Whether the kubelet has listed a pod, with or without cards; or is never asked."""
         return key in self._listed or not self.sources.kubelet
 
-    def empty_handed(self, key: ids.Key, uid: str) -> bool:
-        """Whether the kubelet has listed this pod since it runs, and without any device."""
+    def listed_without_devices(self, key: device_ids.PodKey, uid: str) -> bool:
+        """Whether the kubelet has listed this pod since it is running, and without any device."""
         listed = self._listed.get(key)
-        if listed is None or listed.uid != uid or not listed.ran:
+        if listed is None or listed.uid != uid or not listed.was_running:
             return False
         containers = [container for pod in listed.entries for container in pod.containers]
         return not any(one.ids for container in containers for one in container.devices)
 
-    def evidence(self, key: ids.Key, said: Iterable[wire.Grant] = ()) -> verdict.Evidence | None:
-        """Return what is known of one pod; None where there is no source at all.
+    def of_pod(
+        self, key: device_ids.PodKey, published: Iterable[wire.Grant] = ()
+    ) -> verification.Evidence | None:
+        """Return the evidence about one pod; None where there is no source at all.
 
-        `said` is what its record has so far. It stands for a source that has not spoken since the
-        agent started: to know less than the agent before us is no news.
+        `published` is what its GpuPod has so far. It stands for a source that has not answered since
+        the agent started: a restart must not look like a change.
         """
         if not self.sources:
             return None
-        kubelet: verdict.ByContainer = {
+        kubelet: verification.ByContainer = {
             name: tuple(one.uuid for one in held) for name, held in self.holdings.get(key, {}).items()
         }
         if not self.kubelet_knows(key):
-            kubelet = _remembered(said, verdict.PODRESOURCES)
-        driver = self._seen.get(key, {})
-        if self.sources.driver and not self._looked:
-            driver = _remembered(said, verdict.NVML)
-        trouble = self._report.trouble
-        return verdict.Evidence(kubelet, driver, str(trouble) if trouble else "")
+            kubelet = _published_grants(published, verification.PODRESOURCES)
+        driver = self._driver.get(key, {})
+        if self.sources.driver and not self._processes_known:
+            driver = _published_grants(published, verification.NVML)
+        failure = self._report.failure
+        return verification.Evidence(kubelet, driver, str(failure) if failure else "")
 
-    def strays(self, given: Callable[[ids.Key], Iterable[str]]) -> tuple[residents.Sight, ...] | None:
-        """Find the processes that nobody gave their card; None while that cannot be told.
+    def unauthorized(
+        self, given: Callable[[device_ids.PodKey], Iterable[str]]
+    ) -> tuple[process_owners.CardProcess, ...] | None:
+        """Return the processes on cards that their pods were not given; None while that is not known.
 
-        `given` says what Berth gave to a pod. Ask once for each look: who is suspect in two looks in a
-        row is a stray.
+        `given` returns what Berth gave to a pod. Call this once for each sample: a process counts when
+        two samples in a row show it.
         """
-        if not self._looked or (self.sources.kubelet and not self._report.spoke):
+        if not self._processes_known or (self.sources.kubelet and not self._report.is_known):
             return None
 
-        def all_given(key: ids.Key) -> Iterable[str]:
+        def everything_given(key: device_ids.PodKey) -> Iterable[str]:
             held = self.holdings.get(key, {})
             return (*given(key), *(one.uuid for pieces in held.values() for one in pieces))
 
-        suspects = residents.strays(self._sights, all_given, self.known)
-        found = residents.lasting(suspects, self._suspects)
+        suspects = process_owners.unauthorized(self._processes, everything_given, self.allocatable)
+        found = process_owners.seen_twice(suspects, self._suspects)
         self._suspects = suspects
         return found
 
 
 def _differing(before: Mapping[K, object], after: Mapping[K, object]) -> set[K]:
-    """Return the keys of what is not the same in both."""
+    """Return the keys with different values."""
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
-def _remembered(said: Iterable[wire.Grant], source: vocabulary.GrantSource) -> verdict.ByContainer:
-    return {one.container: one.uuids for one in said if one.source == source}
+def _published_grants(
+    published: Iterable[wire.Grant], source: vocabulary.GrantSource
+) -> verification.ByContainer:
+    return {one.container: one.uuids for one in published if one.source == source}

@@ -1,6 +1,6 @@
-"""Whether a card is well: verdicts from tables, and the way back to being healthy. Pure.
+"""Whether a card is healthy: problems, the time for which they count, and verdicts. Pure.
 
-`xids` is the table of NVIDIA's error numbers and what each means for the card, `rules` what
-people may choose about them, `signs` reads what is wrong with a card just now, and `judge`
-remembers it for as long as it counts. No clock is read here and nothing is written.
+`xid_table` says what each of NVIDIA's error numbers means for the card, `health_rules` what people
+may choose about them and how long a card cools down, `problems` what is wrong with a card just now,
+`cooldown` how long that counts, and `verdicts` the health of each card. No clock is read here.
 """

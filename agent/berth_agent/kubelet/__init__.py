@@ -1,7 +1,7 @@
-"""Talk with the kubelet: which devices it gave to which containers.
+"""The client of the kubelet: which devices it gave to which containers.
 
-`podresources` asks, over the kubelet's own socket; `messages` has the shapes of what is
-said, and `follower` asks again and again and keeps the last good answer. `ids` reads
-device ids, and `cgroups` the names that the kubelet gives to the cgroups of its pods:
-both are pure. What to make of the answers is left to `gpupods`.
+`podresources` asks, over the kubelet's own socket; `messages` decodes the answers, and `poller` asks
+again and again and keeps the last good answer. `device_ids` parses device ids, and `cgroups` the
+names that the kubelet gives to the cgroups of its pods: both are pure. What follows from the
+answers is left to `gpupods`.
 """

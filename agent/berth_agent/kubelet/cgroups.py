@@ -10,9 +10,9 @@ depends on the driver:
 
 Containerd under systemd, but told to use the cgroupfs driver, writes
 `kubepods-burstable-pod<uid_>.slice:cri-containerd:<container>`. cgroup v2 has one line,
-v1 one for each controller, of which some may say nothing. Whoever reads from inside a
-cgroup namespace sees paths that begin with `/..` and may lack the pod's part; then the
-container's id is all there is. A static pod's uid is a hash without dashes.
+v1 one for each controller, of which some may be empty. Inside a cgroup namespace, paths begin
+with `/..` and may lack the part of the pod; then only the id of the container is
+known. The uid of a static pod is a hash without dashes.
 """
 
 import dataclasses
@@ -27,14 +27,14 @@ LONGEST: Final = 1 << 16  # A few lines of paths.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Where a process runs; what its cgroup does not tell is empty, and on the host both are."""
+class CgroupOwner:
+    """The pod and the container of a cgroup; what is unknown is empty, on the host both are."""
 
     pod_uid: str = ""
     container_id: str = ""
 
 
-HOST: Final = Place()
+HOST: Final = CgroupOwner()
 
 _DASHED: Final = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
 _HASH: Final = r"[0-9a-f]{32}"
@@ -42,37 +42,37 @@ _POD: Final = re.compile(rf"(?:^|/|-)pod({_DASHED}|{_HASH})(?:\.slice)?(?=/|:|$)
 _CONTAINER: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
 
 
-def place(text: str) -> Place:
-    """Say where a process runs, given its /proc/PID/cgroup."""
+def parse_owner(text: str) -> CgroupOwner:
+    """Return the owner of a process, given its /proc/PID/cgroup."""
     found = [one for one in map(_of_path, _paths(text)) if one != HOST]
-    return max(found, key=_clarity, default=HOST)
+    return max(found, key=_completeness, default=HOST)
 
 
-def read(procfs: Path, pid: int) -> Place | None:
-    """Read where a process runs; None when it has ended meanwhile, or may not be looked at."""
+def read_owner(procfs: Path, pid: int) -> CgroupOwner | None:
+    """Return the owner of a process; None if it has ended meanwhile, or may not be read."""
     try:
-        told = sysfs.contents(procfs / str(pid) / "cgroup", most=LONGEST)
+        content = sysfs.contents(procfs / str(pid) / "cgroup", most=LONGEST)
     except OSError:
         return None
-    return place(told.decode(errors="replace"))
+    return parse_owner(content.decode(errors="replace"))
 
 
 def _paths(text: str) -> Iterable[str]:
-    """Take the paths out of lines such as `4:memory:/kubepods/...`; a path may have colons itself."""
+    """Return the paths of lines such as `4:memory:/kubepods/...`; a path may have colons itself."""
     parts = (line.split(":", 2) for line in text.splitlines())
     return (fields[2] for fields in parts if len(fields) == 3)  # noqa: PLR2004  number, controllers, path
 
 
-def _of_path(path: str) -> Place:
+def _of_path(path: str) -> CgroupOwner:
     pod = _POD.search(path)
     if pod is None and not path.startswith("/.."):
-        # A container that no kubelet started: the 64 digits are some other runtime's business.
+        # A container that no kubelet started: the 64 digits belong to some other runtime.
         return HOST
     # Before the pod there may be the container in which the whole node runs, and behind the
-    # container whatever its processes call cgroups of their own: the first of the pod's counts.
+    # container cgroups of its processes: the first id after the pod counts.
     container = _CONTAINER.search(path, pod.end() if pod else 0)
-    return Place(pod.group(1).replace("_", "-") if pod else "", container.group(1) if container else "")
+    return CgroupOwner(pod.group(1).replace("_", "-") if pod else "", container.group(1) if container else "")
 
 
-def _clarity(one: Place) -> tuple[bool, bool]:
-    return bool(one.pod_uid), bool(one.container_id)
+def _completeness(owner: CgroupOwner) -> tuple[bool, bool]:
+    return bool(owner.pod_uid), bool(owner.container_id)

@@ -1,13 +1,12 @@
 """The messages of the kubelet's PodResources API, as much of them as Berth reads.
 
-They are few and made of text alone, so they are read here by their numbers in the public API
-rather than by classes: those would bring in a library that takes as much memory as half of
-the agent's own code, and generated ones clash with any other copy in the process, for their
-packages are called no more than `v1` and `v1alpha1`. What is not listed (cpus, memory,
-topology, claims) is skipped, as everybody does who reads an older version of a message.
+They are few and made of text alone, so they are decoded here by their field numbers in the public
+API. Generated classes would need a library that takes as much memory as half of the agent's own
+code, and clash with any other copy in the process, since their packages are just called `v1` and
+`v1alpha1`. Fields that are not listed (cpus, memory, topology, claims) are skipped.
 
-An empty pod takes two bytes on the wire and a hundred times that once it is read. So what an
-answer may have is counted, and no answer is read to its end that has too much of anything.
+An empty pod takes two bytes on the wire and a hundred times that when decoded. So everything in an
+answer is counted, and one with too much of anything is not decoded to its end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Field(NamedTuple):
-    """One field of a message: `of` names the message it is made of, empty for text."""
+    """One field of a message: `of` is the kind of message in it, empty for text."""
 
     name: str
     of: str = ""
@@ -50,36 +49,36 @@ MOST: Final[Mapping[str, int]] = {
 VERSIONS: Final = ("v1", "v1alpha1")  # The newest first.
 LIST_REQUEST: Final = b""  # It has no fields.
 
-# How values stand on the wire.
+# The kinds of values on the wire.
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 LONGEST_VARINT: Final = 10
-MORE: Final = 0x80  # Set in each byte of a number but the last.
+MORE: Final = 0x80  # Set in each byte of a number except the last.
 
 Message = Mapping[str, Any]
-Left = dict[str, int]  # How much more an answer may have.
+Left = dict[str, int]  # How much more an answer may have, by field.
 
 
 class Malformed(ValueError):
-    """Bytes that are no such message; the message of the error is a clause."""
+    """Bytes that are not such a message; the text of the error is a clause."""
 
 
 class TooMuch(Malformed):
-    """An answer that has more than any node; the message of the error is a clause."""
+    """An answer that has more than any node; the text of the error is a clause."""
 
 
 def method(version: str) -> str:
-    """Name the method that lists, as it stands on the wire."""
+    """Return the full name of the List method."""
     return f"/{version}.PodResourcesLister/List"
 
 
 def listed(body: bytes) -> Iterator[Message]:
-    """Read the pods of an answer one by one; what cannot be read raises `Malformed` on the way."""
+    """Decode the pods of an answer one by one; what cannot be decoded raises `Malformed`."""
     whole = slice(0, len(body))
     return (pod for _, pod in _fields("ListPodResourcesResponse", body, whole, dict(MOST)))
 
 
 def _fields(kind: str, body: bytes, span: slice, left: Left) -> Iterator[tuple[Field, Any]]:
-    """Walk over the fields of a message that are known, each with what it holds."""
+    """Yield the known fields of a message with their values."""
     known = MESSAGES[kind]
     for number, value in _values(body, span, left):
         field = known.get(number)
@@ -116,7 +115,7 @@ def _count(what: str, left: Left) -> None:
 
 
 def _values(body: bytes, span: slice, left: Left) -> Iterator[tuple[int, slice | None]]:
-    """Walk over all fields: where the value of each is by its number, None for one that is no bytes."""
+    """Yield the number of each field and where its value is; None for a value that is not bytes."""
     at, end = span.start, span.stop
     while at < end:
         _count("fields", left)
@@ -129,7 +128,7 @@ def _values(body: bytes, span: slice, left: Left) -> Iterator[tuple[int, slice |
 
 
 def _size(body: bytes, at: int, end: int, kind: int) -> tuple[int, int]:
-    """Say how long a value is, and where it begins."""
+    """Return how long a value is, and where it begins."""
     if kind == VARINT:
         return _varint(body, at, end)[1] - at, at
     if kind == LENGTH:
@@ -140,7 +139,7 @@ def _size(body: bytes, at: int, end: int, kind: int) -> tuple[int, int]:
 
 
 def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte, and say where it ends."""
+    """Return a number of seven bits a byte, and where it ends."""
     if at < end and body[at] < MORE:
         return body[at], at + 1
     number = 0

@@ -1,8 +1,8 @@
 """One call to NVML, and what its errors mean here.
 
-NVML's errors are of three kinds. "Not supported" is an answer: the card has no such thing,
-and the field stays absent. Anything else that a card answers makes that one card lost,
-with the error as its reason. What the library answers as a whole makes the source fail.
+There are three kinds of errors. "Not supported" is an answer: the card has no such thing, and the
+field stays empty. Any other error of a card makes that one card lost, with the error as the reason.
+An error of the library as a whole makes the source fail.
 """
 
 import re
@@ -26,7 +26,7 @@ ABSENT: Final = frozenset(
     }
 )
 
-UNREADABLE: Final = -1  # No error of NVML: what it answered is no text.
+UNREADABLE: Final = -1  # Not an error of NVML: it answered, but not with text.
 
 _CODE: Final = re.compile(r"NVML_ERROR_([A-Z_]+)")
 _NAMES: Final = {
@@ -36,12 +36,12 @@ _NAMES: Final = {
 }
 _NAMES[pynvml.NVML_ERROR_UNKNOWN] = "UnknownError"  # "Unknown" alone reads as a verdict.
 
-# Words for a library that fails as a whole: reason, and a sentence that says what to do.
-SOURCES: Final = {
+# Errors of the library as a whole: the reason, and a sentence that says what to do.
+SOURCE_FAILURES: Final = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
         "LibraryMissing",
         (
-            "The library libnvidia-ml.so.1 is not there: this node has no NVIDIA driver,"
+            "The library libnvidia-ml.so.1 is missing: this node has no NVIDIA driver,"
             " or the agent's container does not get it."
         ),
     ),
@@ -53,7 +53,7 @@ SOURCES: Final = {
         "VersionMismatch",
         (
             "The NVIDIA library and the kernel driver are of different versions: load the new driver"
-            " (or reboot) and start the agent anew."
+            " (or reboot) and restart the agent."
         ),
     ),
     pynvml.NVML_ERROR_NO_PERMISSION: (
@@ -63,8 +63,8 @@ SOURCES: Final = {
 }
 
 
-class Failed(Exception):
-    """A call that gave no answer; `reason` is one CamelCase word, the message has no full stop."""
+class CallFailed(Exception):
+    """A call that failed; `reason` is one CamelCase word, the text of the error has no full stop."""
 
     def __init__(self, call: str, code: int, words: str) -> None:
         super().__init__(text.line(f"{call} failed: {words}"))
@@ -73,31 +73,31 @@ class Failed(Exception):
 
 
 def ask(call: Callable[..., T], *arguments: Any) -> T:
-    """Make one call, or raise `Failed`."""
+    """Return the answer to one call, or raise `CallFailed`."""
     try:
         return call(*arguments)
     except pynvml.NVMLError as error:
-        raise Failed(call.__name__, error.value, str(error)) from None
+        raise CallFailed(call.__name__, error.value, str(error)) from None
     except UnicodeDecodeError:
-        raise Failed(call.__name__, UNREADABLE, "the answer is no text") from None
+        raise CallFailed(call.__name__, UNREADABLE, "the answer is no text") from None
 
 
 def ask_or(otherwise: T, call: Callable[..., T], *arguments: Any) -> T:
-    """Make one call for something that a card need not have."""
+    """Return the answer to one call, `otherwise` where the card does not support it."""
     try:
         return ask(call, *arguments)
-    except Failed as failure:
+    except CallFailed as failure:
         if failure.code in ABSENT:
             return otherwise
         raise
 
 
-def known(call: Callable[..., T], *arguments: Any) -> T | None:
-    """Make one call for something that a card need not have; None where it does not."""
+def ask_or_none(call: Callable[..., T], *arguments: Any) -> T | None:
+    """Return the answer to one call, None where the card does not support it."""
     return ask_or(None, call, *arguments)
 
 
-def source_failed(failure: Failed) -> probe.SourceFailed:
-    """Say that the library as a whole gives nothing."""
-    reason, sentence = SOURCES.get(failure.code, (failure.reason, f"NVML gives nothing: {failure}."))
+def source_failed(failure: CallFailed) -> probe.SourceFailed:
+    """Return the failure of the library as a whole."""
+    reason, sentence = SOURCE_FAILURES.get(failure.code, (failure.reason, f"NVML fails: {failure}."))
     return probe.SourceFailed(reason, sentence)

@@ -1,8 +1,8 @@
-"""One card, read through NVML: what it is, where it sits, and how it is cut.
+"""One card, read through NVML: what it is, where it is, and how it is divided.
 
-What cannot change while the library is open (name, compute capability, place) is asked
-for once for each uuid; everything else is asked for at every look. A card must tell its
-uuid, name and memory, or it is lost: nothing could be given out of it.
+What cannot change while the library is open (name, compute capability, location) is read once for
+each uuid, everything else for every sample. A card without uuid, name or memory is lost: nothing of
+it could be given out.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from typing import Any, Final
 import pynvml
 
 from berth_agent import probe, sysfs
-from berth_agent.nvml import calls, links, mig, vitals
+from berth_agent.nvml import calls, links, measurements, mig
 from berth_crds import schema_limits
 
 # Cards that only drive a display: the driver lists them, but no workload may have them.
@@ -20,55 +20,55 @@ DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
 
 @dataclasses.dataclass(slots=True)
-class Facts:
-    """What cannot change while the library is open; the last two are found out when needed."""
+class StaticFacts:
+    """What cannot change while the library is open; the last two are read when needed."""
 
     model: str
     compute_capability: str
     module_id: int | None
-    place: probe.Place
-    too_hot: int | None
-    remotes: dict[int, str | None] = dataclasses.field(default_factory=dict)
+    location: probe.PciLocation
+    slowdown_temperature: int | None
+    nvlink_targets: dict[int, str | None] = dataclasses.field(default_factory=dict)
     profiles: mig.Profiles | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
-    """One card that answered, still without its links, and where its NVLinks lead."""
+class CardReading:
+    """One card that answered, still without its links, and its NVLinks by target."""
 
     handle: Any
     card: probe.Card
-    ends: links.Ends
+    nvlinks: links.NvlinkCounts
 
     @property
-    def end(self) -> links.End:
-        """Give what the links need to know of the card."""
-        return links.End(self.card.uuid, self.card.place, self.ends)
+    def endpoint(self) -> links.LinkEndpoint:
+        """Return what is needed to find the links of the card."""
+        return links.LinkEndpoint(self.card.uuid, self.card.location, self.nvlinks)
 
 
 def address(handle: Any) -> str | None:
-    """Ask a card for its PCI address; None where there is none."""
-    pci = calls.known(pynvml.nvmlDeviceGetPciInfo, handle)
+    """Return the PCI address of a card; None where there is none."""
+    pci = calls.ask_or_none(pynvml.nvmlDeviceGetPciInfo, handle)
     return links.address(pci) if pci else None
 
 
-def facts(handle: Any, address: str | None, kernel: sysfs.Kernel) -> Facts:
-    """Ask a card for what cannot change, and the kernel where its address is."""
-    capability = calls.known(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-    return Facts(
-        model=probe.model(calls.ask(pynvml.nvmlDeviceGetName, handle)),
+def facts(handle: Any, address: str | None, kernel: sysfs.Kernel) -> StaticFacts:
+    """Read from a card what cannot change, and its location from the kernel."""
+    capability = calls.ask_or_none(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return StaticFacts(
+        model=probe.model_name(calls.ask(pynvml.nvmlDeviceGetName, handle)),
         compute_capability=_capability(capability),
         module_id=_module_id(handle),
-        place=kernel.place(address) if address else probe.Place(),
-        too_hot=vitals.too_hot(handle),
+        location=kernel.location(address) if address else probe.PciLocation(),
+        slowdown_temperature=measurements.slowdown_temperature(handle),
     )
 
 
 def uuid(handle: Any) -> str:
-    """Ask a card for its identity; what cannot be one raises `calls.Failed`."""
+    """Return the uuid of a card; raise `CallFailed` for one that the schema does not take."""
     found: str = calls.ask(pynvml.nvmlDeviceGetUUID, handle)
     if not schema_limits.UUID.matches(found):
-        raise calls.Failed("nvmlDeviceGetUUID", calls.UNREADABLE, "the answer is no uuid")
+        raise calls.CallFailed("nvmlDeviceGetUUID", calls.UNREADABLE, "the answer is no uuid")
     return found
 
 
@@ -78,19 +78,19 @@ def _capability(pair: Sequence[int] | None) -> str:
 
 
 def _minor(handle: Any, index: int) -> int:
-    """Ask for the minor. Without device files (WSL) there is none, and the index is as good."""
+    """Return the minor, or the index where there is none because there are no device files (WSL)."""
     found: int = calls.ask_or(index, pynvml.nvmlDeviceGetMinorNumber, handle)
     return found if 0 <= found <= schema_limits.LARGEST_MINOR else index
 
 
 def _module_id(handle: Any) -> int | None:
-    found = calls.known(pynvml.nvmlDeviceGetModuleId, handle)
-    # What is not known is also told as a number that no board has.
+    found = calls.ask_or_none(pynvml.nvmlDeviceGetModuleId, handle)
+    # An unknown one may also be reported as a number that no board has.
     return found if found is not None and found <= schema_limits.LARGEST_MODULE_ID else None
 
 
-def read(handle: Any, index: int, *, uuid: str, facts: Facts) -> Reading:
-    """Read one card; a card that cannot be read raises `calls.Failed`."""
+def read(handle: Any, index: int, *, uuid: str, facts: StaticFacts) -> CardReading:
+    """Read one card, or raise `CallFailed`."""
     memory = _memory(handle)
     card = probe.Card(
         uuid=uuid,
@@ -100,22 +100,22 @@ def read(handle: Any, index: int, *, uuid: str, facts: Facts) -> Reading:
         memory=memory,
         compute_capability=facts.compute_capability,
         module_id=facts.module_id,
-        place=facts.place,
+        location=facts.location,
         mig=mig.read(handle, total=memory, profiles=_profiles(handle, facts)),
         health=None,
-        vitals=vitals.read(handle, too_hot=facts.too_hot),
+        measurements=measurements.read(handle, slowdown_temperature=facts.slowdown_temperature),
     )
-    return Reading(handle, card, links.nvlinks(handle, _remote(handle, facts)))
+    return CardReading(handle, card, links.nvlinks(handle, _nvlink_targets(handle, facts)))
 
 
 def _memory(handle: Any) -> int:
     total: int = calls.ask(pynvml.nvmlDeviceGetMemoryInfo, handle).total
     if not 0 < total <= schema_limits.LARGEST_MEMORY:
-        raise calls.Failed("nvmlDeviceGetMemoryInfo", calls.UNREADABLE, "the card has no memory")
+        raise calls.CallFailed("nvmlDeviceGetMemoryInfo", calls.UNREADABLE, "the card has no memory")
     return total
 
 
-def _profiles(handle: Any, facts: Facts) -> Callable[[], mig.Profiles]:
+def _profiles(handle: Any, facts: StaticFacts) -> Callable[[], mig.Profiles]:
     def profiles() -> mig.Profiles:
         if facts.profiles is None:
             facts.profiles = mig.profile_names(handle)
@@ -124,10 +124,10 @@ def _profiles(handle: Any, facts: Facts) -> Callable[[], mig.Profiles]:
     return profiles
 
 
-def _remote(handle: Any, facts: Facts) -> Callable[[int], str | None]:
-    def remote(number: int) -> str | None:
-        if facts.remotes.get(number) is None:
-            facts.remotes[number] = links.remote_end(handle, number)
-        return facts.remotes[number]
+def _nvlink_targets(handle: Any, facts: StaticFacts) -> Callable[[int], str | None]:
+    def target(number: int) -> str | None:
+        if facts.nvlink_targets.get(number) is None:
+            facts.nvlink_targets[number] = links.nvlink_target(handle, number)
+        return facts.nvlink_targets[number]
 
-    return remote
+    return target

@@ -1,11 +1,10 @@
-"""What the driver tells by itself: errors of cards, by NVIDIA's numbers of them (XIDs).
+"""Errors of cards that the driver reports by itself, by NVIDIA's numbers (XIDs).
 
-One set of events lasts as long as its session. Cards are entered into it when they are read;
-a driver or a card that cannot tell errors is no failure, for the vitals are judged as well,
-and one that fails to is asked again with the next look. What was told waits here until a look
-takes it along, and an error of a card that tells its name no more is known by the handle that
-it had. An error that names no card at all condemns none: the look that follows shows which one
-does not answer.
+A set of events lasts as long as its session. Cards are registered when they are read. A driver or a
+card that cannot report errors is no failure, since the measurements are judged as well; one that
+fails to register is tried again with the next sample. Errors wait here until a sample takes them. A
+card that no longer reports its uuid is known by its handle. An error that names no card counts
+against none: the next sample shows which card does not answer.
 """
 
 import ctypes
@@ -18,77 +17,77 @@ from berth_agent import probe
 from berth_agent.nvml import calls
 
 XID: Final = pynvml.nvmlEventTypeXidCriticalError
-MOST_AT_ONCE: Final = 1000  # What a look takes along; a card that rains errors must not hold it up.
+MOST_AT_ONCE: Final = 1000  # What a sample takes; a card with endless errors must not delay it.
 
 
 class Events:
-    """The errors told since the session began, and not yet taken."""
+    """The errors reported since the session began, and not yet taken."""
 
     def __init__(self) -> None:
-        # Whatever fails here must not: the library has just been opened, and somebody has to close it.
-        self._set = _granted(pynvml.nvmlEventSetCreate)
+        # This must not raise: the library has just been opened, and has to be closed again.
+        self._set = _ask_or_nothing(pynvml.nvmlEventSetCreate)
         self._uuids: dict[int, str] = {}
-        self._followed: set[str] = set()
-        self._told: list[probe.Xid] = []
+        self._registered: set[str] = set()
+        self._reported: list[probe.XidEvent] = []
 
-    def follow(self, handle: Any, uuid: str) -> None:
-        """Have a card's errors told from now on, if it can; once that is so, this does nothing."""
-        if self._set is None or uuid in self._followed:
+    def register(self, handle: Any, uuid: str) -> None:
+        """Register a card, if it can report errors and is not registered yet."""
+        if self._set is None or uuid in self._registered:
             return
         try:
             types = calls.ask_or(0, pynvml.nvmlDeviceGetSupportedEventTypes, handle) & XID
             if types:
                 calls.ask_or(None, pynvml.nvmlDeviceRegisterEvents, handle, types, self._set)
-        except calls.Failed:
+        except calls.CallFailed:
             return
-        self._followed.add(uuid)
+        self._registered.add(uuid)
         self._uuids[_address(handle)] = uuid
 
-    def has_any(self) -> bool:
-        """Return whether there is an error to take."""
-        if not self._told and (found := self._next()):
-            self._told.append(found)
-        return bool(self._told)
+    def is_pending(self) -> bool:
+        """Whether there is an error to take."""
+        if not self._reported and (found := self._next()):
+            self._reported.append(found)
+        return bool(self._reported)
 
-    def take(self) -> tuple[probe.Xid, ...]:
-        """Return all errors that came since the last time, once."""
-        self._told += self._waiting()
-        told, self._told = tuple(self._told), []
-        return told
+    def take(self) -> tuple[probe.XidEvent, ...]:
+        """Return all errors since the last call."""
+        self._reported += self._waiting()
+        event, self._reported = tuple(self._reported), []
+        return event
 
     def close(self) -> None:
-        """Be told nothing more."""
+        """Free the set of events."""
         if self._set is not None:
-            _granted(pynvml.nvmlEventSetFree, self._set)
+            _ask_or_nothing(pynvml.nvmlEventSetFree, self._set)
         self._set = None
 
-    def _waiting(self) -> Iterator[probe.Xid]:
+    def _waiting(self) -> Iterator[probe.XidEvent]:
         for _ in range(MOST_AT_ONCE):
             found = self._next()
             if found is None:
                 return
             yield found
 
-    def _next(self) -> probe.Xid | None:
-        """Return an error that waits to be told; None when there is none, or nobody can tell."""
+    def _next(self) -> probe.XidEvent | None:
+        """Return the next error of the driver; None when there is none, or it cannot be read."""
         if self._set is None:
             return None
         try:
-            told = calls.ask(pynvml.nvmlEventSetWait_v2, self._set, 0)
-        except calls.Failed:
-            # Mostly that nothing has happened. A library that fails shows in the look that follows.
+            event = calls.ask(pynvml.nvmlEventSetWait_v2, self._set, 0)
+        except calls.CallFailed:
+            # Usually nothing has happened. A library that fails shows in the next sample.
             return None
-        return probe.Xid(self._name(told.device), int(told.eventData))
+        return probe.XidEvent(self._uuid(event.device), int(event.eventData))
 
-    def _name(self, handle: Any) -> str:
-        """Name the card of a handle; empty for one that was never read."""
+    def _uuid(self, handle: Any) -> str:
+        """Return the uuid of a handle; empty for one that was never read."""
         return self._uuids.get(_address(handle), "")
 
 
-def _granted(call: Callable[..., Any], *arguments: Any) -> Any:
+def _ask_or_nothing(call: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return calls.ask(call, *arguments)
-    except calls.Failed:
+    except calls.CallFailed:
         return None
 
 

@@ -1,8 +1,8 @@
 """MIG mode of one card and the instances it is cut into.
 
-MIG devices are numbered with holes: one that was given back leaves its number free. Their
-profile has two names for one thing, the driver's own where it tells it, and otherwise the
-one made from slices and memory by NVIDIA's rule, so that both read `1g.10gb`.
+MIG devices are numbered with gaps: a destroyed one leaves its number free. The name of a profile is
+the driver's own where it reports it, and otherwise follows from slices and memory by NVIDIA's rule;
+both read `1g.10gb`.
 """
 
 import math
@@ -20,38 +20,38 @@ Profiles = Mapping[int, str]  # Names of GPU instance profiles by the card's own
 
 _NAME: Final = re.compile(r"(?:MIG )?([1-9]g\.[1-9][0-9]*gb(?:[+-][a-z]+(?:\.[a-z]+)*)*)")
 _EIGHTHS: Final = 8
-# What the driver says of an instance that it has just listed and that is gone by now.
+# Errors for an instance that the driver has just listed and that is gone by now.
 GOING: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 
 
 def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> probe.Mig | None:
-    """Read MIG mode and instances of a card with `total` bytes; None where it cannot do MIG."""
-    mode = calls.known(pynvml.nvmlDeviceGetMigMode, handle)
+    """Return MIG mode and instances of a card with `total` bytes; None where it cannot do MIG."""
+    mode = calls.ask_or_none(pynvml.nvmlDeviceGetMigMode, handle)
     if mode is None:
         return None
-    # The mode that is pending until the next reset does not serve anybody yet.
+    # The second is the mode after the next reset, which does not matter yet.
     current, _ = mode
     if current != pynvml.NVML_DEVICE_MIG_ENABLE:
         return probe.Mig(enabled=False)
     parts = tuple(_parts(handle))
     names = profiles() if parts else {}
-    read = (_still_there(handle, part, total, names) for part in parts)
-    found = {one.uuid: one for one in read if one and _is_sound(one)}
+    read = (_existing(handle, part, total, names) for part in parts)
+    found = {one.uuid: one for one in read if one and _is_valid(one)}
     return probe.Mig(enabled=True, instances=tuple(found.values()))
 
 
-def _still_there(handle: Any, part: Any, total: int, names: Profiles) -> probe.MigInstance | None:
-    """Read an instance; one that is being taken away meanwhile costs neither the card nor the others."""
+def _existing(handle: Any, part: Any, total: int, names: Profiles) -> probe.MigInstance | None:
+    """Return an instance; None for one that was destroyed meanwhile, which must not fail the card."""
     try:
         return _instance(handle, part, total, names)
-    except calls.Failed as failure:
+    except calls.CallFailed as failure:
         if failure.code in GOING:
             return None
         raise
 
 
-def _is_sound(one: probe.MigInstance) -> bool:
-    """Return whether an instance can be listed; what nobody could ask for or hold cannot."""
+def _is_valid(one: probe.MigInstance) -> bool:
+    """Whether the schema takes an instance."""
     numbers = (
         one.gi is None
         or one.ci is None
@@ -62,21 +62,21 @@ def _is_sound(one: probe.MigInstance) -> bool:
 
 
 def profile_names(handle: Any) -> Profiles:
-    """Ask a card for the names of its GPU instance profiles."""
+    """Return the names of the GPU instance profiles of a card."""
     found = (
-        calls.known(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, number)
+        calls.ask_or_none(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, number)
         for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
     )
     return {each.id: match.group(1) for each in found if each and (match := _NAME.fullmatch(each.name))}
 
 
 def _parts(handle: Any) -> Iterator[Any]:
-    """Walk over the MIG devices of a card."""
+    """Yield the MIG devices of a card."""
     count = calls.ask_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)
     for number in range(min(count, schema_limits.MOST_INSTANCES)):
         try:
             yield calls.ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
-        except calls.Failed as failure:
+        except calls.CallFailed as failure:
             if failure.code != pynvml.NVML_ERROR_NOT_FOUND:
                 raise
 
@@ -97,12 +97,12 @@ def _instance(handle: Any, part: Any, total: int, names: Profiles) -> probe.MigI
 
 
 def _gpu_instance(handle: Any, gi: int) -> Any:
-    """Ask for profile and placement, which the driver tells only to those who may administer MIG."""
+    """Return profile and placement, which the driver tells only processes that may administer MIG."""
     try:
         return calls.ask(
             pynvml.nvmlGpuInstanceGetInfo, calls.ask(pynvml.nvmlDeviceGetGpuInstanceById, handle, gi)
         )
-    except calls.Failed as failure:
+    except calls.CallFailed as failure:
         if failure.code in calls.ABSENT | {pynvml.NVML_ERROR_NO_PERMISSION}:
             return None
         raise
@@ -119,13 +119,13 @@ def _placement(info: Any) -> probe.MigPlacement | None:
 
 
 def name(shape: Any, total: int) -> str:
-    """Name a GPU instance by its slices and its share of the card's memory, as NVIDIA's tools do."""
+    """Return the name of a GPU instance by its slices and its share of memory, as NVIDIA's tools do."""
     eighths = math.ceil(shape.memorySizeMB * catalog.MIB * _EIGHTHS / total)
     gib = round(eighths / _EIGHTHS * math.ceil(total / catalog.GIB))
     return f"{shape.gpuInstanceSliceCount}g.{max(gib, 1)}gb"
 
 
 def _cut(whole: str, shape: Any) -> str:
-    """Put the compute slices before the name where they are not all of the GPU instance's."""
+    """Return the name with the compute slices before it where they are not all of the GPU instance's."""
     cut = shape.computeInstanceSliceCount
     return whole if cut == shape.gpuInstanceSliceCount else f"{cut}c.{whole}"

@@ -1,7 +1,7 @@
-"""Makes the API agree with what should be: level-based, and silent when it already does.
+"""Writes what should be in the API: level-based, and nothing where it already is.
 
-`mirror` holds what is known of objects, `writer` compares that with what is wanted and
-writes the difference, `device` does so for the one Device of a node, and `heartbeat`
-renews the Lease. Nothing here is retried: a failed write raises, and who asked for it
-comes again. What should be is said by `describe` and `gpupods`.
+`object_cache` holds the newest known objects of one kind, `object_writer` compares them with the
+desired ones and writes the difference, `device_publisher` does so for the Device of the node,
+`label_writer` for the labels of the Node, and `heartbeat` renews the Lease. A failed write raises
+and is retried by its caller. What is desired, `device_spec`, `device_status` and `gpupods` say.
 """

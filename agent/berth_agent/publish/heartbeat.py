@@ -1,9 +1,8 @@
 """Renews the Lease that says: what you read in this Device is true now.
 
-Others judge the agent by the moments at which they see this Lease change, so all that
-matters is that it changes in time, and only after a tick whose findings the API took.
-When that is, the loop decides. A Lease that is found in an earlier revision than we wrote
-shows that the server's data were restored: then the Device has to be looked at first.
+Others judge the agent by when they see this Lease change. So it must change in time, and only
+after a tick that was published; when that is, the loop decides. A Lease in an earlier revision
+than the one we wrote shows that the server's data were restored: then the Device comes first.
 """
 
 import datetime as dt
@@ -31,18 +30,18 @@ class Heartbeat:
         self._version = ""
         self._rivals: set[str] = set()
 
-    async def beat(self, owner: wire.OwnerReference) -> None:
-        """Renew. An agent that finds another one alive says so and goes on: both tell the truth."""
+    async def renew(self, owner: wire.OwnerReference) -> None:
+        """Renew the Lease. Another agent that renews it as well is only logged: both publish the truth."""
         try:
             await self._apply(owner, version=self._version)
         except (errors.Conflict, errors.NotFound):
-            await self._look()
+            await self._read_again()
             await self._apply(owner, version="")
 
     async def _apply(self, owner: wire.OwnerReference, *, version: str) -> None:
         now = lease.stamp(self._clock())
         self._acquired = self._acquired or now
-        # Naming the revision of our last write makes the server tell when somebody else wrote since.
+        # With the revision of our last write, the server refuses if somebody else has written since.
         expected = {"resourceVersion": version} if version else {}
         metadata = {"name": self._node, "namespace": names.NODES_NAMESPACE, "ownerReferences": [owner]}
         spec = lease.LeaseSpec(
@@ -51,19 +50,19 @@ class Heartbeat:
             acquire_time=self._acquired,
             renew_time=now,
         )
-        thing = {"metadata": metadata | expected, "spec": spec}
-        body = await self._session.apply(resources.LEASES, thing, manager=names.AGENT_MANAGER)
+        item = {"metadata": metadata | expected, "spec": spec}
+        body = await self._session.apply(resources.LEASES, item, manager=names.AGENT_MANAGER)
         written = api.decode(body, lease.Lease, path=str(resources.LEASES))
         self._version = written.metadata.resource_version
 
-    async def _look(self) -> None:
+    async def _read_again(self) -> None:
         try:
             found = await self._session.get(
                 resources.LEASES, self._node, into=lease.Lease, namespace=names.NODES_NAMESPACE
             )
         except errors.NotFound:
             return
-        self._compare(found.metadata.resource_version)
+        self._check_revision(found.metadata.resource_version)
         holder = found.spec.holder_identity or ""
         if holder != self._identity and holder not in self._rivals:
             self._rivals.add(holder)
@@ -73,8 +72,8 @@ class Heartbeat:
                 holder,
             )
 
-    def _compare(self, version: str) -> None:
-        """Renew nothing on the word of a Device that may be of an earlier state."""
+    def _check_revision(self, version: str) -> None:
+        """Raise if the server was restored: the Device may be in an earlier state, too."""
         known, self._version = self._version, version
         if history.earlier(version, known):
             evidence = f"the Lease of {self._node} is at revision {version}, after {known}"

@@ -1,0 +1,207 @@
+"""The spec that the Device of a node should have, given one sample of its cards. Pure.
+
+Two rules are kept here and nowhere else. A card that stops answering stays in the list as it
+was last known; its verdict in the status says that it is lost. A source that fails changes no
+card: the last known spec stays, and the condition NVMLReady says that it is not current.
+
+`spec.cordon` belongs to people; no function here gives it a value.
+"""
+
+import collections
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from berth_agent import probe
+from berth_crds import catalog, schema_limits, text, vocabulary, wire
+
+# The kinds that the locations of the cards imply (same NUMA node, same root complex) are dropped first.
+LINK_KINDS_TO_DROP: Final = (
+    vocabulary.LinkKind.SYSTEM,
+    vocabulary.LinkKind.NUMA,
+    vocabulary.LinkKind.PCIE_HOST,
+    vocabulary.LinkKind.PCIE_SWITCH,
+    vocabulary.LinkKind.NVLINK,
+)
+
+
+def spec(
+    node: str,
+    outcome: probe.Outcome,
+    known: wire.DeviceSpec | None,
+    sharing: wire.Sharing | None = None,
+) -> wire.DeviceSpec:
+    """Return the spec; `known` is the last one, `sharing` how the device plugin shares cards, if it does."""
+    if isinstance(outcome, probe.SourceFailed):
+        # Without a known spec the list is empty, and NVMLReady says that this means nothing.
+        # A known spec may have been read from the API, with the cordon that people wrote.
+        return _without_cordon(known) if known else wire.DeviceSpec(node=node, summary=_summary(()))
+    remembered = _remembered(outcome, known.devices if known else ())
+    # A card keeps its position in the list while it is lost, so that only its verdict changes.
+    found = (_shared(each, sharing) for each in (*map(card, outcome.answering_cards()), *remembered))
+    cards = sorted(found, key=lambda each: each.index or 0)
+    listed = frozenset(each.uuid for each in cards)
+    # A lost card keeps its uuid and its minor, even if an extra device claims them meanwhile.
+    minors = {(each.type, each.minor) for each in cards}
+    extra_devices = map(device, outcome.devices)
+    others = tuple(
+        each for each in extra_devices if each.uuid not in listed and (each.type, each.minor) not in minors
+    )
+    return wire.DeviceSpec(
+        node=node,
+        boot_id=outcome.boot_id,
+        driver=wire.Driver(version=outcome.driver.version, cuda=outcome.driver.cuda),
+        devices=_few_links((*(_among(each, listed) for each in cards), *others)),
+        partitions=tuple(
+            _partition(group) for group in outcome.partitions if listed.issuperset(group.members)
+        ),
+        summary=_summary((*cards, *others)),
+    )
+
+
+def _without_cordon(spec: wire.DeviceSpec) -> wire.DeviceSpec:
+    return msgspec.structs.replace(spec, cordon=())
+
+
+def card(reading: probe.Card) -> wire.Card:
+    """Return the entry of one card."""
+    place = reading.location
+    return wire.Card(
+        uuid=reading.uuid,
+        type=vocabulary.DeviceType.GPU,
+        minor=reading.minor,
+        vendor=reading.vendor,
+        model=reading.model,
+        index=reading.index,
+        module_id=reading.module_id,
+        memory=reading.memory,
+        compute_capability=reading.compute_capability,
+        topology=_topology(place),
+        links=tuple(wire.Link(link.peer, link.kind, link.count) for link in reading.links),
+        mig=None if reading.mig is None else _mig(reading.mig),
+    )
+
+
+def _shared(card: wire.Card, sharing: wire.Sharing | None) -> wire.Card:
+    """Return a card with its sharing; one that is cut into MIG instances is not shared as a whole."""
+    return msgspec.structs.replace(
+        card, sharing=None if card.mig is not None and card.mig.enabled else sharing
+    )
+
+
+def device(reading: probe.ExtraDevice) -> wire.Card:
+    """Return the entry of one extra device."""
+    return wire.Card(
+        uuid=reading.uuid,
+        type=reading.type,
+        minor=reading.minor,
+        vendor=reading.vendor,
+        model=reading.model,
+        memory=reading.memory,
+        topology=_topology(reading.location),
+        labels=dict(reading.labels),
+        vf_groups=tuple(map(_vf_group, reading.vf_groups)),
+    )
+
+
+def _topology(place: probe.PciLocation) -> wire.Topology | None:
+    if place == probe.PciLocation():
+        return None
+    return wire.Topology(place.numa_node, place.pcie_root, place.bus_id)
+
+
+def _vf_group(group: probe.VfGroup) -> wire.VfGroup:
+    return wire.VfGroup(vfs=tuple(wire.Vf(each.minor, each.bus_id) for each in group.vfs))
+
+
+def _mig(reading: probe.Mig) -> wire.Mig:
+    return wire.Mig(reading.enabled, tuple(map(_instance, reading.instances)))
+
+
+def _instance(reading: probe.MigInstance) -> wire.MigInstance:
+    where = reading.placement
+    return wire.MigInstance(
+        uuid=reading.uuid,
+        profile=reading.profile,
+        memory=reading.memory,
+        gi=reading.gi,
+        ci=reading.ci,
+        placement=wire.MigPlacement(where.start, where.size) if where else None,
+    )
+
+
+def _partition(group: probe.Partition) -> wire.Partition:
+    return wire.Partition(members=group.members, link=group.link or "", score=group.score)
+
+
+def _remembered(sample: probe.Sample, known: Iterable[wire.Card]) -> tuple[wire.Card, ...]:
+    """Return the cards that are lost now as they were last known."""
+    cards = tuple(sample.answering_cards())
+    uuids, minors = {each.uuid for each in cards}, {each.minor for each in cards}
+    others = tuple(each for each in known if each.uuid not in uuids)
+    found = (last_known(lost, others) for lost in sample.lost_cards())
+    # Two cards of one uuid or minor would make the server refuse the whole list, good cards included.
+    return tuple({each.uuid: each for each in found if each and each.minor not in minors}.values())
+
+
+def last_known(lost: probe.LostCard, known: Iterable[wire.Card]) -> wire.Card | None:
+    """Return the entry of a lost card, found by its uuid, its PCI address or else its index."""
+    if lost.uuid:
+        return next((each for each in known if each.uuid == lost.uuid), None)
+    if lost.bus_id:
+        return next((each for each in known if each.topology and each.topology.bus_id == lost.bus_id), None)
+    return next((each for each in known if each.index == lost.index), None)
+
+
+def lost_by_uuid(sample: probe.Sample, spec: wire.DeviceSpec) -> Mapping[str, probe.LostCard]:
+    """Return by uuid the lost cards that the spec still lists."""
+    read = {each.uuid for each in sample.answering_cards()}
+    kept = tuple(each for each in spec.devices if each.uuid not in read)
+    found = ((last_known(lost, kept), lost) for lost in sample.lost_cards())
+    return {each.uuid: lost for each, lost in found if each}
+
+
+def _among(card: wire.Card, listed: frozenset[str]) -> wire.Card:
+    """Return a card without links to cards that are not listed, which the server would refuse."""
+    links = tuple(link for link in card.links if link.peer in listed)
+    return card if links == card.links else msgspec.structs.replace(card, links=links)
+
+
+def _few_links(cards: tuple[wire.Card, ...]) -> tuple[wire.Card, ...]:
+    """Return the cards with no more links than the server takes: the least useful kinds are left out."""
+    for kind in LINK_KINDS_TO_DROP:
+        if sum(len(card.links) for card in cards) <= schema_limits.TOTAL_LINKS:
+            break
+        cards = tuple(_without(card, kind) for card in cards)
+    return cards
+
+
+def _without(card: wire.Card, kind: vocabulary.LinkKind) -> wire.Card:
+    return msgspec.structs.replace(card, links=tuple(link for link in card.links if link.kind != kind))
+
+
+def _summary(cards: Iterable[wire.Card]) -> wire.SpecSummary:
+    gpus = [each for each in cards if each.type == vocabulary.DeviceType.GPU]
+    counts = collections.Counter(catalog.normal_model(each.model) for each in gpus)
+    models = ", ".join(f"{model} x{count}" for model, count in counts.items())
+    sharing = ", ".join(filter(None, (_sharing_summary(gpus), _mig_summary(gpus))))
+    return wire.SpecSummary(
+        models=text.line(models, most=schema_limits.LONGEST_SUMMARY),
+        gpus=len(gpus),
+        sharing=text.line(sharing, most=schema_limits.LONGEST_SUMMARY),
+    )
+
+
+def _sharing_summary(gpus: Iterable[wire.Card]) -> str:
+    """Return how the cards are shared as a whole, such as `mps x2`."""
+    strategies = {f"{card.sharing.strategy} x{card.sharing.replicas}" for card in gpus if card.sharing}
+    return ", ".join(sorted(strategies))
+
+
+def _mig_summary(gpus: Iterable[wire.Card]) -> str:
+    """Return which MIG instances the cards have; a card in MIG mode may have none yet."""
+    migs = [card.mig for card in gpus if card.mig is not None and card.mig.enabled]
+    profiles = collections.Counter(one.profile for mig in migs for one in mig.instances)
+    counts = ", ".join(f"{profile} x{count}" for profile, count in sorted(profiles.items()))
+    return f"mig {counts}".rstrip() if migs else ""

@@ -1,0 +1,262 @@
+"""What the GpuPod of a pod should be. Pure.
+
+The allocation in the pod's annotation says what it was given, the evidence of the sources what it
+holds. Without a source, nothing is published about grants. An allocation that cannot be read is an
+`UnusableAllocation`. A pod without a usable allocation that has cards from the kubelet was given
+just those, so its GpuPod names them and the operator does not give them out. Whether there is to be
+a GpuPod, `reconciler` decides.
+"""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from berth_agent.gpupods import verification, watched_pod
+from berth_agent.kubelet import device_ids
+from berth_crds import allocation, card_part, names, schema_limits, vocabulary, wire
+from berth_crds.client import lease
+
+WHOLE: Final = f"{card_part.WHOLE} %"
+SIDECAR: Final = "Always"  # The restart policy of sidecars: init containers that keep running.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnusableAllocation:
+    """A pod with an allocation that cannot be read, or is not for this node."""
+
+    detail: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeCards:
+    """The node, the models and memory of its cards by minor, and the devices that pods can hold.
+
+    `source` is the source named in grants of simulated cards; None for real ones.
+    """
+
+    node: str
+    models: Mapping[int, str]
+    source: vocabulary.GrantSource | None
+    allocatable: device_ids.AllocatableDevices = dataclasses.field(default_factory=dict)
+    memory: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+
+def decode_allocation(pod: watched_pod.Pod, node: str) -> allocation.Allocation | UnusableAllocation | None:
+    """Return what a pod was given on this node; None for a pod without an allocation."""
+    text = pod.metadata.annotations.get(names.ALLOCATION)
+    if text is None:
+        return None
+    found = allocation.decode(text)
+    if isinstance(found, allocation.Unreadable):
+        return UnusableAllocation(f"{found.reason}: {found.detail}")
+    if found.node != node:
+        return UnusableAllocation(f"it names the node {found.node}, and the pod is bound to {node}")
+    return found
+
+
+def spec(pod: watched_pod.Pod, allocated: allocation.Allocation, node_cards: NodeCards) -> wire.GpuPodSpec:
+    """Return the spec: which container was given which cards."""
+    return wire.GpuPodSpec(
+        node=node_cards.node,
+        pod_uid=pod.metadata.uid,
+        containers=tuple(
+            wire.HoldingContainer(
+                name, tuple(_held(kind, share, node_cards) for kind, shares in types for share in shares)
+            )
+            for name, types in allocated.containers
+        ),
+    )
+
+
+def _held(kind: str, share: allocation.Share, node_cards: NodeCards) -> wire.HeldCard:
+    return wire.HeldCard(
+        uuid=share.uuid,
+        minor=share.minor,
+        type=kind,
+        core=share.core,
+        memory=share.memory,
+        model=node_cards.models.get(share.minor, "") if kind == vocabulary.DeviceType.GPU else "",
+        profile=share.profile,
+        vf=share.vf,
+    )
+
+
+def allocation_by_kubelet(
+    node: str, holdings: Mapping[str, Iterable[device_ids.HeldDevice]]
+) -> allocation.Allocation:
+    """Return as an allocation what the kubelet gave to a pod.
+
+    Unknown devices are left out: a wrong minor would name a wrong card, and the operator withholds
+    what the GpuPod does not name.
+    """
+    shares = {
+        name: [_share(one.device, one.count) for one in held if one.device] for name, held in holdings.items()
+    }
+    return allocation.of(
+        node, {name: {vocabulary.DeviceType.GPU: found} for name, found in shares.items() if found}
+    )
+
+
+def _share(device: device_ids.AllocatableDevice, count: int) -> allocation.Share:
+    # Where the number of replicas of a card is not known, each counts as the whole card.
+    part = min(count, device.replicas)
+    core, memory = device_ids.WHOLE * part // device.replicas, device.memory * part // device.replicas
+    return allocation.Share(device.uuid, device.minor, core, memory, device.profile)
+
+
+def merged(published: wire.GpuPodSpec, found: wire.GpuPodSpec) -> wire.GpuPodSpec:
+    """Return the published containers, and the found ones that are not published yet.
+
+    The published ones were copied while the allocation could be read, and nothing else may know them.
+    """
+    named = {one.name for one in published.containers if one.devices}
+    more = (one for one in found.containers if one.name not in named)
+    return msgspec.structs.replace(
+        found, containers=(*(one for one in published.containers if one.devices), *more)
+    )
+
+
+def status(
+    pod: watched_pod.Pod,
+    spec: wire.GpuPodSpec,
+    before: wire.GpuPodStatus,
+    node_cards: NodeCards,
+    *,
+    evidence: verification.Evidence | None,
+    now: dt.datetime,
+) -> wire.GpuPodStatus:
+    """Return the status: the phase, what the containers hold, and the condition Verified."""
+    phase = pod.status.phase
+    found = _verdict(phase, spec, node_cards, evidence)
+    return wire.GpuPodStatus(
+        phase=phase,
+        minors=_minors(spec),
+        share=_parts_of_cards(pod.spec, spec, node_cards.memory),
+        granted=_granted(pod, spec, node_cards, evidence),
+        conditions=(_dated(found, before, now=now),) if found else (),
+    )
+
+
+def _minors(spec: wire.GpuPodSpec) -> str:
+    gpus = {one.minor for each in spec.containers for one in each.devices if _is_gpu(one)}
+    return ",".join(map(str, sorted(gpus)))
+
+
+def _parts_of_cards(pod: watched_pod.PodSpec, spec: wire.GpuPodSpec, memory: Mapping[int, int]) -> str:
+    """Return the largest part of each GPU that a pod has at one time; empty where it has all of each."""
+    most: dict[int, list[wire.HeldCard]] = {}
+    for names_ in _at_one_time(pod, spec):
+        for minor, parts in _parts(spec, names_).items():
+            most[minor] = max(parts, most.get(minor, []), key=_size)
+    words = {
+        minor: " + ".join(_part(one, memory.get(minor, 0)) for one in most[minor]) for minor in sorted(most)
+    }
+    if all(each == WHOLE for each in words.values()):
+        return ""
+    return ",".join(words.values())[: schema_limits.LONGEST_SHARE]
+
+
+def _at_one_time(pod: watched_pod.PodSpec, spec: wire.GpuPodSpec) -> Iterator[frozenset[str]]:
+    """Yield the containers that run at the same time: for each init container, and then for the main ones.
+
+    Containers that the spec of the pod does not name, and sidecars, run all the time.
+    """
+    temporary = frozenset(one.name for one in pod.init_containers or () if one.restart_policy != SIDECAR)
+    last = frozenset(one.name for one in spec.containers) - temporary
+    main = frozenset(one.name for one in pod.containers or ())
+    staying = last - main
+    for one in pod.init_containers or ():
+        if one.name in temporary:
+            yield (staying - _later(pod, one)) | {one.name}
+    yield last
+
+
+def _later(pod: watched_pod.PodSpec, than: watched_pod.Container) -> frozenset[str]:
+    """Return the containers that start after an init container."""
+    every = pod.init_containers or ()
+    return frozenset(one.name for one in every[every.index(than) + 1 :])
+
+
+def _parts(spec: wire.GpuPodSpec, running: frozenset[str]) -> Mapping[int, list[wire.HeldCard]]:
+    parts: dict[int, list[wire.HeldCard]] = {}
+    for each in spec.containers:
+        for one in filter(_is_gpu, each.devices if each.name in running else ()):
+            parts.setdefault(one.minor, []).append(one)
+    return parts
+
+
+def _size(parts: Iterable[wire.HeldCard]) -> tuple[int, int]:
+    held = tuple(parts)
+    return sum(one.core for one in held), sum(one.memory for one in held)
+
+
+def _part(one: wire.HeldCard, card_memory: int) -> str:
+    return one.profile or card_part.words(one.core, one.memory, card_memory) or WHOLE
+
+
+def _is_gpu(one: wire.HeldCard) -> bool:
+    return one.type == vocabulary.DeviceType.GPU
+
+
+def gpus(spec: wire.GpuPodSpec) -> verification.ByContainer:
+    """Return the GPUs that each container was given, by uuid."""
+    found = {each.name: tuple(one.uuid for one in each.devices if _is_gpu(one)) for each in spec.containers}
+    return {name: uuids for name, uuids in found.items() if uuids}
+
+
+def _granted(
+    pod: watched_pod.Pod, spec: wire.GpuPodSpec, node_cards: NodeCards, evidence: verification.Evidence | None
+) -> tuple[wire.Grant, ...]:
+    if evidence is not None:
+        return () if watched_pod.has_ended(pod) else tuple(_grants(evidence))[: schema_limits.MOST_GRANTS]
+    if node_cards.source is None or pod.status.phase != vocabulary.PodPhase.RUNNING:
+        return ()
+    return tuple(
+        wire.Grant(each.name, tuple(one.uuid for one in each.devices), node_cards.source)
+        for each in spec.containers
+    )
+
+
+def _grants(evidence: verification.Evidence) -> Iterator[wire.Grant]:
+    """Yield the grants of named containers; ids that the schema does not take are in the condition only."""
+    for source, spec in ((verification.PODRESOURCES, evidence.kubelet), (verification.NVML, evidence.driver)):
+        for name in sorted(filter(None, spec)):
+            uuids = tuple(filter(schema_limits.UUID.matches, spec[name]))[: schema_limits.MOST_GRANTED]
+            if uuids or not spec[name]:
+                yield wire.Grant(name, uuids, source)
+
+
+def _verdict(
+    phase: str, spec: wire.GpuPodSpec, node_cards: NodeCards, evidence: verification.Evidence | None
+) -> verification.Verification | None:
+    if evidence is not None:
+        return verification.verify(phase, gpus(spec), evidence, node_cards.allocatable)
+    return (verification.by_phase(phase) or verification.SIMULATED) if node_cards.source else None
+
+
+def _dated(
+    found: verification.Verification, before: wire.GpuPodStatus, *, now: dt.datetime
+) -> wire.Condition:
+    kind = vocabulary.GpuPodCondition.VERIFIED
+    earlier = next((each for each in before.conditions if each.type == kind), None)
+    since = earlier.last_transition_time if earlier and earlier.status == found.truth else ""
+    return wire.Condition(
+        type=kind,
+        status=found.truth,
+        reason=found.reason,
+        message=found.message,
+        last_transition_time=since or lease.second(now),
+    )
+
+
+def models(cards: Iterable[wire.Card]) -> Mapping[int, str]:
+    """Return the models of the node's GPUs by minor, which MIG instances share with their card."""
+    return {card.minor: card.model for card in cards if card.type == vocabulary.DeviceType.GPU}
+
+
+def memory(cards: Iterable[wire.Card]) -> Mapping[int, int]:
+    """Return the memory of the node's GPUs by minor."""
+    return {card.minor: card.memory or 0 for card in cards if card.type == vocabulary.DeviceType.GPU}

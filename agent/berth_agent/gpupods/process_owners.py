@@ -1,0 +1,149 @@
+"""Which pods the processes on the cards belong to, and which of them use a card without permission.
+
+The driver knows processes, the kernel their cgroups, and the names of these lead to pods and
+containers. A process that has ended meanwhile is left out; one without a pod belongs to the host.
+Everything is pure but `locate`, which reads the cgroups.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from berth_agent import card_processes
+from berth_agent.kubelet import cgroups, device_ids
+from berth_crds import schema_limits, wire
+
+# The memory of a process changes all the time. A change by less than this part is not published.
+LEAST_CHANGE: Final = 0.25
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LocatedProcess:
+    """A process on a card, and the pod and container of its cgroup."""
+
+    process: card_processes.Process
+    owner: cgroups.CgroupOwner
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CardProcess:
+    """A process on a device of the node, and its pod as far as is allocatable.
+
+    Without a pod it belongs to the host; an unknown container is empty.
+    """
+
+    pid: int
+    memory: int | None
+    device: device_ids.AllocatableDevice
+    pod: device_ids.PodKey | None = None
+    container: str = ""
+
+
+OwnerOf = Callable[[cgroups.CgroupOwner], tuple[device_ids.PodKey, str] | None]
+
+
+def locate(found: Iterable[card_processes.Process], procfs: Path) -> tuple[LocatedProcess, ...]:
+    """Return the processes with the owners of their cgroups, without those that have ended."""
+    places = ((process, cgroups.read_owner(procfs, process.pid)) for process in found)
+    return tuple(LocatedProcess(process, place) for process, place in places if place is not None)
+
+
+def on_cards(
+    processes: Iterable[LocatedProcess], allocatable: device_ids.AllocatableDevices, owner_of: OwnerOf
+) -> tuple[CardProcess, ...]:
+    """Return the processes with their pods; those on unknown cards are left out."""
+    return tuple(
+        _on_card(one, allocatable[one.process.uuid], owner_of)
+        for one in processes
+        if one.process.uuid in allocatable
+    )
+
+
+def _on_card(process: LocatedProcess, device: device_ids.AllocatableDevice, owner_of: OwnerOf) -> CardProcess:
+    pod, container = owner_of(process.owner) or (None, "")
+    return CardProcess(process.process.pid, process.process.memory, device, pod, container)
+
+
+def by_pod(found: Iterable[CardProcess]) -> Mapping[device_ids.PodKey, Mapping[str, tuple[str, ...]]]:
+    """Return by pod and container the devices on which the driver shows processes."""
+    seen: dict[device_ids.PodKey, dict[str, set[tuple[int, str]]]] = {}
+    for one in found:
+        if one.pod:
+            seen.setdefault(one.pod, {}).setdefault(one.container, set()).add(
+                (one.device.minor, one.device.uuid)
+            )
+    return {
+        key: {name: tuple(uuid for _, uuid in sorted(held)) for name, held in sorted(containers.items())}
+        for key, containers in seen.items()
+    }
+
+
+# ---------------------------------------------------------------- without permission
+
+
+def covers(given: Collection[str], uuid: str, allocatable: device_ids.AllocatableDevices) -> bool:
+    """Whether a pod that was given these devices may be seen on this one.
+
+    The driver may name the card instead of a MIG instance of it, and the other way round.
+    """
+    card = allocatable[uuid].card if uuid in allocatable else uuid
+    alike = (key for key, device in allocatable.items() if key == card or device.card == uuid)
+    return uuid in given or any(key in given for key in alike)
+
+
+def unauthorized(
+    found: Iterable[CardProcess],
+    given: Callable[[device_ids.PodKey], Iterable[str]],
+    allocatable: device_ids.AllocatableDevices,
+) -> frozenset[CardProcess]:
+    """Return the processes on devices that their pods were not given."""
+    # A pod may have many processes, and many devices: these are collected once.
+    devices_of = functools.cache(lambda pod: frozenset(given(pod)))
+    return frozenset(
+        one
+        for one in found
+        if one.pod is None or not covers(devices_of(one.pod), one.device.uuid, allocatable)
+    )
+
+
+def seen_twice(now: Iterable[CardProcess], before: Iterable[CardProcess]) -> tuple[CardProcess, ...]:
+    """Return the processes that the sample before has shown as well.
+
+    The first process of a pod may be seen before the kubelet lists it, and the last one after the pod
+    has ended: neither should keep the card from being given out.
+    """
+    earlier = {(one.pid, one.device.card) for one in before}
+    return tuple(one for one in now if (one.pid, one.device.card) in earlier)
+
+
+Occupants = Mapping[str, tuple[wire.Occupant, ...]]  # By uuid of the card.
+
+
+def occupants(found: Iterable[CardProcess], before: Occupants) -> Occupants:
+    """Return the unauthorized processes of each card; `before` is what was published so far."""
+    by_card: dict[str, dict[int, wire.Occupant]] = {}
+    for one in sorted(found, key=lambda sight: (sight.device.card, sight.pid, sight.device.uuid)):
+        published = next((it for it in before.get(one.device.card, ()) if it.pid == one.pid), None)
+        by_card.setdefault(one.device.card, {})[one.pid] = _occupant(one, published)
+    most = min(schema_limits.MOST_OCCUPANTS, schema_limits.TOTAL_OCCUPANTS // max(1, len(by_card)))
+    return {card: tuple(held.values())[:most] for card, held in by_card.items()}
+
+
+def _occupant(one: CardProcess, published: wire.Occupant | None) -> wire.Occupant:
+    namespace, name = one.pod or ("", "")
+    memory = one.memory
+    if (
+        published
+        and published.memory
+        and memory
+        and abs(memory - published.memory) < LEAST_CHANGE * published.memory
+    ):
+        memory = published.memory
+    return wire.Occupant(pid=one.pid, memory=memory, namespace=namespace, pod=name)
+
+
+def published_occupants(before: Iterable[wire.CardStatus]) -> Occupants:
+    """Return the unauthorized processes that are published."""
+    return {one.uuid: one.occupants for one in before if one.occupants}

@@ -1,0 +1,395 @@
+"""Keeps the GpuPods of one node as they should be: level-based, one pod at a time.
+
+There are two watches: the pods bound to the node, and its GpuPods. Each change puts one name in
+the work queue, and a single worker compares the pod of that name with its GpuPod. So it does not
+matter what was missed while the agent was away: a GpuPod whose pod is gone, or was created again
+under the same name, is found by the same comparison. A name whose write failed is queued again
+after a pause; none is ever dropped.
+
+Answers of the kubelet and the driver queue names as well. A pod that has cards of the node which
+Berth did not give it gets a GpuPod, too, and loses it when no source shows it on a card any more;
+while a source has not answered yet, no GpuPod is removed. A pod that asks for cards and runs
+without any also gets one, since the operator would withhold cards for it otherwise.
+
+An allocation that cannot be read neither creates nor removes a GpuPod: the published one may be the
+only readable record of who holds the cards.
+
+The name of a pod may be taken: by the GpuPod of a pod that had the name on another node, or by
+somebody with the token of another node's agent. Where the GpuPod is the only record of who holds
+the cards, it is then written under another name, which only this node's agent may use.
+"""
+
+import asyncio
+import dataclasses
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from berth_agent import backoff
+from berth_agent.gpupods import desired, evidence, pod_cache, process_owners, verification, watched_pod
+from berth_agent.kubelet import device_ids, poller
+from berth_agent.publish import object_cache, object_writer
+from berth_crds import allocation, logs, vocabulary, wire
+from berth_crds.client import api, errors, informer, resources
+
+log = logging.getLogger(__name__)
+
+MOST_PAUSE_SECONDS: Final = 20.0
+# Another node's GpuPod may have the name. The operator removes it, which no watch of ours shows.
+REFUSED_PAUSE_SECONDS: Final = 4.0
+
+
+def _whole(part: wire.Struct) -> object:
+    return part
+
+
+# A GpuPod is the agent's as a whole.
+GPU_POD: Final = object_writer.ManagedKind(
+    resources.GPU_PODS,
+    wire.GpuPod,
+    owned_by=resources.PODS.kind,
+    parts=(
+        object_writer.ManagedPart("spec", _whole, ("containers",)),
+        object_writer.ManagedPart("status", _whole, ("phase", "minors", "share", "granted", "conditions")),
+    ),
+)
+
+
+Wake = Callable[[], None]
+DecodedAllocation = allocation.Allocation | desired.UnusableAllocation | None
+NO_SOURCES: Final = evidence.EvidenceSources()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReconcilerRuntime:
+    """The time, chance between 0 and 1, and the source named in grants of simulated cards."""
+
+    clock: Callable[[], dt.datetime]
+    chance: Callable[[], float]
+    source: vocabulary.GrantSource | None = None
+
+
+class WorkQueue:
+    """Names to reconcile: each at most once, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._keys: dict[object_cache.Key, None] = {}
+        self._not_empty = asyncio.Event()
+
+    def __repr__(self) -> str:
+        """Return the state in words."""
+        return f"<WorkQueue: {len(self._keys)} names>"
+
+    def add(self, key: object_cache.Key) -> None:
+        """Add a name, unless it is queued already."""
+        self._keys[key] = None
+        self._not_empty.set()
+
+    async def get(self) -> object_cache.Key:
+        """Wait for the next name and return it."""
+        await self._not_empty.wait()
+        key = next(iter(self._keys))
+        del self._keys[key]
+        if not self._keys:
+            self._not_empty.clear()
+        return key
+
+
+class GpuPodReconciler:
+    """Keeps the GpuPods of one node as they should be."""
+
+    def __init__(
+        self,
+        session: api.Api,
+        node: str,
+        runtime: ReconcilerRuntime,
+        sources: evidence.EvidenceSources = NO_SOURCES,
+        *,
+        on_pod_change: Wake,
+    ) -> None:
+        """`on_pod_change` is called when a pod has changed, since a source may know more about it now."""
+        self._session = session
+        self._node_cards = desired.NodeCards(node, {}, runtime.source)
+        self._runtime = runtime
+        self._on_pod_change = on_pod_change
+        self._queue = WorkQueue()
+        self._cards_known = asyncio.Event()
+        self._failure_logs: dict[object_cache.Key, backoff.FailureLog] = {}
+        self._reported_unusable: dict[object_cache.Key, str] = {}
+        self._other_names: dict[
+            object_cache.Key, object_cache.Key
+        ] = {}  # By pod, a GpuPod with another name.
+        self._pods = pod_cache.PodCache(self._pod_changed)
+        self._cache: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(self._queue.add)
+        self._evidence_cache = evidence.EvidenceCache(
+            sources, self._pods.living_uid, self._pods.is_running, on_change=self._on_evidence_change
+        )
+        self._writer = object_writer.ObjectWriter(session, GPU_POD, self._cache)
+        self._informers = _informers(session, node, self._pods, self._cache)
+
+    def set_cards(self, cards: Sequence[wire.Card]) -> None:
+        """Set the cards of the node; nothing is written before they are pod_evidence."""
+        allocatable = device_ids.allocatable_devices(cards)
+        node_cards = dataclasses.replace(
+            self._node_cards,
+            models=desired.models(cards),
+            allocatable=allocatable,
+            memory=desired.memory(cards),
+        )
+        if node_cards != self._node_cards:
+            self._node_cards = node_cards
+            for key in self._pods.placed_by_berth():
+                self._queue.add(key)
+        self._evidence_cache.set_allocatable(allocatable)
+        self._cards_known.set()
+
+    def kubelet_reported(self, report: poller.KubeletReport) -> None:
+        """Apply an answer of the kubelet, or its failure."""
+        self._evidence_cache.kubelet_reported(report)
+
+    def kubelet_requested(self) -> None:
+        """Note that the kubelet is asked now."""
+        self._evidence_cache.kubelet_requested()
+
+    def processes_seen(
+        self, found: Iterable[process_owners.LocatedProcess] | None, published: process_owners.Occupants
+    ) -> process_owners.Occupants:
+        """Apply the processes that the driver lists, and return the unauthorized ones by card.
+
+        `published` stands while that is not known: before all pods are known, each process would seem
+        to be unauthorized.
+        """
+        if not self._evidence_cache.sources.driver:
+            return {}
+        if found is None or not self._pods_known():
+            return published
+        self._evidence_cache.processes_seen(found, self._pods.owner_of)
+        unauthorized = self._evidence_cache.unauthorized(self._allocated_uuids)
+        return published if unauthorized is None else process_owners.occupants(unauthorized, published)
+
+    def gpupods(self) -> list[wire.GpuPod]:
+        """Return all known GpuPods of the node."""
+        return self._cache.objects()
+
+    def _pods_known(self) -> bool:
+        return self._informers[0].synced
+
+    def _allocated_uuids(self, key: object_cache.Key) -> Iterable[str]:
+        """Return the uuids that Berth gave to a pod."""
+        pod = self._pods.get(key)
+        decoded = desired.decode_allocation(pod, self._node_cards.node) if pod else None
+        return (
+            (entry.share.uuid for entry in decoded.entries())
+            if isinstance(decoded, allocation.Allocation)
+            else ()
+        )
+
+    def _pod_changed(self, key: object_cache.Key) -> None:
+        self._queue.add(key)
+        self._evidence_cache.pod_changed(key)
+        self._on_pod_change()
+
+    def _on_evidence_change(self, keys: Iterable[object_cache.Key] | None) -> None:
+        """Queue these pods, or all for None, because the evidence about them has changed."""
+        for key in (*self._pods.keys(), *self._cache.keys()) if keys is None else keys:
+            self._queue.add(key)
+
+    async def run(self) -> None:
+        """Watch both kinds, and reconcile for ever."""
+        async with asyncio.TaskGroup() as group:
+            for each in self._informers:
+                group.create_task(each.run())
+            # A GpuPod is an orphan only if all pods are pod_evidence.
+            for each in self._informers:
+                await each.wait_synced()
+            await self._cards_known.wait()
+            while True:
+                for key in self._pods_to_reconcile(await self._queue.get()):
+                    await self._reconcile_or_retry(key)
+
+    def _pods_to_reconcile(self, key: object_cache.Key) -> set[object_cache.Key]:
+        """Return the pods to reconcile: the one of this name, and the one whose GpuPod may have this name."""
+        owner = self._owner(key, key[1].partition(".")[0])
+        return {key, owner} if owner else {key}
+
+    def _owner(self, name: object_cache.Key, uid: str) -> object_cache.Key | None:
+        """Return the name of the pod with this uid, if its GpuPod may have this name."""
+        owner = self._pods.of_uid(uid)
+        pod = self._pods.get(owner) if owner else None
+        return owner if owner and pod and name in {owner, self._other_name(pod)} else None
+
+    async def _reconcile_or_retry(self, key: object_cache.Key) -> None:
+        """Reconcile one name, and queue it again after a pause if that fails."""
+        try:
+            await self._reconcile(key)
+        except errors.ClientError as error:
+            failure_log = self._failure_logs.setdefault(
+                key, backoff.FailureLog(log, "GpuPod {}/{}".format(*key))
+            )
+            failure_log.failed(error)
+            chance, most = self._runtime.chance(), longest_pause(error)
+            pause = backoff.pause(error, failure_log.failures, most=most, chance=chance)
+            asyncio.get_running_loop().call_later(pause, self._queue.add, key)
+        else:
+            if key in self._failure_logs:
+                self._failure_logs.pop(key).succeeded()
+
+    async def _reconcile(self, key: object_cache.Key) -> None:
+        """Bring the GpuPod of one pod up to date: (1) read, (2) remove foreign ones, (3) write or remove."""
+        pod = self._pods.get(key)
+        decoded = desired.decode_allocation(pod, self._node_cards.node) if pod else None
+        self._log_unusable(key, pod, decoded)
+        gpupod = await self._found(key, pod)
+        if pod is None:
+            return
+        spec = self._spec(pod, decoded, gpupod)
+        if spec is not None:
+            before = gpupod.status if gpupod else wire.GpuPodStatus()
+            pod_evidence = self._evidence(pod, decoded, before.granted)
+            status = desired.status(
+                pod, spec, before, self._node_cards, evidence=pod_evidence, now=self._runtime.clock()
+            )
+            await self._write(
+                gpupod, pod, spec, status, needed=not isinstance(decoded, allocation.Allocation)
+            )
+        elif (
+            gpupod
+            and decoded is None
+            and (self._evidence_cache.is_complete(key) or watched_pod.has_ended(pod))
+        ):
+            await self._remove(object_cache.key_of(gpupod.metadata), gpupod)
+
+    async def _found(self, key: object_cache.Key, pod: watched_pod.Pod | None) -> wire.GpuPod | None:
+        """Return the GpuPod of a pod, by its name or another one, and remove those without a pod."""
+        found = None
+        places = dict.fromkeys([key, self._other_name(pod) if pod else key, self._other_names.pop(key, key)])
+        for name in places:
+            gpupod = self._cache.get(name)
+            owner = self._owner(name, gpupod.spec.pod_uid) if gpupod else None
+            if gpupod and (owner is None or (owner == key and found)):
+                await self._remove(name, gpupod)
+            elif gpupod and owner == key:
+                found = gpupod
+                if name != key:
+                    self._other_names[key] = name
+        return found
+
+    def _other_name(self, pod: watched_pod.Pod) -> object_cache.Key:
+        """Return the key of a pod's GpuPod where the name is taken: only this node's agent may write it."""
+        return pod.metadata.namespace, f"{pod.metadata.uid}.{self._node_cards.node}"
+
+    def _spec(
+        self, pod: watched_pod.Pod, decoded: DecodedAllocation, gpupod: wire.GpuPod | None
+    ) -> wire.GpuPodSpec | None:
+        """Return the spec that a pod's GpuPod should have; None to leave it as it is, or not to have one."""
+        if isinstance(decoded, allocation.Allocation):
+            return desired.spec(pod, decoded, self._node_cards)
+        key = object_cache.key_of(pod.metadata)
+        pod_evidence = self._evidence(pod, decoded)
+        if pod_evidence is None or not pod_evidence.answering_sources() or watched_pod.has_ended(pod):
+            return None
+        holdings = self._evidence_cache.holdings.get(key, {})
+        by_kubelet = desired.spec(
+            pod, desired.allocation_by_kubelet(self._node_cards.node, holdings), self._node_cards
+        )
+        is_complete = decoded is None and self._evidence_cache.kubelet_knows(key)
+        return desired.merged(gpupod.spec, by_kubelet) if gpupod and not is_complete else by_kubelet
+
+    def _evidence(
+        self, pod: watched_pod.Pod, decoded: DecodedAllocation, published: Iterable[wire.Grant] = ()
+    ) -> verification.Evidence | None:
+        """Return the evidence about a pod: one that asks for devices and runs without any has none.
+
+        That holds only for pods to which Berth gave nothing. What Berth gives needs no device plugin, so
+        the kubelet does not list it.
+        """
+        key = object_cache.key_of(pod.metadata)
+        pod_evidence = self._evidence_cache.of_pod(key, published)
+        if pod_evidence is None or pod_evidence.answering_sources() or decoded is not None or not pod.runs:
+            return pod_evidence
+        if not self._evidence_cache.listed_without_devices(key, pod.metadata.uid):
+            return pod_evidence
+        return dataclasses.replace(
+            pod_evidence, kubelet={one.name: () for one in watched_pod.requesting_containers(pod)}
+        )
+
+    async def _write(
+        self,
+        gpupod: wire.GpuPod | None,
+        pod: watched_pod.Pod,
+        spec: wire.GpuPodSpec,
+        status: wire.GpuPodStatus,
+        *,
+        needed: bool,
+    ) -> None:
+        """Write a pod's GpuPod: the existing one, or else under the pod's name, or another name if needed."""
+        key = object_cache.key_of(pod.metadata)
+        try:
+            await self._ensure(object_cache.key_of(gpupod.metadata) if gpupod else key, pod, spec, status)
+        except (errors.Forbidden, errors.Invalid) as error:
+            if gpupod or not needed:
+                raise
+            self._other_names[key] = self._other_name(pod)
+            await self._ensure(self._other_names[key], pod, spec, status)
+            log.info("GpuPod %s/%s is written as %s: %s", *key, self._other_names[key][1], error)
+
+    async def _ensure(
+        self, key: object_cache.Key, pod: watched_pod.Pod, spec: wire.GpuPodSpec, status: wire.GpuPodStatus
+    ) -> None:
+        owner = wire.OwnerReference(
+            api_version=resources.PODS.api_version,
+            kind=resources.PODS.kind,
+            name=pod.metadata.name,
+            uid=pod.metadata.uid,
+        )
+        try:
+            await self._writer.ensure(object_writer.DesiredObject(key, owner, spec, status))
+        except errors.NotFound:
+            self._writer.forget(key)
+            raise
+
+    async def _remove(self, key: object_cache.Key, gpupod: wire.GpuPod) -> None:
+        """Delete that very GpuPod; one that is gone already, or was created again, is left alone."""
+        namespace, name = key
+        try:
+            await self._session.delete(resources.GPU_PODS, name, namespace=namespace, uid=gpupod.metadata.uid)
+        except (errors.NotFound, errors.Conflict) as error:
+            log.debug("GpuPod %s/%s is gone already: %s", namespace, name, error)
+        # The watch may have brought another GpuPod of this name meanwhile.
+        left = self._cache.get(key)
+        if left and left.metadata.uid == gpupod.metadata.uid:
+            self._writer.forget(key)
+
+    def _log_unusable(
+        self, key: object_cache.Key, pod: watched_pod.Pod | None, decoded: DecodedAllocation
+    ) -> None:
+        """Log an allocation that cannot be read, once for each pod."""
+        if pod is None or not isinstance(decoded, desired.UnusableAllocation):
+            self._reported_unusable.pop(key, None)
+        elif self._reported_unusable.get(key) != pod.metadata.uid:
+            self._reported_unusable[key] = pod.metadata.uid
+            about = logs.pod("/".join(key))
+            log.error(
+                "pod %s/%s: its allocation cannot be used for a GpuPod: %s", *key, decoded.detail, extra=about
+            )
+
+
+def longest_pause(error: errors.ClientError) -> float:
+    """Return the longest pause after a failure, in seconds.
+
+    Where another node's GpuPod has the name, the schema refuses: the node of a GpuPod never changes.
+    """
+    refused = isinstance(error, errors.Forbidden | errors.Invalid)
+    return REFUSED_PAUSE_SECONDS if refused else MOST_PAUSE_SECONDS
+
+
+def _informers(
+    session: api.Api, node: str, pods: pod_cache.PodCache, cache: object_cache.ObjectCache[wire.GpuPod]
+) -> tuple[informer.Informer[watched_pod.Pod], informer.Informer[wire.GpuPod]]:
+    of_pods = informer.Scope(fields=f"spec.nodeName={node}")
+    of_gpupods = informer.Scope(fields=f"spec.node={node}")
+    return (
+        informer.Informer(session, resources.PODS, watched_pod.Pod, pods, scope=of_pods),
+        informer.Informer(session, resources.GPU_PODS, wire.GpuPod, cache, scope=of_gpupods),
+    )

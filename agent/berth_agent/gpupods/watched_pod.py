@@ -1,0 +1,87 @@
+"""A Pod as the agent decodes it: identity, phase, and which containers ask for devices. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from berth_crds import aliases, vocabulary, wire
+
+
+class Resources(wire.Struct, frozen=True):
+    """The resources that a container asks for."""
+
+    requests: dict[str, Any] | None = None
+    limits: dict[str, Any] | None = None
+
+
+class Container(wire.Struct, frozen=True):
+    """A container, and the resources that it asks for."""
+
+    name: str = ""
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class PodSpec(wire.Struct, frozen=True):
+    """The node of a pod, and its containers."""
+
+    node_name: str = ""
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+
+
+class ContainerStatus(wire.Struct, frozen=True):
+    """A started container, and its id in the runtime."""
+
+    name: str = ""
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class PodStatus(wire.Struct, frozen=True):
+    """The phase of a pod, and its started containers."""
+
+    phase: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(wire.Struct, frozen=True):
+    """The parts of a Pod that matter here."""
+
+    metadata: wire.Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def runs(self) -> bool:
+        """Whether its containers were started."""
+        return self.status.phase == vocabulary.PodPhase.RUNNING
+
+
+def container_ids(pod: Pod) -> Iterator[tuple[str, str]]:
+    """Yield the ids of a pod's containers, without the name of the runtime before them, and their names."""
+    status = pod.status
+    started = (
+        *status.container_statuses,
+        *status.init_container_statuses,
+        *status.ephemeral_container_statuses,
+    )
+    return ((one.container_id.rpartition("://")[2], one.name) for one in started if one.container_id)
+
+
+def requesting_containers(pod: Pod) -> tuple[Container, ...]:
+    """Return the containers that ask for devices by a resource that Berth serves."""
+    every = *(pod.spec.init_containers or ()), *(pod.spec.containers or ())
+    return tuple(one for one in every if _asks(one.resources or Resources()))
+
+
+def _asks(resources: Resources) -> bool:
+    amounts = (resources.requests or {}) | (resources.limits or {})
+    return any(aliases.served(name) and str(amount) != "0" for name, amount in amounts.items())
+
+
+def has_ended(pod: Pod) -> bool:
+    """Whether a pod has ended, and so holds nothing, even if an old kubelet still lists it."""
+    return pod.status.phase in {vocabulary.PodPhase.SUCCEEDED, vocabulary.PodPhase.FAILED}

@@ -1,0 +1,117 @@
+"""Which card or MIG instance a device id of the kubelet means. Pure.
+
+The kubelet knows devices by the ids that their plugin chose. NVIDIA's plugin uses the uuid of the
+card or of the MIG instance, followed by `::` and a number where several pods share it. Drivers
+before R470 named an instance by its card and its place on it. Other plugins use other resource
+names for GPUs, so these can be set.
+
+An unknown id is kept as it is: without it, the container would seem to hold less than it does.
+"""
+
+import collections
+import dataclasses
+import fnmatch
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from berth_agent.kubelet import podresources
+from berth_crds import vocabulary, wire
+
+WHOLE: Final = 100  # Percent. A MIG instance has compute of its own, and holds all of that.
+REPLICA: Final = "::"
+
+PodKey = tuple[str, str]  # Namespace and name of a pod.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AllocatableDevice:
+    """A card, or a MIG instance of one: what the kubelet gives to a container."""
+
+    uuid: str
+    card: str
+    minor: int
+    memory: int
+    profile: str = ""
+    replicas: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HeldDevice:
+    """A device that a container holds, and how many of its replicas; `device` is None for an unknown uuid."""
+
+    uuid: str
+    device: AllocatableDevice | None
+    count: int = 1
+
+
+Holdings = Mapping[PodKey, Mapping[str, tuple[HeldDevice, ...]]]  # By pod, then by container.
+AllocatableDevices = Mapping[str, AllocatableDevice]  # By each of its ids.
+
+
+def allocatable_devices(cards: Iterable[wire.Card]) -> AllocatableDevices:
+    """Return the node's GPUs and MIG instances by each id that the kubelet may use."""
+    found = (_of_card(card) for card in cards if card.type == vocabulary.DeviceType.GPU)
+    return dict(pair for pairs in found for pair in pairs)
+
+
+def _of_card(card: wire.Card) -> Iterator[tuple[str, AllocatableDevice]]:
+    replicas = card.sharing.replicas if card.sharing else 1
+    yield card.uuid, AllocatableDevice(card.uuid, card.uuid, card.minor, card.memory or 0, replicas=replicas)
+    for one in card.mig.instances if card.mig else ():
+        device = AllocatableDevice(one.uuid, card.uuid, card.minor, one.memory, one.profile)
+        yield one.uuid, device
+        if one.gi is not None and one.ci is not None:
+            yield f"MIG-{card.uuid}/{one.gi}/{one.ci}", device
+
+
+def without_replica(device_id: str) -> str:
+    """Return a device id without the number of its replica."""
+    return device_id.partition(REPLICA)[0]
+
+
+def is_gpu_resource(resource: str, patterns: Iterable[str]) -> bool:
+    """Whether a resource is a kind of GPU."""
+    return any(fnmatch.fnmatchcase(resource, pattern) for pattern in patterns)
+
+
+def holdings(
+    listed: Iterable[podresources.ListedPod], patterns: tuple[str, ...], allocatable: AllocatableDevices
+) -> Holdings:
+    """Return which containers hold which devices, as the kubelet lists them; those without any are left out.
+
+    A pod that is listed twice (one that has ended, and the next of the same name) holds what either
+    entry says: the kubelet gives no uid to distinguish them.
+    """
+    counted = functools.cache(lambda resource: is_gpu_resource(resource, patterns))
+    found: dict[PodKey, dict[str, dict[str, int]]] = {}
+    for pod in listed:
+        for container in pod.containers:
+            if ids := collections.Counter(map(without_replica, _ids(container, counted))):
+                containers = found.setdefault((pod.namespace, pod.name), {})
+                _keep_most(containers.setdefault(container.name, {}), ids)
+    return {
+        key: {name: _held(ids, allocatable) for name, ids in containers.items()}
+        for key, containers in found.items()
+    }
+
+
+def _keep_most(into: dict[str, int], ids: Mapping[str, int]) -> None:
+    for one, count in ids.items():
+        into[one] = max(count, into.get(one, 0))
+
+
+def _ids(container: podresources.ListedContainer, counted: Callable[[str], bool]) -> Iterator[str]:
+    """Yield each device id once: the kubelet repeats a device for each of its NUMA nodes."""
+    return iter(
+        dict.fromkeys(one for each in container.devices if counted(each.resource) for one in each.ids)
+    )
+
+
+def _held(ids: Mapping[str, int], allocatable: AllocatableDevices) -> tuple[HeldDevice, ...]:
+    """Return the devices in the order of their cards: that of the ids is random, and may change."""
+    found = (
+        HeldDevice(allocatable[one].uuid if one in allocatable else one, allocatable.get(one), count)
+        for one, count in ids.items()
+    )
+    return tuple(sorted(found, key=lambda one: (one.device.minor if one.device else -1, one.uuid)))

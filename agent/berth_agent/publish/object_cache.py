@@ -1,0 +1,107 @@
+"""The newest known version of each object of one kind.
+
+Versions come from a watch and from the answers to our own writes, in any order; the cache keeps
+the later one. So an agent that finds everything in place writes nothing, and one that has just
+written does not write again because its watch is slow. But a deletion is never overlooked: the
+Lease must not be renewed for a Device that is gone. After the server's data were restored from
+an older copy, the next version counts as newer, whatever its revision is.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from berth_crds import wire
+from berth_crds.client import history
+
+Key = tuple[str, str]  # namespace, empty for the whole cluster's, and name
+
+
+class OwnedObject(Protocol):
+    """An object with metadata, and with a spec and a status of which parts are the agent's."""
+
+    @property
+    def metadata(self) -> wire.Meta: ...  # noqa: D102
+    @property
+    def spec(self) -> Any: ...  # noqa: D102
+    @property
+    def status(self) -> Any: ...  # noqa: D102
+
+
+B = TypeVar("B", bound=OwnedObject)
+
+
+def key_of(meta: wire.Meta) -> Key:
+    """Return the key of an object within its kind."""
+    return meta.namespace, meta.name
+
+
+class ObjectCache(Generic[B]):
+    """The known objects; `on_change` is called with the key of each object that a watch changes."""
+
+    def __init__(self, on_change: Callable[[Key], None]) -> None:
+        self._on_change = on_change
+        self._objects: dict[Key, B] = {}
+        self._void: set[Key] = set()  # Objects whose known revision means nothing after a restore.
+        self.deletions = 0
+
+    def __repr__(self) -> str:
+        """Return the state in words."""
+        return f"<ObjectCache: {len(self._objects)} known>"
+
+    def get(self, key: Key) -> B | None:
+        """Return one object, None if there is none."""
+        return self._objects.get(key)
+
+    def keys(self) -> list[Key]:
+        """Return the keys of all objects."""
+        return list(self._objects)
+
+    def objects(self) -> list[B]:
+        """Return all objects."""
+        return list(self._objects.values())
+
+    def upserted(self, item: B, /) -> None:
+        """Apply a version from the watch."""
+        if self._apply(item):
+            self._on_change(key_of(item.metadata))
+
+    def restored(self) -> None:
+        """Accept the next version of each object, whatever its revision is."""
+        self._void = set(self._objects)
+
+    def deleted(self, meta: wire.Meta, /) -> None:
+        """Forget an object, unless another of its name has been made since."""
+        self.deletions += 1
+        key = key_of(meta)
+        known = self._objects.get(key)
+        if known is not None and known.metadata.uid == meta.uid:
+            self.forget(key)
+            self._on_change(key)
+
+    def write_answered(self, item: B, *, deletions: int) -> None:
+        """Apply the answer to a write; `deletions` is the count from when it was sent.
+
+        After a deletion in between, which may be of this very object, the answer is ignored: the
+        watch or the next write shows the current version.
+        """
+        if deletions == self.deletions:
+            self._apply(item)
+
+    def forget(self, key: Key) -> None:
+        """Remove an object."""
+        self._objects.pop(key, None)
+        self._void.discard(key)
+
+    def _apply(self, item: B) -> bool:
+        key = key_of(item.metadata)
+        known = self._objects.get(key)
+        # Where a server's revisions are not numbers, the version that comes later counts as newer.
+        if known is not None and key not in self._void and _older(item.metadata, known.metadata):
+            return False
+        self._objects[key] = item
+        self._void.discard(key)
+        return True
+
+
+def _older(first: wire.Meta, second: wire.Meta) -> bool:
+    return history.earlier(first.resource_version, second.resource_version)

@@ -1,0 +1,104 @@
+"""What is known of an object is the latest of two sources, and what others added is taken out exactly."""
+
+import pytest
+
+from berth_agent.publish import device_publisher, object_cache, object_writer
+from berth_crds import wire
+
+KEY = ("ns", "p")
+
+
+def record(uid: str, version: int) -> wire.GpuPod:
+    """Return a GpuPod at a revision."""
+    meta = wire.Meta(name="p", namespace="ns", uid=uid, resource_version=str(version))
+    return wire.GpuPod(meta, wire.GpuPodSpec("n1", "u-1"))
+
+
+@pytest.fixture
+def on_change() -> list[object_cache.Key]:
+    """Lend the list of what the mirror told."""
+    return []
+
+
+@pytest.fixture
+def known(on_change: list[object_cache.Key]) -> object_cache.ObjectCache[wire.GpuPod]:
+    """Lend a mirror that knows one object, from the answer to a write."""
+    known: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(on_change.append)
+    known.write_answered(record("x", 9), deletions=0)
+    return known
+
+
+def test_slow_watch_changes_nothing(
+    known: object_cache.ObjectCache[wire.GpuPod], on_change: list[object_cache.Key]
+) -> None:
+    """What a watch tells of the time before our own write is old news; what is newer is taken and told."""
+    known.upserted(record("x", 8))
+    assert (known.get(KEY), on_change) == (record("x", 9), [])
+
+    known.upserted(record("x", 10))
+    assert (known.get(KEY), on_change) == (record("x", 10), [KEY])
+
+
+def test_slow_answer_changes_nothing(known: object_cache.ObjectCache[wire.GpuPod]) -> None:
+    """An answer that arrives after the watch told of something newer is old news, too."""
+    known.upserted(record("x", 12))
+
+    known.write_answered(record("x", 11), deletions=0)
+    assert known.get(KEY) == record("x", 12)
+
+
+def test_deletion_is_never_undone_by_an_answer(known: object_cache.ObjectCache[wire.GpuPod]) -> None:
+    """An answer to a write that was under way when a deletion was told brings nothing back."""
+    before = known.deletions
+    known.deleted(record("x", 10).metadata)
+
+    known.write_answered(record("x", 9), deletions=before)
+    assert known.get(KEY) is None
+    known.write_answered(record("y", 12), deletions=known.deletions)
+    assert known.get(KEY) == record("y", 12)
+
+
+def test_end_of_an_earlier_object_is_not_that_of_the_new_one(
+    known: object_cache.ObjectCache[wire.GpuPod], on_change: list[object_cache.Key]
+) -> None:
+    """The late news that an earlier object is gone does not take away the one made since."""
+    known.deleted(record("earlier", 8).metadata)
+    assert (known.get(KEY), on_change) == (record("x", 9), [])
+
+    # A list that was read anew tells of a delete with the last revision that its watch had seen.
+    known.deleted(record("x", 5).metadata)
+    assert (known.get(KEY), on_change) == (None, [KEY])
+
+
+# ---------------------------------------------------------------- corrections
+
+
+SPEC, STATUS = device_publisher.DEVICE.parts
+CARD = wire.Card("GPU-1", "gpu", 0)
+ALIEN = wire.Card("GPU-2", "gpu", 1)
+
+
+def test_corrections_set_what_differs_and_leave_the_rest() -> None:
+    """A list with a foreign entry is set outright, a field that should not be goes, the cordon stays."""
+    meant = wire.DeviceSpec("n1", boot_id="b", devices=(CARD,))
+    said = wire.DeviceSpec(
+        "n1",
+        boot_id="b",
+        devices=(CARD, ALIEN),
+        partitions=(wire.Partition(("GPU-2",)),),
+        cordon=("GPU-1",),
+    )
+
+    assert object_writer.corrections(SPEC, desired=meant, actual=said) == [
+        {"op": "add", "path": "/spec/devices", "value": ({"uuid": "GPU-1", "type": "gpu", "minor": 0},)},
+        {"op": "remove", "path": "/spec/partitions"},
+    ]
+
+
+def test_corrections_leave_what_others_write_in_the_status() -> None:
+    """The operator's condition and summary are none of the agent's business."""
+    said = wire.DeviceStatus(
+        conditions=(wire.Condition("Ready", "True"),), summary=wire.StatusSummary(free=1, used=0, healthy=1)
+    )
+
+    assert object_writer.corrections(STATUS, desired=wire.DeviceStatus(), actual=said) == []
