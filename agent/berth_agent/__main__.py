@@ -54,7 +54,7 @@ STARTED_SECONDS: Final = 15.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until a signal comes, and return the exit code: 0, or 2 for a setting that cannot be used."""
-    nesting.allow()
+    nesting.raise_limits()
     try:
         settings = parse_settings(
             sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()
@@ -62,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logs.start(settings.log_level, "%(asctime)s %(levelname)-7s %(message)s", settings.log_format)
         configs = tuple(_config(node, settings) for node in settings.nodes)
         asyncio.run(_serve(_connections(settings), configs, settings))
-    except (flags.Refused, simulated.BadShape, errors.Unusable) as refusal:
-        logs.last_word(PROGRAM, refusal)
+    except (flags.UsageError, simulated.BadShape, errors.Unusable) as refusal:
+        logs.report_exit(PROGRAM, refusal)
         return flags.EXIT_UNUSABLE
     return 0
 
@@ -118,7 +118,7 @@ def _connections(settings: Settings) -> Mapping[str, connection.Connection]:
         return dict.fromkeys(names, connection.load(settings.kubeconfig, context=settings.context))
     paths = connection.find(settings.kubeconfig)
     if paths is None:
-        raise flags.Refused("--context-by-node needs a kubeconfig with a context for each node.")
+        raise flags.UsageError("--context-by-node needs a kubeconfig with a context for each node.")
     return dict(zip(names, connection.from_contexts(paths, names), strict=True))
 
 

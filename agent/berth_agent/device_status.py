@@ -103,7 +103,7 @@ def _verdict(uuid: str, health: probe.DeviceHealth) -> wire.CardStatus:
 def _dated(verdict: wire.CardStatus, before: wire.CardStatus | None, *, now: dt.datetime) -> wire.CardStatus:
     """Return a verdict with the time since when the card has this health."""
     same = before is not None and before.health == verdict.health and before.since
-    return msgspec.structs.replace(verdict, since=before.since if before and same else lease.second(now))
+    return msgspec.structs.replace(verdict, since=before.since if before and same else lease.rfc3339(now))
 
 
 def _nvml_ready(outcome: probe.Outcome, before: wire.DeviceStatus, *, now: dt.datetime) -> wire.Condition:
@@ -141,7 +141,7 @@ def transition(
     """Return a condition with the time of its last transition: now if its status changed."""
     earlier = next((each for each in before if each.type == found.type), None)
     same = earlier is not None and earlier.status == found.status and earlier.last_transition_time
-    since = earlier.last_transition_time if earlier and same else lease.second(now)
+    since = earlier.last_transition_time if earlier and same else lease.rfc3339(now)
     return msgspec.structs.replace(found, last_transition_time=since)
 
 

@@ -61,7 +61,7 @@ def _sizes(model: str) -> tuple[int, ...]:
     known = catalog.find(model)
     if known is None:
         return FULL_SIZES
-    return (known.board.cards,) if known.board.nvlinks is catalog.Nvlinks.FULL else ()
+    return (known.layout.cards,) if known.layout.nvlinks is catalog.Nvlinks.FULL else ()
 
 
 def _cut(board: Sequence[probe.Card], size: int) -> Iterator[probe.Partition]:

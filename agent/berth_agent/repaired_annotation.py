@@ -24,6 +24,6 @@ NO_ANNOTATION = RepairedAnnotation("")
 def read(text: str, spec: wire.DeviceSpec) -> RepairedAnnotation:
     """Return what an annotation means for the cards of a node."""
     words = filter(None, (part.strip() for part in text.split(",")))
-    meant = {word: named_cards.named(word, spec.devices) for word in words}
+    meant = {word: named_cards.uuids_named(word, spec.devices) for word in words}
     unknown = ",".join(word for word, cards in meant.items() if not cards)
     return RepairedAnnotation(text, frozenset().union(*meant.values()), unknown)

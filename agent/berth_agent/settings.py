@@ -1,7 +1,7 @@
 """The flags of the agent, read once at the start.
 
 Flags win over the environment, the environment over defaults. A value that cannot be used raises
-`flags.Refused` with one sentence; nothing here prints, exits or looks at the machine: arguments,
+`flags.UsageError` with one sentence; nothing here prints, exits or looks at the machine: arguments,
 environment and host name are parameters. To add a flag, add a field to `Settings`, its argument to
 one of the `_add_…` functions and, where its text has a form of its own, a parser to `flag_values`.
 What a shape means is left to the simulated probe.
@@ -332,7 +332,7 @@ def _switch(environment: Mapping[str, str], flag: str, *, usual: bool) -> bool:
     try:
         return flag_values.yes_or_no(environment[name])
     except argparse.ArgumentTypeError as error:
-        raise flags.Refused(f"{name}: {error}.") from None
+        raise flags.UsageError(f"{name}: {error}.") from None
 
 
 def _path(environment: Mapping[str, str], name: str) -> Path | None:
@@ -349,14 +349,16 @@ def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
     several = named or ([] if given["simulate"] else given["fallback_simulated"])
     blamed = "--simulated-node" if named else "BERTH_SIMULATED_NODES"
     if several and (given["simulate"] or given["node"] is not None):
-        raise flags.Refused(f"{blamed} names its nodes itself and goes with neither --node nor --simulate.")
+        raise flags.UsageError(
+            f"{blamed} names its nodes itself and goes with neither --node nor --simulate."
+        )
     if several:
         return tuple(_simulated(text, blamed) for text in several)
     name = _node(given["fallback_node"] if given["node"] is None else given["node"])
     if given["simulate"]:
         return (SimulatedNode(name, given["simulate"]),)
     if given["faults"]:
-        raise flags.Refused("--faults breaks simulated cards only: give --simulate SHAPE with it.")
+        raise flags.UsageError("--faults breaks simulated cards only: give --simulate SHAPE with it.")
     xids = given["ignored_xids"], given["critical_xids"]
     return (HardwareNode(name, given["sysfs"], given["procfs"], given["devices"], *xids),)
 
@@ -364,13 +366,15 @@ def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
 def _simulated(text: str, blamed: str) -> SimulatedNode:
     name, separator, shape = text.strip().partition("=")
     if not separator or not shape:
-        raise flags.Refused(f"{blamed} takes NAME=SHAPE, such as gpu-1=8xA100-SXM4-80GB, not {quoted(text)}.")
+        raise flags.UsageError(
+            f"{blamed} takes NAME=SHAPE, such as gpu-1=8xA100-SXM4-80GB, not {quoted(text)}."
+        )
     return SimulatedNode(_node(name), shape)
 
 
 def _node(name: str) -> str:
     if not schema_limits.DNS_SUBDOMAIN.matches(name):
-        raise flags.Refused(
+        raise flags.UsageError(
             f"{quoted(name)} is not the name of a node: lowercase letters, digits, '-' and '.'."
         )
     return name
@@ -380,15 +384,15 @@ def _check(settings: Settings) -> None:
     """Raise for settings that make no sense together."""
     nodes = [node.name for node in settings.nodes]
     if twice := sorted({name for name in nodes if nodes.count(name) > 1}):
-        raise flags.Refused(f"The node {twice[0]} is given twice.")
+        raise flags.UsageError(f"The node {twice[0]} is given twice.")
     if settings.context and settings.context_by_node:
-        raise flags.Refused(
+        raise flags.UsageError(
             "--context names one context for all nodes: it does not go with --context-by-node."
         )
     if settings.pod_resources and len(nodes) > 1:
-        raise flags.Refused("--pod-resources is the socket of one kubelet: it goes with one node alone.")
+        raise flags.UsageError("--pod-resources is the socket of one kubelet: it goes with one node alone.")
     if settings.lease_seconds <= settings.interval + settings.deadline:
-        raise flags.Refused(
+        raise flags.UsageError(
             f"--lease-duration ({settings.lease_seconds} s) must be longer than --interval"
             f" ({settings.interval:g} s) and --sample-deadline ({settings.deadline:g} s) together:"
             " the Lease would lapse between two looks."

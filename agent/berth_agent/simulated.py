@@ -54,7 +54,7 @@ class Slot:
     @property
     def numa_node(self) -> int:
         """NUMA node of the card; every board spreads over the same ones."""
-        return self.model.board.numa_node(self.place)
+        return self.model.layout.numa_node(self.place)
 
 
 def parse(shape: str) -> tuple[tuple[int, catalog.Model], ...]:
@@ -86,16 +86,16 @@ def _slots(parts: tuple[tuple[int, catalog.Model], ...]) -> Iterator[Slot]:
     """Yield a slot for each card: models one after the other, each on as many boards as it needs."""
     minors, boards, roots = itertools.count(), itertools.count(), 0
     for count, model in parts:
-        for start in range(0, count, model.board.cards):
-            board, seated = next(boards), min(model.board.cards, count - start)
+        for start in range(0, count, model.layout.cards):
+            board, seated = next(boards), min(model.layout.cards, count - start)
             yield from _on_board(
                 model, board=board, first_root=roots, minors=list(itertools.islice(minors, seated))
             )
-            roots += model.board.pcie_root(seated - 1) + 1
+            roots += model.layout.pcie_root(seated - 1) + 1
 
 
 def _on_board(model: catalog.Model, *, board: int, first_root: int, minors: list[int]) -> Iterator[Slot]:
-    roots = [model.board.pcie_root(place) for place in range(len(minors))]
+    roots = [model.layout.pcie_root(place) for place in range(len(minors))]
     for place, minor in enumerate(minors):
         lane = roots[:place].count(roots[place])
         yield Slot(minor, model, board, place, root=first_root + roots[place], lane=lane)
@@ -134,7 +134,7 @@ def _card(node: str, slot: Slot, slots: tuple[Slot, ...]) -> probe.Card:
         memory=model.memory,
         compute_capability=model.compute_capability,
         # Cards on a baseboard have numbered places; a card in a PCIe slot has none.
-        module_id=None if model.board.nvlinks is catalog.Nvlinks.NONE else slot.minor + 1,
+        module_id=None if model.layout.nvlinks is catalog.Nvlinks.NONE else slot.minor + 1,
         location=_place(slot),
         links=tuple(_link(node, slot, peer) for peer in slots if peer is not slot),
         mig=probe.Mig(enabled=False) if model.mig else None,
@@ -152,7 +152,7 @@ def _place(slot: Slot) -> probe.PciLocation:
 
 def _link(node: str, slot: Slot, peer: Slot) -> probe.Link:
     """Return the closest link between two cards."""
-    if count := slot.model.board.links(slot.place, peer.place) if slot.board == peer.board else 0:
+    if count := slot.model.layout.links(slot.place, peer.place) if slot.board == peer.board else 0:
         return probe.Link(_uuid(node, peer), vocabulary.LinkKind.NVLINK, count)
     if slot.root == peer.root:
         return probe.Link(_uuid(node, peer), vocabulary.LinkKind.PCIE_SWITCH)

@@ -30,7 +30,7 @@ async def serving(
             served = http_server.serving(address, [index, *routes], limits=limits)
             where = await stack.enter_async_context(served)
         except OSError as error:
-            raise flags.Refused(f"{flag} {address}: {text.cause(error)}") from error
+            raise flags.UsageError(f"{flag} {address}: {text.cause(error)}") from error
         yield where
 
 

@@ -1,10 +1,9 @@
 """Other projects' names as data: what each key means in Berth's own words.
 
-What pods written for Koordinator, HAMi, Volcano, gpushare, KAI, the NVIDIA device plugin,
-caden2016's scheduler, Genius and KubeGPU ask for is understood as it stands. Some tables say how:
-AMOUNTS are keys that ask for devices, WISHES are keys that say which devices and how, and KINDS and GANGS
-are devices and groups of pods that Berth does not serve. `translate` walks the tables, `markdown` shows
-them to the readers of the manual; nothing else in Berth knows a foreign name.
+Berth understands pods written for Koordinator, HAMi, Volcano, gpushare, KAI, the NVIDIA device plugin,
+caden2016's scheduler, Genius and KubeGPU. AMOUNTS are keys that ask for devices, OPTIONS are keys that
+say which devices and how, and KINDS and GANGS are devices and groups of pods that Berth does not serve.
+`translate` walks the tables, `markdown` shows them in the manual; nothing else knows a foreign name.
 
 A figure is multiplied by `scale`, which turns MiB, GiB and fractions of a card into bytes
 and percent, rounded up. Most projects speak of all cards of a container together, as Berth
@@ -74,7 +73,7 @@ class Slices:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Option:
     """A key that says which devices or how: the keys of Berth it stands for, and how it is read.
 
     `converter` names a function of `translate` that turns its text into the text of Berth's keys.
@@ -208,43 +207,44 @@ KUBEGPU_PATHS: Final = ("alpha/grpresource/", "resource/group/")
 GENIUS_PRIORITY: Final = "genius/priority"
 GENIUS_MEMORY: Final = "genius/gpu-memory-each"
 
-WISHES: Final = (
-    Wish(
+_PREFERENCE: Final = "a preference, left alone; no mutex"
+OPTIONS: Final = (
+    Option(
         KOORDINATOR,
         "scheduling.koordinator.sh/device-allocate-hint",
         (names.APPLY, names.LABELS, names.FUNCTION_LABELS, names.SCOPE),
         "allocate hint",
         note="JSON; matchLabels alone, and no hint on gpu but requiredTopologyScope",
     ),
-    Wish(
+    Option(
         KOORDINATOR,
         "scheduling.koordinator.sh/device-joint-allocate",
         (names.JOINT,),
         "joint allocate",
         note='JSON; only with requiredScope "SamePCIe"',
     ),
-    Wish(
+    Option(
         KOORDINATOR,
         "scheduling.koordinator.sh/gpu-partition-spec",
         (names.SCOPE,),
         "partition spec",
         note="JSON; becomes nvlink; neither Restricted nor ringBusBandwidth",
     ),
-    Wish(HAMI, "nvidia.com/use-gputype", (names.MODEL_PATTERN,), "any part", note="parts of names"),
-    Wish(HAMI, "nvidia.com/nouse-gputype", (names.AVOID_MODEL_PATTERN,), "any part", note="parts of names"),
-    Wish(HAMI, "nvidia.com/use-gpuuuid", (names.UUIDS,), "list of uuids"),
-    Wish(HAMI, "nvidia.com/nouse-gpuuuid", (names.AVOID_UUIDS,), "list of uuids"),
-    Wish(HAMI, "nvidia.com/numa-bind", (names.SCOPE,), "numa", note="true becomes numa"),
-    Wish(HAMI, "nvidia.com/vgpu-mode", (), "mode", note="only hami-core"),
-    Wish(HAMI, "hami.io/node-scheduler-policy", (names.STRATEGY,), "as it is"),
-    Wish(HAMI, "hami.io/gpu-scheduler-policy", (), "card policy", note="a preference, left alone; no mutex"),
-    Wish(VOLCANO, "volcano.sh/vgpu-use-gpuuuid", (names.UUIDS,), "list of uuids"),
-    Wish(VOLCANO, "volcano.sh/vgpu-nouse-gpuuuid", (names.AVOID_UUIDS,), "list of uuids"),
-    Wish(VOLCANO, "volcano.sh/vgpu-mode", (), "mode", note="only hami-core"),
-    Wish(VOLCANO, "volcano.sh/vgpu-podgroup-policy", (), "group policy", note="no spread"),
-    Wish(CADEN, "nvidia-gpu-scheduler/gpu.model", (names.MODEL,), "as it is"),
-    Wish(CADEN, "nvidia.com/gpu.model", (names.MODEL,), "as it is", note="before version 0.2.0"),
-    Wish(
+    Option(HAMI, "nvidia.com/use-gputype", (names.MODEL_PATTERN,), "any part", note="parts of names"),
+    Option(HAMI, "nvidia.com/nouse-gputype", (names.AVOID_MODEL_PATTERN,), "any part", note="parts of names"),
+    Option(HAMI, "nvidia.com/use-gpuuuid", (names.UUIDS,), "list of uuids"),
+    Option(HAMI, "nvidia.com/nouse-gpuuuid", (names.AVOID_UUIDS,), "list of uuids"),
+    Option(HAMI, "nvidia.com/numa-bind", (names.SCOPE,), "numa", note="true becomes numa"),
+    Option(HAMI, "nvidia.com/vgpu-mode", (), "mode", note="only hami-core"),
+    Option(HAMI, "hami.io/node-scheduler-policy", (names.STRATEGY,), "as it is"),
+    Option(HAMI, "hami.io/gpu-scheduler-policy", (), "card policy", note=_PREFERENCE),
+    Option(VOLCANO, "volcano.sh/vgpu-use-gpuuuid", (names.UUIDS,), "list of uuids"),
+    Option(VOLCANO, "volcano.sh/vgpu-nouse-gpuuuid", (names.AVOID_UUIDS,), "list of uuids"),
+    Option(VOLCANO, "volcano.sh/vgpu-mode", (), "mode", note="only hami-core"),
+    Option(VOLCANO, "volcano.sh/vgpu-podgroup-policy", (), "group policy", note="no spread"),
+    Option(CADEN, "nvidia-gpu-scheduler/gpu.model", (names.MODEL,), "as it is"),
+    Option(CADEN, "nvidia.com/gpu.model", (names.MODEL,), "as it is", note="before version 0.2.0"),
+    Option(
         GENIUS,
         GENIUS_MEMORY,
         (names.MEMORY_AT_LEAST,),
@@ -252,9 +252,9 @@ WISHES: Final = (
         Where.LABEL,
         note="MiB; one more, because a card must have more than that",
     ),
-    Wish(GENIUS, "genius/gpu-memory-total", (), "memory of a node", Where.LABEL, note="refused"),
-    Wish(GENIUS, "genius/gpu-model", (names.MODEL_PATTERN,), "as it is", Where.LABEL),
-    Wish(
+    Option(GENIUS, "genius/gpu-memory-total", (), "memory of a node", Where.LABEL, note="refused"),
+    Option(GENIUS, "genius/gpu-model", (names.MODEL_PATTERN,), "as it is", Where.LABEL),
+    Option(
         GENIUS,
         GENIUS_PRIORITY,
         (),
@@ -310,13 +310,13 @@ KINDS: Final = (
 )
 
 
-def unserved_kind(name: str) -> bool:
-    """Return whether a resource name asks for a kind of device that Berth does not serve."""
+def is_unserved_kind(name: str) -> bool:
+    """Whether a resource name asks for a kind of device that Berth does not serve."""
     return name.startswith(KINDS)
 
 
-def meant(name: str) -> str:
-    """Return the resource of NVIDIA's that a name most likely means; nothing where it means none of them."""
+def closest_nvidia_name(name: str) -> str:
+    """Return the resource of NVIDIA that a name most likely means; empty where it means none of them."""
     if not name.startswith(NVIDIA):
         return ""
     spelt = name.removeprefix(NVIDIA)[:LONGEST_NAME].lower()
@@ -324,13 +324,13 @@ def meant(name: str) -> str:
     return NVIDIA + near[0] if near else ""
 
 
-def unknown(name: str) -> bool:
-    """Return whether a resource name stands under Berth's group and is none of its names."""
+def is_unknown(name: str) -> bool:
+    """Whether a resource name is under Berth's group and is none of its names."""
     return name.startswith(f"{names.GROUP}/") and name not in _SERVED
 
 
-def served(name: str) -> bool:
-    """Return whether a resource name is one that Berth answers for by the Device."""
+def is_served(name: str) -> bool:
+    """Whether Berth serves a resource name from its Devices."""
     return name in _SERVED or name.startswith(names.NVIDIA_MIG_PREFIX)
 
 
@@ -354,7 +354,7 @@ _GANG_HEAD: Final = ("Written for", "Key", "Refused")
 
 def markdown() -> str:
     """Render all aliases as a table for the manual."""
-    rows = [*map(_amount_row, AMOUNTS), *_record_rows(), *map(_wish_row, WISHES)]
+    rows = [*map(_amount_row, AMOUNTS), *_record_rows(), *map(_option_row, OPTIONS)]
     return _table(_HEAD, rows)
 
 
@@ -372,7 +372,7 @@ def _amount_row(one: Amount) -> tuple[str, ...]:
     return one.project, _code(one.key), one.where, _code(one.means), _how(one)
 
 
-def _wish_row(one: Wish) -> tuple[str, ...]:
+def _option_row(one: Option) -> tuple[str, ...]:
     return one.project, _code(one.key), one.where, " ".join(map(_code, one.means)) or "-", one.note
 
 
@@ -392,8 +392,8 @@ def _gang_rows(gang: Gang) -> Iterator[tuple[str, ...]]:
 
 def _how(one: Amount) -> str:
     units = {1: "", 100: "times 100", MIB: "MiB", GIB: "GiB"}
-    said = (units[one.scale], "of each card" if one.each else "", one.note)
-    return "; ".join(part for part in said if part)
+    parts = (units[one.scale], "of each card" if one.each else "", one.note)
+    return "; ".join(part for part in parts if part)
 
 
 def _code(key: str) -> str:

@@ -73,7 +73,7 @@ class Allocation(msgspec.Struct, frozen=True):
                     yield Entry(container, kind, share)
 
 
-class Fault(StrEnum):
+class UnreadableReason(StrEnum):
     """Why a record is unreadable."""
 
     NOT_JSON = "NotJson"
@@ -88,7 +88,7 @@ class Fault(StrEnum):
 class Unreadable(msgspec.Struct, frozen=True):
     """A record that must not be acted on; `detail` is one line of ASCII for people."""
 
-    reason: Fault
+    reason: UnreadableReason
     detail: str
 
 
@@ -175,7 +175,7 @@ class _UnreadableError(Exception):
         self.unreadable = unreadable
 
 
-def _refuse(reason: Fault, detail: str) -> NoReturn:
+def _refuse(reason: UnreadableReason, detail: str) -> NoReturn:
     raise _UnreadableError(Unreadable(reason, detail))
 
 
@@ -183,9 +183,9 @@ def _parsed(text: str) -> object:
     try:
         return _decoder.decode(text)
     except RecursionError:
-        _refuse(Fault.NOT_JSON, "nested too deep")
+        _refuse(UnreadableReason.NOT_JSON, "nested too deep")
     except ValueError as error:  # also for numbers of thousands of digits
-        _refuse(Fault.NOT_JSON, ascii(str(error))[1:-1])
+        _refuse(UnreadableReason.NOT_JSON, ascii(str(error))[1:-1])
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -193,12 +193,12 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # would free a device that is in use.
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        _refuse(Fault.DUPLICATE_KEY, "a field is written twice in one object")
+        _refuse(UnreadableReason.DUPLICATE_KEY, "a field is written twice in one object")
     return fields
 
 
 def _no_constant(name: str) -> NoReturn:
-    _refuse(Fault.NOT_JSON, f"{name} is not JSON")
+    _refuse(UnreadableReason.NOT_JSON, f"{name} is not JSON")
 
 
 _decoder: Final = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
@@ -211,15 +211,17 @@ def _allocation(record: object) -> Allocation:
     containers = _mapping(fields.get("containers"), "containers")
     allocation = Allocation(node, tuple(_container(name, types) for name, types in containers.items()))
     if next(allocation.entries(), None) is None:
-        _refuse(Fault.EMPTY, "containers: no device is named")
+        _refuse(UnreadableReason.EMPTY, "containers: no device is named")
     return allocation
 
 
 def _version(version: object) -> None:
     if type(version) is not int:
-        _refuse(Fault.WRONG_SHAPE, f"v: expected a whole number, found {_shown(version)}")
+        _refuse(UnreadableReason.WRONG_SHAPE, f"v: expected a whole number, found {_shown(version)}")
     if version != FORMAT:
-        _refuse(Fault.UNKNOWN_VERSION, f"v: this Berth reads version {FORMAT}, found {_shown(version)}")
+        _refuse(
+            UnreadableReason.UNKNOWN_VERSION, f"v: this Berth reads version {FORMAT}, found {_shown(version)}"
+        )
 
 
 def _container(name: str, types: object) -> tuple[str, SharesByType]:
@@ -232,10 +234,10 @@ def _container(name: str, types: object) -> tuple[str, SharesByType]:
 
 def _shares(listed: object, path: str) -> tuple[Share, ...]:
     if not isinstance(listed, list | tuple):
-        _refuse(Fault.WRONG_SHAPE, f"{path}: expected a list, found {_shown(listed)}")
+        _refuse(UnreadableReason.WRONG_SHAPE, f"{path}: expected a list, found {_shown(listed)}")
     shares = tuple(_share(fields, f"{path}[{at}]") for at, fields in enumerate(listed))
     if len({(share.uuid, share.vf) for share in shares}) < len(shares):
-        _refuse(Fault.DUPLICATE_DEVICE, f"{path}: a device is named twice")
+        _refuse(UnreadableReason.DUPLICATE_DEVICE, f"{path}: a device is named twice")
     return shares
 
 
@@ -253,16 +255,18 @@ def _share(listed: object, path: str) -> Share:
 
 def _mapping(value: object, path: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        _refuse(Fault.WRONG_SHAPE, f"{path}: expected an object, found {_shown(value)}")
+        _refuse(UnreadableReason.WRONG_SHAPE, f"{path}: expected an object, found {_shown(value)}")
     return value
 
 
 def _whole(fields: Mapping[str, object], name: str, *, most: int, path: str) -> int:
     value = fields.get(name)
     if type(value) is not int:  # not isinstance: true is an int to Python
-        _refuse(Fault.WRONG_SHAPE, f"{path}.{name}: expected a whole number, found {_shown(value)}")
+        _refuse(
+            UnreadableReason.WRONG_SHAPE, f"{path}.{name}: expected a whole number, found {_shown(value)}"
+        )
     if not 0 <= value <= most:
-        _refuse(Fault.OUT_OF_RANGE, f"{path}.{name}: expected 0 to {most}, found {_shown(value)}")
+        _refuse(UnreadableReason.OUT_OF_RANGE, f"{path}.{name}: expected 0 to {most}, found {_shown(value)}")
     return value
 
 
@@ -270,7 +274,7 @@ def _word(fields: Mapping[str, object], name: str, *, pattern: re.Pattern[str], 
     value = fields.get(name)
     if not isinstance(value, str) or not pattern.fullmatch(value):
         where = f"{path}.{name}" if path else name
-        _refuse(Fault.WRONG_SHAPE, f"{where}: not a well-formed name: {_shown(value)}")
+        _refuse(UnreadableReason.WRONG_SHAPE, f"{where}: not a well-formed name: {_shown(value)}")
     return value
 
 
@@ -280,7 +284,7 @@ def _optional(fields: Mapping[str, object], name: str, *, path: str) -> str:
 
 def _label(name: str, path: str) -> str:
     if not schema_limits.DNS_LABEL.regex.fullmatch(name):
-        _refuse(Fault.WRONG_SHAPE, f"{path}: not a well-formed name: {_shown(name)}")
+        _refuse(UnreadableReason.WRONG_SHAPE, f"{path}: not a well-formed name: {_shown(name)}")
     return name
 
 

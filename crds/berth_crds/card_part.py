@@ -1,4 +1,4 @@
-"""How much of a card somebody holds, in words that are the same wherever it is told."""
+"""How much of a card is held, in the same words everywhere."""
 
 import math
 from typing import Final
@@ -26,14 +26,14 @@ def memory_amount(size: int, *, up: bool) -> str:
     return f"{figure(size, scale, up=up)} {name}"
 
 
-def words(core: int, memory: int, card_memory: int) -> str:
-    """Return which part of a card is held, compute and memory; nothing where it is all of it."""
+def describe(core: int, memory: int, card_memory: int) -> str:
+    """Return which part of a card is held, compute and memory; empty where it is all of it."""
     if not _one_figure(core, memory, card_memory):
-        return both(core, memory)
+        return describe_both(core, memory)
     return "" if core >= WHOLE else f"{core} %"
 
 
-def both(core: int, memory: int) -> str:
+def describe_both(core: int, memory: int) -> str:
     """Return compute and memory of a part of a card, as far as either is held."""
     # A share in percent may be some bytes short of its figure, which would round it down to the next.
     size = memory + (memory >> SLACK_BITS)
@@ -42,9 +42,9 @@ def both(core: int, memory: int) -> str:
 
 
 def _one_figure(core: int, memory: int, card_memory: int) -> bool:
-    """Return whether compute and memory are the same part, as well as percents can tell."""
+    """Whether compute and memory are the same part, as far as percents are exact."""
     if not core or not card_memory or not memory:
-        return core > 0  # Of a card whose memory nobody knows its compute alone tells a part.
+        return core > 0  # Where the memory of the card is unknown, its compute is enough.
     if core >= WHOLE:
         return card_memory - memory < MIB
     return abs(memory * WHOLE - core * card_memory) < card_memory

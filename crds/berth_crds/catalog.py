@@ -42,7 +42,7 @@ class MigProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class BoardLayout:
     """How many cards a usual node has, and how they hang together; cards are counted from 0."""
 
     cards: int
@@ -79,7 +79,7 @@ class Model:
     name: str
     memory: int
     compute_capability: str
-    board: Board
+    layout: BoardLayout
     mig: tuple[MigProfile, ...] = ()
     also: tuple[str, ...] = ()
 
@@ -106,11 +106,11 @@ CUBE: Final = (
     (0, 0, 0, 1, 2, 1, 2, 0),
 )
 
-_QUAD: Final = Board(cards=4, numa_nodes=2, pcie_roots=4)
-_OCTO: Final = Board(cards=8, numa_nodes=2, pcie_roots=4)
-_DGX_1V: Final = Board(cards=8, numa_nodes=2, pcie_roots=4, nvlinks=Nvlinks.CUBE)
-_HGX_A100: Final = Board(cards=8, numa_nodes=2, pcie_roots=4, nvlinks=Nvlinks.FULL, count=12)
-_HGX_H100: Final = Board(cards=8, numa_nodes=2, pcie_roots=8, nvlinks=Nvlinks.FULL, count=18)
+_QUAD: Final = BoardLayout(cards=4, numa_nodes=2, pcie_roots=4)
+_OCTO: Final = BoardLayout(cards=8, numa_nodes=2, pcie_roots=4)
+_DGX_1V: Final = BoardLayout(cards=8, numa_nodes=2, pcie_roots=4, nvlinks=Nvlinks.CUBE)
+_HGX_A100: Final = BoardLayout(cards=8, numa_nodes=2, pcie_roots=4, nvlinks=Nvlinks.FULL, count=12)
+_HGX_H100: Final = BoardLayout(cards=8, numa_nodes=2, pcie_roots=8, nvlinks=Nvlinks.FULL, count=18)
 
 _ANYWHERE: Final = (0, 1, 2, 3, 4, 5, 6)
 

@@ -29,7 +29,7 @@ class Driver(model_rules.Model):
 class Topology(model_rules.Model):
     """Where a device sits in its node. What is unknown is absent, never zero."""
 
-    numa_node: Annotated[int, model_rules.whole(0, schema_limits.LARGEST_NUMA_NODE)] | None = None
+    numa_node: Annotated[int, model_rules.integer(0, schema_limits.LARGEST_NUMA_NODE)] | None = None
     """NUMA node that the device is attached to. Absent: unknown, or the node has only one."""
 
     pcie_root: Annotated[str, model_rules.formatted(schema_limits.PCIE_ROOT)] | None = None
@@ -50,17 +50,17 @@ class Link(model_rules.Model):
     """What the way leads through, nearest first: nvlink, pcie-switch, pcie-host (one host bridge),
     numa (one NUMA node), system (between sockets)."""
 
-    count: Annotated[int, model_rules.whole(1, 64)] | None = None
+    count: Annotated[int, model_rules.integer(1, 64)] | None = None
     """How many NVLinks join the two. Absent for all other kinds, and where unknown."""
 
 
 class MigPlacement(model_rules.Model):
     """Which memory slices of its card a MIG instance occupies."""
 
-    start: Annotated[int, model_rules.whole(0, schema_limits.MOST_SLICES - 1)]
+    start: Annotated[int, model_rules.integer(0, schema_limits.MOST_SLICES - 1)]
     """First slice, counted from 0. Always written, also when it is 0."""
 
-    size: Annotated[int, model_rules.whole(1, schema_limits.MOST_SLICES)]
+    size: Annotated[int, model_rules.integer(1, schema_limits.MOST_SLICES)]
     """Number of slices."""
 
 
@@ -76,10 +76,10 @@ class MigInstance(model_rules.Model):
     memory: model_rules.Bytes
     """Memory of the instance, in bytes."""
 
-    gi: Annotated[int, model_rules.whole(0, schema_limits.LARGEST_MIG_ID)] | None = None
+    gi: Annotated[int, model_rules.integer(0, schema_limits.LARGEST_MIG_ID)] | None = None
     """Id of its GPU instance on the card. Absent: unknown."""
 
-    ci: Annotated[int, model_rules.whole(0, schema_limits.LARGEST_MIG_ID)] | None = None
+    ci: Annotated[int, model_rules.integer(0, schema_limits.LARGEST_MIG_ID)] | None = None
     """Id of its compute instance within the GPU instance. Absent: unknown."""
 
     placement: MigPlacement | None = None
@@ -90,7 +90,7 @@ class Mig(model_rules.Model):
     """MIG mode of a card, and the instances it is cut into."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=model_rules.ruled(
+        json_schema_extra=model_rules.validations(
             model_rules.Rule(
                 "self.enabled || !has(self.instances) || self.instances.size() == 0",
                 "mig.instances may be listed only while mig.enabled is true",
@@ -102,7 +102,7 @@ class Mig(model_rules.Model):
     """Whether the card is in MIG mode; it then serves MIG profiles and nothing else. Always written."""
 
     instances: Annotated[
-        tuple[MigInstance, ...], model_rules.keyed("uuid", at_most=schema_limits.MOST_INSTANCES)
+        tuple[MigInstance, ...], model_rules.map_list("uuid", at_most=schema_limits.MOST_INSTANCES)
     ] = ()
     """The instances that exist on the card. Absent or empty: none, or not in MIG mode."""
 
@@ -114,7 +114,7 @@ class Sharing(model_rules.Model):
     """How the pods take turns: time-slicing (no isolation of memory), or mps (NVIDIA's
     Multi-Process Service)."""
 
-    replicas: Annotated[int, model_rules.whole(1, schema_limits.MOST_REPLICAS)]
+    replicas: Annotated[int, model_rules.integer(1, schema_limits.MOST_REPLICAS)]
     """How many pods may hold the card at the same time."""
 
 
@@ -136,7 +136,7 @@ class VfGroup(model_rules.Model):
     labels: model_rules.Labels = pydantic.Field(default_factory=dict)
     """Labels by which a request may choose among the groups."""
 
-    vfs: Annotated[tuple[Vf, ...], model_rules.whole_list(at_most=schema_limits.MOST_VFS)] = ()
+    vfs: Annotated[tuple[Vf, ...], model_rules.atomic_list(at_most=schema_limits.MOST_VFS)] = ()
     """The virtual functions of the group."""
 
 
@@ -144,7 +144,7 @@ class Card(model_rules.Model):
     """One device of the node: a GPU, a network card, an FPGA."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=model_rules.ruled(
+        json_schema_extra=model_rules.validations(
             model_rules.Rule(
                 "self.type != 'gpu' || has(self.memory)", "memory must be given for a device of type gpu"
             ),
@@ -172,16 +172,16 @@ class Card(model_rules.Model):
     model: Annotated[str, model_rules.text(schema_limits.LONGEST_MODEL)] | None = None
     """Product name as the driver reports it, such as "NVIDIA A100-SXM4-80GB". Absent: unknown."""
 
-    index: Annotated[int, model_rules.whole(0, 1023)] | None = None
+    index: Annotated[int, model_rules.integer(0, 1023)] | None = None
     """Place in the driver's own order (the number that nvidia-smi shows). It may change on reboot;
     nothing is decided by it. Absent: unknown."""
 
-    module_id: Annotated[int, model_rules.whole(0, schema_limits.LARGEST_MODULE_ID)] | None = pydantic.Field(
-        default=None, alias="moduleID"
+    module_id: Annotated[int, model_rules.integer(0, schema_limits.LARGEST_MODULE_ID)] | None = (
+        pydantic.Field(default=None, alias="moduleID")
     )
     """Number of the physical slot on the board. Absent: unknown."""
 
-    memory: Annotated[int, model_rules.whole(1, schema_limits.LARGEST_MEMORY)] | None = None
+    memory: Annotated[int, model_rules.integer(1, schema_limits.LARGEST_MEMORY)] | None = None
     """Memory of the whole device, in bytes, as the driver reports it. Required for type gpu; absent
     for devices without memory of their own."""
 
@@ -191,7 +191,7 @@ class Card(model_rules.Model):
     topology: Topology | None = None
     """Where the device sits in its node. Absent: unknown."""
 
-    links: Annotated[tuple[Link, ...], model_rules.keyed("peer")] = ()
+    links: Annotated[tuple[Link, ...], model_rules.map_list("peer")] = ()
     """Its ways to other devices of the node, one for each peer. A peer that is missing here is
     taken to be as far away as the topology of the two says."""
 
@@ -201,7 +201,7 @@ class Card(model_rules.Model):
     sharing: Sharing | None = None
     """How the card is shared by several pods. Absent: it is given out whole or by fractions."""
 
-    vf_groups: Annotated[tuple[VfGroup, ...], model_rules.whole_list(at_most=16)] = ()
+    vf_groups: Annotated[tuple[VfGroup, ...], model_rules.atomic_list(at_most=16)] = ()
     """Virtual functions of the device, by group. Absent: the device is given out as a whole."""
 
     labels: model_rules.Labels = pydantic.Field(default_factory=dict)
@@ -211,13 +211,13 @@ class Card(model_rules.Model):
 class Partition(model_rules.Model):
     """A group of cards that share a ring: a good choice for a pod that asks for as many."""
 
-    members: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list(at_least=1)]
+    members: Annotated[tuple[model_rules.Uuid, ...], model_rules.atomic_list(at_least=1)]
     """Uuids of the cards in the group; each must be listed in spec.devices too."""
 
     link: vocabulary.LinkKind | None = None
     """What joins the members. Absent: unknown."""
 
-    score: Annotated[int, model_rules.whole(0, 1_000_000)] = 0
+    score: Annotated[int, model_rules.integer(0, 1_000_000)] = 0
     """How good the group is compared with others of its size; higher is better. Absent: 0."""
 
 
@@ -227,7 +227,7 @@ class SpecSummary(model_rules.Model):
     models: Annotated[str, model_rules.text(schema_limits.LONGEST_SUMMARY, least=0)]
     """Models and how many of each, such as "A100-SXM4-80GB x8"; several are joined by ", "."""
 
-    gpus: Annotated[int, model_rules.whole(0, schema_limits.MOST_DEVICES)]
+    gpus: Annotated[int, model_rules.integer(0, schema_limits.MOST_DEVICES)]
     """Number of devices of type gpu, healthy or not."""
 
     sharing: Annotated[str, model_rules.text(schema_limits.LONGEST_SUMMARY)] | None = None
@@ -239,7 +239,7 @@ class DeviceSpec(model_rules.Model):
     """What the node has. The agent of the node writes it, except `cordon`, which belongs to people."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=model_rules.ruled(
+        json_schema_extra=model_rules.validations(
             *device_totals.OF_SPEC,
             # A list of one list is a variable, and one list is asked about another as a whole: going through
             # them entry by entry costs many times as much. A minor is counted on from the first of its type.
@@ -280,17 +280,19 @@ class DeviceSpec(model_rules.Model):
     driver: Driver | None = None
     """What runs the cards. Absent: no driver answered."""
 
-    devices: Annotated[tuple[Card, ...], model_rules.keyed("uuid", at_most=schema_limits.MOST_DEVICES)] = ()
+    devices: Annotated[
+        tuple[Card, ...], model_rules.map_list("uuid", at_most=schema_limits.MOST_DEVICES)
+    ] = ()
     """Every device of the node, the bad ones included, at most 64. Absent or empty: the node has
     none."""
 
-    partitions: Annotated[tuple[Partition, ...], model_rules.whole_list(schema_limits.MOST_PARTITIONS)] = ()
+    partitions: Annotated[tuple[Partition, ...], model_rules.atomic_list(schema_limits.MOST_PARTITIONS)] = ()
     """Groups of cards that share a ring, at most 64. Absent: none are known, and links decide."""
 
     summary: SpecSummary | None = None
     """The inventory in a few words, for the columns of kubectl."""
 
-    cordon: Annotated[tuple[Annotated[str, model_rules.text(64)], ...], model_rules.distinct()] = ()
+    cordon: Annotated[tuple[Annotated[str, model_rules.text(64)], ...], model_rules.set_list()] = ()
     """Written by people, never by the agent: which devices get no new pod, each by its uuid, a GPU
     also by its minor, or "all". Pods that hold them are left alone. A uuid stays with its card, a
     minor means the card that has it now. What names no device of this node has no effect, and is
@@ -304,7 +306,7 @@ class Device(model_rules.Model):
     """
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=model_rules.ruled(
+        json_schema_extra=model_rules.validations(
             model_rules.Rule(
                 "self.metadata.name == self.spec.node",
                 "spec.node must equal metadata.name: a Device has the name of its node",

@@ -15,7 +15,7 @@ from berth_crds import device_totals, model_rules, schema_limits, vocabulary
 class Occupant(model_rules.Model):
     """A process on a card that nobody gave it."""
 
-    pid: Annotated[int, model_rules.whole(1, 2**31 - 1)]
+    pid: Annotated[int, model_rules.integer(1, 2**31 - 1)]
     """Process id on the node."""
 
     memory: model_rules.Bytes | None = None
@@ -54,7 +54,7 @@ class CardStatus(model_rules.Model):
     replace. Absent: unknown, or nothing is wrong."""
 
     occupants: Annotated[
-        tuple[Occupant, ...], model_rules.whole_list(at_most=schema_limits.MOST_OCCUPANTS)
+        tuple[Occupant, ...], model_rules.atomic_list(at_most=schema_limits.MOST_OCCUPANTS)
     ] = ()
     """Processes on the card that nobody gave it, the first of them; the memory they use is not free.
     Absent or empty: none."""
@@ -63,13 +63,13 @@ class CardStatus(model_rules.Model):
 class StatusSummary(model_rules.Model):
     """The cards of type gpu, counted by the operator: a little late, for people, never for decisions."""
 
-    free: Annotated[int, model_rules.whole(0, schema_limits.MOST_DEVICES)]
+    free: Annotated[int, model_rules.integer(0, schema_limits.MOST_DEVICES)]
     """Cards of which no pod holds anything and which may get one. Always written."""
 
-    used: Annotated[int, model_rules.whole(0, schema_limits.MOST_DEVICES)]
+    used: Annotated[int, model_rules.integer(0, schema_limits.MOST_DEVICES)]
     """Cards of which a pod holds something. Always written."""
 
-    healthy: Annotated[int, model_rules.whole(0, schema_limits.MOST_DEVICES)]
+    healthy: Annotated[int, model_rules.integer(0, schema_limits.MOST_DEVICES)]
     """Cards whose health is Healthy. Always written."""
 
     in_use: Annotated[str, model_rules.text(16, r"^([0-9]+([.][0-9])?)?$", least=0)] = ""
@@ -98,9 +98,9 @@ class Origin(model_rules.Model):
 class DeviceStatus(model_rules.Model):
     """How the cards fare: verdicts and sources from the agent, liveness and counts from the operator."""
 
-    model_config = pydantic.ConfigDict(json_schema_extra=model_rules.ruled(*device_totals.OF_STATUS))
+    model_config = pydantic.ConfigDict(json_schema_extra=model_rules.validations(*device_totals.OF_STATUS))
 
-    devices: Annotated[tuple[CardStatus, ...], model_rules.keyed("uuid", at_most=128)] = ()
+    devices: Annotated[tuple[CardStatus, ...], model_rules.map_list("uuid", at_most=128)] = ()
     """The agent's verdict on each card. A card without an entry is plainly healthy."""
 
     conditions: model_rules.Conditions = ()
@@ -112,17 +112,17 @@ class DeviceStatus(model_rules.Model):
     """The operator's count of the cards. Absent: not counted yet."""
 
     claims: Annotated[
-        tuple[model_rules.Uuid, ...], model_rules.whole_list(at_most=schema_limits.MOST_RECORDED)
+        tuple[model_rules.Uuid, ...], model_rules.atomic_list(at_most=schema_limits.MOST_RECORDED)
     ] = ()
     """Uuids of GPUs and MIG instances that the operator has recorded as this node's own. Should
     another node publish one of them later, that node does not give it out. Absent or empty: none."""
 
     disputed: Annotated[
-        tuple[model_rules.Uuid, ...], model_rules.whole_list(at_most=schema_limits.MOST_RECORDED)
+        tuple[model_rules.Uuid, ...], model_rules.atomic_list(at_most=schema_limits.MOST_RECORDED)
     ] = ()
     """Uuids of GPUs and MIG instances that this node publishes and the operator does not give out
     here, because another node had them first or nobody knows who had. Absent or empty: none."""
 
-    origins: Annotated[tuple[Origin, ...], model_rules.whole_list(at_most=schema_limits.MOST_RECORDED)] = ()
+    origins: Annotated[tuple[Origin, ...], model_rules.atomic_list(at_most=schema_limits.MOST_RECORDED)] = ()
     """From which nodes uuids came, written by the operator for its successor. A uuid that is in claims,
     too, belongs to this node until the other is back. Absent or empty: all were here first."""

@@ -1,7 +1,7 @@
-"""Command lines as the programs of Berth read them: flags, variables behind them, a sentence for a mistake.
+"""Command lines of the programs of Berth: flags, their environment variables, and usage errors.
 
-A flag wins over its variable, and a variable over the default. What cannot be used becomes
-`Refused`, which blames what a person wrote: the flag or the variable.
+A flag wins over its variable, and a variable over the default. A value that cannot be used raises
+`UsageError`, which names what a person wrote: the flag or the variable.
 """
 
 import argparse
@@ -15,12 +15,12 @@ EXIT_UNUSABLE: Final = 2  # Of every program that is started with settings that 
 HIGHEST_PORT: Final = (1 << 16) - 1
 
 
-class Refused(Exception):
+class UsageError(Exception):
     """The settings cannot be used; the message is one sentence for a person."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses a mistake, where argparse would print its usage first and exit by itself."""
+    """Raises `UsageError` where argparse would print its usage and exit."""
 
     def __init__(self, *, prog: str, **texts: Any) -> None:
         super().__init__(
@@ -29,12 +29,12 @@ class Parser(argparse.ArgumentParser):
         add_version(self, prog)
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the command line."""
-        raise Refused(f"{message}; see {self.prog} --help")
+        """Raise a usage error."""
+        raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def add_version(parser: argparse.ArgumentParser, program: str) -> None:
-    """Have a program tell its version."""
+    """Add the flag --version."""
     parser.add_argument("--version", action=_Version, const=program)
 
 
@@ -54,8 +54,8 @@ class _Version(argparse.Action):
 # ---------------------------------------------------------------- variables behind flags
 
 
-class Said(str):
-    """What a variable says, and the name of the variable."""
+class VariableText(str):
+    """The text of an environment variable, with the name of the variable."""
 
     __slots__ = ("variable",)
 
@@ -68,31 +68,31 @@ def variable(flag: str) -> str:
 
 
 def default(environment: Mapping[str, str], usual: Any, *variables: str) -> Any:
-    """Return what the first of these variables says that says anything, or what is usual."""
+    """Return the text of the first of these variables that is set, or the usual value."""
     for name in variables:
         if environment.get(name):
-            said = Said(environment[name])
-            said.variable = name
-            return said
+            text = VariableText(environment[name])
+            text.variable = name
+            return text
     return usual
 
 
 def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return what reads a flag, and blames a variable for what stands there."""
+    """Return a reader of a flag that names the variable where the text came from one."""
 
     def reading(text: str) -> Any:
         try:
             return read(text)
         except argparse.ArgumentTypeError as error:
-            if isinstance(text, Said):
-                raise Refused(f"{text.variable}: {error}") from None
+            if isinstance(text, VariableText):
+                raise UsageError(f"{text.variable}: {error}") from None
             raise
 
     return reading
 
 
 def address(text: str) -> str:
-    """Read an address to listen at; empty is none."""
+    """Return an address to listen at; empty is none."""
     host, colon, port = text.rpartition(":")
     if text and not (colon and port.isdecimal()):
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not HOST:PORT")
@@ -102,11 +102,11 @@ def address(text: str) -> str:
 
 
 def schedulers(text: str) -> tuple[str, ...]:
-    """Read names of schedulers, separated by commas."""
+    """Return names of schedulers, which are separated by commas."""
     found = tuple(name for name in (part.strip() for part in text.split(",")) if name)
-    odd = [name for name in found if len(name.split()) > 1]
-    if odd:
-        raise argparse.ArgumentTypeError(f"{quoted(odd[0])} is not one name; separate names by commas")
+    several = [name for name in found if len(name.split()) > 1]
+    if several:
+        raise argparse.ArgumentTypeError(f"{quoted(several[0])} is not one name; separate names by commas")
     if not found:
         raise argparse.ArgumentTypeError(f"{quoted(text)} names no scheduler")
     return found

@@ -30,7 +30,7 @@ class HeldCard(model_rules.Model):
     type: model_rules.DeviceType
     """What kind of device it is: gpu, rdma, fpga, or the word of a plug-in."""
 
-    core: Annotated[int, model_rules.whole(0, 100)]
+    core: Annotated[int, model_rules.integer(0, 100)]
     """Share of the device's compute in percent: 100 is the whole device. Always written."""
 
     memory: model_rules.Bytes
@@ -52,7 +52,7 @@ class HoldingContainer(model_rules.Model):
     name: ContainerName
     """Name of the container in its pod."""
 
-    devices: Annotated[tuple[HeldCard, ...], model_rules.whole_list()] = ()
+    devices: Annotated[tuple[HeldCard, ...], model_rules.atomic_list()] = ()
     """What it was given, in the order in which the container sees it."""
 
 
@@ -60,7 +60,7 @@ class GpuPodSpec(model_rules.Model):
     """What the pod was given, by its allocation or else by the kubelet. The agent of its node writes it."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=model_rules.ruled(
+        json_schema_extra=model_rules.validations(
             model_rules.Rule(
                 "!has(self.containers) || self.containers.map(container, "
                 "has(container.devices) ? container.devices.size() : 0).sum() "
@@ -73,7 +73,7 @@ class GpuPodSpec(model_rules.Model):
     node: Annotated[
         model_rules.NodeName,
         pydantic.Field(
-            json_schema_extra=model_rules.ruled(
+            json_schema_extra=model_rules.validations(
                 model_rules.Rule(
                     "self == oldSelf", "spec.node cannot change: a pod never moves to another node"
                 )
@@ -87,7 +87,7 @@ class GpuPodSpec(model_rules.Model):
         model_rules.text(64),
         pydantic.Field(
             alias="podUID",
-            json_schema_extra=model_rules.ruled(
+            json_schema_extra=model_rules.validations(
                 model_rules.Rule(
                     "self == oldSelf", "spec.podUID cannot change: a pod made again is a new record"
                 )
@@ -96,7 +96,7 @@ class GpuPodSpec(model_rules.Model):
     ]
     """Uid of the pod, which tells it from an earlier pod of the same name."""
 
-    containers: Annotated[tuple[HoldingContainer, ...], model_rules.keyed("name")] = ()
+    containers: Annotated[tuple[HoldingContainer, ...], model_rules.map_list("name")] = ()
     """The containers that were given something. Absent or empty: nothing is known to be given, and yet
     the pod is seen on a card; or it asks for cards, runs, and was given none by the kubelet."""
 
@@ -107,7 +107,7 @@ class Grant(model_rules.Model):
     container: ContainerName
     """Name of the container in its pod."""
 
-    uuids: Annotated[tuple[model_rules.Uuid, ...], model_rules.whole_list(schema_limits.MOST_GRANTED)]
+    uuids: Annotated[tuple[model_rules.Uuid, ...], model_rules.atomic_list(schema_limits.MOST_GRANTED)]
     """Uuids of the devices that it holds. Empty: the source says that it holds none. Always written."""
 
     source: vocabulary.GrantSource
@@ -118,7 +118,7 @@ class GpuPodStatus(model_rules.Model):
     """What the pod really holds, and whether that is what it was given. The agent writes it."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=model_rules.ruled(
+        json_schema_extra=model_rules.validations(
             model_rules.Rule(
                 "!has(self.granted) || self.granted.map(grant, grant.uuids.size()).sum() "
                 f"<= {schema_limits.TOTAL_POD_GRANTED}",
@@ -139,7 +139,7 @@ class GpuPodStatus(model_rules.Model):
     or "1g.10gb". Absent or empty: all of each."""
 
     granted: Annotated[
-        tuple[Grant, ...], model_rules.keyed("container", "source", at_most=schema_limits.MOST_GRANTS)
+        tuple[Grant, ...], model_rules.map_list("container", "source", at_most=schema_limits.MOST_GRANTS)
     ] = ()
     """What each source says that each container holds. A source that says nothing of a container is
     not listed with it. Absent or empty: no source says anything."""

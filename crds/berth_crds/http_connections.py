@@ -1,4 +1,4 @@
-"""The connections of one listener: what each has received and waits for, and who makes room for others."""
+"""The connections of one listener: what each has received and waits for, and which makes room for others."""
 
 import asyncio
 import dataclasses
@@ -23,7 +23,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, http: asyncio.Protocol, connections: "Connections") -> None:
         self._http = http
-        self._others = connections
+        self._connections = connections
         self.transport: asyncio.Transport | None = None
         self.since = connections.clock()  # When it began to wait for its client.
         self.answering = False
@@ -36,22 +36,22 @@ class Connection(asyncio.Protocol):
         """Begin."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  a TCP connection is one
         self.transport = transport
-        self._others.begin(self, transport)
+        self._connections.begin(self, transport)
         self._http.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._ended = True
-        self._others.discard(self)
+        self._connections.discard(self)
         self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on a part of a request in its turn; whoever sends too much is cut off."""
+        """Pass on a part of a request in its turn; close the connection where it is too much."""
         assert self.transport is not None  # noqa: S101  nothing is received before it is made
         self._unread += len(data)
-        if self._unread > self._others.limits.request_bytes:
+        if self._unread > self._connections.limits.request_bytes:
             self.abort()
-        elif not self._others.limiter.submit(functools.partial(self._pass_on, data)):
+        elif not self._connections.limiter.submit(functools.partial(self._pass_on, data)):
             self.transport.pause_reading()
 
     def _pass_on(self, data: bytes) -> bool:
@@ -67,20 +67,20 @@ class Connection(asyncio.Protocol):
         return self._http.eof_received()
 
     def pause_writing(self) -> None:
-        """Have aiohttp wait until its client has read something."""
+        """Make aiohttp wait until its client has read something."""
         self._http.pause_writing()
 
     def resume_writing(self) -> None:
-        """Have aiohttp go on."""
+        """Make aiohttp go on."""
         self._http.resume_writing()
 
     def request_began(self) -> None:
-        """Note that a request is whole, and its answer is being made."""
+        """Record that a request is whole, and its answer is being made."""
         self.answering, self._unread, self._sending_since = True, 0, None
 
     def request_ended(self) -> None:
-        """Note that the answer is made, and the next move is the client's."""
-        self.answering, self.since = False, self._others.clock()
+        """Record that the answer is made, and that the client is next."""
+        self.answering, self.since = False, self._connections.clock()
 
     def overdue(self, now: float) -> bool:
         """Whether its client takes too long to read an answer, the pauses in between included."""
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
             self._sending_since = now
         if self._sending_since is None:
             return False
-        return now - self._sending_since > self._others.limits.answer_seconds
+        return now - self._sending_since > self._connections.limits.answer_seconds
 
     def abort(self) -> None:
         """Close it at once, whatever was not sent yet."""
@@ -107,7 +107,7 @@ class Connections:
         self.clock = clock
         self.limiter = request_limiter.RequestLimiter()
         self._connections: set[Connection] = set()
-        self._begun: dict[asyncio.BaseTransport | None, Connection] = {}
+        self._by_transport: dict[asyncio.BaseTransport | None, Connection] = {}
 
     def add(self, connection: Connection) -> None:
         """Accept a connection."""
@@ -116,17 +116,17 @@ class Connections:
     def discard(self, connection: Connection) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
-        self._begun.pop(connection.transport, None)
+        self._by_transport.pop(connection.transport, None)
 
     def begin(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
         """Record the transport of a connection."""
-        self._begun[transport] = connection
+        self._by_transport[transport] = connection
 
     def find(self, transport: asyncio.BaseTransport | None) -> Connection | None:
         """Find the connection of a transport."""
-        return self._begun.get(transport)
+        return self._by_transport.get(transport)
 
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         """Whether there is room for one more connection, once another has made it where that can be."""
         return len(self._connections) < self.limits.connections or self.make_room()
 

@@ -1,4 +1,4 @@
-"""The one small HTTP server of both programs: it answers GET, and no crowd of clients keeps others out.
+"""The one small HTTP server of both programs: it answers GET, and many clients cannot keep others out.
 
 aiohttp speaks HTTP and calls the handlers. This module accepts the connections and bounds
 what each client may take: the time for a request, the time for its answer to be read,
@@ -29,13 +29,13 @@ from berth_crds import http_connections, text
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
-ACCEPTED_AT_ONCE: Final = 16  # Then others have their turn, and connections that made room are closed.
+ACCEPTED_AT_ONCE: Final = 16  # Then other tasks run, and connections that made room are closed.
 PAUSE_SECONDS: Final = 1.0  # Without accepting, where no file descriptor is left.
-QUIET_SECONDS: Final = 10.0  # Without trouble, before it is said to be over.
+QUIET_SECONDS: Final = 10.0  # Without an error, before the end of the shortage is logged.
 SWEEP_SECONDS: Final = 1.0
 LINGER_SECONDS: Final = 1.0  # For a body that is not wanted, so that its sender can read the refusal.
-GOODBYE_SECONDS: Final = 1.0  # Whoever waits for a long page must not keep the process from ending.
-CACHED_SECONDS: Final = 1.0  # For answers that are open to everybody and take time to make.
+SHUTDOWN_SECONDS: Final = 1.0  # A client that reads a long page must not keep the process from ending.
+CACHED_SECONDS: Final = 1.0  # For answers that need no login and take time to make.
 FEWEST: Final = 8
 SHARE: Final = 4  # So many listeners could take all file descriptors; there are two, and other uses.
 
@@ -44,15 +44,15 @@ USUAL: Final = http_connections.Limits()
 PROBES: Final = http_connections.Limits(connections=64)
 
 
-class Shortage:
-    """Logs once that no connection can be accepted, and once that it is over."""
+class DescriptorShortage:
+    """Logs once that no connection can be accepted, and once that this is over."""
 
     def __init__(self, address: str, clock: Callable[[], float]) -> None:
         self._address = address
         self._clock = clock
         self._last: float | None = None
 
-    def met(self, error: OSError) -> None:
+    def record(self, error: OSError) -> None:
         """Record a connection that could not be accepted."""
         if self._last is None:
             log.error("%s: no connection can be accepted: %s", self._address, text.cause(error))
@@ -72,11 +72,11 @@ class Listener:
         self,
         listening: socket.socket,
         connections: http_connections.Connections,
-        shortage: Shortage,
+        shortage: DescriptorShortage,
         server: web.Server,
     ) -> None:
         self._socket = listening
-        self._others = connections
+        self._connections = connections
         self._shortage = shortage
         self._server = server
         self._loop = asyncio.get_running_loop()
@@ -109,19 +109,19 @@ class Listener:
             self._admit(made)
 
     def _pause(self, error: OSError) -> None:
-        """Leave a socket alone for a while that would only say again that nothing can be accepted."""
-        self._shortage.met(error)
-        self._others.make_room()
+        """Stop accepting for a while, because the next attempt would fail as well."""
+        self._shortage.record(error)
+        self._connections.make_room()
         self._loop.remove_reader(self._socket)
         self._pausing = self._loop.call_later(PAUSE_SECONDS, self.start)
 
     def _admit(self, made: socket.socket) -> None:
         made.settimeout(0)
-        if not self._others.room():
+        if not self._connections.has_room():
             made.close()
             return
-        connection = http_connections.Connection(self._server(), self._others)
-        self._others.add(connection)
+        connection = http_connections.Connection(self._server(), self._connections)
+        self._connections.add(connection)
         task = self._loop.create_task(self._begin(made, connection))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
@@ -133,7 +133,7 @@ class Listener:
             log.debug("a connection was lost before it began: %s", error)
         finally:
             if connection.transport is None:
-                self._others.discard(connection)
+                self._connections.discard(connection)
                 made.close()
 
 
@@ -146,7 +146,7 @@ async def serving(
     connections = http_connections.Connections(
         dataclasses.replace(limits, connections=connection_limit(limits.connections)), clock
     )
-    shortage = Shortage(address, clock)
+    shortage = DescriptorShortage(address, clock)
     runner = _runner(routes, connections)
     sockets = await listening_sockets(address)
     async with contextlib.AsyncExitStack() as closing:
@@ -199,7 +199,7 @@ def _runner(routes: Iterable[web.RouteDef], connections: http_connections.Connec
         app,
         access_log=None,
         logger=aiohttp_log,
-        shutdown_timeout=GOODBYE_SECONDS,
+        shutdown_timeout=SHUTDOWN_SECONDS,
         # aiohttp counts these seconds from the connection on, too, and until a request is whole.
         keepalive_timeout=connections.limits.request_seconds,
         lingering_time=LINGER_SECONDS,
@@ -235,7 +235,7 @@ def _refused(request: web.Request) -> web.Response:
     return answer
 
 
-async def _sweep(connections: http_connections.Connections, shortage: Shortage) -> None:
+async def _sweep(connections: http_connections.Connections, shortage: DescriptorShortage) -> None:
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         connections.sweep()

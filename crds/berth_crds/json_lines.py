@@ -2,7 +2,7 @@
 
 Each line is an object with time, level, logger and message, then whatever the record is about
 by name (`extra=logs.fields(...)`), and last the traceback, if there is one. Texts are cleaned
-like those of plain lines and bounded, whoever wrote them, and the line is pure ASCII, so that
+like those of plain lines and bounded, and the line is pure ASCII, so that
 no terminal, locale or pipeline can break it.
 """
 
@@ -35,8 +35,8 @@ class Formatter(logging.Formatter):
         }
         for name, value in _fields(record).items():
             line.setdefault(text.line(str(name)), _plain(value))
-        if told := self._traceback(record):
-            line["traceback"] = told
+        if traceback := self._traceback(record):
+            line["traceback"] = traceback
         return json.dumps(line, separators=(",", ":"))
 
     def _traceback(self, record: logging.LogRecord) -> str:

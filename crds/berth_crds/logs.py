@@ -1,14 +1,14 @@
-"""How both programs write their logs: a record is one clean line, whoever wrote what it tells of.
+"""How both programs write their logs: a record is one clean line, whatever its texts.
 
 Names, messages and errors from elsewhere go into records in a hundred places, so they are
-made fit for a terminal here, at the one place through which all of them pass. Here, too,
-their number is bounded: whoever may write pods, GpuPods or a Device can make a hundred new
-mistakes a second. In each minute there is a limit for all records, a lower one for records of
+made fit for a terminal here, at the one place through which all of them pass. Their number is
+bounded here too: an author of pods, GpuPods or a Device can make a hundred new mistakes a
+second. In each minute there is a limit for all records, a lower one for records of
 one kind, and the lowest for those of one kind about one object, which `extra=logs.about(name)`
 names. Of what exceeds them only the number is written. Records of level DEBUG have no limit.
 
-A log is made of plain lines, or of lines of JSON. What no logger writes, as a program's last
-words and warnings of Python, comes in the same form.
+A log is made of plain lines, or of lines of JSON. The last message of a program and
+Python's warnings come in the same form.
 """
 
 import collections
@@ -29,14 +29,16 @@ FORMATS: Final = (PLAIN, JSON)
 LONGEST: Final = json_lines.LONGEST_MESSAGE
 WINDOW_SECONDS: Final = 60.0
 MOST_OF_ALL: Final = 600  # In a window.
-KEPT_FOR_ERRORS: Final = 100  # Of these: why a program ends must be told, whatever else is.
+KEPT_FOR_ERRORS: Final = 100  # Of these, so that the reason why a program ends is always logged.
 MOST_OF_A_KIND: Final = 60
 MOST_ABOUT_ONE: Final = 4
 ABOUT: Final = json_lines.ABOUT
 
 log = logging.getLogger(__name__)
 
-Fault = tuple[type[BaseException], BaseException, types.TracebackType | None] | tuple[None, None, None]
+ExceptionInfo = (
+    tuple[type[BaseException], BaseException, types.TracebackType | None] | tuple[None, None, None]
+)
 
 
 class Formatter(logging.Formatter):
@@ -46,14 +48,14 @@ class Formatter(logging.Formatter):
         """Return a record without its traceback as one line."""
         return text.line(super().formatMessage(record), most=LONGEST)
 
-    def formatException(self, ei: Fault) -> str:  # noqa: N802  the library's spelling
+    def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802  the library's spelling
         """Return a traceback, of which each line is clean."""
         return "\n".join(text.line(each, most=LONGEST) for each in super().formatException(ei).splitlines())
 
 
 @dataclasses.dataclass(slots=True)
-class _LeftOut:
-    """How many records of one kind were not written, their highest level, and what the last one said."""
+class _Suppressed:
+    """How many records of one kind were not written, their highest level, and the message of the last."""
 
     number: int = 0
     level: int = logging.NOTSET
@@ -74,37 +76,37 @@ class Limiter:
         self._since = clock()
         # Of this window: how many were written of each kind and about each object, and how many were not.
         self._written: collections.Counter[tuple[str, ...]] = collections.Counter()
-        self._left_out: dict[str, _LeftOut] = {}
+        self._suppressed: dict[str, _Suppressed] = {}
 
     def admitted(self, record: logging.LogRecord) -> Iterator[logging.LogRecord]:
-        """Yield what is to be written now: how many of the last minute were not, and the record or not."""
+        """Yield what to write now: what the last window suppressed, in sum, and the record if admitted."""
         if self._clock() - self._since >= WINDOW_SECONDS:
-            yield from self._turn()
-        if record.levelno <= logging.DEBUG or self._counts(record):
+            yield from self._next_window()
+        if record.levelno <= logging.DEBUG or self._admits(record):
             yield record
 
-    def _counts(self, record: logging.LogRecord) -> bool:
-        """Count a record that is written; return whether it is."""
+    def _admits(self, record: logging.LogRecord) -> bool:
+        """Count a record as written or as suppressed; return whether it is written."""
         kind = str(record.msg)[:LONGEST]
         most = MOST_OF_ALL if record.levelno >= logging.ERROR else MOST_OF_ALL - KEPT_FOR_ERRORS
         limits: dict[tuple[str, ...], int] = {(): most, (kind,): MOST_OF_A_KIND}
         if name := getattr(record, ABOUT, ""):
             limits[kind, str(name)[:LONGEST]] = MOST_ABOUT_ONE
         if any(self._written[key] >= most for key, most in limits.items()):
-            # As many kinds are told apart as records are written.
-            known = kind in self._left_out or (kind,) in self._written
-            self._left_out.setdefault(kind if known else "", _LeftOut()).count(record)
+            # As many kinds are distinguished as records are written.
+            known = kind in self._suppressed or (kind,) in self._written
+            self._suppressed.setdefault(kind if known else "", _Suppressed()).count(record)
             return False
         self._written.update(limits.keys())
         return True
 
-    def _turn(self) -> Iterator[logging.LogRecord]:
-        """Begin a new window, and tell what the last one left out."""
+    def _next_window(self) -> Iterator[logging.LogRecord]:
+        """Start a new window, and yield a summary of what the last one suppressed."""
         self._since = self._clock()
-        left_out, self._left_out = self._left_out, {}
+        left_out, self._suppressed = self._suppressed, {}
         self._written.clear()
         for kind, found in left_out.items():
-            yield _told(kind, found)
+            yield _suppressed_record(kind, found)
 
 
 def about(name: str, **of: object) -> dict[str, object]:
@@ -128,7 +130,7 @@ def node(name: str, **of: object) -> dict[str, object]:
     return about(name, node=name, **of)
 
 
-def _told(kind: str, found: _LeftOut) -> logging.LogRecord:
+def _suppressed_record(kind: str, found: _Suppressed) -> logging.LogRecord:
     like = found.last if kind else "records of other kinds"
     sentence = f"{found.number} more like this were not written: {like}"
     return logging.LogRecord(__name__, found.level, __file__, 0, "%s", (sentence,), None)
@@ -153,19 +155,19 @@ def start(level: str, form: str, style: str = PLAIN) -> None:
     handler.setFormatter(json_lines.Formatter() if style == JSON else Formatter(form))
     logging.basicConfig(level=level.upper(), handlers=[handler])
     if style == JSON:
-        _take_over()
+        _install_hooks()
 
 
-def last_word(program: str, why: object) -> None:
-    """Write why a program ends: a sentence for people, or one more line where the log is JSON."""
+def report_exit(program: str, why: object) -> None:
+    """Write why a program ends: a sentence for people, or a log line where the log is JSON."""
     if any(isinstance(one.formatter, json_lines.Formatter) for one in logging.getLogger().handlers):
         logging.getLogger(program).critical("%s", why)
     else:
         sys.stderr.write(f"{program}: {text.line(str(why), most=LONGEST)}\n")
 
 
-def _take_over() -> None:
-    """Have that written by this log which Python would write to stderr by itself."""
+def _install_hooks() -> None:
+    """Send to this log what Python would write to stderr by itself."""
     logging.captureWarnings(capture=True)
     sys.excepthook = _uncaught
     sys.unraisablehook = _unraisable
@@ -178,12 +180,12 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: types.Trac
 
 def _uncaught_in_thread(fault: threading.ExceptHookArgs) -> None:
     name = fault.thread.name if fault.thread is not None else "unknown"
-    log.critical("the thread %s failed", name, exc_info=_fault(fault))
+    log.critical("the thread %s failed", name, exc_info=_exception_info(fault))
 
 
 def _unraisable(fault: Any) -> None:
-    log.error("%s", fault.err_msg or "an exception was ignored", exc_info=_fault(fault))
+    log.error("%s", fault.err_msg or "an exception was ignored", exc_info=_exception_info(fault))
 
 
-def _fault(found: Any) -> Fault:
+def _exception_info(found: Any) -> ExceptionInfo:
     return found.exc_type, found.exc_value or found.exc_type(), found.exc_traceback

@@ -45,22 +45,22 @@ class Rule(NamedTuple):
     message: str
 
 
-def ruled(*rules: Rule) -> dict[str, Any]:
+def validations(*rules: Rule) -> dict[str, Any]:
     """Attach rules to a model or a field, as its `json_schema_extra`."""
     return {VALIDATIONS: [rule._asdict() for rule in rules]}
 
 
-def keyed(*keys: str, at_most: int = schema_limits.MOST_ENTRIES) -> Any:
+def map_list(*keys: str, at_most: int = schema_limits.MOST_ENTRIES) -> Any:
     """Describe a list whose entries have an identity: the server merges it as a map."""
     return pydantic.Field(max_length=at_most, json_schema_extra={LIST_TYPE: "map", LIST_KEYS: list(keys)})
 
 
-def distinct(at_most: int = schema_limits.MOST_ENTRIES) -> Any:
+def set_list(at_most: int = schema_limits.MOST_ENTRIES) -> Any:
     """Describe a list of plain values, each at most once."""
     return pydantic.Field(max_length=at_most, json_schema_extra={LIST_TYPE: "set"})
 
 
-def whole_list(at_most: int = schema_limits.MOST_ENTRIES, at_least: int = 0) -> Any:
+def atomic_list(at_most: int = schema_limits.MOST_ENTRIES, at_least: int = 0) -> Any:
     """Describe a list that has one writer and is replaced as a whole."""
     return pydantic.Field(
         min_length=at_least or None, max_length=at_most, json_schema_extra={LIST_TYPE: "atomic"}
@@ -77,7 +77,7 @@ def formatted(text_format: schema_limits.TextFormat) -> Any:
     return text(text_format.longest, text_format.schema_pattern)
 
 
-def whole(least: int, most: int) -> Any:
+def integer(least: int, most: int) -> Any:
     """Describe a whole number within bounds; true and 1.0 are not numbers here."""
     return pydantic.Field(ge=least, le=most, strict=True)
 
@@ -90,9 +90,9 @@ BusId = Annotated[str, formatted(schema_limits.BUS_ID)]
 Reason = Annotated[str, formatted(schema_limits.REASON)]
 Sentence = Annotated[str, text(schema_limits.LONGEST_MESSAGE, least=0)]
 Flag = Annotated[bool, pydantic.Field(strict=True)]
-Minor = Annotated[int, whole(0, schema_limits.LARGEST_MINOR)]
-Bytes = Annotated[int, whole(0, schema_limits.LARGEST_MEMORY)]
-Xid = Annotated[int, whole(1, schema_limits.LARGEST_XID)]
+Minor = Annotated[int, integer(0, schema_limits.LARGEST_MINOR)]
+Bytes = Annotated[int, integer(0, schema_limits.LARGEST_MEMORY)]
+Xid = Annotated[int, integer(1, schema_limits.LARGEST_XID)]
 Labels = Annotated[
     dict[str, Annotated[str, text(schema_limits.LONGEST_LABEL, least=0)]], pydantic.Field(max_length=64)
 ]
@@ -176,8 +176,8 @@ class Condition(Model):
     last_transition_time: Moment | None = None
     """When the status last changed from one value to another; not when it was last checked."""
 
-    observed_generation: Annotated[int, whole(0, 2**63 - 1)] = 0
+    observed_generation: Annotated[int, integer(0, 2**63 - 1)] = 0
     """The metadata.generation that the writer looked at; absent where spec plays no part."""
 
 
-Conditions = Annotated[tuple[Condition, ...], keyed("type", at_most=16)]
+Conditions = Annotated[tuple[Condition, ...], map_list("type", at_most=16)]

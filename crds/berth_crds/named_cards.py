@@ -8,8 +8,8 @@ from berth_crds import vocabulary, wire
 ALL: Final = "all"
 
 
-def named(word: str, cards: Iterable[wire.Card]) -> frozenset[str]:
-    """Return the uuids of the cards that a word means; a minor is a GPU's, for other devices have theirs."""
+def uuids_named(word: str, cards: Iterable[wire.Card]) -> frozenset[str]:
+    """Return the uuids of the cards that a word names; a minor names a GPU only."""
     return frozenset(card.uuid for card in cards if word in {ALL, card.uuid, _minor(card)})
 
 

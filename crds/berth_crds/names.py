@@ -74,5 +74,5 @@ CONTAINER_INFIX: Final = f".devices.{GROUP}/"
 
 
 def container_key(container: str, field: str) -> str:
-    """Name the annotation that feeds one container's environment through fieldRef."""
+    """Return the annotation that feeds one container's environment through fieldRef."""
     return f"{container}{CONTAINER_INFIX}{field}"

@@ -14,15 +14,15 @@ import pydantic
 
 from berth_crds import model_rules, schema_limits, vocabulary
 
-Weight = Annotated[int, model_rules.whole(0, 100)]
-Xids = Annotated[tuple[model_rules.Xid, ...], model_rules.distinct()]
+Weight = Annotated[int, model_rules.integer(0, 100)]
+Xids = Annotated[tuple[model_rules.Xid, ...], model_rules.set_list()]
 
 
 class Weights(model_rules.Model):
     """How much each resource counts when nodes and cards are ranked; only the proportion matters."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=model_rules.ruled(
+        json_schema_extra=model_rules.validations(
             model_rules.Rule(
                 # Guarded although both have defaults: the server judges the default `{}` itself first.
                 "!has(self.core) || !has(self.memory) || self.core + self.memory > 0",
@@ -41,7 +41,7 @@ class Weights(model_rules.Model):
 class Agents(model_rules.Model):
     """When the agent of a node counts as silent."""
 
-    grace_seconds: Annotated[int, model_rules.whole(1, 86400)] = 40
+    grace_seconds: Annotated[int, model_rules.integer(1, 86400)] = 40
     """Seconds without a sign of life from a node's agent after which its cards get no new pod.
     Agents report every 10 seconds by default; give them at least three chances."""
 
@@ -49,7 +49,7 @@ class Agents(model_rules.Model):
 class Priorities(model_rules.Model):
     """What decides which pod comes first, beside PriorityClasses."""
 
-    label_at_most: Annotated[int, model_rules.whole(0, 10**9)] = 0
+    label_at_most: Annotated[int, model_rules.integer(0, 10**9)] = 0
     """Up to which number the label genius/priority of a pod counts between namespaces. Absent or
     0: there it gives no pod a better place, for anybody may write it, and only a PriorityClass does.
     Within a namespace the label always orders the pods to which no PriorityClass gives a priority."""
@@ -59,7 +59,7 @@ class HealthRules(model_rules.Model):
     """Which errors condemn a card beyond Berth's own table of errors, and how it comes back."""
 
     model_config = pydantic.ConfigDict(
-        json_schema_extra=model_rules.ruled(
+        json_schema_extra=model_rules.validations(
             model_rules.Rule(
                 "!has(self.criticalXids) || !has(self.ignoredXids) || "
                 "!self.criticalXids.exists(xid, xid in self.ignoredXids)",
@@ -76,10 +76,10 @@ class HealthRules(model_rules.Model):
     """NVIDIA error numbers (XIDs) that always make a card unhealthy, whatever Berth's own table
     says. Absent or empty: the table decides."""
 
-    cool_down_seconds: Annotated[int, model_rules.whole(0, 86400)] = 300
+    cool_down_seconds: Annotated[int, model_rules.integer(0, 86400)] = 300
     """Seconds that must pass after the last error before a card may count as healthy again."""
 
-    clean_probes: Annotated[int, model_rules.whole(1, 1000)] = 3
+    clean_probes: Annotated[int, model_rules.integer(1, 1000)] = 3
     """How many probes in a row must find nothing before a card counts as healthy again."""
 
 
@@ -94,7 +94,9 @@ class SharingRules(model_rules.Model):
     """Whether cards that their node shares by time-slicing or MPS are given to several pods. False:
     such a card is given to one pod at a time."""
 
-    min_memory: Annotated[int, model_rules.whole(0, 65536)] = pydantic.Field(default=64, alias="minMemoryMiB")
+    min_memory: Annotated[int, model_rules.integer(0, 65536)] = pydantic.Field(
+        default=64, alias="minMemoryMiB"
+    )
     """The least amount of a card's memory, in MiB, that a pod may ask for (berth.dev/gpu-memory and so
     on, of each card) or make a condition (berth.dev/memory-at-least). A pod that asks for less has most
     likely left out the unit: it is refused with the unit that it may have meant; those that run are left
@@ -136,7 +138,7 @@ class PolicySpec(model_rules.Model):
 class PolicyStatus(model_rules.Model):
     """Whether the policy is in force. The operator writes it."""
 
-    observed_generation: Annotated[int, model_rules.whole(0, 2**63 - 1)] = 0
+    observed_generation: Annotated[int, model_rules.integer(0, 2**63 - 1)] = 0
     """The metadata.generation that the operator has judged; a lower one means that the last change
     is still to be read."""
 

@@ -1,7 +1,7 @@
-"""Lets through what clients ask one after another, so that a crowd of them leaves the loop to others.
+"""Limits how many requests of clients are answered in a second.
 
-Whoever serves pages does so beside something more important, in one event loop. Requests that
-come at once would all be answered in one turn of it, and everything else would wait for them.
+Pages are served beside something more important, in one event loop. Requests that come at
+once would all be answered in one turn of it, and everything else would wait for them.
 """
 
 import asyncio
@@ -10,23 +10,23 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-A_SECOND: Final = 500.0  # A request takes some tenths of a millisecond.
-AT_ONCE: Final = 32  # For whoever comes now and then.
+REQUESTS_PER_SECOND: Final = 500.0  # A request takes some tenths of a millisecond.
+BURST: Final = 32  # Requests that go through at once after a pause.
 
 Work = Callable[[], bool]  # Whether there was something to do.
 
 
 class RequestLimiter:
-    """So many a second, and a few at once; who comes first goes first."""
+    """Admits so many a second and a few at once, in the order in which they came."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: collections.deque[Work] = collections.deque()
-        self._paid = -math.inf  # The moment until which those that went through would have taken.
+        self._charged_until = -math.inf  # The moment until which those that went through would have taken.
 
     def submit(self, work: Work) -> bool:
-        """Do something in its turn; return whether that was now."""
-        if self._waiting or not self._open():
+        """Run work in its turn; return whether that was now."""
+        if self._waiting or not self._has_budget():
             self._waiting.append(work)
             if len(self._waiting) == 1:
                 self._wait()
@@ -46,18 +46,21 @@ class RequestLimiter:
         self.submit(work)
         await come
 
-    def _open(self) -> bool:
-        return self._paid <= self._loop.time() - 1 / A_SECOND
+    def _has_budget(self) -> bool:
+        return self._charged_until <= self._loop.time() - 1 / REQUESTS_PER_SECOND
 
     def _do(self, work: Work) -> None:
         if work():
-            self._paid = max(self._paid, self._loop.time() - AT_ONCE / A_SECOND) + 1 / A_SECOND
+            self._charged_until = (
+                max(self._charged_until, self._loop.time() - BURST / REQUESTS_PER_SECOND)
+                + 1 / REQUESTS_PER_SECOND
+            )
 
     def _wait(self) -> None:
-        self._loop.call_at(self._paid + 1 / A_SECOND, self._next)
+        self._loop.call_at(self._charged_until + 1 / REQUESTS_PER_SECOND, self._next)
 
     def _next(self) -> None:
-        while self._waiting and self._open():
+        while self._waiting and self._has_budget():
             self._do(self._waiting.popleft())
         if self._waiting:
             self._wait()

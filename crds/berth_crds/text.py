@@ -1,4 +1,4 @@
-"""Texts that somebody else wrote, made fit for a line of a log, a condition or a terminal.
+"""Texts from elsewhere, made fit for a line of a log, a condition or a terminal.
 
 A server, a driver, a file or the author of a pod may write anything: escape sequences that
 have a terminal lie, marks that turn the order of letters round, line breaks that forge a
@@ -14,30 +14,30 @@ from typing import Final
 
 LONGEST: Final = 1000
 CUT: Final = "..."
-# Letters and marks by Unicode's book, which nobody sees: fillers of Hangul, a joiner, vowels of Khmer.
-UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
+# Letters and marks in Unicode that are invisible: fillers of Hangul, a joiner, vowels of Khmer.
+INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 PLACE: Final = re.compile(r" \(_ssl\.c:\d+\)$")  # Where in Python an error was raised.
 
 
-def line(said: str, *, most: int = LONGEST) -> str:
+def line(value: str, *, most: int = LONGEST) -> str:
     r"""Return a text as one printable line of at most so many characters.
 
     White space becomes single spaces, and other characters that print nothing or steer the
     output become escapes such as `\x1b`. A text that is such a line already is returned as it is.
     """
-    if len(said) <= most and said.isprintable() and UNSEEN.isdisjoint(said):
-        return said
-    plain = "".join(map(_printed, " ".join(said[: most + 1].split())))
-    return plain if max(len(said), len(plain)) <= most else plain[: most - len(CUT)] + CUT
+    if len(value) <= most and value.isprintable() and INVISIBLE.isdisjoint(value):
+        return value
+    plain = "".join(map(_printed, " ".join(value[: most + 1].split())))
+    return plain if max(len(value), len(plain)) <= most else plain[: most - len(CUT)] + CUT
 
 
-def quoted(said: str, *, most: int = LONGEST) -> str:
+def quoted(value: str, *, most: int = LONGEST) -> str:
     """Return a text in quotes, as one printable line."""
-    return f"'{line(said, most=most)}'"
+    return f"'{line(value, most=most)}'"
 
 
 def cause(error: BaseException) -> str:
-    """Return what an error says, in words of the system rather than of Python; empty if it says nothing."""
+    """Return the message of an error, in the system's words rather than Python's; empty if there is none."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = getattr(error, "verify_message", "") or PLACE.sub("", str(error))
         return f"the server's certificate is not accepted (CERTIFICATE_VERIFY_FAILED: {why})"
@@ -51,5 +51,5 @@ def cause(error: BaseException) -> str:
 
 
 def _printed(character: str) -> str:
-    plain = character.isprintable() and character not in UNSEEN
+    plain = character.isprintable() and character not in INVISIBLE
     return character if plain else ascii(character)[1:-1]

@@ -15,16 +15,16 @@ EXIT_FAILED: Final = 1
 
 def main() -> int:
     """Run until stopped; return 0 after a clean end, 2 for a setting that cannot be used."""
-    nesting.allow()
+    nesting.raise_limits()
     try:
         settings = parse()
         _start_log(settings)
         asyncio.run(app.main(settings))
-    except (flags.Refused, errors.Unusable) as refusal:
-        logs.last_word(PROGRAM, refusal)
+    except (flags.UsageError, errors.Unusable) as refusal:
+        logs.report_exit(PROGRAM, refusal)
         return flags.EXIT_UNUSABLE
     except OSError as error:
-        logs.last_word(PROGRAM, text.cause(error))
+        logs.report_exit(PROGRAM, text.cause(error))
         return EXIT_FAILED
     return 0
 

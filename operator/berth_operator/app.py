@@ -343,7 +343,7 @@ def make_election(
         return elector.Elector(own, identity, timing, environment)
 
     return leadership.LeaderElection(
-        lambda: api.Api(session.link, agent=AGENT, tally=metrics.writes),
+        lambda: api.Api(session.link, agent=AGENT, count_request=metrics.writes),
         make,
         clock=time.monotonic,
         lost=leadership.exit_lost,
@@ -388,6 +388,6 @@ async def main(settings: Settings) -> None:
     log.info("talking to %s (%s)", link.server, link.origin)
     log.info("binding pods whose schedulerName is %s", " or ".join(sorted(settings.scheduler_names)))
     metrics = Metrics()
-    async with api.Api(link, agent=AGENT, tally=metrics.writes) as session:
+    async with api.Api(link, agent=AGENT, count_request=metrics.writes) as session:
         await Operator(session, settings, metrics).run(stop)
     log.info("stopped")

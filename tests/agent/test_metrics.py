@@ -237,7 +237,7 @@ async def test_metrics_are_served() -> None:
 
 async def test_address_that_is_taken_is_refused_in_a_sentence() -> None:
     """The program says which address, and why."""
-    with pytest.raises(flags.Refused, match=r"--listen 203\.0\.113\.1:1: "):
+    with pytest.raises(flags.UsageError, match=r"--listen 203\.0\.113\.1:1: "):
         async with web.serving("203.0.113.1:1"):
             raise AssertionError("it listens")
 

@@ -149,7 +149,7 @@ def test_kubelet_is_asked_where_its_socket_is_given() -> None:
 )
 def test_bad_settings_are_refused_in_one_sentence(arguments: list[str], sentence: str) -> None:
     """Whatever cannot be used is named, in one line."""
-    with pytest.raises(flags.Refused, match=sentence) as refusal:
+    with pytest.raises(flags.UsageError, match=sentence) as refusal:
         parse(*arguments)
 
     assert "\n" not in str(refusal.value)
@@ -157,9 +157,11 @@ def test_bad_settings_are_refused_in_one_sentence(arguments: list[str], sentence
 
 def test_environment_is_checked_like_flags() -> None:
     """A bad value is refused wherever it stands, and what is blamed is where it stands."""
-    with pytest.raises(flags.Refused, match=r"^BERTH_INTERVAL: '-1' is not a number of seconds above zero"):
+    with pytest.raises(
+        flags.UsageError, match=r"^BERTH_INTERVAL: '-1' is not a number of seconds above zero"
+    ):
         parse("--simulate", "1xT4", BERTH_INTERVAL="-1")
-    with pytest.raises(flags.Refused, match="'loud' is none of"):
+    with pytest.raises(flags.UsageError, match="'loud' is none of"):
         parse("--simulate", "1xT4", BERTH_LOG_LEVEL="loud")
 
 
@@ -217,7 +219,7 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
 )
 def test_choices_that_cannot_be_used(words: list[str], environment: dict[str, str], sentence: str) -> None:
     """Each is refused in a sentence that names it."""
-    with pytest.raises(flags.Refused, match=re.escape(sentence)):
+    with pytest.raises(flags.UsageError, match=re.escape(sentence)):
         parse(*words, **environment)
 
 
@@ -247,7 +249,7 @@ def test_sharing_is_a_strategy_and_a_number() -> None:
 @pytest.mark.parametrize("more", [["--simulate", "1xT4"], ["--simulated-node", "a=1xT4"], []])
 def test_node_that_was_left_empty_is_not_the_host(more: list[str]) -> None:
     """`--node "$NODE"` without a NODE must not speak for another node."""
-    with pytest.raises(flags.Refused, match=r"--node|is not the name of a node"):
+    with pytest.raises(flags.UsageError, match=r"--node|is not the name of a node"):
         parse("--node", "", *more)
 
 

@@ -102,11 +102,11 @@ class Arena:
 
     async def _furnish_node(self, name: str) -> None:
         now = dt.datetime.now(dt.UTC)
-        node = kubelet.FakeNode(name, extended={names.NVIDIA_GPU: CARDS}).manifest(lease.second(now))
+        node = kubelet.FakeNode(name, extended={names.NVIDIA_GPU: CARDS}).manifest(lease.rfc3339(now))
         await self.send("POST", "/api/v1/nodes", node)
         # Admission taints every new node as not ready.
         await self.send("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, headers=MERGE)
-        beat = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": lease.stamp(now)}
+        beat = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": lease.micro_time(now)}
         await self.send(
             "POST",
             f"/apis/coordination.k8s.io/v1/namespaces/{names.NODES_NAMESPACE}/leases",

@@ -259,9 +259,9 @@ class Arena:
 
     def _show(self, uid: str, body: bytes) -> None:
         started = time.thread_time()
-        thing = self._codec.thing(msgspec.Raw(body))
-        if isinstance(thing, watch.Unreadable):
-            self.sink.odd(thing)
+        thing = self._codec.decode_object(msgspec.Raw(body))
+        if isinstance(thing, watch.Undecodable):
+            self.sink.undecodable(thing)
         else:
             self.sink.upserted(thing)
         self.spent[uid].translated += time.thread_time() - started

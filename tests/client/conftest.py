@@ -17,13 +17,13 @@ from testbed import pki
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> pki.Authority:
-    """Lend a certificate authority."""
+    """Return a certificate authority."""
     return pki.Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="session")
 def pair(authority: pki.Authority) -> pki.Pair:
-    """Lend a client certificate and its key."""
+    """Return a client certificate and its key."""
     return authority.client("somebody", file="somebody")
 
 
@@ -66,7 +66,7 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    """Lend a folder, and an environment that leads nowhere else."""
+    """Return a folder, and an environment that leads nowhere else."""
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -75,15 +75,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 
 @pytest.fixture
 async def admin(cluster: clusters.Cluster) -> AsyncIterator[api.Api]:
-    """Lend a session of the administrator."""
+    """Yield a session of the administrator."""
     async with api.Api(connection.load(cluster.admin_kubeconfig), agent="test-admin") as session:
         yield session
         await asyncio.sleep(0)
 
 
 @pytest.fixture
-async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    """Lend a scene in which failures are waited out quickly."""
+async def server() -> AsyncIterator[stub.Stub]:
+    """Yield a stub server."""
+    async with stub.Stub() as running:
+        yield running
+
+
+@pytest.fixture
+async def session(server: stub.Stub) -> AsyncIterator[api.Api]:
+    """Yield a session with the stub server."""
+    async with api.Api(server.link, agent="test") as opened:
+        yield opened
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch, server: stub.Stub, session: api.Api) -> Scene:
+    """Return a scene in which an informer retries soon after a failure."""
     monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.01,))
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        yield Scene(server, session)
+    return Scene(server, session)

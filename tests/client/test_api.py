@@ -32,25 +32,21 @@ async def test_nobody_there_is_known_to_have_done_nothing() -> None:
     assert not caught.value.ambiguous
 
 
-async def test_silence_is_ambiguous() -> None:
-    """When the deadline passes after the request was sent, it may have been carried out."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("POST", PATH, stub.later(asyncio.Event(), stub.thing({})))
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(stub.later(asyncio.Event(), stub.thing({})), id="silence"),
+        pytest.param(stub.reset(), id="a reset"),
+    ],
+)
+async def test_a_post_without_an_answer_is_ambiguous_and_not_repeated(
+    server: stub.Stub, session: api.Api, answer: stub.Answer
+) -> None:
+    """A POST may have had its effect when no answer comes, so it is not sent again."""
+    server.on("POST", PATH, answer)
 
-        with pytest.raises(errors.Unreachable) as caught:
-            await session.send("POST", PATH, body=b"{}", deadline=0.1)
-
-    assert caught.value.ambiguous
-    assert len(server.requests) == 1
-
-
-async def test_a_reset_after_the_request_is_ambiguous_and_not_repeated() -> None:
-    """A connection that breaks after a POST may have had its effect, so nobody sends it again unasked."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("POST", PATH, stub.reset())
-
-        with pytest.raises(errors.Unreachable) as caught:
-            await session.send("POST", PATH, body=b"{}")
+    with pytest.raises(errors.Unreachable) as caught:
+        await session.send("POST", PATH, body=b"{}", deadline=0.1)
 
     assert caught.value.ambiguous
     assert len(server.requests) == 1
@@ -63,39 +59,37 @@ async def test_every_answer_is_counted_and_so_is_silence() -> None:
     def tally(method: str, path: str, status: int) -> None:
         seen.append((method, path, status))
 
-    async with stub.Stub() as server, api.Api(server.link, agent="test", tally=tally) as session:
+    async with stub.Stub() as server, api.Api(server.link, agent="test", count_request=tally) as session:
         server.on("POST", PATH, stub.thing({}, code=201), stub.status(409, "no", reason="Conflict"))
         await session.send("POST", PATH, body=b"{}")
         with pytest.raises(errors.Conflict):
             await session.send("POST", PATH, body=b"{}")
-    async with api.Api(await refused_connection(), agent="test", tally=tally) as session:
+    async with api.Api(await refused_connection(), agent="test", count_request=tally) as session:
         with pytest.raises(errors.Unreachable):
             await session.send("POST", PATH, body=b"{}")
 
     assert seen == [("POST", PATH, 201), ("POST", PATH, 409), ("POST", PATH, api.NO_ANSWER)]
 
 
-async def test_a_redirect_is_an_error() -> None:
+async def test_a_redirect_is_an_error(server: stub.Stub, session: api.Api) -> None:
     """A redirect comes from somebody else: following it would turn a POST into a GET that succeeds."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        away = stub.thing({}, code=302, headers={"Location": "/login"})
-        server.on("POST", PATH, away)
-        server.on("GET", "/login", stub.raw(b"<html>Log in, please</html>"))
+    away = stub.thing({}, code=302, headers={"Location": "/login"})
+    server.on("POST", PATH, away)
+    server.on("GET", "/login", stub.raw(b"<html>Log in, please</html>"))
 
-        with pytest.raises(errors.ApiError) as caught:
-            await session.send("POST", PATH, body=b"{}")
+    with pytest.raises(errors.ApiError) as caught:
+        await session.send("POST", PATH, body=b"{}")
 
     assert caught.value.code == 302
     assert [one.path for one in server.requests] == [PATH]
 
 
-async def test_an_object_of_another_shape_is_no_answer() -> None:
+async def test_an_object_of_another_shape_is_no_answer(server: stub.Stub, session: api.Api) -> None:
     """A page of words where an object should be is a failed read, not a fault of ours."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("GET", GET, stub.raw(b"<html>"))
+    server.on("GET", GET, stub.raw(b"<html>"))
 
-        with pytest.raises(errors.Unreachable, match="the answer is no ConfigMap"):
-            await session.get(mirror.CONFIG_MAPS, "a", into=mirror.ConfigMap, namespace="ml")
+    with pytest.raises(errors.Unreachable, match="the answer is no ConfigMap"):
+        await session.get(mirror.CONFIG_MAPS, "a", into=mirror.ConfigMap, namespace="ml")
 
 
 async def test_a_login_that_fails_is_the_error_of_the_request() -> None:
@@ -137,14 +131,13 @@ async def test_each_request_says_who_and_what() -> None:
     ]
 
 
-async def test_an_apply_names_kind_manager_and_force() -> None:
+async def test_an_apply_names_kind_manager_and_force(server: stub.Stub, session: api.Api) -> None:
     """Server-side apply needs the kind in the body and the manager in the query, and takes fields over."""
     path = resources.DEVICES.path("n1", sub="status")
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("PATCH", path, stub.thing({}))
+    server.on("PATCH", path, stub.thing({}))
 
-        thing = {"metadata": {"name": "n1"}, "status": {"summary": {"free": 0}}}
-        await session.apply(resources.DEVICES, thing, manager="somebody", sub="status")
+    thing = {"metadata": {"name": "n1"}, "status": {"summary": {"free": 0}}}
+    await session.apply(resources.DEVICES, thing, manager="somebody", sub="status")
 
     (request,) = server.asked(fieldManager="somebody", force="true")
     assert request.headers["Content-Type"] == api.APPLY
@@ -156,16 +149,15 @@ async def test_an_apply_names_kind_manager_and_force() -> None:
     }
 
 
-async def test_a_silent_stream_ends() -> None:
+async def test_a_silent_stream_ends(server: stub.Stub, session: api.Api) -> None:
     """A stream in which nothing arrives for the agreed time is a failure, however well it went before."""
     frame = stub.event("ADDED", {"metadata": {"name": "a"}})
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("GET", GET, stub.watch(frame, until=asyncio.Event()))
+    server.on("GET", GET, stub.watch(frame, until=asyncio.Event()))
 
-        async with session.stream(GET, params={}, quiet=0.1, head=5.0) as content:
-            first = await content.readline()
-            with pytest.raises(TimeoutError):
-                await content.readline()
+    async with session.stream(GET, params={}, idle_seconds=0.1, head_seconds=5.0) as content:
+        first = await content.readline()
+        with pytest.raises(TimeoutError):
+            await content.readline()
 
     assert json.loads(first) == frame
 

@@ -160,7 +160,7 @@ async def test_a_session_ends_at_once_amid_a_stream(cluster: clusters.Cluster) -
     async with proxy.Proxy(cluster.port) as wire:
         async with api.Api(dataclasses.replace(link, server=wire.server), agent="test") as session:
             path, params = MAPS.path(), {"watch": "true"}
-            async with session.stream(path, params=params, quiet=60, head=10) as content:
+            async with session.stream(path, params=params, idle_seconds=60, head_seconds=10) as content:
                 await content.readany()
                 wire.hold()
             open_until_now = list(session._sockets)

@@ -21,7 +21,7 @@ Ask = Callable[[api.Api], Awaitable[object]]
 
 @contextlib.asynccontextmanager
 async def saying(pieces: Callable[[], Iterable[bytes]]) -> AsyncIterator[api.Api]:
-    """Lend a session with a server that says this to each request, as long as somebody listens."""
+    """Yield a session with a server that says this to each request, as long as somebody listens."""
     serving: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,7 +56,9 @@ async def post(session: api.Api) -> object:
 
 async def follow(session: api.Api, *, longest: float | None = None) -> object:
     """Follow something."""
-    async with session.stream(PATH, params={}, quiet=5.0, head=5.0, longest=longest) as content:
+    async with session.stream(
+        PATH, params={}, idle_seconds=5.0, head_seconds=5.0, total_seconds=longest
+    ) as content:
         return [line async for line in watch.lines(content)]
 
 
@@ -74,12 +76,11 @@ WAYS = pytest.mark.parametrize(
 
 
 @WAYS
-async def test_nothing_is_asked_for_that_unfolds(ask: Ask) -> None:
+async def test_nothing_is_asked_for_that_unfolds(server: stub.Stub, session: api.Api, ask: Ask) -> None:
     """Each request says that its answer must come as it is."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        for method in ("GET", "POST"):
-            server.on(method, PATH, stub.thing({}))
-        await ask(session)
+    for method in ("GET", "POST"):
+        server.on(method, PATH, stub.thing({}))
+    await ask(session)
 
     assert [one.headers["Accept-Encoding"] for one in server.requests] == ["identity"]
 
@@ -153,21 +154,20 @@ async def test_a_watch_that_says_nothing_for_ever_ends() -> None:
 
 async def test_interim_answers_do_not_hold_a_watch_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch whose answer never begins ends with the time that it asked for."""
-    monkeypatch.setattr(watch, "SILENCE_SECONDS", 0.3)
+    monkeypatch.setattr(watch, "IDLE_SECONDS", 0.3)
     codec = watch.Codec(mirror.ConfigMap)
     interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 10
     async with saying(lambda: itertools.repeat(interim)) as session:
         with pytest.raises(errors.Unreachable):
-            async with watch.opened(session, PATH, codec, selectors={}, version="1", seconds=0):
+            async with watch.open_watch(session, PATH, codec, selectors={}, version="1", seconds=0):
                 pytest.fail("it never begins")
 
 
-async def test_cookies_are_not_kept() -> None:
+async def test_cookies_are_not_kept(server: stub.Stub, session: api.Api) -> None:
     """Nothing that a server hands out comes back with later requests, or is kept at all."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("GET", PATH, stub.thing({}, headers={"Set-Cookie": "a=b; Path=/"}))
-        for _ in range(2):
-            await get(session)
+    server.on("GET", PATH, stub.thing({}, headers={"Set-Cookie": "a=b; Path=/"}))
+    for _ in range(2):
+        await get(session)
 
     assert ["Cookie" in one.headers for one in server.requests] == [False, False]
 
@@ -177,17 +177,18 @@ async def test_cookies_are_not_kept() -> None:
 
 async def listed(session: api.Api) -> watch.Collection[mirror.ConfigMap]:
     """Read a whole list."""
-    return await watch.pages(session, PATH, watch.Codec(mirror.ConfigMap), selectors={}, size=2)
+    return await watch.list_all(session, PATH, watch.Codec(mirror.ConfigMap), selectors={}, size=2)
 
 
-async def test_a_list_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_has_an_end(
+    server: stub.Stub, session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pages that always promise another one are not followed for ever."""
     monkeypatch.setattr(watch, "LONGEST_LIST", 5000)
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("GET", PATH, stub.page({"metadata": {"name": "a"}}, version="1", more="again"))
+    server.on("GET", PATH, stub.page({"metadata": {"name": "a"}}, version="1", more="again"))
 
-        with pytest.raises(errors.Unreachable, match="the list does not end"):
-            await listed(session)
+    with pytest.raises(errors.Unreachable, match="the list does not end"):
+        await listed(session)
 
     assert len(server.requests) < 100
 
@@ -199,11 +200,12 @@ async def test_a_list_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("MOST_COMMAS", 8, id="values"),
     ],
 )
-async def test_a_page_has_so_many_objects(bound: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_has_so_many_objects(
+    server: stub.Stub, session: api.Api, bound: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Objects of two bytes each become a hundred times as much in memory: not any number of them is read."""
     monkeypatch.setattr(watch, bound, most)
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("GET", PATH, stub.page(*[{}] * 11, version="1"))
+    server.on("GET", PATH, stub.page(*[{}] * 11, version="1"))
 
-        with pytest.raises(errors.Unreachable, match="the answer is no list: it has more than"):
-            await listed(session)
+    with pytest.raises(errors.Unreachable, match="the answer is no list: it has more than"):
+        await listed(session)

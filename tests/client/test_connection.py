@@ -170,7 +170,7 @@ def test_many_contexts_are_one_reading(folder: Folder) -> None:
 
 @pytest.fixture
 def mounted(folder: Folder, authority: pki.Authority) -> Path:
-    """Lend a folder as the kubelet mounts it."""
+    """Return a folder as the kubelet mounts it."""
     folder.text("account/ca.crt", authority.certificate.read_bytes())
     folder.text("account/namespace", "berth-system")
     return folder.text("account/token", "one").parent

@@ -43,13 +43,13 @@ async def through(bystander: Bystander, looks: cooperative.Clock) -> list[int]:
             found.append(one)
             yield
 
-    await cooperative.through(work(), looks)
+    await cooperative.run(work(), looks)
     return found
 
 
 async def gathered(bystander: Bystander, looks: cooperative.Clock) -> list[int]:
     """Gather them."""
-    return await cooperative.gathered(pieces(bystander), looks)
+    return await cooperative.gather(pieces(bystander), looks)
 
 
 async def each(bystander: Bystander, looks: cooperative.Clock) -> list[int]:
@@ -60,7 +60,7 @@ async def each(bystander: Bystander, looks: cooperative.Clock) -> list[int]:
             yield one
 
     found: list[int] = []
-    await cooperative.each(come(), found.append, looks)
+    await cooperative.for_each(come(), found.append, looks)
     return found
 
 
@@ -98,7 +98,7 @@ class Noticing(mirror.Mirror[mirror.ConfigMap]):
         self.noted: list[int] = []
 
     def upserted(self, thing: mirror.ConfigMap) -> None:
-        """Note it, and remember the object."""
+        """Record the turn and the object."""
         self.noted.append(self.bystander.turns)
         super().upserted(thing)
 
@@ -129,24 +129,25 @@ async def test_others_have_their_turn_between_any_two_dear_objects(scene: Scene,
     assert len(set(told.noted)) == PIECES
 
 
-async def test_a_page_is_decoded_object_by_object(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_is_decoded_object_by_object(
+    server: stub.Stub, session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Others have their turn between any two objects that take long to decode."""
     bystander, noted = Bystander(), set()
     codec = watch.Codec(mirror.ConfigMap)
-    decode = codec.thing
+    decode = codec.decode_object
 
     def noticed(raw: msgspec.Raw) -> Any:
         noted.add(bystander.turns)
         return decode(raw)
 
-    monkeypatch.setattr(codec, "thing", noticed)
+    monkeypatch.setattr(codec, "decode_object", noticed)
     items = [config_map(f"o{at}", "7") for at in range(PIECES)]
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("GET", PATH, stub.page(*items, version="9"))
-        looks = clock.Ticking(cooperative.STEP_SECONDS * 1.01)
-        pages = watch.by_page(session, PATH, codec, selectors={}, size=100, clock=looks)
+    server.on("GET", PATH, stub.page(*items, version="9"))
+    looks = clock.Ticking(cooperative.STEP_SECONDS * 1.01)
+    pages = watch.list_pages(session, PATH, codec, selectors={}, size=100, clock=looks)
 
-        async with timeless.beside(bystander.run()):
-            (page,) = [page async for page in pages]
+    async with timeless.beside(bystander.run()):
+        (page,) = [page async for page in pages]
 
     assert len(page.items) == len(noted) == PIECES

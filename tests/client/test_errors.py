@@ -1,6 +1,7 @@
 """Answers become types: by their code, whatever stands in their body."""
 
 import json
+from typing import Final
 
 import hypothesis
 import pytest
@@ -13,15 +14,15 @@ from support import stub
 TABLE = {
     300: errors.ApiError,
     302: errors.ApiError,
-    400: errors.Malformed,
+    400: errors.BadRequest,
     401: errors.Unauthorized,
     403: errors.Forbidden,
     404: errors.NotFound,
     405: errors.ApiError,
     409: errors.Conflict,
     410: errors.Gone,
-    413: errors.Malformed,
-    415: errors.Malformed,
+    413: errors.BadRequest,
+    415: errors.BadRequest,
     418: errors.ApiError,
     422: errors.Invalid,
     429: errors.Throttled,
@@ -46,29 +47,26 @@ def test_a_code_has_one_type(code: int, kind: type[errors.ApiError]) -> None:
     assert str(error) == f"{code} {reason}: no"
 
 
+BIND: Final = 'cannot be fulfilled on pods/binding "p": etcdserver: request is too large'
+QUOTED: Final = 'the webhook cannot read the label "etcdserver: request is too large": no answer in time'
+
+
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("code", "message", "kind"),
     [
-        pytest.param(500, "etcdserver: request is too large", id="a patch"),
-        pytest.param(
-            409, 'cannot be fulfilled on pods/binding "p": etcdserver: request is too large', id="a bind"
-        ),
+        pytest.param(500, "etcdserver: request is too large", errors.Oversized, id="a patch"),
+        pytest.param(409, BIND, errors.Oversized, id="a bind"),
+        pytest.param(500, QUOTED, errors.Unavailable, id="quoted words of an author"),
     ],
 )
-def test_what_etcd_does_not_take_is_no_trouble_of_the_server(code: int, message: str) -> None:
-    """It was surely not written, and will not be, whatever code comes with it."""
+def test_what_etcd_does_not_take_is_not_the_servers_fault(
+    code: int, message: str, kind: type[errors.ApiError]
+) -> None:
+    """It was surely not written, whatever code comes with it; words that a server quotes do not count."""
     error = errors.from_answer(code, json.dumps(stub.failure(code, message)).encode())
 
-    assert type(error) is errors.Oversized
-    assert not errors.everybodys(error)
-
-
-def test_whoever_quotes_those_words_is_not_believed() -> None:
-    """A server may quote what an author wrote, and fail for a reason that passes."""
-    message = 'the webhook cannot read the label "etcdserver: request is too large": no answer in time'
-    error = errors.from_answer(500, json.dumps(stub.failure(500, message)).encode())
-
-    assert type(error) is errors.Unavailable
+    assert type(error) is kind
+    assert not errors.is_systemic(error)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +177,7 @@ def test_every_error_is_one_line(error: errors.ClientError) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "everybodys"),
+    ("error", "systemic"),
     [
         (errors.Unreachable("gone", ambiguous=True), True),
         (errors.Unusable("no token"), True),
@@ -191,9 +189,9 @@ def test_every_error_is_one_line(error: errors.ClientError) -> None:
     ],
     ids=["no answer", "no login", "401", "429", "500", "409", "403"],
 )
-def test_some_trouble_is_everybodys(error: errors.ClientError, *, everybodys: bool) -> None:
+def test_some_errors_are_systemic(error: errors.ClientError, *, systemic: bool) -> None:
     """When the server is away or does not know us, other requests would fare no better."""
-    assert errors.everybodys(error) is everybodys
+    assert errors.is_systemic(error) is systemic
 
 
 def test_a_status_inside_a_watch_is_an_error_too() -> None:

@@ -22,8 +22,7 @@ async def test_a_list_is_told_and_then_every_change(scene: Scene) -> None:
     ]
     scene.script([stub.page(config_map("a", "9"), version="10")], [stub.watch(*events, until=FOR_EVER())])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: "b" in scene.mirror.names("deleted"), "the delete")
+    await scene.follow_until(lambda: "b" in scene.mirror.names("deleted"), "the delete")
 
     assert [(told, name) for told, name, _ in scene.mirror.told] == [
         ("upserted", "a"),
@@ -60,8 +59,7 @@ async def test_a_watch_that_ends_is_resumed_where_it_was(scene: Scene) -> None:
     ]
     scene.script([stub.page(version="10")], watches)
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.watches == 3, "the third watch")
+    await scene.follow_until(lambda: scene.watches == 3, "the third watch")
 
     assert scene.resumed_from() == ["10", "11", "40"]
     assert scene.lists == 1
@@ -108,8 +106,7 @@ async def test_a_revision_that_is_gone_means_a_new_list(scene: Scene, refusal: s
         [refusal, stub.watch(until=FOR_EVER())],
     )
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.resumed_from()[-1:] == ["40"], "a watch from the new list on")
+    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["40"], "a watch from the new list on")
 
     assert scene.mirror.told[4:] == [
         ("deleted", "again", "uid-again"),
@@ -129,8 +126,7 @@ async def test_an_expired_page_token_means_a_whole_read(scene: Scene) -> None:
     by_limit = stub.by_query("limit", {"500": paged, "0": whole})
     scene.script([by_limit])
 
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
+    await scene.follow_until_synced()
 
     assert scene.mirror.names("upserted") == ["a", "b"]
     assert scene.mirror.names("deleted") == ["a"]
@@ -157,25 +153,26 @@ async def test_a_watch_that_keeps_failing_means_a_new_list(scene: Scene, trouble
     lists = [stub.page(config_map("a", "1"), version="10"), stub.page(version="40")]
     scene.script(lists, [trouble])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.mirror.names("deleted") == ["a"], "the second list")
+    await scene.follow_until(lambda: scene.mirror.names("deleted") == ["a"], "the second list")
 
     # A connection that breaks is tried twice by the HTTP library, for a read does no harm.
-    assert scene.resumed_from().count("10") in {informer.PATIENCE, 2 * informer.PATIENCE}
+    assert scene.resumed_from().count("10") in {
+        informer.MOST_WATCH_FAILURES,
+        2 * informer.MOST_WATCH_FAILURES,
+    }
 
 
 async def test_a_watch_of_which_nothing_comes_is_no_news(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing may happen for long: it is opened anew, from where it was, and nobody reads of a failure."""
-    monkeypatch.setattr(watch, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(watch, "IDLE_SECONDS", 0.05)
     caplog.set_level("INFO", informer.log.name)
     added = stub.event("ADDED", config_map("a", "11"))
     watches = [stub.watch(until=FOR_EVER()), stub.watch(added, until=FOR_EVER())]
     scene.script([stub.page(version="10")], watches)
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.mirror.names("upserted") == ["a"], "the second watch")
+    await scene.follow_until(lambda: scene.mirror.names("upserted") == ["a"], "the second watch")
 
     assert (scene.lists, scene.resumed_from()[:2]) == (1, ["10", "10"])
     assert "the watch failed" not in caplog.text
@@ -201,8 +198,7 @@ async def test_lists_are_tried_until_one_succeeds(scene: Scene) -> None:
     scene.script([*troubles, stub.page(config_map("a", "1"), version="10")])
     assert not scene.informer.synced
 
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
+    await scene.follow_until_synced()
 
     assert scene.lists == 5
     assert scene.mirror.names("upserted") == ["a"]
@@ -214,8 +210,7 @@ async def test_the_server_says_how_long_to_wait(scene: Scene) -> None:
     scene.script([busy, stub.page(version="10")])
     started = asyncio.get_running_loop().time()
 
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
+    await scene.follow_until_synced()
 
     assert asyncio.get_running_loop().time() - started >= 0.4
 
@@ -225,7 +220,6 @@ async def test_another_uid_is_another_object(scene: Scene) -> None:
     replaced = stub.event("MODIFIED", config_map("a", "12", uid="other"))
     scene.script([stub.page(config_map("a", "1"), version="10")], [stub.watch(replaced, until=FOR_EVER())])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: len(scene.mirror.told) == 3, "delete and newcomer")
+    await scene.follow_until(lambda: len(scene.mirror.told) == 3, "delete and newcomer")
 
     assert scene.mirror.told[1:] == [("deleted", "a", "uid-a"), ("upserted", "a", "other")]

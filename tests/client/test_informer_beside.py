@@ -13,7 +13,7 @@ KEY = ("ml", "a")
 
 
 def script(scene: Scene, single: stub.Answer, *watches: stub.Answer) -> None:
-    """Have one object at revision 9, and say what is answered when it alone is asked for."""
+    """Serve one object at revision 9, and set the answer to a read of it alone."""
     scene.script([stub.page(config_map("a", "9"), version="10")], [*watches, stub.watch(until=FOR_EVER())])
     scene.server.on("GET", f"{PATH}/a", single)
 
@@ -24,7 +24,7 @@ async def test_an_object_is_told_once_more(scene: Scene) -> None:
 
     async with mirror.following(scene.informer):
         await scene.until(lambda: scene.watches == 1, "the watch")
-        await scene.informer.tell_again(KEY)
+        await scene.informer.resync_object(KEY)
         asked = [one.path for one in scene.server.requests]
 
     assert scene.mirror.told == [("upserted", "a", "uid-a")] * 2
@@ -44,7 +44,7 @@ async def test_the_watch_is_heard_meanwhile(scene: Scene) -> None:
 
     async with mirror.following(scene.informer):
         await scene.until(lambda: scene.watches == 1, "the watch")
-        again = asyncio.create_task(scene.informer.tell_again(KEY))
+        again = asyncio.create_task(scene.informer.resync_object(KEY))
         await scene.until(lambda: len(scene.server.requests) == 3, "the object to be asked for")
         asked.set()
         await scene.until(lambda: scene.mirror.names("deleted") == ["b"], "the end of another one")
@@ -71,7 +71,7 @@ async def test_what_is_not_known_is_left_to_the_watch(scene: Scene, found: dict[
 
     async with mirror.following(scene.informer):
         await scene.informer.wait_synced()
-        await scene.informer.tell_again(KEY)
+        await scene.informer.resync_object(KEY)
 
     assert scene.mirror.versions() == {"a": ("uid-a", "9")}
     assert len(scene.mirror.told) == 1
@@ -96,7 +96,7 @@ async def test_what_the_watch_told_meanwhile_stays(
     async with mirror.following(scene.informer):
         await scene.until(lambda: scene.watches == 1, "the watch")
         scene.script([stub.page(version="40")], [stub.watch(until=FOR_EVER())])
-        again = asyncio.create_task(scene.informer.tell_again(KEY))
+        again = asyncio.create_task(scene.informer.resync_object(KEY))
         await scene.until(lambda: len(scene.server.requests) == 3, "the object to be asked for")
         asked.set()
         await scene.until(lambda: len(scene.mirror.told) == 2, "the news")
@@ -113,6 +113,6 @@ async def test_who_is_gone_by_then_is_the_callers_to_know(scene: Scene) -> None:
     async with mirror.following(scene.informer):
         await scene.informer.wait_synced()
         with pytest.raises(errors.NotFound):
-            await scene.informer.tell_again(KEY)
+            await scene.informer.resync_object(KEY)
 
     assert scene.mirror.told == [("upserted", "a", "uid-a")]

@@ -41,7 +41,7 @@ class Scene:
         codec = watch.Codec(mirror.ConfigMap)
         path = MAPS.path(namespace=self.namespace)
         selectors = {"fieldSelector": "metadata.name!=kube-root-ca.crt"}
-        there = await watch.pages(self.admin, path, codec, selectors=selectors, size=0)
+        there = await watch.list_all(self.admin, path, codec, selectors=selectors, size=0)
         metas: list[wire.Meta] = [thing.metadata for thing in there.items]
         return self.mirror.versions() == {meta.name: (meta.uid, meta.resource_version) for meta in metas}
 
@@ -60,7 +60,7 @@ class Scene:
 
 @pytest.fixture
 async def scene(cluster: clusters.Cluster, admin: api.Api, namespace: str) -> AsyncIterator[Scene]:
-    """Lend a scene whose informer already follows three objects."""
+    """Yield a scene whose informer already follows three objects."""
     link = connection.load(cluster.admin_kubeconfig)
     async with proxy.Proxy(cluster.port) as wire_:
         behind = dataclasses.replace(link, server=wire_.server)
@@ -140,7 +140,7 @@ async def test_a_silent_partition_is_noticed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A connection that stays open and says nothing is given up after a time, and nothing is lost."""
-    monkeypatch.setattr(watch, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(watch, "IDLE_SECONDS", 0.5)
     monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05,))
     caplog.set_level("DEBUG", informer.log.name)
     before = scene.wire.connections
@@ -229,11 +229,11 @@ async def test_of_an_object_that_is_too_large_the_server_gives_the_metadata(
     path, codec = MAPS.path(namespace=scene.namespace), watch.Codec(mirror.ConfigMap)
     selectors = {"fieldSelector": "metadata.name!=kube-root-ca.crt"}
 
-    found = await watch.pages(scene.admin, path, codec, selectors=selectors, size=100)
+    found = await watch.list_all(scene.admin, path, codec, selectors=selectors, size=100)
 
-    (odd,) = [one for one in found.items if isinstance(one, watch.Unreadable)]
+    (odd,) = [one for one in found.items if isinstance(one, watch.Undecodable)]
     assert (odd.metadata.name, odd.metadata.namespace, odd.body) == ("large", scene.namespace, b"")
     assert odd.metadata.uid
     assert odd.metadata.resource_version
     assert [one.metadata.name for one in found.items] == ["again", "gone", "kept", "large"]
-    assert int(await watch.newest(scene.admin, path)) >= int(found.version)
+    assert int(await watch.latest_revision(scene.admin, path)) >= int(found.version)

@@ -9,19 +9,18 @@ from client.scenes import FOR_EVER, Scene, config_map
 from support import mirror, stub
 
 
-class ComparingMirror(mirror.Mirror[mirror.ConfigMap]):
+class RestoreMirror(mirror.Mirror[mirror.ConfigMap]):
     """A mirror that is told of a restore, too."""
 
     def restored(self) -> None:
-        """Note it."""
+        """Record it."""
         self.told.append(("restored", "", ""))
 
 
 @pytest.fixture
 def comparing(scene: Scene) -> Scene:
-    """Lend a scene whose sink compares revisions."""
-    scene.mirror = ComparingMirror()
-    scene.informer = mirror.config_maps(scene.session, scene.mirror, "ml")
+    """Return a scene whose sink compares revisions."""
+    scene.deliver_to(RestoreMirror())
     return scene
 
 
@@ -85,8 +84,7 @@ async def test_a_watch_that_goes_back_means_a_new_list(scene: Scene, event: dict
     lists = [stub.page(config_map("a", "9"), version="20"), stub.page(config_map("a", "5"), version="8")]
     scene.script(lists, [stub.watch(event, until=FOR_EVER()), stub.watch(until=FOR_EVER())])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.resumed_from()[-1:] == ["8"], "a watch from the new list on")
+    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["8"], "a watch from the new list on")
 
     assert scene.mirror.versions() == {"a": ("uid-a", "5")}
     assert scene.session.history.restores == 1
@@ -123,7 +121,9 @@ async def test_after_an_outage_everything_is_told_anew(scene: Scene, monkeypatch
 
     assert live
     assert scene.mirror.things["a"].data == {"x": "new"}
-    assert scene.resumed_from().count("20") < informer.PATIENCE, "the outage counts, not the failures"
+    assert scene.resumed_from().count("20") < informer.MOST_WATCH_FAILURES, (
+        "the outage counts, not the failures"
+    )
 
 
 async def test_a_watch_that_opened_late_is_not_believed(
@@ -153,7 +153,6 @@ async def test_a_watch_that_is_never_answered_is_given_up(
     lists = [stub.page(version="20"), stub.page(config_map("a", "21"), version="30")]
     scene.script(lists, [stub.later(FOR_EVER(), stub.watch()), stub.watch(until=FOR_EVER())])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.resumed_from()[-1:] == ["30"], "a watch from the new list on")
+    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["30"], "a watch from the new list on")
 
     assert scene.mirror.names("upserted") == ["a"]

@@ -12,8 +12,8 @@ from support import mirror, stub
 
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have one object count as many, and do not wait for long."""
-    monkeypatch.setattr(informer, "PAGE", 1)
+    """Make one object count as many, and shorten the waits."""
+    monkeypatch.setattr(informer, "PAGE_SIZE", 1)
     monkeypatch.setattr(informer, "SOON_SECONDS", 0.1)
 
 
@@ -23,7 +23,7 @@ def bookmark(version: str) -> dict[str, object]:
 
 
 def script(scene: Scene, newest: stub.Answer, *watches: stub.Answer) -> None:
-    """Have one object at revision 10, and say what is answered when only the revision is asked for."""
+    """Serve one object at revision 10, and set the answer to a read of the revision alone."""
     whole = stub.in_turn([stub.page(config_map("a", "9"), version="10"), stub.page(version="50")])
 
     async def listed(request: web.Request) -> web.StreamResponse:
@@ -104,7 +104,7 @@ async def test_an_earlier_revision_is_a_restore(scene: Scene) -> None:
 
 async def test_few_objects_are_simply_read_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fits into one page is sooner read than waited for."""
-    monkeypatch.setattr(informer, "PAGE", 500)
+    monkeypatch.setattr(informer, "PAGE_SIZE", 500)
     scene.script([stub.page(config_map("a", "9"), version="10"), stub.page(version="50")])
 
     async with mirror.following(scene.informer):
@@ -116,7 +116,7 @@ async def test_few_objects_are_simply_read_again(scene: Scene, monkeypatch: pyte
 
 async def test_few_large_objects_are_not_read_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """What took more than one page is sooner waited for, however few objects that are."""
-    monkeypatch.setattr(informer, "PAGE", 500)
+    monkeypatch.setattr(informer, "PAGE_SIZE", 500)
     monkeypatch.setattr(page_sizes, "LONGEST_PAGE", 2000)
     items = [config_map(name, "9", k="x" * 1500) for name in "ab"]
     event = stub.watch(stub.event("ADDED", config_map("c", "15")), until=FOR_EVER())

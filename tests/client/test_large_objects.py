@@ -33,7 +33,7 @@ async def listed(items: list[dict[str, Any]], size: int = 100) -> tuple[stub.Stu
     """Read a whole list; tell what was asked, and what was found."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("GET", PATH, stub.paged(items, version="9"))
-        found = await watch.pages(session, PATH, CODEC, selectors={}, size=size)
+        found = await watch.list_all(session, PATH, CODEC, selectors={}, size=size)
     return server, found.items
 
 
@@ -49,7 +49,7 @@ async def test_a_page_that_is_too_long_is_asked_for_in_smaller_ones() -> None:
     server, found = await listed(items)
 
     assert [one.metadata.name for one in found] == [one["metadata"]["name"] for one in items]
-    assert not [one for one in found if isinstance(one, watch.Unreadable)]
+    assert not [one for one in found if isinstance(one, watch.Undecodable)]
     assert 1 in limits(server)
     assert len(server.requests) < 40
 
@@ -87,7 +87,7 @@ async def test_an_object_that_alone_is_too_large_is_unreadable(
 
     _, found = await listed(crowd(9, {4: 9000}, word=","), size=3)
 
-    (odd,) = [one for one in found if isinstance(one, watch.Unreadable)]
+    (odd,) = [one for one in found if isinstance(one, watch.Undecodable)]
     assert (odd.metadata.name, odd.metadata.uid, odd.metadata.resource_version) == ("o004", "uid-o004", "7")
     assert (odd.body, "more than" in odd.detail) == (b"", True)
     assert [one.metadata.name for one in found] == [f"o{number:03}" for number in range(9)]
@@ -127,8 +127,8 @@ async def test_a_list_is_told_page_by_page(scene: Scene) -> None:
 
 async def test_an_informer_remembers_how_much_fits(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next list begins with pages of the size that the last one came to."""
-    monkeypatch.setattr(informer, "PAGE", 64)
-    scene.informer = mirror.config_maps(scene.session, scene.mirror, "ml")
+    monkeypatch.setattr(informer, "PAGE_SIZE", 64)
+    scene.deliver_to(mirror.Mirror())
     scene.script([stub.paged(crowd(4, dict.fromkeys(range(4), 3000)), version="9")])
 
     async with mirror.following(scene.informer):
@@ -151,15 +151,15 @@ async def test_a_collection_that_was_empty_is_read_in_large_pages(scene: Scene) 
         await scene.informer.refresh()
 
     sizes = [int(one.query["limit"]) for one in scene.server.requests if "limit" in one.query]
-    assert sizes == [informer.PAGE] * 2
+    assert sizes == [informer.PAGE_SIZE] * 2
 
 
 async def test_a_restore_that_a_later_page_proves_is_told_from_the_start(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that was told before the proof is told once more behind it."""
-    monkeypatch.setattr(informer, "PAGE", 1)
-    scene.informer = mirror.config_maps(scene.session, scene.mirror, "ml")
+    monkeypatch.setattr(informer, "PAGE_SIZE", 1)
+    scene.deliver_to(mirror.Mirror())
     before = stub.paged([config_map("a", "5"), config_map("b", "9")], version="20")
     after = stub.paged([config_map("a", "5"), config_map("b", "7")], version="30")
     scene.script([before, before, after])
@@ -181,8 +181,7 @@ async def test_an_event_that_is_too_large_means_a_new_list(scene: Scene) -> None
         [lists[0], *[lists[1]] * 9], [stub.watch(stub.event("MODIFIED", large)), stub.watch(until=FOR_EVER())]
     )
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.resumed_from()[-1:] == ["12"], "a watch from the new list on")
+    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["12"], "a watch from the new list on")
 
     assert scene.resumed_from() == ["10", "12"]
     assert scene.mirror.told == [("upserted", "a", "uid-a")]
@@ -195,8 +194,7 @@ async def test_the_end_of_a_large_object_is_told(scene: Scene) -> None:
     first = stub.paged([config_map("0", "7"), large], version="9")
     scene.script([*[first] * 6, stub.page(config_map("0", "7"), version="40")], [gone])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.informer.lists > 2, "more lists")
+    await scene.follow_until(lambda: scene.informer.lists > 2, "more lists")
 
     assert scene.mirror.told == [("upserted", "0", "uid-0")]
     assert scene.informer.missing(["uid-a"]) == {"uid-a"}
@@ -205,14 +203,14 @@ async def test_the_end_of_a_large_object_is_told(scene: Scene) -> None:
 @pytest.mark.parametrize("change", ["ADDED", "MODIFIED", "DELETED"])
 def test_a_long_line_of_a_watch_is_read_once(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To find where its object ends would take as long again as to read that."""
-    long = config_map("a", "12", k="x" * watch.LARGE)
+    long = config_map("a", "12", k="x" * watch.LARGE_BYTES)
     frames: list[bytes] = []
     monkeypatch.setattr(watch.Codec, "_frame", Frames(frames))
 
     told = CODEC.event(msgspec.json.encode({"type": change, "object": long}))
 
     assert isinstance(told, watch.Event)
-    assert (told.change, told.thing, frames) == (change, CODEC.thing(raw(long)), [])
+    assert (told.change, told.thing, frames) == (change, CODEC.decode_object(raw(long)), [])
 
 
 @pytest.mark.parametrize("object_", [[], {"metadata": {"name": 7}}], ids=["no object", "odd"])
@@ -220,17 +218,17 @@ def test_a_long_line_that_is_odd_is_told_as_a_short_one(object_: object) -> None
     """What cannot be read is unreadable, and nothing else."""
     short = msgspec.json.encode({"type": "ADDED", "object": object_})
 
-    told, known = CODEC.event(short[:-1] + b" " * watch.LARGE + b"}"), CODEC.event(short)
+    told, known = CODEC.event(short[:-1] + b" " * watch.LARGE_BYTES + b"}"), CODEC.event(short)
 
     assert isinstance(told, watch.Event) and isinstance(known, watch.Event)
-    assert isinstance(told.thing, watch.Unreadable) and isinstance(known.thing, watch.Unreadable)
+    assert isinstance(told.thing, watch.Undecodable) and isinstance(known.thing, watch.Undecodable)
     assert told.thing.metadata == known.thing.metadata
 
 
 def test_a_long_line_that_is_no_event_is_refused() -> None:
     """Though it begins like one."""
-    with pytest.raises(errors.ODD):
-        CODEC.event(b'{"type":"ADDED","object":' + b" " * watch.LARGE + b"}")
+    with pytest.raises(errors.DECODE_ERRORS):
+        CODEC.event(b'{"type":"ADDED","object":' + b" " * watch.LARGE_BYTES + b"}")
 
 
 class Frames:

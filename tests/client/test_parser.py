@@ -29,7 +29,7 @@ ANSWERS = {
 }
 
 
-def read(pieces: Iterable[bytes]) -> parser.Answer | None:
+def read(pieces: Iterable[bytes]) -> parser.Response | None:
     """Feed pieces until there is an answer."""
     reader = parser.Parser()
     return next(filter(None, map(reader.feed, pieces)), None)
@@ -42,7 +42,7 @@ def cut(text: bytes, places: Iterable[int]) -> list[bytes]:
 
 
 def endless(head: bytes, piece: bytes, *, most: int) -> Iterator[bytes]:
-    """Say a head, and then one piece again and again, until `most` bytes were taken."""
+    """Yield a head, and then one piece again and again, until `most` bytes were yielded."""
     yield head
     yield from itertools.repeat(piece, most // len(piece))
     pytest.fail(f"{most} bytes were taken")
@@ -84,7 +84,7 @@ def test_whatever_is_said_nothing_else_is_raised(
     def outcome(pieces: list[bytes]) -> tuple[int, bytes] | str | None:
         try:
             found = read(pieces)
-        except parser.Odd:
+        except parser.MalformedResponse:
             return "odd"
         return (found.status, found.body) if found else None
 
@@ -96,7 +96,7 @@ def test_noise_raises_nothing_else(pieces: list[bytes]) -> None:
     """Bytes of any kind are odd or not enough."""
     try:
         found = read(pieces)
-    except parser.Odd:
+    except parser.MalformedResponse:
         return
     assert found is None
 
@@ -159,7 +159,7 @@ ODD = {
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
 def test_what_could_be_read_in_two_ways_is_refused(text: bytes) -> None:
     """Whoever stands between us and the server must not be able to read another answer than we do."""
-    with pytest.raises(parser.Odd):
+    with pytest.raises(parser.MalformedResponse):
         read([text])
 
 
@@ -218,7 +218,7 @@ LITTLE = 4 * parser.LONGEST_HEAD
 )
 def test_what_is_no_body_has_an_end(head: bytes, piece: bytes) -> None:
     """Whatever is said without end is odd long before it fills the memory."""
-    with pytest.raises(parser.Odd):
+    with pytest.raises(parser.MalformedResponse):
         read(endless(head, piece, most=LITTLE))
 
 
@@ -226,9 +226,9 @@ def test_a_body_beyond_reason_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     """A length that nobody could keep is refused before its body comes, and chunks when they exceed it."""
     monkeypatch.setattr(parser, "LONGEST_BODY", 10_000)
 
-    with pytest.raises(parser.Odd, match="more than 10000 bytes"):
+    with pytest.raises(parser.MalformedResponse, match="more than 10000 bytes"):
         read([OK + b"Content-Length: 10001\r\n\r\n"])
-    with pytest.raises(parser.Odd, match="more than 10000 bytes"):
+    with pytest.raises(parser.MalformedResponse, match="more than 10000 bytes"):
         read(endless(CHUNKED, b"10\r\n" + b"a" * 16 + b"\r\n", most=LITTLE))
 
 

@@ -14,7 +14,7 @@ def test_what_a_list_lacks_is_forgotten_one_by_one() -> None:
     seen = {("", f"p{at}") for at in range(0, 2000, 2)}
     counted.taken()
 
-    most = max(counted.taken() for _ in kept.retain(seen))
+    most = max(counted.taken() for _ in kept.delete_missing(seen))
 
     assert len(kept) == 1000
     assert most < 20

@@ -132,7 +132,7 @@ def test_an_odd_object_keeps_its_identity(body: dict[str, Any]) -> None:
     event = CODEC.event(line("MODIFIED", body))
 
     assert isinstance(event, watch.Event)
-    assert isinstance(event.thing, watch.Unreadable)
+    assert isinstance(event.thing, watch.Undecodable)
     meta = event.thing.metadata
     assert (meta.name, meta.uid, meta.resource_version) == ("a", "u", "7")
     assert event.thing.detail
@@ -156,14 +156,14 @@ def test_one_hopeless_object_spoils_no_list(body: bytes) -> None:
 
     try:
         opened = CODEC.page(page)
-    except errors.ODD:
+    except errors.DECODE_ERRORS:
         # Then the list is no JSON at all, which a caller is told as a failed read.
         assert body == HOPELESS["a lone half of a pair"]
         return
 
     assert opened.meta.resource_version == "3"
-    odd, readable = opened.things
-    assert isinstance(odd, watch.Unreadable)
+    odd, readable = opened.objects
+    assert isinstance(odd, watch.Undecodable)
     assert readable == mirror.ConfigMap(metadata=wire.Meta(name="b"))
 
 
@@ -179,7 +179,7 @@ def test_any_json_is_an_object_or_unreadable(body: Any) -> None:
     event = CODEC.event(line("ADDED", body))
 
     assert isinstance(event, watch.Event)
-    assert isinstance(event.thing, mirror.ConfigMap | watch.Unreadable)
+    assert isinstance(event.thing, mirror.ConfigMap | watch.Undecodable)
 
 
 @hypothesis.given(text=strategies.binary())
@@ -187,43 +187,42 @@ def test_any_bytes_are_an_event_or_one_known_error(text: bytes) -> None:
     """A line that is no event raises only what the reader of the stream expects."""
     try:
         CODEC.event(text)
-    except (*errors.ODD, errors.ApiError):
+    except (*errors.DECODE_ERRORS, errors.ApiError):
         return
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"items": []}', b'{"metadata": {}, "items": 1}'])
-async def test_an_answer_that_is_no_list_is_a_failed_read(body: bytes) -> None:
+async def test_an_answer_that_is_no_list_is_a_failed_read(
+    server: stub.Stub, session: api.Api, body: bytes
+) -> None:
     """A page from somebody between us and the server counts as no answer."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("GET", PATH, stub.raw(body))
+    server.on("GET", PATH, stub.raw(body))
 
-        with pytest.raises(errors.Unreachable, match="is no list"):
-            await watch.pages(session, PATH, CODEC, selectors={}, size=10)
+    with pytest.raises(errors.Unreachable, match="is no list"):
+        await watch.list_all(session, PATH, CODEC, selectors={}, size=10)
 
 
-async def test_a_line_that_is_no_event_is_a_failed_watch() -> None:
+async def test_a_line_that_is_no_event_is_a_failed_watch(server: stub.Stub, session: api.Api) -> None:
     """Garbage in the stream ends the watch as a failure, after what came before it."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        good = stub.event("ADDED", {"metadata": {"name": "a"}})
-        body = json.dumps(good).encode() + b"\n<html>\n"
-        server.on("GET", PATH, stub.raw(body))
+    good = stub.event("ADDED", {"metadata": {"name": "a"}})
+    body = json.dumps(good).encode() + b"\n<html>\n"
+    server.on("GET", PATH, stub.raw(body))
 
-        async with watch.opened(session, PATH, CODEC, selectors={}, version="1", seconds=5) as events:
-            first = await anext(events)
-            with pytest.raises(errors.Unreachable, match="a watch sent no event"):
-                await anext(events)
+    async with watch.open_watch(session, PATH, CODEC, selectors={}, version="1", seconds=5) as events:
+        first = await anext(events)
+        with pytest.raises(errors.Unreachable, match="a watch sent no event"):
+            await anext(events)
 
     assert isinstance(first, watch.Event)
 
 
-async def test_pages_are_read_to_the_end() -> None:
+async def test_pages_are_read_to_the_end(server: stub.Stub, session: api.Api) -> None:
     """A long collection is read page by page, with the token and the selectors in each request."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        one, two = ({"metadata": {"name": name}} for name in "ab")
-        pages = {"": stub.page(one, version="5", more="next"), "next": stub.page(two, version="5")}
-        server.on("GET", PATH, stub.by_query("continue", pages))
+    one, two = ({"metadata": {"name": name}} for name in "ab")
+    pages = {"": stub.page(one, version="5", more="next"), "next": stub.page(two, version="5")}
+    server.on("GET", PATH, stub.by_query("continue", pages))
 
-        found = await watch.pages(session, PATH, CODEC, selectors={"labelSelector": "x=y"}, size=1)
+    found = await watch.list_all(session, PATH, CODEC, selectors={"labelSelector": "x=y"}, size=1)
 
     assert found.version == "5"
     assert [thing.metadata.name for thing in found.items] == ["a", "b"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from crds import shelves
+from crds import example_objects
 from testbed import cluster as clusters
 
 HERE = pathlib.Path(__file__).parent
@@ -15,19 +15,19 @@ CRDS = HERE.parents[1] / "crds"
 
 @pytest.fixture(scope="session")
 def crds_folder() -> pathlib.Path:
-    """Name the folder of the generated CRDs."""
+    """Return the folder of the generated CRDs."""
     return CRDS
 
 
 @pytest.fixture
-def example() -> Callable[[str], shelves.Object]:
-    """Lend a fresh copy of an example, by its kind in lowercase."""
+def example() -> Callable[[str], example_objects.Object]:
+    """Return a function that reads an example, by its kind in lowercase."""
     return lambda kind: yaml.safe_load((HERE / "examples" / f"{kind}.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")
 def kinds(cluster: clusters.Cluster) -> clusters.Cluster:
-    """Lend the cluster with our kinds on it; applying them again changes nothing."""
+    """Return the cluster with our kinds on it; applying them again changes nothing."""
     cluster.apply(*sorted(CRDS.glob("*.yaml")))
     crds = cluster.kubectl("get", "-f", str(CRDS), "-o", "name").split()
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *crds)
@@ -35,6 +35,8 @@ def kinds(cluster: clusters.Cluster) -> clusters.Cluster:
 
 
 @pytest.fixture
-def shelf(kinds: clusters.Cluster, namespace: str, example: Callable[[str], shelves.Object]) -> shelves.Shelf:
-    """Lend a place for objects on the cluster that has our kinds."""
-    return shelves.Shelf(kinds, namespace, example)
+def objects(
+    kinds: clusters.Cluster, namespace: str, example: Callable[[str], example_objects.Object]
+) -> example_objects.ExampleObjects:
+    """Return a maker of objects on the cluster that has our kinds."""
+    return example_objects.ExampleObjects(kinds, namespace, example)

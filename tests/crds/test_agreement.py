@@ -89,7 +89,7 @@ def test_zeros_and_falses_are_always_sent(
 
 
 def falsy(value: Any, path: str = "") -> Iterator[str]:
-    """Name every zero and every false in an object."""
+    """Yield every zero and every false in an object."""
     if isinstance(value, dict | list):
         inside = value.items() if isinstance(value, dict) else enumerate(value)
         for name, below in inside:

@@ -11,7 +11,7 @@ from berth_crds.aliases import Where
 
 def test_a_key_stands_for_one_thing_in_one_place() -> None:
     """No two rows read the same key in the same place."""
-    places = collections.Counter((row.where, row.key) for row in (*aliases.AMOUNTS, *aliases.WISHES))
+    places = collections.Counter((row.where, row.key) for row in (*aliases.AMOUNTS, *aliases.OPTIONS))
 
     assert [place for place, count in places.items() if count > 1] == []
 
@@ -24,14 +24,14 @@ def test_amounts_stand_for_resources_of_berth() -> None:
 def test_no_alias_is_a_name_of_our_own() -> None:
     """An alias that is Berth's own name would mean two things."""
     assert not {*aliases.RESOURCES} & {*aliases.OWN}
-    assert not [row.key for row in (*aliases.AMOUNTS, *aliases.WISHES) if row.key.startswith(names.GROUP)]
+    assert not [row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS) if row.key.startswith(names.GROUP)]
 
 
 def test_wishes_stand_for_annotations_of_berth() -> None:
     """Every key that says which devices means annotations that Berth has."""
     known = {value for value in vars(names).values() if isinstance(value, str)}
 
-    assert {key for row in aliases.WISHES for key in row.means} <= known
+    assert {key for row in aliases.OPTIONS for key in row.means} <= known
 
 
 def test_slices_are_of_projects_that_say_each() -> None:
@@ -42,7 +42,7 @@ def test_slices_are_of_projects_that_say_each() -> None:
 @pytest.mark.parametrize("way", aliases.SLICES, ids=lambda way: way.project)
 def test_slices_are_counted_by_a_key_that_is_known(way: aliases.Slices) -> None:
     """The key that counts the cards is one that asks for cards by itself."""
-    assert aliases.served(way.count) or way.count in {row.key for row in aliases.ON_PODS}
+    assert aliases.is_served(way.count) or way.count in {row.key for row in aliases.ON_PODS}
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_slices_are_counted_by_a_key_that_is_known(way: aliases.Slices) -> None:
 )
 def test_served(name: str, served: bool) -> None:  # noqa: FBT001  a column of the table
     """Berth answers for its own names, for NVIDIA's and for their aliases, and for no other."""
-    assert aliases.served(name) is served
+    assert aliases.is_served(name) is served
 
 
 def test_kinds_are_not_served() -> None:
     """No name is both served and refused as another kind."""
-    both = [name for name in (*aliases.OWN, *aliases.RESOURCES) if aliases.unserved_kind(name)]
+    both = [name for name in (*aliases.OWN, *aliases.RESOURCES) if aliases.is_unserved_kind(name)]
 
     assert both == []
 
@@ -78,9 +78,9 @@ def test_manual_shows_every_key() -> None:
     lines = aliases.markdown().splitlines()
 
     assert len({line.count(" | ") for line in lines}) == 1
-    for key in (*(row.key for row in (*aliases.AMOUNTS, *aliases.WISHES)), aliases.KAI_CONTAINER):
+    for key in (*(row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS)), aliases.KAI_CONTAINER):
         assert sum(f"`{key}`" in line.split(" | ")[1] for line in lines) >= 1
-    assert len(lines) == 2 + len(aliases.AMOUNTS) + len(aliases.WISHES) + 1 + len(aliases.KUBEGPU_RECORDS)
+    assert len(lines) == 2 + len(aliases.AMOUNTS) + len(aliases.OPTIONS) + 1 + len(aliases.KUBEGPU_RECORDS)
 
 
 def test_manual_says_what_a_key_stands_for() -> None:
@@ -94,7 +94,7 @@ def test_manual_says_what_a_key_stands_for() -> None:
 
 def test_places_are_few() -> None:
     """Keys stand in resources, annotations and labels; every place is used."""
-    assert {row.where for row in (*aliases.AMOUNTS, *aliases.WISHES)} == {*Where}
+    assert {row.where for row in (*aliases.AMOUNTS, *aliases.OPTIONS)} == {*Where}
 
 
 def test_the_manual_page_shows_the_table() -> None:
@@ -112,12 +112,12 @@ def test_a_key_of_a_group_stands_for_nothing_else() -> None:
     shown = aliases.markdown_of_gangs().splitlines()[2:]
 
     assert len(keys) == len({*keys}) == len(shown)
-    assert not {row.key for row in (*aliases.AMOUNTS, *aliases.WISHES)} & {*keys}
+    assert not {row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS)} & {*keys}
 
 
 def test_what_is_required_stands_for_nothing_else() -> None:
     """A key that is refused is read in no other way."""
-    rows = (*aliases.AMOUNTS, *aliases.WISHES)
+    rows = (*aliases.AMOUNTS, *aliases.OPTIONS)
 
     assert len(requirements.KEYS) == len(requirements.REQUIREMENTS)
     assert not requirements.KEYS & ({row.key for row in rows} | aliases.GANG_KEYS)
@@ -127,4 +127,4 @@ def test_what_is_served_of_many_names_is_what_is_served_of_each() -> None:
     """All at once and one by one, the same names are served."""
     found = ["cpu", "example.com/x", "nvidia.com/mig-1g.5gb", *(one.key for one in aliases.AMOUNTS)]
 
-    assert aliases.all_served(found) == set(filter(aliases.served, found))
+    assert aliases.all_served(found) == set(filter(aliases.is_served, found))

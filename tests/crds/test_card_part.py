@@ -22,10 +22,10 @@ CARD = 80 << 30
 )
 def test_a_part_is_one_figure_where_compute_and_memory_agree(core: int, memory: int, words: str) -> None:
     """Where they differ both are told, and nothing is said of the whole card alone."""
-    assert card_part.words(core, memory, CARD) == words
+    assert card_part.describe(core, memory, CARD) == words
 
 
 def test_a_few_bytes_of_rounding_do_not_show() -> None:
     """A share in percent that came second may be a byte short of its figure."""
-    assert card_part.both(60, (32 << 30) * 60 // 100) == "60 % and 19.2 GiB"
-    assert card_part.both(0, 1000) == "1000 bytes"
+    assert card_part.describe_both(60, (32 << 30) * 60 // 100) == "60 % and 19.2 GiB"
+    assert card_part.describe_both(0, 1000) == "1000 bytes"

@@ -92,7 +92,7 @@ def test_a_model_could_stand_in_a_device(model: catalog.Model) -> None:
 @every_model
 def test_links_of_a_board_go_both_ways(model: catalog.Model) -> None:
     """No card is linked to itself, and what it has to a peer the peer has to it."""
-    board = model.board
+    board = model.layout
     cards = range(board.cards)
 
     links = {(card, peer): board.links(card, peer) for card in cards for peer in cards}
@@ -106,8 +106,8 @@ def test_a_card_of_a_dgx_1_has_six_links() -> None:
     v100 = catalog.find("V100-SXM2-32GB")
     assert v100 is not None
 
-    per_card = [sum(v100.board.links(card, peer) for peer in range(8)) for card in range(8)]
-    across = [sum(bool(v100.board.links(card, peer)) for peer in range(4, 8)) for card in range(4)]
+    per_card = [sum(v100.layout.links(card, peer) for peer in range(8)) for card in range(8)]
+    across = [sum(bool(v100.layout.links(card, peer)) for peer in range(4, 8)) for card in range(4)]
 
     assert per_card == [6] * 8
     assert across == [1] * 4
@@ -116,7 +116,7 @@ def test_a_card_of_a_dgx_1_has_six_links() -> None:
 @every_model
 def test_places_on_a_board_are_filled_in_order(model: catalog.Model) -> None:
     """Cards that follow each other are close: NUMA nodes and PCIe roots only rise, and all are used."""
-    board = model.board
+    board = model.layout
 
     numa = [board.numa_node(card) for card in range(board.cards)]
     roots = [board.pcie_root(card) for card in range(board.cards)]

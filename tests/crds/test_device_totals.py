@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from berth_crds import schema
-from crds import shelves
+from crds import example_objects
 from testbed import cluster as clusters
 
 Cards = list[dict[str, Any]]
@@ -48,9 +48,9 @@ def labelled(count: int, labels: int, length: int = 1) -> Cards:
     return [{"uuid": f"F-{at}", "type": "fpga", "minor": at, "labels": said} for at in range(count)]
 
 
-def made(shelf: shelves.Shelf, cards: Cards) -> shelves.Object:
+def made(objects: example_objects.ExampleObjects, cards: Cards) -> example_objects.Object:
     """Make a Device of these cards."""
-    thing = shelf.make("device")
+    thing = objects.make("device")
     count = sum(card["type"] == "gpu" for card in cards)
     thing["spec"] = {
         "node": thing["metadata"]["name"],
@@ -71,15 +71,15 @@ def made(shelf: shelves.Shelf, cards: Cards) -> shelves.Object:
         pytest.param(labelled(64, 16, 125), id="all labels"),
     ],
 )
-def test_hardware_fits(cards: Cards, shelf: shelves.Shelf) -> None:
+def test_hardware_fits(cards: Cards, objects: example_objects.ExampleObjects) -> None:
     """The largest nodes there are can be written, and all of their groups."""
-    thing = made(shelf, cards)
+    thing = made(objects, cards)
     uuids = [card["uuid"] for card in cards]
     thing["spec"]["partitions"] = [{"members": uuids, "link": "nvlink"} for _ in range(64)]
 
-    shelf.send("create", body=thing)
+    objects.send("create", body=thing)
 
-    assert shelf.read(thing)["spec"] == thing["spec"]
+    assert objects.read(thing)["spec"] == thing["spec"]
 
 
 @pytest.mark.parametrize(
@@ -97,44 +97,40 @@ def test_hardware_fits(cards: Cards, shelf: shelves.Shelf) -> None:
         pytest.param(labelled(64, 16, 126), "131072 characters in labels", id="characters"),
     ],
 )
-def test_what_is_too_much_together_is_refused(cards: Cards, words: str, shelf: shelves.Shelf) -> None:
+def test_what_is_too_much_together_is_refused(
+    cards: Cards, words: str, objects: example_objects.ExampleObjects
+) -> None:
     """Each list is within its own bound, and the sentence says what all of them may be."""
     with pytest.raises(clusters.KubectlFailed) as refused:
-        shelf.send("create", "--dry-run=server", body=made(shelf, cards))
+        objects.send("create", "--dry-run=server", body=made(objects, cards))
 
     assert f"all devices together have at most {words}" in str(refused.value)
 
 
-def test_too_many_occupants_are_refused(shelf: shelves.Shelf) -> None:
+def test_too_many_occupants_are_refused(objects: example_objects.ExampleObjects) -> None:
     """A status is held to a sum as well."""
-    thing = shelf.make("device")
-    shelf.send("create", body=thing)
+    thing = objects.create("device")
     held = [{"pid": pid} for pid in range(1, 17)]
     thing["status"]["devices"] = [
         {"uuid": f"G-{at}", "health": "Healthy", "occupants": held} for at in range(33)
     ]
 
     with pytest.raises(clusters.KubectlFailed) as refused:
-        shelf.send(
-            "replace", "--subresource=status", body=thing | {"metadata": shelf.read(thing)["metadata"]}
-        )
+        objects.replace_status(thing)
 
     assert "all devices together have at most 512 occupants" in str(refused.value)
 
 
-def test_too_many_grants_are_refused(shelf: shelves.Shelf) -> None:
+def test_too_many_grants_are_refused(objects: example_objects.ExampleObjects) -> None:
     """What all sources name of a pod is held to a sum, too."""
-    thing = shelf.make("gpupod")
-    shelf.send("create", body=thing)
+    thing = objects.create("gpupod")
     uuids = [f"G-{at}" for at in range(64)]
     thing["status"]["granted"] = [
         {"container": f"c{at}", "uuids": uuids, "source": "nvml"} for at in range(33)
     ]
 
     with pytest.raises(clusters.KubectlFailed) as refused:
-        shelf.send(
-            "replace", "--subresource=status", body=thing | {"metadata": shelf.read(thing)["metadata"]}
-        )
+        objects.replace_status(thing)
 
     assert "all sources together name 2048 devices at most" in str(refused.value)
 

@@ -27,7 +27,7 @@ def line(form: object, *arguments: object, level: int = logging.INFO, fault: Any
     return made
 
 
-def fault(words: str) -> logs.Fault:
+def fault(words: str) -> logs.ExceptionInfo:
     """Fail with these words, and return how that went."""
     with pytest.raises(ValueError) as caught:
         _fail(words)
@@ -175,7 +175,7 @@ class Odd:
 Odd()
 warnings.warn("old\\nways", RuntimeWarning)
 logging.getLogger("kopf.objects").error("Handler failed", exc_info=ValueError("no"))
-logs.last_word("berth-test", "there is\\nno server")
+logs.report_exit("berth-test", "there is\\nno server")
 raise ValueError("at last")
 """
 

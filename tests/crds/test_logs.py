@@ -29,7 +29,7 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Scene:
-    """Lend a limiter that has written nothing."""
+    """Return a limiter that has written nothing."""
     return Scene()
 
 

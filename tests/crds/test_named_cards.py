@@ -26,4 +26,4 @@ CARDS = (
 )
 def test_named(word: str, meant: set[str]) -> None:
     """A minor is a GPU's; what is spelt otherwise names nothing."""
-    assert named_cards.named(word, CARDS) == meant
+    assert named_cards.uuids_named(word, CARDS) == meant

@@ -27,8 +27,8 @@ values = strategies.recursive(
 @pytest.fixture
 def flat(monkeypatch: pytest.MonkeyPatch) -> int:
     """Make few levels many."""
-    monkeypatch.setattr(nesting, "KNOWN", 2)
-    return nesting.KNOWN
+    monkeypatch.setattr(nesting, "KEPT_LEVELS", 2)
+    return nesting.KEPT_LEVELS
 
 
 def emptied(value: Any, levels: int) -> Any:
@@ -46,7 +46,7 @@ def test_only_what_is_nested_deeper_is_cut(flat: int, value: Any, plain: bool, i
     """Whatever words, keys and blanks there are."""
     text = json.dumps(value, ensure_ascii=plain, indent=indent).encode("utf-8", "surrogatepass")
 
-    assert json.loads(nesting.cut(text)) == emptied(value, flat)
+    assert json.loads(nesting.cut_deep_values(text)) == emptied(value, flat)
 
 
 @hypothesis.given(value=values, kept=strategies.floats(0, 1, exclude_max=True))
@@ -58,7 +58,7 @@ def test_half_a_text_stays_half_a_text(flat: int, value: Any, kept: float) -> No
 
     assert flat
     with pytest.raises(json.JSONDecodeError):
-        json.loads(nesting.cut(half))
+        json.loads(nesting.cut_deep_values(half))
 
 
 @hypothesis.given(text=strategies.binary() | strategies.text('"\\[]{}a').map(str.encode))
@@ -66,14 +66,14 @@ def test_half_a_text_stays_half_a_text(flat: int, value: Any, kept: float) -> No
 def test_any_bytes_are_cut_without_a_word(flat: int, text: bytes) -> None:
     """What is no JSON is for the reader to refuse."""
     assert flat
-    assert len(nesting.cut(text)) <= len(text)
+    assert len(nesting.cut_deep_values(text)) <= len(text)
 
 
 def test_what_is_not_deep_is_as_it_was() -> None:
     """Nothing of our kinds is cut."""
-    level = b'{"a": [' * (nesting.KNOWN // 2) + b"1" + b"]}" * (nesting.KNOWN // 2)
+    level = b'{"a": [' * (nesting.KEPT_LEVELS // 2) + b"1" + b"]}" * (nesting.KEPT_LEVELS // 2)
 
-    assert nesting.cut(level) == level
+    assert nesting.cut_deep_values(level) == level
 
 
 def test_each_word_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_each_word_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(nesting, "_word_or_bracket", Counting())
     for text in (b"[" * 2000, b'"' * 2000, b'"\\"' * 1000, b"\\" * 2000, b'["' + b"{" * 2000):
-        nesting.cut(text)
+        nesting.cut_deep_values(text)
 
     assert max(looked) <= 2000
 
@@ -101,10 +101,10 @@ import json, sys, threading
 import msgspec
 from berth_crds import nesting
 
-nesting.allow()
+nesting.raise_limits()
 deep = json.loads("[" * 500 + "]" * 500)
-text = b'{"a":' * (nesting.STORED + 50) + b"[]" + b"}" * (nesting.STORED + 50)
-lists = b"[" * (nesting.STORED + 50) + b"]" * (nesting.STORED + 50)
+text = b'{"a":' * (nesting.STORED_LEVELS + 50) + b"[]" + b"}" * (nesting.STORED_LEVELS + 50)
+lists = b"[" * (nesting.STORED_LEVELS + 50) + b"]" * (nesting.STORED_LEVELS + 50)
 
 class Skipping(msgspec.Struct):
     b: int = 0
@@ -147,14 +147,14 @@ def told(program: str, *, stack: int) -> str:
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="nobody can move that limit there")
 def test_all_that_a_server_stores_can_be_read_in_every_thread() -> None:
     """Neither what is skipped nor what is kept takes more stack than there is."""
-    assert told(READERS, stack=nesting.STACK) == "MainThread another"
+    assert told(READERS, stack=nesting.STACK_BYTES) == "MainThread another"
 
 
 def test_a_small_stack_is_not_overrun() -> None:
     """Where the first thread has too little of it, the limit stays."""
     assert told(
-        "import sys; from berth_crds import nesting; nesting.allow(); print(sys.getrecursionlimit())",
-        stack=nesting.STACK // 8,
+        "import sys; from berth_crds import nesting; nesting.raise_limits(); print(sys.getrecursionlimit())",
+        stack=nesting.STACK_BYTES // 8,
     ) == str(1000)
 
 
@@ -164,11 +164,11 @@ def test_both_programs_allow_it(program: str) -> None:
     first = f"import sys; from {program} import __main__ as it; sys.argv = ['it', '--help']\n"
     last = "try: it.main()\nexcept SystemExit: print(sys.getrecursionlimit())"
 
-    limit = int(told(first + last, stack=nesting.STACK).split()[-1])
+    limit = int(told(first + last, stack=nesting.STACK_BYTES).split()[-1])
 
-    assert limit >= nesting.STORED + nesting.ROOM
+    assert limit >= nesting.STORED_LEVELS + nesting.SPARE_LEVELS
 
 
 def test_the_deepest_of_our_kinds_is_not_deep() -> None:
     """What is cut could not be read anyway: no kind of ours has a third of the levels."""
-    assert msgspec.json.decode(nesting.cut(b"[" * 33 + b"1" + b"]" * 33)) is not None
+    assert msgspec.json.decode(nesting.cut_deep_values(b"[" * 33 + b"1" + b"]" * 33)) is not None

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from berth_crds import names, schema
-from crds import shelves
+from crds import example_objects
 from testbed import cluster as clusters
 
 FIRST = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
@@ -41,27 +41,27 @@ def test_the_server_stores_the_schema_as_it_was_sent(kind: schema.Kind, kinds: c
 # ---------------------------------------------------------------- what is taken
 
 
-@pytest.mark.parametrize("kind", sorted(shelves.PLURAL))
-def test_an_example_comes_back_unchanged(kind: str, shelf: shelves.Shelf) -> None:
+@pytest.mark.parametrize("kind", sorted(example_objects.PLURAL))
+def test_an_example_comes_back_unchanged(kind: str, objects: example_objects.ExampleObjects) -> None:
     """What the contract shows is accepted, and every zero and empty list of it is kept."""
-    made = shelf.make(kind)
+    made = objects.make(kind)
 
-    shelf.send("create", body=made)
-    shelf.send("replace", "--subresource=status", body=made | {"metadata": shelf.read(made)["metadata"]})
+    objects.send("create", body=made)
+    objects.replace_status(made)
 
-    found = shelf.read(made)
+    found = objects.read(made)
     assert found["spec"] == made["spec"]
     assert found["status"] == made["status"]
 
 
-def test_a_policy_shows_every_rule_that_holds(shelf: shelves.Shelf) -> None:
+def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleObjects) -> None:
     """People who write one rule see the others with their defaults."""
-    made = shelf.make("placementpolicy")
+    made = objects.make("placementpolicy")
     made["spec"] = {"weights": {"core": 2}}
 
-    shelf.send("create", body=made)
+    objects.send("create", body=made)
 
-    assert shelf.read(made)["spec"] == {
+    assert objects.read(made)["spec"] == {
         "strategy": "fragmentation",
         "weights": {"core": 2, "memory": 1},
         "agents": {"graceSeconds": 40},
@@ -71,80 +71,79 @@ def test_a_policy_shows_every_rule_that_holds(shelf: shelves.Shelf) -> None:
     }
 
 
-def test_a_device_gets_no_defaults(shelf: shelves.Shelf) -> None:
+def test_a_device_gets_no_defaults(objects: example_objects.ExampleObjects) -> None:
     """What the agent did not write is absent: an unknown place is never zero."""
-    made = shelf.make("device")
+    made = objects.make("device")
     made["spec"] = {
         "node": made["metadata"]["name"],
         "devices": [{"uuid": FIRST, "type": "fpga", "minor": 0}],
     }
 
-    shelf.send("create", body=made)
+    objects.send("create", body=made)
 
-    assert shelf.read(made)["spec"] == made["spec"]
+    assert objects.read(made)["spec"] == made["spec"]
 
 
-def test_a_cordon_may_name_a_card_that_is_gone(shelf: shelves.Shelf) -> None:
+def test_a_cordon_may_name_a_card_that_is_gone(objects: example_objects.ExampleObjects) -> None:
     """People can keep a card cordoned while it is out of the node."""
-    made = shelf.make("device")
+    made = objects.make("device")
     made["spec"]["cordon"] = ["GPU-taken-out-for-repair"]
 
-    shelf.send("create", body=made)
+    objects.send("create", body=made)
 
-    assert shelf.read(made)["spec"]["cordon"] == ["GPU-taken-out-for-repair"]
+    assert objects.read(made)["spec"]["cordon"] == ["GPU-taken-out-for-repair"]
 
 
 # ---------------------------------------------------------------- who writes what
 
 
-@pytest.mark.parametrize("kind", sorted(shelves.PLURAL))
-def test_status_and_spec_are_written_apart(kind: str, shelf: shelves.Shelf) -> None:
+@pytest.mark.parametrize("kind", sorted(example_objects.PLURAL))
+def test_status_and_spec_are_written_apart(kind: str, objects: example_objects.ExampleObjects) -> None:
     """Whoever writes spec cannot write status on the way, nor the other way round."""
-    made = shelf.make(kind)
-    shelf.send("create", body=made)
-    changed = shelf.make(kind) | {"metadata": shelf.read(made)["metadata"]}
-    changed["spec"] = shelves.spec(shelf.make(kind))
+    made = objects.create(kind)
+    changed = objects.make(kind) | {"metadata": objects.read(made)["metadata"]}
+    changed["spec"] = example_objects.spec(objects.make(kind))
     changed["spec"].pop("summary" if kind == "device" else "containers" if kind == "gpupod" else "weights")
 
-    before = shelf.read(made)
-    shelf.send("replace", "--subresource=status", body=changed)
+    before = objects.read(made)
+    objects.send("replace", "--subresource=status", body=changed)
 
-    after = shelf.read(made)
+    after = objects.read(made)
     assert "status" not in before
     assert after["status"] == changed["status"]
     assert after["spec"] == made["spec"]
 
 
-def test_the_agent_leaves_the_cordon_of_people_alone(shelf: shelves.Shelf) -> None:
+def test_the_agent_leaves_the_cordon_of_people_alone(objects: example_objects.ExampleObjects) -> None:
     """An agent that applies its inventory again does not undo what people wrote."""
-    made = shelf.make("device")
+    made = objects.make("device")
     del made["spec"]["cordon"], made["status"]
     as_agent = ["apply", "--server-side", f"--field-manager={names.AGENT_MANAGER}"]
-    shelf.send(*as_agent, body=made)
+    objects.send(*as_agent, body=made)
     cordon = json.dumps({"spec": {"cordon": [FIRST]}})
-    shelf.cluster.kubectl("patch", "device", made["metadata"]["name"], "--type=merge", "-p", cordon)
+    objects.cluster.kubectl("patch", "device", made["metadata"]["name"], "--type=merge", "-p", cordon)
 
     made["spec"]["driver"]["version"] = "560.35.03"
-    shelf.send(*as_agent, body=made)
+    objects.send(*as_agent, body=made)
 
-    found = shelf.read(made)["spec"]
+    found = objects.read(made)["spec"]
     assert found["cordon"] == [FIRST]
     assert found["driver"]["version"] == "560.35.03"
 
 
-def test_agent_and_operator_share_the_conditions(shelf: shelves.Shelf) -> None:
+def test_agent_and_operator_share_the_conditions(objects: example_objects.ExampleObjects) -> None:
     """Each writer applies its own entries; neither needs force, neither removes the other's."""
-    made = shelf.make("device")
-    shelf.send("create", body=made | {"status": {}})
+    made = objects.make("device")
+    objects.send("create", body=made | {"status": {}})
     when = "2026-09-20T10:00:00Z"
     bare = {name: made[name] for name in ("apiVersion", "kind", "metadata")}
 
     for manager, condition in ((names.AGENT_MANAGER, "NVMLReady"), (names.OPERATOR_MANAGER, "Ready")):
         entry = {"type": condition, "status": "True", "reason": "Tried", "lastTransitionTime": when}
         words = ["apply", "--server-side", "--subresource=status", f"--field-manager={manager}"]
-        shelf.send(*words, body=bare | {"status": {"conditions": [entry]}})
+        objects.send(*words, body=bare | {"status": {"conditions": [entry]}})
 
-    found = shelf.read(made)["status"]["conditions"]
+    found = objects.read(made)["status"]["conditions"]
     assert {entry["type"] for entry in found} == {"NVMLReady", "Ready"}
 
 
@@ -198,15 +197,18 @@ def test_agent_and_operator_share_the_conditions(shelf: shelves.Shelf) -> None:
     ],
 )
 def test_a_list_tells_at_a_glance(
-    kind: str, options: list[str], headings: list[str], cells: list[str], shelf: shelves.Shelf
+    kind: str,
+    options: list[str],
+    headings: list[str],
+    cells: list[str],
+    objects: example_objects.ExampleObjects,
 ) -> None:
     """`kubectl get` shows the columns that people look for, in words and numbers."""
-    made = shelf.make(kind)
-    shelf.send("create", body=made)
-    shelf.send("replace", "--subresource=status", body=made | {"metadata": shelf.read(made)["metadata"]})
+    made = objects.create(kind)
+    objects.replace_status(made)
 
-    words = ["-n", shelf.namespace, "get", kind, made["metadata"]["name"], *options]
-    heading, row = shelf.cluster.kubectl(*words).splitlines()
+    words = ["-n", objects.namespace, "get", kind, made["metadata"]["name"], *options]
+    heading, row = objects.cluster.kubectl(*words).splitlines()
 
     assert heading.split() == headings
     assert [cell for cell in cells if cell not in row] == []
@@ -235,13 +237,13 @@ def test_explain_is_the_manual(path: str, words: str, kinds: clusters.Cluster) -
     assert words in explained
 
 
-def test_the_category_lists_all_that_is_ours(shelf: shelves.Shelf) -> None:
+def test_the_category_lists_all_that_is_ours(objects: example_objects.ExampleObjects) -> None:
     """`kubectl get berth` shows Devices, GpuPods and policies together."""
-    made = [shelf.make(kind) for kind in shelves.PLURAL]
+    made = [objects.make(kind) for kind in example_objects.PLURAL]
     for body in made:
-        shelf.send("create", body=body)
+        objects.send("create", body=body)
 
-    listed = shelf.cluster.kubectl("-n", shelf.namespace, "get", names.CATEGORY, "-o", "name").split()
+    listed = objects.cluster.kubectl("-n", objects.namespace, "get", names.CATEGORY, "-o", "name").split()
 
     ours = {f"{body['kind'].lower()}.{names.GROUP}/{body['metadata']['name']}" for body in made}
     assert ours <= set(listed)
@@ -250,11 +252,12 @@ def test_the_category_lists_all_that_is_ours(shelf: shelves.Shelf) -> None:
 @pytest.mark.parametrize(
     ("short", "kind"), [(short, kind.name.lower()) for kind in schema.KINDS for short in kind.short_names]
 )
-def test_short_names_work(short: str, kind: str, shelf: shelves.Shelf) -> None:
+def test_short_names_work(short: str, kind: str, objects: example_objects.ExampleObjects) -> None:
     """People who type little reach the same objects."""
-    made = shelf.make(kind)
-    shelf.send("create", body=made)
+    made = objects.create(kind)
 
-    found = shelf.cluster.kubectl("-n", shelf.namespace, "get", short, made["metadata"]["name"], "-o", "name")
+    found = objects.cluster.kubectl(
+        "-n", objects.namespace, "get", short, made["metadata"]["name"], "-o", "name"
+    )
 
     assert found.strip() == f"{kind}.{names.GROUP}/{made['metadata']['name']}"

@@ -5,151 +5,155 @@ from collections.abc import Callable
 
 import pytest
 
-from crds import shelves
+from crds import example_objects
 from testbed import cluster as clusters
 
-Change = Callable[[shelves.Object], object]
+Change = Callable[[example_objects.Object], object]
 
 FIRST = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
 
 
-def twin_minor(made: shelves.Object) -> None:
-    """Give the second card the minor of the first."""
-    shelves.cards(made)[1]["minor"] = shelves.cards(made)[0]["minor"]
+def twin_minor(made: example_objects.Object) -> None:
+    """Change the second card's minor to that of the first."""
+    example_objects.cards(made)[1]["minor"] = example_objects.cards(made)[0]["minor"]
 
 
-def crowd(made: shelves.Object, count: int = 17) -> None:
-    """Give so many containers as many devices as one may have."""
-    held = shelves.spec(made)["containers"][0]["devices"][0]
-    shelves.spec(made)["containers"] = [{"name": f"c{at}", "devices": [held] * 64} for at in range(count)]
+def crowd(made: example_objects.Object, count: int = 17) -> None:
+    """Add so many containers with as many devices as one may have."""
+    held = example_objects.spec(made)["containers"][0]["devices"][0]
+    example_objects.spec(made)["containers"] = [
+        {"name": f"c{at}", "devices": [held] * 64} for at in range(count)
+    ]
 
 
 REFUSED: list[tuple[str, str, Change, str]] = [
     (
         "a Device of another node",
         "device",
-        lambda made: shelves.spec(made).update(node="other"),
+        lambda made: example_objects.spec(made).update(node="other"),
         "spec.node must equal metadata.name",
     ),
     (
         "a Device of no node",
         "device",
-        lambda made: shelves.spec(made).pop("node"),
+        lambda made: example_objects.spec(made).pop("node"),
         "spec.node: Required value",
     ),
     (
         "a negative minor",
         "device",
-        lambda made: shelves.cards(made)[0].update(minor=-1),
+        lambda made: example_objects.cards(made)[0].update(minor=-1),
         "spec.devices[0].minor in body should be greater than or equal to 0",
     ),
     (
         "a minor that is a fraction",
         "device",
-        lambda made: shelves.cards(made)[0].update(minor=0.5),
+        lambda made: example_objects.cards(made)[0].update(minor=0.5),
         "spec.devices[0].minor: Invalid",
     ),
     (
         "a card without minor",
         "device",
-        lambda made: shelves.cards(made)[0].pop("minor"),
+        lambda made: example_objects.cards(made)[0].pop("minor"),
         "spec.devices[0].minor: Required value",
     ),
     ("two cards of one minor", "device", twin_minor, "devices of one type must have different minors"),
     (
         "two cards of one uuid",
         "device",
-        lambda made: shelves.cards(made).append(shelves.cards(made)[0] | {"minor": 9}),
+        lambda made: example_objects.cards(made).append(example_objects.cards(made)[0] | {"minor": 9}),
         "spec.devices[3]: Duplicate value",
     ),
     (
         "a uuid with a comma",
         "device",
-        lambda made: shelves.cards(made)[2].update(uuid="a,b"),
+        lambda made: example_objects.cards(made)[2].update(uuid="a,b"),
         "spec.devices[2].uuid in body should match",
     ),
     (
         "a GPU without memory",
         "device",
-        lambda made: shelves.cards(made)[0].pop("memory"),
+        lambda made: example_objects.cards(made)[0].pop("memory"),
         "memory must be given for a device of type gpu",
     ),
     (
         "a link to an unlisted card",
         "device",
-        lambda made: shelves.cards(made)[0]["links"][0].update(peer="GPU-gone"),
+        lambda made: example_objects.cards(made)[0]["links"][0].update(peer="GPU-gone"),
         "the peer of every link must be the uuid of a device in spec.devices",
     ),
     (
         "a link to itself",
         "device",
-        lambda made: shelves.cards(made)[0]["links"][0].update(peer=FIRST),
+        lambda made: example_objects.cards(made)[0]["links"][0].update(peer=FIRST),
         "links must lead to other devices",
     ),
     (
         "two links to one peer",
         "device",
-        lambda made: shelves.cards(made)[1]["links"].append(shelves.cards(made)[1]["links"][0]),
+        lambda made: example_objects.cards(made)[1]["links"].append(
+            example_objects.cards(made)[1]["links"][0]
+        ),
         "spec.devices[1].links[1]: Duplicate value",
     ),
     (
         "an unknown kind of link",
         "device",
-        lambda made: shelves.cards(made)[0]["links"][0].update(kind="rope"),
+        lambda made: example_objects.cards(made)[0]["links"][0].update(kind="rope"),
         'spec.devices[0].links[0].kind: Unsupported value: "rope": supported values: "nvlink"',
     ),
     (
         "instances while MIG is off",
         "device",
-        lambda made: shelves.cards(made)[1]["mig"].update(enabled=False),
+        lambda made: example_objects.cards(made)[1]["mig"].update(enabled=False),
         "mig.instances may be listed only while mig.enabled is true",
     ),
     (
         "a MIG profile that is none",
         "device",
-        lambda made: shelves.cards(made)[1]["mig"]["instances"][0].update(profile="big"),
+        lambda made: example_objects.cards(made)[1]["mig"]["instances"][0].update(profile="big"),
         "profile in body should match",
     ),
     (
         "an unknown way of sharing",
         "device",
-        lambda made: shelves.cards(made)[0]["sharing"].update(strategy="luck"),
+        lambda made: example_objects.cards(made)[0]["sharing"].update(strategy="luck"),
         'sharing.strategy: Unsupported value: "luck": supported values: "time-slicing", "mps"',
     ),
     (
         "a bus address in capitals",
         "device",
-        lambda made: shelves.cards(made)[0]["topology"].update(busID="0000:3B:00.0"),
+        lambda made: example_objects.cards(made)[0]["topology"].update(busID="0000:3B:00.0"),
         "spec.devices[0].topology.busID in body should match",
     ),
     (
         "a partition of an unlisted card",
         "device",
-        lambda made: shelves.spec(made)["partitions"][0]["members"].append("GPU-gone"),
+        lambda made: example_objects.spec(made)["partitions"][0]["members"].append("GPU-gone"),
         "the members of every partition must be uuids of devices in spec.devices",
     ),
     (
         "a partition of nothing",
         "device",
-        lambda made: shelves.spec(made)["partitions"][0].update(members=[]),
+        lambda made: example_objects.spec(made)["partitions"][0].update(members=[]),
         "spec.partitions[0].members in body should have at least 1 items",
     ),
     (
         "a summary that miscounts",
         "device",
-        lambda made: shelves.spec(made)["summary"].update(gpus=3),
+        lambda made: example_objects.spec(made)["summary"].update(gpus=3),
         "summary.gpus must be the number of devices of type gpu",
     ),
     (
         "a card cordoned twice",
         "device",
-        lambda made: shelves.spec(made).update(cordon=[FIRST, FIRST]),
+        lambda made: example_objects.spec(made).update(cordon=[FIRST, FIRST]),
         "spec.cordon[1]: Duplicate value",
     ),
     (
         "more than 64 cards",
         "device",
-        lambda made: shelves.spec(made).update(
+        lambda made: example_objects.spec(made).update(
             devices=[{"uuid": f"G-{n}", "type": "fpga", "minor": n} for n in range(65)]
         ),
         "spec.devices: Too many: 65: must have at most 64 items",
@@ -157,20 +161,20 @@ REFUSED: list[tuple[str, str, Change, str]] = [
     (
         "a misspelt field",
         "device",
-        lambda made: shelves.cards(made)[0].update(memroy=1),
+        lambda made: example_objects.cards(made)[0].update(memroy=1),
         'unknown field "spec.devices[0].memroy"',
     ),
-    ("a GpuPod of no node", "gpupod", lambda made: shelves.spec(made).update(node=""), "spec.node"),
+    ("a GpuPod of no node", "gpupod", lambda made: example_objects.spec(made).update(node=""), "spec.node"),
     (
         "a GpuPod of no pod",
         "gpupod",
-        lambda made: shelves.spec(made).pop("podUID"),
+        lambda made: example_objects.spec(made).pop("podUID"),
         "spec.podUID: Required value",
     ),
     (
         "a container named twice",
         "gpupod",
-        lambda made: shelves.spec(made)["containers"].append({"name": "main"}),
+        lambda made: example_objects.spec(made)["containers"].append({"name": "main"}),
         "spec.containers[2]: Duplicate value",
     ),
     (
@@ -182,55 +186,55 @@ REFUSED: list[tuple[str, str, Change, str]] = [
     (
         "more than a whole card",
         "gpupod",
-        lambda made: shelves.spec(made)["containers"][0]["devices"][0].update(core=101),
+        lambda made: example_objects.spec(made)["containers"][0]["devices"][0].update(core=101),
         "devices[0].core in body should be less than or equal to 100",
     ),
     (
         "negative memory",
         "gpupod",
-        lambda made: shelves.spec(made)["containers"][0]["devices"][0].update(memory=-1),
+        lambda made: example_objects.spec(made)["containers"][0]["devices"][0].update(memory=-1),
         "devices[0].memory in body should be greater than or equal to 0",
     ),
     (
         "a held card without memory",
         "gpupod",
-        lambda made: shelves.spec(made)["containers"][0]["devices"][0].pop("memory"),
+        lambda made: example_objects.spec(made)["containers"][0]["devices"][0].pop("memory"),
         "devices[0].memory: Required value",
     ),
     (
         "an unknown strategy",
         "placementpolicy",
-        lambda made: shelves.spec(made).update(strategy="luck"),
+        lambda made: example_objects.spec(made).update(strategy="luck"),
         'supported values: "fragmentation", "binpack", "spread", "weighted"',
     ),
     (
         "weights that are all zero",
         "placementpolicy",
-        lambda made: shelves.spec(made).update(weights={"core": 0, "memory": 0}),
+        lambda made: example_objects.spec(made).update(weights={"core": 0, "memory": 0}),
         "at least one of the weights must be above 0",
     ),
     (
         "a negative weight",
         "placementpolicy",
-        lambda made: shelves.spec(made)["weights"].update(core=-1),
+        lambda made: example_objects.spec(made)["weights"].update(core=-1),
         "spec.weights.core in body should be greater than or equal to 0",
     ),
     (
         "an error that is ignored and critical",
         "placementpolicy",
-        lambda made: shelves.spec(made)["health"].update(ignoredXids=[79]),
+        lambda made: example_objects.spec(made)["health"].update(ignoredXids=[79]),
         "an XID cannot stand in both criticalXids and ignoredXids",
     ),
     (
         "a label that counts for less than nothing",
         "placementpolicy",
-        lambda made: shelves.spec(made)["priorities"].update(labelAtMost=-1),
+        lambda made: example_objects.spec(made)["priorities"].update(labelAtMost=-1),
         "spec.priorities.labelAtMost in body should be greater than or equal to 0",
     ),
     (
         "no grace at all",
         "placementpolicy",
-        lambda made: shelves.spec(made)["agents"].update(graceSeconds=0),
+        lambda made: example_objects.spec(made)["agents"].update(graceSeconds=0),
         "spec.agents.graceSeconds in body should be greater than or equal to 1",
     ),
 ]
@@ -240,14 +244,14 @@ REFUSED: list[tuple[str, str, Change, str]] = [
     ("kind", "change", "words"), [pytest.param(*case[1:], id=case[0]) for case in REFUSED]
 )
 def test_a_wrong_object_is_refused_in_words(
-    kind: str, change: Change, words: str, shelf: shelves.Shelf
+    kind: str, change: Change, words: str, objects: example_objects.ExampleObjects
 ) -> None:
     """Whoever writes nonsense is told which field is wrong and what it should be."""
-    made = shelf.make(kind)
+    made = objects.make(kind)
     change(made)
 
     with pytest.raises(clusters.KubectlFailed) as refused:
-        shelf.send("create", "--dry-run=server", body=made)
+        objects.send("create", "--dry-run=server", body=made)
 
     assert words in str(refused.value)
 
@@ -308,15 +312,14 @@ WRONG_STATUS: list[tuple[str, str, Change, str]] = [
     ("kind", "change", "words"), [pytest.param(*case[1:], id=case[0]) for case in WRONG_STATUS]
 )
 def test_a_wrong_status_is_refused_in_words(
-    kind: str, change: Change, words: str, shelf: shelves.Shelf
+    kind: str, change: Change, words: str, objects: example_objects.ExampleObjects
 ) -> None:
     """A verdict that nobody could understand never gets in."""
-    made = shelf.make(kind)
-    shelf.send("create", body=made)
+    made = objects.create(kind)
     change(made["status"])
 
     with pytest.raises(clusters.KubectlFailed) as refused:
-        shelf.send("replace", "--subresource=status", body=made | {"metadata": shelf.read(made)["metadata"]})
+        objects.replace_status(made)
 
     assert words in str(refused.value)
 
@@ -328,15 +331,16 @@ def test_a_wrong_status_is_refused_in_words(
         pytest.param("node", "spec.node cannot change", id="another node"),
     ],
 )
-def test_a_gpupod_stays_that_of_its_pod(field: str, words: str, shelf: shelves.Shelf) -> None:
+def test_a_gpupod_stays_that_of_its_pod(
+    field: str, words: str, objects: example_objects.ExampleObjects
+) -> None:
     """The record of one pod is never turned into that of another."""
-    made = shelf.make("gpupod")
-    shelf.send("create", body=made)
+    made = objects.create("gpupod")
     change = json.dumps({"spec": {field: "another"}})
 
     with pytest.raises(clusters.KubectlFailed) as refused:
-        shelf.cluster.kubectl(
-            "-n", shelf.namespace, "patch", "gpupod", made["metadata"]["name"], "--type=merge", "-p", change
+        objects.cluster.kubectl(
+            "-n", objects.namespace, "patch", "gpupod", made["metadata"]["name"], "--type=merge", "-p", change
         )
 
     assert words in str(refused.value)

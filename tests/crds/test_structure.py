@@ -18,7 +18,7 @@ class Field(NamedTuple):
 
 
 def walk(node: dict[str, Any], path: str) -> Iterator[Field]:
-    """Give a node and all below it; items and values of maps have a path of their own."""
+    """Yield a node and all below it; items and values of maps have a path of their own."""
     yield Field(path, node)
     for name, below in node.get("properties", {}).items():
         yield from walk(below, f"{path}.{name}")
@@ -28,7 +28,7 @@ def walk(node: dict[str, Any], path: str) -> Iterator[Field]:
 
 
 def fields(kind: schema.Kind) -> list[Field]:
-    """Give every node of a kind's schema but metadata, which is the server's."""
+    """Return every node of a kind's schema but metadata, which is the server's."""
     (version,) = schema.manifest(kind)["spec"]["versions"]
     root = version["schema"]["openAPIV3Schema"]
     return [field for field in walk(root, kind.name) if field.path != f"{kind.name}.metadata"]

@@ -174,7 +174,7 @@ class Stage:
             return None
 
         body = await waiting.eventually(answered, what=f"the server to list {resource}")
-        found: list[Thing] = json.loads(nesting.cut(body))["items"]
+        found: list[Thing] = json.loads(nesting.cut_deep_values(body))["items"]
         return found
 
     # ------------------------------------------------------------ waiting

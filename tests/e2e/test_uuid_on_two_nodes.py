@@ -26,7 +26,7 @@ def device(node: str, *uuids: str) -> dict[str, Any]:
 async def publish(stage: Stage, node: str, *uuids: str) -> None:
     """Publish a node's cards, as its agent would."""
     await stage.admin.apply(resources.DEVICES, device(node, *uuids), manager="test")
-    renewed = lease.stamp(dt.datetime.now(dt.UTC))
+    renewed = lease.micro_time(dt.datetime.now(dt.UTC))
     beat = {"holderIdentity": node, "leaseDurationSeconds": 60, "renewTime": renewed}
     await stage.admin.apply(
         resources.LEASES,

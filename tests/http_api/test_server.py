@@ -73,7 +73,7 @@ async def test_a_long_page_does_not_keep_it_from_ending() -> None:
         return web.Response()
 
     address, more = f"127.0.0.1:{port}", [web.get("/long", endless)]
-    async with asyncio.timeout(http_server.GOODBYE_SECONDS + 10):
+    async with asyncio.timeout(http_server.SHUTDOWN_SECONDS + 10):
         async with server.serve(address, ready=lambda: True, state=str, more=more):
             asked = asyncio.ensure_future(ask(port, "/long"))
             await begun.wait()

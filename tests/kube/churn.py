@@ -115,7 +115,7 @@ class Churn:
 
     async def renew(self, node: str) -> None:
         """Renew the Lease of a node's agent."""
-        now = lease.stamp(dt.datetime.now(dt.UTC))
+        now = lease.micro_time(dt.datetime.now(dt.UTC))
         thing = {
             "metadata": {"name": node, "namespace": names.NODES_NAMESPACE},
             "spec": {"holderIdentity": "churn", "renewTime": now},

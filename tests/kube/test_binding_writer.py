@@ -33,7 +33,7 @@ async def test_everything_is_one_revision(session: Noted, yard: pods.Yard) -> No
     path = resources.PODS.path(namespace=yard.namespace)
     codec = watch.Codec(raw.Pod)
 
-    async with watch.opened(yard.admin, path, codec, selectors={}, version=before, seconds=30) as events:
+    async with watch.open_watch(yard.admin, path, codec, selectors={}, version=before, seconds=30) as events:
         outcome = await bound_by(session, candidate, pods.CARD, pods.OTHER_CARD)
         async with asyncio.timeout(10):
             event = await anext(events)

@@ -52,7 +52,7 @@ class Scene:
 
 def read(body: Any, kind: Any) -> Any:
     """Read an object as the informer does."""
-    return watch.Codec(kind).thing(msgspec.Raw(json.dumps(body).encode()))
+    return watch.Codec(kind).decode_object(msgspec.Raw(json.dumps(body).encode()))
 
 
 def pod(**changes: Any) -> dict[str, Any]:
@@ -92,10 +92,10 @@ def test_a_condition_without_words_spoils_nothing(scene: Scene) -> None:
     assert scene.free == 3
 
 
-def odd(body: dict[str, Any]) -> watch.Unreadable:
+def odd(body: dict[str, Any]) -> watch.Undecodable:
     """Read a pod that cannot be read."""
     thing = read(body, raw.Pod)
-    assert isinstance(thing, watch.Unreadable)
+    assert isinstance(thing, watch.Undecodable)
     return thing
 
 
@@ -103,9 +103,9 @@ def test_a_bound_pod_that_cannot_be_read_withholds_everything(scene: Scene) -> N
     """Nobody can tell which cards it has, so its node gives none until it is gone."""
     thing = odd(pod(spec={"priority": "high"}))
 
-    scene.pods.odd(thing)
+    scene.pods.undecodable(thing)
     withheld = scene.free
-    scene.pods.odd_gone(thing.metadata)
+    scene.pods.undecodable_deleted(thing.metadata)
 
     assert withheld == 0
     assert scene.free == 4
@@ -113,7 +113,7 @@ def test_a_bound_pod_that_cannot_be_read_withholds_everything(scene: Scene) -> N
 
 def test_it_gives_back_what_it_does_not_hold_once_it_can_be_read(scene: Scene) -> None:
     """Readable again, the pod holds what its allocation says."""
-    scene.pods.odd(odd(pod(spec={"priority": "high"})))
+    scene.pods.undecodable(odd(pod(spec={"priority": "high"})))
 
     scene.pods.upserted(read(pod(metadata={"annotations": churn.answer(NODE, 2)}), raw.Pod))
 
@@ -125,7 +125,7 @@ def test_what_is_known_of_it_stays(scene: Scene) -> None:
     annotations = churn.answer(NODE, 2)
     scene.pods.upserted(read(pod(metadata={"annotations": annotations}), raw.Pod))
 
-    scene.pods.odd(odd(pod(spec={"priority": "high"}, metadata={"annotations": annotations})))
+    scene.pods.undecodable(odd(pod(spec={"priority": "high"}, metadata={"annotations": annotations})))
 
     assert scene.free == 3
 
@@ -136,7 +136,7 @@ def test_an_assumed_place_of_an_odd_pod_withholds_everything(scene: Scene) -> No
     scene.pods.upserted(read(waiting, raw.Pod))
     scene.ledger.assume(churn.assumption("u-1", NODE, 0))
 
-    scene.pods.odd(odd(pod(spec={"priority": "high"})))
+    scene.pods.undecodable(odd(pod(spec={"priority": "high"})))
 
     assert scene.free == 0
     assert scene.ledger.state("u-1") is State.CONFIRMED
@@ -152,7 +152,7 @@ def test_an_assumed_place_of_an_odd_pod_withholds_everything(scene: Scene) -> No
 )
 def test_an_odd_pod_without_a_place_withholds_nothing(scene: Scene, body: dict[str, Any]) -> None:
     """Who is on no node holds nothing there."""
-    scene.pods.odd(odd(body))
+    scene.pods.undecodable(odd(body))
 
     assert scene.free == 4
 
@@ -184,7 +184,7 @@ def gpupod(*minors: int, node: str = NODE, uid: str = "u-1", **changes: Any) -> 
 
 
 LOST = read(pod(metadata={"annotations": {names.ALLOCATION: "{"}}), raw.Pod)
-BLIND = watch.Unreadable(wire.Meta("p", "ml"), "it is damaged")
+BLIND = watch.Undecodable(wire.Meta("p", "ml"), "it is damaged")
 
 
 def test_a_gpupod_names_the_cards_of_a_pod_whose_record_is_lost(scene: Scene) -> None:
@@ -204,7 +204,7 @@ def test_a_gpupod_names_the_cards_of_a_pod_whose_record_is_lost(scene: Scene) ->
 
 def test_a_gpupod_names_the_cards_of_a_pod_that_cannot_be_read(scene: Scene) -> None:
     """A pod of which not even the request is readable gives back the cards that its GpuPod does not name."""
-    scene.pods.odd(odd(pod(spec={"priority": "high"})))
+    scene.pods.undecodable(odd(pod(spec={"priority": "high"})))
     before = scene.free
 
     scene.gpupods.upserted(gpupod(2))
@@ -215,8 +215,8 @@ def test_a_gpupod_names_the_cards_of_a_pod_that_cannot_be_read(scene: Scene) -> 
 @pytest.mark.parametrize(
     "blind",
     [
-        pytest.param(lambda sink: sink.odd(BLIND), id="it cannot be read any more"),
-        pytest.param(lambda sink: sink.odd_gone(BLIND.metadata), id="it is gone, and could not be read"),
+        pytest.param(lambda sink: sink.undecodable(BLIND), id="it cannot be read any more"),
+        pytest.param(lambda sink: sink.undecodable_deleted(BLIND.metadata), id="it is gone"),
         pytest.param(lambda sink: sink.upserted(gpupod(2, 2)), id="it contradicts itself"),
         pytest.param(lambda sink: sink.upserted(gpupod()), id="it says nothing any more"),
     ],
@@ -318,7 +318,7 @@ def test_a_device_that_cannot_be_read_gives_no_card(scene: Scene) -> None:
     body = churn.device(NODE)
     body["spec"]["devices"][0]["minor"] = "zero"
 
-    scene.devices.odd(read(body, wire.Device))
+    scene.devices.undecodable(read(body, wire.Device))
     unknown = scene.free
     scene.devices.upserted(read(churn.device(NODE), wire.Device))
 
@@ -328,7 +328,7 @@ def test_a_device_that_cannot_be_read_gives_no_card(scene: Scene) -> None:
 
 def test_a_node_that_cannot_be_read_takes_no_pod(scene: Scene) -> None:
     """Taints and room of such a node are unknown."""
-    scene.nodes.odd(read({"metadata": {"name": NODE}, "spec": {"taints": "all"}}, raw.Node))
+    scene.nodes.undecodable(read({"metadata": {"name": NODE}, "spec": {"taints": "all"}}, raw.Node))
 
     info = scene.ledger.inventory.row(NODE)
     assert info is not None

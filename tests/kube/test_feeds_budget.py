@@ -25,7 +25,7 @@ def pod(uid: str, **spec: Any) -> raw.Pod:
     made = pods.manifest(uid, cards=1, **spec)
     said = ",".join(f"GPU-{uid}-{at}" for at in range(UUIDS))
     made["metadata"] |= {"namespace": "ml", "uid": uid, "annotations": {names.AVOID_UUIDS: said}}
-    found = watch.Codec(raw.Pod).thing(msgspec.Raw(json.dumps(made).encode()))
+    found = watch.Codec(raw.Pod).decode_object(msgspec.Raw(json.dumps(made).encode()))
     assert isinstance(found, raw.Pod)
     return found
 
@@ -70,8 +70,8 @@ def test_a_pod_beyond_the_budget_waits_with_a_fault_and_nothing_else(scene: Scen
         pytest.param(lambda sink: sink.deleted(wire.Meta("a", "ml", "a")), id="it is gone"),
         pytest.param(lambda sink: sink.upserted(pod("a", nodeName="n1")), id="it is bound"),
         pytest.param(
-            lambda sink: sink.odd(
-                watch.Unreadable(wire.Meta("a", "ml", "a"), "odd", b'{"spec":{"nodeName":"n1"}}')
+            lambda sink: sink.undecodable(
+                watch.Undecodable(wire.Meta("a", "ml", "a"), "odd", b'{"spec":{"nodeName":"n1"}}')
             ),
             id="it is bound and cannot be read",
         ),
@@ -108,7 +108,7 @@ class Informer:
         self.asked: list[tuple[float, str]] = []
         self.trouble: list[errors.ClientError] = []
 
-    async def tell_again(self, key: tuple[str, str]) -> None:
+    async def resync_object(self, key: tuple[str, str]) -> None:
         """Note it, and fail if told to."""
         self.asked.append((timeless.clock()(), "/".join(key)))
         if self.trouble:

@@ -60,7 +60,7 @@ def test_a_device_that_is_too_large_gets_no_pod(caplog: pytest.LogCaptureFixture
 
     for length in (5, 1 << 20, 1 << 21, 5):
         said = {**msgspec.to_builtins(builders.published(cards=[{}])), "more": "x" * length}
-        thing = codec.thing(msgspec.Raw(msgspec.json.encode(said)))
+        thing = codec.decode_object(msgspec.Raw(msgspec.json.encode(said)))
         assert isinstance(thing, raw.Device)
         sink.upserted(thing)
         ledger.agent_silent("n1", silent=False)

@@ -103,13 +103,13 @@ def test_the_flag_is_a_list_of_names() -> None:
 
 def test_a_list_without_names_is_refused() -> None:
     """An operator that answers to nobody would wait for ever."""
-    with pytest.raises(flags.Refused, match="argument --scheduler-names: ' , ' names no scheduler"):
+    with pytest.raises(flags.UsageError, match="argument --scheduler-names: ' , ' names no scheduler"):
         settings.parse(["--scheduler-names", " , "], {})
 
 
 def test_names_that_no_comma_separates_are_refused() -> None:
     """It would be one name, which no pod has."""
-    with pytest.raises(flags.Refused, match="--scheduler-names: 'a b' is not one name; separate names by"):
+    with pytest.raises(flags.UsageError, match="--scheduler-names: 'a b' is not one name; separate names by"):
         settings.parse(["--scheduler-names", "c,a b"], {})
 
 

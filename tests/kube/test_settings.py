@@ -91,7 +91,7 @@ def test_where_to_listen(words: tuple[str, ...], address: str) -> None:
 )
 def test_a_mistake_is_one_sentence(words: list[str], sentence: str) -> None:
     """A value that cannot be used is refused in one line, which says which and why."""
-    with pytest.raises(flags.Refused, match=re.escape(sentence)) as refusal:
+    with pytest.raises(flags.UsageError, match=re.escape(sentence)) as refusal:
         parse(*words)
 
     assert str(refusal.value).endswith("; see berth-operator --help")
@@ -100,9 +100,9 @@ def test_a_mistake_is_one_sentence(words: list[str], sentence: str) -> None:
 
 def test_a_bad_variable_is_told_by_its_name() -> None:
     """A variable goes through the same checks, and is blamed itself, unless a flag stands above it."""
-    with pytest.raises(flags.Refused, match=r"^BERTH_BINDS_AT_ONCE: 'few' is not a whole number"):
+    with pytest.raises(flags.UsageError, match=r"^BERTH_BINDS_AT_ONCE: 'few' is not a whole number"):
         parse(BERTH_BINDS_AT_ONCE="few")
-    with pytest.raises(flags.Refused, match=r"^BERTH_LISTEN: 'bad' is not HOST:PORT"):
+    with pytest.raises(flags.UsageError, match=r"^BERTH_LISTEN: 'bad' is not HOST:PORT"):
         parse(BERTH_LISTEN="bad")
 
     assert parse("--listen", ":80", BERTH_LISTEN="bad").listen == "0.0.0.0:80"
@@ -112,7 +112,7 @@ def test_metrics_are_open_or_behind_a_token() -> None:
     """The metrics are open unless chosen otherwise, and there are only these two choices."""
     assert parse().metrics_auth == "open"
     assert parse(BERTH_METRICS_AUTH="Token").metrics_auth == "token"
-    with pytest.raises(flags.Refused, match="argument --metrics-auth: 'maybe' is not one of open, token"):
+    with pytest.raises(flags.UsageError, match="argument --metrics-auth: 'maybe' is not one of open, token"):
         parse("--metrics-auth", "maybe")
 
 

@@ -23,7 +23,7 @@ def status_writer(*conditions: dict[str, str]) -> pod_status.PodStatusWriter:
     made = pod_status.PodStatusWriter(nobody, notes, rate_limiter.unlimited(), wall=time.wall)
     pod = pods.manifest("p", cards=1) | {"status": {"conditions": conditions}}
     pod["metadata"] |= {"uid": CANDIDATE.uid, "resourceVersion": "5"}
-    seen = watch.Codec(raw.Pod).thing(msgspec.Raw(json.dumps(pod).encode()))
+    seen = watch.Codec(raw.Pod).decode_object(msgspec.Raw(json.dumps(pod).encode()))
     assert isinstance(seen, raw.Pod)
     made.pod_waiting(seen)
     return made

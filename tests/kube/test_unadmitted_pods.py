@@ -29,10 +29,10 @@ def sink(ledger: Ledger) -> feeds.PodSink:
     return feeds.PodSink(ledger, auditor.NullObserver())
 
 
-def unreadable(spec: Mapping[str, object]) -> watch.Unreadable:
+def unreadable(spec: Mapping[str, object]) -> watch.Undecodable:
     """Return the same pod as it arrives when it cannot be read."""
     meta = wire.Meta("p", "ml", "uid-p")
-    return watch.Unreadable(meta, "it is odd", msgspec.json.encode({"metadata": meta, "spec": spec}))
+    return watch.Undecodable(meta, "it is odd", msgspec.json.encode({"metadata": meta, "spec": spec}))
 
 
 def test_it_withholds_nothing_and_nobody_is_told(
@@ -53,7 +53,7 @@ def test_if_it_cannot_be_read_any_more_it_withholds_everything(ledger: Ledger, s
     """It may have been admitted meanwhile."""
     sink.upserted(POD)
 
-    sink.odd(unreadable({"nodeName": "n1"}))
+    sink.undecodable(unreadable({"nodeName": "n1"}))
 
     assert pictures.free_cards(ledger.inventory) == 0
 

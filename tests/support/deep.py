@@ -9,7 +9,7 @@ from berth_crds import nesting
 OUTSIDE: Final = 5  # Levels of an object that are not within its managed fields.
 
 
-def managed(thing: Mapping[str, Any], levels: int = nesting.STORED - OUTSIDE) -> bytes:
+def managed(thing: Mapping[str, Any], levels: int = nesting.STORED_LEVELS - OUTSIDE) -> bytes:
     """Write an object, with managed fields of so many levels besides those that it has."""
     version = thing.get("apiVersion", "v1")
     fields = {"manager": "m", "operation": "Update", "apiVersion": version, "time": "2026-01-01T00:00:00Z"}

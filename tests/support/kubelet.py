@@ -198,7 +198,7 @@ class Kubelets:
         async with self._session.get(BOUND_PODS, timeout=aiohttp.ClientTimeout(total=60)) as response:
             if response.status != http.HTTPStatus.OK:
                 raise Missed
-            answer = json.loads(nesting.cut(await response.read()))
+            answer = json.loads(nesting.cut_deep_values(await response.read()))
         pods = answer["items"]
         self._forget({*self._lives, *self._ends} - {pod["metadata"]["uid"] for pod in pods})
         # What had ended before may be there again: the server's data may have been restored.
@@ -214,7 +214,7 @@ class Kubelets:
             if response.status != http.HTTPStatus.OK:
                 raise Missed
             async for line in response.content:
-                self._notice(json.loads(nesting.cut(line)))
+                self._notice(json.loads(nesting.cut_deep_values(line)))
 
     def _notice(self, event: Raw) -> None:
         pod = event["object"]

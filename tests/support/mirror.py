@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from berth_crds import wire
 from berth_crds.client import api, informer, resources, store
 
-B = TypeVar("B", bound=store.Bearer)
+B = TypeVar("B", bound=store.HasMetadata)
 
 CONFIG_MAPS = resources.Resource("", "v1", "configmaps", "ConfigMap")
 

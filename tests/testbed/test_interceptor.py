@@ -150,7 +150,10 @@ async def test_a_watch_flows_until_it_is_reset(bench: Bench) -> None:
     """Events come through as they happen; a reset ends the stream in the middle, and a new one works."""
     for name in ("one", "two"):
         stream = bench.session.stream(
-            resources.EVENTS.path(namespace=bench.namespace), params={"watch": "true"}, quiet=10, head=10
+            resources.EVENTS.path(namespace=bench.namespace),
+            params={"watch": "true"},
+            idle_seconds=10,
+            head_seconds=10,
         )
         async with stream as content:
             await bench.make(name)

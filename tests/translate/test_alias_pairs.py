@@ -55,7 +55,7 @@ def test_ours_is_ours(pair: dict[str, Any]) -> None:
     ]
 
     assert foreign == []
-    assert not {*keys(pair["ours"])} & {*aliases.RESOURCES, *(row.key for row in aliases.WISHES)}
+    assert not {*keys(pair["ours"])} & {*aliases.RESOURCES, *(row.key for row in aliases.OPTIONS)}
 
 
 def test_every_alias_has_a_pair() -> None:
@@ -63,7 +63,7 @@ def test_every_alias_has_a_pair() -> None:
     shown = {key for pair in PAIRS.values() for key in keys(pair["theirs"])}
     refused = {"genius/gpu-memory-total"}
 
-    every = {row.key for row in (*aliases.AMOUNTS, *aliases.WISHES)}
+    every = {row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS)}
     every |= {aliases.KAI_CONTAINER, *aliases.KUBEGPU_RECORDS}
     assert every - shown == refused
 
@@ -81,4 +81,4 @@ def test_bound_pod_has_as_much(pair: dict[str, Any]) -> None:
 
 def test_every_converter_is_there() -> None:
     """The table of wishes names no function that translation does not have, and leaves none unused."""
-    assert {row.converter for row in aliases.WISHES} == set(converters.CONVERTERS)
+    assert {row.converter for row in aliases.OPTIONS} == set(converters.CONVERTERS)

@@ -30,12 +30,12 @@ ANNOTATIONS: Final = sorted(
         aliases.KAI_CONTAINER,
         names.ALLOCATION,
         *(row.key for row in aliases.ON_PODS),
-        *(row.key for row in aliases.WISHES),
+        *(row.key for row in aliases.OPTIONS),
     }
 )
 LABELS: Final = sorted(
     {row.key for row in aliases.ON_PODS if row.where is aliases.Where.LABEL}
-    | {row.key for row in aliases.WISHES if row.where is aliases.Where.LABEL}
+    | {row.key for row in aliases.OPTIONS if row.where is aliases.Where.LABEL}
 )
 WORDS: Final = (
     *(

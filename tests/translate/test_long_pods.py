@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth_crds import aliases, names
-from berth_crds.client import reading, watch
+from berth_crds.client import decoding, watch
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import long_pods, pod_limits, pods, raw, resources
 from translate import manifests
@@ -30,14 +30,14 @@ def whole(
 
 def come(pod: dict[str, Any], kind: type[raw.Pod] = long_pods.Pod) -> raw.Pod:
     """Read a pod as a list shows it."""
-    found = watch.Codec(kind).thing(msgspec.Raw(msgspec.json.encode(pod)))
+    found = watch.Codec(kind).decode_object(msgspec.Raw(msgspec.json.encode(pod)))
     assert isinstance(found, raw.Pod), found
     return found
 
 
 def lengthened(pod: dict[str, Any]) -> dict[str, Any]:
     """Make a pod long by what nobody reads."""
-    return {**pod, "spec": {**pod["spec"], "hostname": "x" * reading.LONG}}
+    return {**pod, "spec": {**pod["spec"], "hostname": "x" * decoding.LONG_BYTES}}
 
 
 def required(terms: Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_a_long_pod_is_read_as_a_short_one(pod: dict[str, Any], where: dict[str,
 
     short, long = come(pod, raw.Pod), come(lengthened(pod))
 
-    assert (short.length, long.length > reading.LONG) == (0, True)
+    assert (short.length, long.length > decoding.LONG_BYTES) == (0, True)
     assert pods.view(long) == pods.view(short)
 
 
@@ -145,9 +145,9 @@ def test_lists_within_the_limits_are_short_enough_to_be_read() -> None:
     terms = [{"matchExpressions": [{"key": "k", "operator": "In", "values": values}] * 4}] * pod_limits.TERMS
     pod = msgspec.json.encode(whole({**ELSEWHERE, **required(terms)})).replace(b"<", rb"\u003c")
 
-    found = watch.Codec(long_pods.Pod).thing(msgspec.Raw(pod))
+    found = watch.Codec(long_pods.Pod).decode_object(msgspec.Raw(pod))
 
-    assert len(pod) > reading.LONG
+    assert len(pod) > decoding.LONG_BYTES
     assert isinstance(found, raw.Pod)
     assert pod_limits.exceeded(found.spec) is None
     assert len(pods.bound(found).unadmitted.affinity or ()) == pod_limits.TERMS  # type: ignore[union-attr]
@@ -186,7 +186,7 @@ def test_ports_of_a_node_among_many_of_containers() -> None:
 
 def test_labels_and_annotations_among_very_many() -> None:
     """Those that mean something are found, and all others are left behind."""
-    key = next(one.key for one in aliases.WISHES if one.where is aliases.Where.LABEL)
+    key = next(one.key for one in aliases.OPTIONS if one.where is aliases.Where.LABEL)
     crowd = {f"key{at}": "" for at in range(MANY // 2)}
     said = {"labels": {key: "3"}, "annotations": {names.MODEL: "T4"}}
 

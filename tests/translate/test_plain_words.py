@@ -28,7 +28,7 @@ TEXTS: Final = (
 )
 KEYS: Final = sorted(
     {*annotations.READERS, *aliases.KUBEGPU_RECORDS, aliases.KAI_CONTAINER}
-    | {row.key for row in aliases.WISHES}
+    | {row.key for row in aliases.OPTIONS}
     | {row.key for row in aliases.ON_PODS}
 )
 

@@ -33,7 +33,7 @@ def many(what: str, count: int) -> str:
 def measured(pod: dict[str, Any]) -> Any:
     """Read a pod as it comes, in a list and in a watch."""
     codec = watch.Codec(raw.Pod)
-    listed = codec.thing(msgspec.Raw(msgspec.json.encode(pod)))
+    listed = codec.decode_object(msgspec.Raw(msgspec.json.encode(pod)))
     event = {"type": "ADDED", "object": {"kind": "Pod", "apiVersion": "v1", **pod}}
     watched = codec.event(msgspec.json.encode(event))
     assert isinstance(watched, watch.Event)

@@ -58,8 +58,10 @@ def test_where_a_pod_is_and_what_it_got_is_not_what_it_asked() -> None:
     )
 
 
-@pytest.mark.parametrize("row", [*aliases.ON_PODS, *aliases.WISHES], ids=lambda row: f"{row.where} {row.key}")
-def test_whatever_other_projects_read_is_told_apart(row: aliases.Amount | aliases.Wish) -> None:
+@pytest.mark.parametrize(
+    "row", [*aliases.ON_PODS, *aliases.OPTIONS], ids=lambda row: f"{row.where} {row.key}"
+)
+def test_whatever_other_projects_read_is_told_apart(row: aliases.Amount | aliases.Option) -> None:
     """Each label and annotation that may ask for something is a part of the key, waiting or bound."""
     change = {"labels" if row.where is aliases.Where.LABEL else "annotations": {row.key: "1"}}
 

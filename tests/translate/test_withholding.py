@@ -253,7 +253,7 @@ def test_pod_too_large_to_be_read_is_where_its_record_says(
     """Of such a pod there are only the metadata: its node keeps all cards back that nobody holds by name."""
     meta = wire.Meta("p", "ml", "u", annotations=annotations)
 
-    found = pods.remains(watch.Unreadable(meta, "the answer has more than 33554432 bytes"))
+    found = pods.remains(watch.Undecodable(meta, "the answer has more than 33554432 bytes"))
 
     assert found == (holds.Hold("u", "ml/p", node, withheld=holds.ALL_CARDS) if node else None)
 
@@ -263,6 +263,6 @@ def test_an_unreadable_pod_that_is_deep_withholds_its_node() -> None:
     meta = {"name": "p", "namespace": "ml", "uid": "u"}
     body = deep.managed({"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}})
 
-    found = pods.remains(watch.Unreadable(wire.Meta("p", "ml", "u"), "it is odd", body))
+    found = pods.remains(watch.Undecodable(wire.Meta("p", "ml", "u"), "it is odd", body))
 
     assert found == holds.Hold("u", "ml/p", "n1", withheld=holds.ALL_CARDS)

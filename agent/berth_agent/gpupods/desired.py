@@ -194,7 +194,7 @@ def _size(parts: Iterable[wire.HeldCard]) -> tuple[int, int]:
 
 
 def _part(one: wire.HeldCard, card_memory: int) -> str:
-    return one.profile or card_part.words(one.core, one.memory, card_memory) or WHOLE
+    return one.profile or card_part.describe(one.core, one.memory, card_memory) or WHOLE
 
 
 def _is_gpu(one: wire.HeldCard) -> bool:
@@ -248,7 +248,7 @@ def _dated(
         status=found.truth,
         reason=found.reason,
         message=found.message,
-        last_transition_time=since or lease.second(now),
+        last_transition_time=since or lease.rfc3339(now),
     )
 
 

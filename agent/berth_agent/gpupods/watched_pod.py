@@ -79,7 +79,7 @@ def requesting_containers(pod: Pod) -> tuple[Container, ...]:
 
 def _asks(resources: Resources) -> bool:
     amounts = (resources.requests or {}) | (resources.limits or {})
-    return any(aliases.served(name) and str(amount) != "0" for name, amount in amounts.items())
+    return any(aliases.is_served(name) and str(amount) != "0" for name, amount in amounts.items())
 
 
 def has_ended(pod: Pod) -> bool:

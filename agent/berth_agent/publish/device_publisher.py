@@ -124,7 +124,7 @@ class DevicePublisher:
             return
         try:
             async with asyncio.timeout(REFRESH_SECONDS):
-                await self.informer.retell()
+                await self.informer.resync()
         except TimeoutError as error:
             raise errors.Unreachable("the Device cannot be read", ambiguous=False) from error
 

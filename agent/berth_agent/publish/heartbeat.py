@@ -39,7 +39,7 @@ class Heartbeat:
             await self._apply(owner, version="")
 
     async def _apply(self, owner: wire.OwnerReference, *, version: str) -> None:
-        now = lease.stamp(self._clock())
+        now = lease.micro_time(self._clock())
         self._acquired = self._acquired or now
         # With the revision of our last write, the server refuses if somebody else has written since.
         expected = {"resourceVersion": version} if version else {}
@@ -75,7 +75,7 @@ class Heartbeat:
     def _check_revision(self, version: str) -> None:
         """Raise if the server was restored: the Device may be in an earlier state, too."""
         known, self._version = self._version, version
-        if history.earlier(version, known):
+        if history.is_earlier(version, known):
             evidence = f"the Lease of {self._node} is at revision {version}, after {known}"
             self._session.history.restored(evidence)
             raise errors.Unreachable(f"{evidence}; the Device is published anew first", ambiguous=False)

@@ -104,4 +104,4 @@ class ObjectCache(Generic[B]):
 
 
 def _older(first: wire.Meta, second: wire.Meta) -> bool:
-    return history.earlier(first.resource_version, second.resource_version)
+    return history.is_earlier(first.resource_version, second.resource_version)

@@ -1,6 +1,6 @@
 """One session with the API server: requests out, bytes or typed errors back.
 
-Nothing is retried here, for only the caller knows whether a request may be sent twice.
+Nothing is retried here: only the caller knows whether a request may be sent twice.
 Every request has a deadline of its own.
 """
 
@@ -16,13 +16,13 @@ import msgspec
 from berth_crds import text
 from berth_crds.client import (
     connection,
+    connection_pool,
     credentials,
+    decoding,
     errors,
-    exchange,
     history,
     idle_timeout,
     parser,
-    reading,
     sockets,
 )
 from berth_crds.client.resources import Resource
@@ -37,23 +37,25 @@ DEADLINE_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
 
 T = TypeVar("T")
-Tally = Callable[[str, str, int], None]  # Method, path and status; no status where no answer came.
+CountRequest = Callable[[str, str, int], None]  # Method, path and status; no status where no answer came.
 NO_ANSWER: Final = 0
 
 
-def uncounted(_method: str, _path: str, _status: int) -> None:
+def count_nothing(_method: str, _path: str, _status: int) -> None:
     """Count nothing."""
 
 
 class Api:
     """A pool of connections to one API server under one identity."""
 
-    def __init__(self, link: connection.Connection, *, agent: str, tally: Tally = uncounted) -> None:
+    def __init__(
+        self, link: connection.Connection, *, agent: str, count_request: CountRequest = count_nothing
+    ) -> None:
         self.link = link
         self._agent = agent
-        self._tally = tally
+        self._count_request = count_request
         self._session: aiohttp.ClientSession | None = None
-        self._exchange: exchange.Exchange | None = None
+        self._connection_pool: connection_pool.ConnectionPool | None = None
         self._sockets = sockets.Sockets()
         self.history = history.History()
 
@@ -71,7 +73,7 @@ class Api:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         if not self.link.proxy:
-            self._exchange = exchange.Exchange(
+            self._connection_pool = connection_pool.ConnectionPool(
                 self.link.server,
                 self.link.trust,
                 server_name=self.link.server_name,
@@ -83,12 +85,12 @@ class Api:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the pool."""
-        if self._exchange is not None:
-            self._exchange.close()
+        if self._connection_pool is not None:
+            self._connection_pool.close()
         if self._session is not None:
             await self._session.close()
         await self._sockets.close()
-        self._exchange = self._session = None
+        self._connection_pool = self._session = None
 
     async def send(
         self,
@@ -101,18 +103,18 @@ class Api:
         deadline: float = DEADLINE_SECONDS,
     ) -> bytes:
         """Send one request and return the body of a successful answer."""
-        if body is not None and self._exchange is not None:
+        if body is not None and self._connection_pool is not None:
             headers = {"User-Agent": self._agent, **ACCEPTED, "Content-Type": content}
             if header := await self.link.authorization():
                 headers["Authorization"] = header
-            request = self._exchange.request(method, path, params, headers, body)
+            request = self._connection_pool.request(method, path, params, headers, body)
             try:
-                return await self._exchanged(self._exchange, request, method, path, deadline=deadline)
+                return await self._send_body(self._connection_pool, request, method, path, deadline=deadline)
             except errors.Unauthorized as error:
                 raise credentials.explained(error, header) from error
         timeout = _timeout(deadline)
         async with self._answer(method, path, params, data=body, content=content, timeout=timeout) as answer:
-            return await _whole(answer, path, parser.LONGEST_BODY)
+            return await _read_body(answer, path, parser.LONGEST_BODY)
 
     async def read(
         self,
@@ -123,22 +125,22 @@ class Api:
         accept: str = JSON,
         deadline: float = DEADLINE_SECONDS,
     ) -> bytes:
-        """Return what may be long, and raise `TooLarge` where it has more than `most` bytes."""
+        """Return an answer that may be long; raise `TooLarge` where it has more than `most` bytes."""
         timeout = _timeout(deadline)
         async with self._answer("GET", path, params, accept=accept, timeout=timeout) as answer:
-            return await _whole(answer, path, most)
+            return await _read_body(answer, path, most)
 
-    async def _exchanged(
-        self, way: exchange.Exchange, request: bytes, method: str, path: str, *, deadline: float
+    async def _send_body(
+        self, way: connection_pool.ConnectionPool, request: bytes, method: str, path: str, *, deadline: float
     ) -> bytes:
-        """Send what carries a body, which is what there is much of."""
+        """Send a request with a body; most requests have one."""
         try:
-            answer = await way.run(request, connect=CONNECT_SECONDS, deadline=deadline)
+            answer = await way.send(request, connect=CONNECT_SECONDS, deadline=deadline)
         except errors.Unreachable as error:
-            self._tally(method, path, NO_ANSWER)
+            self._count_request(method, path, NO_ANSWER)
             where = f"{self.link.server}{path}: {error}"
             raise errors.Unreachable(where, ambiguous=error.ambiguous) from error
-        self._tally(method, path, answer.status)
+        self._count_request(method, path, answer.status)
         coding = answer.headers.get(b"content-encoding", b"").decode("latin-1")
         if answer.status >= parser.FIRST_ERROR_CODE:
             hint = answer.headers.get(b"retry-after", b"").decode("latin-1")
@@ -152,26 +154,28 @@ class Api:
         path: str,
         *,
         params: Mapping[str, str],
-        quiet: float,
-        head: float,
-        longest: float | None = None,
+        idle_seconds: float,
+        head_seconds: float,
+        total_seconds: float | None = None,
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Open a response that goes on for long.
 
-        `head` bounds the time until it begins, `quiet` the pause between two pieces of it, and
-        `longest` the whole: what comes may be without end and yet say nothing.
+        `head_seconds` bounds the time until it begins, `idle_seconds` the pause between two pieces
+        of it, and `total_seconds` the whole.
         """
-        timeout = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=total_seconds, sock_connect=CONNECT_SECONDS)
         async with contextlib.AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(head):
+                async with asyncio.timeout(head_seconds):
                     answer = await stack.enter_async_context(
                         self._answer("GET", path, params, timeout=timeout)
                     )
             except TimeoutError as error:
-                self._tally("GET", path, NO_ANSWER)
-                raise errors.Unreachable(f"{path}: no answer within {head:g} s", ambiguous=False) from error
-            with idle_timeout.limited(answer.content, quiet):
+                self._count_request("GET", path, NO_ANSWER)
+                raise errors.Unreachable(
+                    f"{path}: no answer within {head_seconds:g} s", ambiguous=False
+                ) from error
+            with idle_timeout.limited(answer.content, idle_seconds):
                 yield answer.content
 
     @contextlib.asynccontextmanager
@@ -185,7 +189,7 @@ class Api:
         accept: str = JSON,
         **rest: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Lend a successful answer of which nothing is read yet."""
+        """Yield a successful answer of which nothing is read yet."""
         assert self._session is not None, "the Api is used inside `async with`"  # noqa: S101
         headers = {"Accept": accept}
         if header := await self.link.authorization():
@@ -199,19 +203,19 @@ class Api:
                 method, url, params=params, headers=headers, allow_redirects=False, **rest
             ) as answer:
                 try:
-                    self._tally(method, path, answer.status)
+                    self._count_request(method, path, answer.status)
                     await _check(answer, path, header)
                     yield answer
                 finally:
-                    _abandon(answer)
+                    _abort(answer)
         except aiohttp.ClientConnectorError as error:
-            self._tally(method, path, NO_ANSWER)
-            raise errors.Unreachable(f"{url}: {_unreached(error)}", ambiguous=False) from error
-        except idle_timeout.Silence as error:
-            raise errors.Silent(f"{url}: {error}") from error
+            self._count_request(method, path, NO_ANSWER)
+            raise errors.Unreachable(f"{url}: {_connect_failure(error)}", ambiguous=False) from error
+        except idle_timeout.IdleTimeout as error:
+            raise errors.StreamIdle(f"{url}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             # A body may also break off after the answer was counted: that is both.
-            self._tally(method, path, NO_ANSWER)
+            self._count_request(method, path, NO_ANSWER)
             what = text.cause(error) or "no answer in time"
             raise errors.Unreachable(f"{url}: {what}", ambiguous=True) from error
 
@@ -265,26 +269,26 @@ def _timeout(deadline: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=deadline, sock_connect=min(CONNECT_SECONDS, deadline))
 
 
-async def _whole(answer: aiohttp.ClientResponse, path: str, most: int) -> bytes:
+async def _read_body(answer: aiohttp.ClientResponse, path: str, most: int) -> bytes:
     """Read the body of an answer, or raise `TooLarge`."""
-    found = await beginning(answer.content, most)
+    found = await read_beginning(answer.content, most)
     if len(found) > most:
         raise errors.TooLarge(f"{path}: the answer has more than {most} bytes")
     return found
 
 
 async def _check(answer: aiohttp.ClientResponse, path: str, header: str) -> None:
-    """Raise what an answer says that is an error, or cannot be read as it is."""
+    """Raise the error of an answer that is an error, or is encoded."""
     coding = answer.headers.get("Content-Encoding", "")
     if answer.status >= parser.FIRST_ERROR_CODE:
-        body = await beginning(answer.content, parser.LONGEST_ERROR)
+        body = await read_beginning(answer.content, parser.LONGEST_ERROR)
         error = _error(answer.status, body, coding=coding, hint=answer.headers.get("Retry-After"))
         raise credentials.explained(error, header) if isinstance(error, errors.Unauthorized) else error
     _check_coding(coding, path)
 
 
 def _error(status: int, body: bytes, *, coding: str, hint: str | None) -> errors.ApiError:
-    """Return an error by its code; what is said of it is left out where that is encoded."""
+    """Return an error by its code, without its message where that is encoded."""
     return errors.from_answer(status, body if is_plain(coding) else b"", retry_after=hint)
 
 
@@ -299,8 +303,8 @@ def is_plain(coding: str) -> bool:
     return not coding or coding.strip().lower() in {"", "identity"}
 
 
-async def beginning(content: aiohttp.StreamReader, most: int) -> bytes:
-    """Read a body; of one longer than `most` bytes only a beginning that is longer than that, too."""
+async def read_beginning(content: aiohttp.StreamReader, most: int) -> bytes:
+    """Read a body; where it has more than `most` bytes, only a beginning that also has more."""
     pieces, size = [], 0
     async for piece in content.iter_any():
         pieces.append(piece)
@@ -310,24 +314,24 @@ async def beginning(content: aiohttp.StreamReader, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _unreached(error: aiohttp.ClientConnectorError) -> str:
-    """Return why no connection came about."""
+def _connect_failure(error: aiohttp.ClientConnectorError) -> str:
+    """Return why no connection could be made."""
     why = getattr(error, "certificate_error", None) or error.os_error
     return f"Cannot connect to host {error.host}:{error.port}: {text.cause(why)}"
 
 
-def _abandon(answer: aiohttp.ClientResponse) -> None:
-    """End the connection of an answer that was not read to its end: nobody waits for a last word of it."""
+def _abort(answer: aiohttp.ClientResponse) -> None:
+    """End the connection of an answer that was not read to its end, without waiting for the server."""
     line = answer.connection
     if line is not None and line.transport is not None:
         line.transport.abort()
 
 
 def decode(body: bytes, into: type[T], *, path: str) -> T:
-    """Decode an answer; one that is something else came from somebody between us and the server."""
+    """Decode an answer; one that is something else came from a proxy between us and the server."""
     try:
-        return reading.read(msgspec.json.Decoder(into), body)
-    except errors.ODD as error:
+        return decoding.decode_object(msgspec.json.Decoder(into), body)
+    except errors.DECODE_ERRORS as error:
         raise errors.Unreachable(
             f"{path}: the answer is no {into.__name__}: {error}", ambiguous=True
         ) from error

@@ -1,4 +1,4 @@
-"""How to reach an API server, and as whom.
+"""How to reach an API server, and with which credentials.
 
 A Connection is made once, from the files that Kubernetes mounts into a pod or from a
 kubeconfig with certificates or tokens in it. Forms of login that run other programs
@@ -38,17 +38,17 @@ READ_SECONDS: Final = 5.0  # A file on a dead disk must not keep a request for e
 Authorization = Callable[[], Awaitable[str]]
 
 
-async def _nobody() -> str:
+async def _anonymous() -> str:
     return ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Connection:
-    """An API server and the means to be somebody there."""
+    """An API server and the credentials for it."""
 
     server: str
     trust: ssl.SSLContext | None = None
-    authorization: Authorization = _nobody
+    authorization: Authorization = _anonymous
     origin: str = "given directly"
     namespace: str = "default"
     server_name: str | None = None  # What the certificate says, where it is not the host of the URL.
@@ -62,7 +62,7 @@ def load(kubeconfig: str | Path | None = None, *, context: str | None = None) ->
 
 
 def find(kubeconfig: str | Path | None = None) -> tuple[Path, ...] | None:
-    """Name the kubeconfig files to read, or None for the pod's own service account."""
+    """Return the kubeconfig files to read, or None for the pod's own service account."""
     given = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")
     if given:
         return tuple(Path(part) for part in given.split(os.pathsep) if part)
@@ -94,7 +94,7 @@ def from_pod(directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.
 
 
 class TokenFile:
-    """A bearer token that somebody else keeps fresh in a file."""
+    """A bearer token in a file that the kubelet renews."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -180,13 +180,13 @@ def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None = None) -> C
 def from_contexts(paths: tuple[Path, ...], contexts: Iterable[str | None]) -> list[Connection]:
     """Use several contexts of a kubeconfig, which is read once."""
     origin = os.pathsep.join(str(path) for path in paths)
-    with making_sense_of(origin):
+    with reading_config(origin):
         config = merge(paths)
         return [_from_kubeconfig(config, origin, context) for context in contexts]
 
 
 @contextlib.contextmanager
-def making_sense_of(origin: str) -> Iterator[None]:
+def reading_config(origin: str) -> Iterator[None]:
     """Turn values of a kind that no kubeconfig has into one line; what exactly, only Python can say."""
     try:
         yield
@@ -281,7 +281,7 @@ def _absolute(entry: Any, base: Path) -> Mapping[str, Any]:
 
 
 def pick(entries: Mapping[str, Mapping[str, Any]], name: Any, *, what: str, origin: str) -> Mapping[str, Any]:
-    """Look one entry up by name, or say which name is missing and which are there."""
+    """Return an entry by its name, or raise `Unusable` with the names that there are."""
     if not name:
         raise errors.Unusable(f"{origin}: no {what} is chosen; set current-context or name one.")
     if name not in entries:
@@ -369,11 +369,11 @@ def _authorization(user: Mapping[str, Any], *, origin: str) -> Authorization:
     if user.get("username"):
         pair = f"{user['username']}:{user.get('password', '')}".encode()
         header = f"Basic {base64.b64encode(pair).decode()}"
-        return _Fixed(header)
-    return _nobody
+        return _FixedHeader(header)
+    return _anonymous
 
 
-class _Fixed:
+class _FixedHeader:
     def __init__(self, header: str) -> None:
         self._header = header
 

@@ -1,7 +1,7 @@
-"""Long work in short steps: between two of them all others have their turn.
+"""Long work in short steps, between which other tasks run.
 
-What an object costs is for whoever writes it to say, so steps are measured by a clock and not
-counted; the least that is done at once is one object.
+The author of an object decides what it costs, so steps are measured by a clock and not counted.
+A step is at least one object.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ Clock = Callable[[], float]  # Monotonic seconds.
 T = TypeVar("T")
 
 
-async def through(work: Iterable[None], clock: Clock) -> None:
-    """Do some work, whose pieces are done as they are asked for."""
+async def run(work: Iterable[None], clock: Clock) -> None:
+    """Run work whose pieces are done as they are iterated over."""
     began = clock()
     for _ in work:
         if clock() - began >= STEP_SECONDS:
@@ -23,8 +23,8 @@ async def through(work: Iterable[None], clock: Clock) -> None:
             began = clock()
 
 
-async def gathered(things: Iterable[T], clock: Clock) -> list[T]:
-    """Return things that are made as they are asked for."""
+async def gather(things: Iterable[T], clock: Clock) -> list[T]:
+    """Return what an iterable makes as it is iterated over."""
     found: list[T] = []
     began = clock()
     for thing in things:
@@ -35,8 +35,8 @@ async def gathered(things: Iterable[T], clock: Clock) -> list[T]:
     return found
 
 
-async def each(things: AsyncIterable[T], do: Callable[[T], None], clock: Clock) -> None:
-    """Do something with each thing that comes, of which many may come at once."""
+async def for_each(things: AsyncIterable[T], do: Callable[[T], None], clock: Clock) -> None:
+    """Call a function with each thing that comes; many may come at once."""
     busy = 0.0
     async for thing in things:
         began = clock()

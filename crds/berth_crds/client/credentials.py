@@ -2,7 +2,7 @@
 
 A 401 says nothing but that. A token of a service account tells until when it holds, and of
 which Pod or Node: once that is deleted the token is void, even if another of the same name
-is made. What is read here nobody has checked, and no right follows from it.
+is made. What is read here is not verified, and no right follows from it.
 """
 
 import base64
@@ -49,8 +49,8 @@ _decoder: Final = msgspec.json.Decoder(Claims)
 
 def explained(error: errors.Unauthorized, header: str) -> errors.Unauthorized:
     """Return a 401 that says what became of the token in this Authorization header, and what to do."""
-    said = "" if error.message == USUAL else f" ({error.message})"
-    return errors.Unauthorized(error.code, why_refused(header, time.time()) + said, reason=error.reason)
+    suffix = "" if error.message == USUAL else f" ({error.message})"
+    return errors.Unauthorized(error.code, why_refused(header, time.time()) + suffix, reason=error.reason)
 
 
 def why_refused(header: str, now: float) -> str:
@@ -79,7 +79,7 @@ def read(header: str) -> Claims:
         return Claims()
     try:
         return _decoder.decode(base64.urlsafe_b64decode(parts[1] + "=="))
-    except (*errors.ODD, binascii.Error, ValueError):
+    except (*errors.DECODE_ERRORS, binascii.Error, ValueError):
         return Claims()
 
 

@@ -14,14 +14,14 @@ import msgspec
 from berth_crds import text
 
 # All that decoding may raise: what is no JSON, what is no UTF-8, what is nested without end.
-ODD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-# No server is left alone for longer, whatever it asks for.
-MOST_PATIENCE_SECONDS: Final = 60.0
+# The longest Retry-After that is honoured.
+LONGEST_RETRY_AFTER_SECONDS: Final = 60.0
 
 
 class ClientError(Exception):
-    """Anything that kept a request from succeeding; the message is one line, whoever wrote it."""
+    """Anything that kept a request from succeeding; the message is always one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(text.line(message))
@@ -39,8 +39,8 @@ class Unreachable(ClientError):
         self.ambiguous = ambiguous
 
 
-class Silent(Unreachable):
-    """Nothing came of an answer that goes on, be it that nothing happens or that the connection is dead."""
+class StreamIdle(Unreachable):
+    """No data came on a stream: nothing happens, or the connection is dead."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ambiguous=True)
@@ -66,7 +66,7 @@ class ApiError(ClientError):
         self.retry_after = retry_after
 
 
-class Malformed(ApiError):
+class BadRequest(ApiError):
     """The request itself is wrong (400, 413, 415)."""
 
 
@@ -83,11 +83,11 @@ class NotFound(ApiError):
 
 
 class AmbiguousNotFound(NotFound):
-    """A 404 that proves nothing, for it names no object: its kind is not served, or a proxy spoke."""
+    """A 404 that proves nothing, because it names no object: its kind is not served, or a proxy answered."""
 
 
 class Conflict(ApiError):
-    """A precondition failed, or somebody else wrote first (409)."""
+    """A precondition failed, or another writer was first (409)."""
 
 
 class Gone(ApiError):
@@ -99,7 +99,7 @@ class Invalid(ApiError):
 
 
 class Throttled(ApiError):
-    """The server asks for patience (429)."""
+    """The server asks for a pause (429)."""
 
 
 class Unavailable(ApiError):
@@ -110,20 +110,20 @@ class Oversized(ApiError):
     """The object would be longer than etcd takes: nothing was written."""
 
 
-def everybodys(error: ClientError) -> bool:
-    """Return whether other requests would fare no better now: the trouble is the server's, or our login's."""
+def is_systemic(error: ClientError) -> bool:
+    """Whether other requests would fail too: the trouble is the server's, or our login's."""
     return isinstance(error, Unreachable | Throttled | Unauthorized | Unusable)
 
 
 BY_CODE: dict[int, type[ApiError]] = {
-    400: Malformed,
+    400: BadRequest,
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
     410: Gone,
-    413: Malformed,
-    415: Malformed,
+    413: BadRequest,
+    415: BadRequest,
     422: Invalid,
     429: Throttled,
 }
@@ -134,7 +134,7 @@ class _Details(msgspec.Struct, gc=False):
 
 
 class Status(msgspec.Struct, gc=False):
-    """The API's own account of a failure, in a response or inside a watch."""
+    """How the API describes a failure, in a response or inside a watch."""
 
     message: str = ""
     reason: str = ""
@@ -144,7 +144,7 @@ class Status(msgspec.Struct, gc=False):
 
 NOT_FOUND: Final = 404
 FORBIDDEN: Final = 403
-ANONYMOUS: Final = '"system:anonymous"'  # Whom the server takes a request for that shows nothing.
+ANONYMOUS: Final = '"system:anonymous"'  # The user of a request without credentials.
 NO_CREDENTIALS: Final = "no credentials reached the API server, so it knows us only as system:anonymous"
 # Etcd's words, with which servers end the message of a 500 or a 409.
 OVERSIZED: Final = "etcdserver: request is too large"
@@ -155,7 +155,7 @@ def from_answer(code: int, body: bytes, *, retry_after: str | None = None) -> Ap
     """Turn a refused request's answer into its exception, whatever the body looks like."""
     try:
         status = _decoder.decode(body)
-    except ODD:
+    except DECODE_ERRORS:
         status = Status(message=body[:500].decode(errors="replace").strip() or "no details given")
     return from_status(status, code=code, retry_after=_seconds(retry_after))
 
@@ -190,4 +190,4 @@ def _seconds(header: str | None) -> float | None:
 def _bounded(seconds: float | None) -> float | None:
     if seconds is None or math.isnan(seconds):
         return None
-    return min(max(0.0, seconds), MOST_PATIENCE_SECONDS)
+    return min(max(0.0, seconds), LONGEST_RETRY_AFTER_SECONDS)

@@ -3,8 +3,8 @@
 The revisions of a cluster only grow, until somebody restores etcd from an older copy. What
 was seen after that copy never happened then, and a watch that resumes at a revision of the
 lost future is silent until the new history has passed it. A revision lower than one that
-was seen of the same thing proves a restore. Who finds one says so here, and everybody who
-follows a collection in the same session lists it anew.
+was seen of the same thing proves a restore. The informer that finds
+one reports it here, and all informers of the same session list their collections anew.
 """
 
 import logging
@@ -14,16 +14,16 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 
-class Outage(Exception):
+class LongOutage(Exception):
     """The server was away for so long that a watch must not simply be resumed."""
 
 
-class Restored(Exception):
-    """A list turned out to be of a restored history when a part of it was told already."""
+class RestoreDetected(Exception):
+    """A list is of a restored history, and a part of it was already passed to the sink."""
 
 
 class Follower(Protocol):
-    """Somebody whose knowledge is void after a restore."""
+    """An informer, whose knowledge is void after a restore."""
 
     def relist(self) -> None:
         """Begin to read everything anew; what is known already proves nothing."""
@@ -34,14 +34,14 @@ def revision(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-def earlier(one: str, other: str) -> bool:
+def is_earlier(one: str, other: str) -> bool:
     """Whether a resourceVersion is surely lower than another one of the same thing."""
     first, second = revision(one), revision(other)
     return first is not None and second is not None and first < second
 
 
 class History:
-    """One session's belief that the server's history goes on."""
+    """The restores that one session has seen, and the informers that relist after each."""
 
     def __init__(self) -> None:
         self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
@@ -52,13 +52,13 @@ class History:
         return f"<History: {len(self._followers)} followers, {self.restores} restores seen>"
 
     def join(self, follower: Follower) -> None:
-        """Have somebody relist after a restore, for as long as they live."""
+        """Have a follower relist after each restore, for as long as it exists."""
         self._followers.add(follower)
 
     def restored(self, evidence: str, *, by: Follower | None = None) -> None:
-        """Have everybody relist, but for the one who found out and does so anyway."""
+        """Have all followers relist, except the one that found the restore and relists anyway."""
         self.restores += 1
         log.warning("the API server's data were restored from an older copy: %s; listing anew", evidence)
-        for one in list(self._followers):
-            if one is not by:
-                one.relist()
+        for follower in list(self._followers):
+            if follower is not by:
+                follower.relist()

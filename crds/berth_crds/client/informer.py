@@ -1,19 +1,19 @@
 """A local view of a collection that never loses a delete.
 
-The informer lists, tells its sink what differs from what it knew, page by page so that no
+The informer lists, passes to its sink what differs from what it knew, page by page so that no
 list is held whole, then watches. When the watch is too old (410, as an HTTP answer or inside
-the stream), is too large to be read or keeps failing, it lists again, and whatever vanished
-meanwhile is told as a delete, last of all. The sink is called between two awaits and must not
-block; what it is told is always in the order of the revisions of each object.
+the stream), is too large to be read or keeps failing, it lists again, and what vanished
+meanwhile is passed on as a delete, last of all. The sink is called between two awaits and must not
+block; the changes of one object always come in the order of their revisions.
 
 A watch that merely ended is resumed from the last revision seen, unless the server was
 away: etcd may have been restored from an older copy meanwhile, and then the watch would
 be silent, or leave something out. So after an outage, and after any sign of a restore, the
-collection is listed, and everything in it is told once more.
+collection is listed, and everything in it is passed on again.
 
-`refresh` makes the informer list anew by quorum read, `tell_again` reads one object beside the
-watch. `catch_up` waits until everything that was committed before the call has been told, which
-for a large collection is much cheaper: this is how a new leader learns that its picture is complete.
+`refresh` makes the informer list anew by quorum read, `resync_object` reads one object beside the
+watch. `catch_up` waits until everything that was committed before the call has been passed on, which
+for a large collection is much cheaper: so a new leader knows that its inventory is complete.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from berth_crds.client.store import B
 
 log = logging.getLogger(__name__)
 
-PAGE: Final = 500
+PAGE_SIZE: Final = 500
 WATCH_SECONDS: Final = (300, 600)
 # The server sends a bookmark two seconds before the end of a watch, and none in a shorter one.
 SHORT_WATCH_SECONDS: Final = 3
-PATIENCE: Final = 4  # Watches that fail in a row before the list is read again.
+MOST_WATCH_FAILURES: Final = 4  # Watches that fail in a row before the list is read again.
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SHORTEST_WATCH_SECONDS: Final = 1.0
-OUTAGE_SECONDS: Final = 1.0  # Nobody restores etcd in less; a resumed watch is back much sooner.
+OUTAGE_SECONDS: Final = 1.0  # A restore of etcd takes longer; a resumed watch is back much sooner.
 SOON_SECONDS: Final = 0.2  # Where events are frequent, the next one shows that the informer is up to date.
 CATCH_UP_SECONDS: Final = 10.0
 
@@ -87,17 +87,17 @@ class Informer(Generic[B]):
         self._path = resource.path(namespace=scope.namespace)
         self._selectors = scope.selectors
         self._means = means
-        self._portions = page_sizes.Portions(PAGE)
+        self._page_sizes = page_sizes.PageSizes(PAGE_SIZE)
         self._version = ""
         self._short_list = True  # Whether the last list was one page.
         self._lists = 0
         self._listed = asyncio.Condition()
         self._round: asyncio.Task[None] | None = None
-        self._again = False  # Whether the next list tells everything, because what is known proves nothing.
+        self._deliver_all = False  # Whether the next list passes on everything, also what seems unchanged.
         self._restored = False  # Whether that is because the server's data surely were restored.
-        self._open: asyncio.Timeout | None = None  # Of the watch that is open now.
-        self._left = 0.0  # When a list or a watch was last in good order.
-        self._short = False  # Whether a bookmark is wanted soon.
+        self._open_watch: asyncio.Timeout | None = None  # Of the watch that is open now.
+        self._last_contact = 0.0  # When a list or a watch was last in good order.
+        self._bookmark_wanted = False  # Whether a bookmark is wanted soon.
         self._waiters: dict[asyncio.Future[None], int] = {}
         session.history.join(self)
 
@@ -115,8 +115,9 @@ class Informer(Generic[B]):
 
     @property
     def live(self) -> bool:
-        """Whether what was told is what the server says: a watch is open, or was until a moment ago."""
-        return self.synced and not self._again and (self._open is not None or not self._away())
+        """Whether the sink is up to date: a watch is open, or was until a moment ago."""
+        open_or_soon = self._open_watch is not None or not self._long_outage()
+        return self.synced and not self._deliver_all and open_or_soon
 
     async def wait_synced(self) -> None:
         """Wait for the first whole list."""
@@ -133,17 +134,17 @@ class Informer(Generic[B]):
         return self._lists
 
     def revisions(self, names: AbstractSet[str] | None = None) -> dict[str, str]:
-        """Return the last seen revision of each object of the cluster's by its name, or of these."""
+        """Return the last seen revision of each cluster-wide object by its name, or of these objects."""
         return self._store.revisions() if names is None else self._store.revisions_of(names)
 
     def missing(self, uids: Iterable[str]) -> set[str]:
-        """Name those of these uids that the collection surely has not."""
+        """Return which of these uids the collection surely lacks."""
         return self._store.missing(uids)
 
     # ------------------------------------------------------------ reading anew
 
     async def read(self) -> None:
-        """Read the collection once and tell the sink, without following it."""
+        """Read the collection once and pass it to the sink, without following it."""
         await self._list()
 
     async def refresh(self) -> None:
@@ -153,49 +154,49 @@ class Informer(Generic[B]):
         await self.wait_listed(before)
 
     def relist(self) -> None:
-        """Begin to read the collection anew after a restore, and tell everything in it once more."""
-        self._again = self._restored = True
+        """Start to read the collection anew after a restore, and pass on everything in it again."""
+        self._deliver_all = self._restored = True
         self._interrupt()
 
-    async def retell(self) -> None:
-        """Read the collection anew, tell everything in it once more, and wait for that."""
-        self._again = True
+    async def resync(self) -> None:
+        """Read the collection anew, pass on everything in it again, and wait for that."""
+        self._deliver_all = True
         await self.refresh()
 
-    async def tell_again(self, key: store.Key) -> None:
-        """Read one object anew and tell it once more, beside the watch and unless that tells of it."""
+    async def resync_object(self, key: store.Key) -> None:
+        """Read one object anew and pass it on again, unless the watch does so first."""
         path = self._resource.path(key[1], namespace=key[0])
-        thing = await watch.single(self._session, path, self._codec)
-        self._store.repeat(thing)
+        thing = await watch.read_object(self._session, path, self._codec)
+        self._store.resend(thing)
 
     def _interrupt(self) -> None:
         if self._round is not None:
             self._round.cancel()
 
     async def catch_up(self) -> None:
-        """Wait until all that was committed before this call has been told."""
-        if self._short_list and len(self._store) < PAGE:
+        """Wait until everything that was committed before this call has been passed on."""
+        if self._short_list and len(self._store) < PAGE_SIZE:
             await self.refresh()
             return
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS):
-                await self.reach(await self._newest())
+                await self.reach(await self._latest_revision())
         except (TimeoutError, errors.ClientError) as error:
             log.info(
                 "%s: listing again to be up to date: %s", self._resource, str(error) or "no bookmark came"
             )
             await self.refresh()
 
-    async def _newest(self) -> str:
-        """Return the collection's present revision, and find out whether it was restored to an older one."""
+    async def _latest_revision(self) -> str:
+        """Return the collection's latest revision; report a restore where it is an older one."""
         before = self._version
-        found = await watch.newest(self._session, self._path)
-        if history.earlier(found, before):
+        found = await watch.latest_revision(self._session, self._path)
+        if history.is_earlier(found, before):
             self._session.history.restored(f"{self._resource} are at revision {found}, after {before}")
         return found
 
     async def reach(self, version: str) -> None:
-        """Wait until everything up to a revision has been told, with a bookmark if there are no events."""
+        """Wait until everything up to a revision has been passed on; ask for a bookmark if nothing comes."""
         target = history.revision(version)
         if target is None:
             await self.refresh()
@@ -212,16 +213,16 @@ class Informer(Generic[B]):
             done, _ = await asyncio.wait([waiter], timeout=SOON_SECONDS)
             if not done:
                 # The next watch is a short one; where another waiter has seen to that, so is this one.
-                if self._open is not None and not self._short:
-                    self._open.reschedule(0.0)
-                self._short = True
+                if self._open_watch is not None and not self._bookmark_wanted:
+                    self._open_watch.reschedule(0.0)
+                self._bookmark_wanted = True
                 await waiter
         finally:
             self._waiters.pop(waiter, None)
-            self._short = bool(self._waiters) and self._short
+            self._bookmark_wanted = bool(self._waiters) and self._bookmark_wanted
 
-    def _advance(self, version: str) -> None:
-        """Note up to which revision everything has been told."""
+    def _set_version(self, version: str) -> None:
+        """Record up to which revision everything has been passed on."""
         self._version = version or self._version
         for waiter, target in list(self._waiters.items()):
             if self._reached(target) and not waiter.done():
@@ -236,7 +237,7 @@ class Informer(Generic[B]):
             try:
                 await self._round
             except asyncio.CancelledError:
-                # Either somebody wants a new list, or somebody ends us: then we were cancelled too.
+                # Either a new list is wanted, or this task ends: then it was cancelled too.
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     await _end(self._round)
@@ -258,47 +259,48 @@ class Informer(Generic[B]):
 
     async def _list(self) -> None:
         try:
-            version = await self._told(self._portions)
+            version = await self._list_all(self._page_sizes)
         except errors.Gone:
             # The continue token expired between two pages: one whole read cannot.
-            version = await self._told(0)
-        self._again = self._restored = False
-        self._left = asyncio.get_running_loop().time()
-        self._advance(version)
+            version = await self._list_all(0)
+        self._deliver_all = self._restored = False
+        self._last_contact = asyncio.get_running_loop().time()
+        self._set_version(version)
         async with self._listed:
             self._lists += 1
             self._listed.notify_all()
 
-    async def _told(self, size: int | page_sizes.Portions) -> str:
+    async def _list_all(self, size: int | page_sizes.PageSizes) -> str:
         """Pass on to the sink what differs from what it knows; return the revision of the list."""
         while True:
-            with contextlib.suppress(history.Restored):
-                return await self._tell(size)
+            with contextlib.suppress(history.RestoreDetected):
+                return await self._list_once(size)
 
-    async def _tell(self, size: int | page_sizes.Portions) -> str:
+    async def _list_once(self, size: int | page_sizes.PageSizes) -> str:
         if self._restored:
             self._store.restored()
         seen: set[store.Key] = set()
         version, count = "", 0
         clock, where = self._means.clock, (self._session, self._path, self._codec)
-        pages = watch.by_page(*where, selectors=self._selectors, size=size, clock=clock)
+        pages = watch.list_pages(*where, selectors=self._selectors, size=size, clock=clock)
         async with contextlib.aclosing(pages):
             async for page in pages:
-                self._compare(page, first=not seen)
-                await cooperative.through(self._store.take(page.items, seen, again=self._again), clock)
+                self._check_restore(page, first=not seen)
+                changes = self._store.upsert_page(page.items, seen, again=self._deliver_all)
+                await cooperative.run(changes, clock)
                 version, count = page.version, count + 1
         self._short_list = count == 1
-        await cooperative.through(self._store.retain(seen), clock)
+        await cooperative.run(self._store.delete_missing(seen), clock)
         return version
 
-    def _compare(self, page: watch.Collection[B], *, first: bool) -> None:
-        """Record a restore that a page proves, before anything of that page is told."""
-        if self._restored or not (evidence := self._store.contradiction(page, self._version)):
+    def _check_restore(self, page: watch.Collection[B], *, first: bool) -> None:
+        """Report a restore that a page proves, before anything of that page is passed on."""
+        if self._restored or not (evidence := self._store.restore_evidence(page, self._version)):
             return
         self._session.history.restored(evidence, by=self)
-        self._again = self._restored = True
+        self._deliver_all = self._restored = True
         if not first:
-            raise history.Restored
+            raise history.RestoreDetected
         self._store.restored()
 
     # ------------------------------------------------------------ watch
@@ -306,16 +308,16 @@ class Informer(Generic[B]):
     async def _watch(self) -> None:
         """Watch until a list is needed."""
         failures = 0
-        while failures < PATIENCE:
+        while failures < MOST_WATCH_FAILURES:
             try:
                 await self._follow()
                 failures = 0
             except errors.Gone:
                 log.info("%s: revision %s is compacted away, listing again", self._resource, self._version)
                 return
-            except history.Outage:
+            except history.LongOutage:
                 log.info("%s: the server was away, listing again", self._resource)
-                self._again = True
+                self._deliver_all = True
                 return
             except errors.TooLarge as error:
                 log.warning("%s: listing again, for the watch cannot be read: %s", self._resource, error)
@@ -324,59 +326,61 @@ class Informer(Generic[B]):
             except errors.ClientError as error:
                 failures += 1
                 # A server with nothing to say is well, and a dead connection shows when it is opened anew.
-                level = logging.DEBUG if isinstance(error, errors.Silent) else logging.INFO
+                level = logging.DEBUG if isinstance(error, errors.StreamIdle) else logging.INFO
                 log.log(level, "%s: the watch failed (%d): %s", self._resource, failures, error)
                 await self._pause(failures, error)
 
     async def _follow(self) -> None:
         started, version = asyncio.get_running_loop().time(), self._version
-        async with self._opened() as events:
-            await cooperative.each(events, self._take, self._means.clock)
+        async with self._open() as events:
+            await cooperative.for_each(events, self._apply, self._means.clock)
         short = asyncio.get_running_loop().time() - started < SHORTEST_WATCH_SECONDS
-        if short and self._version == version and not self._short:
-            # A server going down, or somebody between us, answers at once with nothing: do not hammer it.
+        if short and self._version == version and not self._bookmark_wanted:
+            # A server that shuts down, or a proxy, answers at once with nothing: do not hammer it.
             raise errors.Unreachable("the server ended it at once, with nothing said", ambiguous=False)
 
     @contextlib.asynccontextmanager
-    async def _opened(self) -> AsyncIterator[AsyncIterator[watch.Event[B] | watch.Bookmark]]:
-        """Open a watch; what cuts it short for a shorter one is no failure."""
-        if self._away():
-            raise history.Outage
+    async def _open(self) -> AsyncIterator[AsyncIterator[watch.Event[B] | watch.Bookmark]]:
+        """Open a watch; to be cut short for a shorter one is no failure."""
+        if self._long_outage():
+            raise history.LongOutage
         where, seconds = (self._session, self._path, self._codec), self._seconds()
-        stream = watch.opened(*where, selectors=self._selectors, version=self._version, seconds=seconds)
+        stream = watch.open_watch(*where, selectors=self._selectors, version=self._version, seconds=seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as cut, stream as events:
-                if self._away():
-                    raise history.Outage
-                self._open = cut
+                if self._long_outage():
+                    raise history.LongOutage
+                self._open_watch = cut
                 try:
                     yield events
                 finally:
-                    self._open, self._left = None, asyncio.get_running_loop().time()
+                    self._open_watch, self._last_contact = None, asyncio.get_running_loop().time()
 
     def _seconds(self) -> int:
+        if self._bookmark_wanted:
+            return SHORT_WATCH_SECONDS
         low, high = WATCH_SECONDS
-        return SHORT_WATCH_SECONDS if self._short else low + int((high - low) * self._means.chance())
+        return low + int((high - low) * self._means.chance())
 
-    def _away(self) -> bool:
-        """Whether the server was not heard for longer than it takes to resume a watch."""
-        return asyncio.get_running_loop().time() - self._left > OUTAGE_SECONDS
+    def _long_outage(self) -> bool:
+        """Whether the last contact was longer ago than it takes to resume a watch."""
+        return asyncio.get_running_loop().time() - self._last_contact > OUTAGE_SECONDS
 
-    def _take(self, event: "watch.Event[B] | watch.Bookmark") -> None:
+    def _apply(self, event: "watch.Event[B] | watch.Bookmark") -> None:
         version = (
             event.version if isinstance(event, watch.Bookmark) else event.thing.metadata.resource_version
         )
-        if history.earlier(version, self._version):
+        if history.is_earlier(version, self._version):
             evidence = f"a watch of {self._resource} is at revision {version}, after {self._version}"
             self._session.history.restored(evidence, by=self)
             self._restored = True
-            raise history.Outage
+            raise history.LongOutage
         if isinstance(event, watch.Event):
             if event.change == "DELETED":
                 self._store.delete(event.thing)
             else:
                 self._store.upsert(event.thing)
-        self._advance(version)
+        self._set_version(version)
 
     # ------------------------------------------------------------ failures
 

@@ -1,4 +1,4 @@
-"""Leases: how a program says that it is alive.
+"""Leases: how a program shows that it is alive.
 
 The holder writes; others judge by the moments at which they *saw* it change, on their
 own monotonic clock, because the clocks of two machines never agree.
@@ -10,7 +10,7 @@ from berth_crds import wire
 
 
 class LeaseSpec(wire.Struct, frozen=True):
-    """Who holds the Lease and since when."""
+    """The holder of the Lease, and since when."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -28,11 +28,11 @@ class Lease(wire.Struct, frozen=True):
     kind: str = "Lease"
 
 
-def stamp(moment: dt.datetime) -> str:
+def micro_time(moment: dt.datetime) -> str:
     """Write a MicroTime, which Leases take in UTC with exactly six decimals."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def second(moment: dt.datetime) -> str:
+def rfc3339(moment: dt.datetime) -> str:
     """Write a Time, as conditions and events carry it."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""How many objects of a collection a page of it may have, learnt from the pages before."""
+"""How many objects to ask for in a page, learnt from the pages before."""
 
 from typing import Final
 
@@ -12,38 +12,38 @@ SHRUNK: Final = 16  # A page that is too large is asked for again with so many t
 LONGEST_LINE: Final = 1 << 25
 
 
-class Portions:
-    """How many objects are asked for at once: so many that a page has the usual length, and `most` at most.
+class PageSizes:
+    """How many objects are asked for at once: as many as make the usual length, and at most `most`.
 
     With 0 the whole list is one page, however long it is.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.now = most
+        self.current = most
 
     def __repr__(self) -> str:
         """Show the number."""
-        return f"<Portions: {self.now} of {self._most}>"
+        return f"<PageSizes: {self.current} of {self._most}>"
 
     @property
     def longest(self) -> int:
         """How many bytes a page may have."""
         if self._most == 0:
             return parser.LONGEST_BODY
-        return LONGEST_PAGE if self.now > 1 else LONGEST_LINE
+        return LONGEST_PAGE if self.current > 1 else LONGEST_LINE
 
     @property
-    def least(self) -> bool:
+    def is_smallest(self) -> bool:
         """Whether fewer cannot be asked for."""
-        return self.now <= 1
+        return self.current <= 1
 
     def shrink(self) -> None:
         """Ask for fewer from now on: a page was too large."""
-        self.now = max(1, self.now // SHRUNK)
+        self.current = max(1, self.current // SHRUNK)
 
-    def fit(self, count: int, length: int) -> None:
-        """Learn from a page of so many objects and bytes; one without objects teaches nothing."""
+    def adapt(self, count: int, length: int) -> None:
+        """Adapt to a page of so many objects and bytes; an empty page changes nothing."""
         if count:
             wanted = count * USUAL_PAGE // max(1, length)
-            self.now = min(self._most, max(1, min(2 * self.now, wanted)))
+            self.current = min(self._most, max(1, min(2 * self.current, wanted)))

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from berth_crds.text import quoted
 
-LONGEST_HEAD: Final = 1 << 16  # All heads of an answer, its trailers and what is said beside chunks.
+LONGEST_HEAD: Final = 1 << 16  # All heads of an answer, its trailers and chunk extensions.
 LONGEST_BODY: Final = 1 << 28
 LONGEST_ERROR: Final = 1 << 16  # Of the body of an error, the rest of which is not waited for.
 FIRST_FINAL_CODE: Final = 200
@@ -31,12 +31,12 @@ _LENGTH: Final = re.compile(rb"[0-9]{1,16}")
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;" + _TEXT + rb")?")
 
 
-class Odd(Exception):
-    """What came back is no HTTP that we understand."""
+class MalformedResponse(Exception):
+    """The response is not HTTP as this parser reads it."""
 
 
-class Answer(NamedTuple):
-    """What the server said, and whether the connection is good for another exchange."""
+class Response(NamedTuple):
+    """A whole response, and whether the connection may be used again."""
 
     status: int
     headers: Mapping[bytes, bytes]  # Names in lower case; what is given twice is joined by commas.
@@ -49,7 +49,7 @@ Read = Generator[None, None, bytes]  # A step of reading: it goes on when more h
 
 
 class Parser:
-    """One answer under way."""
+    """Reads one response."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -58,17 +58,17 @@ class Parser:
         self._keep = True
         self._steps = self._answer()
 
-    def feed(self, data: bytes) -> Answer | None:
-        """Return the answer once it is whole, None before; raise `Odd` on what is none."""
+    def feed(self, data: bytes) -> Response | None:
+        """Return the response once it is whole, None before; raise `MalformedResponse` where it is none."""
         self._buffer += data
         try:
             next(self._steps)
         except StopIteration as end:
-            answer: Answer = end.value
+            answer: Response = end.value
             return answer
         return None
 
-    def _answer(self) -> Generator[None, None, Answer]:
+    def _answer(self) -> Generator[None, None, Response]:
         status = 0
         while status < FIRST_FINAL_CODE:  # What comes before, such as 100, is no answer yet.
             status, headers = yield from self._head()
@@ -78,7 +78,7 @@ class Parser:
             self._keep = False
         body = yield from self._body(status, headers)
         # More than the answer belongs to no exchange.
-        return Answer(status, headers, body, keep=self._keep and not self._buffer)
+        return Response(status, headers, body, keep=self._keep and not self._buffer)
 
     # ------------------------------------------------------------ heads
 
@@ -86,7 +86,7 @@ class Parser:
         first, *lines = (yield from self._upto(b"\r\n\r\n")).split(b"\r\n")
         match = _STATUS.fullmatch(first)
         if match is None:
-            raise Odd(f"an answer begins with {_shown(first)}")
+            raise MalformedResponse(f"an answer begins with {_shown(first)}")
         if match[1] == b"0":
             self._keep = False
         return int(match[2]), _fields(lines)
@@ -106,7 +106,7 @@ class Parser:
 
     def _check_head(self, size: int) -> None:
         if size > self._head_left:
-            raise Odd("the head of an answer does not end")
+            raise MalformedResponse("the head of an answer does not end")
 
     # ------------------------------------------------------------ bodies
 
@@ -119,9 +119,9 @@ class Parser:
         if coding is None:
             return (yield from self._take(self._bounded(_length(length or b""))))
         if length is not None:
-            raise Odd("an answer says in two ways where it ends")
+            raise MalformedResponse("an answer says in two ways where it ends")
         if coding.lower() != b"chunked":
-            raise Odd(f"an answer has the transfer encoding {_shown(coding)}")
+            raise MalformedResponse(f"an answer has the transfer encoding {_shown(coding)}")
         return (yield from self._chunks())
 
     def _chunks(self) -> Read:
@@ -132,7 +132,7 @@ class Parser:
             if wanted < size:
                 return bytes(body)
             if (yield from self._take(2)) != b"\r\n":
-                raise Odd("a chunk of an answer does not end where it should")
+                raise MalformedResponse("a chunk of an answer does not end where it should")
         while line := (yield from self._upto(b"\r\n")):
             _fields([line])  # A trailer, which tells us nothing.
         return bytes(body)
@@ -141,8 +141,8 @@ class Parser:
         line = yield from self._upto(b"\r\n")
         match = _CHUNK.fullmatch(line)
         if match is None:
-            raise Odd(f"an answer says {_shown(line)} where the length of a chunk should be")
-        # A body may have many chunks: what counts is only what is said beside their sizes.
+            raise MalformedResponse(f"an answer says {_shown(line)} where the length of a chunk should be")
+        # A body may have many chunks: only what stands beside their sizes counts.
         self._head_left += len(match[1])
         return int(match[1], 16)
 
@@ -151,7 +151,7 @@ class Parser:
         if size <= self._most:
             return size
         if self._most == LONGEST_BODY:
-            raise Odd(f"an answer has more than {LONGEST_BODY} bytes")
+            raise MalformedResponse(f"an answer has more than {LONGEST_BODY} bytes")
         self._keep = False
         return self._most
 
@@ -175,16 +175,16 @@ def _fields(lines: Iterable[bytes]) -> Fields:
 def _field(line: bytes) -> tuple[bytes, bytes]:
     match = _FIELD.fullmatch(line)
     if match is None:
-        raise Odd(f"an answer has the header {_shown(line)}")
+        raise MalformedResponse(f"an answer has the header {_shown(line)}")
     return match[1].lower(), match[2].strip(b" \t")
 
 
-def _shown(said: bytes) -> str:
-    """Return the beginning of what a server said, for a sentence."""
-    return quoted(said.decode("latin-1"), most=LONGEST_SHOWN)
+def _shown(received: bytes) -> str:
+    """Return the beginning of what a server sent, for a sentence."""
+    return quoted(received.decode("latin-1"), most=LONGEST_SHOWN)
 
 
 def _length(text: bytes) -> int:
     if not _LENGTH.fullmatch(text):
-        raise Odd(f"an answer says {_shown(text)} where its length should be")
+        raise MalformedResponse(f"an answer says {_shown(text)} where its length should be")
     return int(text)

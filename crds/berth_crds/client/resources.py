@@ -17,7 +17,7 @@ class Resource:
     namespaced: bool = True
 
     def __str__(self) -> str:
-        """Spell it as kubectl and RBAC do."""
+        """Return the name that kubectl and RBAC use."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -33,7 +33,7 @@ class Resource:
         return f"{root}{scope}/{self.plural}{tail}"
 
 
-# What is asked of the server about somebody who asks us.
+# Reviews of the clients of our own pages.
 TOKEN_REVIEWS: Final = Resource(
     "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False
 )

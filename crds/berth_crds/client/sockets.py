@@ -1,8 +1,8 @@
 """The sockets of a client, so that none of its connections outlives it.
 
-A connection that is given up while it is made, or in the midst of an answer, is closed by
-asyncio in its own time: TLS says goodbye and waits for the other side. Whoever ends its loop
-before that leaves the socket open.
+asyncio closes a connection that is given up, while it is made or in the middle of an answer,
+only later: TLS sends its last message and waits for the other side. A loop that ends before that
+leaves the socket open.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Sockets:
         self._made: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def __iter__(self) -> Iterator[socket.socket]:
-        """Go through those that anybody still holds."""
+        """Iterate over those that are still referenced."""
         return iter(self._made)
 
     def make(self, address: aiohttp.AddrInfoType) -> socket.socket:
@@ -36,9 +36,9 @@ class Sockets:
         return made
 
     async def close(self) -> None:
-        """Close all connections, those too that were only being made, and wait for it; not for ever."""
+        """Close all connections, also those that are only being made, and wait for that a short time."""
         for each in self._made:
-            hang_up(each)
+            shut_down(each)
         for turn in range(int(LINGER_SECONDS / TURN_SECONDS)):
             if turn >= FEWEST_TURNS and all(each.fileno() < 0 for each in self._made):
                 return
@@ -51,7 +51,7 @@ def new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return socket.socket(family, kind, proto)
 
 
-def hang_up(connected: socket.socket) -> None:
-    """End a connection for both sides; whoever holds the socket learns of it and closes it."""
+def shut_down(connected: socket.socket) -> None:
+    """End a connection for both sides; the owner of the socket then closes it."""
     with contextlib.suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)

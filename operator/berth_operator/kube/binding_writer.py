@@ -186,7 +186,7 @@ def outcome(error: errors.ClientError) -> ports.Answer:
         case errors.Unreachable(ambiguous=False):
             return ports.Refused(str(error))
         case (
-            errors.Malformed()
+            errors.BadRequest()
             | errors.Unauthorized()
             | errors.Forbidden()
             | errors.Invalid()

@@ -70,16 +70,16 @@ class ClusterSnapshots:
     ) -> AsyncIterator[list[Manifest]]:
         path = resource.path(namespace=namespace)
         selectors = {"fieldSelector": fields} if fields else {}
-        async for page in watch.by_page(self._session, path, OBJECTS, selectors=selectors, size=PAGE):
+        async for page in watch.list_pages(self._session, path, OBJECTS, selectors=selectors, size=PAGE):
             yield list(_manifests(resource, page.items))
 
 
 def _manifests(
-    resource: resources.Resource, items: Iterable[Manifest | watch.Unreadable]
+    resource: resources.Resource, items: Iterable[Manifest | watch.Undecodable]
 ) -> Iterator[Manifest]:
     """Yield the objects of a list with the kind, which only the list names, and without managedFields."""
     for one in items:
-        if isinstance(one, watch.Unreadable):
+        if isinstance(one, watch.Undecodable):
             continue
         meta = {key: value for key, value in _object(one.get("metadata")).items() if key != "managedFields"}
         annotations = {

@@ -14,7 +14,7 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from berth_crds import nesting
-from berth_crds.client import errors, reading, resources
+from berth_crds.client import decoding, errors, resources
 
 
 class _Meta(TypedDict, total=False):
@@ -72,8 +72,8 @@ def read(path: str, text: str) -> Any:
     try:
         if path.endswith(resources.DEVICES.path()):
             with contextlib.suppress(msgspec.ValidationError):
-                return reading.decode(DEVICES, body)
-        return msgspec.json.decode(nesting.cut(body))
+                return decoding.decode(DEVICES, body)
+        return msgspec.json.decode(nesting.cut_deep_values(body))
     except msgspec.DecodeError as error:
         # What Kopf and aiohttp expect of a body that is no JSON.
         raise json.JSONDecodeError(str(error), text, 0) from error
@@ -82,9 +82,9 @@ def read(path: str, text: str) -> Any:
 def event(path: str, line: bytes) -> bytes:
     """Return a line of a watch; of a changed Device, only the fields of the structs above."""
     if path.endswith(resources.DEVICES.path()):
-        with contextlib.suppress(*errors.ODD):
-            frame = reading.decode(_frame, line)
+        with contextlib.suppress(*errors.DECODE_ERRORS):
+            frame = decoding.decode(_frame, line)
             if frame.type in CHANGES:
-                reduced = msgspec.json.encode(reading.decode(_device, frame.object))
+                reduced = msgspec.json.encode(decoding.decode(_device, frame.object))
                 return msgspec.json.encode(_Frame(frame.type, msgspec.Raw(reduced)))
-    return nesting.cut(line)
+    return nesting.cut_deep_values(line)

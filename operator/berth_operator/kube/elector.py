@@ -177,8 +177,8 @@ class Elector:
         spec = lease.LeaseSpec(
             holder_identity=self._identity,
             lease_duration_seconds=self._seconds(),
-            acquire_time=lease.stamp(self._wall()),
-            renew_time=lease.stamp(self._wall()),
+            acquire_time=lease.micro_time(self._wall()),
+            renew_time=lease.micro_time(self._wall()),
             # The holder's name alone makes a term unique: the number may start again.
             lease_transitions=before + 1 if before < MOST_TRANSITIONS else 1,
         )
@@ -189,7 +189,7 @@ class Elector:
 
     def _check_revisions(self, version: str, before: str) -> None:
         """Report a restore of the server's data if a revision is older than one before it."""
-        if history.earlier(version, before):
+        if history.is_earlier(version, before):
             self._restored(f"the leader's Lease is at revision {version}, after {before}")
 
     # ------------------------------------------------------------ keeping
@@ -223,7 +223,7 @@ class Elector:
     async def _renew(self, held: lease.Lease) -> None:
         sent, doubts = self._clock(), self._doubts
         spec = msgspec.structs.replace(
-            held.spec, renew_time=lease.stamp(self._wall()), lease_duration_seconds=self._seconds()
+            held.spec, renew_time=lease.micro_time(self._wall()), lease_duration_seconds=self._seconds()
         )
         desired = self._lease(spec, held.metadata)
         try:

@@ -135,13 +135,13 @@ class EventRecorder:
 
     async def _create(self, event: Event) -> PostedEvent:
         name = f"{event.involved.name[:230].rstrip('-.')}.{secrets.token_hex(8)}"
-        body = manifest(event, name, moment=lease.second(self._wall()), instance=self._instance)
+        body = manifest(event, name, moment=lease.rfc3339(self._wall()), instance=self._instance)
         await self._session.create(resources.EVENTS, body, namespace=event.involved.event_namespace)
         return PostedEvent(name)
 
     async def _repeat(self, event: Event, posted: PostedEvent) -> None:
         count = posted.count + 1
-        body = {"count": count, "lastTimestamp": lease.second(self._wall())}
+        body = {"count": count, "lastTimestamp": lease.rfc3339(self._wall())}
         path = resources.EVENTS.path(posted.name, namespace=event.involved.event_namespace)
         await self._session.send("PATCH", path, body=msgspec.json.encode(body), content=api.MERGE_PATCH)
         posted.count = count

@@ -90,7 +90,7 @@ class PodSink:
         """Record that a pod is gone."""
         self._over(meta.uid)
 
-    def odd(self, thing: watch.Unreadable) -> None:
+    def undecodable(self, thing: watch.Undecodable) -> None:
         """Fail closed on a pod that cannot be decoded: it keeps what it held, or withholds its whole node."""
         uid = thing.metadata.uid
         hold = pods.remains(thing)
@@ -102,7 +102,7 @@ class PodSink:
             self._report(uid, hold.title, thing.detail)
             self._ledger.pod_bound(hold, nameless=allocation_recovery.Nameless())
 
-    odd_gone = deleted
+    undecodable_deleted = deleted
 
     def _over(self, uid: str) -> None:
         self.budget.release(uid)
@@ -150,9 +150,9 @@ class GpuPodSink:
         self._faults.pop(title, None)
         self._ledger.gpupod_gone(title)
 
-    odd_gone = deleted
+    undecodable_deleted = deleted
 
-    def odd(self, thing: watch.Unreadable) -> None:
+    def undecodable(self, thing: watch.Undecodable) -> None:
         """Fail closed: a GpuPod that cannot be decoded names nothing."""
         self.deleted(thing.metadata)
 
@@ -182,9 +182,9 @@ class NodeSink:
         self._faults.pop(meta.name, None)
         self._ledger.node_gone(meta.name)
 
-    odd_gone = deleted
+    undecodable_deleted = deleted
 
-    def odd(self, thing: watch.Unreadable) -> None:
+    def undecodable(self, thing: watch.Undecodable) -> None:
         """Fail closed: a node that cannot be decoded takes no pod."""
         self.deleted(thing.metadata)
 
@@ -221,9 +221,9 @@ class DeviceSink:
         self._watchdog.device_gone(meta.name)
         self._ledger.device_gone(meta.name)
 
-    odd_gone = deleted
+    undecodable_deleted = deleted
 
-    def odd(self, thing: watch.Unreadable) -> None:
+    def undecodable(self, thing: watch.Undecodable) -> None:
         """Fail closed: no pod gets a card of a Device that cannot be decoded."""
         self.deleted(thing.metadata)
 
@@ -316,7 +316,7 @@ class Feeds:
             pod = self._pods.budget.next_unkept()
             try:
                 if pod is not None:
-                    await pods_.tell_again(pod)
+                    await pods_.resync_object(pod)
             except errors.ClientError as error:
                 log.debug("a pod is read again later: %s", error)
                 pod = None
@@ -343,8 +343,8 @@ class Feeds:
         They are looked up after the lists: a pod that exists must not lose its cards to a stale read.
         """
         *others, pods_ = self._informers
-        await asyncio.gather(*(one.retell() for one in others))
-        await pods_.retell()
+        await asyncio.gather(*(one.resync() for one in others))
+        await pods_.resync()
         for uid in pods_.missing(ghosts):
             self._ledger.pod_over(uid)
 

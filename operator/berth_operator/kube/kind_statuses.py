@@ -197,7 +197,7 @@ class KindStatuses:
         return True
 
     def _draft(self, kind: str, name: str) -> Draft:
-        moment = lease.second(self._wall())
+        moment = lease.rfc3339(self._wall())
         if kind == POLICY:
             body = self._policies.get(name)
             if body is None:
@@ -240,7 +240,7 @@ class KindStatuses:
     def _failed(self, kind: str, name: str, error: errors.ClientError) -> None:
         """Handle a failed write: of this object alone, or because of an outage."""
         # A request may have got no answer because of its object.
-        systemic = errors.everybodys(error) and not isinstance(error, errors.Unreachable)
+        systemic = errors.is_systemic(error) and not isinstance(error, errors.Unreachable)
         if not systemic and not self._failures.failed((kind, name)):
             extra = logs.about(f"{kind} {name}")
             log.warning("the status of %s %s was not written: %s", kind, name, error, extra=extra)
@@ -294,7 +294,7 @@ def _ready(wanted: node_summaries.NodeSummary) -> dict[str, Any]:
 
 def _origin(uuid: str, origin: uuid_records.Origin) -> dict[str, str]:
     since = None if origin.since is None else dt.datetime.fromtimestamp(origin.since, dt.UTC)
-    return {"uuid": uuid, "node": origin.node} | ({"since": lease.second(since)} if since else {})
+    return {"uuid": uuid, "node": origin.node} | ({"since": lease.rfc3339(since)} if since else {})
 
 
 def policy_status(body: Json, *, moment: str) -> dict[str, Any]:

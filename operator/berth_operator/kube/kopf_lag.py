@@ -114,7 +114,7 @@ class KopfLag:
 
 def _is_delivered(delivered: str | None, version: str) -> bool:
     """Whether a delivered revision is the awaited one, or a later one."""
-    return delivered == version or (delivered is not None and history.earlier(version, delivered))
+    return delivered == version or (delivered is not None and history.is_earlier(version, delivered))
 
 
 def _awaited(awaited: _Awaited | None, delivered: str | None, version: str) -> _Awaited:

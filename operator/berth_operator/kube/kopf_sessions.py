@@ -48,7 +48,7 @@ class KopfResponse(aiohttp.ClientResponse):
     async def read(self) -> bytes:
         """Return the whole body; raise ClientPayloadError if it is too long."""
         if self._body is None:
-            body = await api.beginning(self.content, parser.LONGEST_BODY)
+            body = await api.read_beginning(self.content, parser.LONGEST_BODY)
             if len(body) > parser.LONGEST_BODY:
                 self.close()
                 raise aiohttp.ClientPayloadError(f"the answer has more than {parser.LONGEST_BODY} bytes")

@@ -36,7 +36,7 @@ async def connect(kubeconfig: str | None = None, *, context: str | None = None) 
 async def from_kubeconfig(paths: tuple[Path, ...], *, context: str | None) -> connection.Connection:
     """Log in with a kubeconfig."""
     origin = os.pathsep.join(str(path) for path in paths)
-    with connection.making_sense_of(origin):
+    with connection.reading_config(origin):
         return await _from_kubeconfig(paths, origin, context)
 
 

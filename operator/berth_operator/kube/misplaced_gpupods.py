@@ -362,7 +362,7 @@ class GpuPodCleaner:
         """Read a GpuPod; None where there is none, or where it is being deleted."""
         path = resources.GPU_PODS.path(namespace=namespace)
         selectors = {"fieldSelector": f"metadata.name={name}"}
-        listed = await watch.pages(self._session, path, GPU_PODS, selectors=selectors, size=1)
+        listed = await watch.list_all(self._session, path, GPU_PODS, selectors=selectors, size=1)
         return next(_undeleted(listed.items), None)
 
     async def _pod(self, namespace: str, name: str) -> tuple[str | None, str]:
@@ -379,7 +379,7 @@ class GpuPodCleaner:
 GPU_PODS: Final = watch.Codec(wire.GpuPod)
 
 
-def _undeleted(items: list[wire.GpuPod | watch.Unreadable]) -> Iterator[Record]:
+def _undeleted(items: list[wire.GpuPod | watch.Undecodable]) -> Iterator[Record]:
     for one in items:
         if isinstance(one, wire.GpuPod) and one.metadata.deletion_timestamp is None:
             yield record(one)

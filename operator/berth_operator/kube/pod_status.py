@@ -222,7 +222,7 @@ class PodStatusWriter:
             await self._write(uid)
         except errors.ClientError as error:
             self._keep_or_drop(uid, error)
-            if errors.everybodys(error):
+            if errors.is_systemic(error):
                 return max(RETRY_SECONDS, getattr(error, "retry_after", None) or 0.0)
             self._stuck.add(uid)
         return 0.0
@@ -260,7 +260,7 @@ class PodStatusWriter:
         self, candidate: queued_pods.Candidate, condition: PodCondition, shown: ObservedPod
     ) -> bytes:
         """Write a condition, and charge the budget of the namespace if it replaces another."""
-        body = patch(candidate, condition, shown, moment=lease.second(self._wall()))
+        body = patch(candidate, condition, shown, moment=lease.rfc3339(self._wall()))
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
         answer, replaces = b"", shown.condition is not None
         self._in_flight[candidate.uid] = condition
@@ -277,7 +277,7 @@ class PodStatusWriter:
         return answer
 
     def _keep_or_drop(self, uid: str, error: errors.ClientError) -> None:
-        if errors.everybodys(error) or isinstance(error, LATER):
+        if errors.is_systemic(error) or isinstance(error, LATER):
             # A newer revision is on its way to us, or the server is; both are soon.
             log.debug("a condition is written later: %s", error)
             return
@@ -317,7 +317,7 @@ def _by_minor(share: decisions.Share) -> tuple[int, str]:
 
 def _part(share: decisions.Share) -> str:
     """Return the part of a card that a share is, in words; empty for the whole card."""
-    return share.profile or card_part.words(share.core, share.memory, share.card_memory)
+    return share.profile or card_part.describe(share.core, share.memory, share.card_memory)
 
 
 def patch(

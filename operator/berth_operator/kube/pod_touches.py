@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 32
 BYTES_AT_ONCE: Final = 4 << 20  # The server handles whole pods, and has to renew our Lease meanwhile.
 PAUSE_SECONDS: Final = (0.1, 0.2, 0.5, 1.0)
-REFUSALS: Final = (errors.Forbidden, errors.Invalid, errors.Malformed)
+REFUSALS: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest)
 MOST_REFUSALS: Final = 20  # A pod that nobody may change must not block all others.
 MOST_FAILURES: Final = 60  # In seconds longer than any Lease: the server fails only at this pod.
 FAILING_SECONDS: Final = 60.0  # For all pods: where each attempt takes long, as with a webhook that hangs.
@@ -96,7 +96,7 @@ class PodTouches:
                     return version
             except errors.ClientError as error:
                 pause = max(pause, getattr(error, "retry_after", None) or 0.0)
-                late = asyncio.get_running_loop().time() >= until and not errors.everybodys(error)
+                late = asyncio.get_running_loop().time() >= until and not errors.is_systemic(error)
                 if late or attempt >= _most_attempts(error):
                     log.warning("%s cannot be changed, so a late bind may arrive: %s", candidate.title, error)
                     return ""
@@ -130,7 +130,7 @@ class PodTouches:
 
     async def _write(self, candidate: queued_pods.Candidate, before: str, attempt: int) -> str:
         # Another second in each attempt: a patch that changes nothing makes no revision.
-        moment = lease.second(self._wall() + dt.timedelta(seconds=attempt))
+        moment = lease.rfc3339(self._wall() + dt.timedelta(seconds=attempt))
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
         thing = touch(candidate, self._condition_of(candidate.uid), before=before, moment=moment)
         answer = await self._session.send(
@@ -189,7 +189,7 @@ def _most_attempts(error: errors.ClientError) -> float:
         return 0
     if isinstance(error, REFUSALS):
         return MOST_REFUSALS
-    return math.inf if errors.everybodys(error) else MOST_FAILURES
+    return math.inf if errors.is_systemic(error) else MOST_FAILURES
 
 
 def touch(

@@ -115,7 +115,7 @@ class Reconciler:
         *,
         agent: str,
         wall: Callable[[], dt.datetime],
-        tally: api.Tally = api.uncounted,
+        tally: api.CountRequest = api.count_nothing,
         kopf_metrics: KopfMetrics | None = None,
     ) -> None:
         self._link = link
@@ -178,7 +178,7 @@ class Reconciler:
             log.exception("the thread that keeps Kopf has failed")
 
     async def _work(self) -> None:
-        async with api.Api(self._link, agent=self._agent, tally=self._tally) as session:
+        async with api.Api(self._link, agent=self._agent, count_request=self._tally) as session:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             self._statuses = kind_statuses.KindStatuses(session, self._rate_limiter, wall=self._wall)
             flushing = asyncio.create_task(self._flush(self._statuses), name="flush statuses")

@@ -107,7 +107,7 @@ def _not_one_json(text: str) -> Iterator[tuple[int, Any]]:
             raise Mistake(f"line {error.lineno}: not JSON: {error.msg}") from None
     except RecursionError:
         # Objects of a cluster may be as deep, in what placement never reads.
-        yield from _not_one_json(nesting.cut(text.encode()).decode())
+        yield from _not_one_json(nesting.cut_deep_values(text.encode()).decode())
 
 
 def _concatenated(text: str) -> Iterator[tuple[int, Any]]:

@@ -28,9 +28,9 @@ def _word(share: decisions.Share) -> str:
         return f"{share.type}{part}"
     if share.profile:
         return f"MIG {share.profile}"
-    if not card_part.words(share.core, share.memory, share.card_memory):
+    if not card_part.describe(share.core, share.memory, share.card_memory):
         return "card"
-    return f"{card_part.both(share.core, share.memory)} of a card"
+    return f"{card_part.describe_both(share.core, share.memory)} of a card"
 
 
 def _counted(word: str, count: int) -> str:

@@ -76,7 +76,7 @@ def _collect(pod: raw.Pod) -> tuple[dict[str, list[Said]], list[Refusal]]:
             found[key] = [Said(f"annotation {key}", key, meta.annotations[key], own=True)]
     if ALIASES.isdisjoint(meta.annotations) and ALIASES.isdisjoint(meta.labels):
         return found, faults
-    for row in aliases.WISHES:
+    for row in aliases.OPTIONS:
         texts = meta.labels if row.where is aliases.Where.LABEL else meta.annotations
         try:
             for said in _converted(row, texts.get(row.key)):
@@ -86,7 +86,7 @@ def _collect(pod: raw.Pod) -> tuple[dict[str, list[Said]], list[Refusal]]:
     return found, faults
 
 
-def _converted(row: aliases.Wish, text: str | None) -> Iterator[Said]:
+def _converted(row: aliases.Option, text: str | None) -> Iterator[Said]:
     place = f"{row.where} {row.key}"
     short = None if text is None else pod_limits.short(place, text, pod_limits.LIST)
     for key, meant in converters.pairs(row, short) if short is not None else ():
@@ -282,5 +282,5 @@ READERS: Final[Mapping[str, Reader]] = {
     names.REPLICAS: Reader(Part.MANNER, "spread_replicas", _spread),
     names.APPLY: Reader(Part.ELSEWHERE, "", _modes),
 }
-ALIASES: Final = frozenset(row.key for row in aliases.WISHES)
+ALIASES: Final = frozenset(row.key for row in aliases.OPTIONS)
 KEYS: Final = frozenset({*READERS, *UNSERVED, *ALIASES})

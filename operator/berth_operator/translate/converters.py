@@ -17,24 +17,24 @@ from berth_operator.translate.container_asks import Mode
 from berth_operator.translate.resources import as_mapping, json_object
 
 Pairs = Sequence[tuple[str, str]]
-Converter = Callable[[aliases.Wish, str, str], Pairs]
+Converter = Callable[[aliases.Option, str, str], Pairs]
 
 
-def pairs(row: aliases.Wish, text: str) -> Pairs:
+def pairs(row: aliases.Option, text: str) -> Pairs:
     """Turn one alias into keys and texts of Berth; raises Refused."""
     return CONVERTERS[row.converter](row, f"{row.where} {row.key}", text)
 
 
-def _as_it_is(row: aliases.Wish, _place: str, text: str) -> Pairs:
+def _as_it_is(row: aliases.Option, _place: str, text: str) -> Pairs:
     return ((row.means[0], text),)
 
 
-def _list(row: aliases.Wish, _place: str, text: str) -> Pairs:
+def _list(row: aliases.Option, _place: str, text: str) -> Pairs:
     """HAMi and Volcano take an empty list for no condition."""
     return ((row.means[0], text),) if text.strip(" ,") else ()
 
 
-def _any_part(row: aliases.Wish, _place: str, text: str) -> Pairs:
+def _any_part(row: aliases.Option, _place: str, text: str) -> Pairs:
     """HAMi looks for parts of names, whatever the case: that is a search for one of them."""
     pattern = _one_of(text)
     return ((row.means[0], pattern),) if pattern else ()
@@ -48,27 +48,27 @@ def _one_of(text: str) -> str:
 TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
-def _numa(row: aliases.Wish, place: str, text: str) -> Pairs:
+def _numa(row: aliases.Option, place: str, text: str) -> Pairs:
     truth = TRUTHS.get(text.lower())
     if truth is None:
         refusals.refuse(f"{place}: {refusals.shown(text)} is neither true nor false")
     return ((row.means[0], Scope.NUMA.value),) if truth else ()
 
 
-def _mode(_row: aliases.Wish, place: str, text: str) -> Pairs:
+def _mode(_row: aliases.Option, place: str, text: str) -> Pairs:
     if text not in {"", "hami-core"}:
         shown = refusals.shown(text)
         refusals.decline(f"{place}: {shown} is not served; for MIG ask for nvidia.com/mig-<profile>")
     return ()
 
 
-def _card_policy(_row: aliases.Wish, place: str, text: str) -> Pairs:
+def _card_policy(_row: aliases.Option, place: str, text: str) -> Pairs:
     if "mutex" in {word.strip() for word in text.split(",")}:
         refusals.decline(f"{place}: mutex is not served; ask for whole cards to have them alone")
     return ()
 
 
-def _group_policy(_row: aliases.Wish, place: str, text: str) -> Pairs:
+def _group_policy(_row: aliases.Option, place: str, text: str) -> Pairs:
     if text == "spread":
         refusals.decline(f"{place}: spread is not served: Berth does not keep the pods of a group apart")
     return ()
@@ -77,13 +77,13 @@ def _group_policy(_row: aliases.Wish, place: str, text: str) -> Pairs:
 MIB_COUNT: Final = re.compile(r"\d{1,12}", re.ASCII)
 
 
-def _more_mib_than(row: aliases.Wish, place: str, text: str) -> Pairs:
+def _more_mib_than(row: aliases.Option, place: str, text: str) -> Pairs:
     if not MIB_COUNT.fullmatch(text):
         refusals.refuse(f"{place}: {refusals.shown(text)} is not a number of MiB")
     return ((row.means[0], f"{int(text) + 1}Mi"),)
 
 
-def _memory_of_a_node(_row: aliases.Wish, place: str, _text: str) -> Pairs:
+def _memory_of_a_node(_row: aliases.Option, place: str, _text: str) -> Pairs:
     refusals.decline(
         f"{place} asks for memory summed over a node, which no single card can answer for; "
         f"write {names.MEMORY_AT_LEAST}, the memory of each card"
@@ -100,7 +100,7 @@ def priority(text: str) -> int | None:
 MOST_PRIORITY: Final = 1_000_000_000  # The most that Kubernetes lets people give.
 
 
-def _priority(_row: aliases.Wish, place: str, text: str) -> Pairs:
+def _priority(_row: aliases.Option, place: str, text: str) -> Pairs:
     if priority(text) is None:
         refusals.refuse(
             f"{place}: {refusals.shown(text)} is not a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}"
@@ -122,7 +122,7 @@ LABEL: Final = re.compile(r"[A-Za-z0-9_./-]+=[A-Za-z0-9_.-]*")
 SCOPES: Final = {"Node": Scope.NODE, "NUMANode": Scope.NUMA, "PCIe": Scope.PCIE}
 
 
-def _allocate_hint(_row: aliases.Wish, place: str, text: str) -> Pairs:
+def _allocate_hint(_row: aliases.Option, place: str, text: str) -> Pairs:
     hints = {kind: as_mapping(place, hint) for kind, hint in json_object(place, text).items()}
     found: list[tuple[str, str]] = []
     modes: list[str] = []
@@ -173,7 +173,7 @@ def _applied(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[str]
     yield f"{kind}={mode}"
 
 
-def _joint_allocate(row: aliases.Wish, place: str, text: str) -> Pairs:
+def _joint_allocate(row: aliases.Option, place: str, text: str) -> Pairs:
     joint = json_object(place, text)
     _known(place, joint, {"deviceTypes", "requiredScope"})
     types = joint.get("deviceTypes") or []
@@ -186,7 +186,7 @@ def _joint_allocate(row: aliases.Wish, place: str, text: str) -> Pairs:
     return ((row.means[0], ",".join(types)),)
 
 
-def _partition_spec(row: aliases.Wish, place: str, text: str) -> Pairs:
+def _partition_spec(row: aliases.Option, place: str, text: str) -> Pairs:
     spec = json_object(place, text)
     _known(place, spec, {"allocatePolicy"})
     policy = _text(spec, "allocatePolicy")

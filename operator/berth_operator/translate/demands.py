@@ -26,8 +26,8 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
     """Read a pod's whole demand."""
     total = amounts(spec)
     return facts.Demand(
-        amounts=tuple((name, amount) for name, amount in total if not aliases.served(name)),
-        served=tuple((name, amount) for name, amount in total if aliases.served(name)),
+        amounts=tuple((name, amount) for name, amount in total if not aliases.is_served(name)),
+        served=tuple((name, amount) for name, amount in total if aliases.is_served(name)),
         where=where(spec),
         host_ports=host_ports(spec),
     )

@@ -63,7 +63,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
 def _odd_names(spec: raw.PodSpec) -> Iterator[Refusal]:
     """Find resources that Berth does not serve; they are no reason to misread what else is asked for."""
     for container, name in resources.unserved(spec):
-        if aliases.unserved_kind(name):
+        if aliases.is_unserved_kind(name):
             yield refusals.unsupported(
                 f"container {container} asks for {name}, a kind of device that Berth does not serve"
             )

@@ -39,7 +39,7 @@ def device(thing: wire.Device, fault: str | None = None) -> facts.Device:
     spec = device_size.bare(thing.spec) if fault else thing.spec
     verdicts = {one.uuid: one for one in thing.status.devices}
     twice = _twice(spec.devices)
-    meant = {word: named_cards.named(word.strip(), spec.devices) for word in spec.cordon}
+    meant = {word: named_cards.uuids_named(word.strip(), spec.devices) for word in spec.cordon}
     cordoned = frozenset().union(*meant.values())
     ordered = sorted(spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
     gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]

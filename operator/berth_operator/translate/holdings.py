@@ -234,7 +234,7 @@ def _serving(spec: raw.PodSpec) -> list[Serving]:
 
 def _served(container: raw.Container) -> dict[str, raw.Quantity]:
     amounts = resources.asked(container.resources)
-    return {name: amount for name, amount in amounts.items() if aliases.served(name)}
+    return {name: amount for name, amount in amounts.items() if aliases.is_served(name)}
 
 
 def _most(serving: Iterable[Serving]) -> int:

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from berth_crds import wire
-from berth_crds.client import reading
+from berth_crds.client import decoding
 from berth_operator.translate import pod_limits, raw, read_memory
 
 T = TypeVar("T")
@@ -37,8 +37,8 @@ class Pod(raw.Pod, frozen=True):
 
     @classmethod
     def of_long(cls, body: bytes | msgspec.Raw) -> "Pod":
-        """Read a pod that is long, or raise one of `errors.ODD`."""
-        found = reading.decode(_pod, body)
+        """Read a pod that is long, or raise one of `errors.DECODE_ERRORS`."""
+        found = decoding.decode(_pod, body)
         return cls(_meta(found.metadata), _spec(found.spec), found.status)
 
 

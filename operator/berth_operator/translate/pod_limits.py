@@ -137,7 +137,7 @@ def _lists(spec: raw.PodSpec, *more: raw.ContainerResources) -> list[raw.Resourc
 
 
 def _of_devices(spec: raw.PodSpec) -> Counted:
-    count = sum(sum(map(aliases.served, _names(one))) for one in _resources(spec))
+    count = sum(sum(map(aliases.is_served, _names(one))) for one in _resources(spec))
     yield "amounts of devices in its containers", FIGURES, count
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from berth_crds import allocation, names
-from berth_crds.client import errors, reading, watch
+from berth_crds.client import decoding, errors, watch
 from berth_crds.vocabulary import PodPhase
 from berth_operator.scheduling import allocation_recovery, decisions, holds, queued_pods, workload
 from berth_operator.scheduling.devices import requests
@@ -226,7 +226,7 @@ _wanted: Final = read_memory.Recall(wanted, lambda found: found.weight)
 _taken: Final = read_memory.Recall(taken, lambda found: found.weight)
 
 
-def remains(thing: watch.Unreadable) -> holds.Hold | None:
+def remains(thing: watch.Undecodable) -> holds.Hold | None:
     """Return what a pod that cannot be read withholds: all cards of its node, where even that is readable."""
     meta, node = thing.metadata, _whereabouts(thing)
     if not node:
@@ -236,11 +236,11 @@ def remains(thing: watch.Unreadable) -> holds.Hold | None:
     )
 
 
-def _whereabouts(thing: watch.Unreadable) -> str:
+def _whereabouts(thing: watch.Undecodable) -> str:
     """Return the node that a pod is on; of a pod too large to be read only its metadata tell that."""
     try:
-        pod = reading.decode(_remains, thing.body)
-    except errors.ODD:
+        pod = decoding.decode(_remains, thing.body)
+    except errors.DECODE_ERRORS:
         found = allocation.decode(thing.metadata.annotations.get(names.ALLOCATION, ""))
         return found.node if isinstance(found, allocation.Allocation) else ""
     return "" if pod.status.phase in FINISHED else pod.spec.node_name

@@ -26,7 +26,7 @@ MOST_BYTES: Final = 8 << 20  # Of all usual pods together, and of all long ones.
 LEAST: Final = 2 << 10  # What each counts at least; most have half of it.
 MOST_KNOWN: Final = MOST_BYTES // LEAST
 
-ON_POD: Final[tuple[aliases.Amount | aliases.Wish, ...]] = (*aliases.ON_PODS, *aliases.WISHES)
+ON_POD: Final[tuple[aliases.Amount | aliases.Option, ...]] = (*aliases.ON_PODS, *aliases.OPTIONS)
 GROUP: Final = f"{names.GROUP}/"
 REFUSED: Final = aliases.GANG_KEYS | requirements.KEYS
 LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL) | REFUSED

@@ -123,7 +123,7 @@ def _serves(container: raw.Container) -> bool:
     found = container.resources
     if found is None:
         return False
-    return any(map(aliases.served, found.limits or ())) or any(map(aliases.served, found.requests or ()))
+    return any(any(map(aliases.is_served, listed or ())) for listed in (found.limits, found.requests))
 
 
 def _asks(container: raw.Container) -> bool:
@@ -154,7 +154,7 @@ def asked(resources: raw.ContainerResources | None) -> dict[str, raw.Quantity]:
 
 def _of_container(container: raw.Container) -> Iterator[Figure]:
     amounts = asked(container.resources)
-    for name in sorted(filter(aliases.served, amounts)):
+    for name in sorted(filter(aliases.is_served, amounts)):
         place = f"container {container.name}: {name}"
         row = _meaning(place, name)
         if row.means:
@@ -195,7 +195,9 @@ def unserved(spec: raw.PodSpec) -> Iterator[tuple[str, str]]:
     """Name each container with each resource that it asks for and that no node can give it."""
     for container, _ in each_asking(spec):
         amounts = asked(container.resources)
-        for name in sorted(name for name in amounts if aliases.unserved_kind(name) or aliases.unknown(name)):
+        for name in sorted(
+            name for name in amounts if aliases.is_unserved_kind(name) or aliases.is_unknown(name)
+        ):
             if not _is_zero(amounts[name]):
                 yield container.name, name
 

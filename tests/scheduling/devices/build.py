@@ -79,10 +79,10 @@ def masks(keys: Iterable[object]) -> tuple[int, ...]:
     return tuple(found.values())
 
 
-def _layout(model: str) -> catalog.Board:
+def _layout(model: str) -> catalog.BoardLayout:
     known = catalog.find(model)
     assert known is not None
-    return known.board
+    return known.layout
 
 
 def node(model: str, *, table: bool = False, **fields: Any) -> facts.Device:

@@ -121,13 +121,13 @@ def _nvlinks(seats: Sequence[Seat]) -> Iterator[tuple[str, object]]:
     """Lay the NVLinks: through switches on a full board, from card to card on a cube."""
     ends: list[list[str]] = [[] for _ in seats]
     for low, high in itertools.combinations(range(len(seats)), 2):
-        board = seats[low].known.board
+        board = seats[low].known.layout
         if board.nvlinks is catalog.Nvlinks.CUBE:
             for one, other in ((low, high), (high, low)):
                 to = f"1 {GPU} 00000000:{seats[other].bus:02X}:00.0"
                 ends[one] += [to] * board.links(low, high)
     for number, seat in enumerate(seats):
-        if seat.known.board.nvlinks is catalog.Nvlinks.FULL:
+        if seat.known.layout.nvlinks is catalog.Nvlinks.FULL:
             ends[number] = [f"1 {SWITCH} 00000000:{0xC4 + each % 6:02X}:00.0" for each in range(_links(seat))]
     for number, links in enumerate(ends):
         if links:
@@ -136,7 +136,7 @@ def _nvlinks(seats: Sequence[Seat]) -> Iterator[tuple[str, object]]:
 
 
 def _links(seat: Seat) -> int:
-    return seat.known.board.count
+    return seat.known.layout.count
 
 
 def _preset(

@@ -96,7 +96,7 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 def _lacking(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
     if detail == facts.PODS:
         return f"{have(nodes)} no room for another pod"
-    meant = aliases.meant(detail)
+    meant = aliases.closest_nvidia_name(detail)
     hint = f" (did you mean {meant}?)" if meant else ""
     return f"{nodes} {'lacks' if nodes == 1 else 'lack'} {short(detail)}{hint}"
 

@@ -9,7 +9,7 @@ from typing import Self
 import aiohttp
 import pytest
 
-from berth_crds.client import errors, exchange, parser, sockets
+from berth_crds.client import connection_pool, errors, parser, sockets
 
 HEAD = b"HTTP/1.1 201 Created\r\n"
 
@@ -56,19 +56,19 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def opened(server: Server) -> AsyncIterator[exchange.Exchange]:
+async def opened(server: Server) -> AsyncIterator[connection_pool.ConnectionPool]:
     """Open an exchange with a server, and close it."""
-    way = exchange.Exchange(server.url, None, server_name=None)
+    way = connection_pool.ConnectionPool(server.url, None, server_name=None)
     try:
         yield way
     finally:
         way.close()
 
 
-async def said(way: exchange.Exchange, *, deadline: float = 2.0) -> parser.Answer:
+async def said(way: connection_pool.ConnectionPool, *, deadline: float = 2.0) -> parser.Response:
     """Have one exchange."""
     request = way.request("POST", "/a b", {"c": "d e"}, {"X": "y"}, b"{}")
-    return await way.run(request, connect=1.0, deadline=deadline)
+    return await way.send(request, connect=1.0, deadline=deadline)
 
 
 def bytewise(text: bytes) -> Iterator[bytes]:
@@ -175,7 +175,7 @@ async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
 
 async def test_a_connection_that_lay_idle_for_long_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands between us and the server may have forgotten it, without a word to either."""
-    monkeypatch.setattr(exchange, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 0.1)
     async with Server(HEAD + b"Content-Length: 0\r\n\r\n") as server, opened(server) as way:
         await said(way)
         await said(way)
@@ -218,7 +218,7 @@ async def test_who_gives_up_at_any_step_leaves_no_connection_behind(host: str) -
     async with Server(HEAD) as server:
         url = server.url.replace("127.0.0.1", host)
         for turns in range(12):
-            way = exchange.Exchange(url, None, server_name=None, make_socket=make)
+            way = connection_pool.ConnectionPool(url, None, server_name=None, make_socket=make)
             task = asyncio.create_task(said(way))
             for _ in range(turns):
                 await asyncio.sleep(0.0005)
@@ -242,7 +242,7 @@ async def test_exchanges_at_one_time_have_a_connection_each() -> None:
 
 def test_a_header_cannot_smuggle_a_request() -> None:
     """A token with a line break in it is refused before anything is sent."""
-    way = exchange.Exchange("http://127.0.0.1:1", None, server_name=None)
+    way = connection_pool.ConnectionPool("http://127.0.0.1:1", None, server_name=None)
 
     with pytest.raises(errors.Unusable, match="line break"):
         way.request("POST", "/", None, {"Authorization": "Bearer a\r\nX: y"}, b"")

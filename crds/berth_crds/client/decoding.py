@@ -1,6 +1,6 @@
 """Reads objects as the API sends them: a field that is null is a field that is absent.
 
-Programs in Go leave a list, a map or a time that they were told nothing about as null, and a
+Programs in Go leave a list, a map or a time that they have no value for as null, and a
 server passes on what a kind's schema does not forbid. To tell such an object from a broken one
 costs a second look, which only those pay that cannot be read at the first. So does what is
 nested too deep for a reader: that is read without its depths.
@@ -19,24 +19,24 @@ from berth_crds import nesting
 
 T = TypeVar("T")
 
-LONG: Final = 1 << 16  # Bytes; all objects that people mean are shorter, or nearly so.
+LONG_BYTES: Final = 1 << 16  # Bytes; all objects that people mean are shorter, or nearly so.
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
-    """Decode a text as it is, however deep it is nested, or raise one of `errors.ODD`."""
+    """Decode a text as it is, however deep it is nested, or raise one of `errors.DECODE_ERRORS`."""
     try:
         return decoder.decode(body)
     except RecursionError:
-        return decoder.decode(nesting.cut(bytes(body)))
+        return decoder.decode(nesting.cut_deep_values(bytes(body)))
 
 
-def read(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
-    """Decode an object, or raise one of `errors.ODD`."""
+def decode_object(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
+    """Decode an object, or raise one of `errors.DECODE_ERRORS`."""
     try:
-        return _of_long(decoder, body) if len(body) > LONG else decode(decoder, body)
+        return _of_long(decoder, body) if len(body) > LONG_BYTES else decode(decoder, body)
     except msgspec.ValidationError:
         # What is looked at as a whole is never deep: to skip a level takes little stack, to keep it much.
-        whole = msgspec.json.decode(nesting.cut(bytes(body)))
+        whole = msgspec.json.decode(nesting.cut_deep_values(bytes(body)))
         filled = without_nulls(whole)
         if filled == whole:
             raise

@@ -28,36 +28,36 @@ IDLE_SECONDS: Final = 60.0  # A connection that lay idle for longer is not trust
 SECOND_ADDRESS_SECONDS: Final = (
     0.25  # Where a host has several addresses, the next is tried beside the first.
 )
-PLAIN: Final = re.compile("[A-Za-z0-9/._~-]*")  # A path that can be sent as it is.
-KNOWN: Final = 64  # Headers and queries: most requests differ in their paths and bodies alone.
+PLAIN_PATH: Final = re.compile("[A-Za-z0-9/._~-]*")  # A path that can be sent as it is.
+CACHED: Final = 64  # Headers and queries: most requests differ in their paths and bodies alone.
 
 
 MakeSocket = Callable[[aiohttp.AddrInfoType], socket.socket]
 
 
-class Line(asyncio.Protocol):
+class PooledConnection(asyncio.Protocol):
     """One connection, and the exchange that is under way on it."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._waiter: asyncio.Future[parser.Answer] | None = None
+        self._waiter: asyncio.Future[parser.Response] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._answer = parser.Parser()
         self.usable = True
-        self.since = 0.0
+        self.idle_since = 0.0
 
-    def ask(self, request: bytes, *, patience: float) -> asyncio.Future[parser.Answer]:
+    def send(self, request: bytes, *, timeout: float) -> asyncio.Future[parser.Response]:
         """Send a request; the answer comes in its own time, or a TimeoutError after so many seconds."""
         assert self._transport is not None, "connected"  # noqa: S101
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        self._timer = loop.call_later(patience, self._fail, TimeoutError())
+        self._timer = loop.call_later(timeout, self._fail, TimeoutError())
         self._answer = parser.Parser()
         self._transport.write(request)
         return self._waiter
 
     def close(self) -> None:
-        """Hang up at once."""
+        """Close the connection at once."""
         self.usable = False
         self._stop_waiting()
         if self._transport is not None:
@@ -77,11 +77,11 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Read bytes, and hand the answer over once it is whole."""
         if self._waiter is None or self._waiter.done():
-            self.close()  # Nobody asked: whatever this is, it belongs to no exchange.
+            self.close()  # No request is waiting, so this belongs to none.
             return
         try:
             answer = self._answer.feed(data)
-        except parser.Odd as error:
+        except parser.MalformedResponse as error:
             self._fail(error)
             return
         if answer is not None:
@@ -95,7 +95,7 @@ class Line(asyncio.Protocol):
         self.usable = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let whoever waits know that no answer will come."""
+        """Fail the request that waits for an answer."""
         self.usable = False
         self._fail(exc or ConnectionResetError("the server hung up without an answer"))
 
@@ -105,7 +105,7 @@ class Line(asyncio.Protocol):
             self._waiter.set_exception(error)
 
 
-class Exchange:
+class ConnectionPool:
     """All connections to one server that are open for exchanges."""
 
     def __init__(
@@ -121,12 +121,12 @@ class Exchange:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if secure else 80)
         self._prefix = parts.path.rstrip("/")
-        self._named = parts.netloc.rpartition("@")[2]
+        self._host_header = parts.netloc.rpartition("@")[2]
         self._tls = (trust or ssl.create_default_context()) if secure else None
         self._server_name = (server_name or self._host) if secure else None
         self._make_socket = make_socket
-        self._idle: list[Line] = []
-        self._open: set[Line] = set()
+        self._idle: list[PooledConnection] = []
+        self._open: set[PooledConnection] = set()
 
     def request(
         self,
@@ -136,52 +136,52 @@ class Exchange:
         headers: Mapping[str, str],
         body: bytes,
     ) -> bytes:
-        """Write a request down."""
+        """Return the bytes of a request."""
         target = self._prefix + path
-        if not PLAIN.fullmatch(target):
+        if not PLAIN_PATH.fullmatch(target):
             target = urllib.parse.quote(target, safe="/:@!$&'()*+,;=~%")
         if params:
             target += "?" + _query(tuple(params.items()))
         fields = _fields(tuple(headers.items()))
-        head = f"{method} {target} HTTP/1.1\r\nHost: {self._named}\r\n{fields}"
+        head = f"{method} {target} HTTP/1.1\r\nHost: {self._host_header}\r\n{fields}"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
-    async def run(self, request: bytes, *, connect: float, deadline: float) -> parser.Answer:
-        """Have one exchange; failures tell whether the request may have had an effect."""
+    async def send(self, request: bytes, *, connect: float, deadline: float) -> parser.Response:
+        """Send a request and return its response; an error says whether it may have had an effect."""
         started = time.monotonic()
-        line = self._kept() or await self._connected(min(connect, deadline))
+        connection = self._reusable() or await self._connect(min(connect, deadline))
         try:
-            answer = await line.ask(request, patience=max(0.0, deadline - (time.monotonic() - started)))
-        except (OSError, parser.Odd) as error:  # Of which TimeoutError is one.
-            self._drop(line)
+            answer = await connection.send(request, timeout=max(0.0, deadline - (time.monotonic() - started)))
+        except (OSError, parser.MalformedResponse) as error:  # Of which TimeoutError is one.
+            self._drop(connection)
             what = text.cause(error) or f"no answer within {deadline:g} s"
             raise errors.Unreachable(what, ambiguous=True) from error
         except BaseException:
-            self._drop(line)
+            self._drop(connection)
             raise
-        if line.usable:
-            line.since = time.monotonic()
-            self._idle.append(line)
+        if connection.usable:
+            connection.idle_since = time.monotonic()
+            self._idle.append(connection)
         else:
-            self._open.discard(line)
+            self._open.discard(connection)
         return answer
 
     def close(self) -> None:
-        """Hang up everywhere, which takes some turns of the loop."""
-        for line in list(self._open):
-            self._drop(line)
+        """Close all connections, which takes some turns of the loop."""
+        for connection in list(self._open):
+            self._drop(connection)
         self._idle.clear()
 
-    def _kept(self) -> Line | None:
+    def _reusable(self) -> PooledConnection | None:
         """Return the connection that was used last, if it can still be trusted; it is idle no more."""
         while self._idle:
-            line = self._idle.pop()
-            if line.usable and time.monotonic() - line.since < IDLE_SECONDS:
-                return line
-            self._drop(line)
+            connection = self._idle.pop()
+            if connection.usable and time.monotonic() - connection.idle_since < IDLE_SECONDS:
+                return connection
+            self._drop(connection)
         return None
 
-    async def _connected(self, patience: float) -> Line:
+    async def _connect(self, patience: float) -> PooledConnection:
         try:
             async with asyncio.timeout(patience):
                 reached = await aiohappyeyeballs.start_connection(
@@ -189,29 +189,29 @@ class Exchange:
                     happy_eyeballs_delay=SECOND_ADDRESS_SECONDS,
                     socket_factory=self._make_socket,
                 )
-                line = await self._greeted(reached)
+                connection = await self._handshake(reached)
         except OSError as error:
             what = text.cause(error) or f"no connection within {patience:g} s"
             raise errors.Unreachable(what, ambiguous=False) from error
-        self._open.add(line)
-        return line
+        self._open.add(connection)
+        return connection
 
-    async def _greeted(self, reached: socket.socket) -> Line:
+    async def _handshake(self, reached: socket.socket) -> PooledConnection:
         """Return the connection over a socket once the server has greeted us."""
         try:
-            _, line = await asyncio.get_running_loop().create_connection(
-                Line, sock=reached, ssl=self._tls, server_hostname=self._server_name
+            _, connection = await asyncio.get_running_loop().create_connection(
+                PooledConnection, sock=reached, ssl=self._tls, server_hostname=self._server_name
             )
         except BaseException:
-            sockets.hang_up(
+            sockets.shut_down(
                 reached
             )  # Who gives up amid a greeting leaves it to the transport, which may go on with it.
             raise
-        return line
+        return connection
 
-    def _drop(self, line: Line) -> None:
-        line.close()
-        self._open.discard(line)
+    def _drop(self, connection: PooledConnection) -> None:
+        connection.close()
+        self._open.discard(connection)
 
 
 async def _addresses(host: str, port: int) -> Sequence[aiohttp.AddrInfoType]:
@@ -224,12 +224,12 @@ async def _addresses(host: str, port: int) -> Sequence[aiohttp.AddrInfoType]:
 # ---------------------------------------------------------------- writing a request
 
 
-@functools.lru_cache(KNOWN)
+@functools.lru_cache(CACHED)
 def _query(params: tuple[tuple[str, str], ...]) -> str:
     return urllib.parse.urlencode(params)
 
 
-@functools.lru_cache(KNOWN)
+@functools.lru_cache(CACHED)
 def _fields(headers: tuple[tuple[str, str], ...]) -> str:
     fields = "".join([f"{name}: {value}\r\n" for name, value in headers])
     if fields.count("\n") != len(headers) or fields.count("\r") != len(headers):

@@ -10,18 +10,21 @@ from berth_crds.client import watch
 from client.scenes import FOR_EVER, GONE, Scene, config_map
 from support import mirror, stub
 
-ODD = {"metadata": {"name": "a", "namespace": "ml", "uid": "uid-a", "resourceVersion": "12"}, "data": 7}
+UNDECODABLE = {
+    "metadata": {"name": "a", "namespace": "ml", "uid": "uid-a", "resourceVersion": "12"},
+    "data": 7,
+}
 NAMELESS = {"metadata": 7}
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param(ODD, id="odd"),
-        pytest.param({"metadata": ODD["metadata"] | {"labels": {"x": 1}}}, id="odd metadata"),  # type: ignore[operator]
+        pytest.param(UNDECODABLE, id="undecodable data"),
+        pytest.param({"metadata": UNDECODABLE["metadata"] | {"labels": {"x": 1}}}, id="undecodable metadata"),  # type: ignore[operator]
     ],
 )
-async def test_what_was_known_of_an_odd_object_stays(scene: Scene, body: dict[str, Any]) -> None:
+async def test_what_was_known_of_an_undecodable_object_stays(scene: Scene, body: dict[str, Any]) -> None:
     """A known object that becomes unreadable is neither forgotten nor deleted, by watch or by list."""
     changed = stub.event("MODIFIED", body)
     gone = stub.event("ERROR", GONE)
@@ -30,8 +33,7 @@ async def test_what_was_known_of_an_odd_object_stays(scene: Scene, body: dict[st
         [stub.watch(changed, gone), stub.watch(until=FOR_EVER())],
     )
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.resumed_from()[-1:] == ["40"], "the second list")
+    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["40"], "the second list")
 
     assert scene.mirror.told == [("upserted", "a", "uid-a")]
 
@@ -46,8 +48,7 @@ async def test_beside_an_object_without_a_name_nobody_is_missing(scene: Scene) -
     gone = stub.watch(stub.event("ERROR", GONE))
     scene.script(lists, [gone, gone, stub.watch(until=FOR_EVER())])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.resumed_from()[-1:] == ["50"], "the third list")
+    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["50"], "the third list")
 
     assert scene.mirror.told == [
         ("upserted", "a", "uid-a"),
@@ -56,23 +57,21 @@ async def test_beside_an_object_without_a_name_nobody_is_missing(scene: Scene) -
     ]
 
 
-async def test_an_odd_object_is_still_deleted(scene: Scene) -> None:
+async def test_an_undecodable_object_is_still_deleted(scene: Scene) -> None:
     """A delete is told with the last that was readable."""
-    events = [stub.event("MODIFIED", ODD), stub.event("DELETED", ODD)]
+    events = [stub.event("MODIFIED", UNDECODABLE), stub.event("DELETED", UNDECODABLE)]
     scene.script([stub.page(config_map("a", "1"), version="10")], [stub.watch(*events, until=FOR_EVER())])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.mirror.names("deleted"), "the delete")
+    await scene.follow_until(lambda: scene.mirror.names("deleted"), "the delete")
 
     assert scene.mirror.things == {}
 
 
-async def test_an_odd_newcomer_is_reported(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_undecodable_newcomer_is_reported(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     """An object that was never readable is not told, but it is said, with its name."""
-    scene.script([stub.page(ODD, config_map("b", "2"), version="10")])
+    scene.script([stub.page(UNDECODABLE, config_map("b", "2"), version="10")])
 
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
+    await scene.follow_until_synced()
 
     assert scene.mirror.names("upserted") == ["b"]
     (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
@@ -82,107 +81,123 @@ async def test_an_odd_newcomer_is_reported(scene: Scene, caplog: pytest.LogCaptu
 # ---------------------------------------------------------------- sinks that want to know
 
 
-class WaryMirror(mirror.Mirror[mirror.ConfigMap]):
-    """A mirror that is told of odd objects too."""
+class UndecodableMirror(mirror.Mirror[mirror.ConfigMap]):
+    """A mirror that is told of undecodable objects too."""
 
-    def odd(self, thing: watch.Unreadable) -> None:
+    def undecodable(self, thing: watch.Undecodable) -> None:
         """Report an object that cannot be read."""
-        self.told.append(("odd", thing.metadata.name, thing.metadata.uid))
+        self.told.append(("undecodable", thing.metadata.name, thing.metadata.uid))
 
-    def odd_gone(self, meta: wire.Meta) -> None:
-        """Take the delete of one that never could."""
-        self.told.append(("odd gone", meta.name, meta.uid))
+    def undecodable_deleted(self, meta: wire.Meta) -> None:
+        """Record the delete of an object that was never decoded."""
+        self.told.append(("undecodable deleted", meta.name, meta.uid))
 
 
-NEW_ODD = {"metadata": {"name": "a", "namespace": "ml", "uid": "new", "resourceVersion": "14"}, "data": 7}
+NEW_UNDECODABLE = {
+    "metadata": {"name": "a", "namespace": "ml", "uid": "new", "resourceVersion": "14"},
+    "data": 7,
+}
 
 
 @pytest.mark.parametrize(
     ("before", "frames", "after", "told"),
     [
         pytest.param(
-            [ODD],
-            [stub.event("DELETED", ODD)],
+            [UNDECODABLE],
+            [stub.event("DELETED", UNDECODABLE)],
             [],
-            [("odd", "a", "uid-a"), ("odd gone", "a", "uid-a")],
-            id="odd from the start, deleted while watched",
+            [("undecodable", "a", "uid-a"), ("undecodable deleted", "a", "uid-a")],
+            id="undecodable from the start, deleted while watched",
         ),
-        pytest.param([ODD], [], [], [("odd", "a", "uid-a"), ("odd gone", "a", "uid-a")], id="missing later"),
-        pytest.param([ODD], [], [ODD], [("odd", "a", "uid-a")], id="still there, and not told again"),
         pytest.param(
-            [ODD],
+            [UNDECODABLE],
+            [],
+            [],
+            [("undecodable", "a", "uid-a"), ("undecodable deleted", "a", "uid-a")],
+            id="missing later",
+        ),
+        pytest.param(
+            [UNDECODABLE],
+            [],
+            [UNDECODABLE],
+            [("undecodable", "a", "uid-a")],
+            id="still there, and not told again",
+        ),
+        pytest.param(
+            [UNDECODABLE],
             [stub.event("MODIFIED", config_map("a", "13"))],
             [],
-            [("odd", "a", "uid-a"), ("upserted", "a", "uid-a"), ("deleted", "a", "uid-a")],
+            [("undecodable", "a", "uid-a"), ("upserted", "a", "uid-a"), ("deleted", "a", "uid-a")],
             id="readable later",
         ),
         pytest.param(
             [config_map("a", "1")],
-            [stub.event("MODIFIED", ODD)],
+            [stub.event("MODIFIED", UNDECODABLE)],
             [],
-            [("upserted", "a", "uid-a"), ("odd", "a", "uid-a"), ("deleted", "a", "uid-a")],
+            [("upserted", "a", "uid-a"), ("undecodable", "a", "uid-a"), ("deleted", "a", "uid-a")],
             id="unreadable later",
         ),
         pytest.param(
             [config_map("a", "1")],
             [],
-            [NEW_ODD],
-            [("upserted", "a", "uid-a"), ("deleted", "a", "uid-a"), ("odd", "a", "new")],
-            id="an odd successor",
+            [NEW_UNDECODABLE],
+            [("upserted", "a", "uid-a"), ("deleted", "a", "uid-a"), ("undecodable", "a", "new")],
+            id="an undecodable successor",
         ),
         pytest.param(
-            [ODD],
+            [UNDECODABLE],
             [],
-            [NEW_ODD],
-            [("odd", "a", "uid-a"), ("odd gone", "a", "uid-a"), ("odd", "a", "new")],
-            id="odd, and an odd successor",
+            [NEW_UNDECODABLE],
+            [
+                ("undecodable", "a", "uid-a"),
+                ("undecodable deleted", "a", "uid-a"),
+                ("undecodable", "a", "new"),
+            ],
+            id="undecodable, and an undecodable successor",
         ),
     ],
 )
-async def test_odd_objects_are_told_to_who_wants_to_know(
+async def test_undecodable_objects_reach_a_sink_that_asks_for_them(
     scene: Scene,
     before: list[dict[str, Any]],
     frames: list[dict[str, Any]],
     after: list[dict[str, Any]],
     told: list[tuple[str, str, str]],
 ) -> None:
-    """A sink that must fail closed learns of each odd object, and of its end, exactly once."""
-    scene.mirror = WaryMirror()
-    scene.informer = mirror.config_maps(scene.session, scene.mirror, "ml")
+    """A sink that must fail closed learns of each undecodable object, and of its end, exactly once."""
+    scene.deliver_to(UndecodableMirror())
     lists = [stub.page(*before, version="10"), stub.page(*after, version="40")]
     gone = stub.event("ERROR", GONE)
     scene.script(lists, [stub.watch(*frames, gone), stub.watch(until=FOR_EVER())])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.resumed_from()[-1:] == ["40"], "the second list")
+    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["40"], "the second list")
 
     assert scene.mirror.told == told
 
 
 async def test_what_is_told_once_more_is_what_is_known_now(scene: Scene) -> None:
     """An object that was readable before and is not now must not come back as it was."""
-    scene.mirror = WaryMirror()
-    scene.informer = mirror.config_maps(scene.session, scene.mirror, "ml")
-    changed = stub.watch(stub.event("MODIFIED", ODD), until=FOR_EVER())
+    scene.deliver_to(UndecodableMirror())
+    changed = stub.watch(stub.event("MODIFIED", UNDECODABLE), until=FOR_EVER())
     lists = [
         stub.page(config_map("a", "1"), config_map("b", "2"), version="10"),
-        stub.page(ODD, config_map("b", "2"), version="12"),
+        stub.page(UNDECODABLE, config_map("b", "2"), version="12"),
     ]
     scene.script(lists, [changed])
 
     async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.mirror.names("odd"), "the odd one")
+        await scene.until(lambda: scene.mirror.names("undecodable"), "the undecodable one")
         del scene.mirror.told[:]
-        await scene.informer.retell()
+        await scene.informer.resync()
 
-    assert scene.mirror.told == [("odd", "a", "uid-a"), ("upserted", "b", "uid-b")]
+    assert scene.mirror.told == [("undecodable", "a", "uid-a"), ("upserted", "b", "uid-b")]
 
 
 @pytest.mark.parametrize(
     ("items", "missing"),
     [
         pytest.param([config_map("a", "1")], {"uid-z"}, id="readable"),
-        pytest.param([ODD], {"uid-z"}, id="odd, and its uid is readable"),
+        pytest.param([UNDECODABLE], {"uid-z"}, id="undecodable, and its uid is readable"),
         pytest.param([{"metadata": {"name": "a", "namespace": "ml", "uid": 7}}], set(), id="without a uid"),
         pytest.param([config_map("a", "1"), NAMELESS], set(), id="beside one without a name"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth_agent.gpupods import watched_pod
 from berth_crds import wire
-from berth_crds.client import reading, watch
+from berth_crds.client import decoding, watch
 from berth_operator.translate import raw
 
 META = {"name": "a", "uid": "u", "resourceVersion": "7"}
@@ -32,7 +32,7 @@ NULLED: tuple[tuple[type[msgspec.Struct], dict[str, Any], tuple[str, ...]], ...]
 
 
 def nulled(thing: Any, *path: str) -> Any:
-    """Give a copy in which one field is null."""
+    """Return a copy in which one field is null."""
     first, *rest = path
     if isinstance(thing, list):
         return [nulled(each, *rest) if str(at) == first else each for at, each in enumerate(thing)]
@@ -49,10 +49,10 @@ def test_null_is_absent(kind: type[msgspec.Struct], thing: dict[str, Any], path:
     codec, plain = watch.Codec(kind), msgspec.Raw(msgspec.json.encode(thing))
     with_null = msgspec.Raw(msgspec.json.encode(nulled(thing, *path.split("."))))
 
-    found = codec.thing(with_null)
+    found = codec.decode_object(with_null)
 
     assert isinstance(found, kind), found
-    assert found == codec.thing(plain)
+    assert found == codec.decode_object(plain)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,11 @@ def test_null_is_absent(kind: type[msgspec.Struct], thing: dict[str, Any], path:
 )
 def test_null_is_not_enough_where_something_must_be(spec: object) -> None:
     """What is required is missing then, and the object is told as one that cannot be read."""
-    found = watch.Codec(wire.Device).thing(msgspec.Raw(msgspec.json.encode({"metadata": META, "spec": spec})))
+    found = watch.Codec(wire.Device).decode_object(
+        msgspec.Raw(msgspec.json.encode({"metadata": META, "spec": spec}))
+    )
 
-    assert isinstance(found, watch.Unreadable)
+    assert isinstance(found, watch.Undecodable)
     assert found.metadata.name == "a"
 
 
@@ -76,16 +78,16 @@ def test_null_is_not_enough_where_something_must_be(spec: object) -> None:
 )
 def test_only_null_fields_go(thing: Any) -> None:
     """No field that is left is null, and to leave them out once more changes nothing."""
-    left = reading.without_nulls(thing)
+    left = decoding.without_nulls(thing)
 
     assert not list(null_fields(left))
-    assert reading.without_nulls(left) == left
+    assert decoding.without_nulls(left) == left
     if not list(null_fields(thing)):
         assert left == thing
 
 
 def null_fields(thing: Any) -> list[str]:
-    """Name all fields of a tree that are null."""
+    """Return all fields of a tree that are null."""
     if isinstance(thing, list):
         return [name for each in thing for name in null_fields(each)]
     if not isinstance(thing, dict):

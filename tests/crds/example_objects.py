@@ -1,4 +1,4 @@
-"""A place for objects of our kinds on the cluster, under names that no other test uses."""
+"""Objects of our kinds on the cluster, under names that no other test uses."""
 
 import json
 import uuid
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 PLURAL = {kind.name.lower(): kind.plural for kind in schema.KINDS}
 
 
-class Shelf:
+class ExampleObjects:
     """Makes objects out of the examples, sends them and reads them back."""
 
     def __init__(self, cluster: clusters.Cluster, namespace: str, example: Callable[[str], Object]) -> None:
@@ -22,13 +22,24 @@ class Shelf:
         self.example = example
 
     def make(self, kind: str) -> Object:
-        """Give an example with a name of its own."""
+        """Return an example with a name of its own."""
         made = self.example(kind)
         name = f"{made['metadata']['name']}-{uuid.uuid4().hex[:8]}"
         made["metadata"] = {"name": name} | ({"namespace": self.namespace} if kind == "gpupod" else {})
         if kind == "device":
             made["spec"]["node"] = name
         return made
+
+    def create(self, kind: str) -> Object:
+        """Create an example, and return what was sent."""
+        made = self.make(kind)
+        self.send("create", body=made)
+        return made
+
+    def replace_status(self, body: Object) -> None:
+        """Replace the status of an object that was created."""
+        body = body | {"metadata": self.read(body)["metadata"]}
+        self.send("replace", "--subresource=status", body=body)
 
     def send(self, *words: str, body: Object) -> str:
         """Run a kubectl command that reads an object."""
@@ -48,12 +59,12 @@ class Shelf:
 
 
 def spec(made: Object) -> Object:
-    """Give the spec of an object, for changes in one expression."""
+    """Return the spec of an object, for changes in one expression."""
     found: Object = made["spec"]
     return found
 
 
 def cards(made: Object) -> list[Object]:
-    """Give the devices of a Device."""
+    """Return the devices of a Device."""
     found: list[Object] = made["spec"]["devices"]
     return found
