@@ -190,7 +190,7 @@ async def test_the_ledger_ends_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Objects made, changed, deleted and recreated before, during and after the trouble: the end is right."""
-    monkeypatch.setattr(watch, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(watch, "IDLE_SECONDS", 1.0)
     monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05, 0.1, 0.2))
     async with following(wired.session) as follower:
         await life.steps(20)
@@ -210,7 +210,7 @@ async def test_the_ledger_ends_right_after_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One trouble after the other, in an order of chance, while the cluster lives on: the end is right."""
-    monkeypatch.setattr(watch, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(watch, "IDLE_SECONDS", 1.0)
     monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05, 0.1, 0.2))
     async with following(wired.session) as follower:
         for trouble in life.chance.sample(TROUBLES, len(TROUBLES)):
