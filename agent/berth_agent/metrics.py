@@ -200,9 +200,9 @@ class Collector(registry.Collector):
                 else unhealthy_cards
             ):
                 healthy.add_metric((uuid, node_view.node), answers and uuid not in unhealthy_cards)
-            for uuid, each in sorted(unhealthy_cards.items()):
+            for uuid, card in sorted(unhealthy_cards.items()):
                 unhealthy.add_metric(
-                    (uuid, node_view.node, each.reason, str(each.xid or ""), each.recovery), 1
+                    (uuid, node_view.node, card.reason, str(card.xid or ""), card.recovery), 1
                 )
         return iter((healthy, unhealthy))
 

@@ -77,12 +77,12 @@ class Sampler:
             late, self._pending = self._pending.result(), None
             self._warn_slow()
         if self._pending is None:
-            look = self._pending = self._ask()
-            await asyncio.wait({look}, timeout=self._deadline)
-            if look.done():
+            pending = self._pending = self._ask()
+            await asyncio.wait({pending}, timeout=self._deadline)
+            if pending.done():
                 self._pending = None
                 self._missed += _xids(late.outcome) if late else ()
-                return self._complete(look.result())
+                return self._complete(pending.result())
             self._hung_message = self._describe_hang()
             if late:
                 return self._complete(late)
@@ -117,17 +117,17 @@ class Sampler:
 
     def _ask(self) -> asyncio.Future[Observation]:
         loop = asyncio.get_running_loop()
-        look: asyncio.Future[Observation] = loop.create_future()
+        pending: asyncio.Future[Observation] = loop.create_future()
 
         def settle(found: Observation) -> None:
-            if not look.done():
-                look.set_result(found)
+            if not pending.done():
+                pending.set_result(found)
 
         self._requests.put(lambda found: _call_in_loop(loop, settle, found))
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, args=[loop], name=THREAD, daemon=True)
             self._thread.start()
-        return look
+        return pending
 
     # ------------------------------------------------------------ in the thread
 

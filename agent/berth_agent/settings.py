@@ -27,24 +27,24 @@ GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, f"{names.NVID
 SYSFS: Final = Path("/sys")
 PROCFS: Final = Path("/proc")
 TREES: Final = (
-    ("sysfs", SYSFS, "the node's /sys, which tells where each real card sits"),
-    ("procfs", PROCFS, "the node's /proc, which tells of which pod a process on a card is"),
+    ("sysfs", SYSFS, "the node's /sys, which says where each real card is"),
+    ("procfs", PROCFS, "the node's /proc, which says to which pod a process on a card belongs"),
 )
 
 
 DESCRIPTION: Final = """\
-Looks at the cards of one node and keeps three things true in the cluster: the node's
-Device (what is there and how it fares), a GpuPod for each pod that was given cards, and
-a Lease in the namespace berth-nodes that vouches for both.
+Publishes three things about one node: its Device (the cards and their health), a GpuPod
+for each pod that was given cards, and a Lease in the namespace berth-nodes which says
+that both are current.
 
-The cards are those that the NVIDIA driver tells, unless they are simulated. Without a
-driver the agent stays, says so in the Device, and goes on once the driver is there.
+The cards are those of the NVIDIA driver, unless they are simulated. Without a driver the
+agent stays, says so in the Device, and goes on once the driver is there.
 """
 
 EPILOG: Final = """\
 Every flag can be given by the environment as well: --lease-duration is
-BERTH_LEASE_DURATION, several simulated nodes stand in BERTH_SIMULATED_NODES separated
-by commas. The node is also taken from NODE_NAME, and from the host name at last.
+BERTH_LEASE_DURATION, several simulated nodes are in BERTH_SIMULATED_NODES, separated
+by commas. The node is also taken from NODE_NAME, and otherwise from the host name.
 
 A shape names how many cards of which model a node has, and may join several by "+":
 8xA100-SXM4-80GB, or 2xT4+1xL4.
@@ -57,9 +57,9 @@ minor, or the whole source of a node; what it does not name is well:
              "source": {"reason": "DriverNotLoaded", "message": "no driver"}}}
 "source": {"hang": true} makes the probe hang until the file says otherwise.
 
-With --pod-resources the kubelet is asked what it gave to whom, and each GpuPod says
-whether that is what its pod was given. The folder of the socket must be mounted rather
-than the socket, which is another one after each start of the kubelet.
+With --pod-resources the kubelet is asked which devices it gave to which pods, and each
+GpuPod says whether these are the ones that its pod was given. Mount the folder of the
+socket, not the socket: each start of the kubelet makes a new one.
 """
 
 
@@ -147,7 +147,7 @@ def _parser(environment: Mapping[str, str], host: str) -> argparse.ArgumentParse
 
 
 def _add_nodes(parser: argparse.ArgumentParser, environment: Mapping[str, str], host: str) -> None:
-    group = parser.add_argument_group("what to look at")
+    group = parser.add_argument_group("which cards")
     several = [part for part in environment.get("BERTH_SIMULATED_NODES", "").split(",") if part.strip()]
     node = environment.get("BERTH_NODE") or environment.get("NODE_NAME")
     group.add_argument("--node", metavar="NAME", help="name of the node (default: the host's name)")
@@ -155,13 +155,13 @@ def _add_nodes(parser: argparse.ArgumentParser, environment: Mapping[str, str], 
         "--simulate",
         metavar="SHAPE",
         default=environment.get("BERTH_SIMULATE") or None,
-        help="make up the cards of this node",
+        help="simulate the cards of this node",
     )
     group.add_argument(
         "--simulated-node",
         metavar="NAME=SHAPE",
         action="append",
-        help="make up a node's cards; may be repeated: one process then speaks for several nodes",
+        help="simulate a node's cards; may be repeated: one process is then the agent of several nodes",
     )
     group.add_argument(
         "--faults",
@@ -183,7 +183,7 @@ def _add_nodes(parser: argparse.ArgumentParser, environment: Mapping[str, str], 
         metavar="FOLDER",
         type=Path,
         default=_path(environment, "DEVICES"),
-        help="folder of JSON files that name further devices beside real cards",
+        help="folder of JSON files that list extra devices, besides real cards",
     )
     group.add_argument(
         "--sharing",
@@ -218,7 +218,7 @@ def _add_kubelet(parser: argparse.ArgumentParser, environment: Mapping[str, str]
         metavar="SOCKET",
         type=Path,
         default=_path(environment, "POD_RESOURCES"),
-        help="where the node's kubelet tells which devices it gave to whom (default: it is not asked)",
+        help="where the node's kubelet says which devices it gave to which pods (default: it is not asked)",
     )
     group.add_argument(
         "--gpu-resources",
@@ -230,7 +230,7 @@ def _add_kubelet(parser: argparse.ArgumentParser, environment: Mapping[str, str]
 
 
 def _add_output(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    group = parser.add_argument_group("what to tell beside")
+    group = parser.add_argument_group("what to publish besides")
     for flag, what in (
         ("listen", "serve /metrics and /healthz there (default: nothing is served)"),
         (
@@ -280,7 +280,7 @@ def _add_cluster(parser: argparse.ArgumentParser, environment: Mapping[str, str]
         "--context-by-node",
         action=argparse.BooleanOptionalAction,
         default=_switch(environment, "context-by-node", usual=False),
-        help="speak for each node in the context of its name: one process may then stand for several agents",
+        help="use the context with the name of the node: one process is then like several agents",
     )
 
 
@@ -291,7 +291,7 @@ def _add_timing(parser: argparse.ArgumentParser, environment: Mapping[str, str])
         metavar="SECONDS",
         type=flags.reader(flag_values.seconds),
         default=flags.default(environment, INTERVAL_SECONDS, "BERTH_INTERVAL"),
-        help="from one look to the next (default: %(default)s)",
+        help="from one sample to the next (default: %(default)s)",
     )
     group.add_argument(
         "--lease-duration",
@@ -305,7 +305,7 @@ def _add_timing(parser: argparse.ArgumentParser, environment: Mapping[str, str])
         metavar="SECONDS",
         type=flags.reader(flag_values.seconds),
         default=flags.default(environment, DEADLINE_SECONDS, "BERTH_SAMPLE_DEADLINE"),
-        help="how long one look may take before its source counts as hung (default: %(default)s)",
+        help="how long one sample may take before its source counts as hung (default: %(default)s)",
     )
     for flag, kind, usual, what in (
         (
@@ -395,5 +395,5 @@ def _check(settings: Settings) -> None:
         raise flags.UsageError(
             f"--lease-duration ({settings.lease_seconds} s) must be longer than --interval"
             f" ({settings.interval:g} s) and --sample-deadline ({settings.deadline:g} s) together:"
-            " the Lease would lapse between two looks."
+            " the Lease would expire between two samples."
         )

@@ -222,8 +222,8 @@ class FaultFile:
     def _warn(self, *wrong: str) -> None:
         """Log what is wrong with the file, once until that changes."""
         if wrong != self._logged:
-            for one in wrong:
-                log.warning("node %s: the file of faults %s %s", self._node, self._path, one)
+            for sentence in wrong:
+                log.warning("node %s: the file of faults %s %s", self._node, self._path, sentence)
             self._logged = wrong
 
 

@@ -224,6 +224,11 @@ class Scene:
             lambda: len(audit.writes_to(self.writes()[settled:], "leases")) >= count, what=f"{count} renewals"
         )
 
+    async def settled(self) -> int:
+        """Return how much was written until now, after two renewals: lines of the audit may be late."""
+        await self.until_renewed(len(self.writes()), 2)
+        return len(self.writes())
+
     async def _until(
         self,
         read: Callable[[], Awaitable[T | None]],
@@ -276,8 +281,7 @@ class Scene:
 
     async def pod_uid(self, name: str) -> str:
         """Read a pod's uid."""
-        found = await self.admin.get(resources.PODS, name, into=Thing, namespace=self.namespace)
-        return found.metadata.uid
+        return (await self.admin.get(resources.PODS, name, into=Thing, namespace=self.namespace)).metadata.uid
 
     async def phase(self, name: str, phase: str) -> None:
         """Have a pod be in a phase."""

@@ -14,16 +14,13 @@ def test_pauses_grow_up_to_a_bound() -> None:
     longest = [backoff.pause(error, failures, most=10, chance=1.0) for failures in range(1, 9)]
     shortest = [backoff.pause(error, failures, most=10, chance=0.0) for failures in range(1, 9)]
 
-    assert longest == [0.25, 0.5, 1, 2, 4, 8, 10, 10]
-    assert shortest == [pause / 2 for pause in longest]
+    assert (longest, shortest) == ([0.25, 0.5, 1, 2, 4, 8, 10, 10], [pause / 2 for pause in longest])
     assert backoff.pause(error, 10**9, most=10, chance=1.0) == 10
 
 
 def test_server_that_asks_for_patience_gets_it() -> None:
     """Retry-After wins over a shorter pause."""
-    error = errors.Throttled(429, "slow down", retry_after=7.0)
-
-    assert backoff.pause(error, 1, most=10, chance=0.5) == 7.0
+    assert backoff.pause(errors.Throttled(429, "slow down", retry_after=7.0), 1, most=10, chance=0.5) == 7.0
 
 
 def test_lasting_trouble_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:

@@ -121,9 +121,8 @@ def test_half_a_file_counts_as_it_was(shelf: Shelf) -> None:
     """What is being written does not make devices come and go; a file that is gone does."""
     shelf.put("a.json", NPU)
     assert shelf.uuids() == [NPU["uuid"]]
-    whole = (shelf.path / "a.json").read_text()
 
-    (shelf.path / "a.json").write_text(whole[:40])
+    (shelf.path / "a.json").write_text((shelf.path / "a.json").read_text()[:40])
     assert shelf.uuids() == [NPU["uuid"]]
     (shelf.path / "a.json").unlink()
     assert shelf.uuids() == []
@@ -170,8 +169,7 @@ def test_what_clashes_is_left_out(
         *(NPU | {"uuid": f"npu-{number}", "minor": number} for number in range(60)),
     )
 
-    sample = nodes.look(looking)
-    assert [each.uuid for each in sample.devices] == [f"npu-{number}" for number in range(56)]
+    assert [each.uuid for each in nodes.look(looking).devices] == [f"npu-{number}" for number in range(56)]
     nodes.look(looking)
     assert sum("left out" in message for message in caplog.messages) == 6
 
@@ -185,8 +183,7 @@ def test_words_of_a_file_are_one_line(shelf: Shelf) -> None:
     shelf.put("a.json", NPU | words | {"health": "Unhealthy"})
 
     (found,) = shelf.folder.devices()
-    assert found.model == r"N\x1b[2J1"
-    assert found.labels == (("fab ric", r"a\u202eb"),)
+    assert (found.model, found.labels) == (r"N\x1b[2J1", (("fab ric", r"a\u202eb"),))
     assert found.health == probe.DeviceHealth(
         vocabulary.Health.UNHEALTHY, "ToldByFile", message=r"too hot\x07\u200b"
     )

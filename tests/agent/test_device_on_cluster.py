@@ -59,8 +59,7 @@ async def test_nothing_is_written_while_nothing_changes(scene: Scene) -> None:
     async with scene.agent():
         await scene.until_device(ready, what="the Device")
         await scene.until_gpupod("held", lambda it: it.status.phase, what="the GpuPod")
-        await scene.until_renewed(len(scene.writes()), 1)  # The last line of the audit may be late.
-        settled = len(scene.writes())
+        settled = await scene.settled()
         await scene.until_renewed(settled, 5)
     async with scene.agent(name="agent-2"):
         await scene.until_lease(lambda it: it.spec.holder_identity == "agent-2", what="the second agent")
@@ -144,8 +143,7 @@ async def test_what_others_add_is_taken_out(scene: Scene) -> None:
 
 async def quiet_since(scene: Scene, settled: int) -> None:
     """Check that the agent wrote little since, beside its Lease: that it is not fighting anybody."""
-    others = [each for each in scene.writes()[settled:] if each.resource != "leases"]
-    assert len(others) <= 3
+    assert len([each for each in scene.writes()[settled:] if each.resource != "leases"]) <= 3
 
 
 async def test_fault_turns_one_card_and_back(scene: Scene) -> None:

@@ -187,9 +187,7 @@ def test_failed_source_changes_no_card() -> None:
 
 def test_source_that_never_answered_gives_an_empty_device() -> None:
     """With nothing known, the Device says that there is nothing to say, beside a condition that is False."""
-    spec = device_spec.spec("n1", FAILED, None)
-
-    assert spec == wire.DeviceSpec(node="n1", summary=wire.SpecSummary("", 0))
+    assert device_spec.spec("n1", FAILED, None) == wire.DeviceSpec(node="n1", summary=wire.SpecSummary("", 0))
 
 
 @pytest.mark.parametrize("by_uuid", [pytest.param(True, id="by uuid"), pytest.param(False, id="by index")])

@@ -99,8 +99,7 @@ async def test_the_only_word_on_a_pods_cards_is_written_beside_the_taken_name(
 
     assert first[:2] == ["p", BESIDE]
     assert "p" not in again
-    assert scene.server.requests[-1].method == "DELETE"
-    assert scene.keeper.gpupods() == []
+    assert (scene.server.requests[-1].method, scene.keeper.gpupods()) == ("DELETE", [])
 
 
 async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_name(scene: Scene) -> None:

@@ -54,8 +54,7 @@ def test_what_is_left_open_stays_withheld() -> None:
     """A device that is no card of the node leaves its place withheld."""
     hold = held("GPU-b", "GPU-x", asks=2)
 
-    assert [one.uuid for one in hold.shares] == ["GPU-b"]
-    assert hold.withheld == 1
+    assert ([one.uuid for one in hold.shares], hold.withheld) == (["GPU-b"], 1)
 
 
 # ---------------------------------------------------------------- sick cards

@@ -53,8 +53,7 @@ async def test_node_is_labelled_once(scene: Scene, place: nodes.Place) -> None:
         rig.machine.change({"card.0.mig.mode": "1 1"})
         mixed = await until(scene, {"berth.dev/gpu.mig": None}, what="a label that is no longer so to go")
 
-    assert mixed["berth.dev/gpu.count"] == "8"
-    assert mixed["mine"] == "kept"
+    assert (mixed["berth.dev/gpu.count"], mixed["mine"]) == ("8", "kept")
     writes = [each for each in scene.writes() if each.resource == "nodes"]
     assert [each.verb for each in writes] == ["patch"] * 2
 
@@ -78,11 +77,10 @@ async def test_labels_of_others_under_our_names_go(scene: Scene, monkeypatch: py
         await until(scene, {"berth.dev/gpu.count": "2", "berth.dev/gpu.foreign": None}, what="it to go")
         await label(scene, **{"berth.dev/gpu.later": "y"})
         found = await until(scene, {"berth.dev/gpu.later": None}, what="the other to go")
-        settled = len(scene.writes())
+        settled = await scene.settled()
         await scene.until_renewed(settled, 5)
 
-    assert found["mine"] == "kept"
-    assert {each.resource for each in scene.writes()[settled:]} == {"leases"}
+    assert (found["mine"], {each.resource for each in scene.writes()[settled:]}) == ("kept", {"leases"})
 
 
 async def test_agent_that_may_not_label_vouches_all_the_same(scene: Scene) -> None:

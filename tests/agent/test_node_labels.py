@@ -81,8 +81,7 @@ def test_sharing_is_told_where_all_cards_are_shared_alike() -> None:
 def test_node_without_cards_has_no_label() -> None:
     """Neither an empty list nor NICs alone make a GPU node."""
     assert labels("1xT4", devices=()) == {}
-    nic = wire.Card(uuid="rdma-0", type="rdma", minor=0)
-    assert labels("1xT4", devices=(nic,)) == {}
+    assert labels("1xT4", devices=(wire.Card(uuid="rdma-0", type="rdma", minor=0),)) == {}
 
 
 def test_what_is_unknown_is_not_told() -> None:
@@ -128,6 +127,4 @@ def test_families(capability: str, family: str) -> None:
 @pytest.mark.parametrize("version", ["535.-1", "535 .104.05", "535.104_.5", "...", "5.3.5.1"])
 def test_any_version_makes_valid_labels(version: str) -> None:
     """A part of a version that is no label is left out, and costs no other label."""
-    found = labels("1xT4", driver=wire.Driver(version, version))
-
-    assert found["gpu.count"] == "1"
+    assert labels("1xT4", driver=wire.Driver(version, version))["gpu.count"] == "1"

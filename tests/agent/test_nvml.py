@@ -213,8 +213,7 @@ def test_what_a_card_does_not_have_is_absent(place: nodes.Place, call: str, code
 
     sample = nodes.look(rig.start())
     cards = tuple(sample.answering_cards())
-    assert len(cards) == 8
-    assert read(cards[3]) == absent
+    assert (len(cards), read(cards[3])) == (8, absent)
     assert not list(sample.lost_cards())
     assert cards[2].module_id == 3
 
@@ -255,8 +254,7 @@ def test_odd_value_does_not_cost_the_list(
     sample = nodes.look(rig.start())
     said = msgspec.json.encode(device_spec.spec(nodes.NODE, sample, None))
     assert len(device.DeviceSpec.model_validate_json(said).devices) == (8 if listed else 7)
-    assert {card.model for card in sample.answering_cards()} == {"NVIDIA A10"}
-    assert len(sample.cards) == 8
+    assert ({card.model for card in sample.answering_cards()}, len(sample.cards)) == ({"NVIDIA A10"}, 8)
 
 
 def test_card_that_was_reset_is_back_at_the_next_look(place: nodes.Place) -> None:
@@ -265,8 +263,7 @@ def test_card_that_was_reset_is_back_at_the_next_look(place: nodes.Place) -> Non
     before = rig.look()
     rig.machine.reset(5)
 
-    assert [lost.index for lost in rig.look().lost_cards()] == [5]
-    assert rig.look() == before
+    assert ([lost.index for lost in rig.look().lost_cards()], rig.look()) == ([5], before)
 
 
 def test_lost_card_does_not_open_the_library_at_every_look(

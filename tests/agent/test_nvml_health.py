@@ -132,8 +132,7 @@ def test_card_that_cannot_tell_errors_is_well(place: nodes.Place, changes: dict[
     rig.machine.raise_xid(0, 79)
 
     sample = nodes.look(looking)
-    assert len(list(sample.answering_cards())) == 8
-    assert sample.xids == ()
+    assert (len(list(sample.answering_cards())), sample.xids) == (8, ())
     if "card.0." in next(iter(changes)):
         rig.machine.raise_xid(1, 79)
         assert told(looking) == [(uuid(rig, 1), 79)]
@@ -271,9 +270,7 @@ def test_card_falls_ill_and_comes_back(place: nodes.Place) -> None:
     rig.machine.find(2)
     rig.machine.reset(2)
     said = [seen.look() for _ in range(20)]
-    assert said == sorted(said, key=len, reverse=True)
-    assert said[0] == {2: "XidCritical"}
-    assert said[-1] == {}
+    assert (said, said[0], said[-1]) == (sorted(said, key=len, reverse=True), {2: "XidCritical"}, {})
 
 
 def test_failed_source_neither_condemns_nor_heals(place: nodes.Place) -> None:

@@ -92,9 +92,8 @@ def test_a_program_finds_the_mock_by_the_loader(tmp_path: Path) -> None:
 def test_minor_is_not_index(bench: machine.Machine) -> None:
     """Indices count up, minors are what the machine has, and uuid, address and index find one card."""
     assert [pynvml.nvmlDeviceGetMinorNumber(card(index)) for index in range(4)] == [2, 0, 3, 1]
-    uuid = pynvml.nvmlDeviceGetUUID(card(2))
 
-    assert pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid)) == 2
+    assert pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(pynvml.nvmlDeviceGetUUID(card(2)))) == 2
     assert pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByPciBusId(b"00000000:3B:00.0")) == 2
     assert "card.2.minor" in bench.read()
 
@@ -171,8 +170,7 @@ def test_an_unplugged_card_moves_the_indices(bench: machine.Machine) -> None:
         card(0)
     pynvml.nvmlShutdown()
     pynvml.nvmlInit()
-    assert pynvml.nvmlDeviceGetCount() == 3
-    assert pynvml.nvmlDeviceGetUUID(card(0)) == second
+    assert (pynvml.nvmlDeviceGetCount(), pynvml.nvmlDeviceGetUUID(card(0))) == (3, second)
 
 
 def test_a_reset_card_answers_only_after_init(bench: machine.Machine) -> None:

@@ -47,8 +47,7 @@ async def test_agent_waits_for_the_driver_and_lives_through_its_loss(
         rig.machine.lose(2)
         hurt = await scene.until_device(lambda device: device.status.devices, what="the bad entry")
         assert [each.reason for each in hurt.status.devices] == ["GpuIsLost"]
-        assert hurt.status.devices[0].uuid == whole.spec.devices[2].uuid
-        assert hurt.spec == whole.spec
+        assert (hurt.status.devices[0].uuid, hurt.spec) == (whole.spec.devices[2].uuid, whole.spec)
 
         rig.machine.unload(18)
         silent = await scene.until_device(
@@ -93,6 +92,5 @@ async def test_program_outlives_a_driver_that_hangs(
         await programs.ends(agent)
 
     assert whole.spec.summary == wire.SpecSummary("A100-SXM4-80GB x8", 8)
-    assert whole.spec.driver == wire.Driver("550.107.02", "12.4")
-    assert hung.spec == whole.spec
+    assert (whole.spec.driver, hung.spec) == (wire.Driver("550.107.02", "12.4"), whole.spec)
     assert "Traceback" not in (tmp_path / "log").read_text()

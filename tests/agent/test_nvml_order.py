@@ -24,8 +24,7 @@ def test_order_in_which_cards_are_found_changes_nothing_but_indices(
         rig.machine.load()
         after = device_spec.spec(nodes.NODE, nodes.look(looking), before)
 
-    assert by_uuid(before) == by_uuid(after)
-    assert before.partitions == after.partitions
+    assert (by_uuid(before), before.partitions) == (by_uuid(after), after.partitions)
     assert {each.uuid: each.index for each in after.devices} == {
         each.uuid: order[(each.index or 0) - 1] for each in before.devices
     }
@@ -39,8 +38,7 @@ def test_groups_go_by_the_bus_where_sockets_are_not_told(place: nodes.Place) -> 
         rig.machine.change({f"card.{card}.minor": 7 - card for card in range(8)})
         after = nodes.look(looking)
 
-    assert len(before.partitions) == 15
-    assert after.partitions == before.partitions
+    assert (len(before.partitions), after.partitions) == (15, before.partitions)
 
 
 def by_uuid(spec: wire.DeviceSpec) -> dict[str, object]:

@@ -31,8 +31,7 @@ async def test_a_node_made_again_is_read_anew_when_its_former_uid_is_refused() -
         listed = stub.by_query("watch", {"": page, "true": stub.status(503, "away")})
         server.on("GET", resources.DEVICES.path(), listed)
         refusal = stub.status(403, "the Node has another uid", reason="Forbidden")
-        where = resources.DEVICES.path(NODE)
-        server.on("PATCH", where, refusal, stub.thing(stored("new")))
+        server.on("PATCH", resources.DEVICES.path(NODE), refusal, stub.thing(stored("new")))
         publisher = device_publisher.DevicePublisher(session, NODE, on_change=lambda: None)
         async with timeless.beside(publisher.informer.run()):
             await publisher.informer.wait_synced()

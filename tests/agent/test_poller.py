@@ -118,8 +118,7 @@ async def test_a_hurry_outlasts_a_refusal(scene: Scene) -> None:
     scene.wake.set()
 
     await scene.until(lambda: len(scene.told) == 2, what="the same answer")
-    assert scene.script.slips == 0
-    assert scene.told == [poller.KubeletReport(())] * 2
+    assert (scene.script.slips, scene.told) == (0, [poller.KubeletReport(())] * 2)
 
 
 async def test_last_good_answer_stands_while_the_kubelet_is_away(scene: Scene) -> None:
@@ -248,8 +247,7 @@ def test_throttled_agent_waits_longer() -> None:
     """Who asked too often leaves the kubelet alone for seconds at least."""
     throttled = PodResourcesError(FailureReason.THROTTLED, "Too often.")
 
-    assert throttled.retry_after == podresources.THROTTLED_PAUSE_SECONDS
-    assert AWAY.retry_after == 0
+    assert (throttled.retry_after, AWAY.retry_after) == (podresources.THROTTLED_PAUSE_SECONDS, 0)
 
 
 @pytest.mark.parametrize(

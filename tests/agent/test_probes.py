@@ -67,8 +67,7 @@ def test_a_look_changes_nothing(rig: nodes.Rig) -> None:
     source = rig.start()
     first = nodes.look(source)
 
-    assert nodes.look(source) == first
-    assert nodes.look(rig.start()) == first
+    assert (nodes.look(source), nodes.look(rig.start())) == (first, first)
 
 
 def test_what_is_said_is_valid(rig: nodes.Rig) -> None:
@@ -76,8 +75,7 @@ def test_what_is_said_is_valid(rig: nodes.Rig) -> None:
     sample = nodes.look(rig.start())
     spec = device_spec.spec(nodes.NODE, sample, None)
 
-    said = device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
-    assert len(said.devices) == len(sample.cards)
+    assert len(device.DeviceSpec.model_validate_json(msgspec.json.encode(spec)).devices) == len(sample.cards)
     assert spec.summary is not None
     assert spec.summary == wire.SpecSummary(
         models=", ".join(
@@ -202,8 +200,7 @@ def test_a_lost_card_does_not_change_the_inventory(rig: nodes.Rig) -> None:
     after = device_spec.spec(nodes.NODE, outcome, before)
     assert after == before
     (verdict,) = nodes.status(outcome, after, now=dt.datetime.now(dt.UTC)).devices
-    assert verdict.uuid == before.devices[0].uuid
-    assert verdict.health == vocabulary.Health.UNHEALTHY
+    assert (verdict.uuid, verdict.health) == (before.devices[0].uuid, vocabulary.Health.UNHEALTHY)
 
 
 def test_a_lost_card_comes_back(rig: nodes.Rig) -> None:

@@ -71,8 +71,7 @@ def test_what_cannot_be_used_is_one_line(arguments: list[str], sentence: str, br
     """A start that cannot succeed ends with code 2 and one line on stderr, never a traceback."""
     ended = run(*(str(broken) if word == "BROKEN" else word for word in arguments))
 
-    assert ended.returncode == 2
-    assert ended.stdout == ""
+    assert (ended.returncode, ended.stdout) == (2, "")
     [line] = ended.stderr.splitlines()
     assert line.startswith("berth-agent: ")
     assert sentence in line

@@ -146,5 +146,4 @@ async def test_its_restart_takes_nothing_away(
         await scene.until_device(relied_on("True"), what="the kubelet to be back")
         after = await scene.until_gpupod("p", told("True", "Agreed"), what="agreement again", seconds=60)
 
-    assert after.metadata.uid == before.metadata.uid
-    assert after.status.granted == before.status.granted
+    assert (after.metadata.uid, after.status.granted) == (before.metadata.uid, before.status.granted)

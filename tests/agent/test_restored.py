@@ -81,8 +81,7 @@ async def test_a_verdict_that_was_undone_is_published_again(monkeypatch: pytest.
         ]
         away = stub.status(503, "away")
         server.on("GET", DEVICES, stub.by_query("watch", {"": stub.in_turn(listed), "true": away}))
-        path = resources.DEVICES.path(NODE, sub="status")
-        server.on("PATCH", path, stub.thing(as_stored("9", SICK)))
+        server.on("PATCH", resources.DEVICES.path(NODE, sub="status"), stub.thing(as_stored("9", SICK)))
         publisher = device_publisher.DevicePublisher(session, NODE, on_change=lambda: None)
         async with timeless.beside(publisher.informer.run()):
             await publisher.informer.wait_synced()

@@ -96,8 +96,7 @@ def test_kubelet_is_asked_where_its_socket_is_given() -> None:
 
     assert parse("--simulate", "1xT4").pod_resources is None
     given = parse("--simulate", "1xT4", **environment)
-    assert given.pod_resources == Path("a.sock")
-    assert given.gpu_resources == ("x.io/gpu", "x.io/part-*")
+    assert (given.pod_resources, given.gpu_resources) == (Path("a.sock"), ("x.io/gpu", "x.io/part-*"))
     assert parse("--simulate", "1xT4", "--pod-resources", "b", **environment).pod_resources == Path("b")
 
 
@@ -126,7 +125,7 @@ def test_kubelet_is_asked_where_its_socket_is_given() -> None:
             ["--simulate", "1xT4", "--lease-duration", "99999999999"], "1 to 86400", id="more than a day"
         ),
         pytest.param(
-            ["--simulate", "1xT4", "--interval", "40"], "would lapse", id="Lease shorter than interval"
+            ["--simulate", "1xT4", "--interval", "40"], "would expire", id="Lease shorter than interval"
         ),
         pytest.param(
             ["--simulate", "1xT4", "--log-level", "loud"], "'loud' is none of debug", id="log level"
@@ -260,8 +259,8 @@ def test_help_explains_flags_shapes_and_faults(capsys: pytest.CaptureFixture[str
 
     said = " ".join(capsys.readouterr().out.split())
     for words in (
-        "--sysfs FOLDER the node's /sys, which tells where each real card sits (default: /sys)",
-        "--procfs FOLDER the node's /proc, which tells of which pod a process on a card is",
+        "--sysfs FOLDER the node's /sys, which says where each real card is (default: /sys)",
+        "--procfs FOLDER the node's /proc, which says to which pod a process on a card belongs",
         *("--simulated-node NAME=SHAPE", "--faults FILE", "8xA100-SXM4-80GB", "NODE_NAME", '"xid": 79'),
         "--pod-resources SOCKET",
     ):

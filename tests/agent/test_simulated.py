@@ -198,7 +198,6 @@ def test_hang_lasts_until_the_file_changes(tmp_path: Path) -> None:
             path.unlink()
 
     healthy = simulated.machine("n1", "1xT4")
-    outcome = simulated.SimulatedProbe(healthy, simulated.FaultFile(path, "n1"), wait=nap).sample()
 
-    assert outcome == healthy
+    assert simulated.SimulatedProbe(healthy, simulated.FaultFile(path, "n1"), wait=nap).sample() == healthy
     assert len(naps) == 3

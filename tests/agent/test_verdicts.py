@@ -219,8 +219,7 @@ def test_agent_started_anew_heals_nobody() -> None:
     said = first.look(48)
 
     second = Clinic(history=cooldown.from_status(published(said), rebooted=False, now=0.0))
-    assert second.look() == said
-    assert second.seconds_until_well() == 50
+    assert (second.look(), second.seconds_until_well()) == (said, 50)
 
 
 def test_reboot_ends_the_wait_and_not_the_looking() -> None:
@@ -338,8 +337,7 @@ def test_error_that_names_no_card_condemns_none() -> None:
     sample = dataclasses.replace(PAIR, cards=cards, xids=(probe.XidEvent("", 79),))
 
     found = verdicts.judge(verdicts.HealthInput(sample, {}, 0.0), cooldown.HealthHistory(), RULES)
-    assert set(found.verdicts.values()) == {verdicts.HEALTHY}
-    assert found.history.incidents == {}
+    assert (set(found.verdicts.values()), found.history.incidents) == ({verdicts.HEALTHY}, {})
 
 
 def test_lost_card_of_a_source_that_judges_is_well_at_once_and_nothing_else_is_said() -> None:

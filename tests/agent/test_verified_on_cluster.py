@@ -90,8 +90,7 @@ async def test_pod_that_asks_and_was_given_nothing_has_a_record_of_that(
     kubelet.says([(f"{scene.namespace}/{name}", {"main": {}}) for name in ("p", "ours")])
     async with scene.agent():
         uid = await scene.foreign_pod("p")
-        asked = len(kubelet.asked)
-        await _until_asked(kubelet, asked + 2)
+        await _until_asked(kubelet, len(kubelet.asked) + 2)
         early = await scene.gpupod("p")
         await scene.phase("p", "Running")
         found = await scene.until_gpupod("p", lambda it: bool(it.status.granted), what="the GpuPod")
@@ -120,8 +119,7 @@ async def test_pod_without_a_gpu_gets_no_record(scene: Scene, kubelet: Kubelet) 
         await scene.foreign_pod("rdma")
         await scene.foreign_pod("gpu")
         found = await scene.until_gpupod("gpu", verified("True", "Agreed"), what="the GpuPod")
-        asked = len(kubelet.asked)
-        await _until_asked(kubelet, asked + 2)
+        await _until_asked(kubelet, len(kubelet.asked) + 2)
         assert await scene.gpupod("rdma") is None
 
     assert [card.uuid for each in found.spec.containers for card in each.devices] == [scene.uuid(1)]
@@ -181,8 +179,7 @@ async def test_strays_close_their_card_and_are_named(scene: Scene, tmp_path: Pat
     occupants = {one.uuid: one.occupants for one in there.status.devices}
     assert occupants[scene.uuid(0)] == (wire.Occupant(7, 1 << 30),)
     assert occupants[scene.uuid(1)] == (wire.Occupant(8, 1 << 30, scene.namespace, "thief"),)
-    assert {one.health for one in there.status.devices} == {"Healthy"}
-    assert record.spec.containers == ()
+    assert ({one.health for one in there.status.devices}, record.spec.containers) == ({"Healthy"}, ())
 
 
 async def test_driver_verifies_what_no_device_plugin_gave(scene: Scene, tmp_path: Path) -> None:
@@ -219,16 +216,14 @@ async def test_nothing_is_written_while_the_sources_say_the_same(
         await scene.until_gpupod("p", verified("True", "Agreed"), what="agreement")
         await scene.until_gpupod("q", lambda it: it.status.conditions, what="the other GpuPod")
         await scene.until_device(lambda it: it.status.devices, what="the stray")
-        await scene.until_renewed(len(scene.writes()), 2)
-        settled, asked = len(scene.writes()), len(kubelet.asked)
+        settled, asked = await scene.settled(), len(kubelet.asked)
         kubelet.refusal = grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit"
         await _until_asked(kubelet, asked + 1)
         kubelet.refusal = None
         await _until_asked(kubelet, asked + 3)
         await scene.until_renewed(settled, 5)
 
-    later = scene.writes()[settled:]
-    assert {(one.resource, one.name) for one in later} == {("leases", scene.node)}
+    assert {(one.resource, one.name) for one in scene.writes()[settled:]} == {("leases", scene.node)}
 
 
 async def _until_asked(kubelet: Kubelet, count: int) -> None:

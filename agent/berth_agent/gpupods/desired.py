@@ -168,9 +168,9 @@ def _at_one_time(pod: watched_pod.PodSpec, spec: wire.GpuPodSpec) -> Iterator[fr
     last = frozenset(one.name for one in spec.containers) - temporary
     main = frozenset(one.name for one in pod.containers or ())
     staying = last - main
-    for one in pod.init_containers or ():
-        if one.name in temporary:
-            yield (staying - _later(pod, one)) | {one.name}
+    for container in pod.init_containers or ():
+        if container.name in temporary:
+            yield (staying - _later(pod, container)) | {container.name}
     yield last
 
 
@@ -182,9 +182,9 @@ def _later(pod: watched_pod.PodSpec, than: watched_pod.Container) -> frozenset[s
 
 def _parts(spec: wire.GpuPodSpec, running: frozenset[str]) -> Mapping[int, list[wire.HeldCard]]:
     parts: dict[int, list[wire.HeldCard]] = {}
-    for each in spec.containers:
-        for one in filter(_is_gpu, each.devices if each.name in running else ()):
-            parts.setdefault(one.minor, []).append(one)
+    for container in spec.containers:
+        for device in filter(_is_gpu, container.devices if container.name in running else ()):
+            parts.setdefault(device.minor, []).append(device)
     return parts
 
 

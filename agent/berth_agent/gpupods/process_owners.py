@@ -55,9 +55,9 @@ def on_cards(
 ) -> tuple[CardProcess, ...]:
     """Return the processes with their pods; those on unknown cards are left out."""
     return tuple(
-        _on_card(one, allocatable[one.process.uuid], owner_of)
-        for one in processes
-        if one.process.uuid in allocatable
+        _on_card(located, allocatable[located.process.uuid], owner_of)
+        for located in processes
+        if located.process.uuid in allocatable
     )
 
 
@@ -69,13 +69,12 @@ def _on_card(process: LocatedProcess, device: device_ids.AllocatableDevice, owne
 def by_pod(found: Iterable[CardProcess]) -> Mapping[device_ids.PodKey, Mapping[str, tuple[str, ...]]]:
     """Return by pod and container the devices on which the driver shows processes."""
     seen: dict[device_ids.PodKey, dict[str, set[tuple[int, str]]]] = {}
-    for one in found:
-        if one.pod:
-            seen.setdefault(one.pod, {}).setdefault(one.container, set()).add(
-                (one.device.minor, one.device.uuid)
-            )
+    for process in found:
+        if process.pod:
+            held = seen.setdefault(process.pod, {}).setdefault(process.container, set())
+            held.add((process.device.minor, process.device.uuid))
     return {
-        key: {name: tuple(uuid for _, uuid in sorted(held)) for name, held in sorted(containers.items())}
+        key: {name: tuple(uuid for _, uuid in sorted(pairs)) for name, pairs in sorted(containers.items())}
         for key, containers in seen.items()
     }
 
@@ -124,9 +123,12 @@ Occupants = Mapping[str, tuple[wire.Occupant, ...]]  # By uuid of the card.
 def occupants(found: Iterable[CardProcess], before: Occupants) -> Occupants:
     """Return the unauthorized processes of each card; `before` is what was published so far."""
     by_card: dict[str, dict[int, wire.Occupant]] = {}
-    for one in sorted(found, key=lambda sight: (sight.device.card, sight.pid, sight.device.uuid)):
-        published = next((it for it in before.get(one.device.card, ()) if it.pid == one.pid), None)
-        by_card.setdefault(one.device.card, {})[one.pid] = _occupant(one, published)
+    for process in sorted(found, key=lambda process: (process.device.card, process.pid, process.device.uuid)):
+        published = next(
+            (occupant for occupant in before.get(process.device.card, ()) if occupant.pid == process.pid),
+            None,
+        )
+        by_card.setdefault(process.device.card, {})[process.pid] = _occupant(process, published)
     most = min(schema_limits.MOST_OCCUPANTS, schema_limits.TOTAL_OCCUPANTS // max(1, len(by_card)))
     return {card: tuple(held.values())[:most] for card, held in by_card.items()}
 

@@ -198,11 +198,11 @@ class GpuPodReconciler:
     async def run(self) -> None:
         """Watch both kinds, and reconcile for ever."""
         async with asyncio.TaskGroup() as group:
-            for each in self._informers:
-                group.create_task(each.run())
+            for watch in self._informers:
+                group.create_task(watch.run())
             # A GpuPod is an orphan only if all pods are pod_evidence.
-            for each in self._informers:
-                await each.wait_synced()
+            for watch in self._informers:
+                await watch.wait_synced()
             await self._cards_known.wait()
             while True:
                 for key in self._pods_to_reconcile(await self._queue.get()):

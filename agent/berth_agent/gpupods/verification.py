@@ -53,7 +53,7 @@ BY_PHASE: Final[Mapping[str, Verification]] = {
     vocabulary.PodPhase.FAILED: FINISHED,
 }
 PHASE_UNKNOWN: Final = Verification(
-    vocabulary.Truth.UNKNOWN, "PhaseUnknown", "The kubelet does not tell whether the pod runs."
+    vocabulary.Truth.UNKNOWN, "PhaseUnknown", "The kubelet does not say whether the pod runs."
 )
 # Simulated cards have no source: a running pod holds by definition what it was given.
 SIMULATED: Final = Verification(

@@ -8,7 +8,7 @@ depends on the driver:
   systemd    /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid_>.slice/
              cri-containerd-<container>.scope      (in <uid_> each dash is an underscore)
 
-Containerd under systemd, but told to use the cgroupfs driver, writes
+Containerd under systemd, but configured for the cgroupfs driver, writes
 `kubepods-burstable-pod<uid_>.slice:cri-containerd:<container>`. cgroup v2 has one line,
 v1 one for each controller, of which some may be empty. Inside a cgroup namespace, paths begin
 with `/..` and may lack the part of the pod; then only the id of the container is

@@ -58,11 +58,11 @@ def allocatable_devices(cards: Iterable[wire.Card]) -> AllocatableDevices:
 def _of_card(card: wire.Card) -> Iterator[tuple[str, AllocatableDevice]]:
     replicas = card.sharing.replicas if card.sharing else 1
     yield card.uuid, AllocatableDevice(card.uuid, card.uuid, card.minor, card.memory or 0, replicas=replicas)
-    for one in card.mig.instances if card.mig else ():
-        device = AllocatableDevice(one.uuid, card.uuid, card.minor, one.memory, one.profile)
-        yield one.uuid, device
-        if one.gi is not None and one.ci is not None:
-            yield f"MIG-{card.uuid}/{one.gi}/{one.ci}", device
+    for instance in card.mig.instances if card.mig else ():
+        device = AllocatableDevice(instance.uuid, card.uuid, card.minor, instance.memory, instance.profile)
+        yield instance.uuid, device
+        if instance.gi is not None and instance.ci is not None:
+            yield f"MIG-{card.uuid}/{instance.gi}/{instance.ci}", device
 
 
 def without_replica(device_id: str) -> str:

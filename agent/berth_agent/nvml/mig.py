@@ -97,7 +97,7 @@ def _instance(handle: Any, part: Any, total: int, names: Profiles) -> probe.MigI
 
 
 def _gpu_instance(handle: Any, gi: int) -> Any:
-    """Return profile and placement, which the driver tells only processes that may administer MIG."""
+    """Return profile and placement, which the driver reports only to processes that may administer MIG."""
     try:
         return calls.ask(
             pynvml.nvmlGpuInstanceGetInfo, calls.ask(pynvml.nvmlDeviceGetGpuInstanceById, handle, gi)

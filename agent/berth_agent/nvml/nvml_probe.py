@@ -147,12 +147,12 @@ def _processes(
     """Return the processes of the cards by uuid, and the cards that failed to list theirs."""
     listed: dict[str, tuple[card_processes.Process, ...]] = {}
     failed: set[str] = set()
-    for each in readings:
+    for reading in readings:
         try:
-            listed[each.card.uuid] = tuple(running_processes.on(each.handle, each.card))
+            listed[reading.card.uuid] = tuple(running_processes.on(reading.handle, reading.card))
         except calls.CallFailed as failure:
             if failure.code not in calls.ABSENT:
-                failed.add(each.card.uuid)
+                failed.add(reading.card.uuid)
     return listed, failed
 
 

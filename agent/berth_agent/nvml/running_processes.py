@@ -23,9 +23,9 @@ def on(handle: Any, card: probe.Card) -> Iterator[card_processes.Process]:
         *calls.ask_or([], pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, handle),
     ]
     listed = {
-        (each.pid, uuid): card_processes.Process(each.pid, uuid, each.usedGpuMemory)
-        for each in reversed(found)
-        for uuid in (instances.get((each.gpuInstanceId, each.computeInstanceId), card.uuid),)
+        (process.pid, uuid): card_processes.Process(process.pid, uuid, process.usedGpuMemory)
+        for process in reversed(found)
+        for uuid in (instances.get((process.gpuInstanceId, process.computeInstanceId), card.uuid),)
     }
     yield from (listed[key] for key in sorted(listed))
 

@@ -88,9 +88,9 @@ class Session:
         self._on_progress("asking how the cards are linked")
         handles = {each.card.uuid: each.handle for each in readings}
         ends = tuple(each.endpoint for each in readings)
-        for each in readings:
-            ways = links.between(each.endpoint, ends, lambda one, peer: self._ancestor(handles, one, peer))
-            yield dataclasses.replace(each.card, links=tuple(ways))
+        for reading in readings:
+            ways = links.between(reading.endpoint, ends, lambda one, peer: self._ancestor(handles, one, peer))
+            yield dataclasses.replace(reading.card, links=tuple(ways))
 
     def _ancestor(self, handles: Mapping[str, Any], one: str, peer: str) -> int | None:
         pair = frozenset((one, peer))
@@ -113,12 +113,12 @@ def _distinct(found: Iterable[CardOutcome]) -> Iterator[CardOutcome]:
     """Yield the cards; one with the uuid or minor of another is lost, since the schema would refuse all."""
     uuids: set[str] = set()
     minors: set[int] = set()
-    for each in found:
-        if isinstance(each, probe.LostCard):
-            yield each
-        elif each.card.uuid in uuids or each.card.minor in minors:
-            yield probe.LostCard(each.card.index, "NotDistinct", "another card has the same uuid or minor")
+    for outcome in found:
+        if isinstance(outcome, probe.LostCard):
+            yield outcome
+        elif outcome.card.uuid in uuids or outcome.card.minor in minors:
+            yield probe.LostCard(outcome.card.index, "NotDistinct", "another card has the same uuid or minor")
         else:
-            uuids.add(each.card.uuid)
-            minors.add(each.card.minor)
-            yield each
+            uuids.add(outcome.card.uuid)
+            minors.add(outcome.card.minor)
+            yield outcome

@@ -19,7 +19,7 @@ from berth_crds.client import api, errors, informer, resources
 
 REFRESH_SECONDS: Final = 10.0
 
-# The conditions of a Device that are the agent's; `Ready` beside them is the operator's.
+# The conditions of a Device that are the agent's; `Ready` is the operator's.
 OWN_CONDITIONS: Final = frozenset(
     {vocabulary.DeviceCondition.NVML_READY, vocabulary.DeviceCondition.POD_RESOURCES_READY}
 )

@@ -78,4 +78,4 @@ class Heartbeat:
         if history.is_earlier(version, known):
             evidence = f"the Lease of {self._node} is at revision {version}, after {known}"
             self._session.history.restored(evidence)
-            raise errors.Unreachable(f"{evidence}; the Device is published anew first", ambiguous=False)
+            raise errors.Unreachable(f"{evidence}; the Device is published again first", ambiguous=False)
