@@ -29,6 +29,7 @@ from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import api, connection, errors, lease, resources
 from support import nodes
 from support.nvml import presets
+from support.podresources import Kubelet
 from testbed import audit, waiting
 from testbed import cluster as clusters
 
@@ -206,6 +207,24 @@ class Scene:
         """Wait until a GpuPod is there and something holds of it."""
         return await self._until(lambda: self.gpupod(name), holds, what=what, seconds=seconds)
 
+    async def until_verified(
+        self, name: str, truth: str, reason: str, *, seconds: float = PATIENCE
+    ) -> wire.GpuPod:
+        """Wait until a GpuPod says this of itself."""
+        return await self.until_gpupod(
+            name,
+            lambda it: [(one.status, one.reason) for one in it.status.conditions] == [(truth, reason)],
+            what=f"{name} to be {reason}",
+            seconds=seconds,
+        )
+
+    async def until_kubelet_ready(self, truth: str) -> wire.Device:
+        """Wait until the Device says this of its kubelet."""
+        wanted = "PodResourcesReady", truth
+        return await self.until_device(
+            lambda it: wanted in {(one.type, one.status) for one in it.status.conditions}, what=str(wanted)
+        )
+
     async def until_no_gpupod(self, name: str) -> None:
         """Wait until a GpuPod is gone."""
 
@@ -350,6 +369,14 @@ async def scene(
     yield scene
     with contextlib.suppress(errors.NotFound):
         await admin.delete(resources.NODES, scene.node)
+
+
+@pytest.fixture
+async def kubelet(scene: Scene, tmp_path: Path) -> AsyncIterator[Kubelet]:
+    """Lend the kubelet of the scene's node."""
+    scene.socket = tmp_path / "kubelet.sock"
+    async with Kubelet(scene.socket) as kubelet:
+        yield kubelet
 
 
 @pytest.fixture

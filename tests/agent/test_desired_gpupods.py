@@ -19,7 +19,7 @@ LATER = NOON + dt.timedelta(minutes=5)
 NOTHING = wire.GpuPodStatus()
 
 CARDS = tuple(map(device_spec.card, simulated.machine("n1", "2xT4").answering_cards()))
-VIEW = desired.NodeCards("n1", desired.models(CARDS), vocabulary.GrantSource.SIMULATED)
+NODE_CARDS = desired.NodeCards("n1", desired.models(CARDS), vocabulary.GrantSource.SIMULATED)
 
 SHARE = allocation.Share(CARDS[1].uuid, minor=1, core=50, memory=1024)
 WHOLE = allocation.Share(CARDS[0].uuid, minor=0, core=100, memory=2048)
@@ -43,7 +43,7 @@ def status(
     phase: str,
     before: wire.GpuPodStatus = NOTHING,
     *,
-    node_cards: desired.NodeCards = VIEW,
+    node_cards: desired.NodeCards = NODE_CARDS,
     now: dt.datetime = NOON,
 ) -> wire.GpuPodStatus:
     """Describe the status of a pod in this phase."""
@@ -84,7 +84,7 @@ def test_allocation_that_cannot_be_trusted_is_unclear(text: str, detail: str) ->
 
 def test_spec_copies_the_allocation() -> None:
     """Each container's devices stand in order, GPUs with the model of their card."""
-    spec = desired.spec(pod(""), told(), VIEW)
+    spec = desired.spec(pod(""), told(), NODE_CARDS)
 
     assert (spec.node, spec.pod_uid) == ("n1", "u-1")
     assert spec.containers == (
@@ -107,7 +107,7 @@ def test_spec_copies_the_allocation() -> None:
 
 def test_zeros_of_a_held_card_are_written() -> None:
     """Minor 0 and no memory reach the API as such."""
-    written = msgspec.to_builtins(desired.spec(pod(""), told(), VIEW))["containers"][1]["devices"][1]
+    written = msgspec.to_builtins(desired.spec(pod(""), told(), NODE_CARDS))["containers"][1]["devices"][1]
 
     assert (written["minor"], written["memory"]) == (0, 0)
 
@@ -148,7 +148,7 @@ def test_pod_that_does_not_run_is_granted_nothing(phase: str, reason: str) -> No
 
 def test_without_a_source_nothing_is_said_of_grants() -> None:
     """Where nobody tells of grants there are none, and no condition either."""
-    found = status("Running", node_cards=dataclasses.replace(VIEW, source=None))
+    found = status("Running", node_cards=dataclasses.replace(NODE_CARDS, source=None))
 
     assert found == wire.GpuPodStatus(phase="Running", minors="0,1", share="100 % + 1g.5gb,50 %")
 
@@ -250,10 +250,10 @@ def test_share_is_what_a_pod_has_at_one_time(
     spec = watched_pod.PodSpec("n1", containers=main, init_containers=first)
     told_of = watched_pod.Pod(pod("").metadata, spec, watched_pod.PodStatus("Running"))
     said = desired.spec(
-        told_of, allocation.of("n1", {name: {"gpu": parts} for name, parts in given.items()}), VIEW
+        told_of, allocation.of("n1", {name: {"gpu": parts} for name, parts in given.items()}), NODE_CARDS
     )
 
-    assert desired.status(told_of, said, NOTHING, VIEW, evidence=None, now=NOON).share == share
+    assert desired.status(told_of, said, NOTHING, NODE_CARDS, evidence=None, now=NOON).share == share
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_share_is_what_a_pod_has_at_one_time(
 )
 def test_share_tells_compute_and_memory_where_they_differ(core: int, memory: int, share: str) -> None:
     """In the words of the event of the bind; nothing is said of the whole card alone."""
-    node_cards = dataclasses.replace(VIEW, memory={0: 80 << 30})
+    node_cards = dataclasses.replace(NODE_CARDS, memory={0: 80 << 30})
     part = allocation.Share(CARDS[0].uuid, minor=0, core=core, memory=memory)
     told_of = watched_pod.Pod(
         pod("").metadata, watched_pod.PodSpec("n1", (container("a"),)), watched_pod.PodStatus("Running")

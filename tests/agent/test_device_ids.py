@@ -21,13 +21,15 @@ CUT = wire.Card(
     mig=wire.Mig(True, (wire.MigInstance("MIG-1", "1g.5gb", memory=5, gi=7, ci=0),)),
 )
 NIC = wire.Card(uuid="rdma-0000:1f:00.0", type="rdma", minor=3)
-PIECES = device_ids.allocatable_devices((WHOLE, SHARED, CUT, NIC))
+ALLOCATABLE = device_ids.allocatable_devices((WHOLE, SHARED, CUT, NIC))
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 
 
 def held(*devices: ListedDevices, patterns: tuple[str, ...] = settings.GPU_RESOURCES) -> dict[str, int]:
     """Give what one container holds: how many replicas of each uuid."""
-    found = device_ids.holdings((ListedPod("ns", "p", (ListedContainer("c", devices),)),), patterns, PIECES)
+    found = device_ids.holdings(
+        (ListedPod("ns", "p", (ListedContainer("c", devices),)),), patterns, ALLOCATABLE
+    )
     return {one.uuid: one.count for one in found[("ns", "p")]["c"]} if found else {}
 
 
@@ -48,7 +50,7 @@ def test_ids_mean_pieces(device: str, uuid: str, card: str | None) -> None:
     found = device_ids.holdings(
         (ListedPod("ns", "p", (ListedContainer("c", (ListedDevices(GPU, (device,)),)),)),),
         settings.GPU_RESOURCES,
-        PIECES,
+        ALLOCATABLE,
     )
 
     (one,) = found[("ns", "p")]["c"]
@@ -110,7 +112,7 @@ def test_who_holds_nothing_is_left_out() -> None:
         ),
     )
 
-    found = device_ids.holdings(listed, settings.GPU_RESOURCES, PIECES)
+    found = device_ids.holdings(listed, settings.GPU_RESOURCES, ALLOCATABLE)
 
     assert {key: list(containers) for key, containers in found.items()} == {("ns", "busy"): ["b"]}
 
@@ -122,7 +124,7 @@ def test_pod_that_is_listed_twice_holds_both() -> None:
         for one in ("GPU-a", "GPU-b")
     )
 
-    found = device_ids.holdings(twice, settings.GPU_RESOURCES, PIECES)
+    found = device_ids.holdings(twice, settings.GPU_RESOURCES, ALLOCATABLE)
 
     assert [one.uuid for one in found[("ns", "p")]["c"]] == ["GPU-a", "GPU-b"]
 

@@ -12,41 +12,43 @@ from berth_agent.kubelet.poller import KubeletReport
 from berth_crds import wire
 
 KEY, UID = ("ml", "train"), "u-1"
-KNOWN = device_ids.allocatable_devices(
+ALLOCATABLE = device_ids.allocatable_devices(
     wire.Card(uuid=f"GPU-{one}", type="gpu", minor=at, memory=16) for at, one in enumerate("ab")
 )
 AWAY = podresources.PodResourcesError(FailureReason.UNREACHABLE, "Nobody answers.")
 
 
 class Stage:
-    """Witnesses of one node, with pods that live or do not."""
+    """The evidence of one node, with pods that live or do not."""
 
     def __init__(self, *, kubelet: bool = True, driver: bool = True) -> None:
-        self.stirs: list[Collection[device_ids.PodKey] | None] = []
+        self.changes: list[Collection[device_ids.PodKey] | None] = []
         self.living = {KEY: UID}
         self.running = {KEY}
-        self.it = EvidenceCache(
+        self.cache = EvidenceCache(
             EvidenceSources(kubelet=kubelet, driver=driver),
             lambda key: self.living.get(key, ""),
             self.running.__contains__,
-            on_change=self.stirs.append,
+            on_change=self.changes.append,
         )
-        self.it.set_allocatable(KNOWN)
+        self.cache.set_allocatable(ALLOCATABLE)
 
     def lists(self, *ids: str, name: str = "train") -> None:
         """Have the kubelet list one pod with these devices."""
         devices = (ListedDevices("nvidia.com/gpu", ids),) if ids else ()
-        self.it.kubelet_reported(KubeletReport((ListedPod("ml", name, (ListedContainer("main", devices),)),)))
+        self.cache.kubelet_reported(
+            KubeletReport((ListedPod("ml", name, (ListedContainer("main", devices),)),))
+        )
 
     def shows(self, *uuids: str, pid: int = 7, mine: bool = True) -> None:
         """Have the driver show one process on these cards."""
         place = CgroupOwner(UID, "") if mine else HOST
         found = tuple(process_owners.LocatedProcess(Process(pid, uuid, 1), place) for uuid in uuids)
-        self.it.processes_seen(found, lambda place: (KEY, "main") if place != HOST else None)
+        self.cache.processes_seen(found, lambda place: (KEY, "main") if place != HOST else None)
 
     def kubelet(self) -> verification.ByContainer:
         """Return what the kubelet says of the pod."""
-        evidence = self.it.of_pod(KEY)
+        evidence = self.cache.of_pod(KEY)
         assert evidence is not None
         return evidence.kubelet
 
@@ -62,19 +64,19 @@ def test_both_sources_are_heard() -> None:
     stage.lists("GPU-a::1")
     stage.shows("GPU-b")
 
-    assert stage.it.of_pod(KEY) == verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",)})
+    assert stage.cache.of_pod(KEY) == verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",)})
 
 
 def test_without_sources_there_is_no_evidence() -> None:
     """Where nobody is asked, nothing is known, not even that nothing is held."""
-    assert Stage(kubelet=False, driver=False).it.of_pod(KEY) is None
+    assert Stage(kubelet=False, driver=False).cache.of_pod(KEY) is None
 
 
 def test_kubelet_that_fails_is_still_quoted() -> None:
     """Its last word stands, and beside it that there is trouble."""
     stage = Stage()
     stage.lists("GPU-a")
-    stage.it.kubelet_reported(
+    stage.cache.kubelet_reported(
         KubeletReport(
             (
                 ListedPod(
@@ -85,7 +87,7 @@ def test_kubelet_that_fails_is_still_quoted() -> None:
         )
     )
 
-    assert stage.it.of_pod(KEY) == verification.Evidence({"main": ("GPU-a",)}, {}, "Nobody answers.")
+    assert stage.cache.of_pod(KEY) == verification.Evidence({"main": ("GPU-a",)}, {}, "Nobody answers.")
 
 
 def test_kubelet_that_has_just_started_takes_nothing_back() -> None:
@@ -93,7 +95,7 @@ def test_kubelet_that_has_just_started_takes_nothing_back() -> None:
     stage = Stage()
     stage.lists("GPU-a")
 
-    stage.it.kubelet_reported(KubeletReport(()))
+    stage.cache.kubelet_reported(KubeletReport(()))
     assert stage.kubelet() == {"main": ("GPU-a",)}
     stage.lists()
     assert stage.kubelet() == {}
@@ -105,7 +107,7 @@ def test_word_on_a_pod_ends_with_it() -> None:
     stage.lists("GPU-a")
     stage.living[KEY] = "u-2"
 
-    stage.it.kubelet_reported(KubeletReport(()))
+    stage.cache.kubelet_reported(KubeletReport(()))
 
     assert stage.kubelet() == {}
 
@@ -113,43 +115,43 @@ def test_word_on_a_pod_ends_with_it() -> None:
 def test_silence_counts_once_the_pod_is_listed_and_the_driver_has_spoken() -> None:
     """Only then would each source have shown the pod on a card."""
     stage = Stage()
-    said = [stage.it.is_complete(KEY)]
+    said = [stage.cache.is_complete(KEY)]
     stage.lists()
-    said.append(stage.it.is_complete(KEY))
+    said.append(stage.cache.is_complete(KEY))
     stage.shows()
-    said.append(stage.it.is_complete(KEY))
+    said.append(stage.cache.is_complete(KEY))
 
     assert said == [False, False, True]
-    assert not stage.it.is_complete(("ml", "other"))
+    assert not stage.cache.is_complete(("ml", "other"))
 
 
 def test_record_speaks_for_a_source_that_has_not_spoken_yet() -> None:
     """Until a source speaks of a pod, what its record quotes of it stands; from then on only what it says."""
     stage = Stage()
     said = (wire.Grant("main", ("GPU-a",), "podresources"), wire.Grant("main", ("GPU-b",), "nvml"))
-    first = stage.it.of_pod(KEY, said)
+    first = stage.cache.of_pod(KEY, said)
     stage.lists("GPU-a", name="other")
-    second = stage.it.of_pod(KEY, said)
+    second = stage.cache.of_pod(KEY, said)
     stage.lists()
     stage.shows()
 
     remembered = verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",)})
     assert (first, second) == (remembered, remembered)
-    assert stage.it.of_pod(KEY, said) == verification.Evidence()
+    assert stage.cache.of_pod(KEY, said) == verification.Evidence()
 
 
 def test_nobody_is_stirred_by_what_is_known() -> None:
     """The same look again, or the same cards, makes nobody look at any record."""
     stage = Stage()
     stage.shows("GPU-a")
-    before = len(stage.stirs)
+    before = len(stage.changes)
 
     stage.shows("GPU-a")
-    stage.it.set_allocatable(KNOWN)
+    stage.cache.set_allocatable(ALLOCATABLE)
 
-    assert len(stage.stirs) == before
+    assert len(stage.changes) == before
     stage.shows("GPU-b")
-    assert len(stage.stirs) == before + 1
+    assert len(stage.changes) == before + 1
 
 
 def test_pods_of_which_the_same_is_said_are_not_looked_at_again() -> None:
@@ -160,30 +162,30 @@ def test_pods_of_which_the_same_is_said_are_not_looked_at_again() -> None:
         "ml", "train", (ListedContainer("main", (ListedDevices("nvidia.com/gpu", ("GPU-a",)),)),)
     )
     other, new = ListedPod("ml", "other"), ListedPod("ml", "new")
-    stage.it.kubelet_reported(KubeletReport((train, other)))
+    stage.cache.kubelet_reported(KubeletReport((train, other)))
     stage.shows("GPU-a")
-    stage.stirs.clear()
+    stage.changes.clear()
 
-    stage.it.kubelet_reported(KubeletReport((train, other, new)))
-    stage.it.kubelet_reported(KubeletReport((other, new), AWAY))
+    stage.cache.kubelet_reported(KubeletReport((train, other, new)))
+    stage.cache.kubelet_reported(KubeletReport((other, new), AWAY))
     stage.shows("GPU-b")
 
-    assert stage.stirs == [{("ml", "new")}, None, {KEY}]
+    assert stage.changes == [{("ml", "new")}, None, {KEY}]
 
 
 def test_cards_that_come_to_be_known_make_sense_of_ids() -> None:
     """An id that meant no card leads to one as soon as the node has it."""
     stage = Stage()
-    stage.it.set_allocatable({})
+    stage.cache.set_allocatable({})
     stage.lists("GPU-a")
-    assert stage.it.holdings[KEY]["main"][0].device is None
+    assert stage.cache.holdings[KEY]["main"][0].device is None
 
-    stage.it.set_allocatable(KNOWN)
+    stage.cache.set_allocatable(ALLOCATABLE)
 
-    assert stage.it.holdings[KEY]["main"][0].device == KNOWN["GPU-a"]
+    assert stage.cache.holdings[KEY]["main"][0].device == ALLOCATABLE["GPU-a"]
 
 
-# ---------------------------------------------------------------- strays
+# ---------------------------------------------------------------- unauthorized
 
 
 def test_stray_is_told_at_the_second_look() -> None:
@@ -192,7 +194,7 @@ def test_stray_is_told_at_the_second_look() -> None:
     found = []
     for _ in range(3):
         stage.shows("GPU-a", mine=False)
-        found.append([one.pid for one in stage.it.unauthorized(nothing) or ()])
+        found.append([one.pid for one in stage.cache.unauthorized(nothing) or ()])
 
     assert found == [[], [7], [7]]
 
@@ -206,8 +208,8 @@ def test_what_berth_or_the_kubelet_gave_makes_no_stray() -> None:
     for stage in (by_berth, by_kubelet, by_nobody):
         for _ in range(2):
             stage.shows("GPU-a")
-            strays = stage.it.unauthorized((lambda _: ("GPU-a",)) if stage is by_berth else nothing)
-        found.append(len(strays or ()))
+            unauthorized = stage.cache.unauthorized((lambda _: ("GPU-a",)) if stage is by_berth else nothing)
+        found.append(len(unauthorized or ()))
 
     assert found == [0, 0, 1]
 
@@ -216,11 +218,11 @@ def test_no_stray_is_told_before_the_kubelet_was_heard() -> None:
     """Until the kubelet has spoken, or surely does not, nobody can say that it gave nothing."""
     stage = Stage()
     stage.shows("GPU-a")
-    assert stage.it.unauthorized(nothing) is None
+    assert stage.cache.unauthorized(nothing) is None
 
-    stage.it.kubelet_reported(KubeletReport(None, AWAY))
+    stage.cache.kubelet_reported(KubeletReport(None, AWAY))
 
-    assert stage.it.unauthorized(nothing) == ()
+    assert stage.cache.unauthorized(nothing) == ()
 
 
 # ---------------------------------------------------------------- pods without devices
@@ -230,18 +232,18 @@ def test_a_pod_that_runs_and_is_listed_without_devices_has_none() -> None:
     """That is said of the very pod that was listed, and not of one that was never listed."""
     stage = Stage()
 
-    before = stage.it.listed_without_devices(KEY, UID)
+    before = stage.cache.listed_without_devices(KEY, UID)
     stage.lists()
 
-    assert (before, stage.it.listed_without_devices(KEY, UID)) == (False, True)
-    assert not stage.it.listed_without_devices(KEY, "u-2")
+    assert (before, stage.cache.listed_without_devices(KEY, UID)) == (False, True)
+    assert not stage.cache.listed_without_devices(KEY, "u-2")
 
 
 def test_a_pod_with_a_device_of_any_kind_is_not_without() -> None:
     """What counts as a card may be set wrong; a device plugin gave it something."""
     stage = Stage()
 
-    stage.it.kubelet_reported(
+    stage.cache.kubelet_reported(
         KubeletReport(
             (
                 ListedPod(
@@ -251,7 +253,7 @@ def test_a_pod_with_a_device_of_any_kind_is_not_without() -> None:
         )
     )
 
-    assert not stage.it.listed_without_devices(KEY, UID)
+    assert not stage.cache.listed_without_devices(KEY, UID)
 
 
 def test_what_was_listed_before_the_pod_ran_says_nothing() -> None:
@@ -261,10 +263,10 @@ def test_what_was_listed_before_the_pod_ran_says_nothing() -> None:
     stage.lists()
     stage.running.add(KEY)
 
-    early = stage.it.listed_without_devices(KEY, UID)
+    early = stage.cache.listed_without_devices(KEY, UID)
     stage.lists()
 
-    assert (early, stage.it.listed_without_devices(KEY, UID)) == (False, True)
+    assert (early, stage.cache.listed_without_devices(KEY, UID)) == (False, True)
 
 
 def test_what_was_listed_before_the_pod_ran_says_nothing_when_the_kubelet_fails() -> None:
@@ -274,25 +276,25 @@ def test_what_was_listed_before_the_pod_ran_says_nothing_when_the_kubelet_fails(
     stage.lists()
     stage.running.add(KEY)
 
-    stage.it.kubelet_reported(KubeletReport((ListedPod("ml", "train", (ListedContainer("main"),)),), AWAY))
+    stage.cache.kubelet_reported(KubeletReport((ListedPod("ml", "train", (ListedContainer("main"),)),), AWAY))
 
-    assert not stage.it.listed_without_devices(KEY, UID)
+    assert not stage.cache.listed_without_devices(KEY, UID)
 
 
 def test_an_answer_that_was_on_its_way_when_the_pod_began_to_run_says_nothing() -> None:
     """It may be older than the devices; a pod that had run before stays what it was."""
     stage = Stage()
     stage.running.clear()
-    stage.it.kubelet_requested()
+    stage.cache.kubelet_requested()
     stage.running.add(KEY)
-    stage.it.pod_changed(KEY)
+    stage.cache.pod_changed(KEY)
     stage.lists()
-    early = stage.it.listed_without_devices(KEY, UID)
+    early = stage.cache.listed_without_devices(KEY, UID)
 
-    stage.it.kubelet_requested()
+    stage.cache.kubelet_requested()
     stage.lists()
-    asked_again = stage.it.listed_without_devices(KEY, UID)
-    stage.it.pod_changed(KEY)
+    asked_again = stage.cache.listed_without_devices(KEY, UID)
+    stage.cache.pod_changed(KEY)
     stage.lists()
 
-    assert (early, asked_again, stage.it.listed_without_devices(KEY, UID)) == (False, True, True)
+    assert (early, asked_again, stage.cache.listed_without_devices(KEY, UID)) == (False, True, True)

@@ -49,13 +49,13 @@ class Script:
 
 
 class Scene:
-    """A follower at work."""
+    """A poller at work."""
 
     def __init__(self) -> None:
         self.script = Script()
         self.wake = asyncio.Event()
         self.told: list[poller.KubeletReport] = []
-        self.it = poller.KubeletPoller(
+        self.poller = poller.KubeletPoller(
             self.script,
             "n1",
             poller.PollTiming(self.interval, lambda: 0.0),
@@ -76,12 +76,12 @@ class Scene:
 
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    """Lend a follower that runs, with pauses a hundred times shorter than in life."""
+    """Lend a poller that runs, with pauses a hundred times shorter than in life."""
     monkeypatch.setattr(poller, "SHORTEST_REST_SECONDS", 0.01)
     monkeypatch.setattr(poller, "LONGEST_PAUSE_SECONDS", (0.01, 20.0))
     monkeypatch.setattr("berth_agent.backoff.FIRST_SECONDS", 0.0025)
     scene = Scene()
-    task = asyncio.create_task(scene.it.run())
+    task = asyncio.create_task(scene.poller.run())
     yield scene
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -124,21 +124,21 @@ async def test_a_hurry_outlasts_a_refusal(scene: Scene) -> None:
 async def test_last_good_answer_stands_while_the_kubelet_is_away(scene: Scene) -> None:
     """Trouble is told once beside the last answer, and its end as well."""
     scene.script.answer = (ListedPod("ml", "train"),)
-    await scene.until(lambda: scene.it.report.pods == scene.script.answer, what="an answer")
+    await scene.until(lambda: scene.poller.report.pods == scene.script.answer, what="an answer")
     scene.script.answer = AWAY
     before = len(scene.script.asked)
     await scene.until(lambda: len(scene.script.asked) > before + 6, what="some failures")
-    assert scene.it.report == poller.KubeletReport((ListedPod("ml", "train"),), AWAY)
+    assert scene.poller.report == poller.KubeletReport((ListedPod("ml", "train"),), AWAY)
 
     scene.script.answer = (ListedPod("ml", "train"),)
 
-    await scene.until(lambda: scene.it.report.failure is None, what="the end of the trouble")
+    await scene.until(lambda: scene.poller.report.failure is None, what="the end of the trouble")
     assert [one.failure for one in scene.told[-3:]] == [None, AWAY, None]
 
 
 async def test_few_failures_are_no_trouble(scene: Scene) -> None:
     """A kubelet that refuses once or twice is asked again, and nobody is told."""
-    await scene.until(lambda: scene.it.report.is_known, what="an answer")
+    await scene.until(lambda: scene.poller.report.is_known, what="an answer")
     before = len(scene.script.asked)
 
     scene.script.slips = poller.TOLERATED_FAILURES
@@ -188,7 +188,7 @@ async def test_hurry_brings_the_question_forward(monkeypatch: pytest.MonkeyPatch
     scene = Scene()
     changes = [30.0, 30.3, 30.4, 30.9]
 
-    async with timeless.beside(scene.it.run()):
+    async with timeless.beside(scene.poller.run()):
         for moment in changes:
             await timeless.at(moment)
             scene.wake.set()
@@ -198,11 +198,11 @@ async def test_hurry_brings_the_question_forward(monkeypatch: pytest.MonkeyPatch
 
 
 @timeless.scenario
-async def test_a_follower_ends_at_whatever_moment_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_poller_ends_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of a pod at that very moment does not keep it at work."""
     monkeypatch.setattr(Scene, "interval", 60.0)
     scene = Scene()
-    task = asyncio.create_task(scene.it.run())
+    task = asyncio.create_task(scene.poller.run())
     await timeless.passing(1.0)
 
     scene.wake.set()
@@ -231,7 +231,7 @@ async def test_pods_that_change_all_the_time_have_the_kubelet_asked_at_a_steady_
     scene = Scene()
     scene.script.seconds = takes
 
-    async with timeless.beside(scene.it.run()):
+    async with timeless.beside(scene.poller.run()):
         for _ in range(2000):
             scene.wake.set()
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Processes on cards lead to pods, and those that nobody gave their card to strays."""
+"""Processes on cards lead to pods, and those on cards that their pods were not given are unauthorized."""
 
 import pytest
 
@@ -22,12 +22,12 @@ CARDS = (
         mig=wire.Mig(True, tuple(wire.MigInstance(f"MIG-{n}", "1g.5gb", 5, gi=n, ci=0) for n in (1, 2))),
     ),
 )
-PIECES = device_ids.allocatable_devices(CARDS)
-A, MIG, SIBLING, B = (PIECES[uuid] for uuid in ("GPU-a", "MIG-1", "MIG-2", "GPU-b"))
+ALLOCATABLE = device_ids.allocatable_devices(CARDS)
+A, MIG, SIBLING, B = (ALLOCATABLE[uuid] for uuid in ("GPU-a", "MIG-1", "MIG-2", "GPU-b"))
 
 
 def pods(*containers: tuple[str, str]) -> pod_cache.PodCache:
-    """Return the roster of one pod with these containers, by name and id."""
+    """Return the cache of one pod with these containers, by name and id."""
     known = pod_cache.PodCache(lambda _: None)
     statuses = tuple(watched_pod.ContainerStatus(name, f"containerd://{one}") for name, one in containers)
     meta = wire.Meta(name="train", namespace="ml", uid=UID)
@@ -97,7 +97,7 @@ def test_pod_stirs_only_by_what_matters() -> None:
     assert on_change == [POD, POD]
 
 
-def test_sights_name_pod_container_and_piece() -> None:
+def test_processes_name_pod_container_and_piece() -> None:
     """Each process is seen on its piece; one on a card that the node does not have is left out."""
     crowd = (
         LocatedProcess(Process(7, "MIG-1", 5), CgroupOwner(UID, CID)),
@@ -105,14 +105,14 @@ def test_sights_name_pod_container_and_piece() -> None:
         LocatedProcess(Process(9, "GPU-x"), HOST),
     )
 
-    found = process_owners.on_cards(crowd, PIECES, pods(("main", CID)).owner_of)
+    found = process_owners.on_cards(crowd, ALLOCATABLE, pods(("main", CID)).owner_of)
 
     assert found == (CardProcess(7, 5, MIG, POD, "main"), CardProcess(8, None, A))
     assert process_owners.by_pod(found) == {POD: {"main": ("MIG-1",)}}
 
 
 @pytest.mark.parametrize(
-    ("piece", "given", "stray"),
+    ("device", "given", "unauthorized"),
     [
         pytest.param(A, ("GPU-a",), False, id="its card"),
         pytest.param(A, ("GPU-b",), True, id="another card"),
@@ -123,19 +123,24 @@ def test_sights_name_pod_container_and_piece() -> None:
         pytest.param(MIG, ("GPU-b",), False, id="an instance of its whole card"),
     ],
 )
-def test_strays(piece: device_ids.AllocatableDevice, given: tuple[str, ...], stray: bool) -> None:  # noqa: FBT001
-    """A process is a stray where nothing that its pod was given covers what it is on."""
-    sight = CardProcess(7, 5, piece, POD, "main")
+def test_unauthorized(
+    device: device_ids.AllocatableDevice,
+    given: tuple[str, ...],
+    *,
+    unauthorized: bool,
+) -> None:
+    """A process is unauthorized where nothing that its pod was given covers what it is on."""
+    process = CardProcess(7, 5, device, POD, "main")
 
-    assert bool(process_owners.unauthorized((sight,), lambda _: given, PIECES)) is stray
+    assert bool(process_owners.unauthorized((process,), lambda _: given, ALLOCATABLE)) is unauthorized
 
 
-def test_process_of_the_host_is_a_stray() -> None:
+def test_process_of_the_host_is_unauthorized() -> None:
     """Who belongs to no pod was given nothing, whatever others were."""
-    assert process_owners.unauthorized((CardProcess(7, 5, A),), lambda _: ("GPU-a",), PIECES)
+    assert process_owners.unauthorized((CardProcess(7, 5, A),), lambda _: ("GPU-a",), ALLOCATABLE)
 
 
-def test_stray_must_last() -> None:
+def test_one_look_is_not_enough() -> None:
     """One look is not enough: only who was suspect on the same card the look before is told."""
     now = (CardProcess(7, 5, A), CardProcess(8, 5, A), CardProcess(9, 5, MIG))
     before = (CardProcess(7, 4, A), CardProcess(9, 5, A))
@@ -144,7 +149,7 @@ def test_stray_must_last() -> None:
 
 
 def test_occupants_stand_at_their_card_in_order() -> None:
-    """Strays are told of the physical card, by pid, and with their pod where they have one."""
+    """They are told of the physical card, by pid, and with their pod where they have one."""
     found = process_owners.occupants((CardProcess(9, 5, SIBLING, POD, "main"), CardProcess(7, 3, MIG)), {})
 
     assert found == {"GPU-b": (wire.Occupant(7, 3), wire.Occupant(9, 5, "ml", "train"))}
@@ -160,7 +165,7 @@ def test_occupants_stand_at_their_card_in_order() -> None:
     ],
 )
 def test_breathing_memory_is_not_told(memory: int | None, told: int | None) -> None:
-    """A stray's memory is told anew only when it has changed by a good part."""
+    """The memory is published again only when it has changed by a good part."""
     said = {"GPU-a": (wire.Occupant(7, 1000),)}
 
     assert process_owners.occupants((CardProcess(7, memory, A),), said) == {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,16 +61,6 @@ async def until_offered(scene: Scene, count: int) -> None:
     await waiting.eventually(offered, what="the node to have its cards", seconds=30)
 
 
-def told(truth: str, reason: str) -> Callable[[wire.GpuPod], object]:
-    """Return whether a GpuPod says this of itself."""
-    return lambda it: [(one.status, one.reason) for one in it.status.conditions] == [(truth, reason)]
-
-
-def relied_on(truth: str) -> Callable[[wire.Device], object]:
-    """Return whether a Device says this of its kubelet."""
-    return lambda it: ("PodResourcesReady", truth) in {(one.type, one.status) for one in it.status.conditions}
-
-
 async def test_what_it_hands_out_is_compared_and_goes_with_the_pod(
     scene: Scene, worker: workers.Worker, plugin: DevicePlugin
 ) -> None:
@@ -81,18 +71,18 @@ async def test_what_it_hands_out_is_compared_and_goes_with_the_pod(
     await until_offered(scene, 1)
     async with scene.agent():
         await scene.bound_pod("right", minor=0)
-        agreed = await scene.until_gpupod("right", told("True", "Agreed"), what="agreement", seconds=60)
+        agreed = await scene.until_verified("right", "True", "Agreed", seconds=60)
         plugin.offers(one, f"{two}::3")
         await until_offered(scene, 2)
         await scene.bound_pod("wrong", minor=0)
-        parted = await scene.until_gpupod("wrong", told("False", "Mismatch"), what="the mismatch", seconds=60)
+        parted = await scene.until_verified("wrong", "False", "Mismatch", seconds=60)
         for name in ("right", "wrong"):
             await scene.end_pod(name)
             await scene.until_no_gpupod(name)
         plugin.offers(two)
         await until_offered(scene, 1)
         await scene.foreign_pod("foreign")
-        found = await scene.until_gpupod("foreign", told("True", "Agreed"), what="the GpuPod", seconds=60)
+        found = await scene.until_verified("foreign", "True", "Agreed", seconds=60)
 
     assert agreed.status.granted == (wire.Grant("main", (one,), "podresources"),)
     assert parted.status.granted == (wire.Grant("main", (two,), "podresources"),)
@@ -136,14 +126,14 @@ async def test_its_restart_takes_nothing_away(
     await until_offered(scene, 1)
     async with scene.agent():
         await scene.bound_pod("p", minor=0)
-        before = await scene.until_gpupod("p", told("True", "Agreed"), what="agreement", seconds=60)
-        await scene.until_device(relied_on("True"), what="the kubelet to be relied on")
+        before = await scene.until_verified("p", "True", "Agreed", seconds=60)
+        await scene.until_kubelet_ready("True")
         worker.kill_kubelet()
-        await scene.until_device(relied_on("False"), what="the kubelet's end")
+        await scene.until_kubelet_ready("False")
         assert await scene.gpupod("p") is not None
         worker.start_kubelet()
         await plugin.start()
-        await scene.until_device(relied_on("True"), what="the kubelet to be back")
-        after = await scene.until_gpupod("p", told("True", "Agreed"), what="agreement again", seconds=60)
+        await scene.until_kubelet_ready("True")
+        after = await scene.until_verified("p", "True", "Agreed", seconds=60)
 
     assert (after.metadata.uid, after.status.granted) == (before.metadata.uid, before.status.granted)

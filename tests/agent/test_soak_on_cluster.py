@@ -14,7 +14,6 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -180,14 +179,6 @@ class Trouble:
                 await self.scene.admin.delete(resources.DEVICES, self.scene.node)
             else:
                 await self.scene.patch_device({"spec": {"driver": {"version": f"0.{self.chance.random()}"}}})
-
-
-@pytest.fixture
-async def kubelet(scene: Scene, tmp_path: Path) -> AsyncIterator[Kubelet]:
-    """Lend the kubelet of the scene's node."""
-    scene.socket = tmp_path / "kubelet.sock"
-    async with Kubelet(scene.socket) as kubelet:
-        yield kubelet
 
 
 @contextlib.asynccontextmanager

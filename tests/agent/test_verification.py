@@ -20,7 +20,7 @@ CARDS = (
         mig=wire.Mig(True, tuple(wire.MigInstance(f"MIG-{n}", "1g.5gb", 5, gi=n, ci=0) for n in (1, 2))),
     ),
 )
-PIECES = device_ids.allocatable_devices(CARDS)
+ALLOCATABLE = device_ids.allocatable_devices(CARDS)
 ONE, TWO = {"main": ("GPU-a",)}, {"main": ("GPU-a",), "side": ("GPU-b",)}
 BOTH, SLICE = {"main": ("GPU-a", "GPU-b")}, {"main": ("MIG-1",)}
 AWAY = "Nobody answers."
@@ -86,7 +86,7 @@ AWAY = "Nobody answers."
 )
 def test_verdict(phase: str, given: verification.ByContainer, evidence: Evidence, said: str) -> None:
     """Only a source that contradicts makes a mismatch, and only one that speaks an agreement."""
-    found = verification.verify(phase, given, evidence, PIECES)
+    found = verification.verify(phase, given, evidence, ALLOCATABLE)
 
     assert f"{found.truth} {found.reason}" == said
 
@@ -94,7 +94,7 @@ def test_verdict(phase: str, given: verification.ByContainer, evidence: Evidence
 def test_mismatch_names_both() -> None:
     """The message says of each container what it was given, what it holds, and who says so."""
     found = verification.verify(
-        "Running", ONE, Evidence({"main": ("GPU-b",), "side": ("GPU-a",)}, {"": ("GPU-c",)}), PIECES
+        "Running", ONE, Evidence({"main": ("GPU-b",), "side": ("GPU-a",)}, {"": ("GPU-c",)}), ALLOCATABLE
     )
 
     assert found.message == (
@@ -108,7 +108,7 @@ def test_message_fits_and_is_plain() -> None:
     """However much a container holds, and whatever its ids look like, the message can be written."""
     held = tuple(f"\n{number}-{'x' * 60}" for number in range(100))
 
-    message = verification.verify("Running", {}, Evidence({"main": held}), PIECES).message
+    message = verification.verify("Running", {}, Evidence({"main": held}), ALLOCATABLE).message
 
     assert len(message) == schema_limits.LONGEST_MESSAGE
     assert message.isascii()
@@ -119,7 +119,7 @@ def test_name_of_a_container_is_one_plain_word() -> None:
     """A source may call a container anything; the message stays a line."""
     evidence = Evidence({"a\x1b[2J\n" + "b" * 1000: ("GPU-a",)})
 
-    message = verification.verify("Running", {}, evidence, PIECES).message
+    message = verification.verify("Running", {}, evidence, ALLOCATABLE).message
 
     assert message.startswith(r"container a\x1b[2J bbb")
     assert message.isprintable()
@@ -132,7 +132,7 @@ def test_many_ids_are_compared_at_once() -> None:
     started = time.process_time()
 
     found = verification.verify(
-        "Running", {"main": many}, Evidence({"main": many}, {"main": many[:500]}), PIECES
+        "Running", {"main": many}, Evidence({"main": many}, {"main": many[:500]}), ALLOCATABLE
     )
 
     assert found.reason == "Agreed"

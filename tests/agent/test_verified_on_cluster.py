@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
-import pytest
 
 from berth_crds import wire
 from berth_crds.client import resources
@@ -21,24 +19,6 @@ if TYPE_CHECKING:
 GPU = "nvidia.com/gpu"
 
 
-@pytest.fixture
-async def kubelet(scene: Scene, tmp_path: Path) -> AsyncIterator[Kubelet]:
-    """Lend the kubelet of the scene's node."""
-    scene.socket = tmp_path / "kubelet.sock"
-    async with Kubelet(scene.socket) as kubelet:
-        yield kubelet
-
-
-def verified(truth: str, reason: str) -> Callable[[wire.GpuPod], object]:
-    """Return whether a GpuPod says this of itself."""
-    return lambda it: [(one.status, one.reason) for one in it.status.conditions] == [(truth, reason)]
-
-
-def relied_on(truth: str) -> Callable[[wire.Device], object]:
-    """Return whether a Device says this of its kubelet."""
-    return lambda it: ("PodResourcesReady", truth) in {(one.type, one.status) for one in it.status.conditions}
-
-
 async def test_agreement_and_mismatch_are_told(scene: Scene, kubelet: Kubelet) -> None:
     """A pod with the card that it was given is verified; with another one both are named."""
     given, other = scene.uuid(0), scene.uuid(1)
@@ -46,11 +26,11 @@ async def test_agreement_and_mismatch_are_told(scene: Scene, kubelet: Kubelet) -
     kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [given]}})])
     async with scene.agent():
         await scene.bound_pod("p", minor=0)
-        agreed = await scene.until_gpupod("p", verified("True", "Agreed"), what="agreement")
+        agreed = await scene.until_verified("p", "True", "Agreed")
         kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [f"{other}::2"]}})])
-        parted = await scene.until_gpupod("p", verified("False", "Mismatch"), what="the mismatch")
+        parted = await scene.until_verified("p", "False", "Mismatch")
         await scene.phase("p", "Succeeded")
-        ended = await scene.until_gpupod("p", verified("Unknown", "Finished"), what="the end")
+        ended = await scene.until_verified("p", "Unknown", "Finished")
 
     assert agreed.status.granted == (wire.Grant("main", (given,), "podresources"),)
     assert parted.status.granted == (wire.Grant("main", (other,), "podresources"),)
@@ -66,11 +46,11 @@ async def test_pod_of_somebody_else_is_named_while_it_holds_cards(scene: Scene, 
     kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
     async with scene.agent():
         uid = await scene.foreign_pod("p")
-        found = await scene.until_gpupod("p", verified("True", "Agreed"), what="the GpuPod")
+        found = await scene.until_verified("p", "True", "Agreed")
         kubelet.says([(f"{scene.namespace}/p", {"main": {}})])
         await scene.until_no_gpupod("p")
         kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
-        await scene.until_gpupod("p", verified("True", "Agreed"), what="the GpuPod again")
+        await scene.until_verified("p", "True", "Agreed")
         await scene.phase("p", "Succeeded")  # Old kubelets list what has ended.
         await scene.until_no_gpupod("p")
 
@@ -118,7 +98,7 @@ async def test_pod_without_a_gpu_gets_no_record(scene: Scene, kubelet: Kubelet) 
     async with scene.agent():
         await scene.foreign_pod("rdma")
         await scene.foreign_pod("gpu")
-        found = await scene.until_gpupod("gpu", verified("True", "Agreed"), what="the GpuPod")
+        found = await scene.until_verified("gpu", "True", "Agreed")
         await _until_asked(kubelet, len(kubelet.asked) + 2)
         assert await scene.gpupod("rdma") is None
 
@@ -134,16 +114,16 @@ async def test_records_stand_while_the_kubelet_is_away(scene: Scene, kubelet: Ku
     await scene.bound_pod("o", minor=0)
     await scene.foreign_pod("p")
     async with scene.agent():
-        ours = await scene.until_gpupod("o", verified("True", "Agreed"), what="the GpuPod of ours")
-        first = await scene.until_gpupod("p", verified("True", "Agreed"), what="the GpuPod")
-        await scene.until_device(relied_on("True"), what="the kubelet to be relied on")
+        ours = await scene.until_verified("o", "True", "Agreed")
+        first = await scene.until_verified("p", "True", "Agreed")
+        await scene.until_kubelet_ready("True")
         await kubelet.stop()
-        await scene.until_device(relied_on("False"), what="the kubelet to be missed")
+        await scene.until_kubelet_ready("False")
     async with scene.agent(name="agent-2"):
         await scene.until_lease(lambda it: it.spec.holder_identity == "agent-2", what="the second agent")
         kubelet.says([])
         await kubelet.start()
-        await scene.until_device(relied_on("True"), what="the kubelet to be back")
+        await scene.until_kubelet_ready("True")
         asked = len(kubelet.asked)
         await scene.until(lambda: len(kubelet.asked) > asked, what="another question")
         there = [await scene.gpupod(name) for name in "op"]
@@ -188,11 +168,11 @@ async def test_driver_verifies_what_no_device_plugin_gave(scene: Scene, tmp_path
     async with scene.agent():
         uid = await scene.bound_pod("p", minor=0)
         await scene.phase("p", "Running")
-        await scene.until_gpupod("p", verified("Unknown", "NotSeen"), what="the GpuPod")
+        await scene.until_verified("p", "Unknown", "NotSeen")
         crowd.enter(8, scene.uuid(0), cgroup=f"/kubepods/pod{uid}/{'c' * 64}")
-        await scene.until_gpupod("p", verified("True", "Agreed"), what="agreement")
+        await scene.until_verified("p", "True", "Agreed")
         crowd.enter(8, scene.uuid(1), cgroup=f"/kubepods/pod{uid}/{'c' * 64}")
-        await scene.until_gpupod("p", verified("False", "Mismatch"), what="the mismatch")
+        await scene.until_verified("p", "False", "Mismatch")
 
 
 async def test_nothing_is_written_while_the_sources_say_the_same(
@@ -213,7 +193,7 @@ async def test_nothing_is_written_while_the_sources_say_the_same(
         ]
     )
     async with scene.agent():
-        await scene.until_gpupod("p", verified("True", "Agreed"), what="agreement")
+        await scene.until_verified("p", "True", "Agreed")
         await scene.until_gpupod("q", lambda it: it.status.conditions, what="the other GpuPod")
         await scene.until_device(lambda it: it.status.devices, what="the stray")
         settled, asked = await scene.settled(), len(kubelet.asked)
@@ -244,7 +224,7 @@ async def test_a_pod_whose_name_is_taken_is_told_of_under_another(scene: Scene, 
     async with scene.agent():
         uid = await scene.foreign_pod("p")
         name = f"{uid}.{scene.node}"
-        found = await scene.until_gpupod(name, verified("True", "Agreed"), what="the GpuPod")
+        found = await scene.until_verified(name, "True", "Agreed")
         kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(0)]}})])
         changed = await scene.until_gpupod(name, lambda it: it.status.minors == "0", what="the news")
     async with scene.agent():

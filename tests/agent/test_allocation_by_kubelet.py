@@ -25,8 +25,8 @@ CARDS = (
         mig=wire.Mig(True, (wire.MigInstance("MIG-1", "1g.5gb", 5, gi=7, ci=0),)),
     ),
 )
-PIECES = device_ids.allocatable_devices(CARDS)
-VIEW = desired.NodeCards("n1", desired.models(CARDS), None, PIECES)
+ALLOCATABLE = device_ids.allocatable_devices(CARDS)
+NODE_CARDS = desired.NodeCards("n1", desired.models(CARDS), None, ALLOCATABLE)
 
 
 def pod(phase: str = "Running") -> watched_pod.Pod:
@@ -37,12 +37,12 @@ def pod(phase: str = "Running") -> watched_pod.Pod:
 
 def held(uuid: str, count: int = 1) -> device_ids.HeldDevice:
     """Give a holding."""
-    return device_ids.HeldDevice(uuid, PIECES.get(uuid), count)
+    return device_ids.HeldDevice(uuid, ALLOCATABLE.get(uuid), count)
 
 
 def handed(**containers: tuple[device_ids.HeldDevice, ...]) -> wire.GpuPodSpec:
     """Say what the kubelet gave, as a record does."""
-    return desired.spec(pod(), desired.allocation_by_kubelet("n1", containers), VIEW)
+    return desired.spec(pod(), desired.allocation_by_kubelet("n1", containers), NODE_CARDS)
 
 
 def test_record_names_what_the_kubelet_gave() -> None:
@@ -95,7 +95,7 @@ def test_status_quotes_each_source() -> None:
     evidence = verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",), "": ("GPU-a",)})
 
     status = desired.status(
-        pod(), handed(main=(held("GPU-a"),)), wire.GpuPodStatus(), VIEW, evidence=evidence, now=NOON
+        pod(), handed(main=(held("GPU-a"),)), wire.GpuPodStatus(), NODE_CARDS, evidence=evidence, now=NOON
     )
 
     assert (status.phase, status.minors) == ("Running", "0")
@@ -110,7 +110,7 @@ def test_status_can_be_written_whatever_the_ids_are() -> None:
     """An id that the schema refuses is told in the condition alone."""
     evidence = verification.Evidence({"main": ("GPU-a", "no uuid at all", "x" * 65)})
 
-    status = desired.status(pod(), handed(), wire.GpuPodStatus(), VIEW, evidence=evidence, now=NOON)
+    status = desired.status(pod(), handed(), wire.GpuPodStatus(), NODE_CARDS, evidence=evidence, now=NOON)
 
     assert status.granted == (wire.Grant("main", ("GPU-a",), "podresources"),)
     assert "no uuid at all" in status.conditions[0].message
@@ -121,7 +121,9 @@ def test_pod_that_has_ended_holds_nothing() -> None:
     evidence = verification.Evidence({"main": ("GPU-a",)})
     spec = handed(main=(held("GPU-a"),))
 
-    status = desired.status(pod("Succeeded"), spec, wire.GpuPodStatus(), VIEW, evidence=evidence, now=NOON)
+    status = desired.status(
+        pod("Succeeded"), spec, wire.GpuPodStatus(), NODE_CARDS, evidence=evidence, now=NOON
+    )
 
     assert status.granted == ()
     assert [(one.status, one.reason) for one in status.conditions] == [("Unknown", "Finished")]

@@ -16,12 +16,12 @@ from testbed import waiting
 
 CARD = wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16, model="Tesla T4")
 KEY = ("ns", "p")
-BESIDE = "u-1.n1"
+OTHER_NAME = "u-1.n1"
 GRANTED = allocation.encode(allocation.of("n1", {"main": {"gpu": [allocation.Share("GPU-a", 0, 100, 16)]}}))
 
 
 class Scene:
-    """A keeper of node n1, on which the pod ns/p has a card from the kubelet, and a server."""
+    """The reconciler of node n1, on which the pod ns/p has a card from the kubelet, and a server."""
 
     def __init__(self, server: stub.Stub, session: api.Api) -> None:
         self.server = server
@@ -29,13 +29,15 @@ class Scene:
             evidence.EvidenceSources(kubelet=True),
             reconciler.ReconcilerRuntime(clock.Clock().wall, float),
         )
-        self.keeper = reconciler.GpuPodReconciler(session, "n1", runtime, sources, on_pod_change=lambda: None)
-        self.keeper.set_cards([CARD])
+        self.reconciler = reconciler.GpuPodReconciler(
+            session, "n1", runtime, sources, on_pod_change=lambda: None
+        )
+        self.reconciler.set_cards([CARD])
 
     def placed(self, **annotations: str) -> None:
         """Have the pod be there, and the kubelet tell of its card."""
         meta = wire.Meta("p", "ns", "u-1", annotations=annotations)
-        self.keeper._pods.upserted(
+        self.reconciler._pods.upserted(
             watched_pod.Pod(meta, watched_pod.PodSpec("n1"), watched_pod.PodStatus("Running"))
         )
         self.kubelet_tells()
@@ -44,7 +46,7 @@ class Scene:
         """Have the kubelet tell of the pod's card."""
         devices = (podresources.ListedDevices("nvidia.com/gpu", ("GPU-a",)),)
         listed = podresources.ListedPod("ns", "p", (podresources.ListedContainer("main", devices),))
-        self.keeper.kubelet_reported(poller.KubeletReport((listed,)))
+        self.reconciler.kubelet_reported(poller.KubeletReport((listed,)))
 
     def answers(self, name: str, answer: stub.Answer) -> None:
         """Have what is written under a name be answered."""
@@ -86,37 +88,37 @@ async def test_the_only_word_on_a_pods_cards_is_written_beside_the_taken_name(
 ) -> None:
     """At once, and from then on there; when the pod goes, it goes."""
     scene.answers("p", TAKEN[refused])
-    scene.answers(BESIDE, stub.thing(gpupod(BESIDE)))
-    scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
+    scene.answers(OTHER_NAME, stub.thing(gpupod(OTHER_NAME)))
+    scene.server.on("DELETE", resources.GPU_PODS.path(OTHER_NAME, namespace="ns"), stub.thing({}))
     scene.placed()
 
-    await scene.keeper._reconcile(KEY)
+    await scene.reconciler._reconcile(KEY)
     first = scene.written
-    await scene.keeper._reconcile(KEY)
+    await scene.reconciler._reconcile(KEY)
     again = scene.written[len(first) :]
-    scene.keeper._pods.deleted(wire.Meta("p", "ns", "u-1"))
-    await scene.keeper._reconcile(KEY)
+    scene.reconciler._pods.deleted(wire.Meta("p", "ns", "u-1"))
+    await scene.reconciler._reconcile(KEY)
 
-    assert first[:2] == ["p", BESIDE]
+    assert first[:2] == ["p", OTHER_NAME]
     assert "p" not in again
-    assert (scene.server.requests[-1].method, scene.keeper.gpupods()) == ("DELETE", [])
+    assert (scene.server.requests[-1].method, scene.reconciler.gpupods()) == ("DELETE", [])
 
 
 async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_name(scene: Scene) -> None:
     """Its news is that of its pod; where the pod's own name is this node's as well, one is enough."""
-    found, plain = (api.decode(stub_body(name), wire.GpuPod, path="") for name in (BESIDE, "p"))
-    scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
+    found, plain = (api.decode(stub_body(name), wire.GpuPod, path="") for name in (OTHER_NAME, "p"))
+    scene.server.on("DELETE", resources.GPU_PODS.path(OTHER_NAME, namespace="ns"), stub.thing({}))
     scene.answers("p", stub.thing(gpupod("p")))
     scene.placed()
-    await scene.keeper._queue.get()
+    await scene.reconciler._queue.get()
 
-    scene.keeper._cache.upserted(found)
-    news = scene.keeper._pods_to_reconcile(await scene.keeper._queue.get())
-    scene.keeper._cache.upserted(plain)
-    await scene.keeper._reconcile(KEY)
+    scene.reconciler._cache.upserted(found)
+    news = scene.reconciler._pods_to_reconcile(await scene.reconciler._queue.get())
+    scene.reconciler._cache.upserted(plain)
+    await scene.reconciler._reconcile(KEY)
 
     assert KEY in news
-    assert [one.metadata.name for one in scene.keeper.gpupods()] == ["p"]
+    assert [one.metadata.name for one in scene.reconciler.gpupods()] == ["p"]
 
 
 async def test_a_restarted_agent_keeps_a_record_beside_whichever_list_comes_first(scene: Scene) -> None:
@@ -125,25 +127,27 @@ async def test_a_restarted_agent_keeps_a_record_beside_whichever_list_comes_firs
     meta = {"name": "p", "namespace": "ns", "uid": "u-1", "resourceVersion": "3"}
     pod = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
     lists = {
-        resources.GPU_PODS: stub.page(gpupod(BESIDE), version="9"),
+        resources.GPU_PODS: stub.page(gpupod(OTHER_NAME), version="9"),
         resources.PODS: stub.later(known, stub.page(pod, version="9")),
     }
     for resource, listed in lists.items():
         answers = {"": listed, "true": stub.watch(until=never)}
         scene.server.on("GET", resource.path(), stub.by_query("watch", answers))
-    scene.server.on("DELETE", resources.GPU_PODS.path(BESIDE, namespace="ns"), stub.thing({}))
+    scene.server.on("DELETE", resources.GPU_PODS.path(OTHER_NAME, namespace="ns"), stub.thing({}))
     scene.answers("p", TAKEN["by the schema"])
-    scene.answers(BESIDE, stub.thing(gpupod(BESIDE)))
+    scene.answers(OTHER_NAME, stub.thing(gpupod(OTHER_NAME)))
     scene.kubelet_tells()
 
-    running = asyncio.create_task(scene.keeper.run())
-    await waiting.eventually(lambda: asyncio.sleep(0, scene.keeper.gpupods()), what="the record to be known")
+    running = asyncio.create_task(scene.reconciler.run())
+    await waiting.eventually(
+        lambda: asyncio.sleep(0, scene.reconciler.gpupods()), what="the record to be known"
+    )
     known.set()
     await waiting.eventually(lambda: asyncio.sleep(0, scene.written), what="the record to be written")
     running.cancel()
     never.set()
 
-    assert {one.removesuffix("/status") for one in scene.written} == {BESIDE}
+    assert {one.removesuffix("/status") for one in scene.written} == {OTHER_NAME}
     assert not [one for one in scene.server.requests if one.method == "DELETE"]
 
 
@@ -152,28 +156,28 @@ async def test_a_pod_that_is_named_by_the_uid_of_another_has_its_own_news(scene:
     """Any pod may be named so; what becomes of its record is not taken for news of the other pod."""
     scene.placed()
 
-    assert scene.keeper._pods_to_reconcile(("ns", name)) == {("ns", name)}
-    assert scene.keeper._pods_to_reconcile(("ns", BESIDE)) == {("ns", BESIDE), KEY}
+    assert scene.reconciler._pods_to_reconcile(("ns", name)) == {("ns", name)}
+    assert scene.reconciler._pods_to_reconcile(("ns", OTHER_NAME)) == {("ns", OTHER_NAME), KEY}
 
 
 async def test_a_pod_that_has_the_name_of_anothers_record_gets_its_own(scene: Scene) -> None:
     """Neither pod's record is taken for the other's: both are written, and none is removed."""
-    own = gpupod(BESIDE) | {"spec": gpupod(BESIDE)["spec"] | {"podUID": "u-2"}}
-    scene.answers(BESIDE, stub.thing(own))
+    own = gpupod(OTHER_NAME) | {"spec": gpupod(OTHER_NAME)["spec"] | {"podUID": "u-2"}}
+    scene.answers(OTHER_NAME, stub.thing(own))
     scene.placed()
-    meta = wire.Meta(BESIDE, "ns", "u-2", annotations={names.ALLOCATION: GRANTED})
-    scene.keeper._pods.upserted(
+    meta = wire.Meta(OTHER_NAME, "ns", "u-2", annotations={names.ALLOCATION: GRANTED})
+    scene.reconciler._pods.upserted(
         watched_pod.Pod(meta, watched_pod.PodSpec("n1"), watched_pod.PodStatus("Running"))
     )
 
-    await scene.keeper._reconcile(("ns", BESIDE))
+    await scene.reconciler._reconcile(("ns", OTHER_NAME))
     written = scene.written[0]
-    scene.keeper._cache.upserted(msgspec.convert(own, wire.GpuPod))
+    scene.reconciler._cache.upserted(msgspec.convert(own, wire.GpuPod))
     scene.answers("p", stub.thing(gpupod("p")))
-    await scene.keeper._reconcile(KEY)
-    await scene.keeper._reconcile(("ns", BESIDE))
+    await scene.reconciler._reconcile(KEY)
+    await scene.reconciler._reconcile(("ns", OTHER_NAME))
 
-    assert written == BESIDE
+    assert written == OTHER_NAME
     assert "p" in scene.written
     assert not [one for one in scene.server.requests if one.method == "DELETE"]
 
@@ -189,6 +193,6 @@ async def test_a_pod_whose_record_can_be_read_waits_for_its_name(scene: Scene) -
     scene.placed(**{names.ALLOCATION: GRANTED})
 
     with pytest.raises(errors.Invalid):
-        await scene.keeper._reconcile(KEY)
+        await scene.reconciler._reconcile(KEY)
 
     assert scene.written == ["p"]

@@ -120,7 +120,7 @@ async def test_nothing_is_published_while_the_device_cannot_be_seen(monkeypatch:
                 await publisher.publish(SPEC, SICK)
 
 
-def test_a_mirror_believes_an_earlier_revision_after_a_restore() -> None:
+def test_the_cache_believes_an_earlier_revision_after_a_restore() -> None:
     """Once: after that the later one counts again."""
     told: list[object_cache.Key] = []
     known: object_cache.ObjectCache[wire.Device] = object_cache.ObjectCache(told.append)

@@ -22,7 +22,7 @@ NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 CARDS = tuple(wire.Card(uuid=f"GPU-{one}", type="gpu", minor=at, memory=16) for at, one in enumerate("abcd"))
 DEVICE = devices.device(wire.Device(wire.Meta(name="n1"), wire.DeviceSpec("n1", devices=CARDS)))
-PIECES = device_ids.allocatable_devices(CARDS)
+ALLOCATABLE = device_ids.allocatable_devices(CARDS)
 META = wire.Meta(name="p", namespace="ns", uid="u-1")
 
 
@@ -30,9 +30,9 @@ def held(*uuids: str, asks: int) -> Hold:
     """Say what the operator takes a pod to hold that asks for so many cards and was given these."""
     pod = watched_pod.Pod(META, watched_pod.PodSpec("n1"), watched_pod.PodStatus("Running"))
     given = desired.allocation_by_kubelet(
-        "n1", {"main": [device_ids.HeldDevice(one, PIECES.get(one)) for one in uuids]}
+        "n1", {"main": [device_ids.HeldDevice(one, ALLOCATABLE.get(one)) for one in uuids]}
     )
-    spec = desired.spec(pod, given, desired.NodeCards("n1", {}, None, PIECES))
+    spec = desired.spec(pod, given, desired.NodeCards("n1", {}, None, ALLOCATABLE))
     named = gpupods.named(wire.GpuPod(META, spec))
     assert isinstance(named, allocation_recovery.Named)
     nameless = allocation_recovery.Nameless((("main", True),), fewest=asks)

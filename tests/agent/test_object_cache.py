@@ -16,58 +16,58 @@ def record(uid: str, version: int) -> wire.GpuPod:
 
 @pytest.fixture
 def on_change() -> list[object_cache.Key]:
-    """Lend the list of what the mirror told."""
+    """Lend the list of what the cache told."""
     return []
 
 
 @pytest.fixture
-def known(on_change: list[object_cache.Key]) -> object_cache.ObjectCache[wire.GpuPod]:
-    """Lend a mirror that knows one object, from the answer to a write."""
-    known: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(on_change.append)
-    known.write_answered(record("x", 9), deletions=0)
-    return known
+def cache(on_change: list[object_cache.Key]) -> object_cache.ObjectCache[wire.GpuPod]:
+    """Lend a cache that knows one object, from the answer to a write."""
+    cache: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(on_change.append)
+    cache.write_answered(record("x", 9), deletions=0)
+    return cache
 
 
 def test_slow_watch_changes_nothing(
-    known: object_cache.ObjectCache[wire.GpuPod], on_change: list[object_cache.Key]
+    cache: object_cache.ObjectCache[wire.GpuPod], on_change: list[object_cache.Key]
 ) -> None:
     """What a watch tells of the time before our own write is old news; what is newer is taken and told."""
-    known.upserted(record("x", 8))
-    assert (known.get(KEY), on_change) == (record("x", 9), [])
+    cache.upserted(record("x", 8))
+    assert (cache.get(KEY), on_change) == (record("x", 9), [])
 
-    known.upserted(record("x", 10))
-    assert (known.get(KEY), on_change) == (record("x", 10), [KEY])
+    cache.upserted(record("x", 10))
+    assert (cache.get(KEY), on_change) == (record("x", 10), [KEY])
 
 
-def test_slow_answer_changes_nothing(known: object_cache.ObjectCache[wire.GpuPod]) -> None:
+def test_slow_answer_changes_nothing(cache: object_cache.ObjectCache[wire.GpuPod]) -> None:
     """An answer that arrives after the watch told of something newer is old news, too."""
-    known.upserted(record("x", 12))
+    cache.upserted(record("x", 12))
 
-    known.write_answered(record("x", 11), deletions=0)
-    assert known.get(KEY) == record("x", 12)
+    cache.write_answered(record("x", 11), deletions=0)
+    assert cache.get(KEY) == record("x", 12)
 
 
-def test_deletion_is_never_undone_by_an_answer(known: object_cache.ObjectCache[wire.GpuPod]) -> None:
+def test_deletion_is_never_undone_by_an_answer(cache: object_cache.ObjectCache[wire.GpuPod]) -> None:
     """An answer to a write that was under way when a deletion was told brings nothing back."""
-    before = known.deletions
-    known.deleted(record("x", 10).metadata)
+    before = cache.deletions
+    cache.deleted(record("x", 10).metadata)
 
-    known.write_answered(record("x", 9), deletions=before)
-    assert known.get(KEY) is None
-    known.write_answered(record("y", 12), deletions=known.deletions)
-    assert known.get(KEY) == record("y", 12)
+    cache.write_answered(record("x", 9), deletions=before)
+    assert cache.get(KEY) is None
+    cache.write_answered(record("y", 12), deletions=cache.deletions)
+    assert cache.get(KEY) == record("y", 12)
 
 
 def test_end_of_an_earlier_object_is_not_that_of_the_new_one(
-    known: object_cache.ObjectCache[wire.GpuPod], on_change: list[object_cache.Key]
+    cache: object_cache.ObjectCache[wire.GpuPod], on_change: list[object_cache.Key]
 ) -> None:
     """The late news that an earlier object is gone does not take away the one made since."""
-    known.deleted(record("earlier", 8).metadata)
-    assert (known.get(KEY), on_change) == (record("x", 9), [])
+    cache.deleted(record("earlier", 8).metadata)
+    assert (cache.get(KEY), on_change) == (record("x", 9), [])
 
     # A list that was read anew tells of a delete with the last revision that its watch had seen.
-    known.deleted(record("x", 5).metadata)
-    assert (known.get(KEY), on_change) == (None, [KEY])
+    cache.deleted(record("x", 5).metadata)
+    assert (cache.get(KEY), on_change) == (None, [KEY])
 
 
 # ---------------------------------------------------------------- corrections
