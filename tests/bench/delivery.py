@@ -212,9 +212,9 @@ class Arena:
         """Take the time of decisions and of sentences, pod by pod."""
         self._decide, say = cycle.answer_for, self.loop.reporter.reasons.message
 
-        def said(candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject) -> str:
+        def said(candidate: queued_pods.Candidate, decision: decisions.Wait | decisions.Reject) -> str:
             started = time.thread_time()
-            sentence = say(candidate, answer)
+            sentence = say(candidate, decision)
             self.spent[candidate.uid].explained += time.thread_time() - started
             return sentence
 

@@ -11,9 +11,11 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
 WEIGHT: Final = waiting_pod_memory.NAMESPACE_BYTES // 4
-OF_NAMESPACE: Final = "the waiting pods of this namespace say too much together: Berth keeps 32 MiB of it; "
-OF_ALL: Final = "all waiting pods say too much together: Berth keeps 128 MiB of it; "
-AGAIN: Final = "this pod is read again when others are placed or gone"
+OF_NAMESPACE: Final = (
+    "the requests of the waiting pods of this namespace are too long together: Berth keeps 32 MiB of them; "
+)
+OF_ALL: Final = "the requests of all waiting pods are too long together: Berth keeps 128 MiB of them; "
+AGAIN: Final = "this pod is read again when others are placed or deleted"
 
 
 def pod(uid: str, *, namespace: str = "ml", says: str = "") -> queued_pods.Candidate:

@@ -191,12 +191,12 @@ def pod_as(**changes: Any) -> dict[str, Any]:
         ),
         pytest.param(
             stub.thing(pod_as(spec={"nodeName": "n"}, metadata={"annotations": {names.TERM: "op-2_x/8"}})),
-            ports.Refused("somebody else bound the pod to n"),
+            ports.Refused("another scheduler bound the pod to n"),
             id="bound by another leader",
         ),
         pytest.param(
             stub.thing(pod_as(spec={"nodeName": "n"})),
-            ports.Refused("somebody else bound the pod to n"),
+            ports.Refused("another scheduler bound the pod to n"),
             id="bound by hand",
         ),
         pytest.param(stub.thing(pod_as(spec={})), ports.Unbound(same=False), id="not bound, and another one"),

@@ -61,7 +61,9 @@ def test_a_pod_beyond_the_budget_waits_with_a_fault_and_nothing_else(scene: Scen
     assert candidate is not None
     assert not candidate.request.conditions.avoid_uuids
     said = explain.sentence(decisions.Reject("b", candidate.faults), candidate)
-    assert said.startswith("the waiting pods of this namespace say too much together: Berth keeps ")
+    assert said.startswith(
+        "the requests of the waiting pods of this namespace are too long together: Berth keeps "
+    )
 
 
 @pytest.mark.parametrize(

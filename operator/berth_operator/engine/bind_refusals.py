@@ -135,9 +135,9 @@ class BindRefusals:
         if candidate.uid not in self._refused:
             return [candidate.uid]
         found = [one for one in self._refused.values() if one.candidate.namespace == candidate.namespace]
-        for one in found:
-            one.postponed = False
-        return [one.candidate.uid for one in found]
+        for refused in found:
+            refused.postponed = False
+        return [refused.candidate.uid for refused in found]
 
     def forget(self, uid: str) -> None:
         """Forget a pod."""
@@ -192,12 +192,12 @@ class BindRefusals:
         self._prune(backlog, now)
         left = {namespace: _retries_of(count) for namespace, count in self._counts.items()}
         found: list[RefusedBind] = []
-        for one in self._refused.values():
-            if left[one.candidate.namespace] and len(found) < MOST_PER_RETRY:
-                left[one.candidate.namespace] -= 1
-                found.append(one)
-        for one in found:
-            self._refused[one.candidate.uid] = self._refused.pop(one.candidate.uid)
+        for refused in self._refused.values():
+            if left[refused.candidate.namespace] and len(found) < MOST_PER_RETRY:
+                left[refused.candidate.namespace] -= 1
+                found.append(refused)
+        for refused in found:
+            self._refused[refused.candidate.uid] = self._refused.pop(refused.candidate.uid)
         return found
 
     def _prune(self, backlog: Backlog, now: float) -> None:

@@ -1,9 +1,9 @@
-"""Binds: each is sent in its turn, and followed until it is certain what became of it.
+"""Sends binds, and follows each until its outcome is certain.
 
-An answer that is lost proves nothing: the bind may still be on its way. So it is sent again, which
-harms nothing, since every copy gives the same cards to the same pod. Where that brings no answer
-either, or what was decided on has changed, the pod is changed: a bind names the revision of its pod,
-so none that was sent before can be carried out any more, and the cards are free for others.
+A lost answer proves nothing: the bind may still be on its way. So the bind is sent again, which is
+harmless, since every copy gives the same cards to the same pod. If that brings no answer either, or
+the bind is stale, the pod is changed: a bind names the revision of its pod, so that no earlier copy
+can be carried out any more, and the cards are free for others.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from berth_operator.scheduling import cycle, decisions, queued_pods
 log = logging.getLogger(__name__)
 
 UNANSWERED_FACTOR: Final = (
-    2  # Times the binds at once: so many are decided and unanswered, half of them when more are.
+    2  # Times the binds at once: the most that are decided and unanswered; more are decided at half of it.
 )
 READ_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-MOST_REVISIONS: Final = 3  # A pod that somebody changes all the time is tried again later.
+MOST_REVISIONS: Final = 3  # A pod that is changed all the time is tried again later.
 REVISION_SECONDS: Final = 0.02  # Meanwhile its cards are kept from others.
-MOST_RESENT: Final = 1  # So often, then the pod is changed.
-REPORTED_AFTER: Final = 3  # An answer that is lost is found again at once, or people should know of it.
+MOST_RESENT: Final = 1  # After that, the pod is changed.
+REPORTED_AFTER: Final = 3  # Reads of the pod: most outcomes are found by the first.
 
 Candidate = queued_pods.Candidate
 Placement = decisions.Placement
@@ -46,13 +46,13 @@ class Limits:
 
     @property
     def most_unanswered(self) -> int:
-        """How many binds may be decided and not yet answered: what is sent late was decided on old news."""
+        """How many binds may be decided and not yet answered: late binds depend on old inventories."""
         most = UNANSWERED_FACTOR * self.binds_at_once
         return min(most, max(1, math.ceil(self.binds_per_second))) if self.binds_per_second else most
 
 
 class BindSender:
-    """Sends binds; `concluded` hears what became of each, and `failed` why one takes its time."""
+    """Sends binds; `on_outcome` is called with the outcome of each, `on_delay` with why one takes long."""
 
     def __init__(
         self,
@@ -107,19 +107,19 @@ class BindSender:
         )
 
     async def wait_for_room(self) -> None:
-        """Wait until enough of the binds decided so far have an answer, and the server wants more."""
+        """Wait until enough of the binds decided so far have an answer, and no backoff is left."""
         while self._crowded:
             self._has_room.clear()
             await self._has_room.wait()
         await self.wait_backoff()
 
     async def wait_backoff(self) -> None:
-        """Wait until the server wants more."""
+        """Wait until the backoff that the server asked for is over."""
         await self._rate_limiter.wait_backoff()
 
     def back_off(self, throttled: ports.Throttled) -> None:
         """Send nothing for as long as the server asks."""
-        log.info("binds rest for %g s, as the server asks: %s", throttled.seconds, throttled.message)
+        log.info("binds back off for %g s, as the server asks: %s", throttled.seconds, throttled.message)
         self._rate_limiter.back_off(throttled.seconds)
 
     @property
@@ -132,7 +132,7 @@ class BindSender:
         return self._unanswered_elsewhere > self._most_unanswered // 2
 
     def _slots_changed(self) -> None:
-        """Go on deciding: for others than a namespace that turned out slow, or for one that is so no more."""
+        """Let the loop decide for other namespaces, or for one that is not slow any more."""
         self._ledger.wake.set()
         self._announce_room()
 
@@ -140,7 +140,7 @@ class BindSender:
         if not self._crowded:
             self._has_room.set()
 
-    # ------------------------------------------------------------ from the decision to its end
+    # ------------------------------------------------------------ from the decision to its outcome
 
     def start(self, candidate: Candidate, placement: Placement) -> None:
         """Send the bind of a pod whose hold is assumed."""
@@ -158,12 +158,12 @@ class BindSender:
         if self._bind_slots.width(namespace) is not None:
             self._ledger.wake.set()  # The next of a slow namespace may be decided.
         if not task.cancelled() and (error := task.exception()) is not None:
-            # The hold stays assumed: cards too many withheld, never given out twice.
+            # The hold stays assumed: its cards are withheld, and never given out twice.
             log.error("%s failed", task.get_name(), exc_info=error)
             self._records.bind_crashed()
 
     async def drain(self) -> None:
-        """Drop what is not sent, and wait for the binds under way; nobody starts any more."""
+        """Drop what is not sent, and wait for the binds under way; `start` must not be called any more."""
         for task in self._unsent:
             task.cancel()
         while self._tasks:
@@ -189,7 +189,7 @@ class BindSender:
     async def _send(
         self, candidate: Candidate, placement: Placement, *, again: bool = False, anyway: bool = False
     ) -> tuple[float, ports.Outcome]:
-        """Send a bind in its turn, and return when; one whose turn came too late is sent if `anyway`."""
+        """Send a bind when a slot is free, and return when; a stale bind is only sent if `anyway`."""
         take = self._bind_slots.acquire_patiently if again else self._bind_slots.acquire
         slot = await take(candidate.namespace)
         if slot is None:
@@ -217,7 +217,7 @@ class BindSender:
             return ports.Unknown(str(error) or type(error).__name__)
 
     async def _wait_permitted(self, candidate: Candidate) -> None:
-        """Wait until nothing speaks against sending a bind but, perhaps, what has changed meanwhile."""
+        """Wait until the lead is sure, and the Lease declares a bind of this pod."""
         await self._writer.sure()
         await self._writer.permit(candidate.uid)
 
@@ -231,19 +231,18 @@ class BindSender:
     async def _follow(
         self, candidate: Candidate, placement: Placement, answer: ports.Outcome
     ) -> ports.Outcome:
-        """Find out what became of a bind whose answer is not clear, or is lost: it may still be on its way.
+        """Return the outcome of a bind whose answer is unclear or lost.
 
-        That the pod has no node proves nothing then: what is on its way may arrive at any time, and is valid
-        for as long as we lead. So its cards are given to nobody else, and the same bind is sent again until
-        the pod has its place, is somebody else's, is gone, or was changed, so that no copy can arrive. It is
-        changed at once where the pod asks for something else by now, or what was decided on has changed.
-        A bind that the server refused for the pod's revision alone is sent again at once, too; where that is
-        what it was, the bind was refused for something else.
+        A lost bind may arrive at any time while we lead, even if the pod has no node yet. So its cards are
+        given to no other pod, and the same bind is sent again until the pod is bound by us or by others, is
+        deleted, or was changed, so that no copy can arrive. A pod whose bind is stale is changed at once.
+        A bind that the server refused only for the pod's revision is sent again at once, too; if it named
+        the current revision, it was refused for another reason.
         """
         lost = _may_arrive(answer)
         named = isinstance(answer, ports.Unknown) and bool(answer.version)
-        # The server counts from when the bind reached it, which may have been only just now. Of copies that
-        # name a revision only one is carried out, so that the next need not wait for the end of the last.
+        # The server's deadline starts when the bind reaches it, which may have been only now. Of copies that
+        # name a revision only one is carried out, so the next copy need not wait for that deadline.
         await asyncio.sleep(self._limits.bind_deadline if lost and not named else 0.0)
         for attempt in itertools.count():
             seen: ports.Outcome | ports.ReadResult = self._watched_outcome(
@@ -271,7 +270,7 @@ class BindSender:
     async def _void_if_needed(
         self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound, *, last: bool
     ) -> ports.Outcome | ports.ReadResult:
-        """Change a pod whose bind is lost, if that is stale or was sent for the last time."""
+        """Change a pod whose bind is lost, if the bind is stale or was sent for the last time."""
         stale = self._stale(candidate, seen)
         if not (stale or last):
             return seen
@@ -283,7 +282,7 @@ class BindSender:
     def _after_refusal(
         self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound
     ) -> ports.Outcome | ports.Unbound:
-        """Return what becomes of a bind that surely was refused; Unbound where it is to be sent again."""
+        """Return the outcome of a bind that surely was refused; Unbound if it is to be sent again."""
         if _of_same_revision(answer, seen):
             return _refusal(answer)
         return ports.Unsent(edited=not seen.same) if self._stale(candidate, seen) else seen
@@ -294,7 +293,7 @@ class BindSender:
     def _watched_outcome(
         self, candidate: Candidate, placement: Placement
     ) -> ports.Bound | ports.Refused | ports.Gone | None:
-        """Return what the watch has shown of a pod's bind; None as long as that is nothing."""
+        """Return the outcome that the watch has shown; None as long as there is none."""
         state, hold = self._ledger.state(candidate.uid), self._ledger.inventory.hold(candidate.uid)
         if state is State.ASSUMED:
             return None
@@ -304,7 +303,7 @@ class BindSender:
         ours = cycle.hold_for(candidate, placement)
         if (hold.node, hold.shares) == (ours.node, ours.shares):
             return ports.Bound()
-        return ports.Refused(f"somebody else bound the pod to {hold.node}")
+        return ports.Refused(f"another scheduler bound the pod to {hold.node}")
 
     async def _read(
         self, ask: Callable[[Candidate], Awaitable[ports.ReadResult]], candidate: Candidate
@@ -316,7 +315,7 @@ class BindSender:
             return ports.Unknown(str(error) or type(error).__name__)
 
     def _report_progress(self, candidate: Candidate, outcome: ports.Outcome, attempt: int) -> None:
-        """Act on what the server says of a bind that is followed, which is no reason to give it up."""
+        """Back off, or report a delay, depending on the answer to a bind that is still followed."""
         if isinstance(outcome, ports.Throttled):
             self.back_off(outcome)
         elif isinstance(outcome, ports.Refused):
@@ -326,17 +325,17 @@ class BindSender:
 
 
 def _pause(attempt: int, *, lost: bool) -> float:
-    """Return how long to wait before the next look; hardly for what was refused for its revision alone."""
+    """Return how long to wait before the next attempt; short if only the revision was refused."""
     return READ_SECONDS[min(attempt, len(READ_SECONDS) - 1)] if lost else REVISION_SECONDS
 
 
 def _may_arrive(answer: ports.Outcome) -> bool:
-    """Whether a bind may yet be carried out, because nobody has answered it."""
+    """Whether a bind may yet be carried out, because its answer is lost."""
     return isinstance(answer, ports.Unknown) and answer.open
 
 
 def _of_same_revision(answer: ports.Outcome, seen: ports.Unbound) -> bool:
-    """Whether a bind was answered for the very revision that the pod still has."""
+    """Whether a bind was answered for the revision that the pod still has."""
     return isinstance(answer, ports.Unknown) and bool(seen.version) and answer.version == seen.version
 
 

@@ -177,9 +177,9 @@ class BindSlots:
         """
         window = slot.window
         window.width = self._slow_width
-        for one in (slot, *self._timed):
-            if one.window is window and not one.released and not one.counted_apart:
-                one.counted_apart = True
+        for other in (slot, *self._timed):
+            if other.window is window and not other.released and not other.counted_apart:
+                other.counted_apart = True
                 window.used += 1
                 self._free.release()
         if not window.slow:

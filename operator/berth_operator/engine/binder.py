@@ -1,4 +1,4 @@
-"""The binder: it carries out decisions to bind, and acts on what becomes of them.
+"""The binder: it carries out decisions to bind, and acts on their outcomes.
 
 Each bind is assumed in the ledger before it is sent, and an assumed hold is never forgotten until it is
 certain that the bind did not and will not happen. `bind_sender` sends and follows binds; `dry_runs` asks
@@ -20,7 +20,7 @@ Placement = decisions.Placement
 
 
 class BindObserver(Protocol):
-    """Is told what becomes of binds."""
+    """Receives the outcomes of binds."""
 
     def bound(self, candidate: Candidate, placement: Placement) -> None:
         """Record that a pod was bound."""

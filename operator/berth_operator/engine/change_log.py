@@ -2,8 +2,8 @@
 
 Every change gets the next revision, and a reader remembers the revision that it has read up to. Only
 the last change of a node is kept, so the log is at most as long as there are nodes; since nodes come
-and go under ever new names, it is bounded besides. A reader that has missed changes which the log no
-longer has is told to read everything, as one that has not read yet.
+and go under ever new names, it is bounded besides. A reader that has missed changes which are no
+longer kept must read everything, like one that has not read yet.
 """
 
 from collections import OrderedDict

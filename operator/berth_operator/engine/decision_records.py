@@ -84,27 +84,25 @@ class DecisionRecords:
             return
         self._metrics.round_made(len(made), ended - started)
         moment, lesson = self._wall(), ledger.inventory.lesson()
-        for made_decision in made:
-            if (asked := ledger.unbound(made_decision.decision.uid)) is not None:
-                candidate, attempts = asked
-                self._keep(
-                    DecisionRecord(moment, candidate, made_decision.decision, made_decision.version, lesson)
-                )
-                self._count(ledger, made_decision.decision, attempts, ended)
+        for decided in made:
+            if (unbound := ledger.unbound(decided.decision.uid)) is not None:
+                candidate, attempts = unbound
+                self._keep(DecisionRecord(moment, candidate, decided.decision, decided.version, lesson))
+                self._count(ledger, decided.decision, attempts, ended)
 
-    def _keep(self, one: DecisionRecord) -> None:
+    def _keep(self, record: DecisionRecord) -> None:
         """Keep a decision, and the last ones before it: fewer of them where requests are long."""
-        self.decisions.append(one)
-        self._terms += _size(one.candidate)
+        self.decisions.append(record)
+        self._terms += _size(record.candidate)
         while len(self.decisions) > MOST_KEPT or (self._terms > MOST_TERMS and len(self.decisions) > 1):
             self._terms -= _size(self.decisions.popleft().candidate)
 
-    def _count(self, ledger: Ledger, answer: decisions.Decision, attempts: int, now: float) -> None:
-        since = ledger.waiting_since(answer.uid)
+    def _count(self, ledger: Ledger, decision: decisions.Decision, attempts: int, now: float) -> None:
+        since = ledger.waiting_since(decision.uid)
         if since is not None and not attempts:
             self._metrics.waited(now - since)
-        if not isinstance(answer, decisions.Bind):
-            self._metrics.put_off(answer)
+        if not isinstance(decision, decisions.Bind):
+            self._metrics.put_off(decision)
 
     def dry_run_refused(self) -> None:
         """Count a bind that the server would refuse."""

@@ -46,9 +46,9 @@ def node_findings(info: node_info.Row) -> Iterator[Finding]:
 
 def _limits(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
     """Yield each device with the most that may be promised of it; unknown memory has no limit."""
-    for one in (*device.cards, *device.others):
-        yield one.uuid, device_view.Usage(device_view.FULL_CORE, one.memory)
-        for instance in one.instances:
+    for unit in (*device.cards, *device.others):
+        yield unit.uuid, device_view.Usage(device_view.FULL_CORE, unit.memory)
+        for instance in unit.instances:
             yield instance.uuid, device_view.Usage(device_view.FULL_CORE, instance.memory, 1)
 
 

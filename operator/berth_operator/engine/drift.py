@@ -101,8 +101,8 @@ def portions(ledger: Ledger, fresh: Ledger, clock: ports.Clock = float) -> Itera
 def _portion(compared: Iterator[Difference | None], clock: ports.Clock) -> Iterator[Difference | None]:
     """Yield the next comparisons, each made when its turn comes."""
     began = clock()
-    for one in itertools.islice(compared, PORTION_SIZE):
-        yield one
+    for difference in itertools.islice(compared, PORTION_SIZE):
+        yield difference
         if clock() - began >= PORTION_SECONDS:
             return
 

@@ -1,21 +1,20 @@
-"""When Python looks for garbage: a little at a time, because nothing else happens meanwhile.
+"""Tuning of Python's garbage collector: small collections, because everything else waits for them.
 
-A look costs what has come since the last one and stayed, some milliseconds for each ten
-thousand objects, and pods that say much are thousands. What was read at the start stays
-for good, so it is not looked at again.
+A collection takes some milliseconds for each ten thousand objects that were made since the last one,
+and a pod with a long spec has thousands. Objects that were read at the start stay for good, so they
+are not collected again.
 """
 
 import gc
 from typing import Final
 
-# Objects that stayed before the young are looked at; so many such looks before those that have stayed once
-# are, all at once, and so many of these before all. The last is rare: what is made here hardly ever refers
-# to itself.
+# New objects before the youngest generation is collected; collections of it before the middle generation
+# is, and of that before all are. The last is rare: there are hardly any cycles of objects here.
 THRESHOLDS: Final = (10_000, 4, 2_500)
 
 
 def settle() -> None:
-    """Look at everything once more, and from now on only at what comes."""
+    """Collect everything once more, and from now on only new objects."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

@@ -3,12 +3,12 @@
         assume            confirm             release
     free ----> assumed ------------> confirmed ------> free
                   |                     ^
-                  |  forget / release   |  confirm (bound before we came, or by somebody else)
+                  |  forget / release   |  confirm (bound before we started, or by others)
                   +------> free --------+
 
-`assume` is done before a Binding is sent, so that no later decision gives the same cards
-away; the watch confirms it, a clear refusal forgets it. Any step that the table lacks
-raises and changes nothing.
+`assume` is done before a Binding is sent, so that no later decision gives the same cards to another
+pod; the watch confirms it, a clear refusal forgets it. A step that the table lacks raises and changes
+nothing.
 """
 
 import enum
@@ -44,7 +44,7 @@ TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
 
 
 class IllegalStep(Exception):
-    """A hold was asked to do what its state does not allow."""
+    """A step that the state of a hold does not allow."""
 
 
 def after(state: State, step: Step, uid: str) -> State:

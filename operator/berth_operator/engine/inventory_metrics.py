@@ -1,4 +1,4 @@
-"""How much there is: what the metrics show of the ledger, counted when somebody asks."""
+"""What the metrics show of the ledger, counted when they are read."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from berth_operator.scheduling import node_table, queued_pods
 
 
 def description(ledger: Ledger) -> str:
-    """Return how much is known and how it stands, in a few words."""
+    """Return the numbers of nodes, pods and binds, in a few words."""
     binding = len(ledger.assumed_pods)
     holds = sum(len(info.holds) for info in ledger.inventory.rows if info) - binding
     waiting = len(ledger.backlog) + len(ledger.gated)

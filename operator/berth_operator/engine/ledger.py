@@ -1,8 +1,8 @@
-"""The memory that events feed: who waits, who holds what, what the nodes have.
+"""The ledger: the state that events feed. Which pods wait, what pods hold, what the nodes have.
 
-Each pod's hold goes from free to assumed, confirmed and free again, as `hold_states` has it.
-All of this is derivable: rebuilt from the pods, nodes, Devices and GpuPods of the API it is
-the same again.
+Each pod's hold goes from free to assumed, confirmed and free again, as `hold_states` defines it. The
+state is derivable: a ledger that is rebuilt from the pods, nodes, Devices and GpuPods of the API is the
+same.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from berth_operator.scheduling.search import Search
 
 
 class Ledger:
-    """Everything the operator knows, kept up to date by events."""
+    """All that the operator knows of the cluster, kept up to date by events."""
 
     def __init__(
         self, clock: ports.Clock, logger: logging.Logger = unreadable_pods.log, *, day: ports.Clock = float
@@ -54,7 +54,7 @@ class Ledger:
         self._clock = clock
         self._states: dict[str, State] = {}
         self.assumed_pods = assumed_pods.AssumedPods(clock)
-        self.gated: dict[str, queued_pods.Candidate] = {}  # Pods that are not to be tried yet.
+        self.gated: dict[str, queued_pods.Candidate] = {}  # Pods with scheduling gates.
         self.revisions = pod_revisions.PodRevisions()  # Of pods that wait or whose bind is under way.
         self._waiting_since: dict[str, float] = {}
         self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
@@ -67,15 +67,15 @@ class Ledger:
         return f"<Ledger: {self.inventory!r}, {self.backlog!r}, {known}>"
 
     def state(self, uid: str) -> State:
-        """Return where the hold of a pod stands."""
+        """Return the state of a pod's hold."""
         return self._states.get(uid, State.FREE)
 
     def waiting_since(self, uid: str) -> float | None:
-        """Return since when a pod asks for what it asks now and may be tried; None once it is placed."""
+        """Return since when a pod waits with its present request; None once it is placed."""
         return self._waiting_since.get(uid)
 
     def unbound(self, uid: str) -> tuple[queued_pods.Candidate, int] | None:
-        """Return a pod that waits or whose bind is under way, and how often it had been tried."""
+        """Return a pod that waits or whose bind is under way, and how often it was tried before."""
         if (assumed := self.assumed_pods.get(uid)) is not None:
             return assumed.candidate, assumed.attempts
         candidate = self.backlog.get(uid)
@@ -98,7 +98,7 @@ class Ledger:
     def forget(self, uid: str, *, refused: bool = True) -> None:
         """Undo an assumed hold: the pod surely is not bound by it, and waits again.
 
-        A pod that was refused pauses; one at which the server has not even looked comes next.
+        A pod whose bind was refused goes into backoff; one whose bind was not processed is next.
         """
         self._step(uid, Step.FORGET)
         taken_back = self.assumed_pods.pop(uid)
@@ -110,7 +110,7 @@ class Ledger:
         self.wake.set()
 
     def _node_changed(self, node: str, *, devices_alone: bool = False) -> None:
-        """Record that a node is not as it was when something was decided for it or told of it."""
+        """Record that a node has changed: binds to it that were decided before are stale."""
         self.changes.record(node)
         info = self.inventory.row(node)
         if info is not None:
@@ -141,18 +141,18 @@ class Ledger:
         return hold
 
     def _offer(self, node: str, change: Help, before: node_offers.Left | None = None) -> None:
-        """Wake those whom a node that has changed might take; with `before` only its resources have."""
+        """Wake the pods that may fit on a changed node; with `before` only its resources have changed."""
         if self.backlog:
             self.backlog.offered(node, change, node_offers.judge(self.inventory, node, before))
         self.wake.set()
 
-    # ------------------------------------------------------------ what events say of pods
+    # ------------------------------------------------------------ events of pods
 
     def pod_waiting(self, candidate: queued_pods.Candidate, *, gated: bool, version: str = "") -> None:
-        """A pod of ours asks to be placed; while our bind of it is under way this is old news."""
+        """Record that a pod waits; while its bind is under way only its request is compared."""
         uid = candidate.uid
         if self.state(uid) is State.CONFIRMED:
-            # Nothing takes a node from a pod, so this can only be a restored cluster: believe it.
+            # A pod never loses its node, so the cluster must have been restored from a backup.
             self.pod_over(uid)
         self.revisions[uid] = pod_revisions.Revision.of(version)
         self.inventory.workload.see(uid, workload.sample(candidate.request, candidate.demand))
@@ -170,7 +170,7 @@ class Ledger:
             self.wake.set()
 
     def pod_revised(self, uid: str, version: str) -> None:
-        """A pod without a node was read, or written by us, in a revision that is perhaps newer."""
+        """Record the revision in which a pod without a node was read or written, if it is newer."""
         known, found = self.revisions.get(uid), pod_revisions.Revision.of(version)
         if known is not None and found.number > known.number:
             self.revisions[uid] = found
@@ -188,17 +188,17 @@ class Ledger:
         nameless: allocation_recovery.Nameless | None = None,
         requirements: facts.Where | None = None,
     ) -> None:
-        """A pod is on a node and holds this; `teaches` is what it asked, as placement learns it.
+        """Record a pod on a node and what it holds; `sample` is its request, for the demand model.
 
-        `nameless` is given where its own record cannot be read, so that its GpuPod may speak for it;
-        `where` as long as its kubelet may refuse it, which looks there whether the node suits the pod.
+        `nameless` is given if its own record cannot be read, so that a GpuPod may name its devices;
+        `requirements` as long as its kubelet may refuse it because the node does not meet them.
         """
         uid = hold.uid
         self.inventory.workload.see(uid, sample)
         known = self.inventory.hold(uid)
         certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted_pods
         if known is not None and self._has_readable_record(known):
-            # What a pod was bound with is what it has: its record may be edited, its cards cannot.
+            # A pod keeps the cards that it was bound with, even if its record is edited.
             hold = dataclasses.replace(hold, shares=known.shares, withheld=known.withheld)
             requirements = None
         elif nameless is not None:
@@ -218,7 +218,7 @@ class Ledger:
                 self._recharge_unadmitted(node)
 
     def _confirm(self, hold: holds.Hold, known: holds.Hold | None) -> None:
-        """Charge what a pod on a node holds in the place of what was known of it."""
+        """Charge what a pod on a node holds, in place of what was charged of it before."""
         if known == hold and self.state(hold.uid) is State.CONFIRMED:
             return
         self._step(hold.uid, Step.CONFIRM)
@@ -234,12 +234,12 @@ class Ledger:
             self._node_changed(hold.node)
 
     def _has_readable_record(self, known: holds.Hold) -> bool:
-        """Return whether a pod's own record has named these devices: what a GpuPod names it may take back."""
+        """Whether a pod's own record has named these devices; what a GpuPod names may change."""
         confirmed = self.state(known.uid) is State.CONFIRMED
         return confirmed and bool(known.shares) and known.uid not in self.unreadable_pods
 
     def pod_over(self, uid: str) -> None:
-        """A pod is gone or finished: it waits for nothing, holds nothing and teaches nothing."""
+        """Forget a pod that is deleted or finished, and release what it holds."""
         self.inventory.workload.forget(uid)
         self.unreadable_pods.remove(uid)
         certain = not self.unadmitted_pods.remove(uid)
@@ -253,10 +253,10 @@ class Ledger:
         if certain:
             self._recharge_unadmitted(node)
 
-    # ------------------------------------------------------------ what events say of GpuPods
+    # ------------------------------------------------------------ events of GpuPods
 
     def gpupod_seen(self, named: allocation_recovery.Named) -> None:
-        """A GpuPod is new or changed: it counts, and is kept, if its pod's own record cannot be read."""
+        """Record a new or changed GpuPod, which counts if its pod's own record cannot be read."""
         needed = self.state(named.uid) is not State.CONFIRMED or named.uid in self.unreadable_pods
         for uid in (
             self.unreadable_pods.gpupod_seen(named)
@@ -266,12 +266,12 @@ class Ledger:
             self._recharge(uid)
 
     def gpupod_gone(self, title: str) -> None:
-        """A GpuPod is gone, or cannot be read any more: it names nothing."""
+        """Forget a GpuPod that is deleted, or cannot be read any more."""
         for uid in self.unreadable_pods.gpupod_gone(title):
             self._recharge(uid)
 
     def _recharge(self, uid: str) -> None:
-        """Charge anew what a nameless or unadmitted pod holds, where that has changed."""
+        """Charge what an unreadable or unadmitted pod holds now, if that has changed."""
         known = self.inventory.hold(uid)
         if known is None:
             return
@@ -282,19 +282,19 @@ class Ledger:
             self._node_changed(hold.node)
 
     def _recharge_node(self, name: str) -> None:
-        """Look at the nameless and unadmitted pods of a node that has changed, or whose devices have."""
+        """Charge the unreadable and unadmitted pods of a node that has changed, or its devices."""
         info = self.inventory.row(name)
         for uid in [uid for uid in info.holds if uid in self.unreadable_pods] if info is not None else ():
             self._recharge(uid)
         self._recharge_unadmitted(name)
 
     def _recharge_unadmitted(self, name: str) -> None:
-        """Charge the unadmitted pods of a node that could be admitted now, and no others of them."""
+        """Charge those unadmitted pods of a node that could be admitted now, and only those."""
         for uid in self.unadmitted_pods.changed_uids(self.inventory.row(name), self.assumed_pods):
             self._recharge(uid)
 
     def _current_hold(self, hold: holds.Hold) -> holds.Hold:
-        """Return what is charged of a bound pod on its node as that is now."""
+        """Return what a bound pod is charged, given the present state of its node."""
         info = self.inventory.row(hold.node)
         hold = self.unadmitted_pods.full_hold(hold)
         if hold.uid in self.unreadable_pods:
@@ -303,10 +303,10 @@ class Ledger:
             hold = self.unreadable_pods.current_hold(hold.uid, device, resources)
         return self.unadmitted_pods.charged_hold(hold, info, self.assumed_pods)
 
-    # ------------------------------------------------------------ what events say of nodes
+    # ------------------------------------------------------------ events of nodes
 
     def node_seen(self, node: facts.Node) -> None:
-        """A node is new or changed."""
+        """Record a new or changed node."""
         info = self.inventory.row(node.name)
         if info is None or info.node != node:
             better = node_offers.better_node(info.node if info is not None else None, node)
@@ -317,13 +317,13 @@ class Ledger:
             self._recharge_node(node.name)
 
     def node_gone(self, name: str) -> None:
-        """A node is gone."""
+        """Forget a node."""
         self.inventory.drop_node(name)
         self._node_changed(name)
         self._recharge_node(name)
 
     def device_seen(self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING) -> None:
-        """A Device is new or changed; what is recorded of its uuids counts until all Devices were read."""
+        """Record a new or changed Device; its recorded uuids count until all Devices were read."""
         info = self.inventory.row(device.node)
         changed = info is None or info.published != device
         if changed or not self.inventory.claims.ordered:
@@ -332,13 +332,13 @@ class Ledger:
             self._recharge_node(device.node)
 
     def device_gone(self, node: str) -> None:
-        """A Device is gone, and its cards with it."""
+        """Forget a Device and its cards."""
         affected = self.inventory.drop_device(node)
         self._devices_changed(affected)
         self._recharge_node(node)
 
     def _devices_changed(self, affected: Collection[str]) -> None:
-        """React to news of some nodes' cards: who keeps them, whoever else names them, is left alone."""
+        """Act on changed cards of some nodes; nodes whose own cards are the same are only recorded."""
         self.changes.record_all(affected)
         for name, before in self.inventory.take_changed().items():
             self._node_changed(name, devices_alone=True)
@@ -347,11 +347,11 @@ class Ledger:
                 self._offer(name, Help.DEVICE_CHANGED)
 
     def all_devices_read(self) -> None:
-        """All Devices have been read once: what is published from now on is published later."""
+        """Record that all Devices have been read once: uuids published from now on come later."""
         self.inventory.claims.ordered = True
 
     def agent_silent(self, node: str, *, silent: bool) -> None:
-        """An agent fell silent, or speaks again."""
+        """Record that an agent is silent, or not any more."""
         info = self.inventory.row(node)
         if info is None or info.silent == silent:
             return
@@ -361,7 +361,7 @@ class Ledger:
             self._offer(node, Help.DEVICE_CHANGED)
 
     def policy_seen(self, policy: Policy) -> None:
-        """A policy is in force."""
+        """Record the policy in force."""
         if policy != self.policy:
             self.policy = policy
             self.backlog.allow(policy.label_priority)

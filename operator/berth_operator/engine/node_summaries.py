@@ -1,6 +1,6 @@
-"""A node's cards in a few words: what `kubectl get devices` shows of the operator's knowledge.
+"""Summaries of nodes: what `kubectl get devices` shows of the inventory.
 
-Made from one row of the inventory, as plain values that may cross into another thread.
+A summary is made of one node of the inventory, as plain values that may cross into another thread.
 """
 
 import collections
@@ -17,7 +17,7 @@ from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.uuid_records import Origin
 
-PORTION_SECONDS: Final = 0.005  # A node with very many cards takes as long again.
+PORTION_SECONDS: Final = 0.005  # A node with very many cards takes as long once more.
 MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
 CORDONED: Final = "node is cordoned"
 TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
@@ -44,13 +44,13 @@ class NodeSummary:
     claims: tuple[str, ...] = ()  # The uuids that belong to the node, to be recorded.
     disputed: tuple[str, ...] = ()  # Those that it publishes and has not surely.
     origins: tuple[tuple[str, Origin], ...] = ()  # From which nodes they came.
-    failed: str = ""  # The source of its agent without which no card is given out.
-    cordoned: tuple[str, ...] = ()  # The uuids of its devices that get no new pod because people say so.
-    unmatched_cordon: tuple[str, ...] = ()  # What of the cordon names none of its devices.
+    failed: str = ""  # The failed source of its agent, if no card is given out for that.
+    cordoned: tuple[str, ...] = ()  # The uuids of its cordoned devices.
+    unmatched_cordon: tuple[str, ...] = ()  # Entries of the cordon that name none of its devices.
 
 
 def summary(info: node_info.Row, owners: uuid_ownership.Claims) -> NodeSummary | None:
-    """Sum a node up; None where there is no Device."""
+    """Return the summary of a node; None if it has no Device."""
     if info.device is None:
         return None
     view = info.view()
@@ -90,7 +90,7 @@ def _rounded(cards: float) -> str:
 
 
 def _reasons(info: node_info.Row, owners: uuid_ownership.Claims) -> tuple[str, ...]:
-    """Return all that is to be said of a node; some of it may be empty."""
+    """Return the reasons and warnings of a node; some of them may be empty."""
     astray = info.device.astray if info.device is not None else ()
     return (
         reason(info),
@@ -101,11 +101,11 @@ def _reasons(info: node_info.Row, owners: uuid_ownership.Claims) -> tuple[str, .
 
 
 def contested(node: str, owners: uuid_ownership.Claims) -> str:
-    """Return in a few words which other nodes publish cards of this one, and whose those are."""
+    """Return which other nodes publish cards of this one, and which node owns them, as a phrase."""
     others: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     for uuid, nodes in owners.contested(node).items():
-        for one in nodes:
-            others[one, _claim(uuid, one, owners)].add(uuid)
+        for other in nodes:
+            others[other, _claim(uuid, other, owners)].add(uuid)
     return "; ".join(
         f"{len(uuids)} {'uuid' if len(uuids) == 1 else 'uuids'} {words}"
         for (_, words), uuids in sorted(others.items())[:MOST_NAMED]
@@ -113,7 +113,7 @@ def contested(node: str, owners: uuid_ownership.Claims) -> str:
 
 
 def lost_claims(node: str, owners: uuid_ownership.Claims) -> str:
-    """Return in a few words how many cards the node has only published while they were another's."""
+    """Return how many cards of the node belonged to a node that is gone, as a phrase."""
     count = len(owners.late(node))
     if not count:
         return ""
@@ -127,13 +127,13 @@ def _claim(uuid: str, node: str, owners: uuid_ownership.Claims) -> str:
 
 
 def cordon_warning(astray: tuple[str, ...]) -> str:
-    """Return in a few words what of a cordon names no device."""
+    """Return which entries of a cordon name no device, as a phrase."""
     more = f" and {len(astray) - MOST_NAMED} more" if len(astray) > MOST_NAMED else ""
     return f"cordon names no device: {', '.join(astray[:MOST_NAMED])}{more}" if astray else ""
 
 
 def reason(info: node_info.Row) -> str:
-    """Return in a few words why cards of the node are not given out."""
+    """Return why cards of the node are not given out, as phrases."""
     parts = [CORDONED] if info.cordoned else []
     if info.silent:
         parts.append("agent silent")
@@ -162,7 +162,7 @@ def _cards(count: int) -> str:
 
 
 def summarize(inventory: Inventory, nodes: set[str]) -> list[NodeSummary]:
-    """Sum up these nodes, in the order of their names."""
+    """Return the summaries of these nodes, in the order of their names."""
     found = []
     for name in sorted(nodes):
         info = inventory.row(name)
@@ -173,7 +173,7 @@ def summarize(inventory: Inventory, nodes: set[str]) -> list[NodeSummary]:
 
 
 def portions(inventory: Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[NodeSummary]]:
-    """Sum up these nodes, too, as many at a time as take a moment, each as it is when its turn comes."""
+    """Yield the summaries of these nodes, some at a time, each as the node is at that moment."""
     found: list[NodeSummary] = []
     began = clock()
     for name in sorted(nodes):

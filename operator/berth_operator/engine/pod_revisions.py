@@ -1,4 +1,4 @@
-"""In which revision of the API a pod was last seen: as the server spells it, and as a number to compare."""
+"""The revisions in which pods were last seen: as the server writes them, and as numbers to compare."""
 
 import dataclasses
 import operator
@@ -10,21 +10,21 @@ NUMBER: Final = operator.attrgetter("number")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Revision:
-    """In which revision a pod without a node was last seen, as the API spells it and as a number."""
+    """A revision of a pod, as the API writes it and as a number."""
 
     text: str
     number: int
 
     @classmethod
     def of(cls, text: str) -> "Revision":
-        """Read a revision; one that is no number counts as newer than all others."""
+        """Return the revision of a text; one that is no number counts as newer than all others."""
         return cls(text, int(text) if text.isascii() and text.isdecimal() else LATEST)
 
 
 class PodRevisions(dict[str, Revision]):
-    """The revisions of some pods, by uid, and which of them were told since somebody last took them all.
+    """The revisions of pods without a node, by uid, and which have changed since `take_newest`.
 
-    Of a hundred thousand pods only a few are told of in a second, so it costs little to look at those.
+    Of a hundred thousand pods only a few change in a second, so it is cheap to examine these.
     """
 
     def __init__(self) -> None:
@@ -36,11 +36,11 @@ class PodRevisions(dict[str, Revision]):
         self.changed.add(uid)
 
     def remove(self, uid: str) -> None:
-        """Drop a pod."""
+        """Forget a pod."""
         self.pop(uid, None)
         self.changed.discard(uid)
 
     def take_newest(self) -> int:
-        """Return the number of the newest revision, 0 without any; none is fresh from then on."""
+        """Return the number of the newest revision, 0 without any; none counts as changed from then on."""
         self.changed.clear()
         return max(map(NUMBER, self.values()), default=0)

@@ -1,6 +1,6 @@
-"""What the engine needs from the world: who writes, who tells people, what time it is.
+"""What the engine needs from its surroundings: a writer of binds, a writer of statuses, a clock.
 
-The edges implement these protocols; tests and the simulator do so in memory.
+The edges implement these protocols; tests and the simulation do so in memory.
 """
 
 import dataclasses
@@ -19,14 +19,14 @@ class Bound:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refused:
-    """The server said no, and the pod is not bound by this."""
+    """The server refused the bind, and the pod is not bound by it."""
 
     message: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Throttled:
-    """The server did not look at the bind, because it is asked for too much; it wants so long a rest."""
+    """The server did not process the bind, because it has too many requests; it asks for a backoff."""
 
     message: str
     seconds: float
@@ -39,7 +39,7 @@ class Gone:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unknown:
-    """Only the pod itself can tell; `open` says that the bind may yet happen before the server's deadline.
+    """The pod must be read to find out; `open`: the bind may yet happen before the server's deadline.
 
     `version` is the revision of the pod that the bind named, if it named one.
     """
@@ -51,14 +51,14 @@ class Unknown:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unsent:
-    """The bind was never sent, because what it was decided on has changed since; `edited`: the pod itself."""
+    """The bind was never sent, because it was stale; `edited`: the pod itself has changed."""
 
     edited: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unbound:
-    """A look found the pod, and it has no node; `same` says that it still asks for what was decided."""
+    """The pod was read, and has no node; `same`: it still asks for what was decided."""
 
     same: bool = True
     version: str = ""
@@ -70,10 +70,10 @@ Outcome = Answer | Unsent
 
 
 class Writer(Protocol):
-    """Who carries decisions out."""
+    """Writes binds to the API server."""
 
     async def sure(self) -> None:
-        """Wait until the lead and the picture are sure, which they are not after an outage of the server."""
+        """Wait until the lead and the ledger are confirmed, as they must be after an outage of the server."""
 
     async def permit(self, uid: str) -> None:
         """Wait until a bind of this pod may be sent."""
@@ -82,17 +82,17 @@ class Writer(Protocol):
         """Send one Binding."""
 
     async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> Answer:
-        """Ask what would become of a Binding, which is Bound if it would be accepted; nothing is written."""
+        """Send one Binding as a dry run, which writes nothing; the answer is Bound if it is accepted."""
 
     async def read_pod(self, candidate: queued_pods.Candidate) -> ReadResult:
-        """Read the pod by quorum read; it is Refused to us if somebody else bound it."""
+        """Read the pod by quorum read; the result is Refused if another scheduler bound it."""
 
     async def void(self, candidate: queued_pods.Candidate) -> ReadResult:
-        """Change the pod and read it: if it is Unbound, no bind sent before can be carried out any more."""
+        """Change the pod and read it: if it is Unbound, no earlier bind can be carried out any more."""
 
 
 class PodStatusWriter(Protocol):
-    """Who tells people."""
+    """Writes statuses and Events of pods."""
 
     def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
@@ -100,10 +100,10 @@ class PodStatusWriter(Protocol):
     def unschedulable(
         self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
-        """Report why a pod waits; `fault` names what is wrong with its request, if that is the reason."""
+        """Report why a pod waits; `fault` is the reason if its request itself is at fault."""
 
     def shown_message(self, uid: str) -> str:
-        """Return what a waiting pod shows of why it waits, or soon will; nothing if it shows nothing."""
+        """Return the reason that a waiting pod shows, or soon will; empty if it shows none."""
 
     def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
-        """Report why the bind of a pod that has a place does not come about."""
+        """Report why the bind of a pod failed, or has no answer yet."""

@@ -1,7 +1,7 @@
-"""Pace: so many a second and no more, and nothing at all while the server asks for rest.
+"""A rate limiter: so many requests a second, and none while the server asks for backoff.
 
-Binds are held to a limit that a person may set; Events and statuses always are, and to
-a lower one while binds are under way, for they may come late and binds may not.
+Binds have a limit that may be configured; Events and statuses always have one, and a lower one while
+binds are under way, since they may come late and binds may not.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from typing import Final
 from berth_operator.engine import ports
 
 UNLIMITED: Final = 0.0
-LONGEST_BACKOFF_SECONDS: Final = 60.0  # A server that asks for more is asked again after this.
+LONGEST_BACKOFF_SECONDS: Final = 60.0  # A server that asks for a longer backoff is tried again after this.
 
 
 class RateLimiter:
-    """Lets through whoever waits for a turn, one after another and evenly."""
+    """Lets requests through one after another and evenly."""
 
     def __init__(self, clock: ports.Clock, a_second: Callable[[], float]) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class RateLimiter:
         self._backoff_until = 0.0
 
     async def acquire(self) -> None:
-        """Wait until one more may go."""
+        """Wait until one more request may be sent."""
         while True:
             if rate := self._per_second():
                 mine = max(self._next, self._clock())
@@ -32,20 +32,20 @@ class RateLimiter:
                 await self._until(mine)
             if self._backoff_until <= self._clock():
                 return
-            await self.wait_backoff()  # Whoever waited it out lines up again, or all would go at once.
+            await self.wait_backoff()  # Then it waits for the rate again, or all would be sent at once.
 
     def release(self) -> None:
-        """Let somebody else have a turn that was not used."""
+        """Return a permission that was not used."""
         if rate := self._per_second():
             self._next -= 1 / rate
 
     async def wait_backoff(self) -> None:
-        """Wait until the rest is over, if there is one."""
+        """Wait until the backoff is over, if there is one."""
         while self._backoff_until > self._clock():
             await self._until(self._backoff_until)
 
     def back_off(self, seconds: float) -> None:
-        """Let nobody through for so long."""
+        """Let no request through for so many seconds."""
         self._backoff_until = max(self._backoff_until, self._clock() + min(seconds, LONGEST_BACKOFF_SECONDS))
 
     async def _until(self, moment: float) -> None:
@@ -54,15 +54,15 @@ class RateLimiter:
 
 
 def unlimited() -> RateLimiter:
-    """Give a pace that lets everybody through."""
+    """Return a rate limiter without limits."""
     return RateLimiter(lambda: 0.0, constant(UNLIMITED))
 
 
 def constant(a_second: float) -> Callable[[], float]:
-    """Give a rate that stays the same."""
+    """Return a rate that stays the same."""
     return lambda: a_second
 
 
 def lower_while_busy(busy: Callable[[], bool], *, meanwhile: float, otherwise: float) -> Callable[[], float]:
-    """Give a rate that makes way while something more important is under way."""
+    """Return a rate that is lower while something more important is under way."""
     return lambda: meanwhile if busy() else otherwise

@@ -1,14 +1,13 @@
-"""Pods that somebody else put on a node, and that its kubelet has not admitted yet.
+"""Pods that were put on a node by others, and that its kubelet has not admitted yet.
 
-Whoever creates a pod may name a node in it, and a kubelet refuses what its node has no room for. Such a
-pod must not keep anything from others until then, so it is charged only where its kubelet could admit it:
-where the node's labels and taints allow it, where nobody has its host ports, and where there is as much
-of each resource as it asks for. A resource that the node does not know keeps no pod away.
+A pod may be created with a node name, and a kubelet refuses a pod that its node has no room for. Such a
+pod must not take anything from others meanwhile, so it is charged only if its kubelet could admit it:
+if the node's labels and taints allow it, its host ports are free, and there is enough of each resource.
+A resource that the node does not list is not counted.
 
-What is left is judged by the pods that are there for certain: not by other pods of this kind, of which the
-kubelet may admit any one first, nor by binds under way, which may reach it later. So what is charged
-follows from the objects alone, in whatever order they were heard of. Of a node that is not known nothing
-can be told, and all that is on it is charged.
+What is free is computed from the pods that are certainly there: not from other unadmitted pods, of which
+the kubelet may admit any first, nor from binds under way, which may reach it later. So the charges follow
+from the objects alone, in any order of their events. All pods on an unknown node are charged.
 """
 
 import collections
@@ -24,17 +23,17 @@ from berth_operator.scheduling.nodes import affinity, facts, taints
 
 @dataclasses.dataclass(slots=True)
 class _Pod:
-    """A pod, what is charged of its resources, and what its node said to its conditions."""
+    """A pod, what it is charged, and whether its node meets its requirements."""
 
     hold: Hold
     where: facts.Where
     charged: facts.Amounts
-    excluded: bool = False  # Whether it is kept out: nothing is charged.
+    excluded: bool = False  # Whether nothing is charged.
     checked_node: facts.Node | None = None
     suitable: bool = True
 
     def suits(self, node: facts.Node) -> bool:
-        """Return whether the labels and taints of its node allow it; asked once of each state of the node."""
+        """Whether the labels and taints of its node allow it; computed once for each state of the node."""
         if self.checked_node is not node:
             self.checked_node, self.suitable = node, suits(node, self.where)
         return self.suitable
@@ -42,13 +41,13 @@ class _Pod:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _FreeResources:
-    """What is left of a node's resources, and which of its ports are taken."""
+    """What is free of a node's resources, and which of its ports are taken."""
 
     amounts: Mapping[str, int]
     ports: Mapping[tuple[int, str], set[str]]  # The addresses, by number and protocol.
 
     def is_free(self, port: facts.HostPort) -> bool:
-        """Return whether nobody has a port; who asks for no address of it asks for all."""
+        """Whether a port is free; a port without an address means all addresses."""
         return not port_usage.conflicts(port, self.ports.get((port.number, port.protocol), ()))
 
 
@@ -56,7 +55,7 @@ UNKNOWN_NODE: Final = _FreeResources({}, {})
 
 
 class UnadmittedPods:
-    """All such pods, and which of them are charged."""
+    """All unadmitted pods, and what they are charged."""
 
     def __init__(self) -> None:
         self._pods: dict[str, _Pod] = {}  # By uid.
@@ -68,15 +67,15 @@ class UnadmittedPods:
         return f"<UnadmittedPods: {len(self._pods)} pods on {len(self._by_node)} nodes>"
 
     def __len__(self) -> int:
-        """Count them: mostly there are none."""
+        """Return how many there are; mostly there are none."""
         return len(self._pods)
 
     def __contains__(self, uid: str) -> bool:
-        """Return whether a pod is one of these."""
+        """Whether a pod is unadmitted."""
         return uid in self._pods
 
     def add(self, hold: Hold, where: facts.Where, known: Hold | None) -> None:
-        """Record a pod that would hold this; `known` is what is charged of it so far."""
+        """Record a pod that would hold this; `known` is what it was charged so far."""
         self.remove(hold.uid)
         charged = known.amounts if known is not None and known.node == hold.node else ()
         pod = self._pods[hold.uid] = _Pod(hold, where, ())
@@ -85,7 +84,7 @@ class UnadmittedPods:
         self._set_charged(pod, charged)
 
     def remove(self, uid: str) -> bool:
-        """Forget a pod, which was admitted or is gone; return whether it was one of these."""
+        """Forget a pod that was admitted or is gone; return whether it was here."""
         pod = self._pods.pop(uid, None)
         if pod is None:
             return False
@@ -97,12 +96,12 @@ class UnadmittedPods:
         return True
 
     def is_excluded(self, uid: str) -> bool:
-        """Return whether a pod is charged nothing."""
+        """Whether a pod is charged nothing."""
         pod = self._pods.get(uid)
         return pod is not None and pod.excluded
 
     def is_bare(self, uid: str) -> bool:
-        """Return whether there was no room for what a pod says."""
+        """Whether there was no room for the spec of a pod."""
         pod = self._pods.get(uid)
         return pod is not None and bound_pod_memory.is_bare(pod.hold, pod.where)
 
@@ -112,7 +111,7 @@ class UnadmittedPods:
         return hold if pod is None else pod.hold
 
     def charged_hold(self, hold: Hold, info: node_info.Row | None, assumed: Collection[str]) -> Hold:
-        """Return what is charged of a pod that would hold this; nothing where it cannot be admitted."""
+        """Return what a pod is charged that would hold this; nothing if it cannot be admitted."""
         pod = self._pods.get(hold.uid)
         if pod is None:
             return hold
@@ -123,15 +122,15 @@ class UnadmittedPods:
         return hold
 
     def changed_uids(self, info: node_info.Row | None, assumed: Collection[str]) -> list[str]:
-        """Name the pods of a node that could be admitted now and are not charged, or the other way round."""
+        """Return the pods of a node that must be charged from now on, or not any more."""
         pods = self._by_node.get(info.name) if info is not None else None
         if not pods:
             return []
-        left = self._free(info, assumed)
-        return [uid for uid, pod in pods.items() if _fits(pod, info, left) is pod.excluded]
+        free = self._free(info, assumed)
+        return [uid for uid, pod in pods.items() if _fits(pod, info, free) is pod.excluded]
 
     def _free(self, info: node_info.Row | None, assumed: Collection[str]) -> _FreeResources:
-        """Return what those leave of a node who are there for certain."""
+        """Return what is free beside the pods that are certainly on a node."""
         if info is None or info.node is None:
             return UNKNOWN_NODE
         uncertain = self._charged[info.name].copy()
@@ -156,17 +155,17 @@ class UnadmittedPods:
         pod.charged = charged
 
 
-def _fits(pod: _Pod, info: node_info.Row | None, left: _FreeResources) -> bool:
-    """Return whether the kubelet of a node could admit a pod."""
+def _fits(pod: _Pod, info: node_info.Row | None, free: _FreeResources) -> bool:
+    """Whether the kubelet of a node could admit a pod."""
     if info is None or info.node is None:
         return True
     for name, amount in pod.hold.amounts:
-        if amount > left.amounts.get(name, amount):
+        if amount > free.amounts.get(name, amount):
             return False
-    return pod.suits(info.node) and all(map(left.is_free, pod.hold.host_ports))
+    return pod.suits(info.node) and all(map(free.is_free, pod.hold.host_ports))
 
 
 def suits(node: facts.Node, where: facts.Where) -> bool:
-    """Return whether the kubelet of a node would not refuse a pod for its labels and taints."""
+    """Whether the labels and taints of a node allow a pod there."""
     driven_off = taints.untolerated(node, where.tolerations, (facts.Effect.NO_EXECUTE,))
     return driven_off is None and affinity.matches(where, node)

@@ -1,11 +1,10 @@
 """Pods whose own record cannot be read, and the GpuPods that may name their devices.
 
-The ledger asks here what such a pod holds now. A GpuPod speaks for the pod of its uid on its
-node, whatever its name is: only the agent of that node can have written it. It is kept until
-it is gone, or until its pod is known and needs nobody to speak for it: of pods with a readable
-record nothing is kept. How much all that are kept of one node take is limited, too, for
-whoever has the token of its agent can write as many as he likes. People are told when a GpuPod
-speaks for its pod, when one is ignored, and when nobody names a pod's cards any more.
+The ledger asks here what such a pod holds now. A GpuPod counts for the pod of its uid on its node,
+whatever its name is: only the agent of that node can have written it. It is kept until it is deleted, or
+until its pod has a readable record. What is kept of one node is limited, since its agent's token allows
+any number of GpuPods. A change is logged: when a GpuPod names the devices of its pod, when one is
+ignored, and when no GpuPod names a pod's devices any more.
 """
 
 import collections
@@ -27,7 +26,7 @@ MOST_SHARES: Final = 8192
 
 
 class UnreadablePods:
-    """Who withholds, and who may speak for whom."""
+    """All unreadable pods, and the GpuPods that may name their devices."""
 
     def __init__(self, logger: logging.Logger = log) -> None:
         self._logger = logger
@@ -40,14 +39,14 @@ class UnreadablePods:
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        return f"<UnreadablePods: {len(self._pods)} nameless pods, {len(self._gpupods)} GpuPods>"
+        return f"<UnreadablePods: {len(self._pods)} pods, {len(self._gpupods)} GpuPods>"
 
     def __contains__(self, uid: str) -> bool:
-        """Return whether the own record of a pod cannot be read."""
+        """Whether the own record of a pod cannot be read."""
         return uid in self._pods
 
     def gpupod_seen(self, named: allocation_recovery.Named) -> set[str]:
-        """Record what a GpuPod says; return the uids of the nameless pods to which it may be news."""
+        """Record a GpuPod; return the uids of the pods that it may concern."""
         before = self._gpupods.get(named.title)
         if before == named:
             return set()
@@ -57,13 +56,13 @@ class UnreadablePods:
             self._titles.setdefault(named.uid, {})[named.title] = None
             self._shares[named.node] += named.size
         else:
-            told = logs.about(f"GpuPods of {named.node}")
+            fields = logs.about(f"GpuPods of {named.node}")
             what = "GpuPod %s is ignored: those of node %s list more than %d shares in all"
-            self._logger.warning(what, named.title, named.node, MOST_SHARES, extra=told)
+            self._logger.warning(what, named.title, named.node, MOST_SHARES, extra=fields)
         return self._affected(named.title, named, before)
 
     def gpupod_gone(self, title: str) -> set[str]:
-        """Forget a GpuPod; return the uids of the nameless pods to which it may be news."""
+        """Forget a GpuPod; return the uids of the pods that it may concern."""
         before = self._remove_gpupod(title)
         return self._affected(title, before) if before is not None else set()
 
@@ -79,38 +78,38 @@ class UnreadablePods:
                 del self._shares[before.node]
         return before
 
-    def _affected(self, title: str, *said: allocation_recovery.Named | None) -> set[str]:
-        """Return the nameless pods of this name, or of the uids that are named."""
-        uids = {one.uid for one in said if one is not None} | {self._uids.get(title, "")}
+    def _affected(self, title: str, *gpupods: allocation_recovery.Named | None) -> set[str]:
+        """Return the uids of pods with this title, or with the uids of these GpuPods."""
+        uids = {one.uid for one in gpupods if one is not None} | {self._uids.get(title, "")}
         return uids & self._pods.keys()
 
     def _gpupod_of(self, hold: Hold, most: int) -> allocation_recovery.Named | None:
-        """Return the GpuPod that speaks for a pod; else one that does not, of its uid or its name."""
-        said = [self._gpupods[title] for title in self._titles.get(hold.uid, ())]
-        speak = [one for one in said if not allocation_recovery.objection(hold, one, most)]
-        if speak:
-            return max(speak, key=lambda one: (bool(one.grants), one.title == hold.title))
-        return said[0] if said else self._gpupods.get(hold.title)
+        """Return the GpuPod that names the devices of a pod; else an ignored one, of its uid or its title."""
+        gpupods = [self._gpupods[title] for title in self._titles.get(hold.uid, ())]
+        valid = [one for one in gpupods if not allocation_recovery.objection(hold, one, most)]
+        if valid:
+            return max(valid, key=lambda one: (bool(one.grants), one.title == hold.title))
+        return gpupods[0] if gpupods else self._gpupods.get(hold.title)
 
     def add(self, hold: Hold, nameless: allocation_recovery.Nameless) -> None:
-        """Record a pod whose own record cannot be read, and what it withholds if nobody speaks for it."""
+        """Record a pod whose own record cannot be read, and what it withholds without a GpuPod."""
         self._pods[hold.uid] = hold, nameless
         self._uids[hold.title] = hold.uid
 
     def remove(self, uid: str) -> None:
-        """Forget a pod: it is over, or its own record can be read."""
+        """Forget a pod that is over, or whose own record can be read."""
         hold, _ = self._pods.pop(uid, (None, None))
         self._logged.pop(uid, None)
         if hold is not None and self._uids.get(hold.title) == uid:
             del self._uids[hold.title]
 
     def remove_gpupods_of(self, uid: str) -> None:
-        """Forget what was said of a pod whose own record can be read."""
+        """Forget the GpuPods of a pod whose own record can be read."""
         for title in list(self._titles.get(uid, ())):
             self._remove_gpupod(title)
 
     def current_hold(self, uid: str, device: facts.Device | None, offers: Collection[str] | None) -> Hold:
-        """Return what a nameless pod holds now, given the devices of its node and the resources it offers."""
+        """Return what a pod holds now, given the devices of its node and the resources that it offers."""
         hold, nameless = self._pods[uid]
         hold = allocation_recovery.offered(hold, nameless, offers)
         named = self._gpupod_of(hold, nameless.most)
@@ -125,14 +124,14 @@ class UnreadablePods:
         return found
 
     def _log_change(self, hold: Hold, found: Hold, objection: str) -> None:
-        """Log it for people, once for as long as nothing changes."""
-        news = f"GpuPod {hold.title} is ignored: {objection}" if objection else _named_devices(found)
+        """Log what a pod holds, once for as long as nothing changes."""
+        message = f"GpuPod {hold.title} is ignored: {objection}" if objection else _named_devices(found)
         before = self._logged.get(hold.uid, "")
-        self._logged[hold.uid] = news
-        if news != before:
+        self._logged[hold.uid] = message
+        if message != before:
             level = logging.INFO if found.shares else logging.WARNING
-            told = news or f"no GpuPod names the devices of {hold.title} now"
-            self._logger.log(level, "%s", told, extra=logs.pod(hold.title))
+            message = message or f"no GpuPod names the devices of {hold.title} now"
+            self._logger.log(level, "%s", message, extra=logs.pod(hold.title))
 
 
 def _named_devices(found: Hold) -> str:

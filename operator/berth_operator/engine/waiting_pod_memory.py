@@ -1,9 +1,9 @@
-"""How much all waiting pods may say together, for each of them may say much within its own limits.
+"""A limit on the memory for long requests of waiting pods.
 
-Of a pod that says more than the usual, what it asks for is charged to its namespace, and to all
-together; pods of a namespace that ask for the same share one copy, which is charged once. What
-goes beyond that is not kept: such a pod waits with a fault that is not its own, and is to be
-read again when there is room: the oldest of a namespace first, and namespaces in turns.
+A request that is longer than usual is charged to its namespace, and to all namespaces together; pods of
+a namespace with the same request share one copy, which is charged once. A request beyond these limits is
+not kept: its pod waits with a fault that is not its own, and is to be read again when there is room, the
+oldest of a namespace first, and the namespaces in turns.
 """
 
 import collections
@@ -16,7 +16,7 @@ from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
-FREE_BYTES: Final = 4 << 10  # Bytes; nearly all pods take less, and cost nothing here.
+FREE_BYTES: Final = 4 << 10  # Nearly all pods take less, and are not charged.
 MEBIBYTE: Final = 1 << 20
 NAMESPACE_BYTES: Final = 32 * MEBIBYTE
 TOTAL_BYTES: Final = 128 * MEBIBYTE
@@ -26,7 +26,7 @@ Key = tuple[str, requests.Request, facts.Demand]
 
 @dataclasses.dataclass(slots=True)
 class KeptRequest:
-    """What some pods of a namespace ask for, and which pods these are."""
+    """A request that some pods of a namespace share."""
 
     key: Key
     weight: int
@@ -34,7 +34,7 @@ class KeptRequest:
 
 
 class UnkeptPods:
-    """The pods that were not kept: of each namespace the oldest comes first, and namespaces take turns."""
+    """Pods whose requests are not kept: the oldest of a namespace first, and the namespaces in turns."""
 
     def __init__(self) -> None:
         # Name and weight by uid; an ordinary dict is slow to find its first after many moves.
@@ -42,11 +42,11 @@ class UnkeptPods:
         self._namespaces: dict[str, str] = {}  # By uid.
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return how many there are."""
         return len(self._namespaces)
 
     def add(self, candidate: queued_pods.Candidate, weight: int) -> None:
-        """Add a pod, the last of its namespace; one that is here keeps its place."""
+        """Add a pod at the end of its namespace; one that is already here keeps its position."""
         self._namespaces[candidate.uid] = candidate.namespace
         pods = self._pods.setdefault(candidate.namespace, OrderedDict())
         pods[candidate.uid] = candidate.name, weight
@@ -61,9 +61,9 @@ class UnkeptPods:
             del self._pods[namespace]
 
     def next(self, fits: Callable[[str, int], bool]) -> tuple[str, str] | None:
-        """Return namespace and name of the first that fits; it and its namespace come last from now on."""
+        """Return namespace and name of the first pod that fits; both come last from now on."""
         for namespace, pods in self._pods.items():
-            # All are heavier than what is free: where not even so little fits, none has to be looked at.
+            # All of them are longer than this: if not even this fits, none has to be examined.
             for uid, (name, weight) in pods.items() if fits(namespace, FREE_BYTES) else ():
                 if fits(namespace, weight):
                     pods.move_to_end(uid)
@@ -73,7 +73,7 @@ class UnkeptPods:
 
 
 class WaitingPodMemory:
-    """What waiting pods ask for, as far as that is much."""
+    """The bytes that long requests of waiting pods take."""
 
     def __init__(self) -> None:
         self._kept: dict[Key, KeptRequest] = {}
@@ -88,7 +88,7 @@ class WaitingPodMemory:
         return f"<WaitingPodMemory: {self._total} bytes of {kept} pods, {unkept} pods not kept>"
 
     def admit(self, candidate: queued_pods.Candidate, weight: int) -> queued_pods.Candidate:
-        """Return a waiting pod with what is kept of it, given how many bytes that takes."""
+        """Return a waiting pod with the request that is kept of it, given how many bytes it takes."""
         if weight <= FREE_BYTES:
             self.release(candidate.uid)
             return candidate
@@ -107,7 +107,7 @@ class WaitingPodMemory:
         return dataclasses.replace(candidate, request=request, demand=demand)
 
     def release(self, uid: str) -> None:
-        """Forget a pod that waits no more, or says something else."""
+        """Forget a pod that does not wait any more, or whose request has changed."""
         self._unkept.remove(uid)
         self._remove(uid)
 
@@ -121,7 +121,7 @@ class WaitingPodMemory:
             self._charge(kept.key[0], -kept.weight)
 
     def next_unkept(self) -> tuple[str, str] | None:
-        """Return namespace and name of the pod to be read again next, which was not kept and now could be."""
+        """Return namespace and name of the next pod to read again, for which there is room now."""
         return self._unkept.next(self._fits)
 
     def _keep(self, key: Key, weight: int) -> KeptRequest:
@@ -136,20 +136,20 @@ class WaitingPodMemory:
             del self._spent[namespace]
 
     def _fits(self, namespace: str, weight: int) -> bool:
-        """Return whether there is room for so much more."""
+        """Whether there is room for so many more bytes."""
         return self._spent[namespace] + weight <= NAMESPACE_BYTES and self._total + weight <= TOTAL_BYTES
 
     def _exceeded(self, namespace: str, weight: int) -> str:
-        """Return what has no room for so much more."""
+        """Return which limit so many more bytes would exceed, as a sentence."""
         if self._spent[namespace] + weight > NAMESPACE_BYTES:
-            return _sentence("the waiting pods of this namespace say", NAMESPACE_BYTES)
-        return _sentence("all waiting pods say", TOTAL_BYTES)
+            return _sentence("the requests of the waiting pods of this namespace are", NAMESPACE_BYTES)
+        return _sentence("the requests of all waiting pods are", TOTAL_BYTES)
 
 
 def _sentence(who: str, most: int) -> str:
     return (
-        f"{who} too much together: Berth keeps {most // MEBIBYTE} MiB of it; "
-        f"this pod is read again when others are placed or gone"
+        f"{who} too long together: Berth keeps {most // MEBIBYTE} MiB of them; "
+        f"this pod is read again when others are placed or deleted"
     )
 
 

@@ -1,8 +1,7 @@
-"""The lifecycle controller's judgement: which agents are silent.
+"""The watchdog: which agents are silent.
 
-It is told of every Lease and Device, judges once a second and at each sign of life, and
-tells the ledger. What becomes of it in the API (the Device's Ready condition) is made
-from the ledger's summaries by the reconciler.
+It receives every Lease and Device, judges agents once a second and at each renewal, and informs the
+ledger. The Device's Ready condition is written by the reconciler, from the summaries of nodes.
 """
 
 import asyncio
@@ -31,27 +30,27 @@ class Watchdog:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     def lease_seen(self, node: str, renewal: str) -> None:
-        """A Lease is new or changed."""
+        """Record a new or changed Lease."""
         if liveness.note(self._signs, node, renewal, self._clock()):
             self._judge_one(node)
 
     def lease_gone(self, node: str) -> None:
-        """A Lease is gone: no sign of life is left."""
+        """Forget a Lease: its agent is silent without one."""
         self._signs.pop(node, None)
         self._judge_one(node)
 
     def device_seen(self, node: str, *, found_silent: bool) -> None:
-        """A Device is new or changed; `condemned` tells that its agent was found silent before."""
+        """Record a new or changed Device; `found_silent`: its agent was found silent before."""
         if node not in self._found_silent:
             self._found_silent[node] = found_silent
             self._judge_one(node)
 
     def device_gone(self, node: str) -> None:
-        """A Device is gone."""
+        """Forget a Device."""
         self._found_silent.pop(node, None)
 
     def restored(self) -> None:
-        """Believe no agent until it renews before our eyes: what it published may have been undone."""
+        """Treat all agents as silent until they renew: the API may show an older state of them."""
         self._signs.clear()
         self._found_silent = dict.fromkeys(self._found_silent, True)
         self.judge()

@@ -132,7 +132,7 @@ class BindingWriter:
         if not pod.spec.node_name:
             return self._unbound(pod, candidate)
         if pod.metadata.annotations.get(names.TERM) != self._term:
-            return ports.Refused(f"somebody else bound the pod to {pod.spec.node_name}")
+            return ports.Refused(f"another scheduler bound the pod to {pod.spec.node_name}")
         return ports.Bound()
 
     async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
