@@ -270,38 +270,19 @@ async def test_who_is_throttled_keeps_its_place() -> None:
 # ---------------------------------------------------------------- the watch is faster than the answer
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        pytest.param(ports.Bound(), ["placed on n1"], id="bound"),
-        pytest.param(NO, [], id="refused"),
-        pytest.param(ports.Throttled("slow down", 1.0), [], id="throttled"),
-        pytest.param(OPEN, ["placed on n1"], id="unclear"),
-    ],
-)
-@timeless.scenario
-async def test_confirmed_before_the_answer(
-    answer: ports.Answer, told: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    """What the watch has shown stays, whatever the answer says."""
-    stage = Stage()
-    stage.crowd(["p"], Reply(answer, meanwhile=stage.confirm))
-
-    await stage.run(until=lambda: stage.state() is State.CONFIRMED)
-
-    assert stage.state() is State.CONFIRMED
-    assert stage.status_writer.of("p") == told
-    assert errors(caplog) == []
+def deleted(stage: Stage) -> None:
+    """Have the watch show that the pod is gone."""
+    stage.ledger.pod_over("uid-p")
 
 
 @pytest.mark.parametrize(
     ("shown", "told"),
     [
-        pytest.param(lambda stage: stage.confirm(), ["placed on n1"], id="our bind"),
+        pytest.param(Stage.confirm, ["placed on n1"], id="our bind"),
         pytest.param(
             lambda stage: stage.ledger.pod_bound(builders.hold("p", "n2", [0])), [], id="somebody's"
         ),
-        pytest.param(lambda stage: stage.ledger.pod_over("uid-p"), [], id="the pod's end"),
+        pytest.param(deleted, [], id="the pod's end"),
     ],
 )
 @timeless.scenario
@@ -318,29 +299,36 @@ async def test_what_the_watch_shows_needs_no_look(shown: Callable[[Stage], None]
     assert stage.status_writer.of("p") == told
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(ports.Bound(), id="bound"),
-        pytest.param(NO, id="refused"),
-        pytest.param(ports.Gone(), id="gone"),
-        pytest.param(OPEN, id="unclear"),
-    ],
-)
+SLOW_DOWN = ports.Throttled("slow down", 1.0)
+# What the watch shows just before the answer comes, the answer, and what the pod is told.
+OVERTAKEN: dict[str, tuple[Callable[[Stage], None], ports.Answer, list[str]]] = {
+    "bound, and accepted": (Stage.confirm, ports.Bound(), ["placed on n1"]),
+    "bound, and refused": (Stage.confirm, NO, []),
+    "bound, and throttled": (Stage.confirm, SLOW_DOWN, []),
+    "bound, and unclear": (Stage.confirm, OPEN, ["placed on n1"]),
+    "deleted, and accepted": (deleted, ports.Bound(), ["placed on n1"]),
+    "deleted, and refused": (deleted, NO, []),
+    "deleted, and gone": (deleted, ports.Gone(), []),
+    "deleted, and unclear": (deleted, OPEN, []),
+}
+
+
+@pytest.mark.parametrize(("shown", "answer", "told"), OVERTAKEN.values(), ids=OVERTAKEN.keys())
 @timeless.scenario
-async def test_deleted_while_the_bind_is_under_way(
-    answer: ports.Answer, caplog: pytest.LogCaptureFixture
+async def test_what_the_watch_has_shown_stays(
+    shown: Callable[[Stage], None], answer: ports.Answer, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A pod whose end was seen is not brought back by any answer to its bind."""
+    """No answer frees the cards of a pod that is bound, or brings back a pod that is gone."""
     stage = Stage()
     stage.writer.when_looked_at("p", Reply(ports.Gone()))
-    stage.crowd(["p"], Reply(answer, meanwhile=lambda: stage.ledger.pod_over("uid-p")))
+    stage.crowd(["p"], Reply(answer, meanwhile=lambda: shown(stage)))
 
     await stage.run(until=lambda: stage.writer.binds)
 
-    assert stage.state() is State.FREE
-    assert len(stage.ledger.backlog) == 0
-    assert pictures.free_cards(stage.ledger.inventory) == 4
+    bound = shown is not deleted
+    assert stage.state() is (State.CONFIRMED if bound else State.FREE)
+    assert pictures.free_cards(stage.ledger.inventory) == 4 - bound
+    assert (stage.status_writer.of("p"), len(stage.ledger.backlog)) == (told, 0)
     assert errors(caplog) == []
 
 

@@ -197,7 +197,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
 
     assert (kept._gpupods, kept._titles, kept._shares) == ({}, {}, {})
     assert (kept._pods, kept._uids, kept._logged) == ({}, {}, {})
-    assert repr(kept) == "<UnreadablePods: 0 nameless pods, 0 GpuPods>"
+    assert repr(kept) == "<UnreadablePods: 0 pods, 0 GpuPods>"
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])

@@ -184,25 +184,6 @@ def test_equal_ledgers_have_no_drift() -> None:
     assert drift.differences(one, two) == ()
 
 
-def test_drift_names_what_differs() -> None:
-    """A lost event shows as the node, the Device, the hold or the ask that it was about."""
-    ledger, fresh = books.of(2), books.of(1)
-    ledger.pod_bound(builders.hold("lost", "n1", [0]))
-    fresh.device_seen(builders.device("n1", 8))
-    books.wait(fresh, "unheard")
-
-    found = [(one.kind, one.name) for one in drift.differences(ledger, fresh)]
-
-    assert found == [
-        ("Node", "n2"),
-        ("Device", "n1"),
-        ("Device", "n2"),
-        ("hold", "uid-lost"),
-        ("sample", "uid-unheard"),
-        ("waiting", "uid-unheard"),
-    ]
-
-
 def test_a_bind_under_way_is_no_drift() -> None:
     """What is assumed is not in the API yet, and must not raise an alarm."""
     ledger, fresh = books.of(), books.of()

@@ -36,23 +36,40 @@ def shows_cards(ledger: Ledger) -> None:
     ledger.agent_silent("n9", silent=False)
 
 
-# What happens, what that is, and for how many cards a pod waits that it helps.
-NEWS: dict[str, tuple[Callable[[Ledger], object], Help, int]] = {
+def smaller(at: str) -> devices.Device:
+    """Return the usual cards of a node, each with a byte less."""
+    memory = builders.MEMORY - 1
+    return builders.device(at, [builders.card(minor, at=at, memory=memory) for minor in range(4)])
+
+
+# What happens, which change that is, if any, and for how many cards a pod waits.
+EVENTS: dict[str, tuple[Callable[[Ledger], object], Help | None, int]] = {
     "a new node": (lambda ledger: ledger.node_seen(builders.node("n10")), Help.NODE_CHANGED, 0),
     "a changed node": (lambda ledger: ledger.node_seen(builders.node(cpu=9000)), Help.NODE_CHANGED, 1),
     "new cards": (shows_cards, Help.DEVICE_CHANGED, 1),
     "changed cards": (lambda ledger: ledger.device_seen(builders.device(cards=5)), Help.DEVICE_CHANGED, 5),
     "an agent that speaks again": (falls_silent_and_speaks, Help.DEVICE_CHANGED, 4),
     "another policy": (lambda ledger: ledger.policy_seen(SPREAD), Help.POLICY_CHANGED, 9),
+    "the same node": (lambda ledger: ledger.node_seen(builders.node()), None, 1),
+    "the same cards": (lambda ledger: ledger.device_seen(builders.device()), None, 1),
+    "an agent that goes on speaking": (lambda ledger: ledger.agent_silent("n1", silent=False), None, 1),
+    "an agent of no node": (lambda ledger: ledger.agent_silent("n8", silent=False), None, 1),
+    "an agent that falls silent": (lambda ledger: ledger.agent_silent("n1", silent=True), None, 1),
+    "the same policy": (lambda ledger: ledger.policy_seen(Policy()), None, 1),
+    "a node that goes": (lambda ledger: ledger.node_gone("n1"), None, 1),
+    "cards that go": (lambda ledger: ledger.device_gone("n1"), None, 1),
+    "the end of a pod that had nothing": (lambda ledger: ledger.pod_over("uid-x"), None, 1),
+    "a node that offers less": (lambda ledger: ledger.node_seen(builders.node(cpu=1)), None, 1),
+    "cards that have become smaller": (lambda ledger: ledger.device_seen(smaller("n1")), None, 1),
 }
 
 
-@pytest.mark.parametrize(("happen", "change", "cards"), NEWS.values(), ids=NEWS.keys())
+@pytest.mark.parametrize(("happen", "change", "cards"), EVENTS.values(), ids=EVENTS.keys())
 @pytest.mark.parametrize("wanted", list(Help))
-def test_news_wake_who_waits_for_them(
-    happen: Callable[[Ledger], object], change: Help, cards: int, wanted: Help
+def test_a_change_wakes_the_pods_that_wait_for_it(
+    happen: Callable[[Ledger], object], change: Help | None, cards: int, wanted: Help
 ) -> None:
-    """A change wakes exactly the pods that it could help."""
+    """A change wakes exactly the pods that it could help; what helps no pod costs no round."""
     ledger = books.of()
     ledger.node_seen(builders.node("n9"))
     books.wait(ledger, cards=cards)
@@ -62,42 +79,7 @@ def test_news_wake_who_waits_for_them(
     happen(ledger)
 
     assert books.awake(ledger) == (["p"] if wanted is change else [])
-    assert ledger.wake.is_set()
-
-
-def smaller(at: str) -> devices.Device:
-    """Return the usual cards of a node, each with a byte less."""
-    memory = builders.MEMORY - 1
-    return builders.device(at, [builders.card(minor, at=at, memory=memory) for minor in range(4)])
-
-
-NO_NEWS: dict[str, Callable[[Ledger], object]] = {
-    "the same node": lambda ledger: ledger.node_seen(builders.node()),
-    "the same cards": lambda ledger: ledger.device_seen(builders.device()),
-    "an agent that goes on speaking": lambda ledger: ledger.agent_silent("n1", silent=False),
-    "an agent of nobody": lambda ledger: ledger.agent_silent("n9", silent=False),
-    "an agent that falls silent": lambda ledger: ledger.agent_silent("n1", silent=True),
-    "the same policy": lambda ledger: ledger.policy_seen(Policy()),
-    "a node that goes": lambda ledger: ledger.node_gone("n1"),
-    "cards that go": lambda ledger: ledger.device_gone("n1"),
-    "the end of a pod that had nothing": lambda ledger: ledger.pod_over("uid-x"),
-    "a node that offers less": lambda ledger: ledger.node_seen(builders.node(cpu=1)),
-    "cards that have become smaller": lambda ledger: ledger.device_seen(smaller("n1")),
-}
-
-
-@pytest.mark.parametrize("happen", NO_NEWS.values(), ids=NO_NEWS.keys())
-def test_no_news_wakes_nobody(happen: Callable[[Ledger], object]) -> None:
-    """What helps nobody costs no round."""
-    ledger = books.of()
-    books.wait(ledger)
-    books.asleep(ledger, "p", *Help)
-    ledger.wake.clear()
-
-    happen(ledger)
-
-    assert books.awake(ledger) == []
-    assert not ledger.wake.is_set()
+    assert ledger.wake.is_set() is (change is not None)
 
 
 # What happens, and how many cards a pod asks for whom it cannot help; it has room for all else.

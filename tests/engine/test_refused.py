@@ -325,15 +325,6 @@ async def test_a_freed_card_is_no_reason_to_ask_about_refused_pods_again() -> No
     assert len(stage.writer.dry_runs) - asked < CROWD / bind_refusals.ALL_ASKED_SECONDS + 2
 
 
-def test_a_few_are_asked_about_whenever_there_is_a_card() -> None:
-    """That costs the server little, and what kept one of them may be over."""
-    pod = builders.candidate("a")
-
-    crowd, few = refused("a", *OTHERS), refused("a", *OTHERS[1:])
-
-    assert (crowd.is_postponed(pod, SOMEWHERE), few.is_postponed(pod, SOMEWHERE)) == (True, False)
-
-
 def test_every_pod_of_a_crowd_has_its_turn_within_half_a_minute() -> None:
     """Of a large namespace more are asked about each second, and never too many of all together."""
     backlog, found = Backlog(), bind_refusals.BindRefusals()
@@ -348,26 +339,29 @@ def test_every_pod_of_a_crowd_has_its_turn_within_half_a_minute() -> None:
     assert {len(turn) for turn in turns} == {10}
 
 
-def test_a_resting_pod_is_asked_about_where_it_would_go_now() -> None:
-    """What is refused may be the node; and a pod that was edited does not rest."""
-    pod, elsewhere = builders.candidate("a"), decisions.Placement("n2")
+def test_only_a_pod_of_a_crowd_is_postponed() -> None:
+    """A few cost the server little, and an edited pod is another; until one of the crowd is accepted."""
+    pod, other = builders.candidate("a"), builders.candidate(OTHERS[0])
     edited = dataclasses.replace(pod, priority=7)
+    crowd, few = refused("a", *OTHERS), refused("a", *OTHERS[1:])
+
+    before = [
+        found.is_postponed(one, SOMEWHERE) for found, one in ((crowd, pod), (few, pod), (crowd, edited))
+    ]
+    crowd.dry_run_accepted(pod, 101.0)
+    after = crowd.is_postponed(other, SOMEWHERE)
+    crowd.dry_run_refused(other, SOMEWHERE, 102.0)
+
+    assert (before, after) == ([True, False, False], False)
+    assert crowd.is_postponed(other, SOMEWHERE), "the server refuses them again"
+
+
+def test_a_postponed_pod_is_retried_where_it_would_go_now() -> None:
+    """What is refused may be the node."""
+    pod, elsewhere = builders.candidate("a"), decisions.Placement("n2")
     backlog, found = Backlog(), refused("a", *OTHERS)
     backlog.push(pod)
 
-    rests = found.is_postponed(pod, elsewhere), found.is_postponed(edited, SOMEWHERE)
+    found.is_postponed(pod, elsewhere)
 
-    assert rests == (True, False)
     assert [one.placement for one in found.due_retries(backlog, 101.0)] == [elsewhere]
-
-
-def test_nobody_of_a_namespace_rests_once_one_of_it_was_accepted() -> None:
-    """Until the server refuses them again."""
-    one, other = builders.candidate("a"), builders.candidate(OTHERS[0])
-    found = refused("a", *OTHERS)
-
-    found.dry_run_accepted(one, 101.0)
-    after = found.is_postponed(other, SOMEWHERE)
-    found.dry_run_refused(other, SOMEWHERE, 102.0)
-
-    assert (after, found.is_postponed(other, SOMEWHERE)) == (False, True)

@@ -167,8 +167,7 @@ async def test_pods_that_are_held_up_for_long_say_so_once() -> None:
 async def test_a_namespace_that_is_new_begins_with_few_and_has_soon_as_many_as_any() -> None:
     """Nobody knows yet how long its binds take; each quick answer counts."""
     stage = Stage(nodes=100, cards=8)
-    for number in range(CROWD):
-        stage.wait(f"p{number}")
+    stage.crowd(f"p{number}" for number in range(CROWD))
 
     async with timeless.beside(stage.loop.run()):
         await timeless.until(lambda: stage.writer.binds)
@@ -221,14 +220,19 @@ async def test_a_lost_bind_that_could_not_be_made_void_keeps_its_card(
 # ---------------------------------------------------------------- windows
 
 
+async def timed(found: bind_slots.BindSlots, namespace: str = "a") -> bind_slots.Slot:
+    """Return a slot of a namespace whose request is sent."""
+    slot = await found.acquire_patiently(namespace)
+    found.start_timing(slot)
+    return slot
+
+
 @timeless.scenario
 async def test_all_windows_together_leave_room() -> None:
     """However many namespaces are slow, no more than half of all slots are sent for them."""
     found = bind_slots.BindSlots(16, lambda: None)
-    for name in "abcdef":
-        for _ in range(2):
-            if (slot := await found.acquire(name)) is not None:
-                found.start_timing(slot)
+    for name in "abcdef" * 2:
+        await timed(found, name)
     await timeless.at(bind_slots.SLOW_SECONDS + 0.1)
     assert set(found.slow) == set("abcdef")
 
@@ -260,9 +264,7 @@ async def test_what_had_its_slot_before_leaves_room_once_it_is_slow_too() -> Non
 async def slow_slots() -> tuple[bind_slots.BindSlots, bind_slots.Slot]:
     """Return slots of which a namespace has one, for so long that it was found slow."""
     found = bind_slots.BindSlots(16, lambda: None)
-    slot = await found.acquire("a")
-    assert slot is not None
-    found.start_timing(slot)
+    slot = await timed(found)
     await timeless.at(1.0)
     return found, slot
 
@@ -288,12 +290,9 @@ async def test_a_window_widens_with_each_quick_answer_and_closes_with_a_slow_one
     widths = []
 
     for _ in range(3):
-        slot = await found.acquire_patiently("a")
-        found.start_timing(slot)
-        found.release(slot)
+        found.release(await timed(found))
         widths.append(found.width("a"))
-    last = await found.acquire_patiently("a")
-    found.start_timing(last)
+    await timed(found)
     await timeless.at(2.0)
 
     assert [*widths, found.width("a")] == [9, 10, 11, 8]
