@@ -6,7 +6,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
@@ -99,10 +98,7 @@ async def test_a_crowd_makes_nobody_restart_a_program(program: str, tmp_path: Pa
     """While more clients stay idle than there are file descriptors, the probes answer, there and here."""
     async with running(program, tmp_path) as (listen, probes, log):
         async with clients.connected(listen, CROWD):
-            started = time.monotonic()
             assert await clients.ask(probes) == OK
-            assert time.monotonic() - started < 5  # A kubelet waits a second, on a machine that is less busy.
-
             assert await clients.ask(listen) == OK
             assert await clients.ask(listen, "/metrics") == OK
 

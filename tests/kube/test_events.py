@@ -3,17 +3,17 @@
 import asyncio
 import dataclasses
 import json
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from berth_crds.client import api, resources
+from berth_crds.client import errors, resources
 from berth_operator.engine import rate_limiter
 from berth_operator.kube import events
+from kube import servers
 from kube.conftest import Noted
-from support import clock, stub, timeless
+from support import clock, timeless
 from testbed import cluster as clusters
 from testbed import waiting
 
@@ -126,190 +126,150 @@ def note(number: int, namespace: str = "ml") -> events.Event:
     return events.Event(subject(namespace), "Scheduled", f"number {number}")
 
 
+def recorder(
+    server: servers.Server, limiter: rate_limiter.RateLimiter | None = None, **given: Any
+) -> events.EventRecorder:
+    """Return a recorder that posts to a server in memory."""
+    limiter = limiter or rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(0.0))
+    return events.EventRecorder(server.session, limiter, wall=clock.Clock().wall, instance="test", **given)
+
+
+@timeless.scenario
 async def test_when_too_many_pile_up_the_oldest_are_dropped() -> None:
     """A queue that nobody empties stays as long as it may be, and tells how many it lost."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("POST", PATH, stub.thing({}, code=201))
-        dropped: list[None] = []
-        board = events.EventRecorder(
-            session,
-            rate_limiter.unlimited(),
-            wall=clock.Clock().wall,
-            instance="test",
-            on_drop=lambda: dropped.append(None),
-        )
+    server, dropped = servers.Server(), list[None]()
+    board = recorder(server, on_drop=lambda: dropped.append(None))
 
-        for number in range(events.MOST_QUEUED + 10):
-            board.record(note(number))
-        async with timeless.beside(board.run()):
-
-            async def some() -> bool:
-                return len(server.bodies) >= 3
-
-            await waiting.eventually(some, what="the first posts")
+    for number in range(events.MOST_QUEUED + 10):
+        board.record(note(number))
+    async with timeless.beside(board.run()):
+        await server.until(3)
 
     assert len(dropped) == 10
-    assert json.loads(server.bodies[0])["message"] == "number 10"
+    assert server.messages[0] == "number 10"
 
 
-async def posted(board: events.EventRecorder, server: stub.Stub) -> list[str]:
-    """Have all be posted, and say of which namespaces they were."""
-    await board.drain(5.0)
-    return [request.path.split("/")[-2] for request in server.requests]
-
-
+@timeless.scenario
 async def test_namespaces_take_turns() -> None:
     """A crowd of one delays no Event of another, nor of what has none: its Events are in `default`."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        for namespace in ("crowd", "ml", "default"):
-            server.on("POST", resources.EVENTS.path(namespace=namespace), stub.thing({}, code=201))
-        board = events.EventRecorder(
-            session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test"
-        )
-        for number in range(5):
-            board.record(note(number, "crowd"))
-        board.record(note(5, "default"))
-        board.record(note(6))
-        board.record(note(7))
-        device = events.InvolvedObject("", "n1", "uid-n1", resources.DEVICES)
-        board.record(events.Event(device, "NoSuchDevice", "a pod holds what is not there"))
+    server = servers.Server()
+    board = recorder(server)
+    for number in range(5):
+        board.record(note(number, "crowd"))
+    board.record(note(5, "default"))
+    board.record(note(6))
+    board.record(note(7))
+    device = events.InvolvedObject("", "n1", "uid-n1", resources.DEVICES)
+    board.record(events.Event(device, "NoSuchDevice", "a pod holds what is not there"))
 
-        found = await posted(board, server)
+    await board.drain(5.0)
 
-    assert found[:6] == ["crowd", "default", "ml", "default", "crowd", "ml"]
-    assert found[6:] == ["crowd"] * 3
+    found = [one.namespace for one in server.writes]
+    assert found == ["crowd", "default", "ml", "default", "crowd", "ml", *["crowd"] * 3]
 
 
-async def test_when_a_crowd_piles_up_nobody_else_loses_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+@timeless.scenario
+async def test_when_a_crowd_piles_up_nobody_else_loses_an_event() -> None:
     """What is dropped is the oldest of the namespace that has most, whoever was told of last."""
-    monkeypatch.setattr(events, "MOST_QUEUED", 4)
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        for namespace in ("crowd", "ml"):
-            server.on("POST", resources.EVENTS.path(namespace=namespace), stub.thing({}, code=201))
-        board = events.EventRecorder(
-            session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test"
-        )
-        board.record(note(0))
-        for number in range(1, 9):
-            board.record(note(number, "crowd"))
-        board.record(note(9))
+    server = servers.Server()
+    board = recorder(server)
+    most = events.MOST_QUEUED
+    board.record(note(0))
+    for number in range(1, most + 1):
+        board.record(note(number, "crowd"))
+    board.record(note(most + 1))
 
-        await posted(board, server)
+    await board.drain(5.0)
 
-    told = [json.loads(body)["message"] for body in server.bodies]
-    assert told == [f"number {at}" for at in (0, 7, 9, 8)]
+    assert server.messages[:4] == [f"number {at}" for at in (0, 3, most + 1, 4)]
+    assert len(server.writes) == most
 
 
 @pytest.mark.parametrize(
     "trouble",
-    [
-        stub.status(500, "no"),
-        stub.status(403, "the namespace is being terminated"),
-        stub.status(404, "no namespace"),
-        stub.status(422, "no"),
-        stub.reset(),
-    ],
+    [*map(servers.error, (500, 403, 404, 422)), servers.reset()],
     ids=["500", "403", "404", "422", "reset"],
 )
-async def test_an_event_that_cannot_be_posted_is_nobodys_trouble(trouble: stub.Answer) -> None:
+@timeless.scenario
+async def test_an_event_that_cannot_be_posted_is_nobodys_trouble(trouble: errors.ClientError) -> None:
     """It is dropped, and the next one is posted."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("POST", PATH, trouble, stub.thing({}, code=201))
-        board = events.EventRecorder(
-            session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test"
-        )
-        async with timeless.beside(board.run()):
-            board.record(note(1))
-            board.record(note(2))
+    server = servers.Server()
+    server.on(PATH, trouble)
+    board = recorder(server)
+    async with timeless.beside(board.run()):
+        board.record(note(1))
+        board.record(note(2))
+        await timeless.passing(60.0)
 
-            async def both() -> bool:
-                return len(server.bodies) == 2
-
-            await waiting.eventually(both, what="both to be sent")
+    assert server.messages == ["number 1", "number 2"]
 
 
+@timeless.scenario
 async def test_the_last_ones_are_posted_within_a_time() -> None:
     """At the end what is left is posted, but nobody waits for a server that does not answer."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("POST", PATH, stub.thing({}, code=201), stub.later(asyncio.Event(), stub.thing({})))
-        board = events.EventRecorder(
-            session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test"
-        )
-        for number in range(3):
-            board.record(note(number))
+    server = servers.Server()
+    server.on(PATH, None, asyncio.Event().wait)
+    board = recorder(server)
+    for number in range(3):
+        board.record(note(number))
 
-        await asyncio.wait_for(board.drain(0.2), 2)
+    await board.drain(0.2)
 
-    assert len(server.bodies) == 2
+    assert timeless.clock()() == pytest.approx(0.2)
+    assert len(server.writes) == 2
 
 
+@timeless.scenario
 async def test_the_last_ones_heed_a_server_that_asks_for_a_rest() -> None:
     """At the end, too, a 429 is no reason to ask again and again until the time is up."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("POST", PATH, stub.status(429, "slow down", headers={"Retry-After": "5"}))
-        limiter = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(rate_limiter.UNLIMITED))
-        board = events.EventRecorder(session, limiter, wall=clock.Clock().wall, instance="test")
-        board.record(note(1))
+    server = servers.Server()
+    server.on(PATH, servers.error(429, retry_after=5.0))
+    board = recorder(server)
+    board.record(note(1))
 
-        await board.drain(0.2)
+    await board.drain(0.2)
 
-    assert len(server.bodies) == 1
+    assert len(server.writes) == 1
 
 
+@timeless.scenario
 async def test_the_last_ones_and_the_usual_ones_share_a_queue() -> None:
     """Whoever finds the queue empty, because the other was faster, goes on as if nothing had been there."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("POST", PATH, stub.thing({}, code=201))
-        limiter = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(20.0))
-        board = events.EventRecorder(session, limiter, wall=clock.Clock().wall, instance="test")
-        async with timeless.beside(board.run()):
-            for number in range(3):
-                board.record(note(number))
-            await asyncio.sleep(0.02)
-            await board.drain(1.0)
-            await asyncio.sleep(0.1)
-
-    assert len(server.bodies) == 3
-
-
-async def test_a_server_that_asks_for_a_rest_gets_it_and_no_note_is_lost() -> None:
-    """After a 429 nothing is posted until the time that it named; what it turned away comes first then."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        busy = stub.status(429, "slow down", headers={"Retry-After": "0.4"})
-        server.on("POST", PATH, busy, stub.thing({}, code=201))
-        limiter = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(rate_limiter.UNLIMITED))
-        board = events.EventRecorder(session, limiter, wall=clock.Clock().wall, instance="test")
+    server = servers.Server()
+    board = recorder(server, rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(20.0)))
+    async with timeless.beside(board.run()):
         for number in range(3):
             board.record(note(number))
-        began = time.monotonic()
-        async with timeless.beside(board.run()):
-            await asyncio.sleep(0.2)
-            early = len(server.bodies)
+        await timeless.passing(0.02)
+        await board.drain(1.0)
+        await timeless.passing(0.1)
 
-            async def all_of_them() -> bool:
-                return len(server.bodies) == 4
-
-            await waiting.eventually(all_of_them, what="all to be posted")
-
-    assert early == 1
-    assert time.monotonic() - began >= 0.4
-    assert [json.loads(body)["message"] for body in server.bodies[1:]] == [f"number {at}" for at in range(3)]
+    assert len(server.writes) == 3
 
 
+@timeless.scenario
+async def test_a_server_that_asks_for_a_rest_gets_it_and_no_note_is_lost() -> None:
+    """After a 429 nothing is posted until the time that it named; what it turned away comes first then."""
+    server = servers.Server()
+    server.on(PATH, servers.error(429, retry_after=0.4))
+    board = recorder(server)
+    for number in range(3):
+        board.record(note(number))
+    async with timeless.beside(board.run()):
+        await server.until(4)
+
+    assert [one.moment for one in server.writes] == pytest.approx([0.0, 0.4, 0.4, 0.4])
+    assert server.messages[1:] == [f"number {at}" for at in range(3)]
+
+
+@timeless.scenario
 async def test_events_keep_to_their_pace() -> None:
     """They are posted no faster than allowed, however many wait."""
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("POST", PATH, stub.thing({}, code=201))
-        limiter = rate_limiter.RateLimiter(time.monotonic, rate_limiter.constant(20.0))
-        board = events.EventRecorder(session, limiter, wall=clock.Clock().wall, instance="test")
-        for number in range(6):
-            board.record(note(number))
-        began = time.monotonic()
-        async with timeless.beside(board.run()):
+    server = servers.Server()
+    board = recorder(server, rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(20.0)))
+    for number in range(6):
+        board.record(note(number))
+    async with timeless.beside(board.run()):
+        await server.until(6)
 
-            async def all_of_them() -> bool:
-                return len(server.bodies) == 6
-
-            await waiting.eventually(all_of_them, what="all to be posted")
-
-    assert time.monotonic() - began >= 5 / 20.0
+    assert [one.moment for one in server.writes] == pytest.approx([at / 20.0 for at in range(6)])
