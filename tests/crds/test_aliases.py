@@ -27,7 +27,7 @@ def test_no_alias_is_a_name_of_our_own() -> None:
     assert not [row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS) if row.key.startswith(names.GROUP)]
 
 
-def test_wishes_stand_for_annotations_of_berth() -> None:
+def test_options_stand_for_annotations_of_berth() -> None:
     """Every key that says which devices means annotations that Berth has."""
     known = {value for value in vars(names).values() if isinstance(value, str)}
 
