@@ -21,7 +21,7 @@ from support.nvml import presets
 NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 CARDS = tuple(wire.Card(uuid=f"GPU-{one}", type="gpu", minor=at, memory=16) for at, one in enumerate("abcd"))
-DEVICE = devices.device(wire.Device(wire.Meta(name="n1"), wire.DeviceSpec("n1", devices=CARDS)))
+DEVICE = devices.read(wire.Device(wire.Meta(name="n1"), wire.DeviceSpec("n1", devices=CARDS)))
 ALLOCATABLE = device_ids.allocatable_devices(CARDS)
 META = wire.Meta(name="p", namespace="ns", uid="u-1")
 
@@ -33,7 +33,7 @@ def held(*uuids: str, asks: int) -> Hold:
         "n1", {"main": [device_ids.HeldDevice(one, ALLOCATABLE.get(one)) for one in uuids]}
     )
     spec = desired.spec(pod, given, desired.NodeCards("n1", {}, None, ALLOCATABLE))
-    named = gpupods.named(wire.GpuPod(META, spec))
+    named = gpupods.read(wire.GpuPod(META, spec))
     assert isinstance(named, allocation_recovery.Named)
     nameless = allocation_recovery.Nameless((("main", True),), fewest=asks)
     return allocation_recovery.held(Hold("u-1", "ns/p", "n1", withheld=asks), nameless, named, DEVICE)
@@ -101,7 +101,7 @@ def refused(looking: probe.Probe, ask: requests.Ask, sharing: wire.Sharing | Non
     cards = tuple(msgspec.structs.replace(each, sharing=sharing) for each in spec.devices)
     seen = wire.Device(wire.Meta(name="n1"), msgspec.structs.replace(spec, devices=cards), status)
     request = requests.Request((requests.ContainerRequest("main", (ask,)),))
-    found = allocator.place(device_view.View(devices.device(seen), {}), request)
+    found = allocator.place(device_view.View(devices.read(seen), {}), request)
     return (
         {each.reason for each in found.against or (found,)}
         if isinstance(found, allocator.Shortfall)

@@ -238,7 +238,7 @@ class Arena:
         """Have the agent of an odd node publish other links, and give the seconds that takes."""
         made = odd_boards.published(odd_node(board.at), odd_boards.SORTS[board.sort](), salt=board.salt)
         started = time.thread_time()
-        self.ledger.device_seen(translated.device(made))
+        self.ledger.device_seen(translated.read(made))
         return time.thread_time() - started
 
     def close(self) -> None:

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from berth_crds import aliases, names
 from berth_crds.client import errors
-from e2e.stage import Pod, Stage, pod
-from support import kubelet
+from e2e.stage import Pod, Stage
+from support import kubelet, manifests
 
 PAUSE_SECONDS: Final = 0.15
 MOST_WAITING: Final = 12  # Nobody leads for a while after a crash; what comes meanwhile fits at once.
@@ -83,9 +83,9 @@ class Crowd:
         shape = self._chance.choice(SHAPES)
         if len(self._lasting) < MOST_LASTING and self._chance.random() < 0.2:
             self._lasting.append(name)
-            return pod(name, 0, limits=shape)
+            return manifests.pod(name, shape)
         seconds = f"{self._chance.uniform(SHORTEST, LONGEST):.2f}"
-        return pod(name, 0, limits=shape, annotations={kubelet.RUN_SECONDS: seconds})
+        return manifests.pod(name, shape, annotations={kubelet.RUN_SECONDS: seconds})
 
     async def _make(self, *pods: Pod) -> None:
         for one in pods:
@@ -101,11 +101,11 @@ class Crowd:
         with contextlib.suppress(errors.NotFound):
             await self._stage.delete(f"{MISFIT}-{self._misfits}")
         self._misfits += 1
-        await self._stage.create(pod(f"{MISFIT}-{self._misfits}", cards=64))
+        await self._stage.create(manifests.pod(f"{MISFIT}-{self._misfits}", 64))
 
     async def fill(self, cards: int) -> None:
         """Ask for so many whole cards, one for each pod."""
-        await self._make(*(pod(f"fill-{at}") for at in range(cards)))
+        await self._make(*(manifests.pod(f"fill-{at}") for at in range(cards)))
 
     async def singles(self, count: int) -> list[str]:
         """Ask for so many whole cards, one for each pod, to keep them."""
@@ -118,7 +118,7 @@ class Crowd:
     async def _named(
         self, what: str, count: int, annotations: dict[str, str], *, priority: str = "0"
     ) -> list[str]:
-        made = [pod(f"{what}-{at}", annotations=annotations) for at in range(count)]
+        made = [manifests.pod(f"{what}-{at}", annotations=annotations) for at in range(count)]
         for one in made:
             one["metadata"]["labels"] = {aliases.GENIUS_PRIORITY: priority}
         await self._make(*made)

@@ -11,7 +11,8 @@ from typing import Final
 from berth_crds import names
 from berth_crds.client import api, errors, resources
 from e2e import crowd, fleet, plans, rig
-from e2e.stage import condition, pod
+from e2e.stage import condition
+from support import manifests
 from testbed import calls, interceptor, twin, waiting
 from testbed import cluster as clusters
 from testbed.interceptor import Deed, Fault
@@ -224,7 +225,7 @@ async def _spoil(on: rig.Rig, name: str) -> None:
 async def _unguarded(on: rig.Rig) -> AsyncIterator[None]:
     """Take the policy away that guards what pods hold, for the length of the block."""
     cluster, guarded = on.stage.cluster, f"{crowd.MISFIT}-guarded"
-    await on.stage.create(pod(guarded, schedulerName="nobody"))
+    await on.stage.create(manifests.pod(guarded, schedulerName="nobody"))
     path = resources.PODS.path(guarded, namespace=on.stage.namespace)
     spoil = json.dumps({"metadata": {"annotations": {names.ALLOCATION: "{"}}}).encode()
 

@@ -302,15 +302,6 @@ VACANT: Final = b'{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}'
 # ---------------------------------------------------------------- pods, and what they say
 
 
-def pod(name: str, cards: int = 1, **extra: Any) -> Pod:
-    """Describe a pod of ours with one container; `limits` and `annotations` go where they belong."""
-    limits = ({names.NVIDIA_GPU: str(cards)} if cards else {}) | extra.pop("limits", {})
-    meta = {"name": name, "annotations": extra.pop("annotations", {})}
-    container = {"name": "main", "image": "example.com/x", "resources": {"limits": limits}}
-    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [container], **extra}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-
-
 def cards_of(one: Pod) -> list[str]:
     """Name the cards that a pod's allocation gives it; none where it has no allocation."""
     text = one["metadata"].get("annotations", {}).get(names.ALLOCATION)

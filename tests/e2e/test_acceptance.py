@@ -10,7 +10,8 @@ import pytest
 
 from berth_crds import names
 from e2e import fleet
-from e2e.stage import AGENT, OPERATOR, Pod, Stage, pod, scheduled
+from e2e.stage import AGENT, OPERATOR, Pod, Stage, scheduled
+from support import manifests
 from testbed import audit
 from testbed import cluster as clusters
 
@@ -23,7 +24,7 @@ async def test_a_pod_that_fits_at_once_costs_exactly_one_write(stage: Stage) -> 
     await stage.nodes(once="4xT4")
     await stage.until_ready("once")
 
-    await stage.create(pod("a"), pod("b"), pod("c", cards=2))
+    await stage.create(manifests.pod("a"), manifests.pod("b"), manifests.pod("c", 2))
     await stage.until_bound("a", "b", "c")
     await stage.binds(3)
 
@@ -39,7 +40,7 @@ async def test_what_else_is_written_is_little(stage: Stage) -> None:
     await stage.until_ready("little")
     before = len(audit.writes_by(stage.cluster.audit(), OPERATOR))
 
-    await stage.create(pod("a"), pod("b"))
+    await stage.create(manifests.pod("a"), manifests.pod("b"))
     await stage.until_bound("a", "b")
 
     async def shown() -> bool:
@@ -66,12 +67,12 @@ async def test_what_else_is_written_is_little(stage: Stage) -> None:
 async def test_a_pod_that_waits_costs_one_more_write_for_each_changed_verdict(stage: Stage) -> None:
     """A waiting pod gets one status patch while the reason stays the same, and then its Binding."""
     await stage.nodes(full="1xT4")
-    await stage.create(pod("first"))
+    await stage.create(manifests.pod("first"))
     await stage.until_bound("first")
 
-    await stage.create(pod("second"))
+    await stage.create(manifests.pod("second"))
     told = await stage.until_told("second")
-    await stage.create(pod("third", cards=4))  # Rounds go on while the second waits.
+    await stage.create(manifests.pod("third", 4))  # Rounds go on while the second waits.
     await stage.until_told("third")
     await asyncio.sleep(1.0)  # Attempts come and go: none of them may write.
     await stage.delete("first")
@@ -199,11 +200,11 @@ def port() -> dict[str, Any]:
 async def test_a_host_port_is_given_once_on_each_node(stage: Stage) -> None:
     """Two pods that ask for one port run on two nodes, and a third is told that it is free nowhere."""
     await stage.nodes(first="1xT4", second="1xT4")
-    await stage.create(pod("a", 0, **port()))
-    await stage.create(pod("b", 0, **port()))
+    await stage.create(manifests.pod("a", 0, **port()))
+    await stage.create(manifests.pod("b", 0, **port()))
 
     bound = await stage.until_bound("a", "b")
-    await stage.create(pod("c", 0, **port()))
+    await stage.create(manifests.pod("c", 0, **port()))
     await stage.until_told("c")
 
     assert set(bound.values()) == {"first", "second"}
@@ -211,33 +212,45 @@ async def test_a_host_port_is_given_once_on_each_node(stage: Stage) -> None:
 
 
 NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
-    "neither part nor whole": (pod("x", 0, limits={names.GPU: "150"}), "InvalidRequest", "150 is neither"),
-    "two ways at once": (pod("x", 1, limits={names.GPU: "100"}), "InvalidRequest", "asks for both"),
+    "neither part nor whole": (manifests.pod("x", {names.GPU: "150"}), "InvalidRequest", "150 is neither"),
+    "two ways at once": (
+        manifests.pod("x", {names.NVIDIA_GPU: "1", names.GPU: "100"}),
+        "InvalidRequest",
+        "asks for both",
+    ),
     "half a share of two cards": (
-        pod("x", 0, limits={names.GPU_SHARED: "2"}),
+        manifests.pod("x", {names.GPU_SHARED: "2"}),
         "InvalidRequest",
         "berth.dev/gpu.shared",
     ),
     "units of another vendor": (
-        pod("x", 0, limits={"huawei.com/Ascend910": "1"}),
+        manifests.pod("x", {"huawei.com/Ascend910": "1"}),
         "UnsupportedRequest",
         "huawei.com/Ascend910",
     ),
-    "far too many cards": (pod("x", 1000), "InvalidRequest", "no node has more than 64"),
-    "no model named": (pod("x", annotations={names.MODEL: " , "}), "InvalidRequest", "names no model"),
+    "far too many cards": (manifests.pod("x", 1000), "InvalidRequest", "no node has more than 64"),
+    "no model named": (
+        manifests.pod("x", annotations={names.MODEL: " , "}),
+        "InvalidRequest",
+        "names no model",
+    ),
     "an annotation of later": (
-        pod("x", annotations={names.GANG: "g"}),
+        manifests.pod("x", annotations={names.GANG: "g"}),
         "UnsupportedRequest",
         "berth.dev/gang is not served yet",
     ),
-    "pod affinity": (pod("x", **near("podAffinity")), "UnsupportedConstraint", "required pod affinity"),
+    "pod affinity": (
+        manifests.pod("x", **near("podAffinity")),
+        "UnsupportedConstraint",
+        "required pod affinity",
+    ),
     "pod anti-affinity": (
-        pod("x", **near("podAntiAffinity")),
+        manifests.pod("x", **near("podAntiAffinity")),
         "UnsupportedConstraint",
         "required pod anti-affinity",
     ),
-    "a spread": (pod("x", **spread()), "UnsupportedConstraint", "topology spread"),
-    "a volume": (pod("x", **claim()), "UnsupportedConstraint", "persistent volume claims"),
+    "a spread": (manifests.pod("x", **spread()), "UnsupportedConstraint", "topology spread"),
+    "a volume": (manifests.pod("x", **claim()), "UnsupportedConstraint", "persistent volume claims"),
 }
 
 
@@ -277,7 +290,7 @@ def test_some_nonsense_is_refused_by_the_server(
     base: fleet.Fleet, limits: dict[str, str], sentence: str
 ) -> None:
     """What Kubernetes itself does not take never becomes a pod, and its sentence says why."""
-    thing = json.dumps(pod("x", 0, limits=limits))
+    thing = json.dumps(manifests.pod("x", limits))
 
     with pytest.raises(clusters.KubectlFailed, match=sentence):
         base.cluster.kubectl("create", "-f", "-", stdin=thing)
@@ -318,7 +331,7 @@ def test_a_device_that_makes_no_sense_is_refused_in_words(
 async def test_a_card_that_becomes_free_is_given_at_once(stage: Stage) -> None:
     """A pod that finishes, fails or is deleted makes room within about a second."""
     await stage.nodes(freeing="1xT4")
-    await stage.create(pod("p0"))
+    await stage.create(manifests.pod("p0"))
     await stage.until_bound("p0")
 
     async def finish(name: str) -> None:
@@ -332,7 +345,7 @@ async def test_a_card_that_becomes_free_is_given_at_once(stage: Stage) -> None:
 
     loop = asyncio.get_running_loop()
     for at, end in enumerate((finish, fail, remove)):
-        await stage.create(pod(f"p{at + 1}"))
+        await stage.create(manifests.pod(f"p{at + 1}"))
         await stage.until_told(f"p{at + 1}")
         ended = loop.time()
         await end(f"p{at}")

@@ -10,8 +10,8 @@ import pytest
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
 from e2e import fleet
-from e2e.stage import Stage, Thing, pod
-from support import kubelet
+from e2e.stage import Stage, Thing
+from support import kubelet, manifests
 
 FENCED: Final = {names.FENCED_LABEL: "true"}
 ANSWER: Final = {names.MINORS: "0"}
@@ -76,7 +76,7 @@ async def eventually_bound(stage: Stage, session: api.Api, name: str, term: str)
 
 async def test_a_deposed_leader_is_refused(stage: Stage, operator: api.Api) -> None:
     """A bind passes while its term is the one that the Lease names, and never afterwards (I7)."""
-    await stage.create(pod("early", 0), pod("late", 0), pod("next", 0))
+    await stage.create(manifests.pod("early", 0), manifests.pod("late", 0), manifests.pod("next", 0))
     await give_lead(stage, "a", 7)
     await eventually_bound(stage, operator, "early", "a/7")
 
@@ -99,7 +99,7 @@ async def test_a_deposed_leader_is_refused(stage: Stage, operator: api.Api) -> N
 )
 async def test_every_other_term_is_refused(stage: Stage, operator: api.Api, term: dict[str, str]) -> None:
     """Both the holder and the transitions must agree."""
-    await stage.create(pod("known", 0), pod("other", 0))
+    await stage.create(manifests.pod("known", 0), manifests.pod("other", 0))
     await give_lead(stage, "a", 7)
     await eventually_bound(stage, operator, "known", "a/7")
 
@@ -108,7 +108,7 @@ async def test_every_other_term_is_refused(stage: Stage, operator: api.Api, term
 
 async def test_without_our_lease_only_our_binds_are_refused(stage: Stage, operator: api.Api) -> None:
     """With Berth's Lease gone and no operator there, other schedulers go on undisturbed."""
-    await stage.create(pod("ours", 0), pod("theirs", 0, schedulerName="somebody-else"))
+    await stage.create(manifests.pod("ours", 0), manifests.pod("theirs", 0, schedulerName="somebody-else"))
     with contextlib.suppress(errors.NotFound):
         await stage.admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=names.SYSTEM_NAMESPACE)
 
@@ -136,7 +136,7 @@ async def test_a_bind_carries_nothing_else(
     stage: Stage, operator: api.Api, labels: dict[str, str], annotations: dict[str, str]
 ) -> None:
     """With a bind nobody changes what others have written on the pod; where the node is may be added."""
-    await stage.create(pod("known", 0), pod("p", 0, annotations={"k": "v"}))
+    await stage.create(manifests.pod("known", 0), manifests.pod("p", 0, annotations={"k": "v"}))
     await give_lead(stage, "a", 1)
     await eventually_bound(stage, operator, "known", "a/1")
     term, zone = {names.TERM: "a/1"}, {"topology.kubernetes.io/zone": "z"}
@@ -153,7 +153,7 @@ async def test_a_bind_carries_nothing_else(
 
 async def test_nobody_else_answers(stage: Stage, operator: api.Api) -> None:
     """A Binding with our label or our annotations comes from our operator, and all of its own carry both."""
-    await stage.create(pod("p", 0), pod("known", 0))
+    await stage.create(manifests.pod("p", 0), manifests.pod("known", 0))
     await give_lead(stage, "a", 1)
     await eventually_bound(stage, operator, "known", "a/1")
 
@@ -176,18 +176,18 @@ async def test_nobody_else_answers(stage: Stage, operator: api.Api) -> None:
 )
 async def test_a_new_pod_brings_no_answer_along(stage: Stage, key: str) -> None:
     """A pod made from what `kubectl get` printed of another one is refused, and told what to remove."""
-    said = await refusal(stage.create(pod("copied", annotations={key: "0"})))
+    said = await refusal(stage.create(manifests.pod("copied", annotations={key: "0"})))
 
     assert "please remove the annotations berth.dev/allocation" in said
-    await stage.create(pod("asking", annotations={names.MODEL: "t4", "example.com/minors": "0"}))
+    await stage.create(manifests.pod("asking", annotations={names.MODEL: "t4", "example.com/minors": "0"}))
 
 
 async def test_a_new_pod_of_ours_brings_no_node_along(stage: Stage) -> None:
     """Nobody would give it devices, and it would keep back those that it asks for; others go as they like."""
     await stage.machines(kubelet.FakeNode("n"))
 
-    said = await refusal(stage.create(pod("placed", nodeName="n")))
-    await stage.create(pod("theirs", nodeName="n", schedulerName="default-scheduler"))
+    said = await refusal(stage.create(manifests.pod("placed", nodeName="n")))
+    await stage.create(manifests.pod("theirs", nodeName="n", schedulerName="default-scheduler"))
 
     assert "please leave out spec.nodeName" in said
     assert set(await stage.pods()) == {"theirs"}
@@ -207,7 +207,7 @@ CHANGES: Final = (
 async def holder(stage: Stage) -> dict[str, str]:
     """Bind a pod, and give its annotations."""
     await stage.nodes(holding="1xT4")
-    await stage.create(pod("holder"))
+    await stage.create(manifests.pod("holder"))
     await stage.until_bound("holder")
     return await annotations(stage)
 
@@ -250,7 +250,7 @@ async def test_no_way_around_changes_what_is_held(stage: Stage, sub: str) -> Non
 
 async def test_a_pod_without_a_node_cannot_be_given_an_answer(stage: Stage) -> None:
     """Before it is bound, too, a pod gets no allocation but ours."""
-    await stage.create(pod("forged", schedulerName="somebody-else"))
+    await stage.create(manifests.pod("forged", schedulerName="somebody-else"))
 
     said = await refusal(
         stage.patch(resources.PODS, "forged", {"metadata": {"annotations": {names.ALLOCATION: "{}"}}})

@@ -14,6 +14,7 @@ import pytest
 
 from e2e import fleet
 from e2e import stage as stages
+from support import manifests
 from testbed import ports, waiting
 
 Answer = tuple[int, str]
@@ -63,9 +64,9 @@ async def waiting_pod(stage: stages.Stage, door: Door) -> None:
     """Have one pod bound, and another told that it is too large."""
     await stage.nodes(**{f"{stage.namespace}-n1": "2xT4"})
     await stage.deciding_operator("--listen", f"127.0.0.1:{door.port}", "--audit-period", "0.5")
-    await stage.create(stages.pod("fits", 1))
+    await stage.create(manifests.pod("fits"))
     await stage.until_bound("fits")
-    await stage.create(stages.pod("large", 2))
+    await stage.create(manifests.pod("large", 2))
     await stage.until_told("large")
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import errors, resources
-from e2e.stage import Stage, pod
-from support import deep
+from e2e.stage import Stage
+from support import deep, manifests
 
 LEVELS: Final = 1500  # More than Python reads by itself, and not so many that the server takes long.
 
@@ -33,7 +33,7 @@ async def test_deep_objects_change_nothing(stage: Stage) -> None:
     """Pods are bound and nodes are ready as before, also by an operator and an agent that start anew."""
     agent = await stage.nodes(n1="2xT4", n2="2xT4")
     operator = await stage.deciding_operator()
-    await stage.create(pod("first"))
+    await stage.create(manifests.pod("first"))
     node = (await stage.until_bound("first"))["first"]
     (gpupod,) = await stage._items(resources.GPU_PODS, stage.namespace)
 
@@ -43,13 +43,13 @@ async def test_deep_objects_change_nothing(stage: Stage) -> None:
     await deepen(stage, resources.PODS, "first", stage.namespace)
     await deepen(stage, resources.GPU_PODS, gpupod["metadata"]["name"], stage.namespace)
 
-    await stage.create(pod("second"))
+    await stage.create(manifests.pod("second"))
     await stage.until_bound("second")
     operator.kill()
     agent.kill()
     again = await stage.agent(n1="2xT4", n2="2xT4")
     successor = await stage.deciding_operator()
-    await stage.create(pod("third"), pod("fourth"))
+    await stage.create(manifests.pod("third"), manifests.pod("fourth"))
     await stage.until_bound("first", "second", "third", "fourth")
     await stage.until_ready("n1", "n2")
     await stage.assert_sound("first", "second", "third", "fourth")

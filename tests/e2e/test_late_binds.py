@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from e2e.stage import Stage, cards_of, pod
+from e2e.stage import Stage, cards_of
+from support import manifests
 from testbed import calls, interceptor
 from testbed.interceptor import Deed, Fault
 
@@ -28,9 +29,9 @@ async def test_a_bind_that_is_held_up_keeps_its_card(stage: Stage) -> None:
 
         await stage.deciding_operator(wire=wire)
         await stage.until_ready("lone")
-        await stage.create(pod("first"))
+        await stage.create(manifests.pod("first"))
         await asyncio.wait_for(held.wait(), 15)
-        await stage.create(pod("rival"))
+        await stage.create(manifests.pod("rival"))
 
         # Sent again once it is clear that nobody answers
         await stage.until_bound("first")
@@ -57,7 +58,7 @@ async def test_who_ends_with_a_bind_on_its_way_does_not_release_the_lease(stage:
     async with interceptor.Interceptor(stage.cluster, judge=judge) as wire:
         leader = await stage.deciding_operator(wire=wire)
         await stage.until_ready("lone")
-        await stage.create(pod("first"))
+        await stage.create(manifests.pod("first"))
         await asyncio.wait_for(held.wait(), 15)
         leader.process.terminate()
         await asyncio.to_thread(leader.process.wait, 20)

@@ -5,8 +5,8 @@ import signal
 from typing import Any, Final
 
 from berth_operator.kube import bind_log
-from e2e.stage import Stage, pod
-from support import kubelet
+from e2e.stage import Stage
+from support import kubelet, manifests
 from testbed import processes
 
 MORE: Final = 3
@@ -26,7 +26,7 @@ async def test_each_line_is_an_object_and_each_bind_is_told(stage: Stage) -> Non
     agent = await stage.agent(*JSON, logged=f"{len(PODS)}xT4")
     await stage.until_ready("logged")
 
-    await stage.create(*map(pod, PODS))
+    await stage.create(*map(manifests.pod, PODS))
     await stage.until_bound(*PODS)
     operator.process.send_signal(signal.SIGTERM)
     await stage.ended(operator)

@@ -13,7 +13,8 @@ from berth_crds.client import api, connection, errors, resources
 from e2e import attempts, fleet, misuses
 from e2e.attempts import MERGE, Attempt, Ground
 from e2e.misuses import D, G, L, P
-from e2e.stage import Stage, condition, pod
+from e2e.stage import Stage, condition
+from support import manifests
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ async def ground(base: fleet.Fleet, stage: Stage) -> AsyncIterator[Ground]:
 async def furnish(ground: Ground) -> None:
     """Make it all, with what people, agents and kubelets have written."""
     for name in ("waiting", "bound"):
-        made = pod(name, schedulerName="somebody-else", annotations={"k": "v"})
+        made = manifests.pod(name, schedulerName="somebody-else", annotations={"k": "v"})
         made["metadata"]["labels"] = {"team": "a"}
         await ground.stage.create(made)
     await ground.stage.bind("bound", "nowhere")

@@ -8,8 +8,8 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import resources
-from e2e.stage import Stage, cards_of, condition, pod, uuids
-from support import kubelet
+from e2e.stage import Stage, cards_of, condition, uuids
+from support import kubelet, manifests
 
 pytestmark = pytest.mark.usefixtures("leader")
 
@@ -38,12 +38,12 @@ async def test_cards_go_in_order_and_init_containers_borrow(stage: Stage) -> Non
     """The lowest minor first, then a pair that is close; init containers borrow, others have their own."""
     await stage.nodes(order="4xT4")
     await stage.until_ready("order")
-    pair = pod("pair")
+    pair = manifests.pod("pair")
     limits = {"limits": {names.NVIDIA_GPU: "1"}}
     pair["spec"]["containers"].append({"name": "side", "image": "x", "resources": limits})
     pair["spec"]["initContainers"] = [{"name": "early", "image": "x", "resources": limits}]
 
-    await stage.create(pod("first"))
+    await stage.create(manifests.pod("first"))
     await stage.until_bound("first")
     await stage.create(pair)
     await stage.until_bound("pair")
@@ -59,7 +59,7 @@ async def test_a_cordoned_card_gets_no_new_pod(stage: Stage) -> None:
     """A card that somebody cordoned is left out, what runs on it goes on; uncordoned it is given again."""
     await stage.nodes(cordoned="2xT4")
     await stage.until_ready("cordoned")
-    await stage.create(pod("old"))
+    await stage.create(manifests.pod("old"))
     await stage.until_bound("old")
 
     both = [await card(stage, "cordoned", minor) for minor in (0, 1)]
@@ -71,7 +71,7 @@ async def test_a_cordoned_card_gets_no_new_pod(stage: Stage) -> None:
 
     # Devices and pods come by watches of their own: a pod made at once may come first.
     await stage.until("the Device to show what the operator knows of it", shown)
-    await stage.create(pod("new"))
+    await stage.create(manifests.pod("new"))
     await stage.until_told("new", "cordoned")
     assert (await stage.pods())["old"]["spec"]["nodeName"] == "cordoned"
     await stage.patch(resources.DEVICES, "cordoned", {"spec": {"cordon": [both[0]]}})
@@ -97,7 +97,7 @@ async def test_a_cordon_takes_minors_and_tells_what_it_does_not_know(stage: Stag
         return event and "1 card cordoned; cordon names no device: GPU-nonsense" in text
 
     await stage.until("an event on the Device, and the reason", told)
-    await stage.create(pod("a"), pod("b"))
+    await stage.create(manifests.pod("a"), manifests.pod("b"))
     await stage.until_told("b")
     assert await minors(stage) == {"a": "0"}
 
@@ -125,7 +125,7 @@ async def test_who_wants_a_whole_card_reads_that_there_are_only_replicas(stage: 
     await stage.agent("--sharing", "time-slicing:4", sliced="1xT4")
     await stage.until_ready("sliced")
 
-    await stage.create(pod("whole"))
+    await stage.create(manifests.pod("whole"))
     await stage.until_told("whole", "cards that are given out only as time-sliced or MPS replicas")
     await stage.until_told("whole", f"if it asked for 1 replica ({names.NVIDIA_GPU_SHARED})")
     await stage.create(replica("helped"))
@@ -134,7 +134,7 @@ async def test_who_wants_a_whole_card_reads_that_there_are_only_replicas(stage: 
 
 def replica(name: str) -> dict[str, Any]:
     """Describe a pod that asks for one replica of a shared card."""
-    return pod(name, cards=0, limits={names.NVIDIA_GPU_SHARED: "1"})
+    return manifests.pod(name, {names.NVIDIA_GPU_SHARED: "1"})
 
 
 async def test_an_unhealthy_card_gets_no_new_pod_and_recovers(stage: Stage, tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ async def test_an_unhealthy_card_gets_no_new_pod_and_recovers(stage: Stage, tmp_
     await stage.agent("--faults", str(faults), sick="2xT4")
     await stage.until_ready("sick")
 
-    await stage.create(pod("a"))
+    await stage.create(manifests.pod("a"))
     await stage.until_bound("a")
-    await stage.create(pod("b"))
+    await stage.create(manifests.pod("b"))
     await stage.until_told("b")
     sick = await card(stage, "sick", 0)
     (verdict,) = (await stage.devices())["sick"]["status"]["devices"]
@@ -175,7 +175,7 @@ async def test_a_failed_source_takes_the_whole_node(stage: Stage, tmp_path: Path
         return bool(found.get("status") == "False")
 
     await stage.until("the Device to tell", told)
-    await stage.create(pod("a"))
+    await stage.create(manifests.pod("a"))
     await stage.until_told("a", "DriverNotLoaded")
     faults.write_text("{}")
     await stage.until_bound("a")
@@ -186,10 +186,11 @@ async def test_a_model_is_chosen(stage: Stage) -> None:
     await stage.nodes(models="2xT4+1xL4")
     await stage.until_ready("models")
 
-    await stage.create(pod("l4", annotations={names.MODEL: " l4 , H100-80GB-HBM3"}))
+    await stage.create(manifests.pod("l4", annotations={names.MODEL: " l4 , H100-80GB-HBM3"}))
     await stage.until_bound("l4")
     await stage.create(
-        pod("again", annotations={names.MODEL: "L4"}), pod("none", annotations={names.MODEL: "B200"})
+        manifests.pod("again", annotations={names.MODEL: "L4"}),
+        manifests.pod("none", annotations={names.MODEL: "B200"}),
     )
 
     assert await minors(stage) == {"l4": "2"}
@@ -209,7 +210,7 @@ async def test_a_foreign_pod_with_cards_withholds_them(stage: Stage) -> None:
     await stage.patch(
         resources.NODES, "foreign", {"status": {"allocatable": offers, "capacity": offers}}, sub="status"
     )
-    await stage.create(pod("stranger", schedulerName="somebody-else"))
+    await stage.create(manifests.pod("stranger", schedulerName="somebody-else"))
     await stage.bind("stranger", "foreign")
 
     async def withheld() -> bool:
@@ -217,9 +218,9 @@ async def test_a_foreign_pod_with_cards_withholds_them(stage: Stage) -> None:
         return bool(found["free"] == 1 and "without a readable allocation" in found.get("reason", ""))
 
     await stage.until("one card to be withheld", withheld)
-    await stage.create(pod("a"))
+    await stage.create(manifests.pod("a"))
     await stage.until_bound("a")
-    await stage.create(pod("b"))
+    await stage.create(manifests.pod("b"))
     await stage.until_told("b", f"{stage.namespace}/stranger")
     await stage.delete("stranger")
 
@@ -234,7 +235,7 @@ async def test_a_pod_of_ours_bound_by_hand_withholds_too(stage: Stage) -> None:
     """Our own scheduler's name on a pod does not make a bind by hand readable."""
     await stage.nodes(byhand="1xT4")
     await stage.until_ready("byhand")
-    gated = pod("hand", schedulingGates=[{"name": "example.com/wait"}])
+    gated = manifests.pod("hand", schedulingGates=[{"name": "example.com/wait"}])
     await stage.create(gated)
     await stage.patch(resources.NODES, "byhand", {"spec": {"unschedulable": True}})
     await stage.patch(resources.PODS, "hand", {"spec": {"schedulingGates": None}})
@@ -242,7 +243,7 @@ async def test_a_pod_of_ours_bound_by_hand_withholds_too(stage: Stage) -> None:
 
     await stage.bind("hand", "byhand")
     await stage.patch(resources.NODES, "byhand", {"spec": {"unschedulable": None}})
-    await stage.create(pod("next"))
+    await stage.create(manifests.pod("next"))
 
     await stage.until_told("next", f"{stage.namespace}/hand")
 
@@ -254,7 +255,7 @@ async def test_a_pod_that_asks_for_no_device_needs_no_agent(stage: Stage) -> Non
     """A node of which nobody publishes cards takes pods that want none; others are told so."""
     await stage.machines(kubelet.FakeNode("bare"))
 
-    await stage.create(pod("plain", cards=0), pod("wants", cards=1))
+    await stage.create(manifests.pod("plain", 0), manifests.pod("wants"))
     bound = await stage.until_bound("plain")
     await stage.until_told("wants", "0/1 nodes are available")
 
@@ -273,11 +274,11 @@ async def test_taints_selectors_and_cordons_are_kept(stage: Stage) -> None:
     tolerant: dict[str, Any] = {"tolerations": [toleration]}
 
     await stage.patch(resources.NODES, "zoned", {"spec": {"unschedulable": True}})
-    await stage.create(pod("plain"))
+    await stage.create(manifests.pod("plain"))
     told = await stage.until_told("plain", "cordoned")
-    await stage.create(pod("tolerant", **tolerant))
+    await stage.create(manifests.pod("tolerant", **tolerant))
     await stage.until_bound("tolerant")
-    await stage.create(pod("elsewhere", nodeSelector={"zone": "elsewhere"}))
+    await stage.create(manifests.pod("elsewhere", nodeSelector={"zone": "elsewhere"}))
     await stage.patch(resources.NODES, "zoned", {"spec": {"unschedulable": None}})
 
     bound = await stage.until_bound("plain")
@@ -298,9 +299,9 @@ async def test_what_a_node_has_beside_cards_is_kept(stage: Stage, limits: dict[s
     await stage.agent(**{name: "4xT4"})
     await stage.until_ready(name)
 
-    await stage.create(pod("a", limits=limits))
+    await stage.create(manifests.pod("a", {names.NVIDIA_GPU: "1"} | limits))
     await stage.until_bound("a")
-    await stage.create(pod("b", limits=limits), pod("small"))
+    await stage.create(manifests.pod("b", {names.NVIDIA_GPU: "1"} | limits), manifests.pod("small"))
     await stage.until_bound("small")
     await stage.until_told("b", next(iter(limits)))
     await stage.delete("a")
@@ -313,7 +314,7 @@ async def test_a_pod_that_wants_a_resource_nobody_has_waits(stage: Stage) -> Non
     await stage.nodes(usual="1xT4")
     await stage.until_ready("usual")
 
-    await stage.create(pod("odd", limits={"example.com/unheard-of": "1"}))
+    await stage.create(manifests.pod("odd", {names.NVIDIA_GPU: "1", "example.com/unheard-of": "1"}))
 
     await stage.until_told("odd", "example.com/unheard-of")
 
@@ -322,9 +323,9 @@ async def test_a_policy_is_read_live(stage: Stage) -> None:
     """Binpack fills a node, spread does not, and a change counts from the next pod on."""
     await stage.nodes(left="4xT4", right="4xT4")
     await stage.until_ready("left", "right")
-    await stage.create(pod("a"))
+    await stage.create(manifests.pod("a"))
     await stage.until_bound("a")
-    await stage.create(pod("b"))
+    await stage.create(manifests.pod("b"))
     packed = await stage.until_bound("b")
 
     await stage.patch(resources.POLICIES, "default", {"spec": {"strategy": "spread"}})
@@ -336,7 +337,7 @@ async def test_a_policy_is_read_live(stage: Stage) -> None:
         async def spreads() -> bool:
             await stage.delete(*(set(await stage.pods()) - {"a", "b"}))
             await stage.until("the pod before to be gone", gone)
-            await stage.create(pod("c"))
+            await stage.create(manifests.pod("c"))
             return (await stage.until_bound("c"))["c"] != packed["a"]
 
         assert packed["a"] == packed["b"]

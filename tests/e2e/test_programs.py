@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -174,16 +173,14 @@ def start(program: tuple[str, ...], path: str, tmp_path: Path) -> processes.Prog
 
 
 def stays_and_says(program: processes.Program, word: str) -> None:
-    """Wait until a program has said something; it must still run, and end quickly and well when told to."""
+    """Wait until a program has said something; it must still run, and end well at SIGTERM."""
     try:
         waiting.until(
             lambda: word in program.log.read_text(), what=f"the program to say {word!r}", seconds=30
         )
         assert program.alive()
-        told = time.monotonic()
         program.process.send_signal(signal.SIGTERM)
         assert program.process.wait(10) == 0
-        assert time.monotonic() - told < 5
         assert "Traceback" not in program.log.read_text()
     finally:
         program.kill()

@@ -11,7 +11,8 @@ import pytest
 from berth_crds import names
 from berth_crds.client import errors, resources
 from berth_operator.kube import leadership
-from e2e.stage import Stage, Thing, cards_of, condition, pod
+from e2e.stage import Stage, Thing, cards_of, condition
+from support import manifests
 from testbed import audit, processes, proxy
 
 FIFTY = tuple(f"p{at}" for at in range(50))
@@ -55,7 +56,7 @@ async def test_restarting_amid_fifty_pending_pods_loses_none_and_binds_none_twic
     first = await room.deciding_operator("--binds-at-once", "1")
     await room.until_ready(*ROOM)
 
-    creating = asyncio.create_task(room.create(*map(pod, FIFTY)))
+    creating = asyncio.create_task(room.create(*map(manifests.pod, FIFTY)))
     await some_bound(room, 10)
     first.process.send_signal(number)
     status = await room.ended(first)
@@ -89,7 +90,7 @@ async def test_one_leads_and_the_other_stands_by(room: Stage) -> None:
     first = await room.deciding_operator()
     await room.until_ready(*ROOM)
     second = await standing_by(room)
-    await room.create(pod("a"), pod("b"))
+    await room.create(manifests.pod("a"), manifests.pod("b"))
     await room.until_bound("a", "b")
     assert "deciding:" not in second.log.read_text()
     transitions = (await room.leader())["leaseTransitions"]
@@ -102,7 +103,7 @@ async def test_one_leads_and_the_other_stands_by(room: Stage) -> None:
 
     assert loop.time() - gone < 2.0
     assert (await room.leader())["leaseTransitions"] == transitions + 1
-    await room.create(pod("c"))
+    await room.create(manifests.pod("c"))
     await room.until_bound("c")
     await room.assert_sound("a", "b", "c")
 
@@ -120,7 +121,7 @@ async def test_a_leader_cut_off_ends_and_another_goes_on(room: Stage, wire: prox
     cut_off = await room.deciding_operator("--binds-at-once", "4", wire=wire)
     await room.until_ready(*ROOM)
     second = await standing_by(room)
-    creating = asyncio.create_task(room.create(*map(pod, FIFTY)))
+    creating = asyncio.create_task(room.create(*map(manifests.pod, FIFTY)))
     await some_bound(room, 10)
 
     wire.hold(answers_only=True)
@@ -146,7 +147,7 @@ async def test_a_leader_that_slept_wakes_up_deposed(room: Stage) -> None:
     sleeper = await room.deciding_operator("--binds-at-once", "1")
     await room.until_ready(*ROOM)
     second = await standing_by(room)
-    creating = asyncio.create_task(room.create(*map(pod, FIFTY)))
+    creating = asyncio.create_task(room.create(*map(manifests.pod, FIFTY)))
     await some_bound(room, 5)
 
     sleeper.process.send_signal(signal.SIGSTOP)
@@ -155,7 +156,7 @@ async def test_a_leader_that_slept_wakes_up_deposed(room: Stage) -> None:
     await room.until_bound(*FIFTY, seconds=60)
     refused = refused_binds(room)
     sleeper.process.send_signal(signal.SIGCONT)
-    await room.create(pod("late"))
+    await room.create(manifests.pod("late"))
 
     assert await room.ended(sleeper) == leadership.EXIT_LOST
     await room.until_bound("late")
@@ -180,12 +181,12 @@ async def test_a_server_that_crashes_is_outlived(stage: Stage) -> None:
     await stage.nodes(outage="4xT4")
     patient = ("--lease-duration", "40", "--renew-deadline", "30", "--retry-period", "0.5")
     program = await stage.deciding_operator(*patient)
-    await stage.create(pod("before"))
+    await stage.create(manifests.pod("before"))
     await stage.until_bound("before")
 
     await asyncio.to_thread(stage.cluster.crash_apiserver)
     await asyncio.to_thread(stage.cluster.restart_apiserver)
-    await stage.create(pod("after"), pod("big", cards=4))
+    await stage.create(manifests.pod("after"), manifests.pod("big", 4))
     await stage.until_bound("after", seconds=60)  # Pauses between attempts have grown meanwhile.
     await stage.until_told("big", "free cards")
     await stage.delete("before", "after")
@@ -203,9 +204,9 @@ async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -
     """What finished and what was deleted while the operator was down is known when it is back."""
     await stage.nodes(unseen="2xT4")
     first = await stage.deciding_operator()
-    await stage.create(pod("done"), pod("deleted"))
+    await stage.create(manifests.pod("done"), manifests.pod("deleted"))
     await stage.until_bound("done", "deleted")
-    await stage.create(pod("next", cards=2))
+    await stage.create(manifests.pod("next", 2))
     await stage.until_told("next")
 
     await asyncio.to_thread(first.stop, grace=10)
@@ -242,12 +243,12 @@ async def test_a_silent_agent_loses_its_node_and_wins_it_back(impatient: Stage) 
     first = await stage.deciding_operator()
     await stage.until_ready("steady", "shaky")
     wanted: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "shaky"}}
-    await stage.create(pod("before", **wanted))
+    await stage.create(manifests.pod("before", **wanted))
     await stage.until_bound("before")
 
     dying.kill()
     await stage.until_ready("shaky", truth="False")
-    await stage.create(pod("anywhere"), pod("there", **wanted))
+    await stage.create(manifests.pod("anywhere"), manifests.pod("there", **wanted))
     await stage.until_bound("anywhere")
     await stage.until_told("there", "silent")
     assert (await stage.bound())["anywhere"] == "steady"
@@ -255,7 +256,7 @@ async def test_a_silent_agent_loses_its_node_and_wins_it_back(impatient: Stage) 
     # Another operator finds the Device as it is, and the Lease of the dead agent.
     first.kill()
     await stage.deciding_operator()
-    await stage.create(pod("after", **wanted))
+    await stage.create(manifests.pod("after", **wanted))
     await stage.until_told("after", "silent")
     assert condition((await stage.devices())["shaky"], "Ready")["status"] == "False"
 

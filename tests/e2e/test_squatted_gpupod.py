@@ -7,8 +7,8 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from e2e.stage import Stage, pod
-from support import kubelet
+from e2e.stage import Stage
+from support import kubelet, manifests
 
 SOON = 60.0
 
@@ -28,7 +28,7 @@ async def test_the_name_comes_back_to_the_pods_own_node(stage: Stage) -> None:
     """What the other wrote is removed, and the agent of the pod's node writes its own by itself."""
     await stage.nodes(n1="2xT4")
     await stage.machines(kubelet.FakeNode("n2"))
-    await stage.create(pod("train"))
+    await stage.create(manifests.pod("train"))
     uid = (await stage.pods())["train"]["metadata"]["uid"]
     meta = {
         "name": "train",

@@ -7,8 +7,8 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import lease, resources
-from e2e.stage import Stage, cards_of, pod
-from support import kubelet
+from e2e.stage import Stage, cards_of
+from support import kubelet, manifests
 
 SHARED = "GPU-of-both"
 
@@ -62,9 +62,9 @@ async def test_the_first_node_keeps_the_card_across_operators(stage: Stage) -> N
         return second in said[first] and f"published by {first} first" in said[second]
 
     await stage.until("both Devices to tell of each other", told)
-    await stage.create(pod("pair", 2, nodeSelector={"kubernetes.io/hostname": second}))
+    await stage.create(manifests.pod("pair", 2, nodeSelector={"kubernetes.io/hostname": second}))
     await stage.until_told("pair", "1 has cards whose uuid is published twice")
-    await stage.create(*(pod(f"a{at}") for at in range(4)))
+    await stage.create(*(manifests.pod(f"a{at}") for at in range(4)))
     bound = await stage.until_bound("a0", "a1", "a2")
     await stage.until_told("a3", "2 have no free card")
     cards = {name: cards_of(one) for name, one in (await stage.pods()).items()}
@@ -73,7 +73,7 @@ async def test_the_first_node_keeps_the_card_across_operators(stage: Stage) -> N
     await stage.delete("pair", "a0", "a1", "a2", "a3")
     await stage.deciding_operator()
     await stage.until_ready(first, second)
-    await stage.create(*(pod(f"b{at}") for at in range(4)))
+    await stage.create(*(manifests.pod(f"b{at}") for at in range(4)))
     again = await stage.until_bound("b0", "b1", "b2")
     await stage.until_told("b3", "2 have no free card")
 

@@ -12,8 +12,7 @@ from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
 from berth_operator.translate import raw
-from engine import books
-from support import builders
+from support import builders, ledgers
 
 GATE = {"schedulingGates": [{"name": "g"}]}
 ENDED = {"Succeeded", "Failed"}
@@ -115,7 +114,7 @@ class Server:
         """Apply the next news of a pod to a ledger."""
         thing = self.news[name].popleft()
         self.delivered[name] = thing
-        books.saw(ledger, thing, f"uid-{name}")
+        ledgers.pod_seen(ledger, thing, f"uid-{name}")
 
     def objects(self) -> dict[str, raw.Pod]:
         """Return all pods as they are."""
@@ -126,7 +125,7 @@ class Server:
         pods = self.objects()
         mine = [pods[name] for name in self.ours if name in pods]
         running = [pod for pod in mine if pod.status.phase not in ENDED]
-        return [card for pod in running for card in books.cards(pod)]
+        return [card for pod in running for card in ledgers.held_cards(pod)]
 
     def _change(self, name: str, fields: Mapping[str, Any]) -> None:
         self.pods[name] = dict(fields)

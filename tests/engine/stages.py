@@ -10,8 +10,7 @@ from berth_operator import metrics
 from berth_operator.engine import bind_sender, decision_records, loop, ports
 from berth_operator.engine.hold_states import State
 from berth_operator.scheduling import cycle
-from engine import books
-from support import builders, hands, timeless
+from support import builders, hands, ledgers, timeless
 
 NOON: Final = dt.datetime(2025, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -28,7 +27,7 @@ class Stage:
         clock: ports.Clock | None = None,
     ) -> None:
         self.now = timeless.clock()
-        self.ledger = books.of(nodes, cards, now=self.now)
+        self.ledger = ledgers.with_nodes(nodes, cards, now=self.now)
         self.writer = hands.Writer(self.now)
         self.status_writer = hands.PodStatusWriter()
         self.metrics = metrics.Metrics()
@@ -48,7 +47,7 @@ class Stage:
 
     def wait(self, name: str = "p", cards: int = 1, priority: int = 0) -> None:
         """Have a pod wait."""
-        books.wait(self.ledger, name, cards, priority=priority)
+        ledgers.add_waiting(self.ledger, name, cards, priority=priority)
 
     def crowd(self, names: Iterable[str], *replies: hands.Reply, priority: int = 0) -> None:
         """Have pods wait whose binds are answered like this."""

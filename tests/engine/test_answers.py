@@ -10,7 +10,7 @@ import pytest
 from berth_operator.engine import bind_sender, ports
 from berth_operator.engine.hold_states import State
 from engine.stages import Stage, errors
-from support import builders, pictures, timeless, worlds
+from support import builders, inventories, timeless, worlds
 from support.hands import Reply
 
 OPEN = ports.Unknown("timed out")
@@ -327,7 +327,7 @@ async def test_what_the_watch_has_shown_stays(
 
     bound = shown is not deleted
     assert stage.state() is (State.CONFIRMED if bound else State.FREE)
-    assert pictures.free_cards(stage.ledger.inventory) == 4 - bound
+    assert inventories.free_cards(stage.ledger.inventory) == 4 - bound
     assert (stage.status_writer.of("p"), len(stage.ledger.backlog)) == (told, 0)
     assert errors(caplog) == []
 

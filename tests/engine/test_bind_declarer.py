@@ -12,8 +12,7 @@ from berth_operator.engine import bind_declaration, bind_declarer
 from berth_operator.engine.bind_declaration import BindDeclaration
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
-from engine import books
-from support import timeless
+from support import ledgers, timeless
 
 FAULT: Final = decisions.Refusal(decisions.Reason.INVALID_REQUEST, "No.")
 
@@ -50,9 +49,9 @@ class Scene:
 
 async def scene(*versions: str) -> Scene:
     """Return a scene in which the leader has declared for pods in these revisions, that wait."""
-    ledger, lease = books.of(cards=64), Lease()
+    ledger, lease = ledgers.with_nodes(cards=64), Lease()
     for at, version in enumerate(versions):
-        books.wait(ledger, f"p{at}", version=version)
+        ledgers.add_waiting(ledger, f"p{at}", version=version)
     sizes: dict[str, int] = {}
     keeps = bind_declarer.BindDeclarer(
         ledger, lease.write, lambda uid: sizes.get(uid, 0), clock=timeless.clock()
@@ -78,7 +77,7 @@ async def test_pods_that_come_last_take_no_place_among_those_that_are_named(
     """A crowd of important pods whose binds are refused is demoted, and the others are bound first."""
     monkeypatch.setattr(bind_declarer, "NAMED_AHEAD", 1)
     on = await scene("5")
-    books.wait(on.ledger, "refused", version="4", priority=9)
+    ledgers.add_waiting(on.ledger, "refused", version="4", priority=9)
     on.ledger.backlog.demote("uid-refused")
 
     await on.declarer.declare()
@@ -90,7 +89,7 @@ async def test_pods_that_come_last_take_no_place_among_those_that_are_named(
 async def test_a_new_pod_costs_no_write() -> None:
     """It has a revision that is newer than any that was known."""
     on = await scene("5")
-    books.wait(on.ledger, "new", version="10")
+    ledgers.add_waiting(on.ledger, "new", version="10")
 
     await on.declarer.permit("uid-new")
 
@@ -102,7 +101,7 @@ async def test_one_write_serves_all_that_wait_for_it() -> None:
     """Pods that are older and were not named wait for one write together."""
     on = await scene("100")
     for at in range(50):
-        books.wait(on.ledger, f"old{at}", version=str(at))
+        ledgers.add_waiting(on.ledger, f"old{at}", version=str(at))
 
     await asyncio.gather(*(on.declarer.permit(f"uid-old{at}") for at in range(50)))
 
@@ -114,11 +113,11 @@ async def test_one_write_serves_all_that_wait_for_it() -> None:
 async def test_what_comes_soon_is_named_ahead() -> None:
     """The first in order are named, whoever asked; binds under way stay named."""
     on = await scene("100")
-    bind = books.assume(on.ledger, "p0")
+    bind = ledgers.assume(on.ledger, "p0")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(bind_declarer, "NAMED_AHEAD", 2)
         for at in range(5):
-            books.wait(on.ledger, f"old{at}", version=str(at), priority=-at)
+            ledgers.add_waiting(on.ledger, f"old{at}", version=str(at), priority=-at)
         await on.declarer.permit("uid-old4")
 
     assert on.lease.written[1].uids == {bind.uid, "uid-old0", "uid-old1", "uid-old4"}
@@ -129,11 +128,11 @@ async def test_while_a_write_is_under_way_both_declarations_count() -> None:
     """The narrower one may be in force already, or never come to be."""
     on = await scene("100")
     on.lease.slow = True
-    books.wait(on.ledger, "old", version="3")
+    ledgers.add_waiting(on.ledger, "old", version="3")
     waiting = asyncio.create_task(on.declarer.permit("uid-old"))
     await timeless.passing(0.01)
-    books.wait(on.ledger, "between", version="101")
-    books.wait(on.ledger, "p0", version="102")
+    ledgers.add_waiting(on.ledger, "between", version="101")
+    ledgers.add_waiting(on.ledger, "p0", version="102")
 
     later = asyncio.create_task(on.declarer.permit("uid-between"))
     await timeless.passing(0.01)
@@ -150,7 +149,7 @@ async def test_a_declaration_that_covers_too_much_is_made_anew() -> None:
     """A new leader has to change all that is covered, so that is kept small."""
     on = await scene("5")
     for at in range(bind_declarer.MOST_COVERED + 1):
-        books.wait(on.ledger, f"new{at}", version=str(10 + at))
+        ledgers.add_waiting(on.ledger, f"new{at}", version=str(10 + at))
 
     async with timeless.beside(on.declarer.run()):
         await timeless.passing(2.5)
@@ -162,8 +161,8 @@ async def test_a_declaration_that_covers_too_much_is_made_anew() -> None:
 def crowd(ledger: Ledger, count: int, *, first: int = 1000, **fields: Any) -> None:
     """Have so many pods come, each newer and less important than the last, and wait for a change."""
     for at in range(count):
-        books.wait(ledger, f"big{at}", version=str(first + at), priority=-at, **fields)
-        books.asleep(ledger, f"big{at}", decisions.Help.CAPACITY_FREED)
+        ledgers.add_waiting(ledger, f"big{at}", version=str(first + at), priority=-at, **fields)
+        ledgers.put_off(ledger, f"big{at}", decisions.Help.CAPACITY_FREED)
 
 
 @timeless.scenario
@@ -171,7 +170,7 @@ async def test_of_a_crowd_that_fits_nowhere_only_the_first_are_named() -> None:
     """A new leader has to change each pod that is named, and those that are in line count for more."""
     on = await scene("5")
     crowd(on.ledger, 200)
-    books.wait(on.ledger, "last", version="6", priority=-999)
+    ledgers.add_waiting(on.ledger, "last", version="6", priority=-999)
     await timeless.passing(1.0)
 
     await on.declarer.declare()
@@ -214,9 +213,9 @@ async def test_a_large_pod_is_named_only_for_its_own_bind() -> None:
     """To change it takes a new leader as long as a hundred others, and meanwhile all of them wait."""
     on = await scene("100")
     for at in range(3):
-        books.wait(on.ledger, f"large{at}", version=str(at), priority=9)
+        ledgers.add_waiting(on.ledger, f"large{at}", version=str(at), priority=9)
         on.sizes[f"uid-large{at}"] = bind_declarer.LARGE
-    bind = books.assume(on.ledger, "large1")
+    bind = ledgers.assume(on.ledger, "large1")
 
     await asyncio.gather(on.declarer.permit(bind.uid), on.declarer.permit("uid-large0"))
 
@@ -229,7 +228,7 @@ async def test_pods_that_were_named_and_did_not_fit_are_soon_covered_no_more() -
     versions = [str(at) for at in range(1, 2 * bind_declarer.MOST_IDLE)]
     on = await scene(*versions)
     for at in range(len(versions)):
-        books.asleep(on.ledger, f"p{at}", decisions.Help.CAPACITY_FREED)
+        ledgers.put_off(on.ledger, f"p{at}", decisions.Help.CAPACITY_FREED)
 
     async with timeless.beside(on.declarer.run()):
         await timeless.passing(5 * bind_declarer.CHECK_SECONDS)
@@ -246,8 +245,8 @@ async def test_the_first_of_a_crowd_are_looked_for_again_after_a_while(
     on = await scene("5")
     crowd(on.ledger, 200)
     await on.declarer.declare()
-    books.wait(on.ledger, "more", version="2000", priority=9)
-    books.asleep(on.ledger, "more", decisions.Help.CAPACITY_FREED)
+    ledgers.add_waiting(on.ledger, "more", version="2000", priority=9)
+    ledgers.put_off(on.ledger, "more", decisions.Help.CAPACITY_FREED)
 
     await on.declarer.declare()
     await timeless.passing(11.0)
@@ -263,7 +262,7 @@ async def test_who_is_named_stays_in_line() -> None:
 
     await on.declarer.declare()
 
-    assert books.awake(on.ledger) == ["p0", "p1", "p2"]
+    assert ledgers.ready_names(on.ledger) == ["p0", "p1", "p2"]
 
 
 @timeless.scenario
@@ -271,7 +270,7 @@ async def test_a_pod_that_is_gone_needs_no_permission() -> None:
     """Nobody waits for ever for a pod that will never be bound."""
     on = await scene("5")
     on.lease.slow = True
-    books.wait(on.ledger, "old", version="3")
+    ledgers.add_waiting(on.ledger, "old", version="3")
     waiting = asyncio.create_task(on.declarer.permit("uid-old"))
     await timeless.passing(0.01)
 
@@ -315,7 +314,7 @@ async def _history(steps: list[tuple[str, int]]) -> None:
             uid = f"uid-p{at}"
             match what:
                 case "comes" if uid not in on.ledger.assumed_pods:
-                    books.wait(on.ledger, f"p{at}", version=str(version))
+                    ledgers.add_waiting(on.ledger, f"p{at}", version=str(version))
                 case "asks" if uid in on.ledger.backlog and uid not in asked and _fits(on.ledger, uid):
                     asked[uid] = asyncio.create_task(on.declarer.permit(uid))
                 case "is told" if uid in asked and asked[uid].done():
@@ -333,7 +332,7 @@ async def _history(steps: list[tuple[str, int]]) -> None:
 
 def _fits(ledger: Ledger, uid: str) -> bool:
     """Assume a pod, as a round does before its bind asks for permission."""
-    for answer in books.decide(ledger):
+    for answer in ledgers.decide(ledger):
         if answer.uid == uid and isinstance(answer, decisions.Bind):
             ledger.assume(answer)
             return True

@@ -30,26 +30,26 @@ def instances() -> facts.Device:
 SMALL = builders.device(cards=[builders.card(memory=16 * GIB)])
 UNKNOWN = builders.device(cards=[builders.card(memory=0)])
 CASES: dict[str, tuple[Inventory, list[str]]] = {
-    "nobody holds anything": (builders.picture(SMALL), []),
-    "two halves": (builders.picture(SMALL, part("a", 50, 8), part("b", 50, 8)), []),
-    "memory that is not known": (builders.picture(UNKNOWN, part("a", 50, 99)), []),
+    "nobody holds anything": (builders.inventory(SMALL), []),
+    "two halves": (builders.inventory(SMALL, part("a", 50, 8), part("b", 50, 8)), []),
+    "memory that is not known": (builders.inventory(UNKNOWN, part("a", 50, 99)), []),
     "too much compute": (
-        builders.picture(SMALL, part("a", 50, 1), part("b", 60, 1)),
+        builders.inventory(SMALL, part("a", 50, 1), part("b", 60, 1)),
         ["GPU-n1-0 of n1 is promised at 110 %, by ml/a and ml/b"],
     ),
     "too much memory": (
-        builders.picture(SMALL, part("a", 1, 10), part("b", 1, 10)),
+        builders.inventory(SMALL, part("a", 1, 10), part("b", 1, 10)),
         [f"GPU-n1-0 of n1 is promised with {20 * GIB} of {16 * GIB} bytes, by ml/a and ml/b"],
     ),
     "a card that was swapped": (
-        builders.picture(SMALL, part("a", 1, 1, uuid="GPU-old")),
+        builders.inventory(SMALL, part("a", 1, 1, uuid="GPU-old")),
         ["GPU-old of n1 is not there but promised, by ml/a"],
     ),
     "an instance twice": (
-        builders.picture(instances(), part("a", 10, 1, uuid="MIG-0"), part("b", 10, 1, uuid="MIG-0")),
+        builders.inventory(instances(), part("a", 10, 1, uuid="MIG-0"), part("b", 10, 1, uuid="MIG-0")),
         ["MIG-0 of n1 is promised 2 times, by ml/a and ml/b"],
     ),
-    "no Device": (builders.picture(builders.node(), part("a", 200, 99)), []),
+    "no Device": (builders.inventory(builders.node(), part("a", 200, 99)), []),
 }
 
 

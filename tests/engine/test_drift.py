@@ -5,8 +5,7 @@ import pytest
 from berth_operator.engine import drift
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery
-from engine import books
-from support import builders, clock
+from support import builders, clock, ledgers
 
 POD = ("Pod", "uid-p")
 
@@ -18,9 +17,9 @@ def sources(ledger: Ledger, fresh: Ledger) -> dict[str, frozenset[drift.Source]]
 
 def test_a_pod_tells_of_what_it_asks_and_holds() -> None:
     """A Node and a Device tell of themselves."""
-    ledger, fresh = books.of(1), books.of(0)
+    ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(0)
     ledger.pod_bound(builders.hold("p", "n1", [0]))
-    books.wait(fresh, "q")
+    ledgers.add_waiting(fresh, "q")
 
     assert sources(ledger, fresh) == {
         "Node": {("Node", "n1")},
@@ -33,7 +32,7 @@ def test_a_pod_tells_of_what_it_asks_and_holds() -> None:
 
 def test_of_a_nameless_pod_its_node_and_its_gpupods_tell_as_well() -> None:
     """What it holds changes with each of them: news of any may be on its way."""
-    ledger, fresh = books.of(1), books.of(1)
+    ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
     hold = builders.hold("p", "n1")
     fresh.pod_bound(hold, nameless=allocation_recovery.Nameless())
     namespace, name = hold.title.split("/")
@@ -49,7 +48,7 @@ def test_of_a_nameless_pod_its_node_and_its_gpupods_tell_as_well() -> None:
 
 def test_only_what_tells_of_it_is_kept_of_the_revisions() -> None:
     """Those of others say nothing, and what is not there has none."""
-    (found,) = drift.differences(books.of(1), books.of(1, cards=5))
+    (found,) = drift.differences(ledgers.with_nodes(1), ledgers.with_nodes(1, cards=5))
 
     seen = found.with_revisions({("Device", "n1"): "3", ("Device", "n2"): "4"}, {})
 
@@ -59,9 +58,9 @@ def test_only_what_tells_of_it_is_kept_of_the_revisions() -> None:
 def test_others_have_their_turn_while_the_ledgers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pods wait, some of them are compared at a time; what differs is found all the same."""
     monkeypatch.setattr(drift, "PORTION_SIZE", 10)
-    ledger, fresh = books.of(1), books.of(1)
+    ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
     for at in range(100):
-        books.wait(ledger, f"p{at}")
+        ledgers.add_waiting(ledger, f"p{at}")
 
     found = [len(portion) for portion in drift.portions(ledger, fresh)]
 
@@ -71,9 +70,9 @@ def test_others_have_their_turn_while_the_ledgers_are_compared(monkeypatch: pyte
 
 def test_what_takes_long_to_compare_is_compared_a_moment_at_a_time() -> None:
     """By the clock, however few things that are."""
-    ledger, fresh = books.of(1), books.of(1)
+    ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
     for at in range(4):
-        books.wait(ledger, f"p{at}")
+        ledgers.add_waiting(ledger, f"p{at}")
 
     dear, cheap = (
         [len(one) for one in drift.portions(ledger, fresh, clock.Ticking(step * drift.PORTION_SECONDS))]
@@ -86,8 +85,8 @@ def test_what_takes_long_to_compare_is_compared_a_moment_at_a_time() -> None:
 
 def test_what_changes_amid_a_comparison_is_compared_as_it_is() -> None:
     """A pod that is gone before its turn comes differs in nothing."""
-    ledger, fresh = books.of(1), books.of(1)
-    books.wait(ledger)
+    ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
+    ledgers.add_waiting(ledger)
 
     comparing = drift.portions(ledger, fresh)
     first = next(comparing)

@@ -9,8 +9,7 @@ from berth_crds import names, wire
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
-from engine import books
-from support import builders, pictures
+from support import builders, inventories, ledgers
 
 EVERY = holds.ALL_CARDS
 NAMELESS = builders.pod("p", gpus=2, nodeName="n1", annotations={names.ALLOCATION: "{"})
@@ -49,11 +48,11 @@ def test_a_pod_that_others_bound_has_what_its_node_offers(
     node: facts.Node, pod: raw.Pod, expected: int, *, late: bool
 ) -> None:
     """Berth gave it nothing, and a device plugin gives only what the node says it has."""
-    ledger = books.of()
-    books.in_turn(lambda: ledger.node_seen(node), lambda: books.saw(ledger, pod), late=late)
+    ledger = ledgers.with_nodes()
+    ledgers.in_turn(lambda: ledger.node_seen(node), lambda: ledgers.pod_seen(ledger, pod), late=late)
 
-    assert books.held(ledger) == ([], expected)
-    assert pictures.free_cards(ledger.inventory) == 4 - expected
+    assert ledgers.holding(ledger) == ([], expected)
+    assert inventories.free_cards(ledger.inventory) == 4 - expected
 
 
 STARTING = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase="Pending")
@@ -89,17 +88,17 @@ def test_a_running_pod_whose_cards_nobody_names_yet_may_have_any(
     node: facts.Node, pod: raw.Pod, said: wire.GpuPod | None, expected: tuple[list[int], int], order: int
 ) -> None:
     """Where the agent asks the kubelet, it says soon which; until then one of them must not be given out."""
-    ledger = books.of()
-    books.in_turn(
+    ledger = ledgers.with_nodes()
+    ledgers.in_turn(
         lambda: ledger.node_seen(node),
         lambda: ledger.device_seen(builders.device("n1", heard=True)),
-        lambda: books.named(ledger, said) if said else None,
-        lambda: books.saw(ledger, pod),
+        lambda: ledgers.gpupod_seen(ledger, said) if said else None,
+        lambda: ledgers.pod_seen(ledger, pod),
         late=order < 0,
     )
 
-    assert books.held(ledger) == expected
-    assert pictures.free_cards(ledger.inventory) == max(0, 4 - len(expected[0]) - expected[1])
+    assert ledgers.holding(ledger) == expected
+    assert inventories.free_cards(ledger.inventory) == max(0, 4 - len(expected[0]) - expected[1])
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["the GpuPod last", "the GpuPod first"])
@@ -108,36 +107,36 @@ def test_a_gpupod_that_names_more_than_its_pod_asks_for_is_ignored(
     pod: raw.Pod, order: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It names none of them, so the cards of its pod stay kept back; another one of the pod may name them."""
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     ledger.node_seen(WITH_PLUGIN)
     ledger.device_seen(builders.device("n1", heard=True))
-    books.in_turn(
-        lambda: books.saw(ledger, pod),
-        lambda: books.named(ledger, builders.gpupod(main=[0, 1, 2])),
+    ledgers.in_turn(
+        lambda: ledgers.pod_seen(ledger, pod),
+        lambda: ledgers.gpupod_seen(ledger, builders.gpupod(main=[0, 1, 2])),
         late=order < 0,
     )
-    ignored = books.held(ledger)
-    books.named(ledger, builders.gpupod("true", uid="uid-p", main=[2, 3]))
+    ignored = ledgers.holding(ledger)
+    ledgers.gpupod_seen(ledger, builders.gpupod("true", uid="uid-p", main=[2, 3]))
 
     assert ignored == ([], EVERY)
-    assert books.held(ledger) == ([2, 3], 0)
+    assert ledgers.holding(ledger) == ([2, 3], 0)
     why = "it names 3 cards, and the pod has 2 at most for what it asks"
     assert f"GpuPod ml/p is ignored: {why}" in caplog.messages
 
 
 def test_a_pod_that_starts_keeps_back_what_it_asks_for() -> None:
     """It may never be given anything; once it runs, it has been; once it is named, the others are free."""
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     ledger.node_seen(WITH_PLUGIN)
     ledger.device_seen(builders.device("n1", heard=True))
 
-    books.saw(ledger, STARTING)
-    starts = books.held(ledger)
-    books.saw(ledger, FOREIGN)
-    runs = books.held(ledger)
-    books.named(ledger, builders.gpupod(main=[1, 2]))
+    ledgers.pod_seen(ledger, STARTING)
+    starts = ledgers.holding(ledger)
+    ledgers.pod_seen(ledger, FOREIGN)
+    runs = ledgers.holding(ledger)
+    ledgers.gpupod_seen(ledger, builders.gpupod(main=[1, 2]))
 
-    assert (starts, runs, books.held(ledger)) == (([], 2), ([], EVERY), ([1, 2], 0))
+    assert (starts, runs, ledgers.holding(ledger)) == (([], 2), ([], EVERY), ([1, 2], 0))
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
@@ -173,8 +172,10 @@ def test_a_pod_to_which_the_kubelet_gave_nothing_withholds_nothing(
     pod: raw.Pod, said: wire.GpuPod, expected: int, *, late: bool
 ) -> None:
     """That counts for that very pod, where it runs, and where Berth gave it nothing either."""
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     ledger.node_seen(WITH_PLUGIN)
-    books.in_turn(lambda: books.named(ledger, said), lambda: books.saw(ledger, pod), late=late)
+    ledgers.in_turn(
+        lambda: ledgers.gpupod_seen(ledger, said), lambda: ledgers.pod_seen(ledger, pod), late=late
+    )
 
-    assert books.held(ledger) == ([], expected)
+    assert ledgers.holding(ledger) == ([], expected)

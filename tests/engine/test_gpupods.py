@@ -14,8 +14,7 @@ from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
-from engine import books
-from support import builders, clock, pictures, worlds
+from support import builders, clock, inventories, ledgers, worlds
 
 EVERY = holds.ALL_CARDS
 LOST = {names.ALLOCATION: "{"}
@@ -35,8 +34,8 @@ ARRIVALS: dict[str, Callable[[Ledger], object]] = {
     "node": lambda ledger: ledger.node_seen(builders.node("n1")),
     "Device": lambda ledger: ledger.device_seen(builders.device("n1")),
     "agent": lambda ledger: ledger.agent_silent("n1", silent=False),
-    "pod": lambda ledger: books.saw(ledger, NAMELESS),
-    "GpuPod": lambda ledger: books.named(ledger, BOTH),
+    "pod": lambda ledger: ledgers.pod_seen(ledger, NAMELESS),
+    "GpuPod": lambda ledger: ledgers.gpupod_seen(ledger, BOTH),
 }
 
 
@@ -52,9 +51,9 @@ def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     for word in order:
         ARRIVALS[word](ledger)
 
-    assert books.held(ledger) == ([0, 1], 0)
-    assert pictures.free_cards(ledger.inventory) == 2
-    assert pictures.leftovers(ledger.inventory) == []
+    assert ledgers.holding(ledger) == ([0, 1], 0)
+    assert inventories.free_cards(ledger.inventory) == 2
+    assert inventories.leftovers(ledger.inventory) == []
 
 
 @pytest.mark.parametrize(
@@ -62,21 +61,27 @@ def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     [
         pytest.param(lambda ledger: ledger.gpupod_gone("ml/p"), ([], EVERY), id="the GpuPod goes"),
         pytest.param(
-            lambda ledger: books.named(ledger, builders.gpupod()), ([], EVERY), id="it names nothing now"
+            lambda ledger: ledgers.gpupod_seen(ledger, builders.gpupod()),
+            ([], EVERY),
+            id="it names nothing now",
         ),
-        pytest.param(lambda ledger: books.named(ledger, ONE), ([1], 1), id="it names fewer"),
+        pytest.param(lambda ledger: ledgers.gpupod_seen(ledger, ONE), ([1], 1), id="it names fewer"),
         pytest.param(
-            lambda ledger: books.named(ledger, builders.gpupod(main=[2, 3])), ([2, 3], 0), id="others"
+            lambda ledger: ledgers.gpupod_seen(ledger, builders.gpupod(main=[2, 3])), ([2, 3], 0), id="others"
         ),
         pytest.param(
-            lambda ledger: books.named(ledger, builders.gpupod(uid="x", main=[0])), ([], EVERY), id="x"
+            lambda ledger: ledgers.gpupod_seen(ledger, builders.gpupod(uid="x", main=[0])),
+            ([], EVERY),
+            id="x",
         ),
         pytest.param(lambda ledger: ledger.device_gone("n1"), ([], EVERY), id="the Device goes"),
         pytest.param(lambda ledger: ledger.device_seen(builders.device("n1", 1)), ([0], 1), id="a card goes"),
         pytest.param(lambda ledger: ledger.node_gone("n1"), ([0, 1], 0), id="the node goes"),
-        pytest.param(lambda ledger: books.saw(ledger, NAMELESS), ([0, 1], 0), id="the pod is seen again"),
         pytest.param(
-            lambda ledger: books.saw(ledger, READABLE), ([2, 3], 0), id="the own record can be read"
+            lambda ledger: ledgers.pod_seen(ledger, NAMELESS), ([0, 1], 0), id="the pod is seen again"
+        ),
+        pytest.param(
+            lambda ledger: ledgers.pod_seen(ledger, READABLE), ([2, 3], 0), id="the own record can be read"
         ),
     ],
 )
@@ -84,68 +89,68 @@ def test_what_was_named_is_taken_back(
     last: Callable[[Ledger], object], expected: tuple[list[int], int]
 ) -> None:
     """What a GpuPod names counts for as long as it names it, and no longer: it is no record of the bind."""
-    ledger = books.of()
-    books.saw(ledger, NAMELESS)
-    books.named(ledger, BOTH)
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, NAMELESS)
+    ledgers.gpupod_seen(ledger, BOTH)
 
     last(ledger)
 
-    assert books.held(ledger) == expected
+    assert ledgers.holding(ledger) == expected
 
 
 def test_a_readable_record_takes_nothing_from_a_gpupod() -> None:
     """What a pod was bound with is what it has, whatever its record and its GpuPod say later."""
-    ledger = books.of()
-    books.named(ledger, BOTH)
-    books.saw(ledger, READABLE)
-    before = books.held(ledger)
-    books.saw(ledger, NAMELESS)
-    after = books.held(ledger)
-    books.named(ledger, ONE)
+    ledger = ledgers.with_nodes()
+    ledgers.gpupod_seen(ledger, BOTH)
+    ledgers.pod_seen(ledger, READABLE)
+    before = ledgers.holding(ledger)
+    ledgers.pod_seen(ledger, NAMELESS)
+    after = ledgers.holding(ledger)
+    ledgers.gpupod_seen(ledger, ONE)
 
-    assert before == after == books.held(ledger) == ([2, 3], 0)
+    assert before == after == ledgers.holding(ledger) == ([2, 3], 0)
 
 
 def test_a_record_that_becomes_readable_ends_it() -> None:
     """From then on the pod has what its record says; its GpuPod may change or go, and nobody minds."""
-    ledger = books.of()
-    books.saw(ledger, NAMELESS)
-    books.named(ledger, BOTH)
-    books.saw(ledger, READABLE)
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, NAMELESS)
+    ledgers.gpupod_seen(ledger, BOTH)
+    ledgers.pod_seen(ledger, READABLE)
 
-    books.named(ledger, ONE)
-    changed = books.held(ledger)
+    ledgers.gpupod_seen(ledger, ONE)
+    changed = ledgers.holding(ledger)
     ledger.gpupod_gone("ml/p")
 
-    assert changed == books.held(ledger) == ([2, 3], 0)
+    assert changed == ledgers.holding(ledger) == ([2, 3], 0)
 
 
 def test_a_pod_made_again_takes_nothing_from_the_old_gpupod() -> None:
     """The GpuPod of an earlier pod of the same name is ignored; the new one counts when it comes."""
-    ledger = books.of()
-    books.saw(ledger, NAMELESS)
-    books.named(ledger, BOTH)
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, NAMELESS)
+    ledgers.gpupod_seen(ledger, BOTH)
     again = builders.pod("p", gpus=2, nodeName="n1", meta={"uid": "uid-again"}, annotations=LOST)
 
-    books.saw(ledger, again)
-    books.saw(ledger, None, "uid-p")  # However late it is told of.
-    before = books.held(ledger, "uid-again")
-    books.named(ledger, builders.gpupod(uid="uid-again", main=[1, 3]))
+    ledgers.pod_seen(ledger, again)
+    ledgers.pod_seen(ledger, None, "uid-p")  # However late it is told of.
+    before = ledgers.holding(ledger, "uid-again")
+    ledgers.gpupod_seen(ledger, builders.gpupod(uid="uid-again", main=[1, 3]))
 
     assert before == ([], EVERY)
-    assert books.held(ledger, "uid-again") == ([1, 3], 0)
+    assert ledgers.holding(ledger, "uid-again") == ([1, 3], 0)
 
 
 def test_a_pod_bound_elsewhere_than_assumed_is_named() -> None:
     """A pod that another bound while our bind was under way holds what its GpuPod names."""
-    ledger = books.of()
-    books.wait(ledger)
-    books.assume(ledger)
-    books.named(ledger, builders.gpupod(main=[3]))
+    ledger = ledgers.with_nodes()
+    ledgers.add_waiting(ledger)
+    ledgers.assume(ledger)
+    ledgers.gpupod_seen(ledger, builders.gpupod(main=[3]))
 
-    books.saw(ledger, builders.pod("p", gpus=1, nodeName="n1"))
+    ledgers.pod_seen(ledger, builders.pod("p", gpus=1, nodeName="n1"))
 
-    assert books.held(ledger) == ([3], 0)
+    assert ledgers.holding(ledger) == ([3], 0)
     assert ledger.state("uid-p") is State.CONFIRMED
 
 
@@ -154,44 +159,44 @@ def test_a_pod_bound_elsewhere_than_assumed_is_named() -> None:
 
 def test_cards_that_turn_out_free_wake_who_waits() -> None:
     """Once a GpuPod tells which cards are taken, the others are given out."""
-    ledger = books.of(cards=2)
+    ledger = ledgers.with_nodes(cards=2)
     unreadable = builders.pod("p", gpus=1, nodeName="n1", annotations=LOST | {names.MEMORY_AT_LEAST: "?"})
-    books.saw(ledger, unreadable)
-    books.wait(ledger, "b")
-    books.asleep(ledger, "b", Help.CAPACITY_FREED)
-    before = pictures.free_cards(ledger.inventory)
+    ledgers.pod_seen(ledger, unreadable)
+    ledgers.add_waiting(ledger, "b")
+    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
+    before = inventories.free_cards(ledger.inventory)
 
-    books.named(ledger, builders.gpupod(main=[0]))
-    (answer,) = books.decide(ledger)
+    ledgers.gpupod_seen(ledger, builders.gpupod(main=[0]))
+    (answer,) = ledgers.decide(ledger)
 
     assert before <= 1
-    assert books.awake(ledger) == ["b"]
+    assert ledgers.ready_names(ledger) == ["b"]
     assert isinstance(answer, decisions.Bind)
     assert answer.placement.grants[0].shares == (builders.share(1),)
 
 
 def test_a_node_whose_pod_is_named_is_summed_up_anew() -> None:
     """The free cards that people see on the Device are those of the ledger."""
-    ledger = books.of()
-    books.saw(ledger, NAMELESS)
-    reader = books.reader(ledger)
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, NAMELESS)
+    reader = ledgers.reader(ledger)
 
-    books.named(ledger, BOTH)
+    ledgers.gpupod_seen(ledger, BOTH)
 
     assert reader.read() == {"n1"}
 
 
 def test_nothing_is_kept_of_what_is_gone() -> None:
     """Pods and GpuPods leave nothing behind, in whichever order they go."""
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     for name in ("a", "b", "c"):
-        books.named(ledger, builders.gpupod(name, main=[0]))
+        ledgers.gpupod_seen(ledger, builders.gpupod(name, main=[0]))
     for name in ("a", "b"):
-        books.saw(ledger, builders.pod(name, gpus=1, nodeName="n1"))
-    books.saw(ledger, None, "uid-a")
+        ledgers.pod_seen(ledger, builders.pod(name, gpus=1, nodeName="n1"))
+    ledgers.pod_seen(ledger, None, "uid-a")
     for name in ("a", "b", "c"):
         ledger.gpupod_gone(f"ml/{name}")
-    books.saw(ledger, None, "uid-b")
+    ledgers.pod_seen(ledger, None, "uid-b")
 
     kept = ledger.unreadable_pods
 
@@ -203,11 +208,11 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
 @pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
 def test_nothing_is_kept_of_what_is_said_of_a_pod_with_a_readable_record(*, late: bool) -> None:
     """It takes nothing from there, so a large GpuPod of it, of whatever node, takes no memory."""
-    ledger = books.of(2)
-    books.in_turn(
-        lambda: books.named(ledger, builders.gpupod(main=[0, 1])),
-        lambda: books.named(ledger, builders.gpupod("other", "n2", uid="uid-p", main=[0, 1])),
-        lambda: books.saw(ledger, READABLE),
+    ledger = ledgers.with_nodes(2)
+    ledgers.in_turn(
+        lambda: ledgers.gpupod_seen(ledger, builders.gpupod(main=[0, 1])),
+        lambda: ledgers.gpupod_seen(ledger, builders.gpupod("other", "n2", uid="uid-p", main=[0, 1])),
+        lambda: ledgers.pod_seen(ledger, READABLE),
         late=late,
     )
 
@@ -219,29 +224,29 @@ def test_what_gpupods_of_one_node_list_is_limited(
 ) -> None:
     """Pods that nobody knows may yet come, but not without end; other nodes have room of their own."""
     monkeypatch.setattr(unreadable_pods, "MOST_SHARES", 6)
-    ledger = books.of(2)
+    ledger = ledgers.with_nodes(2)
 
     for at in range(10):
-        books.named(ledger, builders.gpupod(f"many{at}", "n2", uid=f"u{at}", main=[0, 1]))
+        ledgers.gpupod_seen(ledger, builders.gpupod(f"many{at}", "n2", uid=f"u{at}", main=[0, 1]))
     many = list(ledger.unreadable_pods._gpupods)
-    books.named(ledger, BOTH)
-    books.saw(ledger, NAMELESS)
+    ledgers.gpupod_seen(ledger, BOTH)
+    ledgers.pod_seen(ledger, NAMELESS)
     ledger.gpupod_gone("ml/many0")
-    books.named(ledger, builders.gpupod("many9", "n2", uid="u9", main=[0, 1]))
+    ledgers.gpupod_seen(ledger, builders.gpupod("many9", "n2", uid="u9", main=[0, 1]))
 
     assert many == ["ml/many0", "ml/many1"]
     assert "GpuPod ml/many2 is ignored: those of node n2 list more than 6 shares in all" in caplog.messages
-    assert books.held(ledger) == ([0, 1], 0)
+    assert ledgers.holding(ledger) == ([0, 1], 0)
     assert list(ledger.unreadable_pods._gpupods) == ["ml/many1", "ml/p", "ml/many9"]
 
 
 def test_gpupods_that_list_nothing_are_limited_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes memory, whatever it says."""
     monkeypatch.setattr(unreadable_pods, "MOST_SHARES", 4)
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
 
     for at in range(10):
-        books.named(ledger, builders.gpupod(f"many{at}", uid=f"u{at}"))
+        ledgers.gpupod_seen(ledger, builders.gpupod(f"many{at}", uid=f"u{at}"))
 
     assert len(ledger.unreadable_pods._gpupods) == 4
 
@@ -249,20 +254,20 @@ def test_gpupods_that_list_nothing_are_limited_as_well(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("late", [False, True], ids=["the other one first", "the true one first"])
 def test_a_gpupod_speaks_for_its_pod_whatever_its_name_is(*, late: bool) -> None:
     """The name may be another node's; only the agent of the pod's node can have written this one."""
-    ledger = books.of(2)
-    books.saw(ledger, NAMELESS)
-    books.in_turn(
-        lambda: books.named(ledger, builders.gpupod("p", "n2", main=[2, 3])),
-        lambda: books.named(ledger, builders.gpupod("of-n1", uid="uid-p", main=[0, 1])),
+    ledger = ledgers.with_nodes(2)
+    ledgers.pod_seen(ledger, NAMELESS)
+    ledgers.in_turn(
+        lambda: ledgers.gpupod_seen(ledger, builders.gpupod("p", "n2", main=[2, 3])),
+        lambda: ledgers.gpupod_seen(ledger, builders.gpupod("of-n1", uid="uid-p", main=[0, 1])),
         late=late,
     )
-    found = books.held(ledger)
+    found = ledgers.holding(ledger)
     ledger.gpupod_gone("ml/p")
-    still = books.held(ledger)
+    still = ledgers.holding(ledger)
     ledger.gpupod_gone("ml/of-n1")
 
     assert found == still == ([0, 1], 0)
-    assert books.held(ledger) == ([], EVERY)
+    assert ledgers.holding(ledger) == ([], EVERY)
 
 
 # ---------------------------------------------------------------- whatever happens
@@ -295,16 +300,19 @@ def play(ledger: Ledger, objects: Objects, step: Any) -> None:
             bound = ("bound", name) in objects
             if not bound:
                 _happen(
-                    ledger, objects, ("bound" if node else "waiting", name), lambda to: books.saw(to, pod)
+                    ledger,
+                    objects,
+                    ("bound" if node else "waiting", name),
+                    lambda to: ledgers.pod_seen(to, pod),
                 )
                 objects.pop(("waiting", name), None) if node else None
         case ("no pod", name):
-            books.saw(ledger, None, f"uid-{name}")
+            ledgers.pod_seen(ledger, None, f"uid-{name}")
             objects.pop(("bound", name), None)
             objects.pop(("waiting", name), None)
         case ("gpupod", name, node, uid, minors):
             thing = builders.gpupod(name, node, uid=uid, main=minors)
-            _happen(ledger, objects, ("gpupod", name), lambda to: books.named(to, thing))
+            _happen(ledger, objects, ("gpupod", name), lambda to: ledgers.gpupod_seen(to, thing))
         case ("no gpupod", name):
             ledger.gpupod_gone(f"ml/{name}")
             objects.pop(("gpupod", name), None)
@@ -340,5 +348,5 @@ def test_any_history_ends_as_if_made_afresh(steps: list[Any], chance: Any) -> No
     for tell in left:
         tell(fresh)
 
-    assert books.told(ledger) == books.told(fresh)
-    assert pictures.leftovers(ledger.inventory) == []
+    assert ledgers.contents(ledger) == ledgers.contents(fresh)
+    assert inventories.leftovers(ledger.inventory) == []

@@ -21,8 +21,8 @@ from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods
-from engine import books, servers, wires
-from support import builders, hands, timeless, worlds
+from engine import servers, wires
+from support import builders, hands, ledgers, timeless, worlds
 
 NODES = ("n1", "n2")
 MOST_PODS = 8
@@ -188,7 +188,7 @@ class History(stateful.RuleBasedStateMachine):
         node = self.server.node(name) if known else at
         uid = "" if data.draw(MOSTLY) else "uid-of-another"
         self.gpupods[name] = builders.gpupod(name, node, uid=uid, main=minors)
-        books.named(self.ledger, self.gpupods[name])
+        ledgers.gpupod_seen(self.ledger, self.gpupods[name])
 
     @stateful.precondition(lambda self: self.gpupods)
     @stateful.rule(data=st.data())
@@ -293,8 +293,8 @@ class History(stateful.RuleBasedStateMachine):
     def who_was_admitted_is_charged(self) -> None:
         """Once a kubelet has said that it admitted a pod, all that it asked for is charged."""
         for name, pod in self.server.delivered.items():
-            view = pods.view(pod) if pod is not None and name not in self.gone else None
-            if isinstance(view, pods.Bound) and view.unadmitted is None:
+            view = pods.classify(pod) if pod is not None and name not in self.gone else None
+            if isinstance(view, pods.BoundPod) and view.unadmitted_where is None:
                 hold = self.ledger.inventory.hold(view.hold.uid)
                 assert hold is not None and hold.amounts == view.hold.amounts
 
@@ -319,15 +319,15 @@ class History(stateful.RuleBasedStateMachine):
         fresh = self.afresh(heard)
         for uid, one in self.ledger.assumed_pods.items():
             fresh.assume(decisions.Bind(uid, one.placement))
-        assert books.told(self.ledger) == books.told(fresh)
+        assert ledgers.contents(self.ledger) == ledgers.contents(fresh)
 
     def afresh(self, heard: list[tuple[str, Any]]) -> Ledger:
         """Make a ledger of the world and these pods, backwards."""
         fresh = Ledger(self.clock)
         for _, pod in reversed(heard):
-            books.saw(fresh, pod)
+            ledgers.pod_seen(fresh, pod)
         for thing in self.gpupods.values():
-            books.named(fresh, thing)
+            ledgers.gpupod_seen(fresh, thing)
         for at in reversed(NODES):
             if at in self.world.devices:
                 fresh.device_seen(self.world.devices[at])
@@ -366,7 +366,7 @@ class History(stateful.RuleBasedStateMachine):
             self.time.run(timeless.passing(1.0))
         self.all_news_arrive()
         fresh = self.afresh(list(self.server.objects().items()))
-        assert books.told(self.ledger) == books.told(fresh)
+        assert ledgers.contents(self.ledger) == ledgers.contents(fresh)
 
 
 TestHistory = History.TestCase

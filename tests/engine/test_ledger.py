@@ -10,18 +10,17 @@ from berth_operator.engine.hold_states import TRANSITIONS, IllegalStep, State, S
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions
 from berth_operator.scheduling.decisions import Help, Reason
-from engine import books
-from support import builders, clock, pictures
+from support import builders, clock, inventories, ledgers
 
 POD = builders.candidate()
 PLACED = decisions.Bind("uid-p", decisions.Placement("n1", (decisions.Grant("c0", (builders.share(0),)),)))
 HELD = cycle.hold_for(POD, PLACED.placement)
-ELSEWHERE = builders.hold("p", minors=(3,), amounts=HELD.amounts)
+ELSEWHERE = builders.hold("p", shares=(3,), amounts=HELD.amounts)
 
 
 def free(ledger: Ledger, at: str = "n1") -> int:
     """Count the free cards of a node."""
-    return pictures.free_cards(ledger.inventory, at)
+    return inventories.free_cards(ledger.inventory, at)
 
 
 # ---------------------------------------------------------------- the table
@@ -71,7 +70,7 @@ TABLE: dict[tuple[State, str], tuple[State, bool, int] | None] = {
 
 def in_state(state: State) -> Ledger:
     """Give a ledger in which the pod's hold stands so."""
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     for step in BEFORE[state]:
         step(ledger)
     return ledger
@@ -83,13 +82,13 @@ def in_state(state: State) -> Ledger:
 def test_table(state: State, event: str) -> None:
     """Each state goes by each event where the table says; what is not foreseen raises and changes nothing."""
     ledger = in_state(state)
-    before = books.told(ledger)
+    before = ledgers.contents(ledger)
     expected = TABLE[state, event]
 
     if expected is None:
         with pytest.raises(IllegalStep):
             EVENTS[event](ledger)
-        assert books.told(ledger) == before
+        assert ledgers.contents(ledger) == before
     else:
         EVENTS[event](ledger)
         held = ledger.inventory.hold("uid-p")
@@ -123,12 +122,12 @@ def test_steps_are_those_of_the_drawing(state: State, step: Step) -> None:
 
 def test_assumed_cards_are_given_to_nobody_else() -> None:
     """From the moment a bind is decided its cards are taken, long before the server answers (I1)."""
-    ledger = books.of(cards=1)
-    books.wait(ledger, "a")
-    books.wait(ledger, "b")
+    ledger = ledgers.with_nodes(cards=1)
+    ledgers.add_waiting(ledger, "a")
+    ledgers.add_waiting(ledger, "b")
 
-    books.assume(ledger, "a")
-    (answer,) = books.decide(ledger)
+    ledgers.assume(ledger, "a")
+    (answer,) = ledgers.decide(ledger)
 
     assert isinstance(answer, decisions.Wait)
     assert answer.counts[0].reason is Reason.FULL
@@ -136,20 +135,20 @@ def test_assumed_cards_are_given_to_nobody_else() -> None:
 
 def test_assuming_who_does_not_wait_is_refused() -> None:
     """A decision about a pod that left meanwhile cannot be assumed, and charges nothing."""
-    ledger = books.of()
-    before = books.told(ledger)
+    ledger = ledgers.with_nodes()
+    before = ledgers.contents(ledger)
 
     with pytest.raises(IllegalStep, match="uid-p does not wait"):
         ledger.assume(PLACED)
 
-    assert books.told(ledger) == before
+    assert ledgers.contents(ledger) == before
 
 
 def test_forgotten_pod_waits_out_a_pause() -> None:
     """A pod whose bind was refused is tried again, after a pause that grows with each attempt."""
     now = clock.Clock(0.0)
-    ledger = books.of(now=now)
-    books.wait(ledger)
+    ledger = ledgers.with_nodes(now=now)
+    ledgers.add_waiting(ledger)
 
     dues = []
     for _ in range(3):
@@ -166,15 +165,15 @@ def test_forgotten_pod_waits_out_a_pause() -> None:
 
 def test_forgotten_cards_wake_who_waits_for_them() -> None:
     """Cards that come back because a bind failed are news for the others."""
-    ledger = books.of(cards=1)
-    books.wait(ledger, "a")
-    books.assume(ledger, "a")
-    books.wait(ledger, "b")
-    books.asleep(ledger, "b", Help.CAPACITY_FREED)
+    ledger = ledgers.with_nodes(cards=1)
+    ledgers.add_waiting(ledger, "a")
+    ledgers.assume(ledger, "a")
+    ledgers.add_waiting(ledger, "b")
+    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
 
     ledger.forget("uid-a")
 
-    assert "b" in books.awake(ledger)
+    assert "b" in ledgers.ready_names(ledger)
 
 
 # ---------------------------------------------------------------- races between the watch and the answer
@@ -182,25 +181,27 @@ def test_forgotten_cards_wake_who_waits_for_them() -> None:
 
 def test_confirmation_of_what_was_assumed_is_no_news() -> None:
     """A bind that the watch shows just as it was assumed frees nothing, so it wakes nobody."""
-    ledger = books.of()
-    books.saw(ledger, builders.pod("p", gpus=2))
-    bind = books.assume(ledger)
-    books.wait(ledger, "b", cards=9)
-    books.asleep(ledger, "b", Help.CAPACITY_FREED)
-    before = books.told(ledger)["picture"]
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, builders.pod("p", gpus=2))
+    bind = ledgers.assume(ledger)
+    ledgers.add_waiting(ledger, "b", cards=9)
+    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
+    before = ledgers.contents(ledger)["inventory"]
 
-    books.saw(ledger, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.answered(bind.placement)))
+    ledgers.pod_seen(
+        ledger, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.answered(bind.placement))
+    )
 
     assert ledger.state("uid-p") is State.CONFIRMED
-    assert books.told(ledger)["picture"] == before
-    assert books.awake(ledger) == []
+    assert ledgers.contents(ledger)["inventory"] == before
+    assert ledgers.ready_names(ledger) == []
 
 
 def test_edit_while_assumed_counts_when_the_bind_fails() -> None:
     """A pod that was edited while its bind was under way waits with its new request afterwards."""
-    ledger = books.of()
-    books.wait(ledger)
-    books.assume(ledger)
+    ledger = ledgers.with_nodes()
+    ledgers.add_waiting(ledger)
+    ledgers.assume(ledger)
     edited = builders.candidate(cards=2)
 
     ledger.pod_waiting(edited, gated=False)
@@ -214,15 +215,15 @@ def test_edit_while_assumed_counts_when_the_bind_fails() -> None:
 def test_moment_of_first_sight_outlives_a_failed_bind() -> None:
     """Since when a pod asks is told until it is placed; an edit asks anew."""
     now = clock.Clock()
-    ledger = books.of(now=now)
-    books.wait(ledger)
+    ledger = ledgers.with_nodes(now=now)
+    ledgers.add_waiting(ledger)
     first = ledger.waiting_since("uid-p")
-    books.assume(ledger)
+    ledgers.assume(ledger)
     now.advance(5)
     ledger.forget("uid-p")
-    books.wait(ledger)
+    ledgers.add_waiting(ledger)
     after_failure = ledger.waiting_since("uid-p")
-    books.wait(ledger, cards=2)
+    ledgers.add_waiting(ledger, cards=2)
 
     assert after_failure == first
     assert ledger.waiting_since("uid-p") == now.now
@@ -230,26 +231,26 @@ def test_moment_of_first_sight_outlives_a_failed_bind() -> None:
 
 def test_bound_elsewhere_than_assumed() -> None:
     """What the watch says holds; what was assumed instead is free, and whoever waits for it is told."""
-    ledger = books.of(2)
-    books.wait(ledger)
-    books.assume(ledger)
-    books.wait(ledger, "b", cards=4)
-    books.asleep(ledger, "b", Help.CAPACITY_FREED)
+    ledger = ledgers.with_nodes(2)
+    ledgers.add_waiting(ledger)
+    ledgers.assume(ledger)
+    ledgers.add_waiting(ledger, "b", cards=4)
+    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
 
     ledger.pod_bound(dataclasses.replace(builders.hold("p", "n2", (2,)), amounts=HELD.amounts))
 
     assert (free(ledger, "n1"), free(ledger, "n2")) == (4, 3)
     assert ledger.state("uid-p") is State.CONFIRMED
-    assert books.awake(ledger) == ["b"]
+    assert ledgers.ready_names(ledger) == ["b"]
 
 
 def test_bound_by_somebody_else_without_a_record() -> None:
     """A pod that another scheduler bound withholds its cards from then on (I9)."""
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     ledger.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}))
-    books.saw(ledger, builders.pod("p", gpus=3))
+    ledgers.pod_seen(ledger, builders.pod("p", gpus=3))
 
-    books.saw(ledger, builders.pod("p", gpus=3, nodeName="n1", schedulerName="other"))
+    ledgers.pod_seen(ledger, builders.pod("p", gpus=3, nodeName="n1", schedulerName="other"))
 
     assert "uid-p" not in ledger.backlog
     assert free(ledger) == 1
@@ -257,10 +258,12 @@ def test_bound_by_somebody_else_without_a_record() -> None:
 
 def test_record_that_becomes_readable_names_its_cards() -> None:
     """Cards that were withheld without a name are held by name once the record can be read."""
-    ledger = books.of()
-    books.saw(ledger, builders.pod("p", gpus=2, nodeName="n1", annotations={"berth.dev/allocation": "{"}))
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(
+        ledger, builders.pod("p", gpus=2, nodeName="n1", annotations={"berth.dev/allocation": "{"})
+    )
 
-    books.saw(
+    ledgers.pod_seen(
         ledger, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.record("n1", main=[1, 3]))
     )
 
@@ -280,32 +283,32 @@ def test_record_that_becomes_readable_names_its_cards() -> None:
 )
 def test_end_of_a_pod_frees_its_cards_at_once(end: object) -> None:
     """A finished or deleted pod holds nothing from the event on, and whoever waits is woken (I5)."""
-    ledger = books.of(cards=1)
+    ledger = ledgers.with_nodes(cards=1)
     running = builders.pod("p", gpus=1, nodeName="n1", annotations=builders.record("n1", main=[0]))
-    books.saw(ledger, running)
-    books.wait(ledger, "b")
-    books.asleep(ledger, "b", Help.CAPACITY_FREED)
+    ledgers.pod_seen(ledger, running)
+    ledgers.add_waiting(ledger, "b")
+    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
     ledger.wake.clear()
 
-    books.saw(ledger, end, "uid-p")  # type: ignore[arg-type]  # a pod or None, from the table
+    ledgers.pod_seen(ledger, end, "uid-p")  # type: ignore[arg-type]  # a pod or None, from the table
 
     assert free(ledger) == 1
-    assert books.awake(ledger) == ["b"]
+    assert ledgers.ready_names(ledger) == ["b"]
     assert ledger.wake.is_set()
 
 
 def test_gate_keeps_a_pod_from_being_tried() -> None:
     """A gated pod is known and does not wait; it does from the moment its gate is lifted."""
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     gated = builders.pod("p", schedulingGates=[{"name": "g"}])
 
-    books.saw(ledger, gated)
-    before = books.awake(ledger), list(ledger.gated), ledger.waiting_since("uid-p")
-    books.saw(ledger, builders.pod("p"))
+    ledgers.pod_seen(ledger, gated)
+    before = ledgers.ready_names(ledger), list(ledger.gated), ledger.waiting_since("uid-p")
+    ledgers.pod_seen(ledger, builders.pod("p"))
 
-    lifted = books.awake(ledger), list(ledger.gated)
-    books.saw(ledger, gated)
-    books.saw(ledger, None, "uid-p")
+    lifted = ledgers.ready_names(ledger), list(ledger.gated)
+    ledgers.pod_seen(ledger, gated)
+    ledgers.pod_seen(ledger, None, "uid-p")
 
     assert (before, lifted) == (([], ["uid-p"], None), (["p"], []))
     assert ledger.gated == {}
@@ -314,9 +317,9 @@ def test_gate_keeps_a_pod_from_being_tried() -> None:
 def test_an_edited_record_gives_no_card_away() -> None:
     """What a pod was bound with is what it holds, whatever its annotation says later."""
     # Given a pod that is bound to the first card
-    ledger = books.of(cards=2)
-    books.wait(ledger)
-    bind = books.assume(ledger)
+    ledger = ledgers.with_nodes(cards=2)
+    ledgers.add_waiting(ledger)
+    bind = ledgers.assume(ledger)
     hold = ledger.inventory.hold(bind.uid)
     assert hold is not None
     ledger.pod_bound(hold)

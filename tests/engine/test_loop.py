@@ -12,9 +12,8 @@ from berth_operator.engine.hold_states import State
 from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.devices import requests
-from engine import books
 from engine.stages import Stage
-from support import builders, clock, hands, timeless, worlds
+from support import builders, clock, hands, ledgers, timeless, worlds
 from support.hands import Reply
 
 NO = ports.Refused("no")
@@ -262,7 +261,7 @@ async def test_binds_under_way_are_finished() -> None:
 
 def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
     """A pod that left between the decision and the act is told nothing."""
-    ledger, status_writer = books.of(), hands.PodStatusWriter()
+    ledger, status_writer = ledgers.with_nodes(), hands.PodStatusWriter()
     rounds = loop.Loop(ledger, hands.Writer(lambda: 0.0), status_writer, clock=lambda: 0.0)
     answer = decisions.Wait("uid-p", (Count(Reason.NO_NODES, "", 0),), frozenset())
 

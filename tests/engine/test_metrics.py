@@ -13,9 +13,9 @@ from berth_operator.engine import (
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
-from engine import books, stages
+from engine import stages
 from engine.stages import Stage
-from support import builders, clock, timeless
+from support import builders, clock, ledgers, timeless
 from support.hands import Reply
 
 
@@ -30,8 +30,8 @@ async def decide(stage: Stage, seconds: float = 0.1) -> None:
 async def test_a_bound_and_a_refused_pod_are_counted() -> None:
     """Each attempt counts by its result, and a refusal by its reason."""
     stage = Stage(cards=1)
-    books.wait(stage.ledger, "fits")
-    books.wait(stage.ledger, "large", 2)
+    ledgers.add_waiting(stage.ledger, "fits")
+    ledgers.add_waiting(stage.ledger, "large", 2)
 
     await decide(stage)
 
@@ -48,7 +48,7 @@ async def test_times_are_measured_from_first_sight() -> None:
     """A pod's whole way counts from when it was first seen, its bind from when it was sent."""
     stage = Stage(cards=1)
     stage.writer.when_bound("p", Reply(takes=0.5))
-    books.wait(stage.ledger)
+    ledgers.add_waiting(stage.ledger)
     await timeless.at(2.0)
 
     await decide(stage, 1.0)
@@ -112,12 +112,12 @@ def test_writes_are_told_apart_by_resource(path: str, resource: str) -> None:
 
 def test_the_stock_is_read_when_asked() -> None:
     """Nodes, cards and the backlog are those of this moment, whoever changed them last."""
-    measured, ledger = metrics.Metrics(), books.of(2, 4)
+    measured, ledger = metrics.Metrics(), ledgers.with_nodes(2, 4)
     measured.collect_inventory(lambda: inventory_metrics.count_stock(ledger, 1000.0))
     ledger.pod_bound(builders.hold("held", "n1", [0]))
-    books.wait(ledger, "ready")
-    books.wait(ledger, "asleep")
-    books.asleep(ledger, "asleep")
+    ledgers.add_waiting(ledger, "ready")
+    ledgers.add_waiting(ledger, "asleep")
+    ledgers.put_off(ledger, "asleep")
     ledger.pod_waiting(builders.candidate("gated"), gated=True)
 
     read = measured.registry.get_sample_value
@@ -132,7 +132,7 @@ def test_the_stock_is_read_when_asked() -> None:
 
 def test_cards_of_a_cordoned_node_are_not_free() -> None:
     """No pod could get one of them now."""
-    ledger = books.of(2, 4)
+    ledger = ledgers.with_nodes(2, 4)
     ledger.node_seen(builders.node("n2", unschedulable=True))
 
     stock = inventory_metrics.count_stock(ledger, 1000.0)
@@ -142,10 +142,10 @@ def test_cards_of_a_cordoned_node_are_not_free() -> None:
 
 def test_the_stock_is_told_in_words() -> None:
     """What the probes and the log say of it is plain English."""
-    ledger = books.of(2)
+    ledger = ledgers.with_nodes(2)
     for name in ("a", "waits"):
-        books.wait(ledger, name)
-    books.assume(ledger, "a")
+        ledgers.add_waiting(ledger, name)
+    ledgers.assume(ledger, "a")
     ledger.pod_bound(builders.hold("b"))
     ledger.pod_waiting(builders.candidate("gated"), gated=True)
 
@@ -155,7 +155,7 @@ def test_the_stock_is_told_in_words() -> None:
 def test_all_is_named_and_explained() -> None:
     """Every metric of ours has our prefix and a help text, and two operators share nothing."""
     measured, other = metrics.Metrics(), metrics.Metrics()
-    measured.collect_inventory(lambda: inventory_metrics.count_stock(books.of(), 0.0))
+    measured.collect_inventory(lambda: inventory_metrics.count_stock(ledgers.with_nodes(), 0.0))
     measured.leadership.won(7)
     measured.leadership.leads(now=True)
     measured.audited(2)
@@ -176,7 +176,7 @@ def test_all_is_named_and_explained() -> None:
 
 def test_equal_ledgers_have_no_drift() -> None:
     """Two ledgers that were told the same differ in nothing, in whatever order they were told."""
-    one, two = books.of(2), books.of(2)
+    one, two = ledgers.with_nodes(2), ledgers.with_nodes(2)
     for ledger, names in ((one, "ab"), (two, "ba")):
         for name in names:
             ledger.pod_bound(builders.hold(name, "n1", [0 if name == "a" else 1]))
@@ -186,9 +186,9 @@ def test_equal_ledgers_have_no_drift() -> None:
 
 def test_a_bind_under_way_is_no_drift() -> None:
     """What is assumed is not in the API yet, and must not raise an alarm."""
-    ledger, fresh = books.of(), books.of()
-    books.wait(ledger)
-    books.assume(ledger)
+    ledger, fresh = ledgers.with_nodes(), ledgers.with_nodes()
+    ledgers.add_waiting(ledger)
+    ledgers.assume(ledger)
 
     assert drift.differences(ledger, fresh) == ()
 
@@ -196,9 +196,9 @@ def test_a_bind_under_way_is_no_drift() -> None:
 def test_a_bind_that_nobody_concludes_is_drift() -> None:
     """Cards are withheld for it, and no event will ever free them: after a minute that is told."""
     now = clock.Clock()
-    ledger, fresh = books.of(now=now), books.of()
-    books.wait(ledger)
-    books.assume(ledger)
+    ledger, fresh = ledgers.with_nodes(now=now), ledgers.with_nodes()
+    ledgers.add_waiting(ledger)
+    ledgers.assume(ledger)
 
     now.advance(assumed_pods.OVERDUE_SECONDS)
     assert drift.differences(ledger, fresh) == ()
@@ -216,7 +216,7 @@ async def test_decisions_are_kept_with_what_they_were_made_on() -> None:
     """Equal requests on an equal picture have equal digests; another request has another."""
     stage = Stage(cards=0)
     for name, cards in (("one", 1), ("other", 1), ("large", 2)):
-        books.wait(stage.ledger, name, cards)
+        ledgers.add_waiting(stage.ledger, name, cards)
 
     await decide(stage, 0.05)
 
@@ -231,7 +231,7 @@ async def test_only_the_last_decisions_are_kept() -> None:
     """However many are made, memory is bounded."""
     stage = Stage(cards=0)
     for number in range(decision_records.MOST_KEPT + 50):
-        books.wait(stage.ledger, f"p{number:04}")
+        ledgers.add_waiting(stage.ledger, f"p{number:04}")
 
     await decide(stage, 0.05)
 
@@ -245,7 +245,7 @@ async def test_of_long_requests_fewer_decisions_are_kept() -> None:
     stage = Stage(cards=0)
     long = requests.Conditions(uuids=frozenset(f"GPU-{at}" for at in range(500)))
     for number in range(300):
-        books.wait(stage.ledger, f"p{number:04}", request=builders.request(1, conditions=long))
+        ledgers.add_waiting(stage.ledger, f"p{number:04}", request=builders.request(1, conditions=long))
 
     await decide(stage, 0.05)
 

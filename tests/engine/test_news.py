@@ -11,10 +11,9 @@ from berth_operator.scheduling import backlog, uuid_records
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.policy import Policy
-from engine import books
-from support import builders
+from support import builders, ledgers
 
-HELD = builders.hold("p", minors=(0,))
+HELD = builders.hold("p", shares=(0,))
 SPREAD = Policy(strategy=Strategy.SPREAD)
 
 
@@ -70,15 +69,15 @@ def test_a_change_wakes_the_pods_that_wait_for_it(
     happen: Callable[[Ledger], object], change: Help | None, cards: int, wanted: Help
 ) -> None:
     """A change wakes exactly the pods that it could help; what helps no pod costs no round."""
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     ledger.node_seen(builders.node("n9"))
-    books.wait(ledger, cards=cards)
-    books.asleep(ledger, "p", wanted)
+    ledgers.add_waiting(ledger, cards=cards)
+    ledgers.put_off(ledger, "p", wanted)
     ledger.wake.clear()
 
     happen(ledger)
 
-    assert books.awake(ledger) == (["p"] if wanted is change else [])
+    assert ledgers.ready_names(ledger) == (["p"] if wanted is change else [])
     assert ledger.wake.is_set() is (change is not None)
 
 
@@ -98,45 +97,45 @@ OF_NO_USE: dict[str, tuple[Callable[[Ledger], object], int]] = {
 @pytest.mark.parametrize(("happen", "cards"), OF_NO_USE.values(), ids=OF_NO_USE.keys())
 def test_who_could_not_use_what_is_offered_sleeps_on(happen: Callable[[Ledger], object], cards: int) -> None:
     """A node that has become better wakes only those whom it might take."""
-    ledger = books.of(cards=0)
+    ledger = ledgers.with_nodes(cards=0)
     ledger.device_seen(smaller("n1"))
     for minor in range(4):
-        ledger.pod_bound(builders.hold("p" if not minor else f"h{minor}", minors=(minor,)))
+        ledger.pod_bound(builders.hold("p" if not minor else f"h{minor}", shares=(minor,)))
     ledger.pod_bound(builders.hold("bare", amounts=(("cpu", 100),)))
-    books.wait(ledger, "waits", cards=cards)
-    books.asleep(ledger, "waits", *Help)
+    ledgers.add_waiting(ledger, "waits", cards=cards)
+    ledgers.put_off(ledger, "waits", *Help)
 
     happen(ledger)
 
-    assert books.awake(ledger) == []
+    assert ledgers.ready_names(ledger) == []
 
 
 def test_who_is_not_helped_by_one_change_waits_for_any() -> None:
     """What kept a pod from a node is gone, and something else does: only that change helps now."""
-    ledger = books.of(cards=1)
-    ledger.pod_bound(builders.hold("holder", minors=(0,)))
+    ledger = ledgers.with_nodes(cards=1)
+    ledger.pod_bound(builders.hold("holder", shares=(0,)))
     ledger.node_seen(builders.node("n2"))
-    books.wait(ledger)
-    books.asleep(ledger, "p", Help.NODE_CHANGED)
+    ledgers.add_waiting(ledger)
+    ledgers.put_off(ledger, "p", Help.NODE_CHANGED)
 
     ledger.node_seen(builders.node("n2", cpu=9000))
-    before = books.awake(ledger)
+    before = ledgers.ready_names(ledger)
     ledger.device_seen(builders.device("n2", 1))
     ledger.agent_silent("n2", silent=False)
 
-    assert (before, books.awake(ledger)) == ([], ["p"])
+    assert (before, ledgers.ready_names(ledger)) == ([], ["p"])
 
 
 def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two rounds so many kinds are held against what has changed; then all are woken."""
     monkeypatch.setattr(backlog, "MOST_JUDGED", 3)
-    ledger = books.of(cards=1)
-    books.wait(ledger, cards=9)
-    books.asleep(ledger, "p", *Help)
+    ledger = ledgers.with_nodes(cards=1)
+    ledgers.add_waiting(ledger, cards=9)
+    ledgers.put_off(ledger, "p", *Help)
     found = []
 
     for at in range(4):
-        ledger.pod_bound(builders.hold(f"h{at}", minors=(0,)))
+        ledger.pod_bound(builders.hold(f"h{at}", shares=(0,)))
         ledger.pod_over(f"uid-h{at}")
         found.append("uid-p" in ledger.backlog._woken)
 
@@ -145,34 +144,34 @@ def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyP
 
 def test_cards_that_stay_with_their_node_wake_nobody() -> None:
     """Whatever another node's Device names: only a node whose cards count otherwise is offered anew."""
-    ledger = books.of(3, cards=1)
+    ledger = ledgers.with_nodes(3, cards=1)
     ledger.all_devices_read()
     ledger.agent_silent("n3", silent=True)
-    books.wait(ledger)
-    books.asleep(ledger, "p", *Help)
-    reader = books.reader(ledger)
+    ledgers.add_waiting(ledger)
+    ledgers.put_off(ledger, "p", *Help)
+    reader = ledgers.reader(ledger)
     named = [builders.card(0, at=name) for name in ("n3", "n1", "n2")]
 
     for cards in (named, named[:1], named):
         ledger.device_seen(builders.device("n3", cards))
 
-    assert books.awake(ledger) == []
+    assert ledgers.ready_names(ledger) == []
     assert reader.read() == {"n1", "n2", "n3"}, "others claim their cards, which is to be shown"
 
 
 def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond so many, all are woken once; whoever sleeps from then on is woken by the next such change."""
     monkeypatch.setattr(backlog, "MOST_JUDGED", 1)
-    ledger, found = books.of(cards=1), []
+    ledger, found = ledgers.with_nodes(cards=1), []
     for name in ("a", "b"):
-        books.wait(ledger, name, cards=1 + (name == "b"))
-        books.asleep(ledger, name, Help.CAPACITY_FREED)
+        ledgers.add_waiting(ledger, name, cards=1 + (name == "b"))
+        ledgers.put_off(ledger, name, Help.CAPACITY_FREED)
 
     for _ in range(2):
         for at in range(9):
             ledger.backlog.offered(f"n{at}", Help.CAPACITY_FREED, lambda _: False)
         found.append(sorted(ledger.backlog._woken))
-        books.asleep(ledger, "a", Help.CAPACITY_FREED)
+        ledgers.put_off(ledger, "a", Help.CAPACITY_FREED)
 
     assert found == [["uid-a", "uid-b"]] * 2
 
@@ -188,8 +187,8 @@ TOUCHING: dict[str, Callable[[Ledger], object]] = {
 @pytest.mark.parametrize("happen", TOUCHING.values(), ids=TOUCHING.keys())
 def test_nodes_to_sum_up_are_remembered(happen: Callable[[Ledger], object]) -> None:
     """A node whose summary may have changed is noted, and no other."""
-    ledger = books.of(2)
-    reader = books.reader(ledger)
+    ledger = ledgers.with_nodes(2)
+    reader = ledgers.reader(ledger)
 
     happen(ledger)
 
@@ -198,26 +197,26 @@ def test_nodes_to_sum_up_are_remembered(happen: Callable[[Ledger], object]) -> N
 
 def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
     """Both are summed up anew, and who waits looks again once the card is surely the other's."""
-    ledger = books.of(2, cards=1)
+    ledger = ledgers.with_nodes(2, cards=1)
     ledger.all_devices_read()
-    reader = books.reader(ledger)
+    reader = ledgers.reader(ledger)
 
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
     quarrel = reader.read()
-    books.wait(ledger)
-    books.asleep(ledger, "p", Help.DEVICE_CHANGED)
+    ledgers.add_waiting(ledger)
+    ledgers.put_off(ledger, "p", Help.DEVICE_CHANGED)
     ledger.device_gone("n1")
-    left = books.awake(ledger)
+    left = ledgers.ready_names(ledger)
     ledger.device_seen(builders.device("n2", []))
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
 
     assert quarrel == {"n1", "n2"}
-    assert (left, books.awake(ledger)) == ([], ["p"])
+    assert (left, ledgers.ready_names(ledger)) == ([], ["p"])
 
 
 def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> None:
     """Its new node is told so, and whoever waits for it looks again when the pod has ended."""
-    ledger = books.of(2, cards=1)
+    ledger = ledgers.with_nodes(2, cards=1)
     ledger.all_devices_read()
     ledger.pod_bound(builders.hold("holder", "n1", (0,)))
 
@@ -226,20 +225,20 @@ def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> No
     info = ledger.inventory.row("n2")
     assert info is not None
     told = node_summaries.summary(info, ledger.inventory.claims)
-    books.wait(ledger)
-    books.asleep(ledger, "p", Help.DEVICE_CHANGED)
-    reader = books.reader(ledger)
+    ledgers.add_waiting(ledger)
+    ledgers.put_off(ledger, "p", Help.DEVICE_CHANGED)
+    reader = ledgers.reader(ledger)
     ledger.pod_over("uid-holder")
 
     assert told is not None
     assert (told.free, "1 uuid held by pods on n1" in told.reason) == (0, True)
     assert reader.read() == {"n1", "n2"}
-    assert books.awake(ledger) == ["p"]
+    assert ledgers.ready_names(ledger) == ["p"]
 
 
 def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
     """The node that published them too says why, and to the API that it has them not surely."""
-    ledger = books.of(2, cards=1)
+    ledger = ledgers.with_nodes(2, cards=1)
     ledger.all_devices_read()
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
 
@@ -255,8 +254,8 @@ def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
 
 def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
     """The operator's own write comes back to it: that must not have the node summed up again."""
-    ledger = books.of(1)
-    reader = books.reader(ledger)
+    ledger = ledgers.with_nodes(1)
+    reader = ledgers.reader(ledger)
 
     ledger.device_seen(builders.device("n1"), uuid_records.Record([builders.uuid("n1", 0)]))
 
@@ -266,8 +265,8 @@ def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
 
 def test_a_node_that_is_cordoned_or_no_more_is_summed_up_again() -> None:
     """Its Device tells that, and no Device of another node is written."""
-    ledger = books.of(2)
-    reader, found = books.reader(ledger), []
+    ledger = ledgers.with_nodes(2)
+    reader, found = ledgers.reader(ledger), []
     for unschedulable in (True, False, False):
         ledger.node_seen(builders.node("n1", unschedulable=unschedulable))
         found.append(reader.read())
@@ -277,8 +276,8 @@ def test_a_node_that_is_cordoned_or_no_more_is_summed_up_again() -> None:
 
 def test_device_that_is_gone_needs_no_summary() -> None:
     """There is nothing left to sum up of cards that are gone."""
-    ledger = books.of()
-    reader = books.reader(ledger)
+    ledger = ledgers.with_nodes()
+    reader = ledgers.reader(ledger)
 
     ledger.device_gone("n1")
     changed = reader.read()
@@ -289,9 +288,9 @@ def test_device_that_is_gone_needs_no_summary() -> None:
 
 def test_ledger_tells_its_state() -> None:
     """A person at a debugger reads how much is known and how it stands."""
-    ledger = books.of(2)
-    books.wait(ledger, "a")
-    books.assume(ledger, "a")
+    ledger = ledgers.with_nodes(2)
+    ledgers.add_waiting(ledger, "a")
+    ledgers.assume(ledger, "a")
     ledger.pod_bound(builders.hold("b"))
 
     assert repr(ledger) == (

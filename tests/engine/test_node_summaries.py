@@ -28,31 +28,31 @@ def troubled(*troubles: Reason | None) -> devices.Device:
 
 PLAIN = builders.nodes(1)
 CASES: dict[str, tuple[Inventory, NodeSummary]] = {
-    "all is well": (builders.picture(*PLAIN), NodeSummary("n1", 4, 0, 4, silent=False)),
+    "all is well": (builders.inventory(*PLAIN), NodeSummary("n1", 4, 0, 4, silent=False)),
     "the node is cordoned": (
-        builders.picture(
-            builders.node(unschedulable=True), builders.device(), builders.hold("a", minors=(0, 1))
+        builders.inventory(
+            builders.node(unschedulable=True), builders.device(), builders.hold("a", shares=(0, 1))
         ),
         NodeSummary("n1", 0, 2, 4, silent=False, reason="node is cordoned"),
     ),
     "cards are in use": (
-        builders.picture(*PLAIN, builders.hold("a", minors=(0, 1)), builders.hold("b", minors=(3,))),
+        builders.inventory(*PLAIN, builders.hold("a", shares=(0, 1)), builders.hold("b", shares=(3,))),
         NodeSummary("n1", 1, 3, 4, silent=False),
     ),
     "a hold names a card that is not there": (
-        builders.picture(*PLAIN, builders.hold("a", minors=(9,))),
+        builders.inventory(*PLAIN, builders.hold("a", shares=(9,))),
         NodeSummary("n1", 0, 0, 4, silent=False, reason="1 device not as promised to pods"),
     ),
     "the agent is silent": (
-        builders.picture(*PLAIN, silent=["n1"]),
+        builders.inventory(*PLAIN, silent=["n1"]),
         NodeSummary("n1", 0, 0, 0, silent=True, reason="agent silent"),
     ),
     "the source failed": (
-        builders.picture(builders.device(failed="NVMLDown")),
+        builders.inventory(builders.device(failed="NVMLDown")),
         NodeSummary("n1", 0, 0, 0, silent=False, reason="NVMLDown", failed="NVMLDown"),
     ),
     "links that no hardware has": (
-        builders.picture(
+        builders.inventory(
             dataclasses.replace(
                 builders.device(), board=dataclasses.replace(node_topology.LOOSE, tangled=True)
             )
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
         NodeSummary("n1", 4, 0, 4, silent=False, reason=node_summaries.TANGLED),
     ),
     "one card of each trouble": (
-        builders.picture(troubled(Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, None)),
+        builders.inventory(troubled(Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, None)),
         NodeSummary(
             "n1",
             1,
@@ -72,11 +72,11 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
         ),
     ),
     "several cards of one trouble": (
-        builders.picture(troubled(Reason.UNHEALTHY, Reason.UNHEALTHY, None)),
+        builders.inventory(troubled(Reason.UNHEALTHY, Reason.UNHEALTHY, None)),
         NodeSummary("n1", 1, 0, 1, silent=False, reason="2 cards unhealthy"),
     ),
     "a cordon that names nothing": (
-        builders.picture(dataclasses.replace(builders.device(), astray=("9", "GPU-nonsense"))),
+        builders.inventory(dataclasses.replace(builders.device(), astray=("9", "GPU-nonsense"))),
         NodeSummary(
             "n1",
             4,
@@ -88,21 +88,21 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
         ),
     ),
     "types of devices beyond the limit": (
-        builders.picture(
+        builders.inventory(
             builders.device(others=[devices.Card(f"o{at}", at, type=f"t{at}") for at in range(514)])
         ),
         NodeSummary("n1", 4, 0, 4, silent=False, reason="2 MIG profiles or types too many of all nodes"),
     ),
     "a pod without a readable allocation": (
-        builders.picture(*PLAIN, builders.hold("a", withheld=3)),
+        builders.inventory(*PLAIN, builders.hold("a", withheld=3)),
         NodeSummary("n1", 1, 0, 4, silent=False, reason="1 pod without a readable allocation"),
     ),
     "pods without a readable allocation": (
-        builders.picture(*PLAIN, builders.hold("a", withheld=1), builders.hold("b", withheld=9)),
+        builders.inventory(*PLAIN, builders.hold("a", withheld=1), builders.hold("b", withheld=9)),
         NodeSummary("n1", 0, 0, 4, silent=False, reason="2 pods without a readable allocation"),
     ),
     "everything at once": (
-        builders.picture(
+        builders.inventory(
             builders.device(cards=[builders.card(trouble=Reason.UNHEALTHY)], failed="NVMLDown"),
             builders.hold("a", withheld=1),
             silent=["n1"],
@@ -117,7 +117,10 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
             failed="NVMLDown",
         ),
     ),
-    "no cards at all": (builders.picture(builders.device(cards=0)), NodeSummary("n1", 0, 0, 0, silent=False)),
+    "no cards at all": (
+        builders.inventory(builders.device(cards=0)),
+        NodeSummary("n1", 0, 0, 0, silent=False),
+    ),
 }
 
 
@@ -129,7 +132,7 @@ def test_summary(inventory: Inventory, expected: NodeSummary) -> None:
 
 def test_nodes_are_summed_up_by_name() -> None:
     """Summaries come in the order of names, and only of nodes that were asked about and have a Device."""
-    inventory = builders.picture(*reversed(builders.nodes(3)), builders.node("n4"))
+    inventory = builders.inventory(*reversed(builders.nodes(3)), builders.node("n4"))
 
     found = node_summaries.summarize(inventory, {"n3", "n1", "n4", "gone"})
 
@@ -138,7 +141,7 @@ def test_nodes_are_summed_up_by_name() -> None:
 
 def test_nodes_are_summed_up_a_moment_at_a_time() -> None:
     """Each as it is when its turn comes; one that is gone by then is left out."""
-    inventory = builders.picture(*builders.nodes(9))
+    inventory = builders.inventory(*builders.nodes(9))
     ticking = clock.Ticking(node_summaries.PORTION_SECONDS / 3)
     names = {info.name for info in inventory.each()} | {"gone"}
 
@@ -154,7 +157,7 @@ def test_nodes_are_summed_up_a_moment_at_a_time() -> None:
 @pytest.mark.parametrize("trouble", node_summaries.TROUBLES)
 def test_every_trouble_of_a_card_has_words(trouble: Reason) -> None:
     """Whatever keeps a card back, a person reads it."""
-    found = summed(builders.picture(troubled(trouble)))
+    found = summed(builders.inventory(troubled(trouble)))
 
     assert found.reason == f"1 card {node_summaries.TROUBLES[trouble]}"
 
@@ -163,7 +166,7 @@ def test_long_reason_is_cut() -> None:
     """However much an agent gives as the reason of its failure, the summary is one that the server takes."""
     failed = builders.device(failed="x" * text.LONGEST, cards=[builders.card(trouble=Reason.UNHEALTHY)])
 
-    found = summed(builders.picture(failed))
+    found = summed(builders.inventory(failed))
 
     assert len(found.reason) == text.LONGEST
 
@@ -174,13 +177,13 @@ def parts(*shares: decisions.Share) -> holds.Hold:
 
 
 USES: dict[str, tuple[Inventory, str]] = {
-    "nothing": (builders.picture(*PLAIN), "0"),
-    "whole cards": (builders.picture(*PLAIN, builders.hold("a", minors=(0, 1))), "2"),
+    "nothing": (builders.inventory(*PLAIN), "0"),
+    "whole cards": (builders.inventory(*PLAIN, builders.hold("a", shares=(0, 1))), "2"),
     "a whole card and a part": (
-        builders.picture(*PLAIN, parts(builders.share(0), builders.share(1, core=40, memory=1))),
+        builders.inventory(*PLAIN, parts(builders.share(0), builders.share(1, core=40, memory=1))),
         "1.4",
     ),
-    "next to nothing": (builders.picture(*PLAIN, parts(builders.share(core=1, memory=1))), "0.1"),
+    "next to nothing": (builders.inventory(*PLAIN, parts(builders.share(core=1, memory=1))), "0.1"),
 }
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.translate import raw
-from engine import books
-from support import builders, clock, worlds
+from support import builders, clock, ledgers, worlds
 
 Event = Callable[[Ledger], None]
 
@@ -49,7 +48,7 @@ def news_of_node(world: worlds.World, name: str) -> list[Event]:
 def news_of_pod(number: int, pod: raw.Pod) -> Event:
     """Return what there is to hear of a pod, under a name of its own."""
     renamed = builders.renamed(pod, f"p{number}")
-    return lambda ledger: books.saw(ledger, renamed)
+    return lambda ledger: ledgers.pod_seen(ledger, renamed)
 
 
 def heard(events: list[Event]) -> Ledger:
@@ -70,5 +69,5 @@ def test_order_does_not_matter(world: worlds.World, pods: list[raw.Pod], data: s
 
     other = heard(data.draw(st.permutations(events)))
 
-    assert books.told(other) == books.told(one)
-    assert books.decide(other) == books.decide(one)
+    assert ledgers.contents(other) == ledgers.contents(one)
+    assert ledgers.decide(other) == ledgers.decide(one)

@@ -8,7 +8,7 @@ from berth_operator.engine import bind_sender, ports
 from berth_operator.engine.hold_states import State
 from berth_operator.scheduling.decisions import Reason
 from engine.stages import Stage
-from support import builders, pictures, timeless
+from support import builders, inventories, timeless
 from support.hands import Reply
 
 Change = Callable[[Stage], None]
@@ -70,7 +70,7 @@ async def test_a_pod_that_asks_for_something_else_before_its_turn_is_decided_ane
     stage = await changed_before_its_turn(lambda stage: stage.wait(cards=3))
 
     assert len(stage.writer.placements["p"].grants[0].shares) == 3
-    assert pictures.free_cards(stage.ledger.inventory) == 1
+    assert inventories.free_cards(stage.ledger.inventory) == 1
 
 
 @timeless.scenario
@@ -129,7 +129,7 @@ async def test_a_pod_that_is_gone_before_its_turn_is_not_bound() -> None:
     stage = await changed_before_its_turn(lambda stage: stage.ledger.pod_over("uid-p"))
 
     assert stage.writer.binds == []
-    assert pictures.free_cards(stage.ledger.inventory) == 4
+    assert inventories.free_cards(stage.ledger.inventory) == 4
 
 
 @timeless.scenario

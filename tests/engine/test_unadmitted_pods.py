@@ -13,8 +13,7 @@ from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
-from engine import books
-from support import builders, clock, pictures
+from support import builders, clock, inventories, ledgers
 
 NOTHING: Final[tuple[Any, ...]] = ((), 0)
 EVERY: Final = holds.ALL_CARDS
@@ -51,7 +50,7 @@ def plugged(name: str = "n1", **fields: Any) -> facts.Node:
 
 def shop(node: facts.Node | None = None) -> Ledger:
     """Return a ledger that knows this node and its four cards."""
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     ledger.node_seen(node or plugged())
     return ledger
 
@@ -102,14 +101,14 @@ def test_who_surely_is_refused_keeps_nothing_from_others(
     node: facts.Node, pod: raw.Pod, *, late: bool
 ) -> None:
     """The kubelet will say so a moment later; until then all of the node can be given to others."""
-    ledger = books.of()
-    steps: list[Step] = [lambda ledger: ledger.node_seen(node), lambda ledger: books.saw(ledger, pod)]
+    ledger = ledgers.with_nodes()
+    steps: list[Step] = [lambda ledger: ledger.node_seen(node), lambda ledger: ledgers.pod_seen(ledger, pod)]
 
     for step in reversed(steps) if late else steps:
         step(ledger)
 
     assert charged(ledger) == NOTHING
-    assert pictures.free_cards(ledger.inventory) == 4
+    assert inventories.free_cards(ledger.inventory) == 4
 
 
 @pytest.mark.parametrize(
@@ -145,18 +144,18 @@ def test_who_may_be_admitted_is_charged(node: facts.Node, pod: raw.Pod) -> None:
     """What a kubelet may take, or has taken, is given to nobody else."""
     ledger = shop(node)
 
-    books.saw(ledger, pod)
+    ledgers.pod_seen(ledger, pod)
 
     amounts, withheld = charged(ledger)
     assert amounts
     assert withheld >= 2
-    assert pictures.free_cards(ledger.inventory) <= 2
+    assert inventories.free_cards(ledger.inventory) <= 2
 
 
 def test_on_a_node_that_is_not_known_everything_is_charged() -> None:
     """Nobody can tell what its kubelet says, and nothing is given there."""
     ledger = shop()
-    books.saw(ledger, foreign(cpu="9", cards=2))
+    ledgers.pod_seen(ledger, foreign(cpu="9", cards=2))
 
     ledger.node_gone("n1")
     gone = charged(ledger)
@@ -183,10 +182,10 @@ def test_on_a_node_that_is_not_known_everything_is_charged() -> None:
 def test_a_port_that_is_taken_keeps_it_out(pod: raw.Pod, *, stays: bool) -> None:
     """Two pods of one node cannot have one port, and the kubelet refuses the second."""
     ledger = shop()
-    books.saw(ledger, pod)
+    ledgers.pod_seen(ledger, pod)
     before = counts(ledger, "p")
 
-    books.saw(ledger, builders.admitted(porting("rival", address="10.0.0.1")))
+    ledgers.pod_seen(ledger, builders.admitted(porting("rival", address="10.0.0.1")))
     beside = counts(ledger, "p")
     ledger.pod_over("uid-rival")
 
@@ -204,7 +203,7 @@ RIVAL: Final = builders.admitted(foreign("rival", cpu="6", cards=3))
     [
         pytest.param(lambda ledger: ledger.pod_over("uid-rival"), id="a pod ends"),
         pytest.param(
-            lambda ledger: books.saw(ledger, builders.admitted(foreign("rival", cpu="1", cards=2))),
+            lambda ledger: ledgers.pod_seen(ledger, builders.admitted(foreign("rival", cpu="1", cards=2))),
             id="a pod shrinks",
         ),
         pytest.param(
@@ -216,9 +215,9 @@ RIVAL: Final = builders.admitted(foreign("rival", cpu="6", cards=3))
 def test_it_is_charged_as_soon_as_there_is_room(last: Step) -> None:
     """The kubelet may admit it at that moment, so it is charged in the same step."""
     ledger = shop()
-    books.saw(ledger, RIVAL)
-    books.saw(ledger, foreign("plain", cpu="4"))
-    books.saw(ledger, foreign(cpu="4", cards=2))
+    ledgers.pod_seen(ledger, RIVAL)
+    ledgers.pod_seen(ledger, foreign("plain", cpu="4"))
+    ledgers.pod_seen(ledger, foreign(cpu="4", cards=2))
     before = counts(ledger, "plain", "p")
 
     last(ledger)
@@ -255,11 +254,11 @@ def test_pods_are_charged_that_were_or_may_be_admitted(seen: list[raw.Pod], expe
     ledger = shop(plugged(labels=LINUX))
 
     for pod in seen:
-        books.saw(ledger, pod)
+        ledgers.pod_seen(ledger, pod)
 
     assert counts(ledger, *sorted({pod.metadata.name for pod in seen})) == expected
     withheld = sum(charged(ledger, name)[1] for name in expected)
-    assert pictures.free_cards(ledger.inventory) == max(0, 4 - withheld)
+    assert inventories.free_cards(ledger.inventory) == max(0, 4 - withheld)
 
 
 # ---------------------------------------------------------------- beside binds under way
@@ -269,13 +268,13 @@ def test_a_bind_under_way_leaves_it_room() -> None:
     """The kubelet may hear of it before it hears of the bind, which does not stand then; later it is told."""
     ledger = shop()
     four = builders.demand(extra={names.NVIDIA_GPU: 4})
-    books.wait(ledger, "ours", 4, demand=four)
-    books.assume(ledger, "ours")
+    ledgers.add_waiting(ledger, "ours", 4, demand=four)
+    ledgers.assume(ledger, "ours")
 
-    books.saw(ledger, foreign(cards=2))
+    ledgers.pod_seen(ledger, foreign(cards=2))
     under_way, stood = counts(ledger, "p"), ledger.assumed_pods.is_current("uid-ours")
     ours = builders.pod("ours", gpus=4, nodeName="n1", annotations=builders.record("n1", main=range(4)))
-    books.saw(ledger, ours)
+    ledgers.pod_seen(ledger, ours)
 
     assert (under_way, stood) == (["p"], False)
     assert counts(ledger, "p") == []
@@ -284,26 +283,26 @@ def test_a_bind_under_way_leaves_it_room() -> None:
 def test_who_is_kept_out_unsettles_nothing_and_helps_nobody() -> None:
     """It takes nothing and leaves nothing, so no bind is decided anew for it and nobody is woken."""
     ledger = shop()
-    books.wait(ledger, "ours")
-    books.assume(ledger, "ours")
-    books.wait(ledger, "large", 9)
-    books.asleep(ledger, "large", Help.CAPACITY_FREED)
+    ledgers.add_waiting(ledger, "ours")
+    ledgers.assume(ledger, "ours")
+    ledgers.add_waiting(ledger, "large", 9)
+    ledgers.put_off(ledger, "large", Help.CAPACITY_FREED)
 
-    books.saw(ledger, foreign(cpu="9", cards=2))
+    ledgers.pod_seen(ledger, foreign(cpu="9", cards=2))
     ledger.pod_over("uid-p")
 
     assert ledger.assumed_pods.is_current("uid-ours")
-    assert books.awake(ledger) == []
+    assert ledgers.ready_names(ledger) == []
 
 
 def test_what_it_would_take_is_given_to_others() -> None:
     """A pod that waits for all cards of the node gets them."""
     ledger = shop()
-    books.saw(ledger, foreign(cards=2, nodeSelector={"zone": "a"}))
+    ledgers.pod_seen(ledger, foreign(cards=2, nodeSelector={"zone": "a"}))
 
-    books.wait(ledger, "ours", 4)
+    ledgers.add_waiting(ledger, "ours", 4)
 
-    (answer,) = books.decide(ledger)
+    (answer,) = ledgers.decide(ledger)
     assert isinstance(answer, decisions.Bind)
 
 
@@ -313,9 +312,11 @@ def test_what_it_would_take_is_given_to_others() -> None:
 ARRIVALS: dict[str, Step] = {
     "node": lambda ledger: ledger.node_seen(plugged()),
     "Device": lambda ledger: ledger.device_seen(builders.device("n1")),
-    "admitted": lambda ledger: books.saw(ledger, builders.admitted(foreign("admitted", cpu="5", cards=1))),
-    "fits": lambda ledger: books.saw(ledger, foreign("fits", cpu="3", cards=3)),
-    "large": lambda ledger: books.saw(ledger, foreign("large", cpu="4", cards=1)),
+    "admitted": lambda ledger: ledgers.pod_seen(
+        ledger, builders.admitted(foreign("admitted", cpu="5", cards=1))
+    ),
+    "fits": lambda ledger: ledgers.pod_seen(ledger, foreign("fits", cpu="3", cards=3)),
+    "large": lambda ledger: ledgers.pod_seen(ledger, foreign("large", cpu="4", cards=1)),
 }
 
 
@@ -343,8 +344,8 @@ def test_its_conditions_are_asked_once_of_each_state_of_its_node(monkeypatch: py
     ledger = shop()
 
     for number in range(50):
-        books.saw(ledger, foreign(f"p{number}"))
-        books.saw(ledger, builders.admitted(foreign("rival", cpu=f"{number % 2 + 1}")))
+        ledgers.pod_seen(ledger, foreign(f"p{number}"))
+        ledgers.pod_seen(ledger, builders.admitted(foreign("rival", cpu=f"{number % 2 + 1}")))
     ledger.node_seen(plugged(pods=50))
 
     assert len(asked) == 100
@@ -353,10 +354,10 @@ def test_its_conditions_are_asked_once_of_each_state_of_its_node(monkeypatch: py
 def test_nothing_is_remembered_of_those_that_are_gone() -> None:
     """Who was admitted or is over is no longer looked at."""
     ledger = shop()
-    books.saw(ledger, foreign("a", cards=1))
-    books.saw(ledger, foreign("b", cards=9))
+    ledgers.pod_seen(ledger, foreign("a", cards=1))
+    ledgers.pod_seen(ledger, foreign("b", cards=9))
 
-    books.saw(ledger, builders.admitted(foreign("a", cards=1)))
+    ledgers.pod_seen(ledger, builders.admitted(foreign("a", cards=1)))
     ledger.pod_over("uid-b")
 
     assert repr(ledger.unadmitted_pods) == "<UnadmittedPods: 0 pods on 0 nodes>"

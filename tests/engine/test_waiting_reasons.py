@@ -9,9 +9,8 @@ from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
-from engine import books
 from engine.stages import Stage
-from support import builders, clock, timeless
+from support import builders, clock, ledgers, timeless
 from support.hands import Reply
 
 CORE = 10
@@ -34,14 +33,14 @@ def crowded(ledger: Ledger) -> Ledger:
 def waits(ledger: Ledger, name: str = "p", gib: int = WANTED) -> queued_pods.Candidate:
     """Have a pod wait for more than any card has left."""
     asks = builders.request(requests.Gpus(1, core=CORE, memory=gib * builders.GIB))
-    return books.wait(ledger, name, request=asks)
+    return ledgers.add_waiting(ledger, name, request=asks)
 
 
 def begun(
     now: ports.Clock | None = None,
 ) -> tuple[Ledger, queued_pods.Candidate, waiting_reasons.WaitingReasons]:
     """Return a crowded ledger, a pod that waits there, and what finds the reasons."""
-    ledger = crowded(books.of(2, 1))
+    ledger = crowded(ledgers.with_nodes(2, 1))
     return ledger, waits(ledger), waiting_reasons.WaitingReasons(ledger, clock=now)
 
 
@@ -53,24 +52,24 @@ def fill(ledger: Ledger) -> None:
 
 def waiting(ledger: Ledger) -> decisions.Wait:
     """Decide for the only pod, which does not fit."""
-    (answer,) = books.decide(ledger, 1e6)
+    (answer,) = ledgers.decide(ledger, 1e6)
     assert isinstance(answer, decisions.Wait)
     return answer
 
 
 def puzzle(count: int) -> tuple[Ledger, queued_pods.Candidate]:
     """Return nodes of which no two are alike, and a pod that fits on none though sums let it in."""
-    ledger = books.of(count, 4)
+    ledger = ledgers.with_nodes(count, 4)
     for at in range(1, count + 1):
         shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4))
         ledger.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
     ask = requests.Gpus(1, core=40, memory=builders.GIB)
-    return ledger, books.wait(ledger, request=builders.request(*(ask,) * 5))
+    return ledger, ledgers.add_waiting(ledger, request=builders.request(*(ask,) * 5))
 
 
 def said(found: waiting_reasons.WaitingReasons, ledger: Ledger) -> dict[str, str]:
     """Make a round, and give what is said of each pod."""
-    answers = books.decide(ledger, 1e6)
+    answers = ledgers.decide(ledger, 1e6)
     found.new_round()
     told: dict[str, str] = {}
     for answer in answers:
@@ -124,7 +123,7 @@ def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
 
 def test_everybody_gets_a_look_in_the_end() -> None:
     """More pods than looks, each asking for something else: no round looks at more, none is forgotten."""
-    ledger = crowded(books.of(2, 1))
+    ledger = crowded(ledgers.with_nodes(2, 1))
     pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(7)]
     found = waiting_reasons.WaitingReasons(ledger)
 
@@ -140,7 +139,7 @@ def test_everybody_gets_a_look_in_the_end() -> None:
 
 def test_pods_that_ask_the_same_share_a_look() -> None:
     """A hundred pods of one kind have their whole sentence at once."""
-    ledger = crowded(books.of(2, 1))
+    ledger = crowded(ledgers.with_nodes(2, 1))
     pods = [waits(ledger, f"p{at}") for at in range(100)]
 
     told = said(waiting_reasons.WaitingReasons(ledger), ledger)
@@ -150,9 +149,9 @@ def test_pods_that_ask_the_same_share_a_look() -> None:
 
 def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None:
     """One look serves all that ask the same, and each is told of the pods of its own namespace alone."""
-    ledger = books.of(1, 1)
+    ledger = ledgers.with_nodes(1, 1)
     ledger.node_seen(builders.node(cpu=1000))
-    ledger.pod_bound(builders.hold("first", minors=[0], amounts=(("cpu", 1000),)))
+    ledger.pod_bound(builders.hold("first", shares=[0], amounts=(("cpu", 1000),)))
     own = builders.candidate("own")
     stranger = dataclasses.replace(builders.candidate("stranger"), namespace="zoo")
     for pod in (own, stranger):
@@ -161,7 +160,7 @@ def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None
 
     at_once = said(found, ledger)
     ledger.pod_over("uid-first")
-    ledger.pod_bound(builders.hold("second", minors=[0], amounts=(("cpu", 1000),)))
+    ledger.pod_bound(builders.hold("second", shares=[0], amounts=(("cpu", 1000),)))
     news = later(found, 10.0)
 
     assert "if ml/first ended on n1" in at_once["own"]
@@ -245,7 +244,7 @@ async def test_nothing_is_said_any_more_of_a_pod_that_has_a_place() -> None:
 
 def test_a_new_leader_keeps_what_is_right() -> None:
     """It has time for few looks, and says of all pods what they show; the looks come, and change nothing."""
-    ledger = crowded(books.of(3, 1))
+    ledger = crowded(ledgers.with_nodes(3, 1))
     ledger.pod_bound(use("n3", 75, "c"))
     pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(7)]
     shown = shown_before(ledger)
@@ -257,7 +256,7 @@ def test_a_new_leader_keeps_what_is_right() -> None:
 
 def test_what_an_earlier_leader_said_is_put_right_by_the_first_look() -> None:
     """It cannot be compared with the counts of then; once these change, the new ones are said at once."""
-    ledger = crowded(books.of(2, 1))
+    ledger = crowded(ledgers.with_nodes(2, 1))
     pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(4)]
     old = "0/3 nodes are available: 3 have no card with enough free. Would fit if …"
     shown = shown_before(ledger) | {pod.uid: old for pod in pods[2:]}
@@ -350,7 +349,7 @@ def test_a_look_that_was_cut_short_is_repeated_with_more_time() -> None:
 
 def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
     """However many pods there are of whom not all can be found out, a quiet round makes one such look."""
-    ledger = crowded(books.of(2, 1))
+    ledger = crowded(ledgers.with_nodes(2, 1))
     for at in range(7):
         waits(ledger, f"p{at}", WANTED + at)
     found = waiting_reasons.WaitingReasons(ledger)
@@ -371,12 +370,12 @@ def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
 
 def test_an_init_container_does_not_keep_a_pod_from_learning_what_would_help() -> None:
     """One node of eight cards is looked at to the end, though each container is a puzzle of its own."""
-    ledger = books.of(1, 8)
+    ledger = ledgers.with_nodes(1, 8)
     for minor in range(8):
-        ledger.pod_bound(builders.hold(f"h{minor}", "n1", minors=[minor]))
+        ledger.pod_bound(builders.hold(f"h{minor}", "n1", shares=[minor]))
     before = requests.ContainerRequest("before", (requests.cards(2),), runs=False)
     main = requests.ContainerRequest("main", (requests.cards(1),))
-    pod = books.wait(ledger, request=requests.Request((before, main)))
+    pod = ledgers.add_waiting(ledger, request=requests.Request((before, main)))
 
     told = said(waiting_reasons.WaitingReasons(ledger), ledger)
 

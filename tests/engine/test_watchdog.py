@@ -8,8 +8,7 @@ import pytest
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import INTERVAL_SECONDS, Watchdog
 from berth_operator.scheduling.policy import Policy
-from engine import books
-from support import builders, clock, timeless
+from support import builders, clock, ledgers, timeless
 
 GRACE = 40.0
 
@@ -150,7 +149,7 @@ def test_silence_of_one_is_not_that_of_another() -> None:
 async def test_time_is_watched() -> None:
     """Without any event an agent is found silent within a second after its grace period."""
     now = timeless.clock()
-    ledger = books.of()
+    ledger = ledgers.with_nodes()
     watchdog = Watchdog(ledger, clock=now)
     watchdog.lease_seen("n1", "a")
     watchdog.device_seen("n1", found_silent=False)

@@ -15,8 +15,7 @@ from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import uuid_ownership, uuid_records
 from berth_operator.scheduling.devices import facts
-from engine import books
-from support import builders, clock, pictures, worlds
+from support import builders, clock, inventories, ledgers, worlds
 
 MINORS: Final = (0, 1, 2, 3)
 THEIRS: Final = frozenset(builders.uuid("n2", minor) for minor in MINORS)
@@ -63,13 +62,13 @@ def begun(
     if known:
         ledger.all_devices_read()
     if pod is not None:
-        books.saw(ledger, pod)
+        ledgers.pod_seen(ledger, pod)
     return ledger
 
 
 def free(ledger: Ledger, node: str = "n2") -> int:
     """Count the cards that a node can give."""
-    return len([one for one in pictures.well(ledger.inventory, node) if one in THEIRS])
+    return len([one for one in inventories.open_cards(ledger.inventory, node) if one in THEIRS])
 
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS.keys())
@@ -79,15 +78,15 @@ def test_a_gpupod_makes_no_doubt_for_the_next_operator(pod: Any, order: tuple[in
     ledger = begun(known=False)
     steps: list[Callable[[], object]] = [
         lambda: ledger.device_seen(claiming(*MINORS)),
-        lambda: books.named(ledger, naming(*MINORS)),
-        lambda: books.saw(ledger, pod),
+        lambda: ledgers.gpupod_seen(ledger, naming(*MINORS)),
+        lambda: ledgers.pod_seen(ledger, pod),
     ]
 
     for at in order:
         steps[at]()
     ledger.all_devices_read()
 
-    assert books.held(ledger)[0] == [*MINORS]
+    assert ledgers.holding(ledger)[0] == [*MINORS]
     assert (free(ledger), free(ledger, "n1")) == (4, 0)
 
 
@@ -96,10 +95,10 @@ def test_a_gpupod_makes_no_doubt_for_the_next_operator(pod: Any, order: tuple[in
 def test_a_gpupod_keeps_no_card_from_the_node_that_comes_back_for_it(pod: Any, *, silent: bool) -> None:
     """While n2's Device is away n1 publishes its cards: they are n2's again with its Device."""
     ledger = begun(pod=pod)
-    books.named(ledger, naming(*MINORS))
+    ledgers.gpupod_seen(ledger, naming(*MINORS))
     ledger.device_gone("n2")
     ledger.device_seen(claiming(*MINORS))
-    meanwhile = books.held(ledger)[0]
+    meanwhile = ledgers.holding(ledger)[0]
 
     ledger.agent_silent("n1", silent=silent)
     ledger.device_seen(builders.device("n2"))
@@ -115,13 +114,13 @@ def test_what_a_binding_recorded_is_given_nowhere_else() -> None:
     ledger.device_gone("n2")
     ledger.device_seen(claiming(*MINORS))
     record = builders.written("n1", {"main": {"gpu": [builders.recorded(0, at="n2")]}})
-    books.saw(ledger, builders.pod("p", gpus=1, nodeName="n1", annotations=record))
+    ledgers.pod_seen(ledger, builders.pod("p", gpus=1, nodeName="n1", annotations=record))
 
     ledger.device_seen(builders.device("n2"))
     ledger.agent_silent("n2", silent=False)
     ledger.agent_silent("n1", silent=True)
     bound = free(ledger)
-    books.saw(ledger, None, "uid-p")
+    ledgers.pod_seen(ledger, None, "uid-p")
 
     assert (bound, free(ledger)) == (3, 4)
 
@@ -129,11 +128,11 @@ def test_what_a_binding_recorded_is_given_nowhere_else() -> None:
 def test_a_record_that_becomes_readable_weighs_from_then_on() -> None:
     """It names the very cards that the GpuPod has named before."""
     ledger = begun(pod=PODS["a pod whose record is damaged"])
-    books.named(ledger, naming(*MINORS))
+    ledgers.gpupod_seen(ledger, naming(*MINORS))
     ledger.device_gone("n2")
     ledger.device_seen(claiming(*MINORS))
 
-    books.saw(ledger, BOUND)
+    ledgers.pod_seen(ledger, BOUND)
     ledger.device_seen(builders.device("n2"))
     ledger.agent_silent("n2", silent=False)
 
@@ -161,8 +160,8 @@ def test_pods_on_a_node_whose_device_is_too_large_keep_their_cards(*, late: bool
     ledger = Ledger(clock.Clock())
     ledger.all_devices_read()
     ledger.device_seen(claiming(*MINORS))
-    books.in_turn(
-        lambda: books.saw(ledger, BOUND),
+    ledgers.in_turn(
+        lambda: ledgers.pod_seen(ledger, BOUND),
         lambda: ledger.device_seen(claiming(*MINORS, large=True)),
         late=late,
     )
@@ -171,7 +170,7 @@ def test_pods_on_a_node_whose_device_is_too_large_keep_their_cards(*, late: bool
     ledger.agent_silent("n2", silent=False)
     (told,) = node_summaries.summarize(ledger.inventory, {"n1"})
     kept = free(ledger)
-    books.saw(ledger, None, "uid-p")
+    ledgers.pod_seen(ledger, None, "uid-p")
 
     assert (kept, free(ledger)) == (0, 4)
     assert (told.used, told.reason) == (4, "too large")
@@ -232,7 +231,7 @@ class World:
                 self.ledger.device_gone("n1")
             case ("says", minors):
                 self.said = naming(*minors)
-                books.named(self.ledger, self.said)
+                ledgers.gpupod_seen(self.ledger, self.said)
             case ("says nothing",):
                 self.said = None
                 self.ledger.gpupod_gone("ml/p")
@@ -254,8 +253,8 @@ class World:
             self.ledger.device_seen(self.device, self.record)
         self.ledger.device_seen(builders.device("n2"), recorded)
         if self.said is not None:
-            books.named(self.ledger, self.said)
-        books.saw(self.ledger, self.pod)
+            ledgers.gpupod_seen(self.ledger, self.said)
+        ledgers.pod_seen(self.ledger, self.pod)
         self.ledger.all_devices_read()
 
 

@@ -13,8 +13,7 @@ from berth_operator import metrics
 from berth_operator.engine import decision_records, loop
 from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import auth, pages, server
-from engine import books
-from support import clock, hands
+from support import clock, hands, ledgers
 
 NOON = dt.datetime(2025, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -97,4 +96,4 @@ class Desk:
 
 def desk(nodes: int = 1, cards: int = 2, **fields: Any) -> Desk:
     """Return a desk over a ledger with some nodes."""
-    return Desk(books.of(nodes, cards), **fields)
+    return Desk(ledgers.with_nodes(nodes, cards), **fields)

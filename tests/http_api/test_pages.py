@@ -13,9 +13,8 @@ import yaml
 from berth_crds.client import errors
 from berth_operator.http_api import long_answers, pages, server, views
 from berth_operator.scheduling.decisions import Reason, Refusal
-from engine import books
 from http_api import desks
-from support import builders
+from support import builders, ledgers
 
 
 async def read(desk: desks.Desk, path: str) -> Any:
@@ -52,12 +51,12 @@ async def test_every_page_is_listed() -> None:
 async def test_the_backlog_tells_why_and_for_what() -> None:
     """Of each waiting pod it says the reason, the attempts, the pause and what it waits for."""
     desk = desks.desk(cards=2)
-    books.wait(desk.ledger, "large", 5)
+    ledgers.add_waiting(desk.ledger, "large", 5)
     fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
     desk.ledger.pod_waiting(dataclasses.replace(builders.candidate("odd"), faults=(fault,)), gated=False)
     desk.ledger.pod_waiting(builders.candidate("gated"), gated=True)
     desk.loop.round()
-    books.wait(desk.ledger, "new", 1)
+    ledgers.add_waiting(desk.ledger, "new", 1)
 
     found = {one["pod"]: one for one in await read(desk, "/debug/backlog")}
 
@@ -73,8 +72,8 @@ async def test_the_backlog_tells_why_and_for_what() -> None:
 async def test_a_bind_without_an_answer_is_in_the_backlog() -> None:
     """A pod that is neither bound nor to be tried has not vanished: the page tells where it goes."""
     desk = desks.desk(cards=2)
-    books.wait(desk.ledger, "open", 1)
-    books.assume(desk.ledger, "open")
+    ledgers.add_waiting(desk.ledger, "open", 1)
+    ledgers.assume(desk.ledger, "open")
     desk.loop.reporter.reasons.bind_failed("uid-open", "no clear answer yet: no route")
 
     (found,) = await read(desk, "/debug/backlog")
@@ -90,13 +89,13 @@ async def test_why_it_waited_is_not_why_it_is_being_bound() -> None:
     desk = desks.desk(cards=2)
     desk.ledger.pod_bound(builders.hold("held", "n1", [0, 1]))
     for name in ("b", "a"):
-        books.wait(desk.ledger, name)
+        ledgers.add_waiting(desk.ledger, name)
     desk.loop.round()
     (before, _) = await read(desk, "/debug/backlog")
     desk.ledger.pod_over("uid-held")
     desk.now.advance(10.0)
     for name in ("b", "a"):
-        bind = books.assume(desk.ledger, name)
+        bind = ledgers.assume(desk.ledger, name)
         desk.loop.reporter.reasons.pod_placed(bind.uid)
 
     found = await read(desk, "/debug/backlog")
@@ -112,8 +111,8 @@ async def test_the_ledger_tells_who_holds_what() -> None:
     """Of a node it shows the devices, what is used of each, and every hold with its state."""
     desk = desks.desk(nodes=2)
     desk.ledger.pod_bound(builders.hold("held", "n1", [0]))
-    books.wait(desk.ledger, "coming", 2)
-    books.assume(desk.ledger, "coming")
+    ledgers.add_waiting(desk.ledger, "coming", 2)
+    ledgers.assume(desk.ledger, "coming")
 
     one = await read(desk, "/debug/ledger?node=n1")
     everything = await read(desk, "/debug/ledger")
@@ -142,7 +141,7 @@ async def test_others_have_their_turn_while_a_long_page_is_made(
     # Given a hundred nodes, and as many pods that wait and were decided for
     desk, turns, seen = desks.desk(nodes=100, cards=1), itertools.count(), set[int]()
     for at in range(100):
-        books.wait(desk.ledger, f"large-{at}", 2)
+        ledgers.add_waiting(desk.ledger, f"large-{at}", 2)
     desk.loop.round()
 
     # When a page is made while another task counts its turns
@@ -177,7 +176,7 @@ def noting(view: Callable[..., Any], seen: set[int], turn: Callable[[], int]) ->
 async def test_explanations_let_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many ask, one explanation is worked out at a time, and as much time passes in between."""
     desk, why, begun = desks.desk(cards=1), views.explanation, list[float]()
-    books.wait(desk.ledger)
+    ledgers.add_waiting(desk.ledger)
 
     def slowly(*given: Any) -> Any:
         begun.append(asyncio.get_running_loop().time())
@@ -196,7 +195,7 @@ async def test_an_explanation_is_a_table_for_people() -> None:
     """Without a word on the form it is the sentence and the table of all cards."""
     desk = desks.desk(cards=1)
     desk.ledger.pod_bound(builders.hold("held", "n1", [0]))
-    books.wait(desk.ledger)
+    ledgers.add_waiting(desk.ledger)
 
     status, text = await desk.ask("/debug/explain?pod=ml/p")
 
@@ -211,7 +210,7 @@ async def test_an_explanation_is_fields_for_programs() -> None:
     """As JSON it has the sentence, the refusals and what would help."""
     desk = desks.desk(cards=1)
     desk.ledger.pod_bound(builders.hold("held", "n1", [0]))
-    books.wait(desk.ledger)
+    ledgers.add_waiting(desk.ledger)
 
     told = await read(desk, "/debug/explain?pod=ml/p&format=json")
 
@@ -226,7 +225,7 @@ async def test_where_nodes_are_few_each_card_is_looked_at() -> None:
     desk = desks.desk(nodes=views.FEW_NODES, cards=1)
     for at in range(1, views.FEW_NODES + 1):
         desk.ledger.pod_bound(builders.hold(f"held-{at}", f"n{at}", [0]))
-    books.wait(desk.ledger)
+    ledgers.add_waiting(desk.ledger)
 
     told = await read(desk, "/debug/explain?pod=ml/p&format=json")
 
@@ -274,10 +273,10 @@ async def test_a_gated_pod_is_explained_too() -> None:
 async def test_the_last_decisions_are_told_newest_first() -> None:
     """Each with the moment, the answer and a digest of what it was made on."""
     desk = desks.desk(cards=1)
-    books.wait(desk.ledger, "large", 5)
+    ledgers.add_waiting(desk.ledger, "large", 5)
     desk.loop.round()
     desk.now.advance(60)
-    books.wait(desk.ledger, "odd", 3)
+    ledgers.add_waiting(desk.ledger, "odd", 3)
     desk.loop.round()
 
     last, first = await read(desk, "/debug/decisions")
@@ -369,7 +368,7 @@ async def test_nothing_can_be_changed() -> None:
 async def test_metrics_are_served_as_prometheus_reads_them() -> None:
     """The metrics come as text with the version of its format."""
     desk = desks.desk(cards=1)
-    books.wait(desk.ledger, "large", 5)
+    ledgers.add_waiting(desk.ledger, "large", 5)
     desk.loop.round()
 
     async with desk.client() as client:

@@ -11,8 +11,7 @@ from berth_crds import names
 from berth_crds.client import api, resources
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds
-from kube import churn
-from support import stub
+from support import manifests, stub
 
 NODE: Final = "n1"
 
@@ -46,7 +45,7 @@ class Cluster:
     def __init__(self, server: stub.Stub) -> None:
         self.pods: list[dict[str, Any]] = []
         self.gpupods: list[dict[str, Any]] = []
-        self.devices: list[dict[str, Any]] = [churn.device(NODE, 1)]
+        self.devices: list[dict[str, Any]] = [manifests.device(NODE, 1)]
         self._version = 10
         lease = {"metadata": {"name": NODE, "resourceVersion": "3"}, "spec": {"renewTime": "now"}}
         room = {"cpu": "8", "memory": "8Gi", "pods": "110"}

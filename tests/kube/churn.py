@@ -13,52 +13,11 @@ from typing import Any
 
 import msgspec
 
-from berth_crds import allocation, names
+from berth_crds import names
 from berth_crds.client import api, errors, lease, resources
-from berth_operator.scheduling import decisions
-from support import kubelet, pods
+from support import builders, kubelet, manifests, pods
 
 CARDS = 4
-
-
-def uuid(node: str, minor: int) -> str:
-    """Name a card."""
-    return f"GPU-{node}-{minor}"
-
-
-def device(node: str, cards: int = CARDS) -> dict[str, Any]:
-    """Make a Device of some cards."""
-    listed = [
-        {
-            "uuid": uuid(node, minor),
-            "type": "gpu",
-            "vendor": "nvidia",
-            "model": "NVIDIA A100-SXM4-80GB",
-            "minor": minor,
-            "memory": 85198045184,
-        }
-        for minor in range(cards)
-    ]
-    spec = {"node": node, "devices": listed, "cordon": []}
-    return {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": {"name": node}, "spec": spec}
-
-
-def answer(node: str, *minors: int) -> dict[str, str]:
-    """Write the annotations of a Binding."""
-    shares = [allocation.Share(uuid(node, minor), minor, 100, 85198045184) for minor in minors]
-    record = allocation.of(node, {"main": {"gpu": shares}})
-    return allocation.annotations(record, term="churn/1")
-
-
-def gpupod(name: str, uid: str, node: str, *minors: int) -> dict[str, Any]:
-    """Make a GpuPod that names cards of a node for the container `main`."""
-    held = [
-        {"uuid": f"GPU-{node}-{minor}", "minor": minor, "type": "gpu", "core": 100, "memory": 85198045184}
-        for minor in minors
-    ]
-    spec = {"node": node, "podUID": uid, "containers": [{"name": "main", "devices": held}]}
-    about = {"name": name, "namespace": "ml", "uid": f"gpupod-{name}", "resourceVersion": "1"}
-    return {"apiVersion": names.API_VERSION, "kind": "GpuPod", "metadata": about, "spec": spec}
 
 
 @dataclasses.dataclass(slots=True)
@@ -77,7 +36,7 @@ class Churn:
         """Make the nodes, their cards and their Leases, and a few pods."""
         for node in self.nodes:
             await self.make_node(node)
-            await self.admin.create(resources.DEVICES, device(node))
+            await self.admin.create(resources.DEVICES, manifests.device(node))
             await self.renew(node)
         for _ in range(12):
             with contextlib.suppress(errors.Conflict):  # A gated pod cannot be bound.
@@ -152,7 +111,7 @@ class Churn:
             spec["schedulerName"] = "somebody-else"
         if self.chance.random() < 0.2:
             spec["schedulingGates"] = [{"name": "example.com/g"}]
-        await self.yard.create(pods.manifest(name, cards=self.chance.randint(0, 2), **spec))
+        await self.yard.create(manifests.pod(name, self.chance.randint(0, 2), **spec))
         self.made.add(name)
         if self.chance.random() < 0.5:
             await self.bind(name)
@@ -162,10 +121,10 @@ class Churn:
         node = self.a_node()
         minors = self.chance.sample(range(CARDS), 2)
         kinds = [
-            answer(node, *minors[:1]),
-            answer(node, *minors),
+            manifests.allocated(node, *minors[:1]),
+            manifests.allocated(node, *minors),
             {names.ALLOCATION: "{"},
-            answer("elsewhere", 0),
+            manifests.allocated("elsewhere", 0),
             {},
         ]
         await self.yard.bind(name or self.a_pod(), node, self.chance.choice(kinds))
@@ -179,7 +138,7 @@ class Churn:
         """Put another pod in the place of one."""
         name = self.a_pod()
         await self.yard.delete(name)
-        await self.yard.create(pods.manifest(name, cards=1))
+        await self.yard.create(manifests.pod(name))
         if self.chance.random() < 0.5:
             await self.bind(name)
 
@@ -192,9 +151,8 @@ class Churn:
         pod = await self.yard.read(self.a_pod())
         node = pod.spec.node_name if self.chance.random() < 0.8 else self.a_node()
         minors = self.chance.sample(range(CARDS + 1), self.chance.randint(0, 2))
-        thing = gpupod(pod.metadata.name, pod.metadata.uid, node, *minors)
-        # It outlives its pod here, as it may for a while: nobody owns it.
-        thing["metadata"] = {"name": pod.metadata.name}
+        thing = manifests.gpupod(pod.metadata.name, pod.metadata.uid, node, *minors)
+        # It has no owner, so it outlives its pod, as it may for a while.
         await self.admin.create(resources.GPU_PODS, thing, namespace=self.yard.namespace)
         self.named.add(pod.metadata.name)
 
@@ -227,7 +185,7 @@ STEPS: list[Callable[[Churn], Awaitable[Any]]] = [
     lambda churn: churn.make_node(churn.a_node()),
     lambda churn: churn.drop(resources.DEVICES, churn.a_node()),
     lambda churn: churn.admin.create(
-        resources.DEVICES, device(churn.a_node(), churn.chance.randint(1, CARDS))
+        resources.DEVICES, manifests.device(churn.a_node(), churn.chance.randint(1, CARDS))
     ),
     lambda churn: churn.change(
         resources.NODES, churn.a_node(), {"spec": {"unschedulable": churn.chance.random() < 0.5}}
@@ -241,20 +199,14 @@ STEPS: list[Callable[[Churn], Awaitable[Any]]] = [
 
 
 async def _cordon(churn: Churn, node: str) -> None:
-    cards = [uuid(node, 0)] if churn.chance.random() < 0.5 else []
+    cards = [builders.uuid(node, 0)] if churn.chance.random() < 0.5 else []
     await churn.change(resources.DEVICES, node, {"spec": {"cordon": cards}})
 
 
 async def _sicken(churn: Churn, node: str) -> None:
     verdict = {
-        "uuid": uuid(node, 1),
+        "uuid": builders.uuid(node, 1),
         "health": churn.chance.choice(["Healthy", "Unhealthy"]),
         "reason": "Test",
     }
     await churn.change(resources.DEVICES, node, {"status": {"devices": [verdict]}}, sub="status")
-
-
-def assumption(uid: str, node: str, minor: int) -> decisions.Bind:
-    """Decide for a pod, as a round would."""
-    share = decisions.Share(uuid(node, minor), minor, 100, 85198045184)
-    return decisions.Bind(uid, decisions.Placement(node, (decisions.Grant("main", (share,)),)))

@@ -16,7 +16,7 @@ from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
 from kube import auditing
 from kube.conftest import Noted
-from support import builders, clock, pods, stub, timeless
+from support import builders, clock, manifests, pods, stub, timeless
 
 LOST, LATE = Difference("hold", "lost"), Difference("waiting", "late")
 
@@ -51,8 +51,8 @@ async def test_a_ledger_that_is_right_has_no_drift(
 ) -> None:
     """Waiting pods and those whose record is missing, as the feeds told them, are what the API has."""
     yard = pods.Yard(admin, namespace)
-    await yard.create(pods.manifest("waits", cards=1))
-    await yard.create(pods.manifest("withholds", cards=1, nodeName="n-1"))
+    await yard.create(manifests.pod("waits"))
+    await yard.create(manifests.pod("withholds", nodeName="n-1"))
     await audited.feeds.catch_up()
     caplog.clear()
 
@@ -66,7 +66,7 @@ async def test_drift_is_told_and_mended(
     audited: Audited, admin: api.Api, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A waiting pod that the ledger lost is found by the audit, reported, and known again afterwards."""
-    candidate = await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
+    candidate = await pods.Yard(admin, namespace).create(manifests.pod("p"))
     await audited.feeds.catch_up()
     audited.ledger.pod_over(candidate.uid)
 
@@ -82,7 +82,7 @@ async def test_drift_is_told_and_mended(
 
 async def test_what_the_api_has_not_is_let_go(audited: Audited, admin: api.Api, namespace: str) -> None:
     """A hold whose pod's end was never heard withholds its cards no longer than to the next audit."""
-    await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
+    await pods.Yard(admin, namespace).create(manifests.pod("p"))
     await audited.feeds.catch_up()
     audited.ledger.pod_bound(builders.hold("ghost", "n-1", [0]))
     audited.ledger.pod_waiting(builders.candidate("lost"), gated=False)

@@ -13,9 +13,8 @@ from berth_operator.engine import drift
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
-from kube import churn
 from kube.auditing import NODE, Cluster
-from support import pods, stub, timeless
+from support import manifests, stub, timeless
 
 DRIFTED = [(drift.DEVICE, NODE)]
 
@@ -59,7 +58,7 @@ class Audited:
     def publish(self) -> None:
         """Have the agent publish another model of cards, of which the watch says nothing."""
         self._revision += 1
-        made = churn.device(NODE, 1)
+        made = manifests.device(NODE, 1)
         made["metadata"] |= {"uid": "d-1", "resourceVersion": str(self._revision)}
         made["spec"]["devices"][0]["model"] = f"T{self._revision}"
         self.cluster.devices[:] = [made]
@@ -75,7 +74,7 @@ class Audited:
 
 def waiting() -> dict[str, Any]:
     """Make the pod ml/p."""
-    made = pods.manifest("p", cards=1)
+    made = manifests.pod("p")
     made["metadata"] = {"namespace": "ml", "name": "p", "uid": "u-1", "resourceVersion": "8"}
     return made
 
@@ -149,7 +148,9 @@ async def test_what_comes_and_goes_is_no_drift(audited: Audited) -> None:
 async def test_each_kind_is_told_by_its_name(audited: Audited) -> None:
     """Pods by their uids, GpuPods by their titles; of another kind the same name is another thing."""
     audited.cluster.pods.append(waiting())
-    audited.cluster.gpupods.append(churn.gpupod("p", "u-1", NODE))
+    audited.cluster.gpupods.append(
+        manifests.gpupod("p", "u-1", NODE, namespace="ml", uid="gpupod-p", resourceVersion="1")
+    )
     await audited.feeds.resync()
     asked = {(drift.NODE, NODE), (drift.DEVICE, NODE), (drift.POD, "u-1"), (drift.GPU_POD, "ml/p")}
 

@@ -13,25 +13,24 @@ from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Reason
-from engine import books
-from kube import auditing, churn
+from kube import auditing
 from kube.auditing import NODE, Cluster
-from support import pods, stub, timeless
+from support import builders, ledgers, manifests, stub, timeless
 
 HOLDER: Final = {"namespace": "ml", "name": "holder", "uid": "u-1"}
 
 
 def rival() -> dict[str, Any]:
     """Make a pod that waits for a card."""
-    made = pods.manifest("rival", cards=1)
+    made = manifests.pod("rival")
     made["metadata"] = {"namespace": "ml", "name": "rival", "uid": "u-2", "resourceVersion": "4"}
     return made
 
 
 def holder(version: str, **changes: Any) -> dict[str, Any]:
     """Make a pod that holds the card."""
-    made = pods.manifest("holder", cards=1, nodeName=NODE)
-    made["metadata"] = HOLDER | {"resourceVersion": version, "annotations": churn.answer(NODE, 0)}
+    made = manifests.pod("holder", nodeName=NODE)
+    made["metadata"] = HOLDER | {"resourceVersion": version, "annotations": manifests.allocated(NODE, 0)}
     return made | {"status": {"phase": "Running"}} | changes
 
 
@@ -59,9 +58,9 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
         following = feeds.Feeds(session, ledger, watchdog, auditor.NullObserver())
 
         async def mend(ghosts: Any) -> None:
-            given.extend(books.decide(ledger))
+            given.extend(ledgers.decide(ledger))
             await following.resync(ghosts)
-            given.extend(books.decide(ledger))
+            given.extend(ledgers.decide(ledger))
 
         audit = auditing.audit_of(session, ledger, following, resync=mend)
         async with timeless.beside(following.run()):
@@ -77,7 +76,7 @@ async def test_a_pod_that_cannot_be_read_any_more_keeps_its_card(
         Reason.FULL,
         Reason.WITHHELD,
     }
-    assert [type(one) for one in books.decide(ledger)] == [decisions.Bind]
+    assert [type(one) for one in ledgers.decide(ledger)] == [decisions.Bind]
 
 
 async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +89,11 @@ async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.Mo
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         cluster = Cluster(server)
         cluster.pods[:] = [holder("5", metadata=nameless)]
-        cluster.gpupods[:] = [churn.gpupod("holder", "u-1", NODE, 0)]
+        cluster.gpupods[:] = [
+            manifests.gpupod(
+                "holder", "u-1", NODE, 0, namespace="ml", uid="gpupod-holder", resourceVersion="1"
+            )
+        ]
         following = feeds.Feeds(session, ledger, watchdog, auditor.NullObserver())
         audit = auditing.audit_of(session, ledger, following)
         async with timeless.beside(following.run()):
@@ -102,7 +105,7 @@ async def test_a_name_that_the_ledger_lost_is_known_again(monkeypatch: pytest.Mo
 
     assert known is not None
     assert lost is not None
-    assert (known.withheld, [one.uuid for one in known.shares]) == (0, [churn.uuid(NODE, 0)])
+    assert (known.withheld, [one.uuid for one in known.shares]) == (0, [builders.uuid(NODE, 0)])
     assert lost.withheld == holds.ALL_CARDS
     assert [one.name for one in found] == ["u-1"]
     assert ledger.inventory.hold("u-1") == known

@@ -13,7 +13,7 @@ from berth_operator.scheduling import queued_pods
 from berth_operator.translate import raw
 from kube.binding_writers import NODE, TERM, Lead, bound_by, hand
 from kube.conftest import Noted, Wired
-from support import builders, pods
+from support import builders, manifests, pods
 from testbed import cluster as clusters
 
 
@@ -28,7 +28,7 @@ def yard(admin: api.Api, namespace: str) -> pods.Yard:
 
 async def test_everything_is_one_revision(session: Noted, yard: pods.Yard) -> None:
     """Node, allocation, minors, term and label appear together: no watcher ever sees a part of it."""
-    candidate = await yard.create(pods.manifest("p", cards=2))
+    candidate = await yard.create(manifests.pod("p", 2))
     before = (await yard.read("p")).metadata.resource_version
     path = resources.PODS.path(namespace=yard.namespace)
     codec = watch.Codec(raw.Pod)
@@ -57,7 +57,7 @@ async def test_everything_is_one_revision(session: Noted, yard: pods.Yard) -> No
 
 async def test_a_pod_without_cards_has_no_allocation(session: Noted, yard: pods.Yard) -> None:
     """Who asked for no card gets the node and the term, nothing else."""
-    candidate = await yard.create(pods.manifest("p"))
+    candidate = await yard.create(manifests.pod("p", 0))
 
     await bound_by(session, candidate)
 
@@ -66,7 +66,7 @@ async def test_a_pod_without_cards_has_no_allocation(session: Noted, yard: pods.
 
 async def test_a_term_that_is_over_writes_nothing(session: Noted, yard: pods.Yard) -> None:
     """Once the lead is in doubt no Binding leaves, and the pod is surely not bound by us."""
-    candidate = await yard.create(pods.manifest("p", cards=1))
+    candidate = await yard.create(manifests.pod("p"))
 
     outcome = await hand(session, Lead(leads=False)).bind(candidate, pods.placement(NODE, pods.CARD))
 
@@ -76,7 +76,7 @@ async def test_a_term_that_is_over_writes_nothing(session: Noted, yard: pods.Yar
 
 async def test_a_dry_run_writes_nothing(session: Noted, yard: pods.Yard) -> None:
     """The server says what it would say of the bind, and the pod has no node afterwards."""
-    candidate = await yard.create(pods.manifest("p", cards=1))
+    candidate = await yard.create(manifests.pod("p"))
     placement = pods.placement(NODE, pods.CARD)
     before = (await yard.read("p")).metadata.resource_version
 
@@ -95,9 +95,9 @@ async def test_a_dry_run_writes_nothing(session: Noted, yard: pods.Yard) -> None
 
 async def test_a_recreated_pod_is_not_the_one_that_was_meant(session: Noted, yard: pods.Yard) -> None:
     """The uid is a precondition: another pod of the same name is left alone, and ours is gone."""
-    candidate = await yard.create(pods.manifest("p", cards=1))
+    candidate = await yard.create(manifests.pod("p"))
     await yard.delete("p")
-    await yard.create(pods.manifest("p", cards=1))
+    await yard.create(manifests.pod("p"))
 
     outcome = await bound_by(session, candidate, pods.CARD)
     looked = await hand(session).read_pod(candidate)
@@ -110,7 +110,7 @@ async def test_a_recreated_pod_is_not_the_one_that_was_meant(session: Noted, yar
 
 async def test_a_pod_that_we_bound_already(session: Noted, yard: pods.Yard) -> None:
     """A second bind changes nothing, and the pod itself tells that it is bound, and by us."""
-    candidate = await yard.create(pods.manifest("p", cards=1))
+    candidate = await yard.create(manifests.pod("p"))
     await bound_by(session, candidate, pods.CARD)
     before = await yard.read("p")
 
@@ -131,7 +131,7 @@ async def test_a_pod_that_we_bound_already(session: Noted, yard: pods.Yard) -> N
 )
 async def test_a_pod_that_may_not_be_bound(session: Noted, yard: pods.Yard, obstacle: dict[str, Any]) -> None:
     """A gated pod and one that is being deleted are refused for certain: nothing happens later."""
-    pod = pods.manifest("p", cards=1, **obstacle)
+    pod = manifests.pod("p", **obstacle)
     pod["metadata"]["finalizers"] = ["example.com/keep"]
     candidate = await yard.create(pod)
     if not obstacle:
@@ -156,7 +156,7 @@ async def test_a_pod_that_is_not_there(session: Noted, namespace: str) -> None:
 
 async def test_somebody_without_the_right(berth: clusters.Cluster, yard: pods.Yard) -> None:
     """Without the right to bind the answer is a clear no."""
-    candidate = await yard.create(pods.manifest("p", cards=1))
+    candidate = await yard.create(manifests.pod("p"))
     stranger = connection.load(berth.kubeconfig_for(yard.namespace, "default"))
 
     async with api.Api(stranger, agent="test-stranger") as session:
@@ -183,7 +183,7 @@ async def warm(session: api.Api) -> None:
 @pytest.mark.usefixtures("hurried")
 async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard) -> None:
     """The server bound the pod and we did not hear: unclear, and a look finds that it is bound."""
-    candidate = await yard.create(pods.manifest("p", cards=1))
+    candidate = await yard.create(manifests.pod("p"))
     await warm(wired.session)
     wired.wire.hold(answers_only=True)
 
@@ -199,7 +199,7 @@ async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard
 @pytest.mark.usefixtures("hurried")
 async def test_a_request_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard) -> None:
     """The request never arrived: unclear just the same, and a look finds that nothing happened."""
-    candidate = await yard.create(pods.manifest("p", cards=1))
+    candidate = await yard.create(manifests.pod("p"))
     await warm(wired.session)
     wired.wire.hold()
 

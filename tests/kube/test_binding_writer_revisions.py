@@ -13,7 +13,7 @@ from berth_operator.translate import pods as reading
 from berth_operator.translate import raw
 from kube.binding_writers import NODE, hand
 from kube.conftest import Noted
-from support import pods
+from support import manifests, pods
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def expecting(pod: raw.Pod) -> tuple[queued_pods.Candidate, Ledger]:
 
 async def test_a_bind_is_good_for_one_revision(session: Noted, yard: pods.Yard) -> None:
     """A pod that was changed after it was decided on is not bound by that; a look makes it good again."""
-    await yard.create(pods.manifest("p", cards=1))
+    await yard.create(manifests.pod("p"))
     candidate, ledger = expecting(await yard.read("p"))
     await yard.patch("p", {"metadata": {"labels": {"x": "y"}}})
     bound = hand(session, ledger=ledger)
@@ -50,7 +50,7 @@ async def test_a_bind_is_good_for_one_revision(session: Noted, yard: pods.Yard) 
 
 async def test_a_look_finds_out_that_the_pod_asks_for_something_else(session: Noted, yard: pods.Yard) -> None:
     """What was decided is not right for it any more."""
-    await yard.create(pods.manifest("p", cards=1))
+    await yard.create(manifests.pod("p"))
     candidate, ledger = expecting(await yard.read("p"))
     await yard.patch("p", {"metadata": {"annotations": {names.MODEL: "t4"}}})
 

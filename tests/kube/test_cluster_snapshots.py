@@ -11,9 +11,10 @@ from berth_crds.client import api, errors
 from berth_operator.engine.hold_states import State
 from berth_operator.kube import cluster_snapshots
 from berth_operator.scheduling import cycle
-from berth_operator.simulation import cluster, files, placing, scenario
-from engine import books
-from support import builders, stub
+from berth_operator.simulation import files, placing
+from berth_operator.simulation.cluster import Cluster
+from berth_operator.simulation.scenario import Scenario
+from support import builders, ledgers, stub
 
 LISTS = {
     "Node": "/api/v1/nodes",
@@ -53,7 +54,7 @@ class Yard:
 
     def __init__(self, server: stub.Stub) -> None:
         self.server = server
-        self.ledger = books.of(1, 1)
+        self.ledger = ledgers.with_nodes(1, 1)
         allocatable = {"cpu": "8", "memory": "64Gi", "pods": "110"}
         device = {"metadata": {"name": "n1"}, "spec": {"node": "n1", "devices": [CARD]}}
         self.has("Node", {"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}})
@@ -90,9 +91,9 @@ def of(taken: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
 
 def simulated(taken: dict[str, Any]) -> list[placing.Outcome]:
     """Place what a snapshot has waiting."""
-    given = scenario.Scenario()
-    given.add([files.Document("snapshot", 1, json.loads(json.dumps(taken)))])
-    outcomes, _, _ = placing.place(given, cluster.Cluster())
+    scenario = Scenario()
+    scenario.add([files.Document("snapshot", 1, json.loads(json.dumps(taken)))])
+    outcomes, _, _ = placing.place(scenario, Cluster())
     return outcomes
 
 
@@ -108,8 +109,8 @@ async def test_a_waiting_pod_is_placed_by_the_simulation(yard: Yard) -> None:
 
 async def test_a_bind_under_way_takes_its_cards(yard: Yard) -> None:
     """A pod that is assumed is in the snapshot as it will be bound, so that its cards are not free."""
-    books.wait(yard.ledger)
-    bind = books.assume(yard.ledger)
+    ledgers.add_waiting(yard.ledger)
+    bind = ledgers.assume(yard.ledger)
     yard.has("Pod", pod("p"), pod("next"))
 
     taken = await yard.take()
@@ -118,15 +119,15 @@ async def test_a_bind_under_way_takes_its_cards(yard: Yard) -> None:
     assert bound["spec"]["nodeName"] == "n1"
     assert builders.uuid("n1", 0) in bound["metadata"]["annotations"][names.ALLOCATION]
     (outcome,) = simulated(taken)
-    assert isinstance(outcome, placing.Refused)
+    assert isinstance(outcome, placing.NotPlaced)
     assert outcome.title == "ml/next"
     assert bind.uid == "uid-p"
 
 
 async def test_a_bind_that_is_confirmed_meanwhile_is_not_lost(yard: Yard) -> None:
     """A pod that was listed before its bind and confirmed after it is shown where it is now."""
-    candidate = books.wait(yard.ledger)
-    bind = books.assume(yard.ledger)
+    candidate = ledgers.add_waiting(yard.ledger)
+    bind = ledgers.assume(yard.ledger)
 
     async def listed(request: Any) -> Any:
         yard.ledger.pod_bound(cycle.hold_for(candidate, bind.placement))
@@ -142,8 +143,8 @@ async def test_a_bind_that_is_confirmed_meanwhile_is_not_lost(yard: Yard) -> Non
 
 async def test_a_bind_that_failed_meanwhile_is_not_shown(yard: Yard) -> None:
     """A pod whose bind came to nothing while the list was read waits in the snapshot too."""
-    books.wait(yard.ledger)
-    books.assume(yard.ledger)
+    ledgers.add_waiting(yard.ledger)
+    ledgers.assume(yard.ledger)
 
     async def listed(request: Any) -> Any:
         yard.ledger.forget("uid-p")

@@ -16,8 +16,7 @@ from berth_operator.kube import auditor, feeds, policy_sink
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.policy import Policy
 from berth_operator.translate import raw
-from kube import churn
-from support import clock, pictures, pods
+from support import builders, clock, inventories, manifests
 
 NODE = "n1"
 KNOWN = {"namespace": "ml", "uid": "u-1", "resourceVersion": "5"}
@@ -40,14 +39,14 @@ class Scene:
     def with_node(self) -> "Scene":
         """Add a node with cards and an agent that speaks."""
         self.nodes.upserted(raw.Node(wire.Meta(NODE)))
-        self.devices.upserted(read(churn.device(NODE), wire.Device))
+        self.devices.upserted(read(manifests.device(NODE), wire.Device))
         self.leases.upserted(lease.Lease(wire.Meta(NODE), lease.LeaseSpec(renew_time="now")))
         return self
 
     @property
     def free(self) -> int:
         """Count the free cards of the node."""
-        return pictures.free_cards(self.ledger.inventory, NODE)
+        return inventories.free_cards(self.ledger.inventory, NODE)
 
 
 def read(body: Any, kind: Any) -> Any:
@@ -58,7 +57,7 @@ def read(body: Any, kind: Any) -> Any:
 def pod(**changes: Any) -> dict[str, Any]:
     """Make a pod as the server shows it, bound to the node unless told otherwise."""
     spec: dict[str, Any] = {"nodeName": NODE} | changes.pop("spec", {})
-    made = pods.manifest("p", cards=1, **spec)
+    made = manifests.pod("p", **spec)
     made["metadata"] |= KNOWN | changes.pop("metadata", {})
     return made | {"status": {"phase": "Running"}} | changes
 
@@ -82,7 +81,7 @@ ODD_CONDITION = {
 
 def test_a_condition_without_words_spoils_nothing(scene: Scene) -> None:
     """Times and words that a program left null are no reason not to read a pod."""
-    annotated = pod(metadata={"annotations": churn.answer(NODE, 2)})
+    annotated = pod(metadata={"annotations": manifests.allocated(NODE, 2)})
     annotated["status"]["conditions"] = [ODD_CONDITION]
 
     thing = read(annotated, raw.Pod)
@@ -115,14 +114,14 @@ def test_it_gives_back_what_it_does_not_hold_once_it_can_be_read(scene: Scene) -
     """Readable again, the pod holds what its allocation says."""
     scene.pods.undecodable(odd(pod(spec={"priority": "high"})))
 
-    scene.pods.upserted(read(pod(metadata={"annotations": churn.answer(NODE, 2)}), raw.Pod))
+    scene.pods.upserted(read(pod(metadata={"annotations": manifests.allocated(NODE, 2)}), raw.Pod))
 
     assert scene.free == 3
 
 
 def test_what_is_known_of_it_stays(scene: Scene) -> None:
     """A pod whose cards are known goes on holding just these when it becomes unreadable."""
-    annotations = churn.answer(NODE, 2)
+    annotations = manifests.allocated(NODE, 2)
     scene.pods.upserted(read(pod(metadata={"annotations": annotations}), raw.Pod))
 
     scene.pods.undecodable(odd(pod(spec={"priority": "high"}, metadata={"annotations": annotations})))
@@ -134,7 +133,7 @@ def test_an_assumed_place_of_an_odd_pod_withholds_everything(scene: Scene) -> No
     """Somebody may have bound it elsewhere on the node than we meant to."""
     waiting = pod(spec={"nodeName": ""}, status={"phase": "Pending"})
     scene.pods.upserted(read(waiting, raw.Pod))
-    scene.ledger.assume(churn.assumption("u-1", NODE, 0))
+    scene.ledger.assume(builders.bind("u-1", NODE, 0))
 
     scene.pods.undecodable(odd(pod(spec={"priority": "high"})))
 
@@ -178,7 +177,11 @@ def test_each_fault_is_said_once(scene: Scene, caplog: pytest.LogCaptureFixture)
 
 def gpupod(*minors: int, node: str = NODE, uid: str = "u-1", **changes: Any) -> wire.GpuPod:
     """Read a GpuPod of the pod, as the server shows it."""
-    thing = read(churn.gpupod("p", uid, node, *minors) | changes, wire.GpuPod)
+    thing = read(
+        manifests.gpupod("p", uid, node, *minors, namespace="ml", uid="gpupod-p", resourceVersion="1")
+        | changes,
+        wire.GpuPod,
+    )
     assert isinstance(thing, wire.GpuPod)
     return thing
 
@@ -198,7 +201,7 @@ def test_a_gpupod_names_the_cards_of_a_pod_whose_record_is_lost(scene: Scene) ->
     assert withheld is not None
     assert named is not None
     assert (withheld.withheld, withheld.shares) == (holds.ALL_CARDS, ())
-    assert (named.withheld, [one.uuid for one in named.shares]) == (0, [churn.uuid(NODE, 2)])
+    assert (named.withheld, [one.uuid for one in named.shares]) == (0, [builders.uuid(NODE, 2)])
     assert scene.ledger.inventory.hold("u-1") == withheld
 
 
@@ -269,10 +272,7 @@ NEWS: dict[str, tuple[list[wire.GpuPod], list[tuple[str, str]]]] = {
 
 @pytest.mark.parametrize(("things", "expected"), NEWS.values(), ids=list(NEWS))
 def test_each_word_of_a_gpupod_is_told_once(
-    scene: Scene,
-    caplog: pytest.LogCaptureFixture,
-    things: list[wire.GpuPod],
-    expected: list[tuple[str, str]],
+    scene: Scene, caplog: pytest.LogCaptureFixture, things: list[wire.GpuPod], expected: list[tuple[str, str]]
 ) -> None:
     """People learn in one sentence what a GpuPod does for its pod, and not at each event."""
     caplog.set_level("INFO")
@@ -291,7 +291,7 @@ def test_a_gpupod_that_is_not_needed_is_not_talked_about(
     """Of a pod with a readable record the GpuPod counts for nothing, whatever it says."""
     caplog.set_level("INFO")
     scene.gpupods.upserted(gpupod(3, uid="u-0"))
-    scene.pods.upserted(read(pod(metadata={"annotations": churn.answer(NODE, 2)}), raw.Pod))
+    scene.pods.upserted(read(pod(metadata={"annotations": manifests.allocated(NODE, 2)}), raw.Pod))
     scene.gpupods.upserted(gpupod(1, node="n2"))
 
     assert said(caplog) == []
@@ -315,12 +315,12 @@ def test_gpupods_are_known_before_pods() -> None:
 
 def test_a_device_that_cannot_be_read_gives_no_card(scene: Scene) -> None:
     """The agent's last word may be that a card is broken: what cannot be read is not trusted."""
-    body = churn.device(NODE)
+    body = manifests.device(NODE)
     body["spec"]["devices"][0]["minor"] = "zero"
 
     scene.devices.undecodable(read(body, wire.Device))
     unknown = scene.free
-    scene.devices.upserted(read(churn.device(NODE), wire.Device))
+    scene.devices.upserted(read(manifests.device(NODE), wire.Device))
 
     assert unknown == 0
     assert scene.free == 4
@@ -382,7 +382,7 @@ def test_an_agent_that_died_before_is_not_believed() -> None:
     """Its old Lease is no sign of life for an operator that has just started; the next renewal is."""
     scene = Scene()
     scene.nodes.upserted(raw.Node(wire.Meta(NODE)))
-    body = churn.device(NODE) | {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    body = manifests.device(NODE) | {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
     scene.leases.upserted(lease.Lease(wire.Meta(NODE), lease.LeaseSpec(renew_time="long ago")))
     scene.devices.upserted(read(body, wire.Device))
     before = scene.free

@@ -11,8 +11,7 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods, raw
-from engine import books
-from support import builders, pictures
+from support import builders, inventories, ledgers
 
 VALUES = 900
 CONTAINERS = 400
@@ -21,7 +20,7 @@ CONTAINERS = 400
 @pytest.fixture(autouse=True)
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make room for what two such pods of a namespace say, and three of all."""
-    weight = pods.bound(pod("any")).weight
+    weight = pods.read_bound(pod("any")).byte_size
     monkeypatch.setattr(waiting_pod_memory, "NAMESPACE_BYTES", 2 * weight + weight // 2)
     monkeypatch.setattr(waiting_pod_memory, "TOTAL_BYTES", 3 * weight + weight // 2)
 
@@ -29,7 +28,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def ledger() -> Ledger:
     """Lend a ledger that knows a node whose device plugin serves four cards."""
-    lent = books.of()
+    lent = ledgers.with_nodes()
     lent.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}, labels={"zone": "a"}))
     return lent
 
@@ -58,14 +57,14 @@ def test_pods_beyond_it_are_not_charged_before_they_are_admitted(ledger: Ledger,
     """Nothing that they say is kept until then; and once they are there, they have what they ask for."""
     for name in "abc":
         sink.upserted(pod(name))
-    before = pictures.free_cards(ledger.inventory)
-    hold = ledger.unadmitted_pods.full_hold(dataclasses.replace(pods.bound(pod("c")).hold))
+    before = inventories.free_cards(ledger.inventory)
+    hold = ledger.unadmitted_pods.full_hold(dataclasses.replace(pods.read_bound(pod("c")).hold))
 
     sink.upserted(builders.admitted(pod("c")))
 
     assert before == 2
     assert (hold.amounts, hold.withheld) == ((), 0)
-    assert pictures.free_cards(ledger.inventory) == 1
+    assert inventories.free_cards(ledger.inventory) == 1
 
 
 def test_another_namespace_has_room_of_its_own(ledger: Ledger, sink: feeds.PodSink) -> None:
@@ -91,7 +90,7 @@ def test_a_pod_that_is_gone_makes_room(ledger: Ledger, sink: feeds.PodSink) -> N
     sink.upserted(pod("c"))
 
     assert not ledger.unadmitted_pods.is_bare("uid-c")
-    assert pictures.free_cards(ledger.inventory) == 2
+    assert inventories.free_cards(ledger.inventory) == 2
 
 
 def test_a_pod_that_was_there_stays_charged(ledger: Ledger, sink: feeds.PodSink) -> None:
@@ -99,17 +98,17 @@ def test_a_pod_that_was_there_stays_charged(ledger: Ledger, sink: feeds.PodSink)
     sink.upserted(builders.admitted(pod("c")))
     for name in "ab":
         sink.upserted(pod(name))
-    before = pictures.free_cards(ledger.inventory)
+    before = inventories.free_cards(ledger.inventory)
 
     sink.upserted(pod("c"))
 
     assert ledger.inventory.hold("uid-c") is not None
-    assert (before, pictures.free_cards(ledger.inventory)) == (1, 1)
+    assert (before, inventories.free_cards(ledger.inventory)) == (1, 1)
 
 
 def test_which_pods_there_is_room_for_is_no_drift(ledger: Ledger, sink: feeds.PodSink) -> None:
     """A ledger that heard of them in another order knows the same."""
-    fresh = books.of()
+    fresh = ledgers.with_nodes()
     fresh.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}, labels={"zone": "a"}))
     other = feeds.PodSink(fresh, auditor.NullObserver())
     for name in "abc":
@@ -123,8 +122,8 @@ def test_which_pods_there_is_room_for_is_no_drift(ledger: Ledger, sink: feeds.Po
 
 def test_of_very_many_containers_those_that_ask_for_devices_are_known() -> None:
     """The names of all others can never matter."""
-    found = pods.bound(pod("a"))
+    found = pods.read_bound(pod("a"))
 
     assert found.nameless is not None
     assert found.nameless.starts == (("main", True),)
-    assert found.unadmitted != facts.NOWHERE
+    assert found.unadmitted_where != facts.NOWHERE

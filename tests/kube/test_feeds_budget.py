@@ -15,14 +15,14 @@ from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, explain
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
-from support import clock, pods, timeless
+from support import clock, manifests, timeless
 
 UUIDS = 400
 
 
 def pod(uid: str, **spec: Any) -> raw.Pod:
     """Make a pod as the informer reads it, that names very many cards of its own."""
-    made = pods.manifest(uid, cards=1, **spec)
+    made = manifests.pod(uid, **spec)
     said = ",".join(f"GPU-{uid}-{at}" for at in range(UUIDS))
     made["metadata"] |= {"namespace": "ml", "uid": uid, "annotations": {names.AVOID_UUIDS: said}}
     found = watch.Codec(raw.Pod).decode_object(msgspec.Raw(json.dumps(made).encode()))

@@ -18,7 +18,7 @@ from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import events, feeds, pod_status
 from kube import churn
 from kube.conftest import Wired
-from support import clock, pictures, pods
+from support import builders, clock, inventories, manifests, pods
 from testbed import cluster as clusters
 from testbed import waiting
 
@@ -42,8 +42,8 @@ class Follower:
         """Return all that the ledger knows."""
         entries = self.ledger.backlog._entries.values()
         return {
-            "picture": pictures.told(self.ledger.inventory),
-            "leftovers": pictures.leftovers(self.ledger.inventory),
+            "inventory": inventories.contents(self.ledger.inventory),
+            "leftovers": inventories.leftovers(self.ledger.inventory),
             "waiting": {entry.candidate.uid: entry.candidate for entry in entries},
             "states": dict(self.ledger._states),
             "rules": self.ledger.policy,
@@ -227,7 +227,7 @@ async def test_the_ledger_ends_right_after_everything(
 async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
     """Under the operator's own rights: held by name while the GpuPod is there, withheld before and after."""
     node = life.nodes[0]
-    pod = await life.yard.create(pods.manifest("lost", cards=2))
+    pod = await life.yard.create(manifests.pod("lost", 2))
     life.made.add("lost")
     await life.yard.bind("lost", node)
     async with following(wired.session) as follower:
@@ -236,17 +236,17 @@ async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wi
             async def so() -> bool:
                 hold = follower.ledger.inventory.hold(pod.uid)
                 found = [one.uuid for one in hold.shares] if hold else []
-                return found == [churn.uuid(node, minor) for minor in minors]
+                return found == [builders.uuid(node, minor) for minor in minors]
 
             await waiting.eventually(so, what=f"the pod to hold {minors}", seconds=10)
 
         await holds()
-        thing = churn.gpupod("lost", pod.uid, node, 1, 3) | {"metadata": {"name": "lost"}}
+        thing = manifests.gpupod("lost", pod.uid, node, 1, 3)
         await admin.create(resources.GPU_PODS, thing, namespace=life.yard.namespace)
         life.named.add("lost")
         await holds(1, 3)
         async with following(admin) as fresh:
-            restarted = fresh.told()["picture"][node]["holds"][pod.uid]
+            restarted = fresh.told()["inventory"][node]["holds"][pod.uid]
         assert restarted == follower.ledger.inventory.hold(pod.uid)
         await life.drop(resources.GPU_PODS, "lost")
         await holds()
@@ -262,14 +262,14 @@ async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wi
 
 async def assumed(follower: Follower, life: churn.Churn, name: str) -> None:
     """Have a pod's place assumed, as before a Binding is sent."""
-    candidate = await life.yard.create(pods.manifest(name, cards=1))
+    candidate = await life.yard.create(manifests.pod(name))
     life.made.add(name)
 
     async def known() -> bool:
         return candidate.uid in follower.ledger.backlog
 
     await waiting.eventually(known, what="the pod to wait", seconds=10)
-    follower.ledger.assume(churn.assumption(candidate.uid, life.nodes[0], 3))
+    follower.ledger.assume(builders.bind(candidate.uid, life.nodes[0], 3))
 
 
 async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(
@@ -281,9 +281,9 @@ async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(
             await assumed(follower, life, name)
 
         async def meanwhile() -> None:
-            await life.yard.bind("bound", life.nodes[0], churn.answer(life.nodes[0], 3))
+            await life.yard.bind("bound", life.nodes[0], manifests.allocated(life.nodes[0], 3))
             await life.yard.delete("deleted", "recreated")
-            await life.yard.create(pods.manifest("recreated", cards=1))
+            await life.yard.create(manifests.pod("recreated"))
 
         await forgotten(wired, berth, meanwhile)
 

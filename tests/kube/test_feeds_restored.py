@@ -11,8 +11,7 @@ from berth_crds.client import api, resources
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
-from kube import churn
-from support import pods, stub, timeless
+from support import builders, manifests, stub, timeless
 
 NODE: Final = "n1"
 NODES: Final = resources.NODES.path()
@@ -52,9 +51,12 @@ class Server:
 
 def holder(version: str) -> dict[str, Any]:
     """Make a pod that holds the card."""
-    made = pods.manifest("holder", cards=1, nodeName=NODE)
+    made = manifests.pod("holder", nodeName=NODE)
     meta = {"namespace": "ml", "name": "holder", "uid": "u-1", "resourceVersion": version}
-    return made | {"metadata": meta | {"annotations": churn.answer(NODE, 0)}, "status": {"phase": "Running"}}
+    return made | {
+        "metadata": meta | {"annotations": manifests.allocated(NODE, 0)},
+        "status": {"phase": "Running"},
+    }
 
 
 async def test_a_pod_that_came_back_holds_its_card_before_anything_is_decided() -> None:
@@ -81,7 +83,7 @@ async def test_a_pod_that_came_back_holds_its_card_before_anything_is_decided() 
 
     assert not early
     assert held is not None
-    assert [share.uuid for share in held.shares] == [churn.uuid(NODE, 0)]
+    assert [share.uuid for share in held.shares] == [builders.uuid(NODE, 0)]
 
 
 async def test_one_informer_that_finds_it_out_is_enough() -> None:

@@ -35,10 +35,9 @@ from berth_operator.scheduling import explain, node_table, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
 from berth_operator.simulation import __main__ as simulation
-from berth_operator.simulation import program, whys
+from berth_operator.simulation import pod_explanations, program
 from berth_operator.translate import device_size, pod_limits
-from engine import books
-from support import builders
+from support import builders, ledgers
 
 MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
 PAGE: Final = (MANIFESTS / "operating.md").read_text()
@@ -47,7 +46,7 @@ PAGE: Final = (MANIFESTS / "operating.md").read_text()
 def test_its_metrics_exist() -> None:
     """Each metric that it names is among those that the operator shows."""
     measured = metrics.Metrics()
-    measured.collect_inventory(lambda: inventory_metrics.count_stock(books.of(), 0.0))
+    measured.collect_inventory(lambda: inventory_metrics.count_stock(ledgers.with_nodes(), 0.0))
     shown = set(
         re.findall(r"^(berth_\w+?)(?:_bucket|_count|_sum)?(?:\{| )", measured.text().decode(), re.MULTILINE)
     )
@@ -108,7 +107,7 @@ def test_its_exit_codes_are_those_of_the_programs() -> None:
     words = {
         0: "asked to stop",
         operator.EXIT_FAILED: "failed while it ran",
-        program.EXIT_UNWRITTEN: "failed while it ran",
+        program.EXIT_NO_OUTPUT: "failed while it ran",
         flags.EXIT_UNUSABLE: "cannot be used",
         leadership.EXIT_LOST: "lost the lead",
     }
@@ -146,28 +145,28 @@ def test_its_roles_have_the_pages_that_there_are() -> None:
 
 
 LIMITS: Final = {
-    "bytes of the whole pod": (pod_limits.OBJECT,),
-    "models in one list": (pod_limits.MODELS,),
-    "uuids in one list": (pod_limits.UUIDS,),
-    "labels in one list": (pod_limits.LABELS,),
-    "an annotation that is no list, and one that is": (pod_limits.TEXT, pod_limits.LIST),
+    "bytes of the whole pod": (pod_limits.MAX_BYTES,),
+    "models in one list": (pod_limits.MAX_MODELS,),
+    "uuids in one list": (pod_limits.MAX_UUIDS,),
+    "labels in one list": (pod_limits.MAX_LABELS,),
+    "an annotation that is no list, and one that is": (pod_limits.MAX_TEXT, pod_limits.MAX_LIST_TEXT),
     "a pattern for models": (patterns.LONGEST,),
-    "asks for devices, each kind in each container counted": (pod_limits.ASKS,),
-    "replicas and MIG instances together": (pod_limits.PIECES,),
-    "containers": (pod_limits.CONTAINERS,),
+    "asks for devices, each kind in each container counted": (pod_limits.MAX_ASKS,),
+    "replicas and MIG instances together": (pod_limits.MAX_PIECES,),
+    "containers": (pod_limits.MAX_CONTAINERS,),
     "requests and limits in all containers, and names of resources among them": (
-        pod_limits.AMOUNTS,
-        pod_limits.RESOURCES,
+        pod_limits.MAX_AMOUNTS,
+        pod_limits.MAX_RESOURCES,
     ),
-    "labels in the node selector, and tolerations": (pod_limits.SELECTOR, pod_limits.TOLERATIONS),
+    "labels in the node selector, and tolerations": (pod_limits.MAX_SELECTOR, pod_limits.MAX_TOLERATIONS),
     "memory for what all waiting pods of a namespace say together, and those of all": (
         waiting_pod_memory.NAMESPACE_BYTES // waiting_pod_memory.MEBIBYTE,
         waiting_pod_memory.TOTAL_BYTES // waiting_pod_memory.MEBIBYTE,
     ),
     "terms, expressions and values of the node affinity": (
-        pod_limits.TERMS,
-        pod_limits.EXPRESSIONS,
-        pod_limits.VALUES,
+        pod_limits.MAX_TERMS,
+        pod_limits.MAX_EXPRESSIONS,
+        pod_limits.MAX_VALUES,
     ),
 }
 
@@ -192,12 +191,18 @@ def test_what_it_says_of_pods_that_say_too_much_together_is_so() -> None:
 
 def test_its_limits_of_bound_pods_are_those_of_the_code() -> None:
     """What it says of a bound pod that says too much is what is added up."""
-    assert f"more than\n{pod_limits.FIGURES} amounts of devices that are not zero, all cards" in PAGE
+    assert (
+        f"more than\n{pod_limits.MAX_DEVICE_AMOUNTS} amounts of devices that are not zero, all cards" in PAGE
+    )
 
 
 def test_its_limits_of_nodes_are_those_of_the_code() -> None:
     """What it says a Node or a Device may say is what is read."""
-    labels, taints, resources = pod_limits.NODE_LABELS, pod_limits.NODE_TAINTS, pod_limits.NODE_RESOURCES
+    labels, taints, resources = (
+        pod_limits.MAX_NODE_LABELS,
+        pod_limits.MAX_NODE_TAINTS,
+        pod_limits.MAX_NODE_RESOURCES,
+    )
 
     assert f"A Node has limits, too: {labels} labels, {taints} taints and {resources} resources." in PAGE
     device = PAGE.split("A Device has limits", maxsplit=1)[1].split("The API server", maxsplit=1)[0]
@@ -212,7 +217,7 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
         f"It has {schema_limits.TOTAL_LINKS} links "
         f"and {schema_limits.TOTAL_OCCUPANTS} occupants at most, too." in PAGE
     )
-    assert f"more than {device_size.PROFILES} MIG profiles" in " ".join(PAGE.split())
+    assert f"more than {device_size.MAX_PROFILES} MIG profiles" in " ".join(PAGE.split())
     kinds = f"{node_table.MOST_KINDS} MIG profiles and {node_table.MOST_KINDS} types of other devices"
     assert (
         f"Of all nodes together {node_table.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
@@ -281,8 +286,11 @@ def test_its_times_are_those_of_the_loop() -> None:
         in PAGE
     )
     assert f"and for {views.SECONDS * 1e3:g} ms at some" in PAGE
-    assert whys.EACH_SECONDS == 1, "up to a second"
-    assert f"have taken {whys.ALL_SECONDS:g} s,\n{whys.LEAST_SECONDS * 1e3:g} ms are left" in PAGE
+    assert pod_explanations.POD_SECONDS == 1, "up to a second"
+    assert (
+        f"have taken {pod_explanations.RUN_SECONDS:g} s,\n{pod_explanations.MIN_SECONDS * 1e3:g} ms are left"
+        in PAGE
+    )
     assert loop.ROUND_SECONDS < 0.05, "with what cannot be interrupted, about 50 ms"
     assert explain.brief([Count(Reason.UNDECIDED, "", 1)], builders.candidate()).endswith(
         "not fully evaluated: search budget"

@@ -13,7 +13,7 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from kube.conftest import Noted
 from kube.telling import Notes, waits
-from support import clock, pods, timeless
+from support import clock, manifests, pods, timeless
 from testbed import waiting
 
 
@@ -64,7 +64,7 @@ class Desk:
 @pytest.fixture
 async def candidate(admin: api.Api, namespace: str) -> queued_pods.Candidate:
     """Lend a pod that waits."""
-    return await pods.Yard(admin, namespace).create(pods.manifest("p", cards=1))
+    return await pods.Yard(admin, namespace).create(manifests.pod("p"))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from berth_operator.scheduling import queued_pods
 from berth_operator.translate import pods as reading
 from berth_operator.translate import refusals
 from kube.conftest import Noted
-from support import builders, hands, pods, stub
+from support import builders, hands, manifests, pods, stub
 
 EVERYTHING = bind_declaration.EVERYTHING
 NODE = "touch-node"
@@ -49,7 +49,7 @@ def touching(
 async def test_a_bind_that_is_late_is_void(session: Noted, admin: api.Api, namespace: str) -> None:
     """What an old leader decided on the pod as it was finds another revision."""
     yard = pods.Yard(admin, namespace)
-    await yard.create(pods.manifest("p", cards=1))
+    await yard.create(manifests.pod("p"))
     pod = await yard.read("p")
     candidate, old, new = reading.candidate(pod), Ledger(time.monotonic), Ledger(time.monotonic)
     for ledger in (old, new):
@@ -86,7 +86,7 @@ async def test_a_bind_that_is_given_up_is_void(
 ) -> None:
     """If the pod is still unbound after the change, no bind that was sent before can be carried out."""
     yard = pods.Yard(admin, namespace)
-    await yard.create(pods.manifest("p", cards=1))
+    await yard.create(manifests.pod("p"))
     pod, ledger = await yard.read("p"), Ledger(time.monotonic)
     candidate = reading.candidate(pod)
     ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
@@ -113,7 +113,7 @@ async def test_a_bind_that_is_given_up_is_void(
 async def test_what_a_pod_says_stays(session: Noted, admin: api.Api, namespace: str) -> None:
     """A pod that shows why it waits goes on showing just that, however often it is touched."""
     yard = pods.Yard(admin, namespace)
-    await yard.create(pods.manifest("p", cards=1))
+    await yard.create(manifests.pod("p"))
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
     path = resources.PODS.path("p", namespace=namespace, sub="status")
     body = json.dumps({"status": {"conditions": [condition]}}).encode()
@@ -135,7 +135,7 @@ async def test_what_a_pod_says_stays(session: Noted, admin: api.Api, namespace: 
 async def test_a_bind_that_was_faster_is_found(session: Noted, admin: api.Api, namespace: str) -> None:
     """The pod is left as it is bound, and its revision tells the new leader what it has to know first."""
     yard = pods.Yard(admin, namespace)
-    await yard.create(pods.manifest("p", cards=1))
+    await yard.create(manifests.pod("p"))
     pod, ledger = await yard.read("p"), Ledger(time.monotonic)
     ledger.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
     await yard.bind("p", NODE)

@@ -8,7 +8,7 @@ import pytest
 
 from berth_crds import json_lines, logs, text, wire
 from berth_operator.kube import auditor, policy_log, policy_sink
-from engine import books
+from support import ledgers
 
 
 def spec(**rules: Any) -> wire.PolicySpec:
@@ -126,7 +126,7 @@ def policy(name: str = "default", **rules: Any) -> wire.PlacementPolicy:
 
 def test_only_what_is_in_force_is_told(said: pytest.LogCaptureFixture) -> None:
     """Neither another policy nor one that makes no sense changes anything; the one after it is compared."""
-    sink = policy_sink.PolicySink(books.of())
+    sink = policy_sink.PolicySink(ledgers.with_nodes())
     sink.upserted(policy())
     said.clear()
 
@@ -145,6 +145,6 @@ def test_only_what_is_in_force_is_told(said: pytest.LogCaptureFixture) -> None:
 
 def test_a_ledger_that_is_only_compared_tells_nothing(said: pytest.LogCaptureFixture) -> None:
     """Each audit reads the policy once more."""
-    policy_sink.PolicySink(books.of(), auditor.SILENT).upserted(policy(strategy="binpack"))
+    policy_sink.PolicySink(ledgers.with_nodes(), auditor.SILENT).upserted(policy(strategy="binpack"))
 
     assert said.messages == []

@@ -19,8 +19,7 @@ from berth_operator.kube import auditor, feeds
 from berth_operator.translate import pods, raw
 from kube import auditing
 from kube.auditing import NODE, Cluster
-from support import clock, stub, timeless
-from support import pods as manifests
+from support import clock, manifests, stub, timeless
 
 OTHER: Final = "koord-scheduler"
 BOTH: Final = frozenset({OTHER, names.SCHEDULER_NAME})
@@ -29,7 +28,7 @@ MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
 
 def pod(scheduler: str, *, uid: str = "u-1", **spec: Any) -> dict[str, Any]:
     """Make a pod of a scheduler, as the server shows it."""
-    made = manifests.manifest(uid, cards=1, schedulerName=scheduler, **spec)
+    made = manifests.pod(uid, schedulerName=scheduler, **spec)
     made["metadata"] |= {"namespace": "ml", "uid": uid, "resourceVersion": "5"}
     return made
 
@@ -42,8 +41,8 @@ def read(body: dict[str, Any]) -> raw.Pod:
 @pytest.mark.parametrize(
     ("scheduler", "answering", "waits"),
     [
-        pytest.param(names.SCHEDULER_NAME, pods.ANSWERING, True, id="Berth's by default"),
-        pytest.param(OTHER, pods.ANSWERING, False, id="another's by default"),
+        pytest.param(names.SCHEDULER_NAME, pods.DEFAULT_SCHEDULERS, True, id="Berth's by default"),
+        pytest.param(OTHER, pods.DEFAULT_SCHEDULERS, False, id="another's by default"),
         pytest.param(OTHER, BOTH, True, id="one that was named"),
         pytest.param(names.SCHEDULER_NAME, BOTH, True, id="Berth's beside it"),
         pytest.param("volcano", BOTH, False, id="one that was not named"),
@@ -65,12 +64,12 @@ def test_pods_of_named_schedulers_wait_for_berth(
 def test_a_bound_pod_of_a_named_scheduler_is_read_as_one_of_ours() -> None:
     """What it holds, and what is kept back for it, does not depend on how its scheduler is called."""
     views = [
-        pods.view(pods.adopted(read(pod(scheduler, nodeName=NODE)), BOTH))
+        pods.classify(pods.adopt(read(pod(scheduler, nodeName=NODE)), BOTH))
         for scheduler in (OTHER, names.SCHEDULER_NAME)
     ]
 
     assert views[0] == views[1]
-    assert views[0] != pods.view(read(pod(OTHER, nodeName=NODE)))
+    assert views[0] != pods.classify(read(pod(OTHER, nodeName=NODE)))
 
 
 async def test_the_audit_answers_to_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +96,7 @@ def test_the_flag_is_a_list_of_names() -> None:
     found = settings.parse(["--scheduler-names", " koord-scheduler,berth-scheduler, "], {})
 
     assert found.scheduler_names == BOTH
-    assert settings.parse([], {}).scheduler_names == pods.ANSWERING
+    assert settings.parse([], {}).scheduler_names == pods.DEFAULT_SCHEDULERS
     assert settings.parse([], {"BERTH_SCHEDULER_NAMES": "volcano"}).scheduler_names == {"volcano"}
 
 

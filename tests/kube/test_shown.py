@@ -10,7 +10,7 @@ from berth_operator.engine import rate_limiter
 from berth_operator.kube import events, pod_status
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
-from support import builders, clock, pods
+from support import builders, clock, manifests
 
 CANDIDATE = builders.candidate()
 
@@ -21,7 +21,7 @@ def status_writer(*conditions: dict[str, str]) -> pod_status.PodStatusWriter:
     time = clock.Clock()
     notes = events.EventRecorder(nobody, rate_limiter.unlimited(), wall=time.wall, instance="test")
     made = pod_status.PodStatusWriter(nobody, notes, rate_limiter.unlimited(), wall=time.wall)
-    pod = pods.manifest("p", cards=1) | {"status": {"conditions": conditions}}
+    pod = manifests.pod("p") | {"status": {"conditions": conditions}}
     pod["metadata"] |= {"uid": CANDIDATE.uid, "resourceVersion": "5"}
     seen = watch.Codec(raw.Pod).decode_object(msgspec.Raw(json.dumps(pod).encode()))
     assert isinstance(seen, raw.Pod)

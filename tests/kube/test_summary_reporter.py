@@ -8,15 +8,14 @@ import pytest
 from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import node_log, summary_reporter
-from engine import books
-from support import clock, timeless
+from support import clock, ledgers, timeless
 
 
 class Scene:
     """A ledger of some nodes, each of which takes a millisecond, and what was told of them."""
 
     def __init__(self, nodes: int) -> None:
-        self.ledger = books.of(nodes)
+        self.ledger = ledgers.with_nodes(nodes)
         self.shown: list[list[str]] = []
         news = node_log.NodeLog(lambda _: None, str)
         ticking = clock.Ticking(0.001)

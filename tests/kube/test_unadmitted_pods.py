@@ -9,8 +9,7 @@ from berth_crds import names, wire
 from berth_crds.client import watch
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds
-from engine import books
-from support import builders, pictures
+from support import builders, inventories, ledgers
 
 POD = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", nodeSelector={"zone": "a"})
 
@@ -18,7 +17,7 @@ POD = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", nodeSelect
 @pytest.fixture
 def ledger() -> Ledger:
     """Lend a ledger that knows a node without labels, whose device plugin serves four cards."""
-    lent = books.of()
+    lent = ledgers.with_nodes()
     lent.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}))
     return lent
 
@@ -40,12 +39,12 @@ def test_it_withholds_nothing_and_nobody_is_told(
 ) -> None:
     """Once it was admitted all the same it withholds what it asks for, and the log says so."""
     sink.upserted(POD)
-    before, told = pictures.free_cards(ledger.inventory), caplog.text
+    before, told = inventories.free_cards(ledger.inventory), caplog.text
 
     sink.upserted(builders.admitted(POD))
 
     assert (before, told) == (4, "")
-    assert pictures.free_cards(ledger.inventory) == 2
+    assert inventories.free_cards(ledger.inventory) == 2
     assert "ml/p withholds cards of its node" in caplog.text
 
 
@@ -55,7 +54,7 @@ def test_if_it_cannot_be_read_any_more_it_withholds_everything(ledger: Ledger, s
 
     sink.undecodable(unreadable({"nodeName": "n1"}))
 
-    assert pictures.free_cards(ledger.inventory) == 0
+    assert inventories.free_cards(ledger.inventory) == 0
 
 
 def test_of_a_node_that_offers_no_card_nobody_is_told(
@@ -66,4 +65,4 @@ def test_of_a_node_that_offers_no_card_nobody_is_told(
 
     sink.upserted(builders.admitted(POD))
 
-    assert (pictures.free_cards(ledger.inventory), caplog.text) == (4, "")
+    assert (inventories.free_cards(ledger.inventory), caplog.text) == (4, "")

@@ -146,7 +146,7 @@ def test_containers_that_borrow_are_not_added_up() -> None:
         builders.hold("p", withheld=1), allocation_recovery.Nameless(starts), says, DEVICE
     )
 
-    assert found == builders.hold("p", minors=[0])
+    assert found == builders.hold("p", shares=[0])
 
 
 def test_what_is_named_is_what_a_record_would_have_said() -> None:

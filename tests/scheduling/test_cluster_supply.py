@@ -9,8 +9,7 @@ import pytest
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts as devices
-from engine import books
-from support import builders, clock
+from support import builders, clock, ledgers
 
 LARGE = [builders.card(minor, at="n9", memory=1 << 40) for minor in range(64)]
 ILL = [dataclasses.replace(one, trouble=Reason.UNHEALTHY) for one in LARGE]
@@ -48,7 +47,7 @@ IDLE: dict[str, Change] = {
 @pytest.mark.parametrize("happen", IDLE.values(), ids=IDLE.keys())
 def test_a_node_that_can_give_nothing_does_not_count(happen: Change) -> None:
     """Where other pods go does not depend on cards that nobody can have."""
-    ledger = books.of(3)
+    ledger = ledgers.with_nodes(3)
     before = ledger.inventory.lesson(), ledger.inventory.scale()
 
     happen(ledger)
@@ -58,7 +57,7 @@ def test_a_node_that_can_give_nothing_does_not_count(happen: Change) -> None:
 
 def test_a_node_that_can_give_something_counts() -> None:
     """It does from the moment its agent is heard, and no more once it is gone."""
-    ledger = books.of(3)
+    ledger = ledgers.with_nodes(3)
     before = ledger.inventory.lesson(), ledger.inventory.scale()
 
     joins()(ledger)
@@ -72,7 +71,7 @@ def test_a_node_that_can_give_something_counts() -> None:
 
 def test_what_is_no_news_of_all_voids_no_answer() -> None:
     """A number of a card that changes neither what nodes have together nor who is the largest is its own."""
-    ledger = books.of(3)
+    ledger = ledgers.with_nodes(3)
     ledger.inventory.lesson()
     before = ledger.inventory.supplies, ledger.inventory.layout
 
@@ -89,14 +88,14 @@ def test_what_is_no_news_of_all_voids_no_answer() -> None:
 def test_a_node_that_changes_without_end_is_counted_anew_once_in_a_second() -> None:
     """Each other state would void all that is remembered; the latest counts when the second is over."""
     now = clock.Clock()
-    ledger = books.of(3, now=now)
+    ledger = ledgers.with_nodes(3, now=now)
     ledger.inventory.lesson()
     found = []
 
     for step in range(1, 31):
         now.advance(0.1)
         ledger.device_seen(builders.device(cards=1 + step % 4))
-        books.decide(ledger, now.now)
+        ledgers.decide(ledger, now.now)
         found.append((ledger.inventory.lesson(), ledger.inventory.layout))
 
     assert len(set(found)) <= 4
@@ -106,7 +105,7 @@ def test_a_node_that_changes_without_end_is_counted_anew_once_in_a_second() -> N
 def test_the_latest_state_counts_in_a_later_round() -> None:
     """What was left out because it came too soon is made up for, without another event."""
     now = clock.Clock()
-    ledger = books.of(2, now=now)
+    ledger = ledgers.with_nodes(2, now=now)
     ledger.inventory.lesson()
     for cards in (5, 9):
         now.advance(0.5)
@@ -115,6 +114,6 @@ def test_the_latest_state_counts_in_a_later_round() -> None:
 
     soon = ledger.inventory.scale()
     now.advance(1.0)
-    books.decide(ledger, now.now)
+    ledgers.decide(ledger, now.now)
 
     assert (soon[0], ledger.inventory.scale()[0]) == (5, 9)

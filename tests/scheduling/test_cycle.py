@@ -24,7 +24,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import STEPS_A_NODE, Search
 from scheduling import second_opinion
-from support import builders, clock, pictures, worlds
+from support import builders, clock, inventories, worlds
 
 USUAL = Policy()
 
@@ -44,7 +44,7 @@ def decide(
 
 def test_each_sees_what_the_ones_before_got() -> None:
     """Two pods of one round never get the same card, and the third is told that none is left."""
-    inventory = builders.picture(*builders.nodes(1, cards=2))
+    inventory = builders.inventory(*builders.nodes(1, cards=2))
     pods = [builders.candidate(name) for name in ("a", "b", "c")]
 
     first, second, third = decide(inventory, *pods)
@@ -56,7 +56,7 @@ def test_each_sees_what_the_ones_before_got() -> None:
 
 def test_resources_run_out_within_a_round() -> None:
     """Not cards alone: cpu that one pod of the round takes is gone for the next."""
-    inventory = builders.picture(builders.node(cpu=1500))
+    inventory = builders.inventory(builders.node(cpu=1500))
     pods = [builders.candidate(name, cards=0) for name in ("a", "b")]
 
     first, second = decide(inventory, *pods)
@@ -71,14 +71,14 @@ def test_faulty_pod_is_rejected_without_a_search() -> None:
     fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
     pod = builders.candidate(faults=(fault,))
 
-    found = decide(builders.picture(*builders.nodes(1)), pod)
+    found = decide(builders.inventory(*builders.nodes(1)), pod)
 
     assert found == [Reject("uid-p", (fault,))]
 
 
 def test_round_takes_so_many_and_no_more() -> None:
     """A round ends after its limit; the first in order are taken."""
-    inventory = builders.picture(*builders.nodes(1))
+    inventory = builders.inventory(*builders.nodes(1))
     pods = [builders.candidate(name) for name in ("c", "a", "b")]
 
     found = decide(inventory, *pods, limit=2)
@@ -88,7 +88,7 @@ def test_round_takes_so_many_and_no_more() -> None:
 
 def test_one_crowd_is_explained_once() -> None:
     """Hopeless pods of one kind cost one search, so that they do not keep the others waiting."""
-    inventory = builders.picture(*builders.nodes(3))
+    inventory = builders.inventory(*builders.nodes(3))
     crowd = [builders.candidate(f"p{number}", cards=9) for number in range(20)]
 
     with mock.patch.object(reasons, "count", wraps=reasons.count) as asked:
@@ -100,7 +100,7 @@ def test_one_crowd_is_explained_once() -> None:
 
 def test_what_was_said_is_said_anew_after_a_placement() -> None:
     """A pod is told of the cluster as it is when its turn comes, not as it was for others of its kind."""
-    inventory = builders.picture(*builders.nodes(1, cards=3), builders.hold("x", withheld=1))
+    inventory = builders.inventory(*builders.nodes(1, cards=3), builders.hold("x", withheld=1))
     first, last = (builders.candidate(name, cards=3, priority=level) for name, level in (("a", 3), ("z", 1)))
     between = builders.candidate("m", cards=1, priority=2)
 
@@ -116,18 +116,18 @@ def test_what_was_said_is_said_anew_after_a_placement() -> None:
 
 def test_inventory_is_left_as_found() -> None:
     """A round takes nothing for good: what is really sent, the ledger assumes."""
-    inventory = builders.picture(*builders.nodes(2), builders.hold("a", minors=(0,)))
-    before = pictures.told(inventory)
+    inventory = builders.inventory(*builders.nodes(2), builders.hold("a", shares=(0,)))
+    before = inventories.contents(inventory)
 
     decide(inventory, *(builders.candidate(f"p{number}", cards=2) for number in range(4)))
 
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 def test_inventory_is_left_as_found_even_by_a_failure() -> None:
     """A round that fails half-way gives everything back."""
-    inventory = builders.picture(*builders.nodes(2))
-    before = pictures.told(inventory)
+    inventory = builders.inventory(*builders.nodes(2))
+    before = inventories.contents(inventory)
     fits, hopeless = builders.candidate("a", cards=2), builders.candidate("b", cards=9)
 
     with (
@@ -136,7 +136,7 @@ def test_inventory_is_left_as_found_even_by_a_failure() -> None:
     ):
         decide(inventory, fits, hopeless)
 
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 PODS = st.lists(st.integers(0, 5), unique=True, max_size=5).flatmap(
@@ -219,11 +219,11 @@ def test_equal_inputs_give_equal_decisions(
 def test_every_round_leaves_no_trace(world: worlds.World, pods: tuple[queued_pods.Candidate, ...]) -> None:
     """Whatever a round decides, the inventory is as it was."""
     inventory = world.paint()
-    before = pictures.told(inventory)
+    before = inventories.contents(inventory)
 
     decide(inventory, *pods)
 
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 # ---------------------------------------------------------------- hard and odd requests
@@ -241,13 +241,19 @@ def test_what_nobody_has_heard_of_is_refused(ask: requests.Ask, *, known: bool) 
     cut = builders.card(0, mig=True, instances=builders.instances("n1", 0, 1))
     other = cards_.Card("nic-0", 0, memory=0, type="rdma")
     made = builders.device(cards=[cut]) if known else builders.device()
-    inventory = builders.picture(builders.node(), dataclasses.replace(made, others=(other,) if known else ()))
-    before = pictures.told(inventory), dict(inventory.table.profiles.of), dict(inventory.table.types.of)
+    inventory = builders.inventory(
+        builders.node(), dataclasses.replace(made, others=(other,) if known else ())
+    )
+    before = (
+        inventories.contents(inventory),
+        dict(inventory.table.profiles.of),
+        dict(inventory.table.types.of),
+    )
 
     (answer,) = decide(inventory, builders.candidate(cards=ask))
 
     assert isinstance(answer, Wait)
-    assert (pictures.told(inventory), inventory.table.profiles.of, inventory.table.types.of) == before
+    assert (inventories.contents(inventory), inventory.table.profiles.of, inventory.table.types.of) == before
 
 
 # Two of them fit on a card, and yet sums would let twenty onto eight cards.
@@ -265,7 +271,7 @@ def crowd(count: int) -> requests.Request:
 
 def test_hard_pods_do_not_hold_a_round_up() -> None:
     """All searches of a round share their effort: pods that got none of it wait, the easy ones do not."""
-    inventory = builders.picture(*builders.nodes(30, cards=8))
+    inventory = builders.inventory(*builders.nodes(30, cards=8))
     hard = [dataclasses.replace(builders.candidate(f"hard-{at:02}"), request=crowd(24)) for at in range(20)]
     easy = dataclasses.replace(builders.candidate("easy"), created="later")
 
@@ -280,7 +286,7 @@ def test_hard_pods_do_not_hold_a_round_up() -> None:
 
 def test_search_for_which_others_left_too_little_is_made_again() -> None:
     """A node is not given up for a search that ended early because of others: with time, the pod fits."""
-    search = Search(builders.picture(*builders.nodes(1, cards=8)))
+    search = Search(builders.inventory(*builders.nodes(1, cards=8)))
     candidate = dataclasses.replace(builders.candidate(), request=crowd(16))
 
     def place(steps: int) -> object:
@@ -293,7 +299,7 @@ def test_search_for_which_others_left_too_little_is_made_again() -> None:
 
 def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     """A pod whose search was cut short is told so, waits for nothing but time, and ends where it fits."""
-    inventory = builders.picture(*builders.nodes(30, cards=8))
+    inventory = builders.inventory(*builders.nodes(30, cards=8))
     search = Search(inventory)
     queue = Backlog()
     queue.push(dataclasses.replace(builders.candidate(), request=builders.request(*[TWO_FIFTHS] * 17)))
@@ -323,7 +329,7 @@ def timed(
     queue = Backlog()
     for candidate in waiting:
         queue.push(candidate)
-    inventory = builders.picture(*builders.nodes(nodes, cards=8))
+    inventory = builders.inventory(*builders.nodes(nodes, cards=8))
     for at in range(1, nodes + 1):  # No two of them are alike.
         share = builders.share(0, at=f"n{at}", core=0, memory=at)
         inventory.charge(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=(share,)))
@@ -377,7 +383,7 @@ def test_pods_of_one_kind_share_that_they_were_cut_short() -> None:
 
 def test_node_that_takes_all_the_time_is_given_up() -> None:
     """Or the next search would begin with it again, and no other node would ever be asked."""
-    search = Search(builders.picture(*builders.nodes(3, cards=8)))
+    search = Search(builders.inventory(*builders.nodes(3, cards=8)))
     pod = tight("p")
 
     for _ in range(3):

@@ -19,7 +19,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from support import pictures, worlds
+from support import inventories, worlds
 
 Step = tuple[str, object]
 
@@ -102,9 +102,9 @@ def test_only_the_present_matters(story: list[Step], rows: int, slots: int) -> N
         for step in story:
             take(inventory, world, step)
 
-    assert pictures.told(inventory) == pictures.told(world.paint())
-    assert pictures.learned(inventory) == pictures.learned(world.paint())
-    assert pictures.leftovers(inventory) == []
+    assert inventories.contents(inventory) == inventories.contents(world.paint())
+    assert inventories.workload(inventory) == inventories.workload(world.paint())
+    assert inventories.leftovers(inventory) == []
 
 
 @worlds.PROPERTY
@@ -112,13 +112,13 @@ def test_only_the_present_matters(story: list[Step], rows: int, slots: int) -> N
 def test_what_if_leaves_no_trace(world: worlds.World, holders: list[Hold]) -> None:
     """Charging and releasing in any number leaves the picture exactly as it was."""
     inventory = world.paint()
-    before = pictures.told(inventory)
+    before = inventories.contents(inventory)
 
     for hold in holders:
         inventory.charge(hold)
         inventory.release(hold.uid)
 
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 @worlds.PROPERTY
@@ -143,4 +143,4 @@ def test_order_of_arrival_teaches_nothing(world: worlds.World, data: st.DataObje
 
     other = world.paint(data.draw(st.permutations(worlds.NODES)))
 
-    assert pictures.learned(other) == pictures.learned(one)
+    assert inventories.workload(other) == inventories.workload(one)

@@ -50,7 +50,7 @@ def test_a_node_takes_a_pod_exactly_if_its_ports_are_free(
     there: list[list[HostPort]], asked: list[HostPort]
 ) -> None:
     """Whatever ports pods have there, and after some of these pods have gone."""
-    inventory = builders.picture(*builders.nodes(1), hold("gone", "n1", WEB, WEB))
+    inventory = builders.inventory(*builders.nodes(1), hold("gone", "n1", WEB, WEB))
     for number, ports in enumerate(there):
         inventory.charge(hold(str(number), "n1", *ports))
     inventory.release("uid-gone")
@@ -61,7 +61,7 @@ def test_a_node_takes_a_pod_exactly_if_its_ports_are_free(
 
 def test_another_node_is_taken_and_named() -> None:
     """The pod goes where the port is free; where it is nowhere, each node says which port it is."""
-    inventory = builders.picture(*builders.nodes(2), hold("a", "n1", WEB))
+    inventory = builders.inventory(*builders.nodes(2), hold("a", "n1", WEB))
     assert place(inventory, WEB) == "n2"
 
     inventory.charge(hold("b", "n2", HostPort(80, address="10.0.0.1")))

@@ -11,12 +11,12 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
-from support import builders, pictures
+from support import builders, inventories
 
 
 def free(inventory: Inventory, node: str = "n1") -> list[object]:
     """List the free cards of a node."""
-    found: list[object] = pictures.told(inventory)[node]["free"]
+    found: list[object] = inventories.contents(inventory)[node]["free"]
     return found
 
 
@@ -40,12 +40,12 @@ def matching(inventory: Inventory, models: set[str]) -> list[int]:
 
 def test_charge_takes_and_release_gives_back() -> None:
     """What a pod held is as free as before once it is gone."""
-    inventory = builders.picture(*builders.nodes(1))
-    before = pictures.told(inventory)
-    hold = builders.hold("a", minors=(1, 3), amounts=(("cpu", 500), ("pods", 1)))
+    inventory = builders.inventory(*builders.nodes(1))
+    before = inventories.contents(inventory)
+    hold = builders.hold("a", shares=(1, 3), amounts=(("cpu", 500), ("pods", 1)))
 
     inventory.charge(hold)
-    charged = pictures.told(inventory)["n1"]
+    charged = inventories.contents(inventory)["n1"]
     released = inventory.release(hold.uid)
 
     assert charged["free"] == ["GPU-n1-0", "GPU-n1-2"]
@@ -55,24 +55,24 @@ def test_charge_takes_and_release_gives_back() -> None:
         "pods": 1,
     }
     assert released == hold
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 def test_nobody_holds_twice() -> None:
     """A second hold of one pod is a mistake, and changes nothing."""
-    inventory = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,)))
-    before = pictures.told(inventory)
+    inventory = builders.inventory(*builders.nodes(1), builders.hold("a", shares=(0,)))
+    before = inventories.contents(inventory)
 
     with pytest.raises(ValueError, match="ml/a holds something already"):
-        inventory.charge(builders.hold("a", minors=(1,)))
+        inventory.charge(builders.hold("a", shares=(1,)))
 
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 def test_cards_held_twice_are_free_when_both_are_gone() -> None:
     """A card that two records name, as a broken one may, stays held until nobody names it."""
-    inventory = builders.picture(
-        *builders.nodes(1), builders.hold("a", minors=(0,)), builders.hold("b", minors=(0,))
+    inventory = builders.inventory(
+        *builders.nodes(1), builders.hold("a", shares=(0,)), builders.hold("b", shares=(0,))
     )
 
     inventory.release("uid-a")
@@ -85,9 +85,9 @@ def test_cards_held_twice_are_free_when_both_are_gone() -> None:
 
 def test_hold_is_found_by_pod() -> None:
     """What a pod holds can be looked up; a stranger holds nothing."""
-    hold = builders.hold("a", minors=(0,))
+    hold = builders.hold("a", shares=(0,))
 
-    inventory = builders.picture(*builders.nodes(1), hold)
+    inventory = builders.inventory(*builders.nodes(1), hold)
 
     assert inventory.hold("uid-a") == hold
     assert inventory.hold("uid-b") is None
@@ -103,8 +103,8 @@ def test_hold_is_found_by_pod() -> None:
 )
 def test_absurd_amounts_overflow_nothing(amount: int) -> None:
     """However much others claim on a node, sums stay right and come back to what they were."""
-    inventory = builders.picture(*builders.nodes(1))
-    before = pictures.told(inventory)
+    inventory = builders.inventory(*builders.nodes(1))
+    before = inventories.contents(inventory)
     names = [f"greedy{at}" for at in range(3)]
 
     for name in names:
@@ -114,7 +114,7 @@ def test_absurd_amounts_overflow_nothing(amount: int) -> None:
         inventory.release(f"uid-{name}")
 
     assert full == [False]
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 # ---------------------------------------------------------------- which cards are free
@@ -134,14 +134,14 @@ def test_card_in_trouble_is_not_free(trouble: dict[str, Any]) -> None:
     """A card in any trouble or given out otherwise is not free, its neighbours are."""
     cards = [builders.card(0), builders.card(1, **trouble), builders.card(2)]
 
-    inventory = builders.picture(builders.node(), builders.device(cards=cards))
+    inventory = builders.inventory(builders.node(), builders.device(cards=cards))
 
     assert free(inventory) == ["GPU-n1-0", "GPU-n1-2"]
 
 
 def test_no_card_of_a_silent_agent_is_free() -> None:
     """Nothing is known of cards whose agent is silent; when it speaks again, they are free again."""
-    inventory = builders.picture(*builders.nodes(1, cards=2), silent=["n1"])
+    inventory = builders.inventory(*builders.nodes(1, cards=2), silent=["n1"])
     silent = free(inventory)
 
     inventory.set_silent("n1", False)
@@ -152,7 +152,7 @@ def test_no_card_of_a_silent_agent_is_free() -> None:
 
 def test_no_card_of_a_failed_source_is_free() -> None:
     """An agent that cannot read its cards vouches for none of them."""
-    inventory = builders.picture(builders.node(), builders.device(failed="NVMLDown"))
+    inventory = builders.inventory(builders.node(), builders.device(failed="NVMLDown"))
 
     assert free(inventory) == []
 
@@ -174,29 +174,29 @@ def test_device_is_silent_until_its_agent_is_heard() -> None:
 
 def test_withheld_cards_count() -> None:
     """Cards that nobody can name are taken from the count, never below nothing."""
-    inventory = builders.picture(*builders.nodes(1), builders.hold("a", withheld=3))
-    few = pictures.told(inventory)["n1"]["free cards"]
+    inventory = builders.inventory(*builders.nodes(1), builders.hold("a", withheld=3))
+    few = inventories.contents(inventory)["n1"]["free cards"]
 
     inventory.charge(builders.hold("b", withheld=1 << 16))
 
     assert few == 1
-    assert pictures.told(inventory)["n1"]["free cards"] == 0
+    assert inventories.contents(inventory)["n1"]["free cards"] == 0
 
 
 def test_republished_device_forgets_cards_that_are_gone() -> None:
     """A card that was taken out of the node is not free any more, nor is its slot."""
-    inventory = builders.picture(*builders.nodes(1, cards=4))
+    inventory = builders.inventory(*builders.nodes(1, cards=4))
 
     inventory.put_device(builders.device(cards=[builders.card(3, model="H200")]))
 
     assert free(inventory) == ["GPU-n1-3"]
-    assert pictures.told(inventory)["n1"]["beyond the cards"] == []
+    assert inventories.contents(inventory)["n1"]["beyond the cards"] == []
     assert matching(inventory, {builders.MODEL}) == []
 
 
 def test_hold_of_a_vanished_card_comes_back_with_it() -> None:
     """A card that reappears while its pod lives is still that pod's."""
-    inventory = builders.picture(*builders.nodes(1, cards=2), builders.hold("a", minors=(0,)))
+    inventory = builders.inventory(*builders.nodes(1, cards=2), builders.hold("a", shares=(0,)))
     inventory.put_device(builders.device(cards=[builders.card(1)]))
 
     inventory.put_device(builders.device(cards=2))
@@ -218,7 +218,7 @@ def test_models_by_any_spelling(asked: set[str], minors: list[int]) -> None:
     """Cards match the models asked for, however either side spells them."""
     models = (builders.MODEL, "Tesla T4", "NVIDIA H200")
     cards = [builders.card(minor, model=model) for minor, model in enumerate(models)]
-    inventory = builders.picture(builders.node(), builders.device(cards=cards))
+    inventory = builders.inventory(builders.node(), builders.device(cards=cards))
 
     found = matching(inventory, asked)
 

@@ -6,7 +6,7 @@ from berth_operator.scheduling import node_table
 from berth_operator.scheduling.constraints.query import matching_cards
 from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.devices import facts as devices
-from support import builders, pictures
+from support import builders, inventories
 
 
 def odd_device(turn: int, count: int, at: str = "n1") -> devices.Device:
@@ -23,7 +23,7 @@ def odd_device(turn: int, count: int, at: str = "n1") -> devices.Device:
 def test_names_that_a_node_has_no_more_leave_their_columns() -> None:
     """A Device that is full of new names at each write takes no more room than the first did."""
     others = builders.nodes(2)[2:]
-    inventory = builders.picture(builders.node(), *others)
+    inventory = builders.inventory(builders.node(), *others)
 
     widths = set()
     for turn in range(30):
@@ -32,14 +32,14 @@ def test_names_that_a_node_has_no_more_leave_their_columns() -> None:
         widths.add((table.instances.shape, table.others.shape, table.models.width, len(table.profiles)))
 
     assert len(widths) == 1
-    fresh = builders.picture(builders.node(), *others, odd_device(29, 20))
+    fresh = builders.inventory(builders.node(), *others, odd_device(29, 20))
     inventory.set_silent("n1", False)
-    assert pictures.told(inventory)["n1"] == pictures.told(fresh)["n1"]
+    assert inventories.contents(inventory)["n1"] == inventories.contents(fresh)["n1"]
 
 
 def test_many_names_at_once_are_made_room_for_at_once() -> None:
     """A hundred profiles of one Device copy each table once."""
-    inventory = builders.picture(builders.node())
+    inventory = builders.inventory(builders.node())
 
     with mock.patch.object(node_table, "_grown", wraps=node_table._grown) as grown:
         inventory.table.use_kinds(0, profiles=map(str, range(100)), types=())
@@ -49,7 +49,7 @@ def test_many_names_at_once_are_made_room_for_at_once() -> None:
 
 def test_names_of_a_node_without_devices_are_nobodys() -> None:
     """With the Device its models, profiles and types are gone, and the next one has their numbers."""
-    inventory = builders.picture(builders.node(), odd_device(0, 5))
+    inventory = builders.inventory(builders.node(), odd_device(0, 5))
 
     inventory.drop_device("n1")
 
@@ -61,21 +61,21 @@ def test_names_of_a_node_without_devices_are_nobodys() -> None:
 
 def test_name_that_two_nodes_have_stays_with_the_second() -> None:
     """A node that changes takes nothing from another, which keeps its numbers."""
-    inventory = builders.picture(
+    inventory = builders.inventory(
         builders.node(), builders.node("n2"), odd_device(0, 5), odd_device(0, 5, "n2")
     )
-    before = pictures.told(inventory)["n2"]
+    before = inventories.contents(inventory)["n2"]
 
     for turn in range(1, 4):
         inventory.put_device(odd_device(turn, 5))
 
-    assert pictures.told(inventory)["n2"] == before
+    assert inventories.contents(inventory)["n2"] == before
 
 
 def test_profiles_beyond_the_limit_of_all_nodes_are_not_given() -> None:
     """What has no column is not given, nobody else's is touched, and the node can say how many that are."""
-    inventory = builders.picture(builders.node(), builders.node("n2"), odd_device(0, 5, "n2"))
-    before = pictures.told(inventory)["n2"]
+    inventory = builders.inventory(builders.node(), builders.node("n2"), odd_device(0, 5, "n2"))
+    before = inventories.contents(inventory)["n2"]
 
     inventory.put_device(odd_device(1, node_table.MOST_KINDS))
 
@@ -83,14 +83,14 @@ def test_profiles_beyond_the_limit_of_all_nodes_are_not_given() -> None:
     assert info is not None
     assert info.uncounted == 10
     assert (len(inventory.table.profiles), len(inventory.table.types)) == (node_table.MOST_KINDS,) * 2
-    assert pictures.told(inventory)["n2"] == before
+    assert inventories.contents(inventory)["n2"] == before
     inventory.put_device(odd_device(2, 5))
     assert info.uncounted == 0
 
 
 def test_models_are_asked_for_only_while_a_node_has_them() -> None:
     """A pattern is tried on the models that there are now, however many there have been."""
-    inventory = builders.picture(builders.node())
+    inventory = builders.inventory(builders.node())
     asked = requests.Conditions(pattern="A1")
 
     with mock.patch.object(conditions, "model_meets", wraps=conditions.model_meets) as meets:

@@ -10,9 +10,8 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
-from engine import books
 from scheduling.searching import place
-from support import builders, clock, worlds
+from support import builders, clock, ledgers, worlds
 
 CARD = builders.card()
 
@@ -62,16 +61,16 @@ def test_a_name_that_a_node_advertises_no_more_may_help() -> None:
 
 def test_a_pod_that_nothing_helps_keeps_no_other_asleep() -> None:
     """Not even one whose request was made up so that both have the same hash."""
-    ledger = books.of()
-    ledger.pod_bound(builders.hold("holder", minors=range(4)))
+    ledger = ledgers.with_nodes()
+    ledger.pod_bound(builders.hold("holder", shares=range(4)))
     shares = {"odd": requests.Gpus(8, 46, 4619257955497632), "plain": requests.Gpus(1, 50, 8 << 30)}
     for name, ask in shares.items():
         ledger.pod_waiting(builders.candidate(name, ask), gated=False)
-        books.asleep(ledger, name, *decisions.Help)
+        ledgers.put_off(ledger, name, *decisions.Help)
 
     ledger.pod_over("uid-holder")
 
-    assert books.awake(ledger) == ["plain"]
+    assert ledgers.ready_names(ledger) == ["plain"]
 
 
 def happen(ledger: Ledger, data: st.DataObject) -> None:

@@ -30,15 +30,15 @@ def change(inventory: Inventory, sort: str) -> None:
     """Have the bad node publish a board that nobody has seen before."""
     size = 63 if "three" in sort else odd_boards.CARDS
     published = odd_boards.published(BAD, odd_boards.SORTS[sort](), size=size, salt=next(_salts))
-    inventory.put_device(devices.device(published))
+    inventory.put_device(devices.read(published))
     inventory.set_silent(BAD, silent=False)
 
 
 def cluster(sort: str) -> Inventory:
     """Make a node with an odd board, and one where all cards are joined."""
-    inventory = builders.picture(builders.node(BAD), builders.node(GOOD))
+    inventory = builders.inventory(builders.node(BAD), builders.node(GOOD))
     joined = odd_boards.published(GOOD, odd_boards.apart(1, odd_boards.CARDS))
-    inventory.put_device(devices.device(joined))
+    inventory.put_device(devices.read(joined))
     inventory.set_silent(GOOD, silent=False)
     change(inventory, sort)
     return inventory

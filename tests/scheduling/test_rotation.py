@@ -11,8 +11,7 @@ from berth_operator.scheduling.backlog import ANYTHING, Backlog
 from berth_operator.scheduling.decisions import Help
 from berth_operator.scheduling.devices import packing
 from berth_operator.scheduling.nodes import facts
-from engine import books
-from support import builders, clock
+from support import builders, clock, ledgers
 
 TRY_SECONDS = 0.001
 CROWD = 60  # Of which a round tries some twenty.
@@ -22,7 +21,7 @@ FREED = 0, 1, 2  # Cards of n1 that are held and freed again.
 def stage(*, free: bool) -> tuple[Ledger, clock.Clock]:
     """Return three nodes of three cards each that are held by pods; perhaps one of n2 is free."""
     now = clock.Clock()
-    ledger = books.of(2, 3, now=now)
+    ledger = ledgers.with_nodes(2, 3, now=now)
     ledger.node_seen(builders.node("n3", labels={"pool": "crowd"}))
     ledger.device_seen(builders.device("n3", 3))
     ledger.agent_silent("n3", silent=False)

@@ -21,7 +21,7 @@ from support import builders, worlds
 
 def test_lowest_minors_are_taken() -> None:
     """Of equal cards the lowest minors are given, around those that are held."""
-    inventory = builders.picture(*builders.nodes(1, cards=6), builders.hold("a", minors=(0, 3)))
+    inventory = builders.inventory(*builders.nodes(1, cards=6), builders.hold("a", shares=(0, 3)))
 
     found = place(inventory, builders.candidate(cards=3))
 
@@ -30,7 +30,7 @@ def test_lowest_minors_are_taken() -> None:
 
 def test_whole_card_is_given_whole() -> None:
     """A share of a whole card is all of its core and all of its memory, in bytes (I10)."""
-    inventory = builders.picture(*builders.nodes(1))
+    inventory = builders.inventory(*builders.nodes(1))
 
     found = place(inventory, builders.candidate())
 
@@ -41,7 +41,7 @@ def test_whole_card_is_given_whole() -> None:
 def test_share_is_given_in_bytes() -> None:
     """A share in percent of a card is written in bytes of that very card, rounded up (I10)."""
     card = builders.card(memory=builders.GIB + 1)
-    inventory = builders.picture(builders.node(), builders.device(cards=[card]))
+    inventory = builders.inventory(builders.node(), builders.device(cards=[card]))
 
     found = place(inventory, builders.candidate(cards=HALF))
 
@@ -53,7 +53,7 @@ def test_share_is_given_in_bytes() -> None:
 def test_pod_without_cards_asks_no_device(silent: list[str]) -> None:
     """A pod that asks for no card goes where there is none, or none to be had, and gets no grant."""
     known = builders.nodes(1) if silent else (builders.node(),)
-    inventory = builders.picture(*known, silent=silent)
+    inventory = builders.inventory(*known, silent=silent)
 
     found = place(inventory, builders.candidate(cards=0))
 
@@ -62,7 +62,7 @@ def test_pod_without_cards_asks_no_device(silent: list[str]) -> None:
 
 def test_equal_nodes_go_by_name() -> None:
     """Between equal nodes the name decides, whichever came first."""
-    inventory = builders.picture(*reversed(builders.nodes(3)))
+    inventory = builders.inventory(*reversed(builders.nodes(3)))
 
     found = [place(inventory, builders.candidate(), Policy(strategy)) for strategy in Strategy]
 
@@ -71,7 +71,7 @@ def test_equal_nodes_go_by_name() -> None:
 
 def test_pod_chooses_its_own_strategy() -> None:
     """What a pod says of the strategy goes before the policy."""
-    inventory = builders.picture(*builders.nodes(2), builders.hold("a", "n1", (0,)))
+    inventory = builders.inventory(*builders.nodes(2), builders.hold("a", "n1", (0,)))
     spread = builders.request(1, manner=requests.Manner(strategy=Strategy.SPREAD))
     binpack = Policy(Strategy.BINPACK)
 
@@ -105,7 +105,7 @@ def test_scope(numa: tuple[int, ...], required: bool, minors_: list[int] | None)
     )
     asked = builders.request(2, manner=requests.Manner(scope=Scope.NUMA, required=required))
 
-    found = place(builders.picture(builders.node(), device), builders.candidate(request=asked))
+    found = place(builders.inventory(builders.node(), device), builders.candidate(request=asked))
 
     assert minors(found) == minors_
 
@@ -131,7 +131,7 @@ FORBIDDEN: dict[str, devices.Device] = {
 @pytest.mark.parametrize("device", FORBIDDEN.values(), ids=FORBIDDEN.keys())
 def test_card_that_must_not_be_given(device: devices.Device, ask: requests.Ask) -> None:
     """No pod gets such a card, nor any part of it (I6)."""
-    inventory = builders.picture(builders.node(), device)
+    inventory = builders.inventory(builders.node(), device)
 
     found = place(inventory, builders.candidate(cards=ask, models=[builders.MODEL]))
 
@@ -141,14 +141,14 @@ def test_card_that_must_not_be_given(device: devices.Device, ask: requests.Ask) 
 @pytest.mark.parametrize(
     "hold",
     [
-        pytest.param(builders.hold("a", minors=(0,)), id="by name"),
+        pytest.param(builders.hold("a", shares=(0,)), id="by name"),
         pytest.param(builders.hold("a", withheld=1), id="without a name"),
     ],
 )
 @pytest.mark.parametrize("ask", [requests.cards(1), TENTH], ids=["a whole card", "a share"])
 def test_held_card_is_not_given(hold: Hold, ask: requests.Ask) -> None:
     """What somebody holds is not given, whether or not it can be named (I9)."""
-    inventory = builders.picture(*builders.nodes(1, cards=1), hold)
+    inventory = builders.inventory(*builders.nodes(1, cards=1), hold)
 
     found = place(inventory, builders.candidate(cards=ask))
 
@@ -158,7 +158,7 @@ def test_held_card_is_not_given(hold: Hold, ask: requests.Ask) -> None:
 @pytest.mark.parametrize("ask", [requests.cards(1), TENTH], ids=["a whole card", "a share"])
 def test_cards_of_an_absent_node_are_not_given(ask: requests.Ask) -> None:
     """A Device without its Node takes no pod."""
-    inventory = builders.picture(builders.device())
+    inventory = builders.inventory(builders.device())
 
     found = place(inventory, builders.candidate(cards=ask))
 
@@ -168,7 +168,7 @@ def test_cards_of_an_absent_node_are_not_given(ask: requests.Ask) -> None:
 @pytest.mark.parametrize("ask", [requests.cards(1), TENTH], ids=["a whole card", "a share"])
 def test_cards_of_a_silent_agent_are_not_given(ask: requests.Ask) -> None:
     """A silent agent's cards take no pod; those of the others do."""
-    inventory = builders.picture(*builders.nodes(2), silent=["n1"])
+    inventory = builders.inventory(*builders.nodes(2), silent=["n1"])
 
     found = place(inventory, builders.candidate(cards=ask))
 
@@ -179,7 +179,7 @@ def test_cards_of_a_silent_agent_are_not_given(ask: requests.Ask) -> None:
 def test_withheld_cards_count_against_any_choice_of_model() -> None:
     """A card that nobody can name may be of the very model that is asked for."""
     cards = [builders.card(0, model="Tesla T4"), builders.card(1), builders.card(2)]
-    inventory = builders.picture(
+    inventory = builders.inventory(
         builders.node(), builders.device(cards=cards), builders.hold("a", withheld=1)
     )
 
@@ -193,7 +193,7 @@ def test_withheld_cards_count_against_any_choice_of_model() -> None:
 def test_withheld_cards_leave_started_ones_to_share() -> None:
     """A card that is held by name in part cannot be the one that nobody can name: its rest is given."""
     started = dataclasses.replace(builders.hold("a"), shares=(builders.share(1, core=50, memory=1),))
-    inventory = builders.picture(*builders.nodes(1, cards=2), started, builders.hold("b", withheld=1))
+    inventory = builders.inventory(*builders.nodes(1, cards=2), started, builders.hold("b", withheld=1))
 
     found = place(inventory, builders.candidate(cards=TENTH))
 
@@ -218,7 +218,7 @@ def test_share_of_a_started_card(ask: requests.Gpus, fits: bool) -> None:  # noq
     """A share fits where compute and memory are left for it, to the last percent and byte."""
     taken = builders.share(core=60, memory=60 * builders.GIB)
     hold = dataclasses.replace(builders.hold("a"), shares=(taken,))
-    inventory = builders.picture(*builders.nodes(1, cards=1), hold)
+    inventory = builders.inventory(*builders.nodes(1, cards=1), hold)
 
     found = place(inventory, builders.candidate(cards=ask))
 
@@ -252,7 +252,7 @@ def test_conditions(asked: requests.Conditions, expected: list[int] | None, ask:
         builders.card(1, model="Tesla T4", memory=15 * builders.GIB),
         builders.card(2, model="H200", memory=141 * builders.GIB),
     ]
-    inventory = builders.picture(builders.node(), builders.device(cards=cards))
+    inventory = builders.inventory(builders.node(), builders.device(cards=cards))
 
     found = place(inventory, builders.candidate(request=builders.request(ask, conditions=asked)))
 
@@ -261,7 +261,7 @@ def test_conditions(asked: requests.Conditions, expected: list[int] | None, ask:
 
 def test_nodes_that_are_alike_are_looked_at_once() -> None:
     """A search on one node tells what all say that have the same cards and as much left of them."""
-    inventory = builders.picture(*builders.nodes(100, cards=8))
+    inventory = builders.inventory(*builders.nodes(100, cards=8))
     inventory.charge(builders.hold("a", "n7", (0,)))
     search = Search(inventory)
     tight = builders.request(*[requests.Gpus(1, core=40, memory=builders.GIB)] * 17)
@@ -275,7 +275,7 @@ def test_nodes_that_are_alike_are_looked_at_once() -> None:
 
 def test_nodes_are_alike_in_nothing_to_who_names_cards() -> None:
     """Where single cards are wanted or avoided, every node is another."""
-    search = Search(builders.picture(*builders.nodes(5, cards=8)))
+    search = Search(builders.inventory(*builders.nodes(5, cards=8)))
     named = requests.Conditions(avoid_uuids=frozenset({"GPU-n1-0"}))
     tight = builders.request(*[requests.Gpus(1, core=40, memory=builders.GIB)] * 17, conditions=named)
 

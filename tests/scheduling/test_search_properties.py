@@ -166,7 +166,7 @@ def test_remembered_answers_are_true(
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods with a thousand different requests do not fill the memory."""
     monkeypatch.setattr("berth_operator.scheduling.search.MOST_REMEMBERED", 4)
-    search = Search(builders.picture(*builders.nodes(1)))
+    search = Search(builders.inventory(*builders.nodes(1)))
 
     for cpu in range(1, 20):
         search.place(builders.request(1), builders.demand(cpu), policy=RULES)
@@ -176,7 +176,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is not known any more what has changed, all nodes are asked again."""
-    inventory = builders.picture(*builders.nodes(3, cards=1))
+    inventory = builders.inventory(*builders.nodes(3, cards=1))
     search = Search(inventory)
     before = search.place(builders.request(1), builders.demand(), policy=RULES)
 
@@ -190,7 +190,7 @@ def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_one_change_asks_one_node_anew() -> None:
     """A pod with a question that was asked before looks only at the nodes that changed."""
-    inventory = builders.picture(*builders.nodes(9))
+    inventory = builders.inventory(*builders.nodes(9))
     search = Search(inventory)
     search.place(builders.request(1), builders.demand(), policy=RULES)
     inventory.charge(builders.hold("a", "n4", (0,)))
@@ -218,7 +218,7 @@ def test_order_of_arrival_finds_the_same(
 
 def test_node_without_room_takes_nothing() -> None:
     """Free cards alone are not enough."""
-    inventory = builders.picture(builders.node(cpu=0), builders.device())
+    inventory = builders.inventory(builders.node(cpu=0), builders.device())
 
     found = place(inventory, builders.candidate(demand=facts.Demand(((facts.CPU, 1),))))
 
@@ -228,7 +228,7 @@ def test_node_without_room_takes_nothing() -> None:
 def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long lists count by their length: fewer of them are kept, and nothing is left when they are gone."""
     monkeypatch.setattr("berth_operator.scheduling.search.REMEMBERED_BYTES", 100_000)
-    search = Search(builders.picture(*builders.nodes(1)))
+    search = Search(builders.inventory(*builders.nodes(1)))
     long = [frozenset(f"GPU-{at}-{each}" for each in range(200)) for at in range(20)]
 
     for uuids in long:
@@ -245,7 +245,7 @@ def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_closer_looks_showed_is_weighed() -> None:
     """What is remembered of single nodes counts, until they change."""
-    search = Search(builders.picture(*builders.nodes(3, cards=1)))
+    search = Search(builders.inventory(*builders.nodes(3, cards=1)))
     two = builders.request(
         requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
     )

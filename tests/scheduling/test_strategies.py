@@ -118,7 +118,7 @@ def test_overbooked_node_is_merely_full(strategy: Strategy) -> None:
     """A node that others filled beyond its size still has a score."""
     absurd = builders.hold("a", "n1", (0, 1), amounts=(("cpu", 2**60), ("memory", 2**80)))
     twice = builders.hold("b", "n1", (0, 1))
-    inventory = builders.picture(*builders.nodes(2), absurd, twice)
+    inventory = builders.inventory(*builders.nodes(2), absurd, twice)
 
     found = ranking(inventory, builders.candidate(), strategy)
 
@@ -140,7 +140,7 @@ def test_overbooked_node_is_merely_full(strategy: Strategy) -> None:
 )
 def test_share(strategy: Strategy, node: str, minor: int) -> None:
     """A share goes where the strategy says, down to the card."""
-    inventory = builders.picture(*builders.nodes(2, cards=2), part("a", "n2", 1))
+    inventory = builders.inventory(*builders.nodes(2, cards=2), part("a", "n2", 1))
 
     found = place(inventory, strategy, TENTH)
 
@@ -159,7 +159,7 @@ def test_share(strategy: Strategy, node: str, minor: int) -> None:
 def test_whole_card(strategy: Strategy, node: str) -> None:
     """A whole card comes from where the strategy says."""
     held = builders.hold("a", "n3", (0, 1)), builders.hold("b", "n2", (0,))
-    inventory = builders.picture(*builders.nodes(3), *held)
+    inventory = builders.inventory(*builders.nodes(3), *held)
 
     found, _ = place(inventory, strategy, CARD)
 
@@ -176,7 +176,9 @@ def test_whole_card(strategy: Strategy, node: str) -> None:
 )
 def test_pod_without_cards(strategy: Strategy, node: str) -> None:
     """Free cards outweigh any amount of cpu."""
-    inventory = builders.picture(*builders.nodes(2), builders.hold("a", "n2", (0, 1)), busy("b", "n1", 6000))
+    inventory = builders.inventory(
+        *builders.nodes(2), builders.hold("a", "n2", (0, 1)), busy("b", "n1", 6000)
+    )
 
     found, _ = place(inventory, strategy, None, cpu=1000)
 
@@ -193,7 +195,7 @@ def test_pod_without_cards(strategy: Strategy, node: str) -> None:
 def test_cpu_decides_between_nodes_without_cards(strategy: Strategy, node: str) -> None:
     """Where there is no card, the share of cpu that is left decides, not its amount."""
     large, small = builders.node("n1", cpu=64000), builders.node("n2", cpu=4000)
-    inventory = builders.picture(large, small, busy("a", "n1", 8000), busy("b", "n2", 2000))
+    inventory = builders.inventory(large, small, busy("a", "n1", 8000), busy("b", "n2", 2000))
 
     found, _ = place(inventory, strategy, None, cpu=100)
 
@@ -210,7 +212,7 @@ def test_cpu_decides_between_nodes_without_cards(strategy: Strategy, node: str) 
 def test_weighted_looks_at_hardware_and_at_what_is_left_of_it(held: Iterable[int], node: str) -> None:
     """Large hardware is preferred, but what is left of it counts twice."""
     known = builders.node("n1"), builders.device("n1", 4), builders.node("n2"), builders.device("n2", 8)
-    inventory = builders.picture(*known, builders.hold("a", "n2", held))
+    inventory = builders.inventory(*known, builders.hold("a", "n2", held))
 
     found, _ = place(inventory, Strategy.WEIGHTED, CARD)
 
@@ -231,7 +233,7 @@ def test_policy_says_what_counts(strategy: Strategy, weights: Weights, node: str
     by_core = dataclasses.replace(part("a", "n1"), shares=(builders.share(0, at="n1", core=60, memory=1),))
     by_memory = builders.share(0, at="n2", core=1, memory=builders.MEMORY * 6 // 10)
     held = by_core, dataclasses.replace(part("b", "n2"), shares=(by_memory,))
-    inventory = builders.picture(*builders.nodes(2, cards=1), *held)
+    inventory = builders.inventory(*builders.nodes(2, cards=1), *held)
 
     found, _ = place(inventory, strategy, TENTH, weights=weights)
 
@@ -248,7 +250,7 @@ def test_pod_without_cards_leaves_cards_alone(strategy: Strategy, kind: str) -> 
         "replicas": builders.card(0, replicas=4),
     }
     served = builders.device("n1", [kinds[kind]])
-    inventory = builders.picture(builders.node("n1"), served, builders.node("n2"), busy("b", "n2", 6000))
+    inventory = builders.inventory(builders.node("n1"), served, builders.node("n2"), busy("b", "n2", 6000))
 
     found, _ = place(inventory, strategy, None, cpu=1000)
 
@@ -274,7 +276,7 @@ def test_pieces_of_cut_cards(strategy: Strategy, node: str, ask: requests.Ask) -
     quarter = builders.share(1, at="n2", core=25, memory=builders.MEMORY // 4)
     held = dataclasses.replace(builders.hold("a", "n2"), shares=(taken, quarter))
 
-    found, _ = place(builders.picture(*known, held), strategy, ask)
+    found, _ = place(builders.inventory(*known, held), strategy, ask)
 
     assert found == node
 
@@ -284,7 +286,7 @@ def test_pieces_of_cut_cards(strategy: Strategy, node: str, ask: requests.Ask) -
 
 def fragmented(*known: Hold, ask: requests.Ask | None, cpu: int = 0) -> str:
     """Name the node that fragmentation prefers of two with four cards and eight cpus each."""
-    found, _ = place(builders.picture(*builders.nodes(2), *known), Strategy.FRAGMENTATION, ask, cpu=cpu)
+    found, _ = place(builders.inventory(*builders.nodes(2), *known), Strategy.FRAGMENTATION, ask, cpu=cpu)
     return found
 
 
@@ -306,7 +308,7 @@ def test_cards_are_not_stranded() -> None:
 def test_share_takes_the_rest_that_is_worth_least() -> None:
     """Of two started cards the share goes to the one where it fits closest, on whichever node."""
     known = part("a", "n1", 0, percent=50), part("b", "n2", 3, percent=80)
-    inventory = builders.picture(*builders.nodes(2), *known)
+    inventory = builders.inventory(*builders.nodes(2), *known)
 
     found = place(inventory, Strategy.FRAGMENTATION, requests.Gpus(1, core=20, ratio=20))
 
@@ -316,7 +318,7 @@ def test_share_takes_the_rest_that_is_worth_least() -> None:
 def test_lesson_changes_the_choice() -> None:
     """Where halves are what pods ask, a fifth is not cut off a half if a smaller rest will do."""
     started = part("a", minor=0, percent=50), part("b", minor=1, percent=70)
-    inventory = builders.picture(*builders.nodes(1), *started)
+    inventory = builders.inventory(*builders.nodes(1), *started)
     for at in range(100):
         inventory.workload.see(f"h{at}", dataclasses.replace(SAMPLE, sizes=((50, 1),)))
 
@@ -329,7 +331,7 @@ def test_card_in_surplus_goes_first() -> None:
     """Of nodes that lose equally much space, the one whose model nobody else would ask for gives it."""
     asked = ("h200",)
     cards = [builders.card(minor, at="n1", model="H200") for minor in range(4)]
-    inventory = builders.picture(
+    inventory = builders.inventory(
         builders.node("n1"), builders.device("n1", cards), builders.node("n2"), builders.device("n2")
     )
     for at in range(100):

@@ -12,7 +12,7 @@ from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import MOST_NAMED, Inventory
 from berth_operator.scheduling.nodes import facts
-from support import builders, pictures, worlds
+from support import builders, inventories, worlds
 
 
 def room(inventory: Inventory, demand: facts.Demand) -> list[bool]:
@@ -32,7 +32,7 @@ MANY = [f"n{number:02}" for number in range(40)]
 
 def test_node_is_known_by_its_node_object_alone() -> None:
     """A Device or a bound pod makes a row, but no pod goes where there is no Node."""
-    inventory = builders.picture(builders.device("n1"), builders.hold("a", "n2"))
+    inventory = builders.inventory(builders.device("n1"), builders.hold("a", "n2"))
 
     found = {info.name: bool(inventory.table.known[inventory.index[info.name]]) for info in inventory.each()}
 
@@ -49,7 +49,7 @@ def test_node_is_known_by_its_node_object_alone() -> None:
 )
 def test_row_lives_as_long_as_anything_names_it(leave: list[str]) -> None:
     """A node is forgotten with the last thing that names it, and not earlier."""
-    inventory = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,)))
+    inventory = builders.inventory(*builders.nodes(1), builders.hold("a", shares=(0,)))
     steps: dict[str, Callable[[], object]] = {
         "node": lambda: inventory.drop_node("n1"),
         "device": lambda: inventory.drop_device("n1"),
@@ -62,24 +62,24 @@ def test_row_lives_as_long_as_anything_names_it(leave: list[str]) -> None:
         seen.append(inventory.row("n1") is not None)
 
     assert seen == [True, True, False]
-    assert pictures.leftovers(inventory) == []
+    assert inventories.leftovers(inventory) == []
 
 
 def test_dropping_what_is_not_there_changes_nothing() -> None:
     """News of the end of something unknown is no news."""
-    inventory = builders.picture(*builders.nodes(1))
-    before = pictures.told(inventory)
+    inventory = builders.inventory(*builders.nodes(1))
+    before = inventories.contents(inventory)
 
     inventory.drop_node("nobody")
     inventory.drop_device("nobody")
     inventory.set_silent("nobody", False)
 
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 def test_vacant_rows_are_used_again() -> None:
     """Nodes that come and go do not make the tables grow, and inherit nothing."""
-    inventory = builders.picture(*builders.nodes(2))
+    inventory = builders.inventory(*builders.nodes(2))
     inventory.charge(builders.hold("a", "n1", (0,), amounts=(("cpu", 8000),)))
     inventory.release("uid-a")
     inventory.drop_node("n1")
@@ -89,29 +89,30 @@ def test_vacant_rows_are_used_again() -> None:
 
     assert inventory.size == 2
     assert (
-        pictures.told(inventory)["n9"] == pictures.told(builders.picture(builders.node("n9", cpu=1000)))["n9"]
+        inventories.contents(inventory)["n9"]
+        == inventories.contents(builders.inventory(builders.node("n9", cpu=1000)))["n9"]
     )
 
 
 def test_tables_grow_with_the_cluster() -> None:
     """Many nodes with many cards keep all that they had when the tables were small."""
-    first = builders.picture(*builders.nodes(1), builders.hold("a", minors=(0,), amounts=(("cpu", 500),)))
-    before = pictures.told(first)["n1"]
+    first = builders.inventory(*builders.nodes(1), builders.hold("a", shares=(0,), amounts=(("cpu", 500),)))
+    before = inventories.contents(first)["n1"]
 
     for number in range(2, 100):
         first.put_node(builders.node(f"n{number}"))
         first.put_device(builders.device(f"n{number}", number % 20))
         first.set_silent(f"n{number}", False)
 
-    assert pictures.told(first)["n1"] == before
-    found = pictures.told(first)
+    assert inventories.contents(first)["n1"] == before
+    found = inventories.contents(first)
     assert [found[f"n{number}"]["free cards"] for number in range(2, 100)] == [n % 20 for n in range(2, 100)]
 
 
 def test_foreign_resources_get_columns_of_their_own() -> None:
     """A resource that only some nodes advertise is asked of those, and used up on them."""
     licences = builders.node("n2", extra={"example.com/licence": 2})
-    inventory = builders.picture(builders.node("n1"), licences)
+    inventory = builders.inventory(builders.node("n1"), licences)
     one, two = (builders.demand(extra={"example.com/licence": count}) for count in (1, 2))
 
     fresh = [room(inventory, one), room(inventory, two)]
@@ -124,7 +125,7 @@ def test_foreign_resources_get_columns_of_their_own() -> None:
 
 def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
     """After a thousand names new ones are nobody's, and what was known before stays."""
-    inventory = builders.picture(builders.node(extra={"example.com/licence": 3}))
+    inventory = builders.inventory(builders.node(extra={"example.com/licence": 3}))
 
     for turn in range(2, 32):
         inventory.put_node(
@@ -138,7 +139,7 @@ def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
 
 def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
     """A node that names others at each write takes no more room than once, and gives what it names now."""
-    inventory = builders.picture(builders.node(extra={"example.com/licence": 3}))
+    inventory = builders.inventory(builders.node(extra={"example.com/licence": 3}))
 
     for turn in range(30):
         inventory.put_node(builders.node("n2", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
@@ -151,7 +152,7 @@ def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
 
 def test_resource_unknown_to_all_nodes_has_no_room() -> None:
     """What no node advertises, no node has."""
-    inventory = builders.picture(*builders.nodes(2))
+    inventory = builders.inventory(*builders.nodes(2))
 
     found = room(inventory, builders.demand(extra={"example.com/unicorn": 1}))
 
@@ -160,7 +161,7 @@ def test_resource_unknown_to_all_nodes_has_no_room() -> None:
 
 def test_resource_used_before_it_is_advertised_is_remembered() -> None:
     """Pods that were there before the node spoke of a resource still use it up."""
-    inventory = builders.picture(builders.node(), builders.hold("a", amounts=(("example.com/licence", 2),)))
+    inventory = builders.inventory(builders.node(), builders.hold("a", amounts=(("example.com/licence", 2),)))
 
     inventory.put_node(builders.node(extra={"example.com/licence": 3}))
 
@@ -170,7 +171,7 @@ def test_resource_used_before_it_is_advertised_is_remembered() -> None:
 
 def test_resource_no_longer_advertised_is_gone() -> None:
     """A node that stops advertising a resource has none of it."""
-    inventory = builders.picture(builders.node(extra={"example.com/licence": 3}))
+    inventory = builders.inventory(builders.node(extra={"example.com/licence": 3}))
 
     inventory.put_node(builders.node())
 
@@ -187,7 +188,7 @@ def test_resource_no_longer_advertised_is_gone() -> None:
 )
 def test_served_names_are_asked_where_advertised(advertised: dict[str, int], enough: bool) -> None:  # noqa: FBT001  a column of the table
     """A name that Berth serves is asked of the node only where the node advertises it too."""
-    inventory = builders.picture(
+    inventory = builders.inventory(
         builders.node(extra=advertised), builders.node("n2", extra={worlds.SERVED: 9})
     )
     demand = facts.Demand(served=((worlds.SERVED, 2),))
@@ -199,7 +200,7 @@ def test_served_names_are_asked_where_advertised(advertised: dict[str, int], eno
 
 def test_answers_about_places_follow_the_nodes() -> None:
     """A remembered answer about selectors is asked anew when a node changes."""
-    inventory = builders.picture(builders.node())
+    inventory = builders.inventory(builders.node())
     where = facts.Where(selector=(("zone", "a"),))
     before = places(inventory, where)
 
@@ -215,7 +216,7 @@ def test_answers_about_places_follow_the_nodes() -> None:
 )
 def test_answers_about_places_cover_nodes_known_by_hearsay(newcomer: devices.Device | Hold) -> None:
     """A node that only a Device or a pod names is covered by every answer from then on, and is no place."""
-    inventory = builders.picture(builders.node())
+    inventory = builders.inventory(builders.node())
     before = places(inventory, facts.ANYWHERE)
 
     if isinstance(newcomer, Hold):
@@ -228,7 +229,7 @@ def test_answers_about_places_cover_nodes_known_by_hearsay(newcomer: devices.Dev
 
 def test_answers_about_places_are_not_hoarded() -> None:
     """Pods with a thousand different wishes do not fill the memory."""
-    inventory = builders.picture(builders.node())
+    inventory = builders.inventory(builders.node())
 
     with mock.patch("berth_operator.scheduling.inventory.MOST_PLACES", 4):
         for number in range(20):
@@ -239,7 +240,7 @@ def test_answers_about_places_are_not_hoarded() -> None:
 
 def test_inventory_tells_its_state() -> None:
     """A person at a debugger reads how much there is."""
-    inventory = builders.picture(*builders.nodes(2), builders.hold("a"))
+    inventory = builders.inventory(*builders.nodes(2), builders.hold("a"))
 
     assert repr(inventory) == "<Inventory: 2 nodes, 1 holds>"
 
@@ -264,7 +265,7 @@ def test_rank_follows_names_through_growth() -> None:
 
 def test_long_answers_about_places_are_weighed() -> None:
     """A few pods with long affinities do not fill the memory either."""
-    inventory = builders.picture(builders.node())
+    inventory = builders.inventory(builders.node())
     values = tuple(f"v{at}" for at in range(1000))
 
     with mock.patch("berth_operator.scheduling.inventory.MOST_PLACES_BYTES", 300_000):
@@ -277,7 +278,7 @@ def test_long_answers_about_places_are_weighed() -> None:
 
 def test_named_cards_follow_the_devices() -> None:
     """Which cards a list names is remembered until a Device changes, and of few lists only."""
-    inventory = builders.picture(*builders.nodes(2, cards=2))
+    inventory = builders.inventory(*builders.nodes(2, cards=2))
     uuids = frozenset({"GPU-n2-1", "GPU-n3-0"})
     before = inventory.named(uuids).copy()
 
@@ -293,7 +294,7 @@ def test_named_cards_follow_the_devices() -> None:
 
 def test_resources_that_no_node_has_take_no_column() -> None:
     """Pods on a node may ask for whatever they like: tables have columns for what nodes have."""
-    inventory = builders.picture(builders.node())
+    inventory = builders.inventory(builders.node())
     wide = inventory.table.left.shape
 
     for at in range(100):

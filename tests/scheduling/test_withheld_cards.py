@@ -10,7 +10,7 @@ from berth_operator.scheduling import decisions, holds, uuid_records, withheld_c
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.inventory import Inventory
-from support import builders, pictures
+from support import builders, inventories
 
 A = builders.card(0, at="n1")
 
@@ -27,7 +27,7 @@ def free(inventory: Inventory, node: str = "n1") -> list[int]:
     info = inventory.row(node)
     assert info is not None
     assert info.device is not None
-    if pictures.free_cards(inventory, node) == 0:
+    if inventories.free_cards(inventory, node) == 0:
         return []
     return [one.minor for one in info.device.cards if one.trouble is None and one.uuid not in info.used]
 
@@ -59,21 +59,21 @@ HOLDS: dict[str, tuple[holds.Hold, list[int]]] = {
 @pytest.mark.parametrize(("hold", "expected"), HOLDS.values(), ids=HOLDS.keys())
 def test_what_is_named_is_kept_back(hold: holds.Hold, expected: list[int]) -> None:
     """By uuid or by minor; where nothing that is named is there, everything that nobody holds."""
-    inventory = builders.picture(*builders.nodes(1))
-    before = pictures.told(inventory)
+    inventory = builders.inventory(*builders.nodes(1))
+    before = inventories.contents(inventory)
 
     inventory.charge(hold)
     kept = free(inventory)
     inventory.release(hold.uid)
 
     assert kept == expected
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 @pytest.mark.parametrize(("hold", "expected"), HOLDS.values(), ids=HOLDS.keys())
 def test_it_does_not_matter_what_is_heard_of_first(hold: holds.Hold, expected: list[int]) -> None:
     """The Device may come after the pod, and may come again."""
-    inventory = builders.picture(builders.node("n1"))
+    inventory = builders.inventory(builders.node("n1"))
 
     inventory.charge(hold)
     inventory.put_device(builders.device("n1"))
@@ -89,7 +89,7 @@ def test_it_does_not_matter_what_is_heard_of_first(hold: holds.Hold, expected: l
 def test_a_marked_card_says_why_it_is_not_given() -> None:
     """The trouble that the card had before counts for more, for to mend that helps."""
     ill = builders.card(1, trouble=Reason.UNHEALTHY)
-    inventory = builders.picture(builders.node("n1"), builders.device("n1", [A, ill]))
+    inventory = builders.inventory(builders.node("n1"), builders.device("n1", [A, ill]))
 
     inventory.charge(holding(marked=[0, 1]))
     info = inventory.row("n1")
@@ -102,7 +102,7 @@ def test_a_marked_card_says_why_it_is_not_given() -> None:
 def test_an_instance_that_is_marked_keeps_its_card() -> None:
     """Nobody can tell what else of the card the pod has."""
     cut = builders.card(0, mig=True, instances=builders.instances("n1", 0, 2))
-    inventory = builders.picture(builders.node("n1"), builders.device("n1", [cut, builders.card(1)]))
+    inventory = builders.inventory(builders.node("n1"), builders.device("n1", [cut, builders.card(1)]))
 
     inventory.charge(holding(marked=["MIG-n1-0-1"]))
     info = inventory.row("n1")
@@ -117,7 +117,7 @@ def test_an_instance_that_is_marked_keeps_its_card() -> None:
 
 def twins() -> tuple[Inventory, set[str]]:
     """Return two nodes, the second of which publishes a card of the first; and for which that was news."""
-    inventory = builders.picture(*builders.nodes(2, cards=2))
+    inventory = builders.inventory(*builders.nodes(2, cards=2))
     inventory.claims.ordered = True
     news = inventory.put_device(builders.device("n2", [A, builders.card(1, at="n2")]))
     return inventory, news
@@ -146,7 +146,9 @@ def test_once_the_first_lets_go_it_is_given_to_nobody_until_it_is_back() -> None
 
 def test_what_a_record_says_is_taken_in() -> None:
     """Nobody is known to be first until a record says so."""
-    inventory = builders.picture(*builders.nodes(1, cards=1), builders.node("n2"), builders.device("n2", [A]))
+    inventory = builders.inventory(
+        *builders.nodes(1, cards=1), builders.node("n2"), builders.device("n2", [A])
+    )
     inventory.set_silent("n2", silent=False)
     before = free(inventory, "n1"), free(inventory, "n2")
 
@@ -158,7 +160,7 @@ def test_what_a_record_says_is_taken_in() -> None:
 
 def test_a_card_that_moved_is_its_old_nodes_again_only_when_its_pod_has_ended() -> None:
     """Its old node publishes it while a pod on the new one holds it: nobody else is given it meanwhile."""
-    inventory = builders.picture(*builders.nodes(2, cards=1))
+    inventory = builders.inventory(*builders.nodes(2, cards=1))
     inventory.claims.ordered = True
     inventory.put_device(builders.device("n1", []))
     inventory.put_device(builders.device("n2", [A]))
@@ -175,7 +177,7 @@ def test_a_card_that_moved_is_its_old_nodes_again_only_when_its_pod_has_ended() 
 
 def test_a_claim_too_many_has_no_other_node_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose cards are given out as before is told of a claim, and nothing of its cards is worked out anew."""
-    inventory = builders.picture(*builders.nodes(40))
+    inventory = builders.inventory(*builders.nodes(40))
     inventory.claims.ordered = True
     looked: list[str] = []
     after = withheld_cards.after_holds
@@ -197,7 +199,7 @@ def test_a_claim_too_many_has_no_other_node_looked_at(monkeypatch: pytest.Monkey
 
 def test_a_keeper_that_changes_has_both_nodes_looked_at() -> None:
     """A card that moved is given out on its new node, and on the old one again once it is back there."""
-    inventory = builders.picture(*builders.nodes(2, cards=1))
+    inventory = builders.inventory(*builders.nodes(2, cards=1))
     inventory.claims.ordered = True
     inventory.put_device(builders.device("n1", []))
     inventory.put_device(builders.device("n2", [A]))

@@ -1,10 +1,11 @@
 """The simulation as people use it, in this process: words and files in, text out."""
 
 import contextlib
+import functools
 import gc
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -14,6 +15,7 @@ import yaml
 
 from berth_agent import device_spec, simulated
 from berth_operator.simulation import __main__ as program
+from support import manifests
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = ROOT / "manifests" / "examples"
@@ -77,27 +79,15 @@ def save(path: Path, *objects: Body) -> Path:
 # ---------------------------------------------------------------- objects
 
 
-def node(name: str = "n1", *, labels: Mapping[str, str] = {}, **amounts: object) -> Body:
-    """Give a Node."""
-    allocatable = {"cpu": "64", "memory": "256Gi", "pods": "110"} | amounts
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": dict(labels)},
-        "status": {"allocatable": allocatable},
-    }
+node = manifests.node
+lease = manifests.lease
+priority = manifests.priority_class
 
 
 def device(name: str = "n1", shape: str = "4xT4", **status: object) -> Body:
     """Give a Device of simulated cards."""
     spec = device_spec.spec(name, simulated.machine(name, shape), None)
-    return {
-        "apiVersion": "berth.dev/v1alpha1",
-        "kind": "Device",
-        "metadata": {"name": name},
-        "spec": json.loads(msgspec.json.encode(spec)),
-        "status": dict(status),
-    }
+    return manifests.own("Device", name, spec=json.loads(msgspec.json.encode(spec))) | {"status": status}
 
 
 def both(name: str = "n1", shape: str = "4xT4") -> tuple[Body, Body]:
@@ -110,55 +100,13 @@ def cards(of: Body) -> list[str]:
     return [card["uuid"] for card in of["spec"]["devices"]]
 
 
-def pod(
-    name: str = "p",
-    limits: Mapping[str, object] = {"nvidia.com/gpu": 1},
-    *,
-    annotations: Mapping[str, str] = {},
-    meta: Mapping[str, object] = {},
-    phase: str = "Pending",
-    **spec: object,
-) -> Body:
-    """Give a pod of ours with one container; the rest is its spec."""
-    container = {"name": "main", "image": "example.com/work", "resources": {"limits": dict(limits)}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "ml", "annotations": dict(annotations)} | dict(meta),
-        "spec": {"schedulerName": "berth-scheduler", "containers": [container]} | spec,
-        "status": {"phase": phase},
-    }
+pod = functools.partial(manifests.pod, namespace="ml", phase="Pending")
 
 
 def gpupod(name: str, uid: str, *minors: int, at: str = "n1", namespace: str = "ml") -> Body:
-    """Give the GpuPod of a pod, naming cards of its node."""
-    listed = device(at)["spec"]["devices"]
-    held = [
-        {key: listed[minor][key] for key in ("uuid", "minor", "type", "memory")} | {"core": 100}
-        for minor in minors
-    ]
-    return {
-        "apiVersion": "berth.dev/v1alpha1",
-        "kind": "GpuPod",
-        "metadata": {"name": name} | ({"namespace": namespace} if namespace else {}),
-        "spec": {"node": at, "podUID": uid, "containers": [{"name": "main", "devices": held}]},
-    }
-
-
-def lease(name: str, renewed: str = "") -> Body:
-    """Give the Lease of a node's agent."""
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": "berth-nodes"},
-        "spec": {"renewTime": renewed} if renewed else {},
-    }
-
-
-def priority(name: str, value: int, **fields: object) -> Body:
-    """Give a PriorityClass."""
-    about = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-    return about | {"value": value} | fields
+    """Return the GpuPod of a pod, which names cards of its node."""
+    meta = {"namespace": namespace} if namespace else {}
+    return manifests.gpupod(name, uid, at, *minors, of=device(at), **meta)
 
 
 def went(told: Sequence[Body]) -> dict[str, str | None]:

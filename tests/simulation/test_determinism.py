@@ -13,7 +13,9 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds import names
-from berth_operator.simulation import cluster, files, placing, scenario
+from berth_operator.simulation import files, placing
+from berth_operator.simulation.cluster import Cluster
+from berth_operator.simulation.scenario import Scenario
 from simulation import desk
 
 pytestmark = pytest.mark.slow  # Whole programs, again and again.
@@ -102,11 +104,11 @@ def test_order_of_nodes(scene: tuple[list[desk.Body], list[desk.Body]], chance: 
 
 def picture(objects: Sequence[desk.Body]) -> tuple[dict[str, Any], list[placing.Outcome]]:
     """Place these and give what every pod then holds, and what became of those that were placed."""
-    given, paper = scenario.Scenario(), cluster.Cluster()
-    given.add(files.of_text(desk.written(*objects), "given"))
-    outcomes, _, notes = placing.place(given, paper)
+    scenario, cluster = Scenario(), Cluster()
+    scenario.add(files.of_text(desk.written(*objects), "given"))
+    outcomes, _, notes = placing.place(scenario, cluster)
     assert notes == []
-    return {uid: hold for info in paper.inventory.each() for uid, hold in info.holds.items()}, outcomes
+    return {uid: hold for info in cluster.inventory.each() for uid, hold in info.holds.items()}, outcomes
 
 
 @hypothesis.given(scenes())

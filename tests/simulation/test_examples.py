@@ -89,7 +89,7 @@ def test_the_program_of_the_pages_is_installed() -> None:
     programs = set(re.findall(r"\.venv/bin/(berth-\w+)", "".join(page.read_text() for page in PAGES)))
 
     assert programs == scripts.keys()
-    assert f".venv/bin/{cli.PROGRAM}" == cli.CALLED
+    assert f".venv/bin/{cli.PROGRAM}" == cli.PROGRAM_PATH
     assert scripts[cli.PROGRAM] == f"{program.__name__}:{program.start.__name__}"
     bare = re.compile(r"^python |`python ", re.MULTILINE)
     assert [page.name for page in PAGES if bare.search(page.read_text())] == []

@@ -16,9 +16,9 @@ from berth_crds import names
 from berth_crds.client import api, connection
 from berth_operator.scheduling.explain import sentences
 from e2e import fleet
-from e2e.stage import Pod, Stage, Thing, pod, scheduled
+from e2e.stage import Pod, Stage, Thing, scheduled
 from simulation import desk, every_container, every_field
-from support import kubelet
+from support import kubelet, manifests
 from testbed import cluster as clusters
 
 pytestmark = pytest.mark.cluster
@@ -89,12 +89,12 @@ def absurd() -> list[Pod]:
 def usual() -> list[Pod]:
     """Return pods that fit, pods that do not, and one that asks for nothing that cannot be had."""
     return [
-        pod("fit-0", 2, nodeSelector={HOST: "n1"}),
-        pod("fit-1", 0, limits={"berth.dev/gpu": "50"}, nodeSelector={HOST: "n1"}),
-        pod("fit-2", 0, nodeSelector={HOST: "n2"}),
-        pod("late", 4, nodeSelector={HOST: "n1"}),
-        pod("never", 16),
-        pod("odd", 0, limits={"berth.dev/gpu": "150"}),
+        manifests.pod("fit-0", 2, nodeSelector={HOST: "n1"}),
+        manifests.pod("fit-1", {"berth.dev/gpu": "50"}, nodeSelector={HOST: "n1"}),
+        manifests.pod("fit-2", 0, nodeSelector={HOST: "n2"}),
+        manifests.pod("late", 4, nodeSelector={HOST: "n1"}),
+        manifests.pod("never", 16),
+        manifests.pod("odd", {"berth.dev/gpu": "150"}),
     ]
 
 

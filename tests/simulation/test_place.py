@@ -6,6 +6,7 @@ import pytest
 
 from berth_crds import allocation, names
 from simulation import desk, every_field
+from support import manifests
 
 BIG = {"nvidia.com/gpu": 4}
 
@@ -50,20 +51,99 @@ def test_refused() -> None:
     assert "n1 has 1 card free, 4 wanted" in told["nearest"]
 
 
-def test_rejected() -> None:
-    """A request that nobody can serve is refused with its reason, of no node."""
-    (told,) = desk.place(*desk.both(), desk.pod(limits={"berth.dev/gpu": 150}))
+CARDS, NODE = desk.device(), desk.node()
+FULL = desk.pod("busy", BIG, annotations=record(CARDS, 0, 1, 2, 3), nodeName="n1")
+OTHER = desk.pod("other", schedulerName="default-scheduler")
+HAND_MADE = desk.node() | {"status": {"capacity": {"cpu": "2"}}}
+POLICY = manifests.own("PlacementPolicy", "default", spec={"strategy": "binpack"})
+USUAL, LOW = desk.priority("usual", 10, globalDefault=True), desk.priority("low", 1)
+TWO_NODES = *desk.both("n1"), *desk.both("n2"), desk.pod("a"), desk.pod("b")
+WENT: dict[str, tuple[tuple[desk.Body, ...], list[str], dict[str, str | None]]] = {
+    **{
+        f"a pod that {phase} holds nothing and is not listed": (
+            (NODE, CARDS, FULL | {"status": {"phase": phase}}, desk.pod("p", BIG)),
+            [],
+            {"ml/p": "n1"},
+        )
+        for phase in ("Succeeded", "Failed")
+    },
+    "by priority, then in the order given, whatever the names and ages": (
+        (
+            *desk.both(),
+            desk.priority("urgent", 1000),
+            desk.pod("z", meta={"creationTimestamp": "2026-03-02T08:00:00Z"}),
+            desk.pod("a", meta={"creationTimestamp": "2020-03-02T08:00:00Z"}),
+            desk.pod("m", priority=5),
+            desk.pod("urgent", priorityClassName="urgent"),
+            desk.pod("system", priorityClassName="system-node-critical"),
+        ),
+        [],
+        {"ml/system": "n1", "ml/urgent": "n1", "ml/m": "n1", "ml/z": "n1", "ml/a": None},
+    ),
+    "the cluster's default class counts for pods that name none": (
+        (*desk.both(), LOW, USUAL, desk.pod("first", priorityClassName="low"), desk.pod("second")),
+        [],
+        {"ml/second": "n1", "ml/first": "n1"},
+    ),
+    "without --all pods of other schedulers are not placed": ((*desk.both(), OTHER), [], {"ml/other": None}),
+    "with --all they are": ((*desk.both(), OTHER), ["--all"], {"ml/other": "n1"}),
+    "a node without allocatable has its capacity": (
+        (HAND_MADE, CARDS, desk.pod("fits", {"cpu": "2"})),
+        [],
+        {"ml/fits": "n1"},
+    ),
+    "and no more": ((HAND_MADE, CARDS, desk.pod("too-much", {"cpu": "3"})), [], {"ml/too-much": None}),
+    "a pod without a namespace or a name gets the same in every run": (
+        (
+            *desk.both(),
+            desk.pod(meta={"name": "plain", "namespace": None}),
+            *(desk.pod(meta={"name": None, "generateName": "job-"}) for _ in range(2)),
+        ),
+        [],
+        {"default/plain": "n1", "ml/job-1": "n1", "ml/job-2": "n1"},
+    ),
+    "without pods that hold or wait": (
+        (NODE, CARDS, FULL, desk.pod("first", BIG), desk.pod("second", BIG)),
+        ["--without", "ml/busy,ml/first"],
+        {"ml/second": "n1"},
+    ),
+    "with all of them": (
+        (NODE, CARDS, FULL, desk.pod("first", BIG), desk.pod("second", BIG)),
+        [],
+        {"ml/first": None, "ml/second": None},
+    ),
+    "by the policy's strategy": ((*TWO_NODES, POLICY), [], {"ml/a": "n1", "ml/b": "n1"}),
+    "by another strategy": ((*TWO_NODES, POLICY), ["--strategy", "spread"], {"ml/a": "n1", "ml/b": "n2"}),
+}
+
+
+@pytest.mark.parametrize(("objects", "words", "expected"), WENT.values(), ids=WENT.keys())
+def test_where_pods_go(
+    objects: tuple[desk.Body, ...], words: list[str], expected: dict[str, str | None]
+) -> None:
+    """Each pod that waits has its node, or none, in this order."""
+    assert list(desk.went(desk.place(*objects, words=words)).items()) == list(expected.items())
+
+
+SILENT = desk.device(conditions=[{"type": "Ready", "status": "False", "reason": "AgentSilent"}])
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason"),
+    [
+        pytest.param((*desk.both(), desk.pod(limits={"berth.dev/gpu": 150})), "InvalidRequest", id="invalid"),
+        pytest.param((desk.pod(),), "NoNodes", id="no nodes"),
+        pytest.param((NODE, SILENT, desk.pod()), "Silent", id="an agent that the operator found silent"),
+    ],
+)
+def test_one_reason(objects: tuple[desk.Body, ...], reason: str) -> None:
+    """A pod that is not placed for one reason has one refusal, of no device, and only a node can be near."""
+    (told,) = desk.place(*objects)
 
     (refusal,) = told["refusals"]
-    assert (refusal["node"], refusal["device"], refusal["reason"]) == (None, None, "InvalidRequest")
-    assert told["nearest"] is None
-
-
-def test_no_nodes() -> None:
-    """Without nodes a pod waits, and that is the reason."""
-    (told,) = desk.place(desk.pod())
-
-    assert [refusal["reason"] for refusal in told["refusals"]] == ["NoNodes"]
+    assert (refusal["device"], refusal["reason"]) == (None, reason)
+    assert refusal["node"] == ("n1" if reason == "Silent" else None)
+    assert told["nearest"] is None or reason != "InvalidRequest"
 
 
 def test_without_cards() -> None:
@@ -85,47 +165,54 @@ def test_charged() -> None:
     assert [share["minor"] for share in shares] == [2, 3]
 
 
-def test_withheld() -> None:
-    """A bound pod without a readable record withholds as many cards as it asks for, and a note says so."""
-    lost = desk.pod("lost", {"nvidia.com/gpu": 3}, nodeName="n1", phase="Running")
-    objects = *desk.both(), lost, desk.pod("p", {"nvidia.com/gpu": 2})
-    answer = desk.run("place", "-", "-o", "json", stdin=desk.written(*objects))
+WITHHOLDS = "Pod ml/lost withholds cards of n1: it asks for cards and has no allocation"
+LOST: dict[str, tuple[tuple[desk.Body, ...], int, list[int], str]] = {
+    "no record": (
+        (desk.pod("lost", {"nvidia.com/gpu": 3}, nodeName="n1", phase="Running"),),
+        2,
+        [],
+        WITHHOLDS,
+    ),
+    "a GpuPod that names a card": (
+        (
+            desk.pod("lost", meta={"uid": "u-1", "namespace": None}, nodeName="n1", phase="Running"),
+            desk.gpupod("lost", "u-1", 0, namespace=""),
+        ),
+        3,
+        [1, 2, 3],
+        "Pod default/lost holds on n1 what its GpuPod names: it asks for cards and has no allocation",
+    ),
+    **{
+        name: (
+            (
+                desk.pod("lost", meta={"uid": "u-1"}, nodeName="n1", phase="Running"),
+                desk.gpupod("lost", uid, *minors),
+            ),
+            4,
+            [],
+            WITHHOLDS,
+        )
+        for name, uid, minors in (
+            ("a GpuPod of an earlier pod", "u-0", [0]),
+            ("a GpuPod that contradicts itself", "u-1", [0, 0]),
+            ("a GpuPod that names nothing", "u-1", []),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize(("objects", "wanted", "minors", "note"), LOST.values(), ids=LOST.keys())
+def test_bound_without_a_readable_record(
+    objects: tuple[desk.Body, ...], wanted: int, minors: list[int], note: str
+) -> None:
+    """It withholds as many cards as it asks for, or holds what its GpuPod names, and a note says so."""
+    pod = desk.pod("p", {"nvidia.com/gpu": wanted})
+    answer = desk.run("place", "-", "-o", "json", stdin=desk.written(*desk.both(), *objects, pod))
 
     (told,) = answer.objects
-    assert told["node"] is None
-    assert "Pod ml/lost withholds cards of n1: it asks for cards and has no allocation" in answer.notes
-
-
-def test_named_by_its_gpupod() -> None:
-    """A bound pod without a readable record holds what its GpuPod names, and a note says so."""
-    about = {"uid": "u-1", "namespace": None}
-    lost = desk.pod("lost", meta=about, nodeName="n1", phase="Running")
-    gpupod = desk.gpupod("lost", "u-1", 0, namespace="")
-    objects = *desk.both(), gpupod, lost, desk.pod("p", {"nvidia.com/gpu": 3})
-    answer = desk.run("place", "-", "-o", "json", stdin=desk.written(*objects))
-
-    (told,) = answer.objects
-    assert [share["minor"] for share in told["allocation"]["containers"]["main"]["gpu"]] == [1, 2, 3]
-    said = "Pod default/lost holds on n1 what its GpuPod names: it asks for cards and has no allocation"
-    assert said in answer.notes
-
-
-@pytest.mark.parametrize(
-    ("uid", "minors"),
-    [
-        pytest.param("u-0", [0], id="of an earlier pod"),
-        pytest.param("u-1", [0, 0], id="that contradicts itself"),
-        pytest.param("u-1", [], id="that names nothing"),
-    ],
-)
-def test_ignored_gpupod(uid: str, minors: list[int]) -> None:
-    """A GpuPod that does not speak for its pod changes nothing: the pod withholds."""
-    lost = desk.pod("lost", meta={"uid": "u-1"}, nodeName="n1", phase="Running")
-    objects = *desk.both(), desk.gpupod("lost", uid, *minors), lost, desk.pod("p", BIG)
-    answer = desk.run("place", "-", "-o", "json", stdin=desk.written(*objects))
-
-    assert answer.objects[0]["node"] is None
-    assert "Pod ml/lost withholds cards of n1: it asks for cards and has no allocation" in answer.notes
+    given = told["allocation"]["containers"]["main"]["gpu"] if told["node"] else []
+    assert [share["minor"] for share in given] == minors
+    assert note in answer.notes
 
 
 def test_not_there() -> None:
@@ -138,41 +225,6 @@ def test_not_there() -> None:
         f"berth-simulation: stdin: Pod ml/swapped: its allocation names {desk.cards(before)[7]}, "
         f"which the Device n1 does not have\n"
     )
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_finished(phase: str) -> None:
-    """A finished pod holds nothing and is not spoken of."""
-    one = desk.device()
-    over = desk.pod("over", BIG, annotations=record(one, 0, 1, 2, 3), nodeName="n1", phase=phase)
-    told = desk.place(desk.node(), one, over, desk.pod("p", BIG))
-
-    assert desk.went(told) == {"ml/p": "n1"}
-
-
-def test_order() -> None:
-    """Pods are placed by priority, then in the order given, whatever their names and ages."""
-    named = [
-        desk.pod("z", meta={"creationTimestamp": "2026-03-02T08:00:00Z"}),
-        desk.pod("a", meta={"creationTimestamp": "2020-03-02T08:00:00Z"}),
-        desk.pod("m", priority=5),
-        desk.pod("urgent", priorityClassName="urgent"),
-        desk.pod("system", priorityClassName="system-node-critical"),
-    ]
-    told = desk.place(*desk.both(), desk.priority("urgent", 1000), *named)
-
-    assert list(desk.went(told)) == ["ml/system", "ml/urgent", "ml/m", "ml/z", "ml/a"]
-    assert [one["node"] for one in told] == ["n1"] * 4 + [None]
-
-
-def test_global_default() -> None:
-    """The class that is the cluster's default counts for pods that name none."""
-    usual, low = desk.priority("usual", 10, globalDefault=True), desk.priority("low", 1)
-    told = desk.place(
-        *desk.both(), low, usual, desk.pod("first", priorityClassName="low"), desk.pod("second")
-    )
-
-    assert list(desk.went(told)) == ["ml/second", "ml/first"]
 
 
 def test_unknown_class() -> None:
@@ -199,32 +251,6 @@ def test_not_ours() -> None:
     ]
     assert [one["refusals"][0]["reason"] for one in told[1:]] == ["NotOurs", "Gated", "Deleting"]
     assert "example.com/wait" in told[2]["refusals"][0]["message"]
-
-
-def test_all() -> None:
-    """With --all, pods of other schedulers are placed too."""
-    other = desk.pod("other", schedulerName="default-scheduler")
-
-    assert desk.went(desk.place(*desk.both(), other, words=["--all"])) == {"ml/other": "n1"}
-
-
-def test_capacity() -> None:
-    """Where a node does not say what can be given out, its capacity counts; 110 pods fit on it."""
-    hand_made = desk.node() | {"status": {"capacity": {"cpu": "2"}}}
-    objects = hand_made, desk.device()
-    fits, too_much = desk.pod("fits", {"cpu": "2"}), desk.pod("too-much", {"cpu": "3"})
-
-    assert desk.went(desk.place(*objects, fits)) == {"ml/fits": "n1"}
-    assert desk.went(desk.place(*objects, too_much)) == {"ml/too-much": None}
-
-
-def test_names() -> None:
-    """A pod without a namespace is in the default one; one without a name gets one, the same each time."""
-    plain = desk.pod(meta={"name": "plain", "namespace": None})
-    made = [desk.pod(meta={"name": None, "generateName": "job-"}) for _ in range(2)]
-    told = desk.place(*desk.both(), plain, *made)
-
-    assert list(desk.went(told)) == ["default/plain", "ml/job-1", "ml/job-2"]
 
 
 # ---------------------------------------------------------------- who is alive
@@ -255,26 +281,7 @@ def test_agents(leases: list[desk.Body], nodes: set[str]) -> None:
     assert {one["node"] for one in told} - {None} == nodes
 
 
-def test_condemned() -> None:
-    """An agent of which the operator wrote that it is silent is silent."""
-    ready = {"type": "Ready", "status": "False", "reason": "AgentSilent"}
-    (told,) = desk.place(desk.node(), desk.device(conditions=[ready]), desk.pod())
-
-    assert [refusal["reason"] for refusal in told["refusals"]] == ["Silent"]
-
-
 # ---------------------------------------------------------------- what if
-
-
-def test_without() -> None:
-    """With --without a pod is not there, whether it holds something or waits."""
-    one = desk.device()
-    busy = desk.pod("busy", BIG, annotations=record(one, 0, 1, 2, 3), nodeName="n1")
-    objects = desk.node(), one, busy, desk.pod("first", BIG), desk.pod("second", BIG)
-
-    assert desk.went(desk.place(*objects)) == {"ml/first": None, "ml/second": None}
-    left_out = ["--without", "ml/busy,ml/first"]
-    assert desk.went(desk.place(*objects, words=left_out)) == {"ml/second": "n1"}
 
 
 def test_add(tmp_path: Path) -> None:
@@ -286,20 +293,6 @@ def test_add(tmp_path: Path) -> None:
     assert desk.went(desk.place(*objects)) == {"ml/p": None}
     assert desk.went(desk.place(*objects, words=["--add", more])) == {"ml/p": "n2"}
     assert desk.went(desk.place(*objects, words=["--add", larger])) == {"ml/p": "n1"}
-
-
-def test_strategy() -> None:
-    """With --strategy nodes are ranked in another way, whatever the policy says."""
-    policy = {
-        "apiVersion": "berth.dev/v1alpha1",
-        "kind": "PlacementPolicy",
-        "metadata": {"name": "default"},
-        "spec": {"strategy": "binpack"},
-    }
-    objects = *desk.both("n1"), *desk.both("n2"), policy, *(desk.pod(f"p{at}") for at in range(2))
-
-    assert set(desk.went(desk.place(*objects)).values()) == {"n1"}
-    assert set(desk.went(desk.place(*objects, words=["--strategy", "spread"])).values()) == {"n1", "n2"}
 
 
 # ---------------------------------------------------------------- text

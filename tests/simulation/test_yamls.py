@@ -8,7 +8,7 @@ import yaml
 from hypothesis import strategies as st
 
 from berth_operator.simulation import reports, yamls
-from berth_operator.simulation.mistakes import Mistake
+from berth_operator.simulation.input_errors import InputError
 
 GOOD: Final[dict[str, tuple[str, Any]]] = {
     "nothing": ("", []),
@@ -70,7 +70,7 @@ BAD: Final = {
 @pytest.mark.parametrize(("text", "said"), BAD.values(), ids=BAD.keys())
 def test_mistakes(text: str, said: str) -> None:
     """What is no YAML, or not what Kubernetes takes for it, is told with its line."""
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(InputError) as caught:
         list(yamls.documents(text))
 
     assert str(caught.value).startswith(said)
@@ -111,7 +111,7 @@ def test_written_is_read(body: dict[str, Any]) -> None:
     """What the simulation writes as a manifest it reads back the same."""
     hypothesis.assume("<<" not in str(body))
 
-    assert [value for _, value in yamls.documents(reports.manifest(body))] == [body]
+    assert [value for _, value in yamls.documents(reports.document(body))] == [body]
 
 
 @hypothesis.given(st.dictionaries(TEXTS, VALUES, max_size=5))

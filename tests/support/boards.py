@@ -14,4 +14,4 @@ def published(node: str, shape: str) -> wire.Device:
 
 def device(node: str, shape: str) -> facts.Device:
     """Give the same as the core knows it."""
-    return devices.device(published(node, shape))
+    return devices.read(published(node, shape))

@@ -1,8 +1,8 @@
-"""Values to speak with in tests: nodes, cards and pods, in the core's words and as they travel.
+"""Builders of nodes, cards, pods and their kinds, as values of the core and as objects of the API.
 
-Everything has a default that fits, so that a test says only what it is about: a node has
-eight cpus and room for 110 pods, a card is a healthy A100, a pod asks for one card. Names
-tell who is who: card 2 of node n1 is `GPU-n1-2`, pod p of namespace ml has the uid `uid-p`.
+All tests build with these. Everything has a fitting default, so that a test names only what it is
+about: a node has eight cpus and room for 110 pods, a card is a healthy A100, a pod requests one
+card. Card 2 of node n1 is `GPU-n1-2`, pod p of namespace ml has the uid `uid-p`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ MEMORY: Final = 80 * GIB
 PROFILE: Final = "1g.10gb"
 NAMESPACE: Final = "ml"
 
-# ---------------------------------------------------------------- the core's words
+# ---------------------------------------------------------------- values of the core
 
 
 def node(
@@ -36,7 +36,7 @@ def node(
 
 
 def uuid(at: str, minor: int) -> str:
-    """Name a card of a node."""
+    """Return the uuid of a card of a node."""
     return f"GPU-{at}-{minor}"
 
 
@@ -49,7 +49,8 @@ def card(
     **fields: Any,
 ) -> devices.Card:
     """Return a card of a node."""
-    return devices.Card(uuid(at, minor), minor, model, **{"memory": MEMORY, "trouble": trouble} | fields)
+    usual: dict[str, Any] = {"uuid": uuid(at, minor), "memory": MEMORY, "trouble": trouble}
+    return devices.Card(minor=minor, model=model, **usual | fields)
 
 
 def instances(at: str, minor: int, count: int, profile: str = PROFILE) -> tuple[devices.Instance, ...]:
@@ -61,28 +62,32 @@ def instances(at: str, minor: int, count: int, profile: str = PROFILE) -> tuple[
 
 def device(
     at: str = "n1",
-    cards: int | Sequence[devices.Card] = 4,
+    cards: int | Iterable[devices.Card] = 4,
     *,
-    failed: str = "",
-    others: Sequence[devices.Card] = (),
-    heard: bool = False,
+    others: Iterable[devices.Card] = (),
+    **fields: Any,
 ) -> devices.Device:
-    """Return the cards of a node: so many plain ones, or these."""
+    """Return the devices of a node: so many plain cards, or these."""
     found = [card(minor, at=at) for minor in range(cards)] if isinstance(cards, int) else cards
-    return devices.Device(at, tuple(found), tuple(others), failed=failed, heard=heard)
+    return devices.Device(at, tuple(found), tuple(others), **fields)
 
 
 def share(minor: int = 0, *, at: str = "n1", core: int = 100, memory: int = MEMORY) -> decisions.Share:
-    """Return a card, whole unless less of it is said."""
+    """Return a share of a card, by default all of it."""
     return decisions.Share(uuid(at, minor), minor, core, memory)
 
 
 def hold(
-    name: str, at: str = "n1", minors: Iterable[int] = (), *, withheld: int = 0, amounts: facts.Amounts = ()
+    name: str,
+    at: str = "n1",
+    shares: Iterable[int | decisions.Share] = (),
+    *,
+    withheld: int = 0,
+    amounts: facts.Amounts = (),
 ) -> holds.Hold:
-    """Return what a pod has on a node."""
-    shares = tuple(share(minor, at=at) for minor in minors)
-    return holds.Hold(f"uid-{name}", f"{NAMESPACE}/{name}", at, amounts, shares, withheld)
+    """Return what a pod holds on a node; a number means a whole card."""
+    held = tuple(share(one, at=at) if isinstance(one, int) else one for one in shares)
+    return holds.Hold(f"uid-{name}", f"{NAMESPACE}/{name}", at, amounts, held, withheld)
 
 
 def request(*asks: int | requests.Ask, models: Iterable[str] = (), **fields: Any) -> requests.Request:
@@ -93,6 +98,16 @@ def request(*asks: int | requests.Ask, models: Iterable[str] = (), **fields: Any
     )
     conditions = requests.Conditions(models=frozenset(models))
     return requests.Request(tuple(containers), **{"conditions": conditions} | fields)
+
+
+def amounts(cpu: int) -> facts.Amounts:
+    """Return the amounts of a pod that holds so much cpu, in thousandths."""
+    return ((facts.CPU, cpu), (facts.PODS, 1))
+
+
+def bind(uid: str, at: str, minor: int) -> decisions.Bind:
+    """Return the decision to bind a pod to a card of a node."""
+    return decisions.Bind(uid, decisions.Placement(at, (decisions.Grant("main", (share(minor, at=at),)),)))
 
 
 def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> facts.Demand:
@@ -110,19 +125,19 @@ def candidate(
     return queued_pods.Candidate(f"uid-{name}", NAMESPACE, name, **whole)
 
 
-def picture(*known: facts.Node | devices.Device | holds.Hold, silent: Iterable[str] = ()) -> Inventory:
-    """Return an inventory of these, their agents heard but for the silent ones."""
-    made = Inventory()
+def inventory(*known: facts.Node | devices.Device | holds.Hold, silent: Iterable[str] = ()) -> Inventory:
+    """Return an inventory of these; all agents report except the silent ones."""
+    built = Inventory()
     for one in known:
         match one:
             case facts.Node():
-                made.put_node(one)
+                built.put_node(one)
             case devices.Device():
-                made.put_device(one)
-                made.set_silent(one.node, one.node in set(silent))
+                built.put_device(one)
+                built.set_silent(one.node, one.node in set(silent))
             case holds.Hold():
-                made.charge(one)
-    return made
+                built.charge(one)
+    return built
 
 
 def nodes(count: int, cards: int = 4) -> tuple[facts.Node | devices.Device, ...]:
@@ -131,13 +146,13 @@ def nodes(count: int, cards: int = 4) -> tuple[facts.Node | devices.Device, ...]
     return tuple(node(name) for name in found) + tuple(device(name, cards) for name in found)
 
 
-# ---------------------------------------------------------------- as they travel
+# ---------------------------------------------------------------- objects of the API
 
 
 def container(name: str = "main", gpus: int = 0, **fields: Any) -> dict[str, Any]:
-    """Return a container in a pod's spec; `gpus` are asked as limits, as people do."""
-    asked = {"resources": {"limits": {names.NVIDIA_GPU: gpus}}} if gpus else {}
-    return {"name": name, **asked, **fields}
+    """Return a container of a pod's spec; `gpus` are limits, as people write them."""
+    limits = {"resources": {"limits": {names.NVIDIA_GPU: gpus}}} if gpus else {}
+    return {"name": name, **limits, **fields}
 
 
 def asking(name: str = "main", requests: Mapping[str, object] = {}, **fields: Any) -> dict[str, Any]:
@@ -155,7 +170,7 @@ def pod(
     phase: str = "Pending",
     **spec: Any,
 ) -> raw.Pod:
-    """Return a pod of ours; the rest is its spec, spelled as in a manifest."""
+    """Return a pod of Berth; further fields are those of its spec, as in a manifest."""
     about = {
         "name": name,
         "namespace": NAMESPACE,

@@ -6,33 +6,12 @@ from typing import Any
 
 import msgspec
 
-from berth_crds import names
 from berth_crds.client import api, errors, resources
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.translate import raw
 
 CARD = decisions.Share("GPU-0001", 0, 100, 85198045184)
 OTHER_CARD = decisions.Share("GPU-0002", 1, 100, 85198045184)
-
-
-def manifest(
-    name: str,
-    *,
-    cards: int = 0,
-    annotations: Mapping[str, str] | None = None,
-    resources_: Mapping[str, str] | None = None,
-    **spec: Any,
-) -> dict[str, Any]:
-    """Make a pod of one container, `main`; anything else of its spec by name."""
-    limits = {**({names.NVIDIA_GPU: str(cards)} if cards else {}), **(resources_ or {})}
-    container = {"name": "main", "image": "example.com/work", "resources": {"limits": limits}}
-    whole = {"schedulerName": names.SCHEDULER_NAME, "containers": [container], **spec}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": dict(annotations or {})},
-        "spec": whole,
-    }
 
 
 def placement(node: str, *cards: decisions.Share) -> decisions.Placement:

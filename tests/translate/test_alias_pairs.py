@@ -9,7 +9,8 @@ import yaml
 
 from berth_crds import aliases, names
 from berth_operator.translate import converters, device_requests, raw
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden" / "aliases"
 PAIRS: Final = {
@@ -21,8 +22,8 @@ PAIRS: Final = {
 
 def pod(written: dict[str, Any]) -> raw.Pod:
     """Make a pod of the short form in the golden files."""
-    main = manifests.container("main", resources={"limits": written.get("limits", {})})
-    return manifests.pod(
+    main = builders.container("main", resources={"limits": written.get("limits", {})})
+    return builders.pod(
         annotations=written.get("annotations", {}),
         labels=written.get("labels", {}),
         initContainers=written.get("initContainers", []),
@@ -33,7 +34,7 @@ def pod(written: dict[str, Any]) -> raw.Pod:
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
 def test_pair(pair: dict[str, Any]) -> None:
     """The two spellings give equal Requests, and neither is refused."""
-    theirs, ours = manifests.asked(pod(pair["theirs"])), manifests.asked(pod(pair["ours"]))
+    theirs, ours = pod_requests.request(pod(pair["theirs"])), pod_requests.request(pod(pair["ours"]))
 
     assert theirs == ours
 
@@ -72,8 +73,8 @@ def test_every_alias_has_a_pair() -> None:
 def test_bound_pod_has_as_much(pair: dict[str, Any]) -> None:
     """What a bound pod withholds does not depend on the words in which it asked."""
     theirs, ours = (
-        device_requests.containers_of(pod(pair["theirs"])),
-        device_requests.containers_of(pod(pair["ours"])),
+        device_requests.amounts_request(pod(pair["theirs"])),
+        device_requests.amounts_request(pod(pair["ours"])),
     )
 
     assert theirs == ours

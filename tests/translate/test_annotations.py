@@ -11,7 +11,8 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.devices.requests import Conditions, Manner, Parts
 from berth_operator.translate import annotations
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 CARDS: Final = {names.NVIDIA_GPU: 2}
 NICS: Final = {names.RDMA: 100}
@@ -55,7 +56,7 @@ CONDITIONS: dict[str, tuple[dict[str, str], Conditions]] = {
 @pytest.mark.parametrize(("said", "expected"), CONDITIONS.values(), ids=CONDITIONS.keys())
 def test_conditions(said: dict[str, str], expected: Conditions) -> None:
     """All conditions arrive in one value, so that they are asked of one card."""
-    request = manifests.asked(manifests.one(CARDS, annotations=said))
+    request = pod_requests.request(pod_requests.asking(CARDS, annotations=said))
 
     assert request.conditions == expected
 
@@ -64,7 +65,9 @@ def test_models_are_remembered_as_they_were_written() -> None:
     """People read what they wrote, and pods that differ in that alone ask for the same."""
     written = {names.MODEL: "A100, t4", names.AVOID_MODEL: "Tesla P4"}
     small = {key: text.lower() for key, text in written.items()}
-    one, other = (manifests.asked(manifests.one(CARDS, annotations=said)) for said in (written, small))
+    one, other = (
+        pod_requests.request(pod_requests.asking(CARDS, annotations=said)) for said in (written, small)
+    )
 
     assert one.conditions.as_written(one.conditions.models) == ["A100", "t4"]
     assert one.conditions.as_written(one.conditions.avoid_models) == ["Tesla P4"]
@@ -98,7 +101,7 @@ MANNERS: dict[str, tuple[dict[str, str], Manner]] = {
 @pytest.mark.parametrize(("said", "manner"), MANNERS.values(), ids=MANNERS.keys())
 def test_manner(said: dict[str, str], manner: Manner) -> None:
     """How devices belong together is read from one key each."""
-    request = manifests.asked(manifests.one(BOTH, annotations=said))
+    request = pod_requests.request(pod_requests.asking(BOTH, annotations=said))
 
     assert request.manner == manner
 
@@ -109,9 +112,9 @@ def test_manner(said: dict[str, str], manner: Manner) -> None:
 )
 def test_replicas(text: str, spread: bool) -> None:  # noqa: FBT001  a column of the table
     """Replicas of a container go to different cards, or to as few as possible."""
-    pod = manifests.one({names.NVIDIA_GPU_SHARED: 2}, annotations={names.REPLICAS: text})
+    pod = pod_requests.asking({names.NVIDIA_GPU_SHARED: 2}, annotations={names.REPLICAS: text})
 
-    assert manifests.asked(pod).manner == Manner(spread_replicas=spread)
+    assert pod_requests.request(pod).manner == Manner(spread_replicas=spread)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +129,16 @@ def test_replicas(text: str, spread: bool) -> None:  # noqa: FBT001  a column of
 )
 def test_apply(text: str, amount: int, parts: Parts) -> None:
     """What an amount of other devices means can be said by type."""
-    pod = manifests.one({names.RDMA: amount}, annotations={names.APPLY: text})
+    pod = pod_requests.asking({names.RDMA: amount}, annotations={names.APPLY: text})
 
-    assert manifests.asked(pod).containers[0].asks == (parts,)
+    assert pod_requests.request(pod).containers[0].asks == (parts,)
 
 
 def test_apply_is_for_one_type_alone() -> None:
     """What is said of NICs does not change what is asked of FPGAs."""
-    pod = manifests.one({names.RDMA: 100, names.FPGA: 100}, annotations={names.APPLY: "rdma=every"})
+    pod = pod_requests.asking({names.RDMA: 100, names.FPGA: 100}, annotations={names.APPLY: "rdma=every"})
 
-    assert manifests.asked(pod).containers[0].asks == (
+    assert pod_requests.request(pod).containers[0].asks == (
         Parts("fpga", 1, 100),
         Parts("rdma", 1, 100, every=True),
     )
@@ -143,23 +146,23 @@ def test_apply_is_for_one_type_alone() -> None:
 
 def test_every_device_is_joined_with_nothing() -> None:
     """All NICs of a node cannot also sit beside one card, so they take no part."""
-    pod = manifests.one(BOTH, annotations={names.JOINT: "gpu,rdma", names.APPLY: "rdma=every"})
+    pod = pod_requests.asking(BOTH, annotations={names.JOINT: "gpu,rdma", names.APPLY: "rdma=every"})
 
-    assert manifests.asked(pod).manner.joint == ()
+    assert pod_requests.request(pod).manner.joint == ()
 
 
 def test_strategy_counts_without_devices() -> None:
     """How nodes are ranked matters to a pod without devices too."""
-    pod = manifests.pod(annotations={names.STRATEGY: "spread"})
+    pod = builders.pod(annotations={names.STRATEGY: "spread"})
 
-    assert manifests.asked(pod) == requests.Request(manner=Manner(strategy=Strategy.SPREAD))
+    assert pod_requests.request(pod) == requests.Request(manner=Manner(strategy=Strategy.SPREAD))
 
 
 def test_pattern_beside_models_to_avoid() -> None:
     """Of two patterns one must be found in a model's name and the other must not."""
     said = {names.MODEL_PATTERN: "(?i)a100|T4", "nvidia.com/nouse-gputype": "PCIe"}
 
-    asked = manifests.asked(manifests.one(CARDS, annotations=said)).conditions.of_models
+    asked = pod_requests.request(pod_requests.asking(CARDS, annotations=said)).conditions.of_models
 
     models = ("A100-SXM4-80GB", "A100-PCIE-40GB", "Tesla T4", "V100")
     assert [one for one in models if conditions.model_meets(one, asked)] == ["A100-SXM4-80GB", "Tesla T4"]
@@ -205,16 +208,8 @@ BAD: dict[str, tuple[str, str, str]] = {
         "best",
         f": best is not known; write one of {', '.join(Strategy)}",
     ),
-    "a joint of one": (
-        names.JOINT,
-        "gpu",
-        f": fewer than two types are named; {TYPES}",
-    ),
-    "a joint with a stranger": (
-        names.JOINT,
-        "gpu,nic",
-        f": nic is no type of device; {TYPES}",
-    ),
+    "a joint of one": (names.JOINT, "gpu", f": fewer than two types are named; {TYPES}"),
+    "a joint with a stranger": (names.JOINT, "gpu,nic", f": nic is no type of device; {TYPES}"),
     "no label": (names.LABELS, "", " names no label; write for instance fabric=a"),
     "a label without a value": (
         names.LABELS,
@@ -243,7 +238,7 @@ BAD: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize(("key", "text", "sentence"), BAD.values(), ids=BAD.keys())
 def test_bad_annotation(key: str, text: str, sentence: str) -> None:
     """An annotation that cannot be understood is refused, never taken for no condition."""
-    found = manifests.faults(manifests.one(BOTH, annotations={key: text}))
+    found = pod_requests.faults(pod_requests.asking(BOTH, annotations={key: text}))
 
     assert found == [(Reason.INVALID_REQUEST, f"annotation {key}{sentence}")]
 
@@ -251,7 +246,7 @@ def test_bad_annotation(key: str, text: str, sentence: str) -> None:
 @pytest.mark.parametrize("key", annotations.UNSERVED)
 def test_unserved_annotation(key: str) -> None:
     """A wish that is not served yet is named, never passed over."""
-    found = manifests.faults(manifests.one(CARDS, annotations={key: "x"}))
+    found = pod_requests.faults(pod_requests.asking(CARDS, annotations={key: "x"}))
 
     assert found == [(Reason.UNSUPPORTED_REQUEST, f"annotation {key} is not served yet")]
 
@@ -287,26 +282,14 @@ TOGETHER: dict[str, tuple[Mapping[str, object], dict[str, str], str]] = {
         {names.UUIDS: "GPU-a,GPU-b", names.AVOID_UUIDS: "GPU-b"},
         "annotation berth.dev/uuids leaves 1 card to choose from, but 2 are asked for",
     ),
-    "a model of no card": (
-        NICS,
-        {names.MODEL: "T4"},
-        f"annotation berth.dev/model {OF_GPU}",
-    ),
-    "a scope of no card": (
-        {"cpu": 1},
-        {names.SCOPE: "numa"},
-        f"annotation berth.dev/scope {OF_GPU}",
-    ),
+    "a model of no card": (NICS, {names.MODEL: "T4"}, f"annotation berth.dev/model {OF_GPU}"),
+    "a scope of no card": ({"cpu": 1}, {names.SCOPE: "numa"}, f"annotation berth.dev/scope {OF_GPU}"),
     "the name of no device": (
         {"cpu": 1},
         {names.UUIDS: "GPU-a"},
         f"annotation berth.dev/uuids {OF_GPU.replace('gpu,', 'gpu or fpga or rdma,')}",
     ),
-    "a joint without NICs": (
-        CARDS,
-        {names.JOINT: "gpu,rdma"},
-        f"annotation berth.dev/joint {OF_RDMA}",
-    ),
+    "a joint without NICs": (CARDS, {names.JOINT: "gpu,rdma"}, f"annotation berth.dev/joint {OF_RDMA}"),
     "labels of nothing": (
         CARDS,
         {names.LABELS: "fabric=a"},
@@ -340,37 +323,34 @@ def test_wishes_must_fit_what_is_asked(
     resources: Mapping[str, object], said: dict[str, str], sentence: str
 ) -> None:
     """A wish that no device could fulfil is most likely a mistake, and is told so."""
-    found = manifests.faults(manifests.one(resources, annotations=said))
+    found = pod_requests.faults(pod_requests.asking(resources, annotations=said))
 
     assert found == [(Reason.INVALID_REQUEST, sentence)]
 
 
 def test_uuids_may_name_other_devices() -> None:
     """A list of uuids is a condition on NICs too."""
-    pod = manifests.one(NICS, annotations={names.UUIDS: "rdma-0000:1f:00.0"})
+    pod = pod_requests.asking(NICS, annotations={names.UUIDS: "rdma-0000:1f:00.0"})
 
-    assert manifests.asked(pod).conditions.uuids == {"rdma-0000:1f:00.0"}
+    assert pod_requests.request(pod).conditions.uuids == {"rdma-0000:1f:00.0"}
 
 
 def test_wishes_are_not_judged_by_a_container_that_cannot_be_read() -> None:
     """One mistake gives one sentence: the container that a wish was meant for may be the one at fault."""
-    pod = manifests.one({names.NVIDIA_GPU: "x"}, annotations={names.MODEL: "T4"})
+    pod = pod_requests.asking({names.NVIDIA_GPU: "x"}, annotations={names.MODEL: "T4"})
 
-    assert manifests.sentences(pod) == ["container main: nvidia.com/gpu: 'x' is not a quantity"]
+    assert pod_requests.sentences(pod) == ["container main: nvidia.com/gpu: 'x' is not a quantity"]
 
 
 def test_all_faults_are_told_at_once() -> None:
     """Nobody should have to mend a pod one fault at a time."""
-    pod = manifests.pod(
-        containers=[
-            manifests.asking("a", {names.NVIDIA_GPU: "x"}),
-            manifests.asking("b", {names.GPU_CORE: 1}),
-        ],
+    pod = builders.pod(
+        containers=[builders.asking("a", {names.NVIDIA_GPU: "x"}), builders.asking("b", {names.GPU_CORE: 1})],
         annotations={names.GANG: "g", names.MODEL: "", names.SCOPE: "rack"},
         resourceClaims=[{"name": "c"}],
     )
 
-    found = [reason for reason, _ in manifests.faults(pod)]
+    found = [reason for reason, _ in pod_requests.faults(pod)]
 
     assert sorted(found) == sorted(
         [*([Reason.INVALID_REQUEST] * 4), Reason.UNSUPPORTED_REQUEST, Reason.UNSUPPORTED_CONSTRAINT]
@@ -392,7 +372,7 @@ def test_every_wish_of_the_contract_is_read_or_refused() -> None:
 @pytest.mark.parametrize("spelt", [UUID.lower(), UUID.upper(), f"gpu{UUID[3:].upper()}"])
 def test_the_uuid_of_a_card_is_read_whatever_its_case(spelt: str) -> None:
     """The same card is meant; the uuids of other devices stay as they are."""
-    pod = manifests.pod(gpus=1, annotations={names.UUIDS: spelt, names.AVOID_UUIDS: "RDMA-0000:1F:00.0"})
+    pod = builders.pod(gpus=1, annotations={names.UUIDS: spelt, names.AVOID_UUIDS: "RDMA-0000:1F:00.0"})
 
-    assert manifests.asked(pod).conditions.uuids == {UUID}
-    assert manifests.asked(pod).conditions.avoid_uuids == {"RDMA-0000:1F:00.0"}
+    assert pod_requests.request(pod).conditions.uuids == {UUID}
+    assert pod_requests.request(pod).conditions.avoid_uuids == {"RDMA-0000:1F:00.0"}

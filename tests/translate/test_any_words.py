@@ -10,7 +10,8 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.requests import Gpus
 from berth_operator.translate import annotations, demands, device_requests, pods, raw
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 RESOURCES: Final = sorted(
     {
@@ -125,11 +126,11 @@ ASKED: Final = st.dictionaries(st.sampled_from(RESOURCES), QUANTITY, max_size=4)
 def any_pod(draw: st.DrawFn) -> raw.Pod:
     """Give a pod with anything in every key by which devices are asked for."""
     containers = [
-        manifests.asking(f"c{at}", asked, restartPolicy=draw(st.sampled_from([None, "Always"])))
+        builders.asking(f"c{at}", asked, restartPolicy=draw(st.sampled_from([None, "Always"])))
         for at, asked in enumerate(draw(st.lists(ASKED, max_size=3)))
     ]
     early = draw(st.integers(0, len(containers)))
-    return manifests.pod(
+    return builders.pod(
         annotations=draw(st.dictionaries(st.sampled_from(ANNOTATIONS), TEXT, max_size=4)),
         labels=draw(st.dictionaries(st.sampled_from(LABELS), TEXT, max_size=3)),
         initContainers=containers[:early],
@@ -138,7 +139,7 @@ def any_pod(draw: st.DrawFn) -> raw.Pod:
     )
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(any_pod())
 def test_every_pod_is_read(pod: raw.Pod) -> None:
     """A pod is read, or refused in sentences that are fit to print; it never stops the operator."""
@@ -146,12 +147,12 @@ def test_every_pod_is_read(pod: raw.Pod) -> None:
 
     assert all(fault.detail.isprintable() and len(fault.detail) < 500 for fault in faults)
     assert {fault.reason for fault in faults} <= {Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST}
-    assert isinstance(pods.view(pod), pods.Waiting | pods.Bound)
+    assert isinstance(pods.classify(pod), pods.WaitingPod | pods.BoundPod)
     assert all(name for name, _ in demands.demand(pod.spec).served)
     assert request.need.cards >= 0
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(any_pod())
 def test_what_is_read_makes_sense(pod: raw.Pod) -> None:
     """No ask leaves this room that the core would have to mistrust."""
@@ -169,16 +170,16 @@ def test_what_is_read_makes_sense(pod: raw.Pod) -> None:
                 assert 1 <= ask.share <= 100
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(any_pod())
 def test_a_refusal_is_one_plain_line(pod: raw.Pod) -> None:
     """What people are told is wrong quotes what they wrote, and steers nobody's terminal."""
-    for sentence in manifests.sentences(pod):
+    for sentence in pod_requests.sentences(pod):
         assert sentence.isprintable()
         assert len(sentence) <= text.LONGEST
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(any_pod())
 def test_equal_pods_give_equal_requests(pod: raw.Pod) -> None:
     """The same pod gives the same request, and one that the tables of the search can be asked by."""
@@ -198,12 +199,12 @@ PERCENT = st.integers(1, 100)
 
 def same(theirs: dict[str, object], ask: Gpus, **about: Any) -> None:
     """Check that a container in other words asks for this of each card."""
-    request = manifests.asked(manifests.one(theirs, **about))
+    request = pod_requests.request(pod_requests.asking(theirs, **about))
 
     assert request == requests.Request((requests.ContainerRequest("main", (ask,)),))
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(COUNTS, MIB, st.integers(0, 100))
 def test_slices_by_memory(count: int, mib: int, core: int) -> None:
     """HAMi, Volcano and KAI speak of each card, and so does the request."""
@@ -215,7 +216,7 @@ def test_slices_by_memory(count: int, mib: int, core: int) -> None:
         same({}, ask, annotations={"gpu-memory": str(mib), "gpu-fraction-num-devices": str(count)})
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(COUNTS, PERCENT, PERCENT)
 def test_slices_by_percentage(count: int, ratio: int, core: int) -> None:
     """Percent of each card are percent of each card in everybody's words."""
@@ -227,13 +228,13 @@ def test_slices_by_percentage(count: int, ratio: int, core: int) -> None:
     same({f"berth.dev/{name}": total for name, total in totals.items()}, ask)
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(st.integers(1, 9999).map(lambda parts: parts / 10000), COUNTS)
 def test_fractions(fraction: float, count: int) -> None:
     """A fraction is never less than what was asked for, and less than one percent more."""
     said = {"gpu-fraction": str(fraction), "gpu-fraction-num-devices": str(count)}
 
-    (container,) = manifests.asked(manifests.pod(annotations=said)).containers
+    (container,) = pod_requests.request(builders.pod(annotations=said)).containers
 
     (ask,) = container.asks
     assert isinstance(ask, Gpus)
@@ -242,7 +243,7 @@ def test_fractions(fraction: float, count: int) -> None:
     assert ask.ratio - 1 < fraction * 100
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(COUNTS)
 def test_whole_cards(count: int) -> None:
     """A card is a card, whoever counts it."""

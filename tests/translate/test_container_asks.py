@@ -13,9 +13,9 @@ from berth_crds import names
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.requests import Gpus, Instances, Parts, Replicas
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
-GIB: Final = 2**30
 CORE, MEMORY, RATIO, SHARED = names.GPU_CORE, names.GPU_MEMORY, names.GPU_MEMORY_RATIO, names.GPU_SHARED
 
 GOOD: dict[str, tuple[dict[str, object], tuple[requests.Ask, ...]]] = {
@@ -27,24 +27,24 @@ GOOD: dict[str, tuple[dict[str, object], tuple[requests.Ask, ...]]] = {
     "one card in percent": ({names.GPU: 100}, (requests.cards(1),)),
     "three cards in percent": ({names.GPU: "300"}, (requests.cards(3),)),
     "a part of a card": ({names.GPU: 30}, (Gpus(1, core=30, ratio=30),)),
-    "memory alone": ({MEMORY: "8Gi"}, (Gpus(1, memory=8 * GIB),)),
+    "memory alone": ({MEMORY: "8Gi"}, (Gpus(1, memory=8 * builders.GIB),)),
     "memory in half bytes": ({MEMORY: "0.5"}, (Gpus(1, memory=1),)),
     "ratio alone": ({RATIO: 30}, (Gpus(1, ratio=30),)),
     "ratio over whole cards": ({RATIO: 300}, (Gpus(3, ratio=100),)),
-    "compute and memory": ({CORE: 50, MEMORY: "8Gi"}, (Gpus(1, core=50, memory=8 * GIB),)),
+    "compute and memory": ({CORE: 50, MEMORY: "8Gi"}, (Gpus(1, core=50, memory=8 * builders.GIB),)),
     "compute and ratio": ({CORE: 50, RATIO: 30}, (Gpus(1, core=50, ratio=30),)),
     "all of a card by measures": ({CORE: 100, RATIO: 100}, (requests.cards(1),)),
     "two whole cards by measures": ({CORE: 200, RATIO: 200}, (requests.cards(2),)),
     "less compute than memory of two cards": ({CORE: 100, RATIO: 200}, (Gpus(2, core=50, ratio=100),)),
-    "memory over two cards": ({SHARED: 2, MEMORY: "8Gi"}, (Gpus(2, memory=4 * GIB),)),
+    "memory over two cards": ({SHARED: 2, MEMORY: "8Gi"}, (Gpus(2, memory=4 * builders.GIB),)),
     "memory over three cards, rounded up": ({SHARED: 3, MEMORY: 10}, (Gpus(3, memory=4),)),
     "ratio over two cards": ({SHARED: 2, RATIO: 60}, (Gpus(2, ratio=30),)),
     "compute and memory over two cards": (
         {SHARED: 2, CORE: 200, MEMORY: "64Gi"},
-        (Gpus(2, core=100, memory=32 * GIB),),
+        (Gpus(2, core=100, memory=32 * builders.GIB),),
     ),
     "compute and ratio over two cards": ({SHARED: 2, CORE: 100, RATIO: 60}, (Gpus(2, core=50, ratio=30),)),
-    "over one card": ({SHARED: 1, MEMORY: "8Gi"}, (Gpus(1, memory=8 * GIB),)),
+    "over one card": ({SHARED: 1, MEMORY: "8Gi"}, (Gpus(1, memory=8 * builders.GIB),)),
     "replicas": ({names.NVIDIA_GPU_SHARED: 2}, (Replicas(2),)),
     "instances": ({"nvidia.com/mig-1g.10gb": 2}, (Instances("1g.10gb", 2),)),
     "instances with media engines": ({"nvidia.com/mig-1g.10gb.me": 1}, (Instances("1g.10gb+me", 1),)),
@@ -66,14 +66,14 @@ GOOD: dict[str, tuple[dict[str, object], tuple[requests.Ask, ...]]] = {
         (requests.cards(1), Parts("fpga", 1, 50), Parts("rdma", 1, 100)),
     ),
     "nothing in one way and cards in another": ({names.NVIDIA_GPU: 0, names.GPU: 200}, (requests.cards(2),)),
-    "nothing of a measure": ({MEMORY: "8Gi", CORE: 0, SHARED: 0}, (Gpus(1, memory=8 * GIB),)),
+    "nothing of a measure": ({MEMORY: "8Gi", CORE: 0, SHARED: 0}, (Gpus(1, memory=8 * builders.GIB),)),
 }
 
 
 @pytest.mark.parametrize(("resources", "asks"), GOOD.values(), ids=GOOD.keys())
 def test_good_combination(resources: dict[str, object], asks: tuple[requests.Ask, ...]) -> None:
     """Every combination that makes sense is read as what it asks of each card."""
-    request = manifests.asked(manifests.one(resources))
+    request = pod_requests.request(pod_requests.asking(resources))
 
     assert [container.asks for container in request.containers] == [asks]
 
@@ -81,19 +81,19 @@ def test_good_combination(resources: dict[str, object], asks: tuple[requests.Ask
 @pytest.mark.parametrize(
     "container",
     [
-        pytest.param(manifests.container(), id="no resources"),
-        pytest.param(manifests.asking("main", {"cpu": 1}), id="other resources"),
-        pytest.param(manifests.asking("main", {names.NVIDIA_GPU: 0}), id="no whole card"),
-        pytest.param(manifests.asking("main", {names.GPU: "0"}), id="nothing in percent"),
+        pytest.param(builders.container(), id="no resources"),
+        pytest.param(builders.asking("main", {"cpu": 1}), id="other resources"),
+        pytest.param(builders.asking("main", {names.NVIDIA_GPU: 0}), id="no whole card"),
+        pytest.param(builders.asking("main", {names.GPU: "0"}), id="nothing in percent"),
         pytest.param(
-            manifests.asking("main", {MEMORY: 0, "nvidia.com/mig-1g.5gb": 0, names.RDMA: 0}),
+            builders.asking("main", {MEMORY: 0, "nvidia.com/mig-1g.5gb": 0, names.RDMA: 0}),
             id="nothing at all",
         ),
     ],
 )
 def test_no_devices(container: dict[str, object]) -> None:
     """A container that asks for nothing is no part of the request, and no fault either."""
-    request = manifests.asked(manifests.pod(containers=[container]))
+    request = pod_requests.request(builders.pod(containers=[container]))
 
     assert request == requests.NO_DEVICES
     assert not request
@@ -258,7 +258,7 @@ REFUSED: Final = (
 @pytest.mark.parametrize(("resources", "sentence"), REFUSED.values(), ids=REFUSED.keys())
 def test_bad_combination(resources: dict[str, object], sentence: str) -> None:
     """Every combination that makes no sense is refused in a sentence of its own."""
-    found = manifests.faults(manifests.one(resources))
+    found = pod_requests.faults(pod_requests.asking(resources))
 
     assert found == [(Reason.INVALID_REQUEST, sentence)]
 
@@ -272,7 +272,7 @@ def test_sentences_are_all_different() -> None:
 
 def test_replicas_of_instances_are_not_served() -> None:
     """What makes sense and is not served says so, and what to write instead."""
-    found = manifests.faults(manifests.one({"nvidia.com/mig-1g.10gb.shared": 1}))
+    found = pod_requests.faults(pod_requests.asking({"nvidia.com/mig-1g.10gb.shared": 1}))
 
     name = "nvidia.com/mig-1g.10gb.shared"
     sentence = f"container main: {name}: replicas of MIG instances are not served; ask for whole instances"
@@ -284,26 +284,26 @@ def test_replicas_of_instances_are_not_served() -> None:
 
 def test_containers_are_judged_one_by_one() -> None:
     """Two containers of 60 percent are no request for 120 percent."""
-    pod = manifests.pod(
-        containers=[manifests.asking("a", {names.GPU: 60}), manifests.asking("b", {names.GPU: 60})]
+    pod = builders.pod(
+        containers=[builders.asking("a", {names.GPU: 60}), builders.asking("b", {names.GPU: 60})]
     )
 
-    request = manifests.asked(pod)
+    request = pod_requests.request(pod)
 
     assert [one.asks for one in request.containers] == [(Gpus(1, core=60, ratio=60),)] * 2
 
 
 def test_containers_may_ask_in_different_ways() -> None:
     """One way in each container is all that is asked of people."""
-    pod = manifests.pod(
+    pod = builders.pod(
         containers=[
-            manifests.asking("a", {names.NVIDIA_GPU: 1}),
-            manifests.asking("b", {MEMORY: "1Gi"}),
-            manifests.asking("c", {"nvidia.com/mig-1g.10gb": 1}),
+            builders.asking("a", {names.NVIDIA_GPU: 1}),
+            builders.asking("b", {MEMORY: "1Gi"}),
+            builders.asking("c", {"nvidia.com/mig-1g.10gb": 1}),
         ]
     )
 
-    request = manifests.asked(pod)
+    request = pod_requests.request(pod)
 
     assert [type(one.asks[0]) for one in request.containers] == [Gpus, Gpus, Instances]
 
@@ -324,20 +324,20 @@ ASKS = st.one_of(
 )
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(ASKS)
 def test_there_and_back(ask: Gpus) -> None:
     """Whatever may be asked of cards can be written, and is read as it was meant."""
-    request = manifests.asked(manifests.one(spelled(ask)))
+    request = pod_requests.request(pod_requests.asking(spelled(ask)))
 
     assert request.containers[0].asks == (ask,)
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(st.integers(1, 2**45), st.integers(1, 64))
 def test_memory_is_divided_rounding_up(total: int, cards: int) -> None:
     """The cards together have what was asked for, and none has a byte more than that takes."""
-    request = manifests.asked(manifests.one({MEMORY: total, SHARED: cards}))
+    request = pod_requests.request(pod_requests.asking({MEMORY: total, SHARED: cards}))
 
     (ask,) = request.containers[0].asks
     assert isinstance(ask, Gpus)
@@ -366,7 +366,7 @@ MEASURES = [
         (0, 1, 2, 3),
         (0, 1, 50, 99, 100, 101, 150, 200, 300),
         (0, 1, 50, 100, 150, 200, 300, 301),
-        (0, 1, 7 * GIB),
+        (0, 1, 7 * builders.GIB),
     )
 ]
 
@@ -375,26 +375,26 @@ MEASURES = [
 def test_second_opinion_on_all_combinations(shared: int) -> None:
     """The grammar agrees with the table that it was made from, on every small combination."""
     for asked in (asked for asked in MEASURES if asked[SHARED] == shared and any(asked.values())):
-        pod = manifests.one(asked)
+        pod = pod_requests.asking(asked)
         expected = second_opinion(asked)
 
         if expected is None:
-            assert [reason for reason, _ in manifests.faults(pod)] == [Reason.INVALID_REQUEST], asked
+            assert [reason for reason, _ in pod_requests.faults(pod)] == [Reason.INVALID_REQUEST], asked
         else:
-            assert manifests.asked(pod).containers[0].asks == (expected,), asked
+            assert pod_requests.request(pod).containers[0].asks == (expected,), asked
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(st.permutations(list(GOOD)), st.integers(1, 4))
 def test_containers_do_not_disturb_each_other(order: list[str], count: int) -> None:
     """What a container asks for does not depend on the containers beside it."""
     chosen = order[:count]
-    pod = manifests.pod(
-        containers=[manifests.asking(f"c{at}", GOOD[name][0]) for at, name in enumerate(chosen)]
+    pod = builders.pod(
+        containers=[builders.asking(f"c{at}", GOOD[name][0]) for at, name in enumerate(chosen)]
     )
 
-    request = manifests.asked(pod)
+    request = pod_requests.request(pod)
 
-    alone = [manifests.asked(manifests.one(GOOD[name][0])).containers[0] for name in chosen]
+    alone = [pod_requests.request(pod_requests.asking(GOOD[name][0])).containers[0] for name in chosen]
     renamed = [dataclasses.replace(one, name=f"c{at}") for at, one in enumerate(alone)]
     assert list(request.containers) == renamed

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from berth_crds import names
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import demands, raw
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 Container = dict[str, Any]
 
@@ -17,12 +18,12 @@ Container = dict[str, Any]
 def asking(name: str, *, sidecar: bool = False, **requests: object) -> Container:
     """Give a container with these requests, which may be a sidecar."""
     lasting = {"restartPolicy": "Always"} if sidecar else {}
-    return manifests.asking(name, requests, **lasting)
+    return builders.asking(name, requests, **lasting)
 
 
 def amounts(*containers: Container, init: tuple[Container, ...] = (), **spec: Any) -> dict[str, int]:
     """Read what a pod of these containers demands, but for its own place among the pods."""
-    pod = manifests.pod(containers=list(containers), initContainers=list(init), **spec)
+    pod = builders.pod(containers=list(containers), initContainers=list(init), **spec)
     found = dict(demands.amounts(pod.spec))
     assert found.pop(facts.PODS) == 1
     return found
@@ -37,8 +38,8 @@ def test_containers_run_together() -> None:
 
 def test_limit_is_the_request_where_there_is_none() -> None:
     """A container that sets a limit alone requests as much; one that sets both requests what it says."""
-    alone = manifests.container("a", resources={"limits": {"cpu": 2, "memory": "1Gi"}})
-    both = manifests.container("b", resources={"limits": {"cpu": 2}, "requests": {"cpu": 1}})
+    alone = builders.container("a", resources={"limits": {"cpu": 2, "memory": "1Gi"}})
+    both = builders.container("b", resources={"limits": {"cpu": 2}, "requests": {"cpu": 1}})
 
     found = amounts(alone, both)
 
@@ -173,8 +174,8 @@ def test_sums_stay_within_bounds() -> None:
 
 def test_names_that_berth_serves_are_kept_apart() -> None:
     """What the Device answers for is asked of the node only where it advertises it."""
-    pod = manifests.pod(
-        gpus=2, initContainers=[manifests.asking("i", {names.GPU: 100, "nvidia.com/mig-1g.5gb": 1})]
+    pod = builders.pod(
+        gpus=2, initContainers=[builders.asking("i", {names.GPU: 100, "nvidia.com/mig-1g.5gb": 1})]
     )
 
     found = demands.demand(pod.spec)
@@ -185,7 +186,7 @@ def test_names_that_berth_serves_are_kept_apart() -> None:
 
 def test_names_of_other_projects_are_served_too() -> None:
     """A resource that stands for one of Berth's is the Device's to judge, whoever gave it its name."""
-    pod = manifests.one(
+    pod = pod_requests.asking(
         {"nvidia.com/gpumem": 3000, "koordinator.sh/gpu-core": 5, "nvidia.com/priority": 1, "amd.com/gpu": 1}
     )
 
@@ -205,7 +206,7 @@ def test_the_operating_system_is_asked_of_the_node() -> None:
     windows, linux = {"name": "windows"}, {"name": "linux"}
 
     def selector(**spec: Any) -> object:
-        return demands.where(manifests.pod(**spec).spec).selector
+        return demands.where(builders.pod(**spec).spec).selector
 
     assert selector(os=windows) == ((label, "windows"),)
     assert selector(os=linux, nodeSelector={"zone": "a", label: "linux"}) == ((label, "linux"), ("zone", "a"))
@@ -215,13 +216,13 @@ def test_the_operating_system_is_asked_of_the_node() -> None:
 
 def test_host_ports_are_those_of_what_keeps_running() -> None:
     """An init container ends before its port matters; every address is written in several ways."""
-    spec = manifests.pod(
+    spec = builders.pod(
         initContainers=[
-            manifests.container("i", ports=[{"hostPort": 1}]),
-            manifests.container("s", restartPolicy="Always", ports=[{"hostPort": 2, "hostIP": "0.0.0.0"}]),
+            builders.container("i", ports=[{"hostPort": 1}]),
+            builders.container("s", restartPolicy="Always", ports=[{"hostPort": 2, "hostIP": "0.0.0.0"}]),
         ],
         containers=[
-            manifests.container(
+            builders.container(
                 ports=[
                     {"containerPort": 3},
                     {"hostPort": 4, "protocol": "UDP", "hostIP": "10.0.0.1"},
@@ -241,7 +242,7 @@ def test_where_is_read_whole() -> None:
     expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}
     field = {"key": "metadata.name", "operator": "NotIn", "values": ["n9"]}
     term = {"matchExpressions": [expression], "matchFields": [field]}
-    pod = manifests.pod(
+    pod = builders.pod(
         nodeSelector={"b": "2", "a": "1"},
         affinity={
             "nodeAffinity": {
@@ -281,7 +282,7 @@ def test_where_is_read_whole() -> None:
 )
 def test_absent_affinity(affinity: Any, found: object) -> None:
     """No requirement accepts every node; one without terms accepts none."""
-    pod = manifests.pod(affinity=affinity)
+    pod = builders.pod(affinity=affinity)
 
     assert demands.where(pod.spec).affinity == found
 
@@ -289,7 +290,7 @@ def test_absent_affinity(affinity: Any, found: object) -> None:
 CPUS = st.integers(0, 4000)
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(
     init=st.lists(st.tuples(CPUS, st.booleans()), max_size=4),
     main=st.lists(CPUS, min_size=1, max_size=3),

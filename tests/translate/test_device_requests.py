@@ -10,25 +10,26 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.requests import ContainerRequest
 from berth_operator.translate import device_requests
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 
 def test_init_containers_come_first_and_say_whether_they_stay() -> None:
     """The request lists containers in the order in which they start; a sidecar is one that runs."""
-    pod = manifests.pod(
+    pod = builders.pod(
         initContainers=[
-            manifests.container("i", gpus=2),
-            manifests.container("s", gpus=1, restartPolicy="Always"),
-            manifests.container("o", gpus=1, restartPolicy="OnFailure"),
+            builders.container("i", gpus=2),
+            builders.container("s", gpus=1, restartPolicy="Always"),
+            builders.container("o", gpus=1, restartPolicy="OnFailure"),
         ],
         containers=[
-            manifests.container("a", gpus=1),
-            manifests.container("idle"),
-            manifests.container("b", gpus=1),
+            builders.container("a", gpus=1),
+            builders.container("idle"),
+            builders.container("b", gpus=1),
         ],
     )
 
-    request = manifests.asked(pod)
+    request = pod_requests.request(pod)
 
     one, two = (requests.cards(1),), (requests.cards(2),)
     assert request.containers == (
@@ -43,14 +44,14 @@ def test_init_containers_come_first_and_say_whether_they_stay() -> None:
 
 def test_a_limit_alone_is_the_request() -> None:
     """What is limited is asked for, and where both are given the request counts."""
-    pod = manifests.pod(
+    pod = builders.pod(
         containers=[
-            manifests.container("a", resources={"limits": {names.GPU: 50}}),
-            manifests.container("b", resources={"limits": {names.GPU: 50}, "requests": {names.GPU: 20}}),
+            builders.container("a", resources={"limits": {names.GPU: 50}}),
+            builders.container("b", resources={"limits": {names.GPU: 50}, "requests": {names.GPU: 20}}),
         ]
     )
 
-    request = manifests.asked(pod)
+    request = pod_requests.request(pod)
 
     assert [one.asks[0] for one in request.containers] == [
         requests.Gpus(1, core=50, ratio=50),
@@ -76,9 +77,9 @@ def test_priority(
 ) -> None:
     """What a PriorityClass gives and what the author calls it are two things; there the label is mute."""
     labels = {} if label is None else {aliases.GENIUS_PRIORITY: label}
-    pod = manifests.pod(labels=labels, priority=priority, priorityClassName=class_)
+    pod = builders.pod(labels=labels, priority=priority, priorityClassName=class_)
 
-    assert (device_requests.priority(pod), device_requests.label(pod)) == expected
+    assert (device_requests.priority(pod), device_requests.label_priority(pod)) == expected
 
 
 # ---------------------------------------------------------------- what Kubernetes offers and Berth does not
@@ -112,7 +113,7 @@ CONSTRAINTS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("spec", "what"), CONSTRAINTS.values(), ids=CONSTRAINTS.keys())
 def test_constraint_that_is_not_honoured(spec: dict[str, Any], what: str) -> None:
     """To ignore a constraint would put the pod where it must not be; it is refused instead."""
-    found = manifests.faults(manifests.pod(**spec))
+    found = pod_requests.faults(builders.pod(**spec))
 
     assert found == [(Reason.UNSUPPORTED_CONSTRAINT, f"the pod uses {what}, which Berth does not honour yet")]
 
@@ -133,7 +134,7 @@ def test_constraint_that_is_not_honoured(spec: dict[str, Any], what: str) -> Non
             {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, id="spread if possible"
         ),
         pytest.param(
-            {"containers": [manifests.container(ports=[{"containerPort": 80}])]}, id="a container port"
+            {"containers": [builders.container(ports=[{"containerPort": 80}])]}, id="a container port"
         ),
         pytest.param({"volumes": [{"name": "v", "emptyDir": {}}]}, id="an empty volume"),
         pytest.param({"resourceClaims": []}, id="no claims"),
@@ -141,12 +142,12 @@ def test_constraint_that_is_not_honoured(spec: dict[str, Any], what: str) -> Non
 )
 def test_harmless_neighbours_of_what_is_refused(spec: dict[str, Any]) -> None:
     """Only what must be obeyed is refused, not what merely looks like it."""
-    assert manifests.faults(manifests.pod(**spec)) == []
+    assert pod_requests.faults(builders.pod(**spec)) == []
 
 
 def test_refusals_carry_no_node() -> None:
     """A fault of the request is nobody's but the request's."""
-    _, wrong = device_requests.request(manifests.one({names.NVIDIA_GPU: "x"}))
+    _, wrong = device_requests.request(pod_requests.asking({names.NVIDIA_GPU: "x"}))
 
     assert [(fault.node, fault.device) for fault in wrong] == [("", "")]
     assert all(fault.reason not in decisions.HELPED_BY for fault in wrong)

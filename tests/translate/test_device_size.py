@@ -62,7 +62,7 @@ CASES: Final[dict[str, tuple[Cards, Cards, str]]] = {
 @pytest.mark.parametrize(("enough", "too_much", "what"), CASES.values(), ids=CASES.keys())
 def test_a_device_that_says_too_much_is_closed(enough: Cards, too_much: Cards, what: str) -> None:
     """As much as the limit is read; of more nothing is given, but the cards stay known, and it says why."""
-    read, closed = (devices.device(builders.published(cards=cards)) for cards in (enough, too_much))
+    read, closed = (devices.read(builders.published(cards=cards)) for cards in (enough, too_much))
 
     assert (read.failed, closed.failed) == ("", f"more than {what}")
     kept = [*closed.cards, *closed.others]
@@ -76,7 +76,7 @@ def test_labels_of_functions_are_sorted_once_for_each_group() -> None:
     thing = builders.published(cards=virtual(2, 200, 40))
 
     with mock.patch.object(devices, "sorted", wraps=sorted, create=True) as ordered:
-        (found,) = devices.device(thing).others
+        (found,) = devices.read(thing).others
 
     assert len({id(one.labels) for one in found.functions}) == 2
     assert ordered.call_count < 10
@@ -86,7 +86,7 @@ def test_function_without_an_address_is_not_kept() -> None:
     """It cannot be given out, so nothing is known of it."""
     vfs = [{"minor": 0}, {"minor": 1, "busID": "0000:3b:00.2"}, {"minor": 2, "busID": ""}]
 
-    (found,) = devices.device(builders.published(cards=[NIC | {"vfGroups": [{"vfs": vfs}]}])).others
+    (found,) = devices.read(builders.published(cards=[NIC | {"vfGroups": [{"vfs": vfs}]}])).others
 
     assert found.functions == (facts.Function("0000:3b:00.2", 1),)
 
@@ -108,7 +108,7 @@ def test_a_device_into_which_little_can_be_written_is_closed(length: int, failed
     thing = builders.published(cards=cut(2, 3))
     large = raw.Device(thing.metadata, thing.spec, thing.status, length=length)
 
-    found = devices.device(large)
+    found = devices.read(large)
 
     assert (found.failed, found.large) == (failed, bool(failed))
     assert len(list(uuid_ownership.named(found))) == (0 if failed else 8)

@@ -16,14 +16,14 @@ HAUNTED = {"uuid": "GPU-n1-0", "health": "Healthy", "occupants": [{"pid": 7}]}
 
 def trouble(thing: wire.Device) -> Reason | None:
     """Give the trouble of the first card."""
-    return devices.device(thing).cards[0].trouble
+    return devices.read(thing).cards[0].trouble
 
 
 def test_cards_are_read() -> None:
     """A card keeps its identity, its minor and its bytes; its model gets the one spelling."""
     thing = builders.published(cards=[{"model": "NVIDIA A100-SXM4-80GB", "memory": 85198045184}])
 
-    found = devices.device(thing)
+    found = devices.read(thing)
 
     assert (found.node, found.failed) == ("n1", "")
     (card,) = found.cards
@@ -35,7 +35,7 @@ def test_cards_come_by_minor() -> None:
     """However they are listed, cards stand in the order of their minors, equals by uuid."""
     cards: list[dict[str, Any]] = [{"minor": 10}, {"minor": 2}, {"minor": 2, "uuid": "GPU-a"}, {"minor": 0}]
 
-    found = devices.device(builders.published(cards=cards))
+    found = devices.read(builders.published(cards=cards))
 
     assert [card.uuid for card in found.cards] == ["GPU-n1-3", "GPU-a", "GPU-n1-1", "GPU-n1-0"]
 
@@ -43,7 +43,7 @@ def test_cards_come_by_minor() -> None:
 @pytest.mark.parametrize("kind", ["rdma", "fpga", "quantum"])
 def test_only_gpus_are_cards(kind: str) -> None:
     """Devices of other types, known or not, are not given out as cards."""
-    found = devices.device(builders.published(cards=[{"type": kind}, {}]))
+    found = devices.read(builders.published(cards=[{"type": kind}, {}]))
 
     assert [card.minor for card in found.cards] == [1]
 
@@ -52,7 +52,7 @@ def test_card_without_memory() -> None:
     """A card whose memory is unknown has none to promise."""
     thing = builders.published(cards=[{"memory": None}])
 
-    assert devices.device(thing).cards[0].memory == 0
+    assert devices.read(thing).cards[0].memory == 0
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_cordon_is_by_uuid() -> None:
     """People take cards out of service by identity, not by place."""
     thing = builders.published(cards=[{}, {}], cordon=["GPU-n1-1", "GPU-gone"])
 
-    assert [card.trouble for card in devices.device(thing).cards] == [None, Reason.CORDONED]
+    assert [card.trouble for card in devices.read(thing).cards] == [None, Reason.CORDONED]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_failed_source(conditions: dict[str, str], failed: str) -> None:
     """Cards are not trusted when the source that reads them says it is down."""
     thing = builders.published(conditions=conditions)
 
-    assert devices.device(thing).failed == failed
+    assert devices.read(thing).failed == failed
 
 
 @pytest.mark.parametrize("status", ["True", "False"])
@@ -124,7 +124,7 @@ def test_whether_the_kubelet_is_asked(status: str) -> None:
     asked = builders.published(conditions={"PodResourcesReady": status})
     other = builders.published(conditions={"NVMLReady": status})
 
-    assert [devices.device(one).heard for one in (asked, other)] == [True, False]
+    assert [devices.read(one).heard for one in (asked, other)] == [True, False]
 
 
 def test_failed_source_gives_its_reason() -> None:

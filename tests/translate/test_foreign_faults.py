@@ -7,7 +7,8 @@ import pytest
 from berth_crds import names
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling.decisions import Reason
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 DISAGREE = "mean the same and disagree; write one of them"
 INVALID, UNSUPPORTED = Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST
@@ -78,7 +79,7 @@ RESOURCES: dict[str, tuple[dict[str, object], str]] = {
 @pytest.mark.parametrize(("resources", "sentence"), RESOURCES.values(), ids=RESOURCES.keys())
 def test_resources(resources: dict[str, object], sentence: str) -> None:
     """A sentence names the keys that people wrote, not those that they stand for."""
-    found = manifests.faults(manifests.one(resources))
+    found = pod_requests.faults(pod_requests.asking(resources))
 
     assert found == [(INVALID, f"container main{sentence}")]
 
@@ -109,7 +110,7 @@ def test_resources(resources: dict[str, object], sentence: str) -> None:
 @pytest.mark.parametrize("value", [1, "some"])
 def test_other_kinds(resource: str, value: object) -> None:
     """Units of other makers are refused as a kind that is not served, whatever the amount."""
-    found = manifests.faults(manifests.one({resource: value}))
+    found = pod_requests.faults(pod_requests.asking({resource: value}))
 
     sentence = f"container main asks for {resource}, a kind of device that Berth does not serve"
     assert found == [(UNSUPPORTED, sentence)]
@@ -117,14 +118,14 @@ def test_other_kinds(resource: str, value: object) -> None:
 
 def test_none_of_another_kind() -> None:
     """Zero of a kind that is not served is no request."""
-    assert manifests.faults(manifests.one({"amd.com/gpu": 0})) == []
+    assert pod_requests.faults(pod_requests.asking({"amd.com/gpu": 0})) == []
 
 
 def test_other_kinds_do_not_hide_what_else_is_asked() -> None:
     """A container's own cards are read beside what is refused."""
-    pod = manifests.one({"amd.com/gpu": 1, names.NVIDIA_GPU: "x"})
+    pod = pod_requests.asking({"amd.com/gpu": 1, names.NVIDIA_GPU: "x"})
 
-    assert [reason for reason, _ in manifests.faults(pod)] == [INVALID, UNSUPPORTED]
+    assert [reason for reason, _ in pod_requests.faults(pod)] == [INVALID, UNSUPPORTED]
 
 
 # ---------------------------------------------------------------- on the pod
@@ -176,7 +177,7 @@ POD_KEYS: dict[str, tuple[dict[str, Any], Reason, str]] = {
     "KAI: a fraction of one card, and two cards": (
         {
             "annotations": {"gpu-fraction": "0.5"},
-            "containers": [manifests.asking("main", {names.GPU_SHARED: 2})],
+            "containers": [builders.asking("main", {names.GPU_SHARED: 2})],
         },
         INVALID,
         f"container main: berth.dev/gpu.shared: 2 and gpu-fraction: 0.5 {DISAGREE}",
@@ -194,7 +195,7 @@ POD_KEYS: dict[str, tuple[dict[str, Any], Reason, str]] = {
     "KAI: a fraction, and whole cards elsewhere": (
         {
             "annotations": {"gpu-fraction": "0.5"},
-            "containers": [manifests.container("a"), manifests.container("b", gpus=1)],
+            "containers": [builders.container("a"), builders.container("b", gpus=1)],
         },
         INVALID,
         (
@@ -314,7 +315,7 @@ POD_KEYS: dict[str, tuple[dict[str, Any], Reason, str]] = {
 @pytest.mark.parametrize(("about", "reason", "sentence"), POD_KEYS.values(), ids=POD_KEYS.keys())
 def test_keys_on_the_pod(about: dict[str, Any], reason: Reason, sentence: str) -> None:
     """Whatever stands on a pod and cannot be done is told with the key and what it says."""
-    assert manifests.faults(manifests.pod(**about)) == [(reason, sentence)]
+    assert pod_requests.faults(builders.pod(**about)) == [(reason, sentence)]
 
 
 # ---------------------------------------------------------------- two keys for one wish
@@ -342,7 +343,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize(("said", "both"), CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
 def test_two_keys_that_disagree(said: dict[str, str], both: str) -> None:
     """Where two keys mean the same and say different things, both are named."""
-    found = manifests.faults(manifests.pod(gpus=2, annotations=said))
+    found = pod_requests.faults(builders.pod(gpus=2, annotations=said))
 
     assert found == [(INVALID, f"{both} mean the same and disagree; write one of them")]
 
@@ -351,6 +352,6 @@ def test_two_keys_that_agree() -> None:
     """The same thing may be said in two ways."""
     said = {names.UUIDS: "GPU-a,GPU-b", "nvidia.com/use-gpuuuid": "GPU-b , GPU-a"}
 
-    request = manifests.asked(manifests.pod(gpus=2, annotations=said))
+    request = pod_requests.request(builders.pod(gpus=2, annotations=said))
 
     assert request.conditions.uuids == {"GPU-a", "GPU-b"}

@@ -8,7 +8,8 @@ import pytest
 from berth_crds import aliases
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import pods, raw
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 KOORDINATOR: Final = "gang.scheduling.koordinator.sh"
 LIGHTWEIGHT: Final = "pod-group.scheduling.sigs.k8s.io"
@@ -66,14 +67,14 @@ def test_a_pod_of_a_group_is_refused(said: Annotations, key: str, place: str) ->
     """The sentence names the key and where it stands, and says why; no node is asked."""
     about: dict[str, Any] = {f"{place}s": said}
 
-    for asking in (manifests.pod(gpus=1, **about), manifests.pod(**about)):
-        assert manifests.faults(asking) == [(Reason.UNSUPPORTED_CONSTRAINT, f"{place} {key} {WHY}")]
+    for asking in (builders.pod(gpus=1, **about), builders.pod(**about)):
+        assert pod_requests.faults(asking) == [(Reason.UNSUPPORTED_CONSTRAINT, f"{place} {key} {WHY}")]
 
 
 @pytest.mark.parametrize("key", sorted(aliases.GANG_KEYS))
 def test_every_key_is_heeded(key: str) -> None:
     """No key of the table is passed over."""
-    assert [WHY in sentence for sentence in manifests.sentences(manifests.pod(annotations={key: "4"}))] == [
+    assert [WHY in sentence for sentence in pod_requests.sentences(builders.pod(annotations={key: "4"}))] == [
         True
     ]
 
@@ -83,7 +84,7 @@ def test_a_group_of_kubernetes_is_refused(field: str) -> None:
     """Its size stands in another object, so there is no telling whether it matters."""
     spec: dict[str, Any] = {field: {"podGroupName": "train"}}
 
-    assert manifests.faults(manifests.pod(gpus=1, **spec)) == [
+    assert pod_requests.faults(builders.pod(gpus=1, **spec)) == [
         (Reason.UNSUPPORTED_CONSTRAINT, f"spec.{field} {WHY}")
     ]
 
@@ -111,17 +112,17 @@ def test_a_group_of_kubernetes_is_refused(field: str) -> None:
 )
 def test_a_pod_that_starts_alone_is_served(said: Annotations) -> None:
     """A group of one is none, a queue is no group, and Kueue opens a group's gates when all may start."""
-    assert manifests.faults(manifests.pod(gpus=1, annotations=said)) == []
-    assert manifests.faults(manifests.pod(gpus=1, labels=said)) == []
+    assert pod_requests.faults(builders.pod(gpus=1, annotations=said)) == []
+    assert pod_requests.faults(builders.pod(gpus=1, labels=said)) == []
 
 
 def test_two_pods_that_differ_in_their_group_alone_are_read_apart() -> None:
     """What is remembered of one pod is not taken for the other."""
-    alone = pods.view(manifests.pod(gpus=1))
-    grouped = pods.view(manifests.pod(gpus=1, labels={"scheduling.x-k8s.io/pod-group": "train"}))
+    alone = pods.classify(builders.pod(gpus=1))
+    grouped = pods.classify(builders.pod(gpus=1, labels={"scheduling.x-k8s.io/pod-group": "train"}))
 
-    assert isinstance(alone, pods.Waiting)
-    assert isinstance(grouped, pods.Waiting)
+    assert isinstance(alone, pods.WaitingPod)
+    assert isinstance(grouped, pods.WaitingPod)
     assert (len(alone.candidate.faults), len(grouped.candidate.faults)) == (0, 1)
 
 
@@ -132,8 +133,8 @@ def test_a_bound_pod_of_a_group_is_charged_as_any_other() -> None:
         "schedulingGroup": {"podGroupName": "train"},
     }
 
-    grouped = pods.asked_of(manifests.pod(gpus=1, nodeName="n1", **said))
-    alone = pods.asked_of(manifests.pod(gpus=1, nodeName="n1"))
+    grouped = pods.device_request(builders.pod(gpus=1, nodeName="n1", **said))
+    alone = pods.device_request(builders.pod(gpus=1, nodeName="n1"))
 
     assert grouped == alone
     assert grouped is not None

@@ -8,7 +8,7 @@ from berth_crds import names, schema_limits, wire
 from berth_operator.scheduling import allocation_recovery, decisions
 from berth_operator.translate import gpupods, pods, raw
 from support import builders
-from translate import manifests
+from translate import pod_requests
 
 CARD = wire.HeldCard("GPU-n1-0", 0, "gpu", 100, 5)
 
@@ -28,7 +28,7 @@ def test_every_field_of_a_device_is_read() -> None:
     nic = wire.HeldCard("nic-0", 1, "rdma", 50, 0, vf="0000:1f:00.2")
     part = wire.HeldCard("MIG-0", 3, "gpu", 100, 10, model="A100", profile="1g.10gb")
 
-    found = gpupods.named(of(held(CARD, nic), held(part, name="side")))
+    found = gpupods.read(of(held(CARD, nic), held(part, name="side")))
 
     assert found == allocation_recovery.Named(
         "ml/p",
@@ -53,7 +53,7 @@ def test_every_field_of_a_device_is_read() -> None:
 )
 def test_one_without_devices_is_read_and_names_none(thing: wire.GpuPod) -> None:
     """The agent writes it so where it could not read the allocation either: that is no fault."""
-    assert gpupods.named(thing) == allocation_recovery.Named("ml/p", "uid-p", "n1")
+    assert gpupods.read(thing) == allocation_recovery.Named("ml/p", "uid-p", "n1")
 
 
 FAULTS: dict[str, tuple[wire.GpuPod, str]] = {
@@ -89,7 +89,7 @@ FAULTS: dict[str, tuple[wire.GpuPod, str]] = {
 @pytest.mark.parametrize(("thing", "fault"), FAULTS.values(), ids=list(FAULTS))
 def test_what_cannot_be_trusted_names_nothing(thing: wire.GpuPod, fault: str) -> None:
     """A share that is misread would look free: the whole GpuPod is refused, with the field that is wrong."""
-    assert gpupods.named(thing) == fault
+    assert gpupods.read(thing) == fault
 
 
 # ---------------------------------------------------------------- for which pods it counts
@@ -102,33 +102,33 @@ INIT: dict[str, Any] = {"initContainers": [builders.container("i", 1)]}
     ("pod", "expected"),
     [
         pytest.param(
-            manifests.pod(gpus=2, **ON_NODE, **INIT),
+            builders.pod(gpus=2, **ON_NODE, **INIT),
             allocation_recovery.Nameless((("i", False), ("main", True)), 2, most=3),
             id="no record",
         ),
         pytest.param(
-            manifests.pod(gpus=2, annotations=manifests.record("n2", main=[0]), **ON_NODE),
+            builders.pod(gpus=2, annotations=builders.record("n2", main=[0]), **ON_NODE),
             allocation_recovery.Nameless((("main", True),), 2, most=2),
             id="a record of another node",
         ),
         pytest.param(
-            manifests.pod(gpus=3, annotations=manifests.record("n1", main=[0]), **ON_NODE),
+            builders.pod(gpus=3, annotations=builders.record("n1", main=[0]), **ON_NODE),
             None,
             id="a record that names too few cards",
         ),
         pytest.param(
-            manifests.pod(gpus=1, annotations=manifests.record("n1", main=[0]), **ON_NODE),
+            builders.pod(gpus=1, annotations=builders.record("n1", main=[0]), **ON_NODE),
             None,
             id="a record",
         ),
-        pytest.param(manifests.pod(**ON_NODE), None, id="nothing asked"),
+        pytest.param(builders.pod(**ON_NODE), None, id="nothing asked"),
     ],
 )
 def test_it_counts_where_the_own_record_cannot_be_read(
     pod: raw.Pod, expected: allocation_recovery.Nameless | None
 ) -> None:
     """A pod with a readable record, and one that asks for nothing, take nothing from a GpuPod."""
-    assert pods.bound(pod).nameless == expected
+    assert pods.read_bound(pod).nameless == expected
 
 
 # ---------------------------------------------------------------- how many cards it may name
@@ -137,36 +137,39 @@ OTHERS: dict[str, Any] = {"schedulerName": "other", **ON_NODE}
 FRACTION = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "3"}
 DAMAGED = {names.ALLOCATION: "{"}
 MOST: dict[str, tuple[raw.Pod, int]] = {
-    "whole cards": (manifests.one({names.NVIDIA_GPU: 2}, **ON_NODE), 2),
+    "whole cards": (pod_requests.asking({names.NVIDIA_GPU: 2}, **ON_NODE), 2),
     "each container has its own, those that end included": (
-        manifests.pod(
+        builders.pod(
             initContainers=[builders.container("i", 3)],
             containers=[builders.container("a", 1), builders.container("b", 2)],
             **ON_NODE,
         ),
         6,
     ),
-    "instances": (manifests.one({"nvidia.com/mig-1g.10gb": 3}, **ON_NODE), 3),
-    "replicas": (manifests.one({"nvidia.com/gpu.shared": 2}, **ON_NODE), 2),
-    "percents": (manifests.one({names.GPU: 50}, **ON_NODE), 50),
-    "percents of more cards than a node has": (manifests.one({names.GPU: 400}, **ON_NODE), 64),
+    "instances": (pod_requests.asking({"nvidia.com/mig-1g.10gb": 3}, **ON_NODE), 3),
+    "replicas": (pod_requests.asking({"nvidia.com/gpu.shared": 2}, **ON_NODE), 2),
+    "percents": (pod_requests.asking({names.GPU: 50}, **ON_NODE), 50),
+    "percents of more cards than a node has": (pod_requests.asking({names.GPU: 400}, **ON_NODE), 64),
     "what is asked by annotations, which can be edited": (
-        manifests.pod(annotations=FRACTION | DAMAGED, **ON_NODE),
+        builders.pod(annotations=FRACTION | DAMAGED, **ON_NODE),
         schema_limits.MOST_DEVICES,
     ),
-    "of another scheduler's": (manifests.one({names.NVIDIA_GPU: 2}, **OTHERS), 2),
-    "of another scheduler's, in instances": (manifests.one({"nvidia.com/mig-1g.10gb": 3}, **OTHERS), 3),
-    "of another scheduler's, by units of memory": (manifests.one({"aliyun.com/gpu-mem": 8}, **OTHERS), 8),
+    "of another scheduler's": (pod_requests.asking({names.NVIDIA_GPU: 2}, **OTHERS), 2),
+    "of another scheduler's, in instances": (pod_requests.asking({"nvidia.com/mig-1g.10gb": 3}, **OTHERS), 3),
+    "of another scheduler's, by units of memory": (
+        pod_requests.asking({"aliyun.com/gpu-mem": 8}, **OTHERS),
+        8,
+    ),
     "of another scheduler's, by more units than there are cards": (
-        manifests.one({"aliyun.com/gpu-mem": 8000}, **OTHERS),
+        pod_requests.asking({"aliyun.com/gpu-mem": 8000}, **OTHERS),
         schema_limits.MOST_DEVICES,
     ),
     "of another scheduler's, with a network card": (
-        manifests.one({names.NVIDIA_GPU: 1, names.RDMA: 100}, **OTHERS),
+        pod_requests.asking({names.NVIDIA_GPU: 1, names.RDMA: 100}, **OTHERS),
         1,
     ),
     "of another scheduler's, with annotations that anybody may write": (
-        manifests.one({names.NVIDIA_GPU: 1}, annotations=FRACTION, **OTHERS),
+        pod_requests.asking({names.NVIDIA_GPU: 1}, annotations=FRACTION, **OTHERS),
         1,
     ),
 }
@@ -175,7 +178,7 @@ MOST: dict[str, tuple[raw.Pod, int]] = {
 @pytest.mark.parametrize(("pod", "most"), MOST.values(), ids=MOST.keys())
 def test_it_may_name_as_many_cards_as_its_pod_asks_for(pod: raw.Pod, most: int) -> None:
     """They are counted generously, for whoever names more is not believed at all; yet they are counted."""
-    found = pods.bound(pod).nameless
+    found = pods.read_bound(pod).nameless
 
     assert found is not None
     assert found.most == most

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from berth_crds import allocation, names
 from berth_operator.scheduling import allocation_recovery, decisions
 from berth_operator.scheduling.devices import allocator, device_view, facts
-from berth_operator.translate import holdings, pods
-from translate import manifests
+from berth_operator.translate import held_devices, pods
+from support import builders
+from translate import pod_requests
 
 ON_NODE: dict[str, Any] = {"nodeName": "n1"}
 GIB = 2**30
@@ -38,42 +39,40 @@ DEVICE = facts.Device(
 JOURNEYS: dict[str, dict[str, Any]] = {
     "one card": {"gpus": 1},
     "no card": {},
-    "several containers": {
-        "containers": [manifests.container("b", gpus=1), manifests.container("a", gpus=2)]
-    },
+    "several containers": {"containers": [builders.container("b", gpus=1), builders.container("a", gpus=2)]},
     "shares of one card": {
         "containers": [
-            manifests.asking("a", {names.GPU: 30}),
-            manifests.asking("b", {names.GPU_MEMORY: "1Gi"}),
+            builders.asking("a", {names.GPU: 30}),
+            builders.asking("b", {names.GPU_MEMORY: "1Gi"}),
         ]
     },
     "a borrowing init container": {
-        "initContainers": [manifests.container("i", gpus=2)],
-        "containers": [manifests.container("a", gpus=1)],
+        "initContainers": [builders.container("i", gpus=2)],
+        "containers": [builders.container("a", gpus=1)],
     },
     "a greedy init container beside a sidecar": {
         "initContainers": [
-            manifests.asking("s", {names.GPU: 30}, restartPolicy="Always"),
-            manifests.asking("i", {names.GPU_CORE: 60, names.GPU_MEMORY: "40Gi"}),
+            builders.asking("s", {names.GPU: 30}, restartPolicy="Always"),
+            builders.asking("i", {names.GPU_CORE: 60, names.GPU_MEMORY: "40Gi"}),
         ],
-        "containers": [manifests.asking("a", {names.GPU: 20})],
+        "containers": [builders.asking("a", {names.GPU: 20})],
     },
-    "replicas": {"containers": [manifests.asking("a", {names.NVIDIA_GPU_SHARED: 2})]},
-    "instances": {"containers": [manifests.asking("a", {"nvidia.com/mig-1g.10gb": 2})]},
+    "replicas": {"containers": [builders.asking("a", {names.NVIDIA_GPU_SHARED: 2})]},
+    "instances": {"containers": [builders.asking("a", {"nvidia.com/mig-1g.10gb": 2})]},
     "a card with a function of a NIC": {
         "annotations": {names.JOINT: "gpu,rdma"},
-        "containers": [manifests.asking("a", {names.NVIDIA_GPU: 1, names.RDMA: 1})],
+        "containers": [builders.asking("a", {names.NVIDIA_GPU: 1, names.RDMA: 1})],
     },
     "functions in two containers, and one that is borrowed": {
-        "initContainers": [manifests.asking("i", {names.RDMA: 1})],
-        "containers": [manifests.asking("a", {names.RDMA: 1}), manifests.asking("b", {names.RDMA: 1})],
+        "initContainers": [builders.asking("i", {names.RDMA: 1})],
+        "containers": [builders.asking("a", {names.RDMA: 1}), builders.asking("b", {names.RDMA: 1})],
     },
     "every NIC and an FPGA": {
         "annotations": {names.APPLY: "rdma=every"},
-        "containers": [manifests.asking("a", {names.FPGA: 50, names.RDMA: 10})],
+        "containers": [builders.asking("a", {names.FPGA: 50, names.RDMA: 10})],
     },
     "slices of another project": {
-        "containers": [manifests.asking("a", {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 1000})]
+        "containers": [builders.asking("a", {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 1000})]
     },
 }
 
@@ -81,14 +80,14 @@ JOURNEYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("spec", JOURNEYS.values(), ids=JOURNEYS.keys())
 def test_bound_pod_is_read_as_what_it_was_given(spec: dict[str, Any]) -> None:
     """What the watch says of a pod that we bound is what was assumed when it was placed."""
-    candidate = pods.candidate(manifests.pod(**spec))
+    candidate = pods.candidate(builders.pod(**spec))
     grants = allocator.place(device_view.View(DEVICE), candidate.request)
     assert isinstance(grants, tuple)
 
-    record = manifests.answered(decisions.Placement("n1", grants))
-    after = manifests.pod(**spec | ON_NODE | {"annotations": record})
+    record = builders.answered(decisions.Placement("n1", grants))
+    after = builders.pod(**spec | ON_NODE | {"annotations": record})
 
-    found = pods.bound(after)
+    found = pods.read_bound(after)
     assert found.hold.shares == allocator.held(grants)
     assert found.hold.amounts == tuple(sorted(candidate.demand.amounts + candidate.demand.served))
     assert (found.hold.withheld, found.fault) == (0, "")
@@ -111,15 +110,15 @@ GRANTS = st.lists(
 ).map(tuple)
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(GRANTS)
 def test_record_is_read_as_it_was_written(shares: tuple[decisions.Share, ...]) -> None:
     """What a Binding writes of a container is what the pod is read to hold, to the last field."""
     by_type = tuple(sorted(shares, key=lambda share: [one.type for one in shares].index(share.type)))
     placement = decisions.Placement("n1", (decisions.Grant("main", by_type),))
 
-    record = allocation.decode(manifests.answered(placement)[names.ALLOCATION])
+    record = allocation.decode(builders.answered(placement)[names.ALLOCATION])
 
     assert isinstance(record, allocation.Allocation)
-    starts = holdings.starts(manifests.pod().spec)
-    assert allocation_recovery.in_turn(holdings.granted(record), starts) == placement.grants
+    starts = held_devices.start_order(builders.pod().spec)
+    assert allocation_recovery.in_turn(held_devices.granted(record), starts) == placement.grants

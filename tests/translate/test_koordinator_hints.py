@@ -6,7 +6,7 @@ import pytest
 
 from berth_crds import names
 from berth_operator.scheduling.decisions import Reason
-from translate import manifests
+from translate import pod_requests
 
 INVALID, UNSUPPORTED = Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
@@ -97,6 +97,6 @@ HINTS: dict[str, tuple[str, object, Reason, str]] = {
 def test_hints_of_koordinator(key: str, hint: object, reason: Reason, sentence: str) -> None:
     """A hint that has no meaning in Berth is refused, never passed over."""
     text = hint if isinstance(hint, str) else json.dumps(hint)
-    pod = manifests.one({names.NVIDIA_GPU: 2, names.RDMA: 1}, annotations={key: text})
+    pod = pod_requests.asking({names.NVIDIA_GPU: 2, names.RDMA: 1}, annotations={key: text})
 
-    assert manifests.faults(pod) == [(reason, f"annotation {key}{sentence}")]
+    assert pod_requests.faults(pod) == [(reason, f"annotation {key}{sentence}")]

@@ -10,7 +10,7 @@ from berth_crds import aliases, names
 from berth_crds.client import decoding, watch
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import long_pods, pod_limits, pods, raw, resources
-from translate import manifests
+from support import builders
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 CARD: Final[dict[str, object]] = {names.NVIDIA_GPU: 1}
@@ -23,7 +23,7 @@ def whole(
     spec: dict[str, Any], meta: dict[str, Any] | None = None, status: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Write a pod that asks for a card."""
-    usual = {"schedulerName": names.SCHEDULER_NAME, "containers": [manifests.asking("c", CARD)]}
+    usual = {"schedulerName": names.SCHEDULER_NAME, "containers": [builders.asking("c", CARD)]}
     named = {"name": "p", "namespace": "ml", "uid": "u", "resourceVersion": "7", "creationTimestamp": "now"}
     return {"metadata": {**named, **(meta or {})}, "spec": {**usual, **spec}, "status": status or {}}
 
@@ -76,11 +76,11 @@ SPECS: Final[dict[str, dict[str, Any]]] = {
     "a priority": {"priority": 5, "priorityClassName": "high"},
     "amounts of its own": {"resources": {"requests": {"cpu": "3"}}, "overhead": {"memory": "1Gi"}},
     "an init container": {
-        "initContainers": [{**manifests.asking("i", {"cpu": 1}), "restartPolicy": "Always"}]
+        "initContainers": [{**builders.asking("i", {"cpu": 1}), "restartPolicy": "Always"}]
     },
     "ports": {
         "containers": [
-            {**manifests.asking("c", CARD), "ports": ports(0, 80, 0)},
+            {**builders.asking("c", CARD), "ports": ports(0, 80, 0)},
             {"name": "d", "ports": ports(81)},
         ]
     },
@@ -109,7 +109,7 @@ def test_a_long_pod_is_read_as_a_short_one(pod: dict[str, Any], where: dict[str,
     short, long = come(pod, raw.Pod), come(lengthened(pod))
 
     assert (short.length, long.length > decoding.LONG_BYTES) == (0, True)
-    assert pods.view(long) == pods.view(short)
+    assert pods.classify(long) == pods.classify(short)
 
 
 TOO_LONG: Final[dict[str, tuple[dict[str, Any], str]]] = {
@@ -125,24 +125,26 @@ def test_a_list_longer_than_any_within_the_limits(spec: dict[str, Any], what: st
     """No value is made of it; a pod that waits is refused for it, and a foreign one is not yet charged."""
     waits, foreign = come(whole(spec)), come(whole({**spec, **ELSEWHERE}))
 
-    assert [one.spec.unread for one in (waits, foreign)] == [what] * 2
+    assert [one.spec.unread_list for one in (waits, foreign)] == [what] * 2
     assert not waits.spec.node_selector
     assert not waits.spec.tolerations
     assert waits.spec.affinity in {None, raw.Affinity(raw.NodeAffinity(raw.NodeSelector()))}
     (fault,) = pods.candidate(waits).faults
     assert fault.detail in {
         f"the pod says more in its {what} than Berth reads",
-        f"the pod has more than {pod_limits.OBJECT} bytes as an object; Berth binds none that has",
+        f"the pod has more than {pod_limits.MAX_BYTES} bytes as an object; Berth binds none that has",
     }
-    assert pods.bound(foreign).unadmitted == facts.NOWHERE
-    assert pods.bound(foreign).hold.withheld == 1
+    assert pods.read_bound(foreign).unadmitted_where == facts.NOWHERE
+    assert pods.read_bound(foreign).hold.withheld == 1
 
 
 def test_lists_within_the_limits_are_short_enough_to_be_read() -> None:
     """Where each character takes as many bytes as it can, everything is still read."""
-    each = (pod_limits.WHERE - 8 * pod_limits.EXPRESSIONS) // pod_limits.VALUES
-    values = ["<" * each] * (pod_limits.VALUES // pod_limits.EXPRESSIONS)
-    terms = [{"matchExpressions": [{"key": "k", "operator": "In", "values": values}] * 4}] * pod_limits.TERMS
+    each = (pod_limits.MAX_WHERE_TEXT - 8 * pod_limits.MAX_EXPRESSIONS) // pod_limits.MAX_VALUES
+    values = ["<" * each] * (pod_limits.MAX_VALUES // pod_limits.MAX_EXPRESSIONS)
+    terms = [
+        {"matchExpressions": [{"key": "k", "operator": "In", "values": values}] * 4}
+    ] * pod_limits.MAX_TERMS
     pod = msgspec.json.encode(whole({**ELSEWHERE, **required(terms)})).replace(b"<", rb"\u003c")
 
     found = watch.Codec(long_pods.Pod).decode_object(msgspec.Raw(pod))
@@ -150,7 +152,7 @@ def test_lists_within_the_limits_are_short_enough_to_be_read() -> None:
     assert len(pod) > decoding.LONG_BYTES
     assert isinstance(found, raw.Pod)
     assert pod_limits.exceeded(found.spec) is None
-    assert len(pods.bound(found).unadmitted.affinity or ()) == pod_limits.TERMS  # type: ignore[union-attr]
+    assert len(pods.read_bound(found).unadmitted_where.affinity or ()) == pod_limits.MAX_TERMS  # type: ignore[union-attr]
 
 
 def test_what_only_counts_as_there_or_not() -> None:
@@ -173,15 +175,15 @@ def test_what_only_counts_as_there_or_not() -> None:
 
 def test_ports_of_a_node_among_many_of_containers() -> None:
     """Only those of the node are read, and of very many the first."""
-    some = {**manifests.asking("c", CARD), "ports": ports(*[0] * MANY, 80, *[0] * MANY, 81)}
-    many = {**manifests.asking("c", CARD), "ports": ports(*range(1, MANY))}
+    some = {**builders.asking("c", CARD), "ports": ports(*[0] * MANY, 80, *[0] * MANY, 81)}
+    many = {**builders.asking("c", CARD), "ports": ports(*range(1, MANY))}
 
-    found = pods.bound(come(whole({**ELSEWHERE, "containers": [some]})))
-    first = pods.bound(come(whole({**ELSEWHERE, "containers": [many]})))
+    found = pods.read_bound(come(whole({**ELSEWHERE, "containers": [some]})))
+    first = pods.read_bound(come(whole({**ELSEWHERE, "containers": [many]})))
 
     assert found.hold.host_ports == (facts.HostPort(80, "UDP"), facts.HostPort(81, "UDP"))
-    assert [one.number for one in first.hold.host_ports] == list(range(1, pod_limits.PORTS + 1))
-    assert first.unadmitted == facts.NOWHERE
+    assert [one.number for one in first.hold.host_ports] == list(range(1, pod_limits.MAX_PORTS + 1))
+    assert first.unadmitted_where == facts.NOWHERE
 
 
 def test_labels_and_annotations_among_very_many() -> None:
@@ -193,7 +195,7 @@ def test_labels_and_annotations_among_very_many() -> None:
     found = come(whole({}, {name: {**crowd, **some} for name, some in said.items()}))
 
     assert found.metadata.labels == said["labels"]
-    assert pods.view(found) == pods.view(come(whole({}, said)))
+    assert pods.classify(found) == pods.classify(come(whole({}, said)))
 
 
 def test_only_containers_that_ask_for_devices_are_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,15 +203,15 @@ def test_only_containers_that_ask_for_devices_are_asked_for_them(monkeypatch: py
     asked: list[str] = []
     read = resources.of_container
 
-    def counted(container: raw.Container, **more: Any) -> resources.Asked | None:
+    def counted(container: raw.Container, **more: Any) -> resources.ContainerAmounts | None:
         asked.append(container.name)
         return read(container, **more)
 
     monkeypatch.setattr(resources, "of_container", counted)
-    others = [manifests.asking(f"o{at}", {"cpu": f"{at}m"}) for at in range(pod_limits.AMOUNTS // 2 - 1)]
-    containers = [*others, manifests.asking("c", CARD)]
+    others = [builders.asking(f"o{at}", {"cpu": f"{at}m"}) for at in range(pod_limits.MAX_AMOUNTS // 2 - 1)]
+    containers = [*others, builders.asking("c", CARD)]
 
-    found = pods.bound(come(whole({**ELSEWHERE, "containers": containers})))
+    found = pods.read_bound(come(whole({**ELSEWHERE, "containers": containers})))
 
     assert found.hold.withheld == 1
     assert set(asked) <= {"c", "main"}

@@ -7,7 +7,7 @@ import pytest
 
 from berth_crds import names
 from berth_operator.translate import pods
-from translate import manifests
+from support import builders
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -35,15 +35,15 @@ MUCH: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("says", MUCH.values(), ids=MUCH.keys())
 def test_whatever_is_said_counts(says: dict[str, Any]) -> None:
     """Each thing counts as more than its words take, wherever it stands."""
-    found = pods.wanted(manifests.pod(gpus=1, **says))
+    found = pods.read_request(builders.pod(gpus=1, **says))
     things = found.request.size + found.demand.size
 
-    assert found.weight > max(things * sys.getsizeof("w000"), 30_000 if things < 10 else 0)
+    assert found.byte_size > max(things * sys.getsizeof("w000"), 30_000 if things < 10 else 0)
 
 
 def test_what_is_refused_weighs_nothing() -> None:
     """Nothing of it is kept."""
-    found = pods.wanted(manifests.pod(gpus=1, tolerations=[{"key": "a"}] * 200))
+    found = pods.read_request(builders.pod(gpus=1, tolerations=[{"key": "a"}] * 200))
 
     assert found.faults
-    assert found.weight == 0
+    assert found.byte_size == 0

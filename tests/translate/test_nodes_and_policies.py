@@ -14,7 +14,7 @@ from berth_operator.translate import nodes, policies, raw
 
 def node(**body: Any) -> facts.Node:
     """Read a node."""
-    return nodes.node(msgspec.convert({"metadata": {"name": "n1"}} | body, raw.Node))
+    return nodes.read(msgspec.convert({"metadata": {"name": "n1"}} | body, raw.Node))
 
 
 def test_node_is_read_whole() -> None:
@@ -85,7 +85,7 @@ def test_heartbeat_is_no_change() -> None:
 def rules(**spec: Any) -> Policy | str:
     """Read a policy."""
     body = {"metadata": {"name": "default"}, "spec": spec}
-    return policies.rules(msgspec.convert(body, wire.PlacementPolicy))
+    return policies.read(msgspec.convert(body, wire.PlacementPolicy))
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ def test_policy(spec: dict[str, Any], expected: Policy | str) -> None:
 
 def test_built_in_policy_is_that_of_an_empty_one() -> None:
     """Without any policy the rules are those of one that says nothing."""
-    assert rules() == policies.BUILT_IN
+    assert rules() == policies.DEFAULT
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(1, "graceSeconds 1 nodes may close"), (15, "15"), (40, "")])
 def test_a_grace_period_that_agents_cannot_keep_is_remarked(seconds: int, words: str) -> None:
     """Such a policy is in force as it was written, and says what comes of it."""
-    said = policies.caution(Policy(grace_seconds=seconds))
+    said = policies.warning(Policy(grace_seconds=seconds))
 
     assert words in said
     assert bool(said) is bool(words)

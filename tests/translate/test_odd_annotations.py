@@ -4,7 +4,7 @@ import pytest
 
 from berth_crds import names, wire
 from berth_operator.translate import device_requests, raw
-from translate import manifests
+from translate import pod_requests
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ def test_annotations_that_would_be_believed_or_ignored_are_refused(
 )
 def test_a_request_written_as_a_label_is_refused(key: str, sentence: str) -> None:
     """Nobody reads it there, and the pod would get other cards than it asks for."""
-    pod = manifests.one({names.NVIDIA_GPU: 4}, labels={key: "T4"})
+    pod = pod_requests.asking({names.NVIDIA_GPU: 4}, labels={key: "T4"})
 
-    assert manifests.sentences(pod) == [f"label {key} {sentence}"]
+    assert pod_requests.sentences(pod) == [f"label {key} {sentence}"]
 
 
 @pytest.mark.parametrize("key", ["app", "berth.dev/gpu.product", "berth.dev/cuda.driver", names.FENCED_LABEL])
 def test_labels_that_ask_for_nothing_are_let_through(key: str) -> None:
     """Labels of others, and those that Berth writes elsewhere, are no mistake on a pod."""
-    pod = manifests.one({names.NVIDIA_GPU: 4}, labels={key: "T4"})
+    pod = pod_requests.asking({names.NVIDIA_GPU: 4}, labels={key: "T4"})
 
-    assert manifests.asked(pod).need.whole == 4
+    assert pod_requests.request(pod).need.whole == 4
 
 
 def test_an_answer_that_will_be_overwritten_is_let_through() -> None:

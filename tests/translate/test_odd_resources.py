@@ -6,7 +6,8 @@ import pytest
 
 from berth_crds import names
 from berth_operator.scheduling.decisions import Reason
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 MISSPELT = "is not known; is it misspelt?"
 
@@ -29,7 +30,7 @@ MISSPELT = "is not known; is it misspelt?"
 )
 def test_a_misspelt_resource_is_refused_with_what_was_meant(name: str, meant: str) -> None:
     """The pod is told so at once, and does not wait for a node that has it."""
-    found = manifests.faults(manifests.one({name: 1}))
+    found = pod_requests.faults(pod_requests.asking({name: 1}))
 
     guess = f" Did you mean {meant}?" if meant else ""
     assert found == [(Reason.INVALID_REQUEST, f"container main: {name} {MISSPELT}{guess}")]
@@ -37,7 +38,7 @@ def test_a_misspelt_resource_is_refused_with_what_was_meant(name: str, meant: st
 
 def test_an_annotation_asked_for_as_a_resource_is_refused() -> None:
     """It says where it belongs."""
-    found = manifests.sentences(manifests.one({names.SCOPE: 1, names.NVIDIA_GPU: 2}))
+    found = pod_requests.sentences(pod_requests.asking({names.SCOPE: 1, names.NVIDIA_GPU: 2}))
 
     assert found == ["container main: berth.dev/scope is an annotation of pods, not a resource"]
 
@@ -45,9 +46,9 @@ def test_an_annotation_asked_for_as_a_resource_is_refused() -> None:
 def test_every_container_is_read() -> None:
     """Init containers too, and limits without requests; what else is wrong is told beside it."""
     limits = {"berth.dev/gpuz": 1, "amd.com/gpu": 1, names.NVIDIA_GPU: "x"}
-    first = manifests.asking("first", {"berth.dev/gpus": 1})
-    main = manifests.container("main", resources={"limits": limits})
-    found = manifests.faults(manifests.pod(containers=[main], initContainers=[first]))
+    first = builders.asking("first", {"berth.dev/gpus": 1})
+    main = builders.container("main", resources={"limits": limits})
+    found = pod_requests.faults(builders.pod(containers=[main], initContainers=[first]))
 
     assert [(reason, sentence.split(" ")[1]) for reason, sentence in found] == [
         (Reason.INVALID_REQUEST, "main:"),
@@ -68,12 +69,12 @@ def test_every_container_is_read() -> None:
 )
 def test_what_is_not_ours_is_left_to_the_node(name: str, amount: int) -> None:
     """Whatever else a node may advertise is not judged, and zero is no request."""
-    assert manifests.faults(manifests.one({name: amount})) == []
+    assert pod_requests.faults(pod_requests.asking({name: amount})) == []
 
 
 def test_the_readme_shows_the_sentence() -> None:
     """What a user is told there is what the operator says."""
     readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
-    (sentence,) = manifests.sentences(manifests.one({"berth.dev/gpus": 1}))
+    (sentence,) = pod_requests.sentences(pod_requests.asking({"berth.dev/gpus": 1}))
 
     assert f"`{sentence}`" in readme

@@ -6,7 +6,7 @@ import pytest
 
 from berth_crds import aliases, names, text, wire
 from berth_operator.translate import annotations, devices, policies
-from translate import manifests
+from translate import pod_requests
 
 NASTY: Final = "a\x1b[2J\r\nforged\u202e\u200b\x9b\x7f\x00"
 # Texts that get past the first look of one reader or another.
@@ -38,7 +38,7 @@ def test_what_stands_in_a_key_is_quoted_plainly(key: str) -> None:
     """Whichever key it is, and however it is misread, the sentence is one line that can be read."""
     for said in TEXTS:
         about: dict[str, Any] = {"annotations": {key: said}, "labels": {key: said}}
-        for detail in manifests.sentences(manifests.one({names.NVIDIA_GPU: 1}, **about)):
+        for detail in pod_requests.sentences(pod_requests.asking({names.NVIDIA_GPU: 1}, **about)):
             assert detail.isprintable()
             assert len(detail) <= text.LONGEST
 
@@ -46,7 +46,7 @@ def test_what_stands_in_a_key_is_quoted_plainly(key: str) -> None:
 @pytest.mark.parametrize("key", [names.NVIDIA_GPU, names.GPU_MEMORY, "nvidia.com/mig-1g.10gb"])
 def test_an_amount_is_quoted_plainly(key: str) -> None:
     """A quantity that is none is shown, without what would steer a terminal."""
-    (detail,) = manifests.sentences(manifests.one({key: NASTY}))
+    (detail,) = pod_requests.sentences(pod_requests.asking({key: NASTY}))
 
     assert detail.isprintable()
     assert r"a\x1b[2J forged" in detail
@@ -62,7 +62,7 @@ def test_what_an_agent_says_is_a_plain_line() -> None:
         wire.DeviceStatus(conditions=(failed,)),
     )
 
-    read = devices.device(thing)
+    read = devices.read(thing)
 
     assert read.cards[0].model.isprintable()
     assert read.failed.isprintable()
@@ -70,7 +70,7 @@ def test_what_an_agent_says_is_a_plain_line() -> None:
 
 def test_what_a_policy_says_is_quoted_plainly() -> None:
     """A strategy that nobody knows is quoted in the policy's condition."""
-    said = policies.rules(wire.PlacementPolicy(wire.Meta(name="p"), wire.PolicySpec(strategy=NASTY)))
+    said = policies.read(wire.PlacementPolicy(wire.Meta(name="p"), wire.PolicySpec(strategy=NASTY)))
 
     assert isinstance(said, str)
     assert said.isprintable()

@@ -14,7 +14,8 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import demands, pod_limits, pods, raw
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 CARD: Final[dict[str, object]] = {names.NVIDIA_GPU: 1}
 NIC: Final[dict[str, object]] = {names.RDMA: 100}
@@ -47,10 +48,10 @@ def measured(pod: dict[str, Any]) -> Any:
 )
 def test_a_pod_that_etcd_may_not_take_with_its_bind(more: int, refused: bool) -> None:  # noqa: FBT001
     """It is refused for its length as an object, which is the same however it comes, and nothing is kept."""
-    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [manifests.asking("c", CARD)]}
+    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [builders.asking("c", CARD)]}
     meta = {"name": "p", "namespace": "ml", "uid": "u", "annotations": {"a": ""}}
     bare = sum(len(msgspec.json.encode(part)) for part in (spec, meta))
-    meta["annotations"] = {"a": "x" * (pod_limits.OBJECT - bare + more)}
+    meta["annotations"] = {"a": "x" * (pod_limits.MAX_BYTES - bare + more)}
 
     found = pods.candidate(measured({"metadata": meta, "spec": spec}))
 
@@ -63,12 +64,12 @@ def test_a_pod_that_etcd_may_not_take_with_its_bind(more: int, refused: bool) ->
 # ---------------------------------------------------------------- annotations
 
 LISTS: dict[str, tuple[dict[str, object], str, str, str, int]] = {
-    "models": (CARD, names.MODEL, "m", "models", pod_limits.MODELS),
-    "models to avoid": (CARD, names.AVOID_MODEL, "m", "models", pod_limits.MODELS),
-    "uuids": (CARD, names.UUIDS, "GPU-", "uuids", pod_limits.UUIDS),
-    "uuids to avoid": (CARD, names.AVOID_UUIDS, "GPU-", "uuids", pod_limits.UUIDS),
-    "labels": (NIC, names.LABELS, "fabric=a,l=", "labels", pod_limits.LABELS),
-    "types": (CARD | NIC, names.JOINT, "gpu,rdma", "types", pod_limits.LABELS),
+    "models": (CARD, names.MODEL, "m", "models", pod_limits.MAX_MODELS),
+    "models to avoid": (CARD, names.AVOID_MODEL, "m", "models", pod_limits.MAX_MODELS),
+    "uuids": (CARD, names.UUIDS, "GPU-", "uuids", pod_limits.MAX_UUIDS),
+    "uuids to avoid": (CARD, names.AVOID_UUIDS, "GPU-", "uuids", pod_limits.MAX_UUIDS),
+    "labels": (NIC, names.LABELS, "fabric=a,l=", "labels", pod_limits.MAX_LABELS),
+    "types": (CARD | NIC, names.JOINT, "gpu,rdma", "types", pod_limits.MAX_LABELS),
 }
 
 
@@ -77,7 +78,7 @@ def test_list_that_is_too_long(asked: dict[str, object], key: str, one: str, wha
     """A list may have so many entries and not one more."""
     text = ",".join(f"{one}{at}" if one[-1] in "m-" else one for at in range(most + 1))
 
-    said = manifests.sentences(manifests.one(asked, annotations={key: text}))
+    said = pod_requests.sentences(pod_requests.asking(asked, annotations={key: text}))
 
     count = text.count(",") + 1
     assert said[0] == f"annotation {key} names {count} {what}; {most} are the most"
@@ -85,11 +86,17 @@ def test_list_that_is_too_long(asked: dict[str, object], key: str, one: str, wha
 
 def test_lists_may_be_as_long_as_the_limit() -> None:
     """What is asked for within the limits is all taken."""
-    said = {names.MODEL: many("m", pod_limits.MODELS), names.AVOID_UUIDS: many("GPU-", pod_limits.UUIDS)}
+    said = {
+        names.MODEL: many("m", pod_limits.MAX_MODELS),
+        names.AVOID_UUIDS: many("GPU-", pod_limits.MAX_UUIDS),
+    }
 
-    conditions = manifests.asked(manifests.one(CARD, annotations=said)).conditions
+    conditions = pod_requests.request(pod_requests.asking(CARD, annotations=said)).conditions
 
-    assert (len(conditions.models), len(conditions.avoid_uuids)) == (pod_limits.MODELS, pod_limits.UUIDS)
+    assert (len(conditions.models), len(conditions.avoid_uuids)) == (
+        pod_limits.MAX_MODELS,
+        pod_limits.MAX_UUIDS,
+    )
 
 
 WORDS: dict[str, tuple[str, str, str]] = {
@@ -118,14 +125,14 @@ WORDS: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize(("key", "text", "sentence"), WORDS.values(), ids=WORDS.keys())
 def test_text_that_is_too_long(key: str, text: str, sentence: str) -> None:
     """A text that nobody means is refused before it is read."""
-    said = manifests.sentences(manifests.one(CARD, annotations={key: text}))
+    said = pod_requests.sentences(pod_requests.asking(CARD, annotations={key: text}))
 
     assert f"annotation {key}{sentence}" in said
 
 
 def test_label_that_is_too_long() -> None:
     """A label with its value has a length of its own."""
-    said = manifests.sentences(manifests.one(NIC, annotations={names.LABELS: f"fabric={'a' * 400}"}))
+    said = pod_requests.sentences(pod_requests.asking(NIC, annotations={names.LABELS: f"fabric={'a' * 400}"}))
 
     assert said == [f"annotation {names.LABELS}: a label has 407 characters; 400 are the most"]
 
@@ -134,9 +141,9 @@ def test_few_of_many_faults_are_told() -> None:
     """Thousands of misspelt keys give some sentences, and one that says that there are more."""
     odd = {f"{names.GROUP}/odd-{at}": "" for at in range(5000)}
 
-    said = manifests.sentences(manifests.one(CARD, annotations=odd))
+    said = pod_requests.sentences(pod_requests.asking(CARD, annotations=odd))
 
-    assert len(said) == pod_limits.FAULTS + 1
+    assert len(said) == pod_limits.MAX_FAULTS + 1
     assert said[-1] == "there is more that is wrong with the pod"
 
 
@@ -145,14 +152,14 @@ def test_few_of_many_faults_are_told() -> None:
 
 def test_asks_of_all_containers_are_counted() -> None:
     """So many containers may ask for devices; of the others there may be any number."""
-    asking = [manifests.asking(f"c{at}", CARD) for at in range(pod_limits.ASKS)]
-    plain = [manifests.container(f"p{at}") for at in range(1000)]
+    asking = [builders.asking(f"c{at}", CARD) for at in range(pod_limits.MAX_ASKS)]
+    plain = [builders.container(f"p{at}") for at in range(1000)]
 
-    enough = manifests.asked(manifests.pod(containers=[*asking, *plain]))
-    too_many = manifests.pod(containers=[*asking, manifests.asking("one-more", CARD)])
+    enough = pod_requests.request(builders.pod(containers=[*asking, *plain]))
+    too_many = builders.pod(containers=[*asking, builders.asking("one-more", CARD)])
 
-    assert len(enough.containers) == pod_limits.ASKS
-    (said,) = manifests.sentences(too_many)
+    assert len(enough.containers) == pod_limits.MAX_ASKS
+    (said,) = pod_requests.sentences(too_many)
     assert said == (
         "the containers of the pod ask for devices 65 times, each kind of device in each container counted; "
         "Berth serves 64 at most"
@@ -161,9 +168,9 @@ def test_asks_of_all_containers_are_counted() -> None:
 
 def test_pieces_of_all_containers_are_counted() -> None:
     """Replicas and MIG instances are placed one by one, so their sum has a limit."""
-    shared = [manifests.asking(f"c{at}", {names.NVIDIA_GPU_SHARED: 64}) for at in range(5)]
+    shared = [builders.asking(f"c{at}", {names.NVIDIA_GPU_SHARED: 64}) for at in range(5)]
 
-    (said,) = manifests.sentences(manifests.pod(containers=shared))
+    (said,) = pod_requests.sentences(builders.pod(containers=shared))
 
     assert said == "the pod asks for 320 replicas and MIG instances; Berth serves 256 at most"
 
@@ -171,10 +178,10 @@ def test_pieces_of_all_containers_are_counted() -> None:
 def test_amounts_of_devices_are_counted_before_they_are_read() -> None:
     """Thousands of amounts are refused for their number alone."""
     profiles = [{f"nvidia.com/mig-{each}g.{at}gb": 1 for at in range(60)} for each in range(9)]
-    asking = [manifests.asking(f"c{at}", one) for at, one in enumerate(profiles)]
+    asking = [builders.asking(f"c{at}", one) for at, one in enumerate(profiles)]
 
-    waiting = manifests.sentences(manifests.pod(containers=asking))
-    bound = pods.bound(manifests.pod(nodeName="n1", containers=asking))
+    waiting = pod_requests.sentences(builders.pod(containers=asking))
+    bound = pods.read_bound(builders.pod(nodeName="n1", containers=asking))
 
     assert waiting == ["the pod has 540 amounts of devices in its containers; Berth reads 256 at most"]
     assert bound.hold.withheld == holds.ALL_CARDS
@@ -184,9 +191,9 @@ def test_containers_of_a_record_are_counted_before_they_are_read() -> None:
     """KubeGPU's record may name as many containers as may ask for devices."""
     many = {f"c{at}": {"requests": {"alpha.gpu/numgpu": 1}} for at in range(65)}
     record = {aliases.KUBEGPU_RECORDS[0]: json.dumps({"runningcontainer": many})}
-    containers = [manifests.asking(name) for name in many]
+    containers = [builders.asking(name) for name in many]
 
-    (said,) = manifests.sentences(manifests.pod(containers=containers, annotations=record))
+    (said,) = pod_requests.sentences(builders.pod(containers=containers, annotations=record))
 
     assert said.endswith("names 65 containers; 64 are the most")
 
@@ -207,12 +214,12 @@ def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
 
 def specs() -> Iterator[Any]:
     """Return specs that say too much of one thing, and what is said of each."""
-    amounts = [manifests.asking(f"c{at}", {"cpu": 1, "memory": 1}) for at in range(2049)]
+    amounts = [builders.asking(f"c{at}", {"cpu": 1, "memory": 1}) for at in range(2049)]
     resources = {f"example.com/r{at}": 1 for at in range(65)}
     yield "amounts", {"containers": amounts}, "4098 requests and limits in its containers", 4096
-    crowd = [manifests.container(f"c{at}") for at in range(4097)]
+    crowd = [builders.container(f"c{at}") for at in range(4097)]
     yield "containers", {"containers": crowd}, "4097 containers", 4096
-    yield "names", {"containers": [manifests.asking("main", resources)]}, "65 different resources", 64
+    yield "names", {"containers": [builders.asking("main", resources)]}, "65 different resources", 64
     yield "names of the overhead", {"overhead": resources}, "66 different resources", 64
     yield "labels", {"nodeSelector": {f"l{at}": "" for at in range(65)}}, "65 labels in its node selector", 64
     yield "tolerations", {"tolerations": [{"key": "a"}] * 129}, "129 tolerations", 128
@@ -226,7 +233,7 @@ def specs() -> Iterator[Any]:
 @pytest.mark.parametrize(("spec", "what", "most"), [pytest.param(*case[1:], id=case[0]) for case in specs()])
 def test_spec_that_says_too_much(spec: dict[str, Any], what: str, most: int) -> None:
     """What is said of the place and of resources has limits, and what is beyond them is not kept."""
-    candidate = pods.candidate(manifests.pod(**{"gpus": 1} | spec))
+    candidate = pods.candidate(builders.pod(**{"gpus": 1} | spec))
 
     assert [(one.reason, one.detail) for one in candidate.faults] == [
         (Reason.UNSUPPORTED_REQUEST, f"the pod has {what}; Berth reads {most} at most")
@@ -241,14 +248,14 @@ MANY: Final = 5000  # More than is read of a pod that can be refused.
 def crowds() -> Iterator[tuple[str, dict[str, Any], dict[str, int]]]:
     """Return specs of bound pods that say very much, and what that comes to."""
     words: dict[str, Any] = {"requests": {"cpu": "0", "memory": "0"}, "limits": {"ephemeral-storage": "1"}}
-    nothing = [manifests.container(f"c{at}", resources=words) for at in range(MANY)]
+    nothing = [builders.container(f"c{at}", resources=words) for at in range(MANY)]
     yield "nothing", {"containers": nothing}, {"ephemeral-storage": MANY}
-    figures = [manifests.asking(f"c{at}", {"cpu": f"{at}m"}) for at in range(MANY)]
+    figures = [builders.asking(f"c{at}", {"cpu": f"{at}m"}) for at in range(MANY)]
     yield "figures", {"containers": figures}, {facts.CPU: MANY * (MANY - 1) // 2}
     others = [{"restartPolicy": "Always"} | one for one in figures]
     yield "sidecars", {"initContainers": others, "containers": figures}, {facts.CPU: MANY * (MANY - 1)}
     yield "one by one", {"initContainers": figures}, {facts.CPU: MANY - 1}
-    yield "no cards", {"containers": [manifests.asking(f"c{at}", NO_CARD) for at in range(MANY)]}, {}
+    yield "no cards", {"containers": [builders.asking(f"c{at}", NO_CARD) for at in range(MANY)]}, {}
 
 
 NO_CARD: Final = {names.NVIDIA_GPU: 0, names.GPU_MEMORY: 0}
@@ -259,7 +266,7 @@ def test_a_bound_pod_counts_for_what_it_asks_however_much_it_says(
     spec: dict[str, Any], takes: dict[str, int]
 ) -> None:
     """It cannot be refused, and whoever writes very many words for nothing must not take a whole node."""
-    found = pods.bound(manifests.pod(**{"containers": [manifests.container("main")]} | spec, **FOREIGN))
+    found = pods.read_bound(builders.pod(**{"containers": [builders.container("main")]} | spec, **FOREIGN))
 
     assert dict(found.hold.amounts) == {facts.PODS: 1} | takes
     assert not found.hold.devices
@@ -271,18 +278,18 @@ def test_of_a_bound_pod_only_so_many_names_are_kept(place: str) -> None:
     amounts = {f"hugepages-{at}": "1" for at in range(MANY)}
     spec: dict[str, Any] = {place: amounts if place == "overhead" else {"requests": amounts}}
 
-    found = pods.bound(manifests.pod(containers=[manifests.asking("main", {"cpu": 1})], **spec, **FOREIGN))
+    found = pods.read_bound(builders.pod(containers=[builders.asking("main", {"cpu": 1})], **spec, **FOREIGN))
 
     assert dict(found.hold.amounts)[facts.CPU] == 1000
-    assert len(found.hold.amounts) <= pod_limits.NAMES + 3
+    assert len(found.hold.amounts) <= pod_limits.MAX_BOUND_RESOURCES + 3
 
 
 def test_a_bound_pod_of_many_amounts_of_devices_may_have_all_cards_that_it_names() -> None:
     """It keeps all of them back, and what each resource may have brought it is all of them as well."""
     amounts = [{"cpu": 1, names.NVIDIA_GPU: 1}, {"memory": 1, "nvidia.com/mig-1g.5gb": 1}] * 129
-    containers = [manifests.asking(f"c{at}", one) for at, one in enumerate(amounts)]
+    containers = [builders.asking(f"c{at}", one) for at, one in enumerate(amounts)]
 
-    found = pods.bound(manifests.pod(containers=containers, **FOREIGN))
+    found = pods.read_bound(builders.pod(containers=containers, **FOREIGN))
 
     assert found.hold.withheld == holds.ALL_CARDS
     assert found.nameless is not None
@@ -293,17 +300,17 @@ def test_a_bound_pod_of_many_amounts_of_devices_may_have_all_cards_that_it_names
 
 def test_a_bound_pod_of_many_containers_that_asks_for_no_card_keeps_none_back() -> None:
     """How much it says of other things is no reason to keep cards from others."""
-    containers = [manifests.asking(f"c{at}", {"cpu": 1}) for at in range(4097)]
+    containers = [builders.asking(f"c{at}", {"cpu": 1}) for at in range(4097)]
 
-    assert not pods.bound(manifests.pod(containers=containers, **FOREIGN)).hold.devices
+    assert not pods.read_bound(builders.pod(containers=containers, **FOREIGN)).hold.devices
 
 
 def test_a_bound_pod_of_many_containers_keeps_what_its_record_names() -> None:
     """Its record counts however much the pod says beside it."""
-    containers = [manifests.container("main", gpus=1), *(manifests.container(f"c{at}") for at in range(4096))]
-    annotations = manifests.record("n1", main=[0])
+    containers = [builders.container("main", gpus=1), *(builders.container(f"c{at}") for at in range(4096))]
+    annotations = builders.record("n1", main=[0])
 
-    found = pods.bound(manifests.pod(containers=containers, annotations=annotations, nodeName="n1"))
+    found = pods.read_bound(builders.pod(containers=containers, annotations=annotations, nodeName="n1"))
 
     assert [share.minor for share in found.hold.shares] == [0]
     assert not found.fault
@@ -313,17 +320,20 @@ def test_where_a_bound_pod_may_run_is_not_read(monkeypatch: pytest.MonkeyPatch) 
     """It is where it is: affinity and tolerations of a bound pod, however many, are not looked at."""
     monkeypatch.setattr(demands, "where", None)
 
-    assert pods.taken(manifests.pod(gpus=1, tolerations=[{"key": "a"}], nodeName="n1")).teaches is not None
+    assert (
+        pods.read_bound_request(builders.pod(gpus=1, tolerations=[{"key": "a"}], nodeName="n1")).sample
+        is not None
+    )
 
 
 def test_bound_pod_of_many_resources_keeps_the_usual_ones() -> None:
     """It cannot be refused: what no node has is left out of a long list, cpu and memory never are."""
     containers = [
-        manifests.asking("a", {f"example.com/r{at:03}": 1 for at in range(500)}),
-        manifests.asking("b", {"cpu": 2, "memory": "1Gi"}),
+        builders.asking("a", {f"example.com/r{at:03}": 1 for at in range(500)}),
+        builders.asking("b", {"cpu": 2, "memory": "1Gi"}),
     ]
 
-    found = dict(demands.amounts(manifests.pod(nodeName="n1", containers=containers).spec))
+    found = dict(demands.amounts(builders.pod(nodeName="n1", containers=containers).spec))
 
     assert (found[facts.CPU], found[facts.MEMORY]) == (2000, 2**30)
-    assert len(found) == pod_limits.NAMES + 3
+    assert len(found) == pod_limits.MAX_BOUND_RESOURCES + 3

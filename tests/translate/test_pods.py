@@ -13,15 +13,7 @@ from berth_operator.scheduling.decisions import Share
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods, raw
 from support import builders
-from translate import manifests
-
-
-def bound(pod: raw.Pod) -> pods.Bound:
-    """View a pod that must be bound."""
-    found = pods.view(pod)
-    assert isinstance(found, pods.Bound)
-    return found
-
+from translate import pod_requests
 
 # ---------------------------------------------------------------- views
 
@@ -32,26 +24,26 @@ LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 @pytest.mark.parametrize(
     ("pod", "kind"),
     [
-        pytest.param(manifests.pod(), pods.Waiting, id="new"),
-        pytest.param(manifests.pod(schedulingGates=[{"name": "g"}]), pods.Waiting, id="gated"),
-        pytest.param(manifests.pod(**ON_NODE), pods.Bound, id="bound"),
-        pytest.param(manifests.pod(**ON_NODE, phase="Running"), pods.Bound, id="running"),
-        pytest.param(manifests.pod(**ON_NODE, meta=LEAVING), pods.Bound, id="bound and being deleted"),
+        pytest.param(builders.pod(), pods.WaitingPod, id="new"),
+        pytest.param(builders.pod(schedulingGates=[{"name": "g"}]), pods.WaitingPod, id="gated"),
+        pytest.param(builders.pod(**ON_NODE), pods.BoundPod, id="bound"),
+        pytest.param(builders.pod(**ON_NODE, phase="Running"), pods.BoundPod, id="running"),
+        pytest.param(builders.pod(**ON_NODE, meta=LEAVING), pods.BoundPod, id="bound and being deleted"),
         pytest.param(
-            manifests.pod(**ON_NODE, schedulerName="other"), pods.Bound, id="bound by somebody else"
+            builders.pod(**ON_NODE, schedulerName="other"), pods.BoundPod, id="bound by somebody else"
         ),
-        pytest.param(manifests.pod(**ON_NODE, phase="Unknown"), pods.Bound, id="bound and lost from sight"),
-        pytest.param(manifests.pod(**ON_NODE, phase="Succeeded"), pods.Over, id="done"),
-        pytest.param(manifests.pod(**ON_NODE, phase="Failed"), pods.Over, id="failed"),
-        pytest.param(manifests.pod(phase="Failed"), pods.Over, id="failed before it was bound"),
-        pytest.param(manifests.pod(meta=LEAVING), pods.Over, id="deleted before it was bound"),
-        pytest.param(manifests.pod(schedulerName="other"), pods.Over, id="of another scheduler"),
-        pytest.param(manifests.pod(schedulerName=""), pods.Over, id="of no scheduler"),
+        pytest.param(builders.pod(**ON_NODE, phase="Unknown"), pods.BoundPod, id="bound and lost from sight"),
+        pytest.param(builders.pod(**ON_NODE, phase="Succeeded"), pods.IgnoredPod, id="done"),
+        pytest.param(builders.pod(**ON_NODE, phase="Failed"), pods.IgnoredPod, id="failed"),
+        pytest.param(builders.pod(phase="Failed"), pods.IgnoredPod, id="failed before it was bound"),
+        pytest.param(builders.pod(meta=LEAVING), pods.IgnoredPod, id="deleted before it was bound"),
+        pytest.param(builders.pod(schedulerName="other"), pods.IgnoredPod, id="of another scheduler"),
+        pytest.param(builders.pod(schedulerName=""), pods.IgnoredPod, id="of no scheduler"),
     ],
 )
 def test_view(pod: raw.Pod, kind: type) -> None:
     """Every pod waits for us, holds something, or is none of our business (any more)."""
-    assert type(pods.view(pod)) is kind
+    assert type(pods.classify(pod)) is kind
 
 
 ZONED = facts.Where(selector=(("zone", "a"),))
@@ -60,17 +52,17 @@ ZONED = facts.Where(selector=(("zone", "a"),))
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [
-        pytest.param(manifests.pod(**ON_NODE, nodeSelector={"zone": "a"}), ZONED, id="it waits for it"),
-        pytest.param(manifests.pod(**ON_NODE, phase=""), facts.ANYWHERE, id="without a phase"),
-        pytest.param(builders.admitted(manifests.pod(**ON_NODE)), None, id="it was admitted"),
-        pytest.param(manifests.pod(**ON_NODE, phase="Running"), None, id="it runs"),
-        pytest.param(manifests.pod(**ON_NODE, phase="Unknown"), None, id="its node is lost from sight"),
-        pytest.param(manifests.pod(**ON_NODE, annotations={names.TERM: "1/2"}), None, id="Berth bound it"),
+        pytest.param(builders.pod(**ON_NODE, nodeSelector={"zone": "a"}), ZONED, id="it waits for it"),
+        pytest.param(builders.pod(**ON_NODE, phase=""), facts.ANYWHERE, id="without a phase"),
+        pytest.param(builders.admitted(builders.pod(**ON_NODE)), None, id="it was admitted"),
+        pytest.param(builders.pod(**ON_NODE, phase="Running"), None, id="it runs"),
+        pytest.param(builders.pod(**ON_NODE, phase="Unknown"), None, id="its node is lost from sight"),
+        pytest.param(builders.pod(**ON_NODE, annotations={names.TERM: "1/2"}), None, id="Berth bound it"),
         pytest.param(
-            manifests.pod(**ON_NODE, annotations=manifests.record(main=[0])), None, id="Berth gave it cards"
+            builders.pod(**ON_NODE, annotations=builders.record(main=[0])), None, id="Berth gave it cards"
         ),
         pytest.param(
-            manifests.pod(**ON_NODE, nodeSelector={f"label-{number}": "a" for number in range(100)}),
+            builders.pod(**ON_NODE, nodeSelector={f"label-{number}": "a" for number in range(100)}),
             facts.NOWHERE,
             id="it says too much",
         ),
@@ -78,12 +70,12 @@ ZONED = facts.Where(selector=(("zone", "a"),))
 )
 def test_whether_a_bound_pod_depends_on_its_kubelet(pod: raw.Pod, expected: facts.Where | None) -> None:
     """What Berth bound and what a kubelet has admitted is certain; of others their conditions are kept."""
-    assert bound(pod).unadmitted == expected
+    assert pod_requests.bound(pod).unadmitted_where == expected
 
 
 def test_waiting_pod_is_read_whole() -> None:
     """All that the core needs of a waiting pod arrives there."""
-    pod = manifests.pod(
+    pod = builders.pod(
         "p",
         gpus=2,
         meta={"creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -91,9 +83,9 @@ def test_waiting_pod_is_read_whole() -> None:
         nodeSelector={"zone": "a"},
     )
 
-    found = pods.view(pod)
+    found = pods.classify(pod)
 
-    assert isinstance(found, pods.Waiting)
+    assert isinstance(found, pods.WaitingPod)
     assert not found.gated
     candidate = found.candidate
     assert (candidate.uid, candidate.title) == ("uid-p", "ml/p")
@@ -106,33 +98,33 @@ def test_waiting_pod_is_read_whole() -> None:
 
 def test_priority_may_come_from_a_label() -> None:
     """A pod written for Genius waits where its label puts it."""
-    found = pods.candidate(manifests.pod(gpus=1, labels={"genius/priority": "5"}))
+    found = pods.candidate(builders.pod(gpus=1, labels={"genius/priority": "5"}))
 
     assert (found.priority, found.label) == (0, 5)
 
 
 def test_gated_pod_says_so() -> None:
     """A pod with a gate is known and not to be tried."""
-    found = pods.view(manifests.pod(schedulingGates=[{"name": "g"}]))
+    found = pods.classify(builders.pod(schedulingGates=[{"name": "g"}]))
 
-    assert isinstance(found, pods.Waiting)
+    assert isinstance(found, pods.WaitingPod)
     assert found.gated
 
 
 def test_allocation_without_a_node_is_ignored() -> None:
     """A record that somebody wrote on a pod before its bind promises nothing (I9)."""
-    pod = manifests.pod(gpus=1, annotations=manifests.record("n1", main=[0]))
+    pod = builders.pod(gpus=1, annotations=builders.record("n1", main=[0]))
 
-    found = pods.view(pod)
+    found = pods.classify(pod)
 
-    assert isinstance(found, pods.Waiting)
-    assert found.candidate == pods.candidate(manifests.pod(gpus=1))
+    assert isinstance(found, pods.WaitingPod)
+    assert found.candidate == pods.candidate(builders.pod(gpus=1))
 
 
 def test_status_changes_do_not_change_the_candidate() -> None:
     """A condition or an annotation of no meaning does not make an edited request."""
-    plain = manifests.pod(gpus=1)
-    noisy = manifests.pod(
+    plain = builders.pod(gpus=1)
+    noisy = builders.pod(
         gpus=1, annotations={"note": "x"}, meta={"resourceVersion": "7", "labels": {"a": "b"}}
     )
 
@@ -144,9 +136,9 @@ def test_status_changes_do_not_change_the_candidate() -> None:
 
 def test_readable_allocation_is_what_it_holds() -> None:
     """A bound pod holds the very cards of its record, and its share of the node."""
-    pod = manifests.pod(gpus=2, nodeName="n1", annotations=manifests.record("n1", main=[1, 3]))
+    pod = builders.pod(gpus=2, nodeName="n1", annotations=builders.record("n1", main=[1, 3]))
 
-    found = bound(pod)
+    found = pod_requests.bound(pod)
 
     assert found.fault == ""
     assert found.hold == holds.Hold(
@@ -154,7 +146,7 @@ def test_readable_allocation_is_what_it_holds() -> None:
         "ml/p",
         "n1",
         amounts=((names.NVIDIA_GPU, 2), ("pods", 1)),
-        shares=(manifests.share(1), manifests.share(3)),
+        shares=(builders.share(1), builders.share(3)),
     )
 
 
@@ -162,13 +154,13 @@ def test_all_that_a_record_says_arrives() -> None:
     """Type, MIG profile and virtual function come along with core and memory."""
     nic = allocation.Share("rdma-0", 2, 1, 0, vf="0000:1f:00.2")
     instance = allocation.Share("MIG-a", 0, 14, 2**30, profile="1g.10gb")
-    pod = manifests.one(
+    pod = pod_requests.asking(
         {"nvidia.com/mig-1g.10gb": 1, names.RDMA: 1},
         nodeName="n1",
-        annotations=manifests.written("n1", {"main": {"gpu": [instance], "rdma": [nic]}}),
+        annotations=builders.written("n1", {"main": {"gpu": [instance], "rdma": [nic]}}),
     )
 
-    found = bound(pod)
+    found = pod_requests.bound(pod)
 
     assert found.hold.shares == (
         Share("MIG-a", 0, 14, 2**30, profile="1g.10gb"),
@@ -213,20 +205,20 @@ PHASES: dict[str, tuple[dict[str, list[allocation.Share]], Held]] = {
 }
 ORDER: dict[str, Any] = {
     "initContainers": [
-        manifests.container("i"),
-        manifests.container("s", restartPolicy="Always"),
-        manifests.container("j"),
+        builders.container("i"),
+        builders.container("s", restartPolicy="Always"),
+        builders.container("j"),
     ],
-    "containers": [manifests.container("a"), manifests.container("b")],
+    "containers": [builders.container("a"), builders.container("b")],
 }
 
 
 @pytest.mark.parametrize(("record", "held"), PHASES.values(), ids=PHASES.keys())
 def test_most_that_is_held_at_one_time(record: dict[str, list[allocation.Share]], held: Held) -> None:
     """A pod holds of each device what its containers have of it at the worst moment of its life."""
-    written = manifests.written("n1", {name: {"gpu": shares} for name, shares in record.items()})
+    written = builders.written("n1", {name: {"gpu": shares} for name, shares in record.items()})
 
-    found = bound(manifests.pod(**ORDER, **ON_NODE, annotations=written))
+    found = pod_requests.bound(builders.pod(**ORDER, **ON_NODE, annotations=written))
 
     assert {share.uuid: (share.core, share.memory) for share in found.hold.shares} == held
 
@@ -234,20 +226,20 @@ def test_most_that_is_held_at_one_time(record: dict[str, list[allocation.Share]]
 def test_order_of_the_record_does_not_matter() -> None:
     """Containers start in the order of the pod, in whatever order the record lists them."""
     shares = {"a": [part("G", 30, 3)], "j": [part("G", 60, 6)], "s": [part("G", 20, 2)]}
-    written = manifests.written("n1", {name: {"gpu": listed} for name, listed in shares.items()})
+    written = builders.written("n1", {name: {"gpu": listed} for name, listed in shares.items()})
 
-    found = bound(manifests.pod(**ORDER, **ON_NODE, annotations=written))
+    found = pod_requests.bound(builders.pod(**ORDER, **ON_NODE, annotations=written))
 
     assert [(share.core, share.memory) for share in found.hold.shares] == [(80, 8)]
 
 
 def test_functions_of_one_nic_are_held_apart() -> None:
     """Two virtual functions of one NIC are both held; the first carries what is held of the NIC."""
-    written = manifests.written(
+    written = builders.written(
         "n1", {"a": {"rdma": [part("r", 1, vf="f1")]}, "b": {"rdma": [part("r", 1, vf="f2")]}}
     )
 
-    found = bound(manifests.pod(**ORDER, **ON_NODE, annotations=written))
+    found = pod_requests.bound(builders.pod(**ORDER, **ON_NODE, annotations=written))
 
     assert [(share.function, share.core) for share in found.hold.shares] == [("f1", 2), ("f2", 0)]
 
@@ -259,7 +251,7 @@ SHARES = st.lists(
 )
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(
     early=st.lists(st.tuples(SHARES, st.booleans()), max_size=4),
     late=st.lists(SHARES, min_size=1, max_size=3),
@@ -272,7 +264,7 @@ def test_second_opinion(
     asked += [(f"c{at}", shares, True) for at, shares in enumerate(late)]
     hypothesis.assume(any(shares for _, shares, _ in asked))
 
-    found = bound(_pod_of(asked, len(early)))
+    found = pod_requests.bound(_pod_of(asked, len(early)))
 
     peaks: dict[str, tuple[int, int]] = {}
     for moment in _moments(asked, len(early)):
@@ -293,10 +285,10 @@ def _pod_of(asked: Asked, early: int) -> raw.Pod:
         for name, shares, _ in asked
     }
     lasting: dict[bool, dict[str, Any]] = {True: {"restartPolicy": "Always"}, False: {}}
-    return manifests.pod(
-        initContainers=[manifests.container(name, **lasting[stays]) for name, _, stays in asked[:early]],
-        containers=[manifests.container(name) for name, _, _ in asked[early:]],
-        annotations=manifests.written("n1", written),
+    return builders.pod(
+        initContainers=[builders.container(name, **lasting[stays]) for name, _, stays in asked[:early]],
+        containers=[builders.container(name) for name, _, _ in asked[early:]],
+        annotations=builders.written("n1", written),
         **ON_NODE,
     )
 

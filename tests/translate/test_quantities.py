@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import quantities
-from translate import manifests
+from translate import pod_requests
 
 decimal.getcontext().prec = 400
 
@@ -132,9 +132,9 @@ def test_garbage(text: str) -> None:
         quantities.exact(text)
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(
-    st.from_regex(quantities.PATTERN, fullmatch=True).filter(lambda text: len(text) <= quantities.LONGEST)
+    st.from_regex(quantities.PATTERN, fullmatch=True).filter(lambda text: len(text) <= quantities.MAX_LENGTH)
 )
 def test_whatever_is_a_quantity_is_within_bounds(text: str) -> None:
     """A quantity in any spelling is a number that can be reckoned with, demands never below supplies."""
@@ -151,7 +151,7 @@ UNITS = {unit: decimal.Decimal(10) ** power for unit, power in POWERS.items()} |
 EXPONENTS = {f"{mark}{power}": decimal.Decimal(10) ** power for mark in "eE" for power in (-12, -1, 0, 3, 20)}
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(
     number=st.decimals(-1000, 10**9, places=3).map(lambda number: f"{number:f}"),
     unit=st.sampled_from([*UNITS, *EXPONENTS]),

@@ -6,7 +6,7 @@ from typing import Final
 
 from berth_crds import names
 from berth_operator.scheduling.devices.requests import Gpus, Parts
-from translate import manifests
+from translate import pod_requests
 
 README: Final = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 
@@ -23,7 +23,7 @@ def test_shares_of_several_cards() -> None:
     said = row("equal shares of several cards")
     written = dict(re.findall(r"`(berth\.dev/\S+): (\d+)`", said))
 
-    request = manifests.asked(manifests.one(written))
+    request = pod_requests.request(pod_requests.asking(written))
 
     assert written.keys() == {names.GPU_CORE, names.GPU_MEMORY_RATIO, names.GPU_SHARED}
     assert [one.asks for one in request.containers] == [(Gpus(2, core=30, ratio=30),)]
@@ -35,7 +35,7 @@ def test_nics() -> None:
     said = row("NICs and FPGAs")
     meant = {100: Parts("rdma", 1, 100), 200: Parts("rdma", 2, 100), 30: Parts("rdma", 1, 30)}
 
-    asked = {amount: manifests.asked(manifests.one({names.RDMA: amount})) for amount in meant}
+    asked = {amount: pod_requests.request(pod_requests.asking({names.RDMA: amount})) for amount in meant}
 
     assert "`berth.dev/rdma: 100` is one NIC, `200` are two, and less than `100` is that many percent" in said
     assert {amount: request.containers[0].asks for amount, request in asked.items()} == {

@@ -8,7 +8,8 @@ import pytest
 from berth_crds import requirements
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import pods
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 KOORDINATOR: Final = "scheduling.koordinator.sh"
 NUMA: Final = f"{KOORDINATOR}/numa-topology-spec"
@@ -38,10 +39,10 @@ REQUIRED: Final = [
 def test_what_is_required_is_refused(key: str, text: str, what: str) -> None:
     """The sentence names the key and what it requires, whether the pod asks for a card or not."""
     for asking in (
-        manifests.pod(gpus=1, annotations={key: text}),
-        manifests.pod(annotations={key: text}),
+        builders.pod(gpus=1, annotations={key: text}),
+        builders.pod(annotations={key: text}),
     ):
-        [(reason, sentence)] = manifests.faults(asking)
+        [(reason, sentence)] = pod_requests.faults(asking)
         assert reason is Reason.UNSUPPORTED_CONSTRAINT
         assert sentence.startswith(f"annotation {key}: {what}")
         assert WHY in sentence
@@ -51,10 +52,10 @@ def test_a_pool_of_nodes_is_refused_where_it_stands_as_a_label() -> None:
     """KAI reads it there alone."""
     key = "kai.scheduler/node-pool"
 
-    [sentence] = manifests.sentences(manifests.pod(gpus=1, labels={key: "a"}))
+    [sentence] = pod_requests.sentences(builders.pod(gpus=1, labels={key: "a"}))
 
     assert sentence.startswith(f"label {key}: a {WHY}")
-    assert manifests.faults(manifests.pod(gpus=1, annotations={key: "a"})) == []
+    assert pod_requests.faults(builders.pod(gpus=1, annotations={key: "a"})) == []
 
 
 PREFERRED: Final = [
@@ -77,13 +78,13 @@ PREFERRED: Final = [
 @pytest.mark.parametrize(("key", "text"), PREFERRED)
 def test_what_is_preferred_is_passed_over(key: str, text: str) -> None:
     """A preference, and a word that requires nothing, refuse no pod."""
-    assert manifests.faults(manifests.pod(gpus=1, annotations={key: text})) == []
+    assert pod_requests.faults(builders.pod(gpus=1, annotations={key: text})) == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", '"rack"', "{", json.dumps({"numaTopologyPolicy": [["a"]]})])
 def test_what_cannot_be_read_has_one_sentence_or_none(text: str) -> None:
     """Nothing that people may write there makes the pod unreadable."""
-    found = manifests.faults(manifests.pod(gpus=1, annotations={NUMA: text}))
+    found = pod_requests.faults(builders.pod(gpus=1, annotations={NUMA: text}))
 
     assert len(found) == (1 if text else 0)
 
@@ -94,8 +95,8 @@ def test_two_pods_that_differ_in_a_requirement_alone_are_read_apart(row: require
     text = '{"a":"b"}' if row.fields else "a"
     about: dict[str, Any] = {f"{row.where}s": {row.key: text}}
 
-    plain, wishing = pods.view(manifests.pod(gpus=1)), pods.view(manifests.pod(gpus=1, **about))
+    plain, wishing = pods.classify(builders.pod(gpus=1)), pods.classify(builders.pod(gpus=1, **about))
 
-    assert isinstance(plain, pods.Waiting)
-    assert isinstance(wishing, pods.Waiting)
+    assert isinstance(plain, pods.WaitingPod)
+    assert isinstance(wishing, pods.WaitingPod)
     assert (len(plain.candidate.faults), len(wishing.candidate.faults)) == (0, 1)

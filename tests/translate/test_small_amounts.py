@@ -10,7 +10,8 @@ from berth_operator.scheduling import policy as rules
 from berth_operator.scheduling import under_policy
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import pod_limits, pods, refusals
-from translate import manifests
+from support import builders
+from translate import pod_requests
 
 MIB: Final = rules.MIB
 REFUSES: Final = "policy refuses less than 64 MiB (spec.sharing.minMemoryMiB)"
@@ -63,7 +64,7 @@ RESOURCES: dict[str, tuple[dict[str, object], str, str]] = {
 @pytest.mark.parametrize(("resources", "asked", "meant"), RESOURCES.values(), ids=RESOURCES.keys())
 def test_a_container_that_leaves_out_the_unit(resources: dict[str, object], asked: str, meant: str) -> None:
     """The sentence shows what was written, how much that is, and the unit that makes sense of it."""
-    found = refused(manifests.one(resources))
+    found = refused(pod_requests.asking(resources))
 
     assert found == [f"container main: {asked}; did you mean {meant}? The {REFUSES}"]
 
@@ -83,20 +84,20 @@ ON_THE_POD: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize(("about", "asked", "meant"), ON_THE_POD.values(), ids=ON_THE_POD.keys())
 def test_a_key_on_the_pod_that_leaves_out_the_unit(about: dict[str, Any], asked: str, meant: str) -> None:
     """Amounts and conditions of annotations and labels are treated alike."""
-    assert refused(manifests.pod(**about)) == [f"{asked}; did you mean {meant}? The {REFUSES}"]
+    assert refused(builders.pod(**about)) == [f"{asked}; did you mean {meant}? The {REFUSES}"]
 
 
 @pytest.mark.parametrize(
     "pod",
     [
-        pytest.param(manifests.one({names.GPU_MEMORY: "64Mi"}), id="the least"),
-        pytest.param(manifests.one({names.GPU_MEMORY: "80Gi"}), id="much"),
-        pytest.param(manifests.one({names.GPU_MEMORY: 0, names.GPU: 50}), id="nothing"),
-        pytest.param(manifests.one({names.GPU_MEMORY_RATIO: 1}), id="a percentage"),
-        pytest.param(manifests.one({names.GPU: 1}), id="a part of a card"),
-        pytest.param(manifests.one({"aliyun.com/gpu-mem": 1}), id="GiB by itself"),
-        pytest.param(manifests.one({"memory": 8, names.NVIDIA_GPU: 1}), id="memory of the node"),
-        pytest.param(manifests.pod(gpus=1, labels={EACH: "0"}), id="any card"),
+        pytest.param(pod_requests.asking({names.GPU_MEMORY: "64Mi"}), id="the least"),
+        pytest.param(pod_requests.asking({names.GPU_MEMORY: "80Gi"}), id="much"),
+        pytest.param(pod_requests.asking({names.GPU_MEMORY: 0, names.GPU: 50}), id="nothing"),
+        pytest.param(pod_requests.asking({names.GPU_MEMORY_RATIO: 1}), id="a percentage"),
+        pytest.param(pod_requests.asking({names.GPU: 1}), id="a part of a card"),
+        pytest.param(pod_requests.asking({"aliyun.com/gpu-mem": 1}), id="GiB by itself"),
+        pytest.param(pod_requests.asking({"memory": 8, names.NVIDIA_GPU: 1}), id="memory of the node"),
+        pytest.param(builders.pod(gpus=1, labels={EACH: "0"}), id="any card"),
     ],
 )
 def test_an_amount_that_may_be_meant_is_let_through(pod: Any) -> None:
@@ -106,7 +107,7 @@ def test_an_amount_that_may_be_meant_is_let_through(pod: Any) -> None:
 
 def test_the_policy_says_what_is_too_small() -> None:
     """Its own figure counts, and is in the sentence; 0 lets any amount pass."""
-    tiny = manifests.one({names.GPU_MEMORY: 8})
+    tiny = pod_requests.asking({names.GPU_MEMORY: 8})
 
     (sentence,) = refused(tiny, min_memory=2048 * MIB)
     assert sentence.endswith("8 bytes; did you mean 8Gi? The " + REFUSES.replace("64", "2048"))
@@ -126,7 +127,7 @@ def test_the_policy_says_what_is_too_small() -> None:
 )
 def test_nothing_is_guessed_where_no_other_unit_makes_sense(amount: object, asked: str) -> None:
     """What is suggested fits on a card, and the policy takes it."""
-    found = refused(manifests.one({names.GPU_MEMORY: amount}), min_memory=16384 * MIB)
+    found = refused(pod_requests.asking({names.GPU_MEMORY: amount}), min_memory=16384 * MIB)
 
     least = REFUSES.replace("64", "16384")
     assert found == [f"container main: berth.dev/gpu-memory: {asked}, and the {least}"]
@@ -134,18 +135,18 @@ def test_nothing_is_guessed_where_no_other_unit_makes_sense(amount: object, aske
 
 def test_each_container_is_told_and_very_many_are_not() -> None:
     """Every figure has a sentence, up to the number that people read at once."""
-    containers = [manifests.asking(f"c{at}", {names.GPU_MEMORY: 8}) for at in range(40)]
+    containers = [builders.asking(f"c{at}", {names.GPU_MEMORY: 8}) for at in range(40)]
 
-    found = refused(manifests.pod(containers=containers))
+    found = refused(builders.pod(containers=containers))
 
-    assert len(found) == pod_limits.FAULTS
+    assert len(found) == pod_limits.MAX_FAULTS
     assert [sentence.split(":")[0] for sentence in found[:2]] == ["container c0", "container c1"]
 
 
 def test_the_readme_shows_the_sentence() -> None:
     """What a user is told there is what the operator says."""
     readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
-    (sentence,) = refused(manifests.one({names.GPU_MEMORY: 8}))
+    (sentence,) = refused(pod_requests.asking({names.GPU_MEMORY: 8}))
 
     assert f"`{sentence.split('? ')[0]}?`" in readme
     assert "`spec.sharing.minMemoryMiB`" in readme

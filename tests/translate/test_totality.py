@@ -10,7 +10,7 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from berth_operator.translate import devices, nodes, pods, policies, raw
-from support import builders, pictures, shapes, worlds
+from support import builders, inventories, shapes, worlds
 
 
 def reason_of(
@@ -23,16 +23,16 @@ def reason_of(
     return explain.sentence(explain.explain(search, candidate, policy=Policy()), candidate)
 
 
-CLUSTER = (*builders.nodes(2), builders.hold("x", minors=(0,)))
+CLUSTER = (*builders.nodes(2), builders.hold("x", shares=(0,)))
 
 
 @worlds.PROPERTY
 @hypothesis.given(shapes.objects(raw.Pod))
 def test_every_pod_is_viewed(pod: raw.Pod) -> None:
     """A pod of any shape waits, holds or is over."""
-    found = pods.view(pod)
+    found = pods.classify(pod)
 
-    assert isinstance(found, pods.Waiting | pods.Bound | pods.Over)
+    assert isinstance(found, pods.WaitingPod | pods.BoundPod | pods.IgnoredPod)
 
 
 @worlds.PROPERTY
@@ -42,40 +42,40 @@ def test_every_candidate_is_decided(pod: raw.Pod) -> None:
     candidate = pods.candidate(pod)
     backlog = Backlog()
     backlog.push(candidate)
-    inventory = builders.picture(*CLUSTER)
-    before, search = pictures.told(inventory), Search(inventory)
+    inventory = builders.inventory(*CLUSTER)
+    before, search = inventories.contents(inventory), Search(inventory)
 
     (answer,) = cycle.decide(search, backlog, 0.0, Policy())
 
     assert answer.uid == candidate.uid
     assert isinstance(answer, decisions.Bind) or reason_of(search, candidate, answer)
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 @worlds.PROPERTY
 @hypothesis.given(shapes.objects(raw.Pod))
 def test_every_hold_is_charged_and_released(pod: raw.Pod) -> None:
     """A bound pod of any shape takes something off the node, gives it back, and never adds to it."""
-    hold = pods.bound(pod).hold
-    inventory = builders.picture(*CLUSTER)
-    before = pictures.told(inventory)
+    hold = pods.read_bound(pod).hold
+    inventory = builders.inventory(*CLUSTER)
+    before = inventories.contents(inventory)
 
     inventory.charge(hold)
-    charged = pictures.told(inventory)
+    charged = inventories.contents(inventory)
     inventory.release(hold.uid)
 
     assert all(0 <= amount <= facts.LARGEST for _, amount in hold.amounts)
     assert charged["n1"]["free cards"] <= before["n1"]["free cards"]
-    assert pictures.told(inventory) == before
+    assert inventories.contents(inventory) == before
 
 
 @worlds.PROPERTY
 @hypothesis.given(st.lists(shapes.objects(raw.Node), max_size=3))
 def test_every_node_is_taken(things: list[raw.Node]) -> None:
     """A node of any shape finds its place in the inventory."""
-    inventory = builders.picture(*(nodes.node(thing) for thing in things))
+    inventory = builders.inventory(*(nodes.read(thing) for thing in things))
 
-    found = pictures.told(inventory)
+    found = inventories.contents(inventory)
 
     assert set(found) == {thing.metadata.name for thing in things}
 
@@ -84,10 +84,10 @@ def test_every_node_is_taken(things: list[raw.Node]) -> None:
 @hypothesis.given(shapes.objects(wire.Device))
 def test_every_device_is_taken(thing: wire.Device) -> None:
     """A Device of any shape finds its place in the inventory, and only sound cards are free."""
-    device = devices.device(thing)
-    inventory = builders.picture(builders.node(device.node), device)
+    device = devices.read(thing)
+    inventory = builders.inventory(builders.node(device.node), device)
 
-    found = pictures.told(inventory)[device.node]
+    found = inventories.contents(inventory)[device.node]
 
     sound = [
         card.uuid for card in device.cards if card.trouble is None and not card.mig and card.replicas <= 1
@@ -99,6 +99,6 @@ def test_every_device_is_taken(thing: wire.Device) -> None:
 @hypothesis.given(shapes.objects(wire.PlacementPolicy))
 def test_every_policy_is_judged(thing: wire.PlacementPolicy) -> None:
     """A policy of any shape is in force or refused with a reason."""
-    found = policies.rules(thing)
+    found = policies.read(thing)
 
     assert isinstance(found, Policy) or found.startswith("spec.")

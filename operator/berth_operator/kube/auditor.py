@@ -44,7 +44,7 @@ class Auditor:
     `schedulers` are the scheduler names of Berth: the same as those of the ledger's feeds.
     """
 
-    schedulers: Collection[str] = pods.ANSWERING
+    schedulers: Collection[str] = pods.DEFAULT_SCHEDULERS
 
     def __init__(
         self,

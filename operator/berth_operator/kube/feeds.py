@@ -49,7 +49,7 @@ class PodSink:
         ledger: Ledger,
         observer: PodObserver,
         logger: logging.Logger = log,
-        schedulers: Collection[str] = pods.ANSWERING,
+        schedulers: Collection[str] = pods.DEFAULT_SCHEDULERS,
     ) -> None:
         self._ledger = ledger
         self._observer = observer
@@ -61,21 +61,21 @@ class PodSink:
 
     def upserted(self, thing: raw.Pod) -> None:
         """Apply a pod's new state."""
-        match pods.view(pods.adopted(thing, self._schedulers)):
-            case pods.Waiting(candidate, gated, weight):
+        match pods.classify(pods.adopt(thing, self._schedulers)):
+            case pods.WaitingPod(candidate, gated, weight):
                 candidate = self.budget.admit(candidate, weight)
                 self._observer.pod_waiting(thing)
                 self._ledger.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
-            case pods.Bound() as bound:
+            case pods.BoundPod() as bound:
                 self._bound(bound, thing.metadata.namespace)
-            case pods.Over(uid):
+            case pods.IgnoredPod(uid):
                 self._over(uid)
 
-    def _bound(self, pod: pods.Bound, namespace: str) -> None:
-        hold, teaches, nameless, where = pod.hold, pod.teaches, pod.nameless, pod.unadmitted
+    def _bound(self, pod: pods.BoundPod, namespace: str) -> None:
+        hold, teaches, nameless, where = pod.hold, pod.sample, pod.nameless, pod.unadmitted_where
         self.budget.release(hold.uid)
         self._observer.pod_left(hold.uid)
-        if not self._allowance.charge(hold.uid, namespace, pod.weight):
+        if not self._allowance.charge(hold.uid, namespace, pod.byte_size):
             # A pod that is known already stays charged, whatever its weight is now.
             new = self._ledger.state(hold.uid) is State.FREE or hold.uid in self._ledger.unadmitted_pods
             nameless = bound_pod_memory.trimmed(nameless, admitted=where is None or not new)
@@ -93,7 +93,7 @@ class PodSink:
     def undecodable(self, thing: watch.Undecodable) -> None:
         """Fail closed on a pod that cannot be decoded: it keeps what it held, or withholds its whole node."""
         uid = thing.metadata.uid
-        hold = pods.remains(thing)
+        hold = pods.unreadable_hold(thing)
         known = self._ledger.state(uid) is State.CONFIRMED and uid not in self._ledger.unadmitted_pods
         self._allowance.release(uid)
         if hold is not None and not known:
@@ -130,7 +130,7 @@ class GpuPodSink:
         """Apply what an agent wrote; the ledger ignores the phase and the grants."""
         title = gpupods.title(thing.metadata)
         self.store.put(title, misplaced_gpupods.record(thing))
-        named = gpupods.named(thing)
+        named = gpupods.read(thing)
         if isinstance(named, allocation_recovery.Named):
             self._faults.pop(title, None)
             self._ledger.gpupod_seen(named)
@@ -170,7 +170,7 @@ class NodeSink:
         fault, name = nodes.excess(thing), thing.metadata.name
         if not fault:
             self._faults.pop(name, None)
-            self._ledger.node_seen(nodes.node(thing))
+            self._ledger.node_seen(nodes.read(thing))
             return
         if self._faults.get(name) != fault:
             self._logger.warning("node %s takes no pod: %s", name, fault, extra=logs.node(name))
@@ -202,9 +202,9 @@ class DeviceSink:
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device beyond the limits of size."""
         self.uids[thing.metadata.name] = thing.metadata.uid
-        fault = device_size.too_large(thing) or device_size.of(thing.spec)
+        fault = device_size.too_large(thing) or device_size.excess(thing.spec)
         self._report(thing.metadata.name, fault)
-        self._ledger.device_seen(devices.device(thing, fault), devices.record(thing.status))
+        self._ledger.device_seen(devices.read(thing, fault), devices.read_record(thing.status))
         self._watchdog.device_seen(thing.metadata.name, found_silent=was_silent(thing))
 
     def _report(self, name: str, fault: str) -> None:
@@ -261,7 +261,7 @@ def was_silent(thing: wire.Device) -> bool:
 class Options:
     """The scheduler names that Berth answers to, the clock and the logger."""
 
-    schedulers: Collection[str] = pods.ANSWERING
+    schedulers: Collection[str] = pods.DEFAULT_SCHEDULERS
     clock: ports.Clock = time.monotonic
     logger: logging.Logger = log
 

@@ -311,7 +311,7 @@ def policy_status(body: Json, *, moment: str) -> dict[str, Any]:
 
 def _accepted(body: Json) -> tuple[vocabulary.Truth, str, str]:
     try:
-        policy = policies.rules(msgspec.convert(body, wire.PlacementPolicy))
+        policy = policies.read(msgspec.convert(body, wire.PlacementPolicy))
     except msgspec.ValidationError as error:
         policy = str(error)
     if isinstance(policy, str):
@@ -320,7 +320,7 @@ def _accepted(body: Json) -> tuple[vocabulary.Truth, str, str]:
     if body["metadata"]["name"] != names.DEFAULT_POLICY:
         message = f"Only the policy named {names.DEFAULT_POLICY} is in force; this one is valid but unused."
         return vocabulary.Truth.FALSE, "NotDefault", message
-    return vocabulary.Truth.TRUE, "InForce", f"This policy is in force.{policies.caution(policy)}"
+    return vocabulary.Truth.TRUE, "InForce", f"This policy is in force.{policies.warning(policy)}"
 
 
 def _condition(kind: str, truth: str, reason: str, message: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class PolicySink:
         """Apply a policy's new state."""
         if thing.metadata.name != names.DEFAULT_POLICY:
             return
-        policy = policies.rules(thing)
+        policy = policies.read(thing)
         if isinstance(policy, str):
             self._logger.warning(
                 "the default policy is not taken: %s; the last good one stays in force", policy
@@ -35,4 +35,4 @@ class PolicySink:
         """Fall back to the built-in rules when the default policy is gone."""
         if meta.name == names.DEFAULT_POLICY:
             self._log.gone()
-            self._ledger.policy_seen(policies.BUILT_IN)
+            self._ledger.policy_seen(policies.DEFAULT)

@@ -1,4 +1,4 @@
-"""The program `berth-simulation`; Ctrl-C ends it without a word, from the first moment on."""
+"""The program `berth-simulation`; Ctrl-C ends it silently from the start."""
 
 import os
 import signal
@@ -11,20 +11,20 @@ EXIT_INTERRUPTED: Final = 130
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the program."""
-    # Not at the top: reading all modules takes long enough for somebody to change their mind.
+    # Not at the top: importing all modules takes long enough for an interrupt.
     from berth_operator.simulation import program  # noqa: PLC0415
 
     return program.run(sys.argv[1:] if words is None else words)
 
 
 def _end_at_interrupts() -> None:
-    """End at once at Ctrl-C; as an exception it could be lost, or be told of, halfway through an import."""
+    """Exit at once at Ctrl-C; an exception could be lost, or printed, in the middle of an import."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
 
 
 def start() -> int:
-    """Be the program."""
+    """Run the program with its arguments."""
     _end_at_interrupts()
     return main()
 

@@ -1,4 +1,4 @@
-"""The command line: what may be asked, and what each answer is made of."""
+"""The command line: its commands and options, and the output of each command."""
 
 import argparse
 import dataclasses
@@ -11,22 +11,14 @@ from typing import Any, Final, NoReturn
 from berth_crds import flags, names, text
 from berth_crds.text import quoted
 from berth_crds.vocabulary import Strategy
-from berth_operator.simulation import (
-    cluster,
-    files,
-    placing,
-    replaying,
-    reports,
-    scenario,
-    traces,
-    usage,
-    whys,
-)
-from berth_operator.simulation.mistakes import Mistake
+from berth_operator.simulation import files, placing, pod_explanations, replaying, reports, traces, usage
+from berth_operator.simulation.cluster import Cluster
+from berth_operator.simulation.input_errors import InputError
+from berth_operator.simulation.scenario import Scenario
 from berth_operator.translate import pods
 
 PROGRAM: Final = "berth-simulation"
-CALLED: Final = ".venv/bin/berth-simulation"  # From the checkout, where `make setup` puts it.
+PROGRAM_PATH: Final = ".venv/bin/berth-simulation"  # From the checkout, where `make setup` puts it.
 
 ABOUT: Final = """\
 Show what Berth would do with these objects, without a cluster: which node and which
@@ -48,13 +40,13 @@ EXAMPLES_PLACE: Final = f"""\
 examples:
   kubectl get nodes,devices,placementpolicies,priorityclasses -o yaml > cluster.yaml
   kubectl get pods -A -o yaml > pods.yaml
-  {CALLED} place cluster.yaml pods.yaml
+  {PROGRAM_PATH} place cluster.yaml pods.yaml
       what happens to the pods that wait, and why
-  {CALLED} place cluster.yaml pods.yaml --without ml/train-0 --explain
+  {PROGRAM_PATH} place cluster.yaml pods.yaml --without ml/train-0 --explain
       what if ml/train-0 were not there; every card that refuses
-  {CALLED} place cluster.yaml pods.yaml --add new-node.yaml -o json
+  {PROGRAM_PATH} place cluster.yaml pods.yaml --add new-node.yaml -o json
       what if there were another node; one JSON object for each pod
-  {CALLED} place cluster.yaml pods.yaml -o yaml > bound.yaml
+  {PROGRAM_PATH} place cluster.yaml pods.yaml -o yaml > bound.yaml
       the pods as they would be bound, to be read again
 """
 ABOUT_REPLAY: Final = """\
@@ -72,17 +64,17 @@ a trace has one JSON object on each line; times are seconds since the start:
 names of files are relative to the trace.
 
 examples:
-  {CALLED} replay trace.jsonl cluster.yaml
-  {CALLED} replay trace.jsonl cluster.yaml --strategy spread -o json
+  {PROGRAM_PATH} replay trace.jsonl cluster.yaml
+  {PROGRAM_PATH} replay trace.jsonl cluster.yaml --strategy spread -o json
 """
 TEXTS: Final = {"place": (ABOUT_PLACE, EXAMPLES_PLACE), "replay": (ABOUT_REPLAY, EXAMPLES_REPLAY)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Chosen:
-    """What was asked for."""
+class Options:
+    """The command and options of one run."""
 
-    run: Callable[["Chosen"], Iterator[str]]
+    run: Callable[["Options"], Iterator[str]]
     files: Sequence[str]
     trace: str = ""
     output: str = "text"
@@ -96,15 +88,17 @@ class Chosen:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Prints a mistake on the command line in one line, as all others."""
+    """A parser that reports an error of the command line in one line, like all others."""
 
     def error(self, message: str) -> NoReturn:
-        raise Mistake(f"{message} (--help tells more)")
+        raise InputError(f"{message} (--help tells more)")
 
 
-def parse(words: Sequence[str]) -> Chosen:
-    """Read the command line; files and flags may come in any order."""
-    parser = _Parser(prog=CALLED, description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(words: Sequence[str]) -> Options:
+    """Return the options of the command line; files and flags may come in any order."""
+    parser = _Parser(
+        prog=PROGRAM_PATH, description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     flags.add_version(parser, PROGRAM)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
     found = {
@@ -112,7 +106,7 @@ def parse(words: Sequence[str]) -> Chosen:
         "replay": _command(commands, "replay", "run a trace of arrivals and departures", _replay_options),
     }
     if words and words[0] in found:
-        return Chosen(**vars(found[words[0]].parse_intermixed_args(words[1:])))
+        return Options(**vars(found[words[0]].parse_intermixed_args(words[1:])))
     parser.parse_args(words)
     raise AssertionError("without a command the parser ends the program")
 
@@ -198,67 +192,69 @@ def _strategy(text: str) -> Strategy:
     return Strategy(text)
 
 
-# ---------------------------------------------------------------- answers
+# ---------------------------------------------------------------- commands
 
 
-def place(chosen: Chosen) -> Iterator[str]:
+def place(options: Options) -> Iterator[str]:
     """Place once and print."""
-    given = read(chosen)
-    given.without(chosen.without)
-    paper = cluster.Cluster(chosen.strategy, clock=time.monotonic)
-    outcomes, before, notes = placing.place(given, paper, adopt=adopting(chosen), whole=whole(chosen))
-    tell(chosen, [*scenario.notes(given), *notes])
-    match chosen.output:
+    scenario = read(options)
+    scenario.without(options.without)
+    cluster = Cluster(options.strategy, clock=time.monotonic)
+    outcomes, before, notes = placing.place(
+        scenario, cluster, adopt=adopter(options), detailed_nodes=detailed_nodes(options)
+    )
+    print_notes(options, [*scenario.notes(), *notes])
+    match options.output:
         case "json":
             yield from reports.as_json(outcomes)
         case "yaml":
-            yield from reports.as_yaml(given, outcomes)
+            yield from reports.as_yaml(scenario, outcomes)
         case _:
             yield from reports.as_text(
-                outcomes, before, usage.of_all(paper.inventory), explained=chosen.explain
+                outcomes, before, usage.of_all(cluster.inventory), explained=options.explain
             )
 
 
-def replay(chosen: Chosen) -> Iterator[str]:
+def replay(options: Options) -> Iterator[str]:
     """Run a trace and print what happens."""
-    given = read(chosen)
-    events = traces.read(chosen.trace, given.reader)
-    notes, as_json = scenario.notes(given), chosen.output == "json"
-    paper = cluster.Cluster(chosen.strategy, clock=time.monotonic)
-    run = replaying.Replay(given, paper, adopt=adopting(chosen), whole=whole(chosen))
-    write = reports.told_json if as_json else reports.told_text
-    # All of it first: a trace that makes no sense halfway through prints nothing.
-    told = list(run.run(events))
-    tell(chosen, [*notes, *run.notes])
-    yield from map(write, told)
-    yield from reports.final_json(run.tally) if as_json else reports.final_text(run.tally)
+    scenario = read(options)
+    events = traces.read(options.trace, scenario.reader)
+    notes, as_json = scenario.notes(), options.output == "json"
+    cluster = Cluster(options.strategy, clock=time.monotonic)
+    run = replaying.Replay(scenario, cluster, adopt=adopter(options), detailed_nodes=detailed_nodes(options))
+    write = reports.event_json if as_json else reports.event_text
+    # The whole run comes first: an invalid trace prints nothing.
+    happened = list(run.run(events))
+    print_notes(options, [*notes, *run.notes])
+    yield from map(write, happened)
+    yield from reports.summary_json(run.summary) if as_json else reports.summary_text(run.summary)
 
 
-def adopting(chosen: Chosen) -> placing.Adopt:
-    """Return what makes those pods of other schedulers Berth's that are to be placed."""
-    if chosen.all:
-        return pods.ours
-    return functools.partial(pods.adopted, schedulers=chosen.scheduler_names)
+def adopter(options: Options) -> placing.Adopt:
+    """Return the function that adopts those pods of other schedulers that are to be placed."""
+    if options.all:
+        return pods.as_berth_pod
+    return functools.partial(pods.adopt, schedulers=options.scheduler_names)
 
 
-def whole(chosen: Chosen) -> int:
-    """Return of how many nodes at most every card that refuses is told of."""
-    if chosen.explain:
-        return whys.ALL
-    return whys.FEW if chosen.output == "json" else whys.NONE
+def detailed_nodes(options: Options) -> int:
+    """Return for how many nodes at most every card that refuses is shown."""
+    if options.explain:
+        return pod_explanations.EVERY_CLUSTER
+    return pod_explanations.SMALL_CLUSTER if options.output == "json" else pod_explanations.NEAREST_ONLY
 
 
-def read(chosen: Chosen) -> scenario.Scenario:
-    """Read all objects."""
-    if [chosen.trace, *chosen.files, *chosen.add].count(files.STDIN) > 1:
-        raise Mistake("standard input can be read only once")
-    given = scenario.Scenario()
-    given.add(files.read(chosen.files))
-    given.overlay(files.read(chosen.add))
-    return given
+def read(options: Options) -> Scenario:
+    """Return all objects of the files."""
+    if [options.trace, *options.files, *options.add].count(files.STDIN) > 1:
+        raise InputError("standard input can be read only once")
+    scenario = Scenario()
+    scenario.add(files.read(options.files))
+    scenario.overlay(files.read(options.add))
+    return scenario
 
 
-def tell(chosen: Chosen, notes: Sequence[str]) -> None:
-    """Write notes beside the output."""
-    if not chosen.quiet and sys.stderr is not None:
+def print_notes(options: Options, notes: Sequence[str]) -> None:
+    """Write notes to standard error."""
+    if not options.quiet and sys.stderr is not None:
         sys.stderr.writelines(f"{PROGRAM}: {text.line(note)}\n" for note in notes)

@@ -1,8 +1,8 @@
-"""What the API server and the kubelet would have filled in before Berth reads an object.
+"""The defaults that the API server and the kubelet set before Berth reads an object.
 
-Only what the core relies on: a pod has a namespace, a uid and a priority; a node has
-amounts that can be given out. A uid that is not given is made of namespace and name, so
-that it is the same in every run.
+Only those that the core relies on: a pod has a namespace, a uid and a priority; a node has
+allocatable amounts. A missing uid is derived from namespace and name, so that it is the same in
+every run.
 """
 
 import uuid
@@ -16,27 +16,27 @@ from berth_operator.simulation import kinds, manifests
 from berth_operator.translate import raw
 
 PODS: Final = "pods"
-MOST_PODS: Final = "110"  # The kubelet's own default.
-UIDS: Final = uuid.uuid5(uuid.NAMESPACE_DNS, f"simulation.{names.GROUP}")
+MAX_PODS: Final = "110"  # The kubelet's own default.
+UID_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, f"simulation.{names.GROUP}")
 
 
-def pod(thing: manifests.Thing, classes: Mapping[str, kinds.PriorityClass]) -> raw.Pod:
-    """Give a pod as the API server would store it."""
-    given: raw.Pod = thing.value
+def pod(manifest: manifests.Manifest, classes: Mapping[str, kinds.PriorityClass]) -> raw.Pod:
+    """Return a pod as the API server would store it."""
+    pod: raw.Pod = manifest.value
     meta = msgspec.structs.replace(
-        given.metadata,
-        name=thing.name,
-        namespace=thing.namespace,
-        uid=given.metadata.uid or str(uuid.uuid5(UIDS, thing.title)),
+        pod.metadata,
+        name=manifest.name,
+        namespace=manifest.namespace,
+        uid=pod.metadata.uid or str(uuid.uuid5(UID_NAMESPACE, manifest.title)),
     )
-    spec = given.spec
+    spec = pod.spec
     if spec.priority is None:
-        spec = msgspec.structs.replace(spec, priority=_priority(thing, classes))
-    return msgspec.structs.replace(given, metadata=meta, spec=spec)
+        spec = msgspec.structs.replace(spec, priority=_priority(manifest, classes))
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec)
 
 
-def _priority(thing: manifests.Thing, classes: Mapping[str, kinds.PriorityClass]) -> int | None:
-    name = class_name(thing)
+def _priority(manifest: manifests.Manifest, classes: Mapping[str, kinds.PriorityClass]) -> int | None:
+    name = priority_class_name(manifest)
     if not name:
         return next((one.value for one in classes.values() if one.global_default), None)
     if name in classes:
@@ -44,17 +44,17 @@ def _priority(thing: manifests.Thing, classes: Mapping[str, kinds.PriorityClass]
     return kinds.SYSTEM_CLASSES.get(name)
 
 
-def class_name(thing: manifests.Thing) -> str:
-    """Say which PriorityClass a pod names."""
-    name = thing.body["spec"].get("priorityClassName") if thing.body.get("spec") else None
+def priority_class_name(manifest: manifests.Manifest) -> str:
+    """Return the name of a pod's PriorityClass; empty if it has none."""
+    name = manifest.body["spec"].get("priorityClassName") if manifest.body.get("spec") else None
     return name if isinstance(name, str) else ""
 
 
-def node(thing: manifests.Thing) -> raw.Node:
-    """Give a node as the kubelet would report it; without allocatable its whole capacity counts."""
-    given: kinds.Node = thing.value
-    allocatable = given.status.allocatable
+def node(manifest: manifests.Manifest) -> raw.Node:
+    """Return a node as the kubelet would report it; without allocatable its whole capacity counts."""
+    node: kinds.Node = manifest.value
+    allocatable = node.status.allocatable
     if allocatable is None:
-        allocatable = given.status.capacity or {}
-    status = kinds.NodeStatus(allocatable={PODS: MOST_PODS, **allocatable})
-    return msgspec.structs.replace(given, status=status)
+        allocatable = node.status.capacity or {}
+    status = kinds.NodeStatus(allocatable={PODS: MAX_PODS, **allocatable})
+    return msgspec.structs.replace(node, status=status)

@@ -1,8 +1,8 @@
 """Files, folders and standard input: where manifests and traces come from.
 
-A file may hold YAML or JSON, several documents one after the other, whatever its name
-ends in; a folder stands for all manifests in it and in its folders. Each document
-remembers where it came from, for the sake of the sentence that may be needed.
+A file may hold YAML or JSON, several documents one after the other, whatever its name ends
+in; a folder stands for all manifests in it and in its folders. Each document keeps the place
+where it was read, because errors name it.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ import msgspec
 
 from berth_crds import nesting
 from berth_operator.simulation import yamls
-from berth_operator.simulation.mistakes import Mistake
+from berth_operator.simulation.input_errors import InputError
 
 STDIN: Final = "-"
 BLANK: Final = re.compile(r"[ \t\r\n]*")
@@ -27,7 +27,7 @@ ENDINGS: Final = frozenset({".yaml", ".yml", ".json"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a file: where it is, as people would say it, and what it holds."""
+    """One document of a file: its place and its value."""
 
     file: str
     line: int
@@ -35,12 +35,12 @@ class Document:
 
     @property
     def place(self) -> str:
-        """Name the place."""
+        """The place, as errors name it."""
         return self.file if self.line <= 1 else f"{self.file}: line {self.line}"
 
 
 def read(names: Sequence[str]) -> Iterator[Document]:
-    """Read the documents of all files, in the order given."""
+    """Yield the documents of all files, in the order given."""
     for name in names:
         for file in expand(name):
             yield from of_text(text(file), "stdin" if file == STDIN else file)
@@ -54,37 +54,37 @@ def expand(name: str) -> list[str]:
     paths = (Path(folder, file) for folder, _, files in walk for file in files)
     found = sorted(path for path in paths if path.suffix in ENDINGS and path.is_file())
     if not found:
-        raise Mistake(f"{name}: there are no manifests in this folder")
+        raise InputError(f"{name}: there are no manifests in this folder")
     return [str(path) for path in found]
 
 
 def _unreadable(error: OSError) -> None:
-    raise Mistake(f"{error.filename}: {error.strerror}")
+    raise InputError(f"{error.filename}: {error.strerror}")
 
 
 def text(name: str) -> str:
-    """Read a whole file, or all of standard input."""
+    """Return a whole file, or all of standard input."""
     if name == STDIN and sys.stdin is None:
-        raise Mistake("standard input is closed")
+        raise InputError("standard input is closed")
     try:
         raw = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Mistake(f"{name}: it is not UTF-8 text (byte {error.start})") from None
+        raise InputError(f"{name}: it is not UTF-8 text (byte {error.start})") from None
     except ValueError:
-        raise Mistake(f"{name}: it cannot be the name of a file") from None
+        raise InputError(f"{name}: it cannot be the name of a file") from None
     except OSError as error:
-        raise Mistake(f"{name}: {error.strerror or error}") from None
+        raise InputError(f"{name}: {error.strerror or error}") from None
 
 
 def of_text(text: str, file: str) -> Iterator[Document]:
-    """Split a text into its documents, leaving out those that are empty."""
+    """Yield the documents of a text without the empty ones."""
     try:
         for line, value in _parsed(text):
             if value is not None:
                 yield Document(file, line, value)
-    except Mistake as mistake:
-        raise Mistake(f"{file}: {mistake}") from None
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
 
 
 def _parsed(text: str) -> Iterator[tuple[int, Any]]:
@@ -97,16 +97,16 @@ def _parsed(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _not_one_json(text: str) -> Iterator[tuple[int, Any]]:
-    """Read several JSON documents, or the braces of YAML; where it is neither, JSON was meant."""
+    """Yield several JSON documents, or YAML in braces; text that is neither is reported as invalid JSON."""
     try:
         yield from list(_concatenated(text))
     except json.JSONDecodeError as error:
         try:
             yield from list(yamls.documents(text))
-        except Mistake:
-            raise Mistake(f"line {error.lineno}: not JSON: {error.msg}") from None
+        except InputError:
+            raise InputError(f"line {error.lineno}: not JSON: {error.msg}") from None
     except RecursionError:
-        # Objects of a cluster may be as deep, in what placement never reads.
+        # Objects of a cluster may be so deep, in fields that placement never reads.
         yield from _not_one_json(nesting.cut_deep_values(text.encode()).decode())
 
 

@@ -1,8 +1,8 @@
-"""The kinds of object that the simulation reads, and what makes one of them unreadable.
+"""The kinds of object that the simulation reads, and how invalid objects are found.
 
 Each row of the table turns the body of an object into the struct that the operator itself
-decodes, and raises a Mistake where the API server would have refused it. For Berth's own
-kinds the schema's models say so; the rules that the schema states in CEL and on which the
+decodes, and raises an InputError where the API server would have refused the object. Berth's own
+kinds are validated by the models of their schema; the rules of the schema in CEL on which the
 ledger relies are repeated here.
 """
 
@@ -17,11 +17,11 @@ import pydantic
 
 from berth_crds import device, gpupod, names, policy, wire
 from berth_crds.client import lease
-from berth_operator.simulation import mistakes, moments
-from berth_operator.simulation.mistakes import Mistake
+from berth_operator.simulation import input_errors, timestamps
+from berth_operator.simulation.input_errors import InputError
 from berth_operator.translate import policies, quantities, raw
 
-# The classes that every cluster has.
+# The PriorityClasses that every cluster has.
 SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -34,7 +34,7 @@ class PriorityClass(wire.Struct, frozen=True):
 
 
 class NodeStatus(raw.NodeStatus, frozen=True):
-    """What a node can give, and what it has, which people write who leave the former out."""
+    """What a node supplies, and its capacity, which people may write instead."""
 
     capacity: raw.Resources | None = None
 
@@ -50,7 +50,7 @@ Body = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind: how it is named, and how its objects are read."""
+    """One kind: its name, and how its objects are read."""
 
     name: str
     version: str
@@ -65,32 +65,32 @@ class Kind:
         return self.version.rpartition("/")[0]
 
     def read(self, body: Body) -> Any:
-        """Read an object of this kind, or say what is wrong with it."""
-        thing: Any
+        """Return an object of this kind; raise InputError if it is invalid."""
+        value: Any
         try:
-            thing = msgspec.convert(body, self.into)
+            value = msgspec.convert(body, self.into)
         except msgspec.ValidationError:
             body = without_nulls(body)
-            thing = self._read_strictly(body)
+            value = self._read_strictly(body)
         if self.model is not None:
             _validate(self.model, body)
-        for fault in itertools.chain(_of_meta(thing.metadata), self.faults(thing)):
-            raise Mistake(fault)
-        return thing
+        for fault in itertools.chain(_of_meta(value.metadata), self.faults(value)):
+            raise InputError(fault)
+        return value
 
     def _read_strictly(self, body: Body) -> Any:
         try:
             return msgspec.convert(body, self.into)
         except msgspec.ValidationError as error:
-            raise Mistake(mistakes.of_shape(error, body)) from None
+            raise InputError(input_errors.of_shape(error, body)) from None
 
 
-# To the API server a field that is null is not there; a label without a value is empty.
+# To the API server a null field is absent; a label without a value is empty.
 OF_STRINGS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 
 
 def without_nulls(value: Any, key: str = "") -> Any:
-    """Leave out the fields that are null."""
+    """Return a value without the fields that are null."""
     if isinstance(value, list):
         return [without_nulls(one) for one in value]
     if not isinstance(value, dict):
@@ -110,47 +110,49 @@ def _validate(model: type[pydantic.BaseModel], body: Body) -> None:
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
-        said = first["msg"][:1].lower() + first["msg"][1:]
-        raise Mistake(f"{where.removeprefix('.')}: {said}, found {mistakes.shown(first['input'])}") from None
+        message = first["msg"][:1].lower() + first["msg"][1:]
+        raise InputError(
+            f"{where.removeprefix('.')}: {message}, found {input_errors.shown(first['input'])}"
+        ) from None
 
 
-# ---------------------------------------------------------------- what the schema cannot say
+# ---------------------------------------------------------------- rules beyond the schema
 
 
 def _of_meta(meta: wire.Meta) -> Iterator[str]:
-    yield from _moment("metadata.creationTimestamp", meta.creation_timestamp or None)
-    yield from _moment("metadata.deletionTimestamp", meta.deletion_timestamp)
+    yield from _timestamp("metadata.creationTimestamp", meta.creation_timestamp or None)
+    yield from _timestamp("metadata.deletionTimestamp", meta.deletion_timestamp)
 
 
-def _moment(place: str, text: str | None) -> Iterator[str]:
-    if text is not None and moments.read(text) is None:
-        yield f"{place}: expected a time such as 2026-03-02T08:00:00Z, found {mistakes.shown(text)}"
+def _timestamp(place: str, text: str | None) -> Iterator[str]:
+    if text is not None and timestamps.read(text) is None:
+        yield f"{place}: expected a time such as 2026-03-02T08:00:00Z, found {input_errors.shown(text)}"
 
 
-def _of_lease(thing: lease.Lease) -> Iterator[str]:
-    yield from _moment("spec.renewTime", thing.spec.renew_time)
+def _of_lease(value: lease.Lease) -> Iterator[str]:
+    yield from _timestamp("spec.renewTime", value.spec.renew_time)
 
 
-def _of_class(thing: PriorityClass) -> Iterator[str]:
-    yield from _in_32_bits("value", thing.value)
+def _of_class(value: PriorityClass) -> Iterator[str]:
+    yield from _in_32_bits("value", value.value)
 
 
 def _in_32_bits(place: str, value: int | None) -> Iterator[str]:
     if value is not None and not -(2**31) <= value < 2**31:
-        yield f"{place}: expected a whole number of 32 bits, found {mistakes.shown(value)}"
+        yield f"{place}: expected a whole number of 32 bits, found {input_errors.shown(value)}"
 
 
-def _of_device(thing: wire.Device) -> Iterator[str]:
-    if thing.spec.node != thing.metadata.name:
-        yield f"spec.node must be the name of the Device, found {mistakes.shown(thing.spec.node)}"
-    for what, seen in (
-        ("the uuid {}", [uuid for card in thing.spec.devices for uuid in _uuids(card)]),
-        ("the minor {} of type {}", [(card.minor, card.type) for card in thing.spec.devices]),
+def _of_device(device: wire.Device) -> Iterator[str]:
+    if device.spec.node != device.metadata.name:
+        yield f"spec.node must be the name of the Device, found {input_errors.shown(device.spec.node)}"
+    for title, values in (
+        ("the uuid {}", [uuid for card in device.spec.devices for uuid in _uuids(card)]),
+        ("the minor {} of type {}", [(card.minor, card.type) for card in device.spec.devices]),
     ):
-        for one in _twice(seen):
-            said = what.format(*(one if isinstance(one, tuple) else (one,)))
-            yield f"spec.devices: {said} is given twice"
-    for card in thing.spec.devices:
+        for one in _duplicates(values):
+            found = title.format(*(one if isinstance(one, tuple) else (one,)))
+            yield f"spec.devices: {found} is given twice"
+    for card in device.spec.devices:
         if card.type == "gpu" and not card.memory:
             yield f"spec.devices: {card.uuid}: memory must be given for a device of type gpu"
 
@@ -159,23 +161,23 @@ def _uuids(card: wire.Card) -> list[str]:
     return [card.uuid, *(one.uuid for one in (card.mig.instances if card.mig else ()))]
 
 
-def _twice(values: list[Any]) -> list[Any]:
+def _duplicates(values: list[Any]) -> list[Any]:
     return [value for value, count in collections.Counter(values).items() if count > 1]
 
 
-def _of_policy(thing: wire.PlacementPolicy) -> Iterator[str]:
-    policy = policies.rules(thing)
+def _of_policy(manifest: wire.PlacementPolicy) -> Iterator[str]:
+    policy = policies.read(manifest)
     if isinstance(policy, str):
         yield policy
 
 
-def _of_node(thing: Node) -> Iterator[str]:
-    yield from _quantities("status.capacity", thing.status.capacity)
-    yield from _quantities("status.allocatable", thing.status.allocatable)
+def _of_node(node: Node) -> Iterator[str]:
+    yield from _quantities("status.capacity", node.status.capacity)
+    yield from _quantities("status.allocatable", node.status.allocatable)
 
 
-def _of_pod(thing: raw.Pod) -> Iterator[str]:
-    spec = thing.spec
+def _of_pod(pod: raw.Pod) -> Iterator[str]:
+    spec = pod.spec
     yield from _in_32_bits("spec.priority", spec.priority)
     if not spec.containers:
         yield "spec.containers is missing or empty"
@@ -183,8 +185,8 @@ def _of_pod(thing: raw.Pod) -> Iterator[str]:
     for field, containers in both:
         for at, container in enumerate(containers):
             yield from _of_container(f"spec.{field}[{at}]", container)
-    for name in _twice([one.name for _, containers in both for one in containers]):
-        yield f"spec: two containers are named {mistakes.shown(name)}"
+    for name in _duplicates([one.name for _, containers in both for one in containers]):
+        yield f"spec: two containers are named {input_errors.shown(name)}"
     yield from _of_resources("spec.resources", spec.resources)
     yield from _quantities("spec.overhead", spec.overhead)
 
@@ -200,21 +202,22 @@ def _of_container(place: str, container: raw.Container) -> Iterator[str]:
 
 
 def _within(place: str, name: str, request: raw.Quantity, limit: raw.Quantity | None) -> Iterator[str]:
-    """Compare a request with its limit as the API server does: what cannot be overcommitted must be equal."""
-    at, strict = f"{place}.requests.{name}: {mistakes.shown(request)}", not _overcommitted(name)
+    """Yield faults of a request and its limit: where overcommitment is not allowed they must be equal."""
+    at, strict = f"{place}.requests.{name}: {input_errors.shown(request)}", not _overcommitted(name)
     if limit is None:
         if strict:
             yield f"{at} stands there without a limit; the API server wants an equal limit of {name}"
         return
     asked, most = quantities.exact(str(request)), quantities.exact(str(limit))
     if strict and asked != most:
-        yield f"{at} differs from the limit, {mistakes.shown(limit)}; the API server wants them to be equal"
+        limit_shown = input_errors.shown(limit)
+        yield f"{at} differs from the limit, {limit_shown}; the API server wants them to be equal"
     elif asked > most:
-        yield f"{at} is more than the limit, {mistakes.shown(limit)}"
+        yield f"{at} is more than the limit, {input_errors.shown(limit)}"
 
 
 def _overcommitted(name: str) -> bool:
-    """Return whether the request may be less than the limit: so with Kubernetes' own but for huge pages."""
+    """Whether the request may be below the limit: it may for Kubernetes' own resources except huge pages."""
     return ("/" not in name or "kubernetes.io/" in name) and not name.startswith("hugepages-")
 
 
@@ -229,10 +232,10 @@ def _quantities(place: str, amounts: Mapping[str, raw.Quantity] | None) -> Itera
         try:
             amount = quantities.exact(str(value))
         except ValueError:
-            yield f"{place}.{name}: {mistakes.shown(value)} is not a quantity"
+            yield f"{place}.{name}: {input_errors.shown(value)} is not a quantity"
             continue
         if amount < 0:
-            yield f"{place}.{name}: expected no less than 0, found {mistakes.shown(value)}"
+            yield f"{place}.{name}: expected no less than 0, found {input_errors.shown(value)}"
 
 
 KINDS: Final = (
@@ -250,4 +253,4 @@ KINDS: Final = (
         faults=_of_policy,
     ),
 )
-READ: Final = {(kind.group, kind.name): kind for kind in KINDS}
+BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in KINDS}

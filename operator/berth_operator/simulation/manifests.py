@@ -1,9 +1,9 @@
-"""Objects out of documents: lists are unfolded, each object is read as its kind says.
+"""Manifests from documents: lists are expanded, and each object is read by its kind.
 
-Objects of kinds that play no part in placing are counted and left alone, so that whole
-dumps of a namespace or of a cluster can be read as they are. The exception are those from
-which pods would be made, as no controller is at work here: written by hand they are
-refused with the way to get the pods; those that a cluster gave already have theirs.
+Objects of kinds that do not matter for placement are counted and ignored, so that whole dumps of a
+namespace or of a cluster can be read. Workloads, from which a controller would create pods, are
+refused if they were written by hand, with a hint how to get the pods, because there is no
+controller here. Those from a cluster are ignored: the dump has their pods.
 """
 
 import collections
@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from berth_crds import schema_limits
-from berth_operator.simulation import files, kinds, mistakes
-from berth_operator.simulation.mistakes import Mistake
+from berth_operator.simulation import files, input_errors, kinds
+from berth_operator.simulation.input_errors import InputError
 
 DEFAULT_NAMESPACE = "default"
+Key = tuple[str, str, str]  # Kind, namespace and name.
 WORKLOADS: Final = frozenset(
     {
         ("", "ReplicationController"),
@@ -26,8 +27,8 @@ WORKLOADS: Final = frozenset(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Thing:
-    """One object: what it is called, where it was written, its body and what was read of it."""
+class Manifest:
+    """One object: its names, its file, its body as written and its value as read."""
 
     kind: str
     namespace: str
@@ -37,116 +38,124 @@ class Thing:
     value: Any
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """What no two objects may share."""
+    def key(self) -> Key:
+        """The key, which no two objects may share."""
         return self.kind, self.namespace, self.name
 
     @property
     def title(self) -> str:
-        """Name it as people do."""
+        """The name, after the namespace if there is one."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
-    def mistake(self, what: str) -> Mistake:
-        """Say what is wrong with it."""
-        return Mistake(f"{self.file}: {self.kind} {self.title}: {what}")
+    def error(self, what: str) -> InputError:
+        """Return an error that names this object."""
+        return InputError(f"{self.file}: {self.kind} {self.title}: {what}")
+
+
+def pod_key(title: str) -> Key:
+    """Read `namespace/name`, or a name in the namespace `default`."""
+    namespace, slash, name = title.partition("/")
+    return "Pod", *((namespace, name) if slash else (DEFAULT_NAMESPACE, namespace))
 
 
 @dataclasses.dataclass(slots=True)
-class Reader:
-    """Reads documents, and remembers what it passed over and which names it made up."""
+class ManifestReader:
+    """Reads documents, and counts the objects that it ignored and the names that it generated."""
 
     ignored: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     generated: collections.Counter[tuple[str, str]] = dataclasses.field(default_factory=collections.Counter)
 
-    def read(self, documents: Iterable[files.Document]) -> Iterator[Thing]:
-        """Read all objects of these documents, in order."""
+    def read(self, documents: Iterable[files.Document]) -> Iterator[Manifest]:
+        """Yield all objects of these documents, in order."""
         for document in documents:
             yield from self._in_document(document)
 
-    def _in_document(self, document: files.Document) -> Iterator[Thing]:
+    def _in_document(self, document: files.Document) -> Iterator[Manifest]:
         if isinstance(document.value, list):
-            raise Mistake(f"{document.place}: expected an object with apiVersion and kind, found a list")
-        for at, body in unfolded(document.value, document.place):
-            thing = self._object(body, document.file, at)
-            if thing is not None:
-                yield thing
+            raise InputError(f"{document.place}: expected an object with apiVersion and kind, found a list")
+        for place, body in expanded(document.value, document.place):
+            manifest = self._object(body, document.file, place)
+            if manifest is not None:
+                yield manifest
 
-    def _object(self, body: Any, file: str, at: str) -> Thing | None:
-        _kind_given(body, at)
-        subject = about(body)
+    def _object(self, body: Any, file: str, place: str) -> Manifest | None:
+        _check_kind(body, place)
+        subject = description(body)
         try:
             kind = _kind(body)
             if kind is None:
                 self.ignored[body["kind"]] += 1
                 return None
             namespace, name = self._named(kind, body)
-            return Thing(kind.name, namespace, name, file, body, kind.read(body))
-        except Mistake as mistake:
-            where = f"{file}: {subject}" if subject else f"{at}: {body['kind']}"
-            raise Mistake(f"{where}: {mistake}") from None
+            return Manifest(kind.name, namespace, name, file, body, kind.read(body))
+        except InputError as error:
+            where = f"{file}: {subject}" if subject else f"{place}: {body['kind']}"
+            raise InputError(f"{where}: {error}") from None
 
     def _named(self, kind: kinds.Kind, body: kinds.Body) -> tuple[str, str]:
         meta = body.get("metadata")
         if not isinstance(meta, dict):
-            raise Mistake(f"metadata: expected an object, found {mistakes.shown(meta)}")
+            raise InputError(f"metadata: expected an object, found {input_errors.shown(meta)}")
         namespace = (meta.get("namespace") or DEFAULT_NAMESPACE) if kind.namespaced else ""
         name = meta.get("name") or self._generate(namespace, meta)
         for field, value in (("namespace", namespace), ("name", name)):
             if value != "" and (not isinstance(value, str) or not schema_limits.DNS_SUBDOMAIN.matches(value)):
-                raise Mistake(f"metadata.{field}: {mistakes.shown(value)} is not a name")
+                raise InputError(f"metadata.{field}: {input_errors.shown(value)} is not a name")
         return namespace, name
 
     def _generate(self, namespace: str, meta: kinds.Body) -> str:
-        """Make a name as the API server would, but always the same."""
+        """Return a generated name as the API server would, but the same in every run."""
         prefix = meta.get("generateName")
         if not isinstance(prefix, str) or not prefix:
-            raise Mistake("metadata.name is missing")
+            raise InputError("metadata.name is missing")
         self.generated[namespace, prefix] += 1
         return f"{prefix}{self.generated[namespace, prefix]}"
 
 
-def unfolded(body: Any, at: str) -> Iterator[tuple[str, Any]]:
-    """Give the objects of a list, and of lists in it; an object stands for itself."""
+def expanded(body: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the objects of a list, and of lists in it; any other object as it is."""
     kind = body.get("kind") if isinstance(body, dict) else None
     if not isinstance(kind, str) or not kind.endswith("List"):
-        yield at, body
+        yield place, body
         return
     items = body.get("items")
     if not isinstance(items, list):
         if _surely_list(body):
-            raise Mistake(f"{at}: {kind}: items: expected a list, found {mistakes.shown(items)}")
-        yield at, body
+            raise InputError(f"{place}: {kind}: items: expected a list, found {input_errors.shown(items)}")
+        yield place, body
         return
     common = (
         {"apiVersion": body.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
     )
     for number, item in enumerate(items, start=1):
         whole = {**common, **item} if isinstance(item, dict) else item
-        yield from unfolded(whole, f"{at}: item {number}")
+        yield from expanded(whole, f"{place}: item {number}")
 
 
 def _surely_list(body: kinds.Body) -> bool:
-    """Tell a list of objects from an object of a kind whose name happens to end in List."""
+    """Whether an object is a list, rather than of a kind whose name happens to end in List."""
     version, of = body.get("apiVersion"), body["kind"].removesuffix("List")
-    return not of or (isinstance(version, str) and (version.rpartition("/")[0], of) in kinds.READ)
+    return not of or (
+        isinstance(version, str) and (version.rpartition("/")[0], of) in kinds.BY_GROUP_AND_NAME
+    )
 
 
-def about(body: kinds.Body) -> str:
-    """Name an object that may be malformed, as far as it can be named."""
+def description(body: kinds.Body) -> str:
+    """Return kind and name of an object that may be malformed; empty if it has no name."""
     meta = body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
         return ""
-    kind = kinds.READ.get((_group(body), body["kind"]))
+    kind = kinds.BY_GROUP_AND_NAME.get((_group(body), body["kind"]))
     namespace = meta.get("namespace") or (DEFAULT_NAMESPACE if kind and kind.namespaced else "")
     return f"{body['kind']} {namespace}/{meta['name']}" if namespace else f"{body['kind']} {meta['name']}"
 
 
-def _kind_given(body: Any, at: str) -> None:
+def _check_kind(body: Any, place: str) -> None:
     if not isinstance(body, dict):
-        raise Mistake(f"{at}: expected an object, found {mistakes.shown(body)}")
+        raise InputError(f"{place}: expected an object, found {input_errors.shown(body)}")
     for field in ("apiVersion", "kind"):
         if not isinstance(body.get(field), str) or not body[field]:
-            raise Mistake(f"{at}: {field} is missing; it is no Kubernetes object")
+            raise InputError(f"{place}: {field} is missing; it is no Kubernetes object")
 
 
 def _group(body: kinds.Body) -> str:
@@ -155,21 +164,25 @@ def _group(body: kinds.Body) -> str:
 
 
 def _kind(body: kinds.Body) -> kinds.Kind | None:
-    """Find the kind of an object; None where it plays no part."""
-    kind = kinds.READ.get((_group(body), body["kind"]))
+    """Return the kind of an object; None if it does not matter for placement."""
+    kind = kinds.BY_GROUP_AND_NAME.get((_group(body), body["kind"]))
     if kind is None:
-        _refuse_template(body)
+        _refuse_workload(body)
     elif body["apiVersion"] != kind.version:
-        raise Mistake(f"apiVersion {mistakes.shown(body['apiVersion'])} is not known; write {kind.version}")
+        raise InputError(
+            f"apiVersion {input_errors.shown(body['apiVersion'])} is not known; write {kind.version}"
+        )
     return kind
 
 
-def _refuse_template(body: kinds.Body) -> None:
+def _refuse_workload(body: kinds.Body) -> None:
     meta = body.get("metadata")
     from_cluster = isinstance(meta, dict) and meta.get("uid")
     makes_pods = (_group(body), body["kind"]) in WORKLOADS or _has_template(body.get("spec"))
     if makes_pods and not from_cluster:
-        raise Mistake("no controller is at work here; give its pods (kubectl get pods -o yaml prints them)")
+        raise InputError(
+            "no controller is at work here; give its pods (kubectl get pods -o yaml prints them)"
+        )
 
 
 def _has_template(spec: Any) -> bool:

@@ -1,8 +1,8 @@
-"""Placing the pods of a scenario once: who goes where, and why the others do not.
+"""Placing the pods of a scenario once: where each goes, and why the others are not placed.
 
-1. Nodes, Devices and rules are taken.  2. Bound pods are charged.  3. The others are
-placed by priority, then in the order given, each on the picture that those before it
-left.  Time stands still: whoever does not fit now is asked no second time.
+1. Nodes, Devices and policies are applied.  2. Bound pods are charged.  3. The others are
+placed by priority, then in the order given, each on the inventory that those before it
+left.  Time stands still: a pod that does not fit is not tried again.
 """
 
 import dataclasses
@@ -13,183 +13,192 @@ import msgspec
 
 from berth_crds import names
 from berth_operator.scheduling import decisions, holds, queued_pods
-from berth_operator.simulation import cluster, manifests, records, scenario, usage, whys
+from berth_operator.simulation import manifests, pod_explanations, records, usage
+from berth_operator.simulation.cluster import Cluster
+from berth_operator.simulation.scenario import Scenario
 from berth_operator.translate import pods, raw
 
 GATED: Final = "Gated"
 FOREIGN: Final = "NotOurs"
 LEAVING: Final = "Deleting"
 
-Adopt = Callable[[raw.Pod], raw.Pod]  # Makes a pod of another scheduler Berth's, if it is to be placed.
+Adopt = Callable[[raw.Pod], raw.Pod]  # Returns a pod of another scheduler as Berth's, if it is to be placed.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placed:
-    """The pod got its node and devices."""
+    """The pod has its node and devices."""
 
     candidate: queued_pods.Candidate
     placement: decisions.Placement
 
     @property
     def title(self) -> str:
-        """Name the pod."""
+        """The namespace and name of the pod."""
         return self.candidate.title
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
-    """The pod did not fit, or its request cannot be served."""
+class NotPlaced:
+    """The pod did not fit, or its request is not served."""
 
     candidate: queued_pods.Candidate
-    why: whys.Why
+    explanation: pod_explanations.PodExplanation
 
     @property
     def title(self) -> str:
-        """Name the pod."""
+        """The namespace and name of the pod."""
         return self.candidate.title
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Aside:
-    """The pod was not tried: a word on why, and a sentence."""
+class Skipped:
+    """The pod was not tried, with a reason and a sentence."""
 
     title: str
-    word: str
+    reason: str
     message: str
 
 
-Outcome = Placed | Refused | Aside
+Outcome = Placed | NotPlaced | Skipped
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PutOff:
-    """The pod was asked and has to wait; nobody has said why yet."""
+class Unschedulable:
+    """The pod was tried and not placed; there is no explanation yet."""
 
     candidate: queued_pods.Candidate
-    answer: decisions.Wait | decisions.Reject
+    decision: decisions.Wait | decisions.Reject
 
 
 def place(
-    given: scenario.Scenario, paper: cluster.Cluster, *, adopt: Adopt = pods.adopted, whole: int = whys.NONE
+    scenario: Scenario,
+    cluster: Cluster,
+    *,
+    adopt: Adopt = pods.adopt,
+    detailed_nodes: int = pod_explanations.NEAREST_ONLY,
 ) -> tuple[list[Outcome], usage.Usage, list[str]]:
     """Place all pods that are not bound.
 
-    Return what became of each, what was in use before, and notes on the pods that were
-    bound. Where there are at most `whole` nodes every card is looked at for those that do not fit.
+    Return the outcome of each, the usage before, and notes on the pods that were bound. If there
+    are at most `detailed_nodes` nodes, pods that do not fit are explained by every card.
     """
-    set_up(given, paper)
-    asides: list[Outcome] = []
+    apply_objects(scenario, cluster)
+    skipped: list[Outcome] = []
     notes: list[str] = []
-    for at, (thing, pod) in enumerate(given.pods()):
-        aside = take(paper, thing, adopt(pod), order=f"{at:09}", notes=notes)
-        if aside is not None:
-            asides.append(aside)
-    before = usage.of_all(paper.inventory)
-    return [*_decided(paper, whys.Explainer(paper, whole=whole)), *asides], before, notes
+    for number, (manifest, pod) in enumerate(scenario.pods()):
+        outcome = add_pod(cluster, manifest, adopt(pod), order=f"{number:09}", notes=notes)
+        if outcome is not None:
+            skipped.append(outcome)
+    before = usage.of_all(cluster.inventory)
+    explainer = pod_explanations.Explainer(cluster, detailed_nodes=detailed_nodes)
+    return [*_decided(cluster, explainer), *skipped], before, notes
 
 
-def set_up(given: scenario.Scenario, paper: cluster.Cluster) -> None:
+def apply_objects(scenario: Scenario, cluster: Cluster) -> None:
     """Apply all that is not a pod."""
-    for thing in given.things.values():
-        if thing.kind != "Pod":
-            paper.apply(thing)
+    for manifest in scenario.manifests.values():
+        if manifest.kind != "Pod":
+            cluster.apply(manifest)
 
 
-def take(
-    paper: cluster.Cluster, thing: manifests.Thing, pod: raw.Pod, *, order: str, notes: list[str]
-) -> Aside | None:
-    """Charge a bound pod, or let a waiting one wait; `order` decides among equal priorities."""
-    match pods.view(pod):
-        case pods.Bound(hold, fault, teaches, nameless, where):
-            paper.ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)
-            if paper.ledger.unadmitted_pods.is_excluded(hold.uid):
+def add_pod(
+    cluster: Cluster, manifest: manifests.Manifest, pod: raw.Pod, *, order: str, notes: list[str]
+) -> Skipped | None:
+    """Charge a bound pod, or queue a waiting one; `order` decides among equal priorities."""
+    match pods.classify(pod):
+        case pods.BoundPod(hold, fault, sample, nameless, where):
+            cluster.ledger.pod_bound(hold, sample, nameless=nameless, requirements=where)
+            if cluster.ledger.unadmitted_pods.is_excluded(hold.uid):
                 notes.append(
-                    f"{thing.file}: Pod {thing.title} does not count on {hold.node}: "
+                    f"{manifest.file}: Pod {manifest.title} does not count on {hold.node}: "
                     "it has not started, and the node cannot take it"
                 )
             elif fault:
-                notes.append(f"{thing.file}: Pod {thing.title} {_meanwhile(paper, hold)}: {fault}")
-            missing = ", ".join(_missing(paper, hold))
+                notes.append(f"{manifest.file}: Pod {manifest.title} {_effect(cluster, hold)}: {fault}")
+            missing = ", ".join(_missing_devices(cluster, hold))
             if missing:
                 notes.append(
-                    f"{thing.file}: Pod {thing.title}: its allocation names {missing}, "
+                    f"{manifest.file}: Pod {manifest.title}: its allocation names {missing}, "
                     f"which the Device {hold.node} does not have"
                 )
-        case pods.Waiting(candidate, gated):
-            paper.pending[candidate.uid] = pod
-            paper.ledger.pod_waiting(dataclasses.replace(candidate, created=order), gated=gated)
+        case pods.WaitingPod(candidate, gated):
+            cluster.pending[candidate.uid] = pod
+            cluster.ledger.pod_waiting(dataclasses.replace(candidate, created=order), gated=gated)
             if gated:
                 gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
-                return Aside(thing.title, GATED, f"it waits for its scheduling gates: {gates}")
-        case pods.Over():
-            return _left_alone(thing, pod)
+                return Skipped(manifest.title, GATED, f"it waits for its scheduling gates: {gates}")
+        case pods.IgnoredPod():
+            return _ignored(manifest, pod)
     return None
 
 
-def _meanwhile(paper: cluster.Cluster, hold: holds.Hold) -> str:
-    """Return what counts for a pod of whose record something is wrong."""
-    held = paper.inventory.hold(hold.uid)
+def _effect(cluster: Cluster, hold: holds.Hold) -> str:
+    """Return what counts as held by a pod whose allocation has a fault."""
+    held = cluster.inventory.hold(hold.uid)
     if held is not None and not hold.shares and held.shares and not held.withheld:
         return f"holds on {hold.node} what its GpuPod names"
     return f"withholds cards of {hold.node}"
 
 
-def _missing(paper: cluster.Cluster, hold: holds.Hold) -> list[str]:
-    """Name the devices that a pod is said to hold and that are not there, if it is known what is there."""
-    info = paper.inventory.row(hold.node)
+def _missing_devices(cluster: Cluster, hold: holds.Hold) -> list[str]:
+    """Return the devices in a pod's allocation that its node does not have, if the Device is known."""
+    info = cluster.inventory.row(hold.node)
     if info is None or info.device is None:
         return []
-    there = {
+    known = {
         uuid
         for one in (*info.device.cards, *info.device.others)
         for uuid in (one.uuid, *(instance.uuid for instance in one.instances))
     }
-    return [share.uuid for share in hold.shares if share.uuid not in there]
+    return [share.uuid for share in hold.shares if share.uuid not in known]
 
 
-def _left_alone(thing: manifests.Thing, pod: raw.Pod) -> Aside | None:
-    """Return why a pod that is neither bound nor finished is not ours to place."""
+def _ignored(manifest: manifests.Manifest, pod: raw.Pod) -> Skipped | None:
+    """Return why a pod that is neither bound nor finished is not placed by Berth."""
     if pod.status.phase in pods.FINISHED:
         return None
     if pod.spec.scheduler_name != names.SCHEDULER_NAME:
-        named = pod.spec.scheduler_name or "default-scheduler"
-        return Aside(thing.title, FOREIGN, f"its schedulerName is {named}, not {names.SCHEDULER_NAME}")
-    return Aside(thing.title, LEAVING, "it is being deleted")
+        scheduler = pod.spec.scheduler_name or "default-scheduler"
+        return Skipped(
+            manifest.title, FOREIGN, f"its schedulerName is {scheduler}, not {names.SCHEDULER_NAME}"
+        )
+    return Skipped(manifest.title, LEAVING, "it is being deleted")
 
 
-def _decided(paper: cluster.Cluster, explainer: whys.Explainer) -> Iterator[Outcome]:
-    """Decide until everybody was asked."""
-    while answers := paper.decide():
-        for answer in answers:
-            match carry_out(paper, answer):
+def _decided(cluster: Cluster, explainer: pod_explanations.Explainer) -> Iterator[Outcome]:
+    """Yield outcomes until every pod was tried."""
+    while decided := cluster.decide():
+        for decision in decided:
+            match carry_out(cluster, decision):
                 case Placed() as placed:
                     yield placed
-                case PutOff(candidate, refusal):
-                    # At once, for the next pod may change the picture.
-                    yield Refused(candidate, explainer.why(candidate, refusal))
+                case Unschedulable(candidate, refusal):
+                    # At once, because the next pod may change the inventory.
+                    yield NotPlaced(candidate, explainer.explain_pod(candidate, refusal))
 
 
-def carry_out(paper: cluster.Cluster, answer: decisions.Decision) -> Placed | PutOff:
-    """Do what was decided, as the engine would."""
-    match answer:
+def carry_out(cluster: Cluster, decision: decisions.Decision) -> Placed | Unschedulable:
+    """Carry out a decision, as the engine would."""
+    match decision:
         case decisions.Bind():
-            candidate = paper.ledger.assume(answer)
-            _confirm(paper, paper.pending.pop(answer.uid), answer.placement)
-            return Placed(candidate, answer.placement)
+            candidate = cluster.ledger.assume(decision)
+            _confirm(cluster, cluster.pending.pop(decision.uid), decision.placement)
+            return Placed(candidate, decision.placement)
         case decisions.Wait() | decisions.Reject():
-            waiting = paper.ledger.backlog.get(answer.uid)
+            waiting = cluster.ledger.backlog.get(decision.uid)
             assert waiting is not None, "asked just now"  # noqa: S101
-            paper.ledger.backlog.put_off(answer.uid, now=paper.now, wants=answer.wants)
-            return PutOff(waiting, answer)
+            cluster.ledger.backlog.put_off(decision.uid, now=cluster.now, wants=decision.wants)
+            return Unschedulable(waiting, decision)
         case _:
-            assert_never(answer)
+            assert_never(decision)
 
 
-def _confirm(paper: cluster.Cluster, pod: raw.Pod, placement: decisions.Placement) -> None:
-    """Show the ledger the pod as the watch would, once it is bound."""
-    answered = {**pod.metadata.annotations, **records.annotations(placement)}
-    meta = msgspec.structs.replace(pod.metadata, annotations=answered)
+def _confirm(cluster: Cluster, pod: raw.Pod, placement: decisions.Placement) -> None:
+    """Add the bound pod to the ledger, as the watch would."""
+    annotations = {**pod.metadata.annotations, **records.annotations(placement)}
+    meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
     spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
-    seen = pods.view(msgspec.structs.replace(pod, metadata=meta, spec=spec))
-    assert isinstance(seen, pods.Bound), "it has a node"  # noqa: S101
-    paper.ledger.pod_bound(seen.hold, seen.teaches)
+    seen = pods.classify(msgspec.structs.replace(pod, metadata=meta, spec=spec))
+    assert isinstance(seen, pods.BoundPod), "it has a node"  # noqa: S101
+    cluster.ledger.pod_bound(seen.hold, seen.sample)

@@ -1,4 +1,4 @@
-"""What a placement becomes: the annotations of the Binding, and the pod as it is bound by it."""
+"""What a placement becomes: the annotations of the Binding, and the manifest of the bound pod."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ SCHEDULED: Final = "PodScheduled"
 
 
 def record(placement: decisions.Placement) -> allocation.Allocation:
-    """Turn a placement into the record that the annotation holds."""
+    """Return the allocation of a placement, as the annotation has it."""
     containers: dict[str, dict[str, list[allocation.Share]]] = {}
     for grant in placement.grants:
         for share in grant.shares:
@@ -25,8 +25,8 @@ def record(placement: decisions.Placement) -> allocation.Allocation:
     return allocation.of(placement.node, containers)
 
 
-def allocated(placement: decisions.Placement) -> dict[str, Any] | None:
-    """Give the record as JSON has it; None for a pod without devices."""
+def allocation_json(placement: decisions.Placement) -> dict[str, Any] | None:
+    """Return the allocation as in JSON; None for a pod without devices."""
     if not placement.grants:
         return None
     found: dict[str, Any] = json.loads(allocation.encode(record(placement)))
@@ -34,14 +34,14 @@ def allocated(placement: decisions.Placement) -> dict[str, Any] | None:
 
 
 def annotations(placement: decisions.Placement) -> dict[str, str]:
-    """Give every annotation that the Binding would carry."""
+    """Return all annotations that the Binding would have."""
     if not placement.grants:
         return {names.TERM: TERM}
     return allocation.annotations(record(placement), term=TERM)
 
 
-def bound(body: dict[str, Any], placement: decisions.Placement) -> dict[str, Any]:
-    """Give a pod's manifest as it would read once it is bound."""
+def bound_manifest(body: dict[str, Any], placement: decisions.Placement) -> dict[str, Any]:
+    """Return a pod's manifest as it would be once it is bound."""
     body = copy.deepcopy(body)
     meta, spec, status = (body.get(part) or {} for part in ("metadata", "spec", "status"))
     meta["annotations"] = {**(meta.get("annotations") or {}), **annotations(placement)}
@@ -54,5 +54,5 @@ def bound(body: dict[str, Any], placement: decisions.Placement) -> dict[str, Any
 
 
 def _scheduled(condition: dict[str, Any]) -> dict[str, Any]:
-    """Let a condition say that the pod has its node, if that is what it is about."""
+    """Return a condition; PodScheduled becomes true."""
     return {"type": SCHEDULED, "status": "True"} if condition.get("type") == SCHEDULED else condition

@@ -1,4 +1,4 @@
-"""What is printed: text for people, JSON Lines for programs, manifests to be read again."""
+"""The output: text for people, JSON Lines for programs, manifests that can be read again."""
 
 import collections
 import json
@@ -9,16 +9,16 @@ import yaml
 
 from berth_operator.scheduling import decisions
 from berth_operator.simulation import (
-    holdings,
+    placement_text,
     placing,
+    pod_explanations,
     records,
     replaying,
-    scenario,
     tables,
     usage,
-    whys,
     yamls,
 )
+from berth_operator.simulation.scenario import Scenario
 
 HEAD: Final = ("POD", "NODE", "MINORS", "WHAT")
 
@@ -26,18 +26,18 @@ HEAD: Final = ("POD", "NODE", "MINORS", "WHAT")
 
 
 def as_json(outcomes: Iterable[placing.Outcome]) -> Iterator[str]:
-    """Write one object for each pod, in the order placed."""
-    return (line(in_fields(outcome)) for outcome in outcomes)
+    """Return one line of JSON for each pod, in the order placed."""
+    return (line(outcome_fields(outcome)) for outcome in outcomes)
 
 
 def line(fields: dict[str, Any]) -> str:
-    """Write one object on one line."""
+    """Return one object on one line."""
     return json.dumps(fields) + "\n"
 
 
-def in_fields(outcome: placing.Outcome) -> dict[str, Any]:
-    """Return what became of a pod."""
-    told: dict[str, Any] = {
+def outcome_fields(outcome: placing.Outcome) -> dict[str, Any]:
+    """Return the outcome of a pod as JSON has it."""
+    fields: dict[str, Any] = {
         "pod": outcome.title,
         "node": None,
         "allocation": None,
@@ -46,14 +46,17 @@ def in_fields(outcome: placing.Outcome) -> dict[str, Any]:
     }
     match outcome:
         case placing.Placed(_, placement):
-            told |= {"node": placement.node, "allocation": records.allocated(placement)}
-        case placing.Refused(_, why):
-            told |= {"refusals": list(map(_refusal, why.refusals)), "nearest": why.help or None}
-        case placing.Aside(_, word, message):
-            told["refusals"] = [{"node": None, "device": None, "reason": word, "message": message}]
+            fields |= {"node": placement.node, "allocation": records.allocation_json(placement)}
+        case placing.NotPlaced(_, explanation):
+            fields |= {
+                "refusals": list(map(_refusal, explanation.refusals)),
+                "nearest": explanation.advice or None,
+            }
+        case placing.Skipped(_, reason, message):
+            fields["refusals"] = [{"node": None, "device": None, "reason": reason, "message": message}]
         case _:
             assert_never(outcome)
-    return told
+    return fields
 
 
 def _refusal(refusal: decisions.Refusal) -> dict[str, str | None]:
@@ -71,7 +74,7 @@ def _refusal(refusal: decisions.Refusal) -> dict[str, str | None]:
 def as_text(
     outcomes: Sequence[placing.Outcome], before: usage.Usage, after: usage.Usage, *, explained: bool = False
 ) -> Iterator[str]:
-    """Lay out what became of each pod, and sum up."""
+    """Return a table of the outcomes, and a summary."""
     if outcomes:
         yield from (f"{row}\n" for row in tables.table(HEAD, map(_row, outcomes)))
         yield "\n"
@@ -83,30 +86,35 @@ def as_text(
 def _row(outcome: placing.Outcome) -> tuple[tables.Cells, Sequence[str]]:
     match outcome:
         case placing.Placed(_, placement):
-            minors, what = holdings.minors(placement), holdings.words(placement)
+            minors, what = placement_text.minors(placement), placement_text.summary(placement)
             return (outcome.title, placement.node, minors, what), ()
-        case placing.Refused(_, why):
-            return (outcome.title, tables.NOTHING, tables.NOTHING, refused(why)), below(why)
-        case placing.Aside(title, _, message):
-            return (title, tables.NOTHING, tables.NOTHING, f"not placed: {message}"), ()
+        case placing.NotPlaced(_, explanation):
+            return (
+                outcome.title,
+                tables.EMPTY_CELL,
+                tables.EMPTY_CELL,
+                refusal_sentence(explanation),
+            ), advice_lines(explanation)
+        case placing.Skipped(title, _, message):
+            return (title, tables.EMPTY_CELL, tables.EMPTY_CELL, f"not placed: {message}"), ()
     assert_never(outcome)
 
 
-def refused(why: whys.Why) -> str:
-    """Return whether a pod waits or can never be served, and why."""
-    return f"{'refused' if why.rejected else 'waits'}: {why.sentence}"
+def refusal_sentence(explanation: pod_explanations.PodExplanation) -> str:
+    """Return whether a pod waits or is refused for good, and why."""
+    return f"{'refused' if explanation.rejected else 'waits'}: {explanation.sentence}"
 
 
-def below(why: whys.Why) -> list[str]:
-    """Return what comes nearest and what would help."""
-    nearest = f"nearest: {why.nearest}" if why.nearest else ""
-    return [said for said in (nearest, why.change) if said]
+def advice_lines(explanation: pod_explanations.PodExplanation) -> list[str]:
+    """Return the nearest node and the smallest change that would help, one line each."""
+    nearest = f"nearest: {explanation.nearest}" if explanation.nearest else ""
+    return [part for part in (nearest, explanation.change) if part]
 
 
 def _explained(outcomes: Iterable[placing.Outcome]) -> Iterator[str]:
     for outcome in outcomes:
-        if isinstance(outcome, placing.Refused) and outcome.why.table:
-            yield f"{outcome.title}: {outcome.why.sentence}\n{outcome.why.table}\n"
+        if isinstance(outcome, placing.NotPlaced) and outcome.explanation.table:
+            yield f"{outcome.title}: {outcome.explanation.sentence}\n{outcome.explanation.table}\n"
 
 
 WORDS: Final = ("placed", "waiting", "refused", "not tried")
@@ -116,9 +124,9 @@ def _word(outcome: placing.Outcome) -> str:
     match outcome:
         case placing.Placed():
             return "placed"
-        case placing.Refused(_, why):
-            return "refused" if why.rejected else "waiting"
-        case placing.Aside():
+        case placing.NotPlaced(_, explanation):
+            return "refused" if explanation.rejected else "waiting"
+        case placing.Skipped():
             return "not tried"
     assert_never(outcome)
 
@@ -132,25 +140,25 @@ def _summary(outcomes: Sequence[placing.Outcome]) -> str:
 
 def _cards(before: usage.Usage, after: usage.Usage) -> str:
     cards = tables.counted(after.cards, "card")
-    return f"of {cards} {before.touched} were in use and {after.touched} are now"
+    return f"of {cards} {before.used_cards} were in use and {after.used_cards} are now"
 
 
 # ---------------------------------------------------------------- manifests
 
 
-def as_yaml(given: scenario.Scenario, outcomes: Iterable[placing.Outcome]) -> Iterator[str]:
-    """Write all pods as they would be bound, in the order given; read again they say the same."""
+def as_yaml(scenario: Scenario, outcomes: Iterable[placing.Outcome]) -> Iterator[str]:
+    """Return all pods as they would be bound, in the order given; read again they are the same."""
     placed = {one.title: one.placement for one in outcomes if isinstance(one, placing.Placed)}
-    for thing in given.of("Pod"):
-        meta = {**thing.body.get("metadata", {}), "name": thing.name, "namespace": thing.namespace}
-        body = {**thing.body, "metadata": meta}
-        if thing.title in placed:
-            body = records.bound(body, placed[thing.title])
-        yield manifest(body)
+    for manifest in scenario.of("Pod"):
+        meta = {**manifest.body.get("metadata", {}), "name": manifest.name, "namespace": manifest.namespace}
+        body = {**manifest.body, "metadata": meta}
+        if manifest.title in placed:
+            body = records.bound_manifest(body, placed[manifest.title])
+        yield document(body)
 
 
-def manifest(body: dict[str, Any]) -> str:
-    """Write one object as a document of YAML."""
+def document(body: dict[str, Any]) -> str:
+    """Return one object as a document of YAML."""
     text: str = yaml.dump(
         body, Dumper=_Dumper, sort_keys=False, explicit_start=True, allow_unicode=True, width=1 << 20
     )
@@ -161,10 +169,10 @@ _BASE: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Dumper(_BASE):  # type: ignore[misc]  # PyYAML's classes have no types of ours.
-    """Writes strings so that they are read as strings, by Go's YAML too, and repeats what is repeated."""
+    """Writes strings so that they are read as strings, by Go's YAML too, and uses no aliases."""
 
     def ignore_aliases(self, _data: Any) -> bool:
-        """Write everything in full."""
+        """Whether a value is written in full: always."""
         return True
 
 
@@ -173,54 +181,56 @@ def _string(dumper: Any, text: str) -> Any:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if plain or text in _GO else None)
 
 
-_GO: Final = frozenset("yYnN")  # Go takes these for true and false.
+_GO: Final = frozenset("yYnN")  # Go reads these as true and false.
 _Dumper.add_representer(str, _string)
 
 # ---------------------------------------------------------------- replays
 
 
-def told_json(told: replaying.Told) -> str:
-    """Write one thing that happened."""
-    at = {"at": round(told.at, 6)}
-    match told.what:
-        case replaying.News(word, kind, title):
+def event_json(event: replaying.ReplayEvent) -> str:
+    """Return one event as a line of JSON."""
+    at = {"at": round(event.time, 6)}
+    match event.event:
+        case replaying.ObjectEvent(word, kind, title):
             return line(at | {"event": word, "kind": kind, "name": title})
         case outcome:
-            return line(at | {"event": _word(outcome)} | in_fields(outcome))
+            return line(at | {"event": _word(outcome)} | outcome_fields(outcome))
 
 
-def told_text(told: replaying.Told) -> str:
-    """Return one thing that happened."""
-    return f"[{told.at:10.1f} s] {_told(told.what)}\n"
+def event_text(event: replaying.ReplayEvent) -> str:
+    """Return one event as a line of text."""
+    return f"[{event.time:10.1f} s] {_event_words(event.event)}\n"
 
 
-def _told(what: placing.Outcome | replaying.News) -> str:
-    match what:
-        case replaying.News(word, kind, title):
+def _event_words(event: placing.Outcome | replaying.ObjectEvent) -> str:
+    match event:
+        case replaying.ObjectEvent(word, kind, title):
             return f"{title} {word}" if kind == "Pod" else f"{kind} {title} {word}"
         case placing.Placed(_, placement):
-            minors = holdings.minors(placement)
-            which = f" {minors}" if minors != tables.NOTHING else ""
-            return f"{what.title} placed on {placement.node}{which}: {holdings.words(placement)}"
-        case placing.Refused(_, why):
-            return f"{what.title} {'; '.join([refused(why), *below(why)])}"
-        case placing.Aside(title, _, message):
+            minors = placement_text.minors(placement)
+            which = f" {minors}" if minors != tables.EMPTY_CELL else ""
+            return f"{event.title} placed on {placement.node}{which}: {placement_text.summary(placement)}"
+        case placing.NotPlaced(_, explanation):
+            return f"{event.title} {'; '.join([refusal_sentence(explanation), *advice_lines(explanation)])}"
+        case placing.Skipped(title, _, message):
             return f"{title} not placed: {message}"
-    assert_never(what)
+    assert_never(event)
 
 
-def final_json(tally: replaying.Tally) -> Iterator[str]:
-    """Write what became of all."""
-    meter, waits = tally.meter, tally.waits
+def summary_json(summary: replaying.Summary) -> Iterator[str]:
+    """Return the summary of a replay as JSON."""
+    meter, waits = summary.meter, summary.waits
     yield line(
         {
-            "at": round(tally.end, 6),
+            "at": round(summary.end, 6),
             "event": "summary",
-            "pods": {word: tally.counts[word] for word in replaying.SUMMED},
+            "pods": {word: summary.counts[word] for word in replaying.COUNTED},
             "cards": {
-                "mean": round(meter.given_seconds / tally.end, 6) if tally.end else meter.total.given,
+                "mean": round(meter.allocated_seconds / summary.end, 6)
+                if summary.end
+                else meter.total.allocated,
                 "peak": round(meter.peak, 6),
-                "now": round(meter.total.given, 6),
+                "now": round(meter.total.allocated, 6),
                 "there": meter.total.cards,
                 "utilisation": round(meter.mean, 6),
             },
@@ -232,13 +242,14 @@ def final_json(tally: replaying.Tally) -> Iterator[str]:
     )
 
 
-def final_text(tally: replaying.Tally) -> Iterator[str]:
-    """Sum up what became of all."""
-    meter, waits = tally.meter, tally.waits
-    counts = ", ".join(f"{tally.counts[word]} {word}" for word in replaying.SUMMED)
+def summary_text(summary: replaying.Summary) -> Iterator[str]:
+    """Return the summary of a replay as text."""
+    meter, waits = summary.meter, summary.waits
+    counts = ", ".join(f"{summary.counts[word]} {word}" for word in replaying.COUNTED)
     yield f"\npods: {counts}\n"
     if waits:
         mean, longest = sum(waits) / len(waits), max(waits)
         yield f"waited until placed: {mean:.1f} s on average, {longest:.1f} s at most\n"
-    given = f"{meter.total.given:.1f} of {tables.counted(meter.total.cards, 'card')} at the end"
-    yield f"given out: {100 * meter.mean:.1f} % over {tally.end:.1f} s, {meter.peak:.1f} at most, {given}\n"
+    at_end = f"{meter.total.allocated:.1f} of {tables.counted(meter.total.cards, 'card')} at the end"
+    yield f"given out: {100 * meter.mean:.1f} % over {summary.end:.1f} s, {meter.peak:.1f} at most, "
+    yield f"{at_end}\n"

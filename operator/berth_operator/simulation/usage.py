@@ -1,8 +1,8 @@
-"""How much of the cards is given out: of a node, of a cluster, over time.
+"""How much of the cards is allocated: of a node, of a cluster, over time.
 
-A card counts by the larger of its two parts that are given out, compute and memory; one
-that is cut into instances or replicas by the part of those that are in use. Cards that a
-pod holds without a readable record count as given out, though nobody can name them.
+A card counts by the larger of its allocated compute and memory; one with MIG instances or replicas
+by the share of those that are in use. Cards that a pod withholds without naming them count as
+allocated.
 """
 
 import dataclasses
@@ -14,26 +14,30 @@ from berth_operator.scheduling.inventory import Inventory
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Usage:
-    """Cards that are there, cards of which anything is given out, and cards given out in all."""
+    """The number of cards, of those in use, and the sum of the allocated shares of cards."""
 
     cards: int = 0
-    touched: int = 0
-    given: float = 0.0
+    used_cards: int = 0
+    allocated: float = 0.0
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Add another node's."""
-        return Usage(self.cards + other.cards, self.touched + other.touched, self.given + other.given)
+        """Return the sum of two usages."""
+        return Usage(
+            self.cards + other.cards, self.used_cards + other.used_cards, self.allocated + other.allocated
+        )
 
     def __sub__(self, other: "Usage") -> "Usage":
-        """Take a node's away."""
-        return Usage(self.cards - other.cards, self.touched - other.touched, self.given - other.given)
+        """Return the difference of two usages."""
+        return Usage(
+            self.cards - other.cards, self.used_cards - other.used_cards, self.allocated - other.allocated
+        )
 
 
 NOTHING = Usage()
 
 
 def of_node(info: node_info.Row | None) -> Usage:
-    """Count one node's."""
+    """Return the usage of one node."""
     if info is None or info.device is None:
         return NOTHING
     view = info.view()
@@ -43,7 +47,7 @@ def of_node(info: node_info.Row | None) -> Usage:
 
 
 def of_card(view: device_view.View, card: facts.Card) -> float:
-    """Say which part of a card is given out."""
+    """Return the allocated share of a card, from 0 to 1."""
     if card.mig:
         used = sum(one.size for one in card.instances if view.usage(one.uuid) != device_view.UNUSED)
         return used / max(1, sum(one.size for one in card.instances))
@@ -54,36 +58,36 @@ def of_card(view: device_view.View, card: facts.Card) -> float:
 
 
 def of_all(inventory: Inventory) -> Usage:
-    """Count a whole cluster's."""
+    """Return the usage of a whole cluster."""
     return sum((of_node(info) for info in inventory.each()), NOTHING)
 
 
-class Meter:
-    """Follows what is given out through time, looking only at nodes that changed."""
+class UsageMeter:
+    """Sums usage over time; only nodes that changed are counted again."""
 
     def __init__(self) -> None:
         self.total = NOTHING
         self.card_seconds = 0.0
-        self.given_seconds = 0.0
+        self.allocated_seconds = 0.0
         self.peak = 0.0
         self._nodes: dict[str, Usage] = {}
         self._since = 0.0
 
     def pass_time(self, now: float) -> None:
-        """Let time pass in which nothing changes."""
+        """Add the time in which nothing changed."""
         self.card_seconds += self.total.cards * (now - self._since)
-        self.given_seconds += self.total.given * (now - self._since)
+        self.allocated_seconds += self.total.allocated * (now - self._since)
         self._since = now
 
-    def look(self, inventory: Inventory, changed: set[str] | None) -> None:
-        """Count the nodes that changed anew, or all."""
+    def update(self, inventory: Inventory, changed: set[str] | None) -> None:
+        """Count the nodes that changed again; without a set of them, all."""
         for name in sorted(self._nodes.keys() | inventory.index.keys() if changed is None else changed):
             found = of_node(inventory.row(name))
             self.total = self.total + found - self._nodes.get(name, NOTHING)
             self._nodes[name] = found
-        self.peak = max(self.peak, self.total.given)
+        self.peak = max(self.peak, self.total.allocated)
 
     @property
     def mean(self) -> float:
-        """Part of the cards that was given out, as a mean over time."""
-        return self.given_seconds / self.card_seconds if self.card_seconds else 0.0
+        """The allocated share of the cards, as a mean over time."""
+        return self.allocated_seconds / self.card_seconds if self.card_seconds else 0.0

@@ -1,10 +1,10 @@
 """YAML as Kubernetes reads it, and fast enough for the dump of a large cluster.
 
-PyYAML's loaders follow YAML 1.1 to the letter: they take the bus id 0000:10:00.0 for a
-number in base 60 and an unquoted moment for a date, let the second of two equal keys win
-without a word, and need half a minute for a thousand nodes. So only its parser (the one
-in C where there is one) is used, and its events are put together here: keys are text,
-numbers are decimal, and a key that is given twice is an error, as it is for kubectl.
+PyYAML's loaders follow YAML 1.1 to the letter: they read the bus id 0000:10:00.0 as a number in
+base 60 and an unquoted time as a date, silently use the second of two equal keys, and need half a
+minute for a thousand nodes. So only its parser is used (the one in C where available), and values
+are built from its events here: keys are text, numbers are decimal, and a key that is given twice
+is an error, as it is for kubectl.
 """
 
 import re
@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import yaml
 
-from berth_operator.simulation.mistakes import Mistake, shown
+from berth_operator.simulation.input_errors import InputError, shown
 
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-MOST_VALUES: Final = 20_000_000  # A few lines of aliases can stand for more than any memory holds.
-MOST_LEVELS: Final = 100
+MAX_VALUES: Final = 20_000_000  # A few lines of aliases can stand for more than any memory holds.
+MAX_LEVELS: Final = 100
 MERGE: Final = "<<"
 WORDS: Final[dict[str, bool | None]] = {
     "": None,
@@ -33,7 +33,7 @@ PLAIN_TAGS: Final = {f"tag:yaml.org,2002:{kind}": kind for kind in ("str", "int"
 
 
 def documents(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield each document and the line where it starts; raise a Mistake that names the line."""
+    """Yield each document and the line where it starts; raise an InputError that names the line."""
     builder = _Builder()
     try:
         for event in yaml.parse(text, Loader=LOADER):
@@ -43,16 +43,16 @@ def documents(text: str) -> Iterator[tuple[int, Any]]:
             elif type(event) is yaml.DocumentEndEvent:
                 yield builder.finish()
     except yaml.MarkedYAMLError as error:
-        last = text.rstrip().count("\n") + 1  # The end of the text counts as a line of its own.
+        last = text.rstrip().count("\n") + 1  # The end of the text is a line of its own.
         line = min(error.problem_mark.line + 1, last) if error.problem_mark else last
-        raise Mistake(f"line {line}: not YAML: {error.problem or error.context}") from None
+        raise InputError(f"line {line}: not YAML: {error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise Mistake(f"line {line}: not YAML: {error.reason}: U+{error.character:04X}") from None
+        raise InputError(f"line {line}: not YAML: {error.reason}: U+{error.character:04X}") from None
 
 
 def plain(text: str) -> Any:
-    """Read a scalar that stands without quotes."""
+    """Return the value of a scalar without quotes."""
     if text in WORDS:
         return WORDS[text]
     if text[0] not in STARTS_NUMBER:
@@ -65,7 +65,7 @@ def plain(text: str) -> Any:
 
 
 def _based(text: str) -> int:
-    """Read a number in base 2, 8 or 16; a bare leading zero means 8, as in file modes."""
+    """Return a number in base 2, 8 or 16; a bare leading zero means 8, as in file modes."""
     sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.lstrip("+"))
     return sign * (int(digits, 8) if digits.isdigit() else int(digits, 0))
 
@@ -73,18 +73,18 @@ def _based(text: str) -> int:
 class _Frame:
     """One mapping or list under construction."""
 
-    __slots__ = ("anchor", "before", "key", "made", "merged")
+    __slots__ = ("anchor", "count_before", "key", "merged", "value")
 
-    def __init__(self, made: dict[str, Any] | list[Any], anchor: str | None, before: int) -> None:
-        self.made = made
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, count_before: int) -> None:
+        self.value = value
         self.anchor = anchor
-        self.before = before
+        self.count_before = count_before
         self.key: str | None = None
         self.merged: list[dict[str, Any]] = []
 
 
 class _Builder:
-    """Puts the events of one document after the other together."""
+    """Builds the values of one document after the other from events."""
 
     def __init__(self) -> None:
         self._line = 1
@@ -98,16 +98,16 @@ class _Builder:
         self._line = event.start_mark.line + 1
 
     def finish(self) -> tuple[int, Any]:
-        """End a document."""
+        """Return the line and the value of a document that ended."""
         (root,) = self._frames
-        return self._line, root.made[0] if root.made else None  # type: ignore[index]
+        return self._line, root.value[0] if root.value else None  # type: ignore[index]
 
     # ------------------------------------------------------------ events
 
     def scalar(self, event: Any) -> None:
         """Read a scalar: a key, or a value."""
         frame = self._frames[-1]
-        if type(frame.made) is dict and frame.key is None:
+        if type(frame.value) is dict and frame.key is None:
             self._key(frame, event.value, event)
             return
         value = plain(event.value) if event.implicit[0] else _quoted(event)
@@ -125,74 +125,74 @@ class _Builder:
 
     def end(self, event: Any) -> None:
         """End the mapping or list that was begun last."""
-        done = self._frames.pop()
-        for merged in done.merged:
-            done.made = {**merged, **done.made}  # type: ignore[dict-item]
-        if done.anchor:
-            self._anchors[done.anchor] = done.made, self._count - done.before
-        self._put(self._frames[-1], done.made, event)
+        frame = self._frames.pop()
+        for merged in frame.merged:
+            frame.value = {**merged, **frame.value}  # type: ignore[dict-item]
+        if frame.anchor:
+            self._anchors[frame.anchor] = frame.value, self._count - frame.count_before
+        self._put(self._frames[-1], frame.value, event)
 
     def alias(self, event: Any) -> None:
         """Repeat what stands at an anchor."""
         if event.anchor not in self._anchors:
-            raise _mistake(event, f"the anchor {shown(event.anchor)} is not known (yet)")
+            raise _error(event, f"the anchor {shown(event.anchor)} is not known (yet)")
         value, weight = self._anchors[event.anchor]
         self._count += weight
         self._put(self._frames[-1], value, event)
 
-    # ------------------------------------------------------------ putting together
+    # ------------------------------------------------------------ values
 
-    def _open(self, made: dict[str, Any] | list[Any], event: Any) -> None:
+    def _open(self, value: dict[str, Any] | list[Any], event: Any) -> None:
         if event.tag is not None and not event.implicit:
-            raise _mistake(event, f"the tag {shown(event.tag)} is not known")
-        if len(self._frames) > MOST_LEVELS:
-            raise _mistake(event, f"it is nested deeper than {MOST_LEVELS} levels")
-        self._frames.append(_Frame(made, event.anchor, self._count))
+            raise _error(event, f"the tag {shown(event.tag)} is not known")
+        if len(self._frames) > MAX_LEVELS:
+            raise _error(event, f"it is nested deeper than {MAX_LEVELS} levels")
+        self._frames.append(_Frame(value, event.anchor, self._count))
 
     def _key(self, frame: _Frame, key: object, event: Any) -> None:
         if not isinstance(key, str):
-            raise _mistake(event, "a key must be text")
-        if key in frame.made:
-            raise _mistake(event, f"the key {shown(key)} is given twice")
+            raise _error(event, "a key must be text")
+        if key in frame.value:
+            raise _error(event, f"the key {shown(key)} is given twice")
         frame.key = key
 
     def _put(self, frame: _Frame, value: Any, event: Any) -> None:
         self._count += 1
-        if self._count > MOST_VALUES:
-            raise _mistake(event, f"it stands for more than {MOST_VALUES} values")
-        made = frame.made
-        if type(made) is list:
-            made.append(value)
+        if self._count > MAX_VALUES:
+            raise _error(event, f"it stands for more than {MAX_VALUES} values")
+        parent = frame.value
+        if type(parent) is list:
+            parent.append(value)
         elif frame.key is None:
             self._key(frame, value, event)
         elif frame.key == MERGE:
             frame.merged += _mappings(value, event)
             frame.key = None
         else:
-            made[frame.key] = value  # type: ignore[call-overload]
+            parent[frame.key] = value  # type: ignore[call-overload]
             frame.key = None
 
 
 def _mappings(value: Any, event: Any) -> list[dict[str, Any]]:
-    """Read what `<<` names; of several, the first counts most."""
+    """Return the mappings that `<<` names; the first has precedence."""
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(one, dict) for one in listed):
-        raise _mistake(event, "<< must name a mapping")
+        raise _error(event, "<< must name a mapping")
     return listed
 
 
 def _quoted(event: Any) -> Any:
-    """Read a scalar in quotes, or one whose tag says what it is."""
+    """Return the value of a scalar in quotes, or of one with a tag."""
     if event.tag is None or event.implicit[1]:
         return event.value
     kind = PLAIN_TAGS.get(event.tag)
     if kind is None:
-        raise _mistake(event, f"the tag {shown(event.tag)} is not known")
+        raise _error(event, f"the tag {shown(event.tag)} is not known")
     return event.value if kind == "str" else plain(event.value)
 
 
-def _mistake(event: Any, what: str) -> Mistake:
-    return Mistake(f"line {event.start_mark.line + 1}: not YAML: {what}")
+def _error(event: Any, what: str) -> InputError:
+    return InputError(f"line {event.start_mark.line + 1}: not YAML: {what}")
 
 
 HANDLERS: Final[dict[type, Callable[[_Builder, Any], None]]] = {

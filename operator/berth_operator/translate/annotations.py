@@ -1,10 +1,9 @@
-"""Which devices a pod wants, and how they belong together: annotations become conditions.
+"""Which devices a pod selects, and how they belong together: annotations become conditions.
 
-All keys, Berth's own and those of other projects, are first brought to Berth's own text and
-then read by one table. Two keys that mean the same may say the same; where they do not,
-both are named. Whether the wishes fit what the containers ask for is judged at the end: a
-condition on a card that nobody asks for is most likely a mistake, and would be passed over
-without a word.
+All keys, Berth's own and those of other projects, are first converted to the text of Berth's own
+keys and then read by one table. Two keys with the same meaning must have the same value; otherwise
+the refusal names both. `device_requests` checks at the end whether the selection fits what the
+containers request: a condition on a card that no container requests is most likely a mistake.
 """
 
 import dataclasses
@@ -19,15 +18,15 @@ from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy, Strategy
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.scheduling.devices import patterns, requests
 from berth_operator.translate import converters, pod_limits, quantities, raw, refusals
-from berth_operator.translate.container_asks import MOST_MEMORY, PARTS, Mode
-from berth_operator.translate.refusals import Refused
+from berth_operator.translate.container_asks import MAX_MEMORY, TYPE_OF_RESOURCE, Mode
+from berth_operator.translate.refusals import RefusalError
 
 UNSERVED: Final = (names.GANG, names.GANG_SIZE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Said:
-    """One thing that people wrote: where, in the text of which of Berth's keys; `own` if in that very key."""
+class MetadataEntry:
+    """One annotation or label: its place, the key and text of Berth it means; `own` if it is Berth's own."""
 
     place: str
     key: str
@@ -36,36 +35,36 @@ class Said:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wishes:
-    """All that the annotations of a pod say; `said` is who said it first, by Berth's keys."""
+class DeviceSelection:
+    """What a pod's annotations and labels select; `entries` has the first entry of each of Berth's keys."""
 
     conditions: requests.Conditions
     manner: requests.Manner
     modes: Mapping[str, Mode]
-    said: Mapping[str, Said]
+    entries: Mapping[str, MetadataEntry]
 
 
-NO_WISHES: Final = Wishes(requests.ANY_CARD, requests.ANY_MANNER, {}, {})
+NO_SELECTION: Final = DeviceSelection(requests.ANY_CARD, requests.ANY_MANNER, {}, {})
 
 
-def read(pod: raw.Pod) -> tuple[Wishes, list[Refusal]]:
-    """Read all wishes of a pod, and what is wrong with them."""
+def read(pod: raw.Pod) -> tuple[DeviceSelection, list[Refusal]]:
+    """Return the selection of a pod, and what is wrong with it."""
     if KEYS.isdisjoint(pod.metadata.annotations) and ALIASES.isdisjoint(pod.metadata.labels):
-        return NO_WISHES, []
+        return NO_SELECTION, []
     found, faults = _collect(pod)
     values: dict[str, Any] = {}
-    for key, same in found.items():
+    for key, entries in found.items():
         try:
-            values[key] = _agreed(same)
-        except Refused as error:
+            values[key] = _agreed(entries)
+        except RefusalError as error:
             faults.append(error.refusal)
-    return _wishes(values, {key: same[0] for key, same in found.items()}), faults
+    return _selection(values, {key: entries[0] for key, entries in found.items()}), faults
 
 
-def _collect(pod: raw.Pod) -> tuple[dict[str, list[Said]], list[Refusal]]:
-    """Gather what is said of each of Berth's keys; Berth's own text comes first."""
+def _collect(pod: raw.Pod) -> tuple[dict[str, list[MetadataEntry]], list[Refusal]]:
+    """Return the entries of each of Berth's keys; the own key comes first."""
     meta = pod.metadata
-    found: dict[str, list[Said]] = {}
+    found: dict[str, list[MetadataEntry]] = {}
     faults = [
         refusals.unsupported(f"annotation {key} is not served yet")
         for key in UNSERVED
@@ -73,60 +72,60 @@ def _collect(pod: raw.Pod) -> tuple[dict[str, list[Said]], list[Refusal]]:
     ]
     for key in READERS:
         if key in meta.annotations:
-            found[key] = [Said(f"annotation {key}", key, meta.annotations[key], own=True)]
+            found[key] = [MetadataEntry(f"annotation {key}", key, meta.annotations[key], own=True)]
     if ALIASES.isdisjoint(meta.annotations) and ALIASES.isdisjoint(meta.labels):
         return found, faults
     for row in aliases.OPTIONS:
         texts = meta.labels if row.where is aliases.Where.LABEL else meta.annotations
         try:
-            for said in _converted(row, texts.get(row.key)):
-                found.setdefault(said.key, []).append(said)
-        except Refused as error:
+            for entry in _converted(row, texts.get(row.key)):
+                found.setdefault(entry.key, []).append(entry)
+        except RefusalError as error:
             faults.append(error.refusal)
     return found, faults
 
 
-def _converted(row: aliases.Option, text: str | None) -> Iterator[Said]:
+def _converted(row: aliases.Option, text: str | None) -> Iterator[MetadataEntry]:
     place = f"{row.where} {row.key}"
-    short = None if text is None else pod_limits.short(place, text, pod_limits.LIST)
-    for key, meant in converters.pairs(row, short) if short is not None else ():
-        yield Said(place, key, meant, own=False)
+    checked = None if text is None else pod_limits.check_length(place, text, pod_limits.MAX_LIST_TEXT)
+    for key, own_text in converters.own_texts(row, checked) if checked is not None else ():
+        yield MetadataEntry(place, key, own_text, own=False)
 
 
-def _agreed(same: Sequence[Said]) -> Any:
-    """Read a key once for each who said it; all must have meant the same."""
-    first = _value(same[0])
-    for other in same[1:]:
+def _agreed(entries: Sequence[MetadataEntry]) -> Any:
+    """Return the value of a key; all its entries must have the same."""
+    first = _value(entries[0])
+    for other in entries[1:]:
         if _value(other) != first:
             refusals.refuse(
-                f"{same[0].place} and {other.place} mean the same and disagree; write one of them"
+                f"{entries[0].place} and {other.place} mean the same and disagree; write one of them"
             )
     return first
 
 
-def _value(said: Said) -> Any:
-    reader = READERS[said.key]
-    return reader.read(said.place, pod_limits.short(said.place, said.text, reader.longest))
+def _value(entry: MetadataEntry) -> Any:
+    reader = READERS[entry.key]
+    return reader.read(entry.place, pod_limits.check_length(entry.place, entry.text, reader.max_length))
 
 
-def _wishes(values: Mapping[str, Any], said: Mapping[str, Said]) -> Wishes:
-    fields: dict[Part, dict[str, Any]] = {part: {} for part in Part}
+def _selection(values: Mapping[str, Any], entries: Mapping[str, MetadataEntry]) -> DeviceSelection:
+    fields: dict[Target, dict[str, Any]] = {target: {} for target in Target}
     for key, value in values.items():
         reader = READERS[key]
-        fields[reader.part][reader.field] = value
-    return Wishes(
-        requests.Conditions(**fields[Part.CONDITIONS], spelt=_spelt(said, values)),
-        requests.Manner(**fields[Part.MANNER]),
+        fields[reader.target][reader.field] = value
+    return DeviceSelection(
+        requests.Conditions(**fields[Target.CONDITIONS], spelt=_spelt(entries, values)),
+        requests.Manner(**fields[Target.MANNER]),
         values.get(names.APPLY, {}),
-        said,
+        entries,
     )
 
 
-def _spelt(said: Mapping[str, Said], values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the models as they were written, of those that compare in another spelling."""
-    texts = (said[key].text for key in (names.MODEL, names.AVOID_MODEL) if key in values)
+def _spelt(entries: Mapping[str, MetadataEntry], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the models whose written form differs from the form in which they are compared."""
+    texts = (entries[key].text for key in (names.MODEL, names.AVOID_MODEL) if key in values)
     written = {part.strip() for text in texts for part in text.split(",")}
-    return tuple(sorted(one for one in written if one != one.casefold()))
+    return tuple(sorted(model for model in written if model != model.casefold()))
 
 
 # ---------------------------------------------------------------- readers of single keys
@@ -136,15 +135,16 @@ LABEL: Final = re.compile(r"(?P<key>[A-Za-z0-9_./-]+)=(?P<value>[A-Za-z0-9_.-]*)
 
 
 def _parts(place: str, text: str, what: str, most: int) -> Sequence[str]:
-    """Split a list, and refuse one that is too long."""
+    """Return the parts of a list; refuse one that is too long."""
     parts = [part.strip() for part in text.split(",")]
-    return pod_limits.few(place, what, [part for part in parts if part], most)
+    return pod_limits.check_count(place, what, [part for part in parts if part], most)
 
 
 def _models(place: str, text: str) -> frozenset[str]:
-    parts = _parts(place, text, "models", pod_limits.MODELS)
+    parts = _parts(place, text, "models", pod_limits.MAX_MODELS)
     models = frozenset(
-        pod_limits.short(f"{place}: a model", part.casefold(), pod_limits.WORD) for part in parts
+        pod_limits.check_length(f"{place}: a model", part.casefold(), pod_limits.MAX_ITEM_TEXT)
+        for part in parts
     )
     return models or refusals.refuse(f"{place} names no model; write one or several, such as A100-SXM4-80GB")
 
@@ -155,12 +155,12 @@ def _pattern(place: str, text: str) -> str:
 
 
 def _uuids(place: str, text: str) -> frozenset[str]:
-    uuids = frozenset(map(_as_reported, _parts(place, text, "uuids", pod_limits.UUIDS)))
-    odd = sorted(
+    uuids = frozenset(map(_as_reported, _parts(place, text, "uuids", pod_limits.MAX_UUIDS)))
+    invalid = sorted(
         one for one in uuids if one.isdecimal() or one.isalpha() or not schema_limits.UUID.matches(one)
     )
-    if odd or not uuids:
-        what = f"'{refusals.shown(odd[0])}' is no uuid" if odd else "no card is named"
+    if invalid or not uuids:
+        what = f"'{refusals.shown(invalid[0])}' is no uuid" if invalid else "no card is named"
         refusals.refuse(
             f"{place}: {what}; write one or several, such as GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
         )
@@ -168,7 +168,7 @@ def _uuids(place: str, text: str) -> frozenset[str]:
 
 
 def _as_reported(uuid: str) -> str:
-    """Return the uuid of a GPU as drivers write it, whatever the case; others stay as they are."""
+    """Return the uuid of a GPU in the case that drivers use; other uuids stay as they are."""
     return f"GPU-{uuid[4:].lower()}" if OF_GPU.fullmatch(uuid) else uuid
 
 
@@ -177,7 +177,7 @@ def _memory(place: str, text: str) -> int:
         memory = math.ceil(quantities.exact(text.strip()))
     except ValueError:
         memory = 0
-    if not 0 < memory <= MOST_MEMORY:
+    if not 0 < memory <= MAX_MEMORY:
         refusals.refuse(f"{place}: {refusals.shown(text)} is not an amount of memory, such as 40Gi")
     return memory
 
@@ -198,30 +198,34 @@ def _required(place: str, text: str) -> bool:
     return bool(_word(ScopePolicy)(place, text) is ScopePolicy.REQUIRED)
 
 
-class Replicas(enum.StrEnum):
-    """Whether replicas of a container go to different cards as far as possible, or to as few as possible."""
+class ReplicaSpread(enum.StrEnum):
+    """Whether replicas of a container go to as many different cards as possible, or to as few."""
 
     DISTRIBUTED = "distributed"
     PACKED = "packed"
 
 
 def _spread(place: str, text: str) -> bool:
-    return bool(_word(Replicas)(place, text) is Replicas.DISTRIBUTED)
+    return bool(_word(ReplicaSpread)(place, text) is ReplicaSpread.DISTRIBUTED)
 
 
 def _joint(place: str, text: str) -> tuple[str, ...]:
-    types = tuple(dict.fromkeys(part.lower() for part in _parts(place, text, "types", pod_limits.LABELS)))
-    odd = [one for one in types if one not in set(DeviceType)]
-    if odd or len(types) < 2:  # noqa: PLR2004  one device is joined with nothing
-        what = f"{refusals.shown(odd[0])} is no type of device" if odd else "fewer than two types are named"
+    types = tuple(dict.fromkeys(part.lower() for part in _parts(place, text, "types", pod_limits.MAX_LABELS)))
+    unknown = [one for one in types if one not in set(DeviceType)]
+    if unknown or len(types) < 2:  # noqa: PLR2004  one device is joined with nothing
+        what = (
+            f"{refusals.shown(unknown[0])} is no type of device"
+            if unknown
+            else "fewer than two types are named"
+        )
         refusals.refuse(f"{place}: {what}; write two or more of {', '.join(DeviceType)}")
     return types
 
 
 def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
-    for part in _parts(place, text, "labels", pod_limits.LABELS):
-        match = LABEL.fullmatch(pod_limits.short(f"{place}: a label", part, pod_limits.LABEL))
+    for part in _parts(place, text, "labels", pod_limits.MAX_LABELS):
+        match = LABEL.fullmatch(pod_limits.check_length(f"{place}: a label", part, pod_limits.MAX_LABEL_TEXT))
         if match is None:
             refusals.refuse(f"{place}: '{refusals.shown(part)}' is no label; write for instance fabric=a")
         if found.setdefault(match["key"], match["value"]) != match["value"]:
@@ -235,52 +239,52 @@ def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
 
 def _modes(place: str, text: str) -> dict[str, Mode]:
     found: dict[str, Mode] = {}
-    for part in _parts(place, text, "types", pod_limits.LABELS):
+    for part in _parts(place, text, "types", pod_limits.MAX_LABELS):
         kind, _, mode = part.lower().partition("=")
-        if kind not in PARTS.values() or mode not in set(Mode):
+        if kind not in TYPE_OF_RESOURCE.values() or mode not in set(Mode):
             refusals.refuse(
                 f"{place}: '{refusals.shown(part)}' is not known; write for instance rdma=every "
-                f"(types: {', '.join(PARTS.values())}; ways: {', '.join(Mode)})"
+                f"(types: {', '.join(TYPE_OF_RESOURCE.values())}; ways: {', '.join(Mode)})"
             )
         if found.setdefault(kind, Mode(mode)) != mode:
             refusals.refuse(f"{place} says two things of {kind}; write one of them")
     return found or refusals.refuse(f"{place} is empty; write for instance rdma=every")
 
 
-class Part(enum.Enum):
-    """Where a value belongs."""
+class Target(enum.Enum):
+    """The record that a value becomes a field of."""
 
     CONDITIONS = enum.auto()
     MANNER = enum.auto()
-    ELSEWHERE = enum.auto()
+    MODES = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reader:
-    """How the text of one of Berth's keys is read, and which field it fills."""
+class KeyReader:
+    """How the text of one of Berth's keys is read, and which field it sets."""
 
-    part: Part
+    target: Target
     field: str
     read: Callable[[str, str], Any]
-    longest: int = pod_limits.TEXT
+    max_length: int = pod_limits.MAX_TEXT
 
 
-READERS: Final[Mapping[str, Reader]] = {
-    names.MODEL: Reader(Part.CONDITIONS, "models", _models, pod_limits.LIST),
-    names.MODEL_PATTERN: Reader(Part.CONDITIONS, "pattern", _pattern),
-    names.AVOID_MODEL: Reader(Part.CONDITIONS, "avoid_models", _models, pod_limits.LIST),
-    names.AVOID_MODEL_PATTERN: Reader(Part.CONDITIONS, "avoid_pattern", _pattern),
-    names.UUIDS: Reader(Part.CONDITIONS, "uuids", _uuids, pod_limits.LIST),
-    names.AVOID_UUIDS: Reader(Part.CONDITIONS, "avoid_uuids", _uuids, pod_limits.LIST),
-    names.MEMORY_AT_LEAST: Reader(Part.CONDITIONS, "memory_at_least", _memory),
-    names.SCOPE: Reader(Part.MANNER, "scope", _word(Scope)),
-    names.SCOPE_POLICY: Reader(Part.MANNER, "required", _required),
-    names.STRATEGY: Reader(Part.MANNER, "strategy", _word(Strategy)),
-    names.JOINT: Reader(Part.MANNER, "joint", _joint),
-    names.LABELS: Reader(Part.MANNER, "labels", _labels, pod_limits.LIST),
-    names.FUNCTION_LABELS: Reader(Part.MANNER, "function_labels", _labels, pod_limits.LIST),
-    names.REPLICAS: Reader(Part.MANNER, "spread_replicas", _spread),
-    names.APPLY: Reader(Part.ELSEWHERE, "", _modes),
+READERS: Final[Mapping[str, KeyReader]] = {
+    names.MODEL: KeyReader(Target.CONDITIONS, "models", _models, pod_limits.MAX_LIST_TEXT),
+    names.MODEL_PATTERN: KeyReader(Target.CONDITIONS, "pattern", _pattern),
+    names.AVOID_MODEL: KeyReader(Target.CONDITIONS, "avoid_models", _models, pod_limits.MAX_LIST_TEXT),
+    names.AVOID_MODEL_PATTERN: KeyReader(Target.CONDITIONS, "avoid_pattern", _pattern),
+    names.UUIDS: KeyReader(Target.CONDITIONS, "uuids", _uuids, pod_limits.MAX_LIST_TEXT),
+    names.AVOID_UUIDS: KeyReader(Target.CONDITIONS, "avoid_uuids", _uuids, pod_limits.MAX_LIST_TEXT),
+    names.MEMORY_AT_LEAST: KeyReader(Target.CONDITIONS, "memory_at_least", _memory),
+    names.SCOPE: KeyReader(Target.MANNER, "scope", _word(Scope)),
+    names.SCOPE_POLICY: KeyReader(Target.MANNER, "required", _required),
+    names.STRATEGY: KeyReader(Target.MANNER, "strategy", _word(Strategy)),
+    names.JOINT: KeyReader(Target.MANNER, "joint", _joint),
+    names.LABELS: KeyReader(Target.MANNER, "labels", _labels, pod_limits.MAX_LIST_TEXT),
+    names.FUNCTION_LABELS: KeyReader(Target.MANNER, "function_labels", _labels, pod_limits.MAX_LIST_TEXT),
+    names.REPLICAS: KeyReader(Target.MANNER, "spread_replicas", _spread),
+    names.APPLY: KeyReader(Target.MODES, "", _modes),
 }
 ALIASES: Final = frozenset(row.key for row in aliases.OPTIONS)
 KEYS: Final = frozenset({*READERS, *UNSERVED, *ALIASES})

@@ -1,9 +1,9 @@
 """Other projects' annotations and labels, turned into the text of Berth's own.
 
-Each function is named in the table of aliases and reads one key. It gives the keys of Berth
-that it stands for with the text people would have written there, which is then read, and
-checked, like any other; so whatever an alias can say, Berth's own keys can say too. What
-has no meaning in Berth and cannot be left alone is refused.
+Each function is named in the table of aliases and reads one key. It returns the keys of Berth
+with the same meaning and their texts, which are then read and checked like any other. So every
+alias has an equivalent in Berth's own keys. What has no meaning in Berth and cannot be ignored
+is refused.
 """
 
 import re
@@ -16,26 +16,26 @@ from berth_operator.translate import refusals
 from berth_operator.translate.container_asks import Mode
 from berth_operator.translate.resources import as_mapping, json_object
 
-Pairs = Sequence[tuple[str, str]]
-Converter = Callable[[aliases.Option, str, str], Pairs]
+OwnTexts = Sequence[tuple[str, str]]
+Converter = Callable[[aliases.Option, str, str], OwnTexts]
 
 
-def pairs(row: aliases.Option, text: str) -> Pairs:
-    """Turn one alias into keys and texts of Berth; raises Refused."""
+def own_texts(row: aliases.Option, text: str) -> OwnTexts:
+    """Return the keys and texts of Berth that one alias means; raise RefusalError if there are none."""
     return CONVERTERS[row.converter](row, f"{row.where} {row.key}", text)
 
 
-def _as_it_is(row: aliases.Option, _place: str, text: str) -> Pairs:
+def _as_it_is(row: aliases.Option, _place: str, text: str) -> OwnTexts:
     return ((row.means[0], text),)
 
 
-def _list(row: aliases.Option, _place: str, text: str) -> Pairs:
-    """HAMi and Volcano take an empty list for no condition."""
+def _list(row: aliases.Option, _place: str, text: str) -> OwnTexts:
+    """Return no condition for an empty list, as HAMi and Volcano do."""
     return ((row.means[0], text),) if text.strip(" ,") else ()
 
 
-def _any_part(row: aliases.Option, _place: str, text: str) -> Pairs:
-    """HAMi looks for parts of names, whatever the case: that is a search for one of them."""
+def _any_part(row: aliases.Option, _place: str, text: str) -> OwnTexts:
+    """Return a pattern that finds any of the parts, as HAMi does, in upper or lower case."""
     pattern = _one_of(text)
     return ((row.means[0], pattern),) if pattern else ()
 
@@ -48,27 +48,27 @@ def _one_of(text: str) -> str:
 TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
-def _numa(row: aliases.Option, place: str, text: str) -> Pairs:
+def _numa(row: aliases.Option, place: str, text: str) -> OwnTexts:
     truth = TRUTHS.get(text.lower())
     if truth is None:
         refusals.refuse(f"{place}: {refusals.shown(text)} is neither true nor false")
     return ((row.means[0], Scope.NUMA.value),) if truth else ()
 
 
-def _mode(_row: aliases.Option, place: str, text: str) -> Pairs:
+def _mode(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     if text not in {"", "hami-core"}:
         shown = refusals.shown(text)
         refusals.decline(f"{place}: {shown} is not served; for MIG ask for nvidia.com/mig-<profile>")
     return ()
 
 
-def _card_policy(_row: aliases.Option, place: str, text: str) -> Pairs:
+def _card_policy(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     if "mutex" in {word.strip() for word in text.split(",")}:
         refusals.decline(f"{place}: mutex is not served; ask for whole cards to have them alone")
     return ()
 
 
-def _group_policy(_row: aliases.Option, place: str, text: str) -> Pairs:
+def _group_policy(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     if text == "spread":
         refusals.decline(f"{place}: spread is not served: Berth does not keep the pods of a group apart")
     return ()
@@ -77,13 +77,13 @@ def _group_policy(_row: aliases.Option, place: str, text: str) -> Pairs:
 MIB_COUNT: Final = re.compile(r"\d{1,12}", re.ASCII)
 
 
-def _more_mib_than(row: aliases.Option, place: str, text: str) -> Pairs:
+def _more_mib_than(row: aliases.Option, place: str, text: str) -> OwnTexts:
     if not MIB_COUNT.fullmatch(text):
         refusals.refuse(f"{place}: {refusals.shown(text)} is not a number of MiB")
     return ((row.means[0], f"{int(text) + 1}Mi"),)
 
 
-def _memory_of_a_node(_row: aliases.Option, place: str, _text: str) -> Pairs:
+def _memory_of_a_node(_row: aliases.Option, place: str, _text: str) -> OwnTexts:
     refusals.decline(
         f"{place} asks for memory summed over a node, which no single card can answer for; "
         f"write {names.MEMORY_AT_LEAST}, the memory of each card"
@@ -91,19 +91,19 @@ def _memory_of_a_node(_row: aliases.Option, place: str, _text: str) -> Pairs:
 
 
 def priority(text: str) -> int | None:
-    """Read Genius' priority; None where it is no number that Kubernetes would take for one."""
+    """Return Genius' priority; None if it is no number that Kubernetes accepts as one."""
     match = re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII)
     number = int(text) if match else None
-    return number if number is not None and abs(number) <= MOST_PRIORITY else None
+    return number if number is not None and abs(number) <= MAX_PRIORITY else None
 
 
-MOST_PRIORITY: Final = 1_000_000_000  # The most that Kubernetes lets people give.
+MAX_PRIORITY: Final = 1_000_000_000  # The most that Kubernetes lets people give.
 
 
-def _priority(_row: aliases.Option, place: str, text: str) -> Pairs:
+def _priority(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     if priority(text) is None:
         refusals.refuse(
-            f"{place}: {refusals.shown(text)} is not a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}"
+            f"{place}: {refusals.shown(text)} is not a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
         )
     return ()
 
@@ -122,13 +122,13 @@ LABEL: Final = re.compile(r"[A-Za-z0-9_./-]+=[A-Za-z0-9_.-]*")
 SCOPES: Final = {"Node": Scope.NODE, "NUMANode": Scope.NUMA, "PCIe": Scope.PCIE}
 
 
-def _allocate_hint(_row: aliases.Option, place: str, text: str) -> Pairs:
+def _allocate_hint(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     hints = {kind: as_mapping(place, hint) for kind, hint in json_object(place, text).items()}
     found: list[tuple[str, str]] = []
     modes: list[str] = []
     for kind, hint in hints.items():
         where = f"{place}: {refusals.shown(kind)}"
-        _known(where, hint, HINTS)
+        _check_fields(where, hint, HINTS)
         found.extend(_selected(where, kind, hint))
         found.extend(_scope(where, kind, hint))
         modes.extend(_applied(where, kind, hint))
@@ -136,9 +136,9 @@ def _allocate_hint(_row: aliases.Option, place: str, text: str) -> Pairs:
 
 
 def _selected(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Read selectors of devices and of their virtual functions.
+    """Yield the selectors of devices and of their virtual functions.
 
-    A selector of functions that takes any of them says no more than Berth does by itself.
+    A selector that matches every function adds nothing to what Berth does by default.
     """
     for field, key in (("selector", names.LABELS), ("vfSelector", names.FUNCTION_LABELS)):
         selector = as_mapping(where, hint.get(field))
@@ -163,19 +163,19 @@ def _scope(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[
 
 
 def _applied(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[str]:
-    said = _text(hint, "allocateStrategy"), _text(hint, "exclusivePolicy")
-    if said == ("", ""):
+    policies = _text(hint, "allocateStrategy"), _text(hint, "exclusivePolicy")
+    if policies == ("", ""):
         return
-    mode = MODES.get(said)
+    mode = MODES.get(policies)
     if mode is None or kind == DeviceType.GPU:
-        both = " with ".join(refusals.shown(word) for word in said if word)
+        both = " with ".join(refusals.shown(word) for word in policies if word)
         refusals.decline(f"{where}: {both} is not served; see {names.APPLY} for what is")
     yield f"{kind}={mode}"
 
 
-def _joint_allocate(row: aliases.Option, place: str, text: str) -> Pairs:
+def _joint_allocate(row: aliases.Option, place: str, text: str) -> OwnTexts:
     joint = json_object(place, text)
-    _known(place, joint, {"deviceTypes", "requiredScope"})
+    _check_fields(place, joint, {"deviceTypes", "requiredScope"})
     types = joint.get("deviceTypes") or []
     if not isinstance(types, list) or not all(isinstance(one, str) for one in types):
         refusals.refuse(f"{place}: deviceTypes is not a list of types")
@@ -186,20 +186,20 @@ def _joint_allocate(row: aliases.Option, place: str, text: str) -> Pairs:
     return ((row.means[0], ",".join(types)),)
 
 
-def _partition_spec(row: aliases.Option, place: str, text: str) -> Pairs:
+def _partition_spec(row: aliases.Option, place: str, text: str) -> OwnTexts:
     spec = json_object(place, text)
-    _known(place, spec, {"allocatePolicy"})
+    _check_fields(place, spec, {"allocatePolicy"})
     policy = _text(spec, "allocatePolicy")
     if policy not in {"", "BestEffort"}:
         refusals.decline(f"{place}: {refusals.shown(policy)} is not served; write BestEffort or leave it out")
     return ((row.means[0], Scope.NVLINK.value),)
 
 
-def _known(where: str, fields: Mapping[str, object], known: frozenset[str] | set[str]) -> None:
-    """Refuse what Berth would otherwise pass over without a word."""
-    odd = sorted(field for field in fields if field not in known)
-    if odd:
-        refusals.decline(f"{where}: {refusals.shown(odd[0])} is not served")
+def _check_fields(where: str, fields: Mapping[str, object], known: frozenset[str] | set[str]) -> None:
+    """Refuse a field that Berth would otherwise ignore silently."""
+    unknown = sorted(field for field in fields if field not in known)
+    if unknown:
+        refusals.decline(f"{where}: {refusals.shown(unknown[0])} is not served")
 
 
 def _text(fields: Mapping[str, object], field: str) -> str:

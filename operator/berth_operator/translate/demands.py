@@ -3,10 +3,10 @@
 The amounts follow Kubernetes' own rule: containers and sidecars together, or the
 largest init container beside the sidecars already started, whichever is more; then the
 pod's overhead. Amounts of cpu, memory and huge pages that are set for the pod as a whole
-take the place of the sum; a limit alone does so only where no container asks.
+replace the sum; a limit alone does so only where no container has a request.
 
-Names that Berth serves, its own and those of other projects, are kept apart: the Device
-answers for them, and the node only where it advertises the same name.
+Resources that Berth serves, its own and those of other projects, are kept apart: the Device
+supplies them, and the node only where it advertises the same name.
 """
 
 import itertools
@@ -23,7 +23,7 @@ EVERY_ADDRESS: Final = frozenset({None, "", "0.0.0.0"})
 
 
 def demand(spec: raw.PodSpec) -> facts.Demand:
-    """Read a pod's whole demand."""
+    """Return a pod's whole demand."""
     total = amounts(spec)
     return facts.Demand(
         amounts=tuple((name, amount) for name, amount in total if not aliases.is_served(name)),
@@ -34,22 +34,22 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
 
 
 def amounts(spec: raw.PodSpec) -> facts.Amounts:
-    """Return a pod's effective requests, sorted by name, nothing that is zero.
+    """Return a pod's effective requests, sorted by name, without zeros.
 
-    A bound pod cannot be refused, so all that it says is added up, and it may have thousands of
-    containers. Of one that names more resources than any node has, the last are left out.
+    A bound pod cannot be refused, so all its requests are added up, and it may have thousands of
+    containers. If it names more resources than any node has, the last are left out.
     """
     running, peak = _while_it_starts(spec.init_containers or ())
-    # Of what a container does not ask for, the most is what runs in the end.
+    # A resource that no init container requests peaks when all containers run.
     for (name, value), times in _counted(spec.containers).items():
         running[name] = running.get(name, 0) + times * _amount(name, value)
-    total = plus(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
+    total = added(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
     asked = {name: min(amount, facts.LARGEST) for name, amount in _first(total).items() if amount}
     return tuple(sorted({**asked, facts.PODS: 1}.items()))
 
 
 def _while_it_starts(containers: Iterable[raw.Container]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what runs when all init containers have ended or go on running, and the most until then."""
+    """Return the amounts of all sidecars together, and the peak while the init containers run."""
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in containers:
@@ -64,7 +64,7 @@ def _while_it_starts(containers: Iterable[raw.Container]) -> tuple[dict[str, int
 
 
 def _counted(containers: Iterable[raw.Container]) -> dict[tuple[str, raw.Quantity], int]:
-    """Count how often each amount is asked for: of thousands of containers most ask for the same."""
+    """Return how often each amount is requested: most of thousands of containers request the same."""
     counts: dict[tuple[str, raw.Quantity], int] = {}
     for container in containers:
         for pair in resources.pairs(container):
@@ -73,15 +73,15 @@ def _counted(containers: Iterable[raw.Container]) -> dict[tuple[str, raw.Quantit
 
 
 def _first(total: dict[str, int]) -> dict[str, int]:
-    """Return the first of very many amounts, and those that every pod takes."""
-    if len(total) <= pod_limits.NAMES:
+    """Return the first of very many amounts, and those that every pod has."""
+    if len(total) <= pod_limits.MAX_BOUND_RESOURCES:
         return total
-    some = itertools.islice(total, pod_limits.NAMES)
+    some = itertools.islice(total, pod_limits.MAX_BOUND_RESOURCES)
     return {name: total[name] for name in (facts.CPU, facts.MEMORY, *some) if name in total}
 
 
 def as_a_whole(total: Mapping[str, int], resources: raw.ContainerResources | None) -> dict[str, int]:
-    """Put the amounts that are set for the whole pod in the place of its containers' sum."""
+    """Return the sum of the containers, replaced by the amounts that are set for the whole pod."""
     if resources is None:
         return dict(total)
     limits, requests = (_settable(read(one or {})) for one in (resources.limits, resources.requests))
@@ -97,7 +97,7 @@ def _settable(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def read(resources: raw.Resources) -> dict[str, int]:
-    """Read amounts; one that cannot be read is taken as more than any node has."""
+    """Return amounts; an unreadable one counts as more than any node has."""
     return {name: _amount(name, value) for name, value in resources.items()}
 
 
@@ -108,8 +108,8 @@ def _amount(name: str, value: raw.Quantity) -> int:
         return facts.LARGEST
 
 
-def plus(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Add two sets of amounts."""
+def added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums of two sets of amounts."""
     return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
@@ -119,10 +119,10 @@ def larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def where(spec: raw.PodSpec) -> facts.Where:
-    """Read selector, required node affinity and tolerations.
+    """Return selector, required node affinity and tolerations.
 
-    A kubelet admits no pod of another operating system than its node's, and the node is charged with
-    the pod until somebody takes it away, so the system that a pod names is a pair of its selector.
+    A kubelet admits no pod of another operating system than its node's, but the pod is charged to the
+    node until it is deleted. So the operating system of a pod counts as a pair of its selector.
     """
     return facts.Where(
         selector=_selector(spec),
@@ -141,7 +141,7 @@ def _selector(spec: raw.PodSpec) -> tuple[tuple[str, str], ...]:
 
 
 def host_ports(spec: raw.PodSpec) -> tuple[facts.HostPort, ...]:
-    """Return the ports of its node that a pod asks for as long as it runs; of very many the first."""
+    """Return the host ports of the containers that keep running; only the first of very many."""
     asked = (
         facts.HostPort(port.host_port, port.protocol or "TCP", _address(port.host_ip))
         for container, runs in resources.each_container(spec)
@@ -149,7 +149,7 @@ def host_ports(spec: raw.PodSpec) -> tuple[facts.HostPort, ...]:
         for port in container.ports or ()
         if port.host_port
     )
-    return tuple(itertools.islice(asked, pod_limits.PORTS))
+    return tuple(itertools.islice(asked, pod_limits.MAX_PORTS))
 
 
 def _address(text: str | None) -> str:

@@ -1,13 +1,13 @@
-"""How much a Device may say, all its cards together.
+"""How large a Device may be, all its cards together.
 
-An agent writes the Device of its own node. The server refuses one that says more than
-`schema_limits` has, but one with an older CRD takes sixty-four groups of functions on each of
-sixty-four devices, which are a million. So it is counted here again, and what only the operator
-adds up besides. A Device that says more gets no pod, and its summary says why; of its cards only
-what they are is kept. The limits are far above what any node has.
+An agent writes the Device of its own node. The server refuses one beyond `schema_limits`, but a
+server with an older CRD accepts sixty-four groups of functions on each of sixty-four devices, which
+are a million. So the limits are checked here again, with some that only the operator has. No pod is
+placed on a larger Device, and its summary says why; its cards are kept without details. The limits
+are far above what any node has.
 
-Into an object that is almost as large as etcd takes the operator cannot write any more, so nobody could
-read there whose its cards are. Such a Device gets no pod either, and claims no card.
+The operator cannot write to an object that is almost as large as etcd accepts, so it could not record
+there whose the cards are. No pod is placed on such a Device either, and it claims no card.
 """
 
 import itertools
@@ -19,40 +19,43 @@ import msgspec
 from berth_crds import schema_limits, wire
 from berth_operator.translate import raw
 
-PROFILES: Final = 64
-OBJECT: Final = 1 << 20  # Bytes of a whole Device. Etcd takes half as much again, for what the operator adds.
+MAX_PROFILES: Final = 64
+# Of a whole Device. Etcd takes half as much again, for what the operator adds.
+MAX_BYTES: Final = 1 << 20
 
 Counted = Iterator[tuple[str, int, int]]
 
 
-def of(spec: wire.DeviceSpec) -> str:
-    """Return what a Device says too much of, always in the same words; nothing where it can be read."""
+def excess(spec: wire.DeviceSpec) -> str:
+    """Return what a Device has too much of, always in the same words; empty if nothing."""
     found = (f"more than {most} {what}" for what, most, count in _counted(spec) if count > most)
     return next(found, "")
 
 
-def too_large(thing: wire.Device) -> str:
-    """Return how much larger a Device is than one into which the operator can surely write."""
-    large = isinstance(thing, raw.Device) and thing.length > OBJECT
-    return f"more than {OBJECT} bytes as an object" if large else ""
+def too_large(device: wire.Device) -> str:
+    """Return why the operator may be unable to write to a Device; empty if it is small enough."""
+    large = isinstance(device, raw.Device) and device.length > MAX_BYTES
+    return f"more than {MAX_BYTES} bytes as an object" if large else ""
 
 
-def bare(spec: wire.DeviceSpec) -> wire.DeviceSpec:
-    """Return the cards of a Device without all that may be said of them at length."""
-    return msgspec.structs.replace(spec, devices=tuple(map(_bare, spec.devices)), partitions=())
+def without_details(spec: wire.DeviceSpec) -> wire.DeviceSpec:
+    """Return the cards of a Device without the lists that may be long."""
+    return msgspec.structs.replace(
+        spec, devices=tuple(map(_card_without_details, spec.devices)), partitions=()
+    )
 
 
-def _bare(card: wire.Card) -> wire.Card:
+def _card_without_details(card: wire.Card) -> wire.Card:
     mig = wire.Mig(card.mig.enabled) if card.mig else None
     return msgspec.structs.replace(card, links=(), mig=mig, vf_groups=(), labels={})
 
 
 def _counted(spec: wire.DeviceSpec) -> Counted:
-    """Count one thing after the other: each is asked for only if those before are within their limits."""
+    """Yield what is counted, its limit and its number, lazily: callers stop at the first excess."""
     cards = spec.devices
     instances = [one for card in cards if card.mig for one in card.mig.instances]
     yield "uuids of cards and MIG instances", schema_limits.TOTAL_UUIDS, len(cards) + len(instances)
-    yield "MIG profiles", PROFILES, len({one.profile for one in instances})
+    yield "MIG profiles", MAX_PROFILES, len({one.profile for one in instances})
     groups = [group for card in cards for group in card.vf_groups]
     yield "virtual functions", schema_limits.TOTAL_FUNCTIONS, sum(len(group.vfs) for group in groups)
     labels = [*(card.labels for card in cards), *(group.labels for group in groups)]

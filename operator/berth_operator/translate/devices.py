@@ -1,8 +1,8 @@
 """Devices as the core knows them: cards in the order of their minors, each with its trouble, and the board.
 
-The board is made of the links and partitions that the agent published. Equal boards are
-one object, because what the core works out for a board it remembers by it. An agent may
-publish what no hardware has: of a board with too many rings, links and partitions are left out.
+The board is built from the links and partitions that the agent published. Equal boards are one
+object, because the core caches results by board. An agent may publish a topology that no hardware
+has: links and partitions of a board with too many NVLink cliques are left out.
 """
 
 import collections
@@ -29,35 +29,35 @@ KUBELET: Final = vocabulary.DeviceCondition.POD_RESOURCES_READY
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 
 
-def device(thing: wire.Device, fault: str | None = None) -> facts.Device:
-    """Read what an agent published; cards of which it says too much are closed.
+def read(device: wire.Device, fault: str | None = None) -> facts.Device:
+    """Return the Device that an agent published; one that is too large counts as failed.
 
-    `fault` is what it says too much of, where that is known.
+    `fault` is what it has too much of, if that is known already.
     """
-    large = bool(device_size.too_large(thing))
-    fault = device_size.too_large(thing) or device_size.of(thing.spec) if fault is None else fault
-    spec = device_size.bare(thing.spec) if fault else thing.spec
-    verdicts = {one.uuid: one for one in thing.status.devices}
-    twice = _twice(spec.devices)
-    meant = {word: named_cards.uuids_named(word.strip(), spec.devices) for word in spec.cordon}
-    cordoned = frozenset().union(*meant.values())
+    large = bool(device_size.too_large(device))
+    fault = device_size.too_large(device) or device_size.excess(device.spec) if fault is None else fault
+    spec = device_size.without_details(device.spec) if fault else device.spec
+    verdicts = {one.uuid: one for one in device.status.devices}
+    duplicates = _duplicate_uuids(spec.devices)
+    cordoned_by_word = {word: named_cards.uuids_named(word.strip(), spec.devices) for word in spec.cordon}
+    cordoned = frozenset().union(*cordoned_by_word.values())
     ordered = sorted(spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
     gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]
     others = [card for card in ordered if card.type != vocabulary.DeviceType.GPU]
     return facts.Device(
-        node=thing.metadata.name,
-        cards=tuple(_card(card, verdicts.get(card.uuid), cordoned, twice) for card in gpus),
+        node=device.metadata.name,
+        cards=tuple(_card(card, verdicts.get(card.uuid), cordoned, duplicates) for card in gpus),
         others=tuple(_card(card, verdicts.get(card.uuid), cordoned) for card in others),
         board=board(gpus, spec.partitions),
-        failed=fault or failed_source(thing.status.conditions),
-        heard=any(one.type == KUBELET for one in thing.status.conditions),
-        astray=tuple(sorted(text.line(word) for word, cards in meant.items() if not cards)),
+        failed=fault or failed_source(device.status.conditions),
+        heard=any(one.type == KUBELET for one in device.status.conditions),
+        astray=tuple(sorted(text.line(word) for word, cards in cordoned_by_word.items() if not cards)),
         large=large,
     )
 
 
-def record(status: wire.DeviceStatus) -> uuid_records.Record:
-    """Read what was recorded of whose the uuids of a Device are."""
+def read_record(status: wire.DeviceStatus) -> uuid_records.Record:
+    """Return what the status of a Device records of the ownership of its uuids."""
     return uuid_records.Record(
         claims=frozenset(status.claims),
         disputed=frozenset(status.disputed),
@@ -66,7 +66,7 @@ def record(status: wire.DeviceStatus) -> uuid_records.Record:
 
 
 def _since(moment: str) -> float | None:
-    """Read when a card left its node; what cannot be read was long ago."""
+    """Return when a card left its node; an unreadable time counts as long ago."""
     if not moment:
         return None
     try:
@@ -75,8 +75,8 @@ def _since(moment: str) -> float | None:
         return 0.0
 
 
-def _twice(cards: Iterable[wire.Card]) -> frozenset[str]:
-    """Find uuids that stand in a Device twice: nobody could tell which of the two a pod has."""
+def _duplicate_uuids(cards: Iterable[wire.Card]) -> frozenset[str]:
+    """Return the uuids that a Device lists twice: which of the two a pod has is unknown."""
     uuids = [uuid for card in cards for uuid in _uuids(card)]
     if len(set(uuids)) == len(uuids):
         return frozenset()
@@ -91,7 +91,7 @@ def _card(
     card: wire.Card,
     verdict: wire.CardStatus | None,
     cordoned: frozenset[str],
-    twice: frozenset[str] = frozenset(),
+    duplicates: frozenset[str] = frozenset(),
 ) -> facts.Card:
     place = card.topology or wire.Topology()
     return facts.Card(
@@ -99,7 +99,7 @@ def _card(
         minor=card.minor,
         model=text.line(catalog.normal_model(card.model)),
         memory=card.memory or 0,
-        trouble=trouble(card, verdict, cordoned) or _ambiguous(card, twice),
+        trouble=trouble(card, verdict, cordoned) or _ambiguous(card, duplicates),
         numa=place.numa_node,
         root=place.pcie_root,
         mig=card.mig is not None and card.mig.enabled,
@@ -128,7 +128,7 @@ def _instances(mig: wire.Mig | None) -> tuple[facts.Instance, ...]:
 
 
 def _functions(card: wire.Card) -> tuple[facts.Function, ...]:
-    """Return the virtual functions that can be given out: one without an address cannot."""
+    """Return the virtual functions that can be allocated: those with an address."""
     labelled = ((group.vfs, tuple(sorted(group.labels.items()))) for group in card.vf_groups)
     found = (
         facts.Function(one.bus_id, one.minor, labels) for vfs, labels in labelled for one in vfs if one.bus_id
@@ -137,7 +137,7 @@ def _functions(card: wire.Card) -> tuple[facts.Function, ...]:
 
 
 def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordoned: frozenset[str]) -> Reason | None:
-    """Return why a card takes no new pod; a health word we do not know is not healthy."""
+    """Return why a card takes no new pod; an unknown health word counts as unhealthy."""
     if card.uuid in cordoned:
         return Reason.CORDONED
     if verdict is not None and verdict.health != vocabulary.Health.HEALTHY:
@@ -147,12 +147,12 @@ def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordoned: frozense
     return None
 
 
-def _ambiguous(card: wire.Card, twice: frozenset[str]) -> Reason | None:
-    return Reason.DUPLICATE_UUID if twice and not twice.isdisjoint(_uuids(card)) else None
+def _ambiguous(card: wire.Card, duplicates: frozenset[str]) -> Reason | None:
+    return Reason.DUPLICATE_UUID if duplicates and not duplicates.isdisjoint(_uuids(card)) else None
 
 
 def failed_source(conditions: tuple[wire.Condition, ...]) -> str:
-    """Name the first source of the agent without which its cards cannot be trusted."""
+    """Return the first required source of the agent that failed; empty if none did."""
     for condition in conditions:
         if condition.type in FATAL_SOURCES and condition.status != vocabulary.Truth.TRUE:
             return text.line(condition.reason or condition.type)
@@ -166,7 +166,7 @@ Groups = tuple[tuple[Scope, tuple[int, ...]], ...]
 
 
 def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> node_topology.Board:
-    """Make the board of a node's cards, given in the order of their slots."""
+    """Return the board of a node's cards, which are in the order of their slots."""
     slot = {card.uuid: at for at, card in enumerate(gpus)}
     key = (
         tuple(tuple(_worths(card, slot)) for card in gpus),
@@ -175,7 +175,7 @@ def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> no
     )
     found = _BOARDS.get(key)
     if found is None:
-        found = _BOARDS[key] = _untangled(*key)
+        found = _BOARDS[key] = _checked_board(*key)
     return found
 
 
@@ -185,13 +185,13 @@ _BOARDS: Final = weakref.WeakValueDictionary[
 ]()
 
 
-def _untangled(
+def _checked_board(
     worths: Worths, groups: Groups, partitions: tuple[node_topology.Partition, ...]
 ) -> node_topology.Board:
-    """Make a board; where it has more rings than any hardware, only places count."""
-    made = _board(worths, groups, partitions)
-    if nvlink_cliques.find(made) is not None:
-        return made
+    """Return a board; if it has more NVLink cliques than any hardware, only NUMA and PCIe places count."""
+    board = _board(worths, groups, partitions)
+    if nvlink_cliques.find(board) is not None:
+        return board
     return dataclasses.replace(_board(((),) * len(worths), groups, ()), tangled=True)
 
 
@@ -202,7 +202,7 @@ def _board(
     links = [[0] * size for _ in range(size)]
     for a, row in enumerate(worths):
         for b, worth in row:
-            # Either end may have told of the link; the better word counts.
+            # Either end may have reported the link; the better report counts.
             links[a][b] = links[b][a] = max(links[a][b], worth)
     near = _nearness(size, groups)
     matrix = tuple(
@@ -213,12 +213,12 @@ def _board(
 
 
 def _pair(link: int, nearness: int) -> int:
-    """Return what a pair is worth: by PCIe the better of what is known, and beside NVLink that as well."""
+    """Return what a pair is worth: NVLink and nearness added, otherwise the better of the two."""
     return link + nearness if link >= node_topology.NVLINK_WORTH else max(link, nearness)
 
 
 def _nearness(size: int, groups: Groups) -> list[list[int]]:
-    """Return what the places of each two cards are worth, of which the path through PCIe may not be known."""
+    """Return what the NUMA and PCIe places of each two cards are worth; their PCIe path may be unknown."""
     near = [[0] * size for _ in range(size)]
     for scope, masks in groups:
         worth = NEARNESS.get(scope, 0)
@@ -233,7 +233,7 @@ def _worths(card: wire.Card, slot: Mapping[str, int]) -> Iterable[tuple[int, int
 
 
 def worth(link: wire.Link) -> int:
-    """Return what a link is worth; a kind we do not know is worth nothing."""
+    """Return what a link is worth; an unknown kind is worth nothing."""
     if link.kind == LinkKind.NVLINK:
         return node_topology.NVLINK_WORTH * (link.count or 1)
     return node_topology.PCIE_WORTH.get(link.kind, 0)
@@ -250,7 +250,7 @@ def _groups(gpus: Sequence[wire.Card]) -> Iterable[tuple[Scope, tuple[int, ...]]
 
 
 def _alike(values: Sequence[object]) -> tuple[int, ...]:
-    """Group the slots of equal values; an unknown value is in no group."""
+    """Return the slots of equal values as masks; an unknown value is in no group."""
     groups: dict[object, int] = {}
     for at, value in enumerate(values):
         if value is not None:

@@ -1,9 +1,9 @@
 """Whether a pod is one of a group that must start as a whole.
 
-Berth binds pods one by one. Of a group of four it would bind as many as there is room for, and
-these would keep their cards while they wait for the others, perhaps for those that another such
-group keeps. So a pod that says that it belongs to a group is refused, in whichever project's
-words, or in those of Kubernetes. Where the pod itself says that one is enough there is no group.
+Berth binds pods one by one. It would bind as many pods of a group as there is room for, and these
+would keep their cards while they wait for the others, perhaps for cards that another such group
+keeps. So a pod that declares itself a member of a group is refused, under the keys of any project
+or of Kubernetes. If the pod declares that one member is enough, there is no group.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from berth_operator.translate import raw
 ONE_BY_ONE: Final = "Berth binds pods one by one and does not wait for a whole group"
 
 
-def of(pod: raw.Pod) -> Iterator[Refusal]:
-    """Find what makes a pod one of a group, the first key of each project's way to say so."""
+def faults(pod: raw.Pod) -> Iterator[Refusal]:
+    """Yield a fault for each project by whose keys a pod is a member of a group."""
     if pod.spec.scheduling_group is not None:
         yield _refusal("spec.schedulingGroup")
     if pod.spec.workload_ref is not None:
@@ -32,16 +32,16 @@ def of(pod: raw.Pod) -> Iterator[Refusal]:
 
 
 def _place(pod: raw.Pod, gang: aliases.Gang) -> str:
-    """Name the key that makes a pod one of a group of this kind; nothing where none does."""
-    said = {key: where for key in gang.keys if (where := _where(pod, key))}
-    if not said or (gang.size in said and _is_one(_text(pod, gang.size))):
+    """Return the place of the key that makes a pod a member of this kind of group; empty if none does."""
+    found = {key: where for key in gang.keys if (where := _where(pod, key))}
+    if not found or (gang.size in found and _is_one(_text(pod, gang.size))):
         return ""
-    key = next(iter(said))
-    return f"{said[key]} {key}"
+    key = next(iter(found))
+    return f"{found[key]} {key}"
 
 
 def _where(pod: raw.Pod, key: str) -> str:
-    """Return where a key stands with something behind it."""
+    """Return whether a key with a value is an annotation or a label; empty if neither."""
     if pod.metadata.annotations.get(key, "").strip():
         return aliases.Where.ANNOTATION
     return aliases.Where.LABEL if pod.metadata.labels.get(key, "").strip() else ""

@@ -1,8 +1,8 @@
 """GpuPods as the core knows them: whose devices they name, and which.
 
-A GpuPod copies the allocation of its pod, so it is held to the same rules: what would make
-that record unreadable makes this one unreadable too, for a share that is misread would
-look free and be promised twice.
+A GpuPod copies the allocation of its pod, so the same rules apply: what makes that record
+unreadable makes this one unreadable too, because a misread share would look free and be
+allocated twice.
 """
 
 import collections
@@ -11,35 +11,37 @@ from collections.abc import Iterator
 from berth_crds import allocation, schema_limits, wire
 from berth_crds.vocabulary import GrantSource, PodPhase
 from berth_operator.scheduling import allocation_recovery
-from berth_operator.translate import holdings
+from berth_operator.translate import held_devices
 
 KUBELET = GrantSource.POD_RESOURCES
 
 
 def title(meta: wire.Meta) -> str:
-    """Name the pod that a GpuPod speaks of: it has the name of its pod."""
+    """Return the title of the pod that a GpuPod describes: it has the name of its pod."""
     return f"{meta.namespace}/{meta.name}"
 
 
-def named(thing: wire.GpuPod) -> allocation_recovery.Named | str:
-    """Read which devices a GpuPod names, or say why it names nothing."""
-    spec = thing.spec
+def read(gpupod: wire.GpuPod) -> allocation_recovery.Named | str:
+    """Return the devices that a GpuPod names, or a sentence that says why it names none."""
+    spec = gpupod.spec
     if (count := sum(len(one.devices) for one in spec.containers)) > schema_limits.TOTAL_POD_DEVICES:
         return f"it lists {count} devices; {schema_limits.TOTAL_POD_DEVICES} are the most"
-    if twice := next(_twice(spec), ""):
-        return f"container {twice} is given twice"
+    if duplicate := next(_duplicate_names(spec), ""):
+        return f"container {duplicate} is given twice"
     if not any(one.devices for one in spec.containers):
         return allocation_recovery.Named(
-            title(thing.metadata), spec.pod_uid, spec.node, bare=_bare(thing.status)
+            title(gpupod.metadata), spec.pod_uid, spec.node, bare=_has_no_devices(gpupod.status)
         )
-    record = allocation.checked(copied(spec))
+    record = allocation.checked(allocation_of(spec))
     if isinstance(record, allocation.Unreadable):
         return record.detail
-    return allocation_recovery.Named(title(thing.metadata), spec.pod_uid, spec.node, holdings.granted(record))
+    return allocation_recovery.Named(
+        title(gpupod.metadata), spec.pod_uid, spec.node, held_devices.granted(record)
+    )
 
 
-def _bare(status: wire.GpuPodStatus) -> bool:
-    """Whether the kubelet says of a pod that runs that none of its containers has a device."""
+def _has_no_devices(status: wire.GpuPodStatus) -> bool:
+    """Whether the kubelet reports that a running pod has no device in any container."""
     runs = status.phase == PodPhase.RUNNING
     return (
         runs
@@ -48,12 +50,12 @@ def _bare(status: wire.GpuPodStatus) -> bool:
     )
 
 
-def _twice(spec: wire.GpuPodSpec) -> Iterator[str]:
+def _duplicate_names(spec: wire.GpuPodSpec) -> Iterator[str]:
     counts = collections.Counter(one.name for one in spec.containers)
     return (name for name, count in counts.items() if count > 1)
 
 
-def copied(spec: wire.GpuPodSpec) -> allocation.Allocation:
+def allocation_of(spec: wire.GpuPodSpec) -> allocation.Allocation:
     """Return the allocation that a GpuPod is a copy of."""
     return allocation.of(spec.node, {one.name: _by_type(one.devices) for one in spec.containers})
 

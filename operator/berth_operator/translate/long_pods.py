@@ -1,10 +1,10 @@
-"""Pods as they come, of which some are long.
+"""Pods of any length, some of which are very long.
 
-A pod may be as long as etcd takes it, which is millions of bytes in JSON, and nearly all of it
-one list of the least things. To make a value of each of them takes many times as long as to
-pass over them. So the lists of a long pod are looked at as text first, and no value is made
-where it only counts whether there is anything, where there is nothing that is read, and where
-a list is longer than any is within the limits. What containers ask for is always read.
+A pod may be as long as etcd accepts, which is millions of bytes in JSON, and nearly all of it may
+be one list of small things. Decoding each of them takes many times as long as skipping them. So
+the lists of a long pod are searched as text first and decoded only where it matters: not where
+only their presence counts, where nothing in them is read, or where a list is longer than the
+limits allow. What containers request is always read.
 """
 
 import itertools
@@ -15,21 +15,21 @@ import msgspec
 
 from berth_crds import wire
 from berth_crds.client import decoding
-from berth_operator.translate import pod_limits, raw, read_memory
+from berth_operator.translate import pod_cache, pod_limits, raw
 
 T = TypeVar("T")
 
-# Bytes of a list of conditions on nodes: six for each character, and what is written around each of them.
-LONGEST: Final = 1 << 18
+# Of a list of conditions on nodes: six bytes for each character, and the JSON around each of them.
+MAX_LIST_BYTES: Final = 1 << 18
 NOTHING: Final = msgspec.Raw()
 EMPTY: Final = frozenset({b"", b"null", b"[]"})
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-# Words that stand there exactly where they mean something: within another word a quote is escaped.
+# In JSON these texts occur only as keys and values: within another string a quote is escaped.
 HOST_PORT: Final = b'"hostPort":'
 CLAIMS: Final = (b'"persistentVolumeClaim":', b'"ephemeral":')
-BINDING: Final = (b'"DoNotSchedule"',)
-LABELS: Final = tuple(sorted(read_memory.LABELS))
-OURS: Final = f'"{read_memory.GROUP}'.encode()
+DO_NOT_SCHEDULE: Final = (b'"DoNotSchedule"',)
+LABELS: Final = tuple(sorted(pod_cache.LABELS))
+OWN_GROUP: Final = f'"{pod_cache.GROUP}'.encode()
 
 
 class Pod(raw.Pod, frozen=True):
@@ -37,16 +37,16 @@ class Pod(raw.Pod, frozen=True):
 
     @classmethod
     def of_long(cls, body: bytes | msgspec.Raw) -> "Pod":
-        """Read a pod that is long, or raise one of `errors.DECODE_ERRORS`."""
+        """Return a pod that is long, or raise one of `errors.DECODE_ERRORS`."""
         found = decoding.decode(_pod, body)
         return cls(_meta(found.metadata), _spec(found.spec), found.status)
 
 
-# ---------------------------------------------------------------- what is made values of
+# ---------------------------------------------------------------- what is decoded
 
 
 class _Meta(wire.Struct, frozen=True):
-    """Metadata; who owns a pod is not read."""
+    """Metadata; the owners of a pod are not read."""
 
     name: str = ""
     namespace: str = ""
@@ -87,7 +87,7 @@ class _PodAffinity(wire.Struct, frozen=True):
 
 
 class _Affinity(wire.Struct, frozen=True):
-    """Where the pod wants to be, near what, and far from what."""
+    """Node affinity, pod affinity and pod anti-affinity."""
 
     node_affinity: _NodeAffinity | None = None
     pod_affinity: _PodAffinity | None = None
@@ -112,7 +112,7 @@ class _PodSpec(wire.Struct, frozen=True):
     volumes: msgspec.Raw = NOTHING
     scheduling_gates: msgspec.Raw = NOTHING
     resource_claims: msgspec.Raw = NOTHING
-    os: raw.System | None = None
+    os: raw.PodOS | None = None
 
 
 class _Pod(wire.Struct, frozen=True):
@@ -123,24 +123,24 @@ class _Pod(wire.Struct, frozen=True):
     status: raw.PodStatus = raw.PodStatus()
 
 
-def _known(keys: Iterable[str]) -> type[msgspec.Struct]:
-    """Make a kind that has some of all labels."""
+def _some_labels(keys: Iterable[str]) -> type[msgspec.Struct]:
+    """Return a struct with a field for each of these labels."""
     named = ((f"label{at}", msgspec.field(default=None, name=key)) for at, key in enumerate(keys))
     return msgspec.defstruct("Labels", [(field, str | None, given) for field, given in named])
 
 
 _pod: Final = msgspec.json.Decoder(_Pod)
-_labels: Final = msgspec.json.Decoder(_known(LABELS))
+_labels: Final = msgspec.json.Decoder(_some_labels(LABELS))
 _all_labels: Final = msgspec.json.Decoder(dict[str, str])
 _selector: Final = msgspec.json.Decoder(dict[str, str] | None)
 _terms: Final = msgspec.json.Decoder(tuple[raw.SelectorTerm, ...] | None)
 _tolerations: Final = msgspec.json.Decoder(tuple[raw.Toleration, ...] | None)
-_spreads: Final = msgspec.json.Decoder(tuple[raw.Spread, ...])
+_spreads: Final = msgspec.json.Decoder(tuple[raw.TopologySpreadConstraint, ...])
 _volumes: Final = msgspec.json.Decoder(tuple[raw.Volume, ...])
 _port: Final = msgspec.json.Decoder(raw.Port)
 
 
-# ---------------------------------------------------------------- what is read of it
+# ---------------------------------------------------------------- the pod that results
 
 
 def _meta(meta: _Meta) -> wire.Meta:
@@ -158,9 +158,9 @@ def _meta(meta: _Meta) -> wire.Meta:
 
 
 def _read_labels(text: msgspec.Raw) -> dict[str, str]:
-    if OURS in bytes(text):
+    if OWN_GROUP in bytes(text):
         found = _all_labels.decode(text)
-        return {key: value for key, value in found.items() if read_memory.labelled(key)}
+        return {key: value for key, value in found.items() if pod_cache.reads_label(key)}
     values = msgspec.structs.astuple(_labels.decode(text)) if text else ()
     return {key: value for key, value in zip(LABELS, values, strict=False) if value is not None}
 
@@ -177,36 +177,38 @@ def _spec(spec: _PodSpec) -> raw.PodSpec:
         init_containers=_containers(spec.init_containers or ()),
         resources=spec.resources,
         overhead=spec.overhead,
-        node_selector=_short(_selector, spec.node_selector),
+        node_selector=_unless_long(_selector, spec.node_selector),
         affinity=_affinity(spec.affinity),
-        tolerations=_short(_tolerations, spec.tolerations),
-        topology_spread_constraints=_with(_spreads, spec.topology_spread_constraints, BINDING),
-        volumes=_with(_volumes, spec.volumes, CLAIMS),
-        scheduling_gates=(raw.Gate(""),) if _any(spec.scheduling_gates) else None,
-        resource_claims=_something(spec.resource_claims),
+        tolerations=_unless_long(_tolerations, spec.tolerations),
+        topology_spread_constraints=_if_mentioned(
+            _spreads, spec.topology_spread_constraints, DO_NOT_SCHEDULE
+        ),
+        volumes=_if_mentioned(_volumes, spec.volumes, CLAIMS),
+        scheduling_gates=(raw.SchedulingGate(""),) if _any(spec.scheduling_gates) else None,
+        resource_claims=_presence(spec.resource_claims),
         os=spec.os,
-        unread=next((name for name, text in lists.items() if len(text) > LONGEST), ""),
+        unread_list=next((name for name, text in lists.items() if len(text) > MAX_LIST_BYTES), ""),
     )
 
 
-def _short(decoder: msgspec.json.Decoder[T], text: msgspec.Raw) -> T | None:
-    """Read a list, unless it is longer than any within the limits."""
-    return decoder.decode(text) if 0 < len(text) <= LONGEST else None
+def _unless_long(decoder: msgspec.json.Decoder[T], text: msgspec.Raw) -> T | None:
+    """Return a list, or None if it is longer than the limits allow."""
+    return decoder.decode(text) if 0 < len(text) <= MAX_LIST_BYTES else None
 
 
-def _with(decoder: msgspec.json.Decoder[T], text: msgspec.Raw, words: Iterable[bytes]) -> T | None:
-    """Read a list, unless it has none of these words."""
+def _if_mentioned(decoder: msgspec.json.Decoder[T], text: msgspec.Raw, words: Iterable[bytes]) -> T | None:
+    """Return a list, or None if none of these texts occurs in it."""
     body = bytes(text)
     return decoder.decode(body) if any(word in body for word in words) else None
 
 
 def _any(text: msgspec.Raw) -> bool:
-    """Return whether there is anything in a list."""
+    """Whether a list has any element."""
     return bytes(memoryview(text)[:5]) not in EMPTY
 
 
-def _something(text: msgspec.Raw) -> tuple[raw.Something, ...] | None:
-    return (raw.Something(),) if _any(text) else None
+def _presence(text: msgspec.Raw) -> tuple[raw.Presence, ...] | None:
+    return (raw.Presence(),) if _any(text) else None
 
 
 # ---------------------------------------------------------------- affinity
@@ -221,26 +223,28 @@ def _affinity(affinity: _Affinity | None) -> raw.Affinity | None:
     if affinity is None:
         return None
     return raw.Affinity(
-        _node_affinity(affinity), _near(affinity.pod_affinity), _near(affinity.pod_anti_affinity)
+        _node_affinity(affinity),
+        _pod_affinity(affinity.pod_affinity),
+        _pod_affinity(affinity.pod_anti_affinity),
     )
 
 
 def _node_affinity(affinity: _Affinity) -> raw.NodeAffinity | None:
     if affinity.node_affinity is None or affinity.node_affinity.required is None:
         return None
-    return raw.NodeAffinity(raw.NodeSelector(_short(_terms, _terms_of(affinity))))
+    return raw.NodeAffinity(raw.NodeSelector(_unless_long(_terms, _terms_of(affinity))))
 
 
-def _near(near: _PodAffinity | None) -> raw.PodAffinity | None:
-    return raw.PodAffinity(_something(near.required)) if near is not None else None
+def _pod_affinity(affinity: _PodAffinity | None) -> raw.PodAffinity | None:
+    return raw.PodAffinity(_presence(affinity.required)) if affinity is not None else None
 
 
 # ---------------------------------------------------------------- containers
 
 
 def _containers(found: tuple[_Container, ...]) -> tuple[raw.Container, ...]:
-    """Read containers; of all their ports those of the node, and no more than it takes to be too many."""
-    left = pod_limits.PORTS + 1
+    """Return the containers; of their ports only host ports, and at most one beyond the limit."""
+    left = pod_limits.MAX_PORTS + 1
     containers = []
     for one in found:
         ports = tuple(itertools.islice(_host_ports(one.ports), left)) if left and one.ports else ()
@@ -250,7 +254,7 @@ def _containers(found: tuple[_Container, ...]) -> tuple[raw.Container, ...]:
 
 
 def _host_ports(text: msgspec.Raw) -> Iterator[raw.Port]:
-    """Find the ports of a node in a list of ports, none of which has braces within it."""
+    """Yield the host ports in a list of ports, none of which has braces within it."""
     body = bytes(text)
     at = body.find(HOST_PORT)
     while at >= 0:

@@ -1,8 +1,8 @@
 """Pods as the core knows them: candidates while they wait, holds once they are bound.
 
-What a bound pod holds is read by `holdings`, and put together by the same function that
-said what a placed pod holds, so that the two are equal. Of a pod that cannot be read at all
-only its node counts: it withholds all that nobody else holds by name there.
+`held_devices` reads what a bound pod holds; the same function computes what a placed pod holds,
+so the two are equal. A pod that cannot be read at all withholds every card of its node that no
+other pod holds by name.
 """
 
 import dataclasses
@@ -20,86 +20,90 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
     demands,
     device_requests,
-    holdings,
+    held_devices,
     many_containers,
     memory_estimates,
+    pod_cache,
     pod_limits,
     raw,
-    read_memory,
     small_amounts,
 )
 
-ANSWERING: Final = frozenset({names.SCHEDULER_NAME})  # To whose pods Berth answers, unless told otherwise.
+DEFAULT_SCHEDULERS: Final = frozenset(
+    {names.SCHEDULER_NAME}
+)  # The schedulerNames that Berth serves by default.
 FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_STARTED = frozenset({"", PodPhase.PENDING})
-MIRROR = "kubernetes.io/config.mirror"  # A kubelet shows by it a pod that a file on its node asks for.
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"  # Kubelets set it on the mirror pods of static pods.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Waiting:
-    """A pod of ours that is not bound; a gated one is not to be tried. What it asks weighs so many bytes."""
+class WaitingPod:
+    """A pod of Berth that is not bound; a gated one is not tried. `byte_size` is that of its request."""
 
     candidate: queued_pods.Candidate
     gated: bool
-    weight: int = 0
+    byte_size: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Bound:
-    """A pod on a node, what it holds there, and what its request teaches.
+class BoundPod:
+    """A pod on a node, what it holds there, and its request as a sample of the workload.
 
-    `fault` says what is wrong with its record; `nameless` is there where that cannot be read.
-    `unadmitted` says where it may run, as long as it depends on the kubelet whether it is admitted.
-    What is known of it and may be much weighs so many bytes.
+    `fault` says what is wrong with its allocation; `nameless` is set if that cannot be read.
+    `unadmitted_where` says where the pod may run, until its kubelet has admitted it.
+    `byte_size` is that of the parts that may be large.
     """
 
     hold: holds.Hold
     fault: str = ""
-    teaches: workload.Sample | None = None
+    sample: workload.Sample | None = None
     nameless: allocation_recovery.Nameless | None = None
-    unadmitted: facts.Where | None = None
-    weight: int = 0
+    unadmitted_where: facts.Where | None = None
+    byte_size: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Over:
-    """A pod that holds nothing and wants nothing of us."""
+class IgnoredPod:
+    """A pod that neither holds devices nor waits for Berth."""
 
     uid: str
 
 
-View = Waiting | Bound | Over
+ClassifiedPod = WaitingPod | BoundPod | IgnoredPod
 
 
-def ours(pod: raw.Pod) -> raw.Pod:
-    """Return a pod as one that asks for Berth, whichever scheduler it names."""
+def as_berth_pod(pod: raw.Pod) -> raw.Pod:
+    """Return a pod as one for Berth, whatever its schedulerName."""
     spec = msgspec.structs.replace(pod.spec, scheduler_name=names.SCHEDULER_NAME)
     return msgspec.structs.replace(pod, spec=spec)
 
 
-def adopted(pod: raw.Pod, schedulers: Collection[str] = ANSWERING) -> raw.Pod:
-    """Return a pod of one of the schedulers for which Berth answers as its own, and any other as it is."""
-    named = pod.spec.scheduler_name
-    return ours(pod) if named != names.SCHEDULER_NAME and named in schedulers else pod
+def adopt(pod: raw.Pod, schedulers: Collection[str] = DEFAULT_SCHEDULERS) -> raw.Pod:
+    """Return a pod of one of these schedulers as one for Berth, and any other unchanged."""
+    scheduler = pod.spec.scheduler_name
+    return as_berth_pod(pod) if scheduler != names.SCHEDULER_NAME and scheduler in schedulers else pod
 
 
-def view(pod: raw.Pod) -> View:
-    """Return what a pod is to us."""
+def classify(pod: raw.Pod) -> ClassifiedPod:
+    """Return a pod as waiting, bound or ignored."""
     if pod.status.phase in FINISHED:
-        return Over(pod.metadata.uid)
+        return IgnoredPod(pod.metadata.uid)
     if pod.length:
-        pod = read_memory.pared(pod)
+        pod = pod_cache.without_foreign_annotations(pod)
     if pod.spec.node_name:
-        return bound(pod)
+        return read_bound(pod)
     if pod.spec.scheduler_name != names.SCHEDULER_NAME or pod.metadata.deletion_timestamp:
-        return Over(pod.metadata.uid)
-    wants = read(pod)
-    return Waiting(_candidate(pod, wants), gated=bool(pod.spec.scheduling_gates), weight=wants.weight)
+        return IgnoredPod(pod.metadata.uid)
+    pod_request = cached_request(pod)
+    return WaitingPod(
+        _candidate(pod, pod_request), gated=bool(pod.spec.scheduling_gates), byte_size=pod_request.byte_size
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a waiting pod asks for, apart from which pod it is."""
+class PodRequest:
+    """What a waiting pod requests, apart from its identity."""
 
     request: requests.Request
     faults: tuple[decisions.Refusal, ...]
@@ -107,128 +111,138 @@ class Wanted:
     priority: int
     label: int
     small: tuple[requests.SmallAmount, ...] = ()
-    weight: int = 0
+    byte_size: int = 0
 
 
-def wanted(pod: raw.Pod) -> Wanted:
-    """Read what a waiting pod asks for; nothing is kept of one that says too much."""
+def read_request(pod: raw.Pod) -> PodRequest:
+    """Return what a waiting pod requests; nothing is kept of one beyond the limits."""
     too_much = pod_limits.exceeded(pod.spec)
     if too_much is not None:
-        return _nothing(pod, too_much)
+        return _empty_request(pod, too_much)
     request, faults = device_requests.request(pod)
     demand = demands.demand(pod.spec)
-    small = small_amounts.of(pod, request)
-    weight = memory_estimates.of(request, demand, small)
-    return Wanted(
-        request, faults, demand, device_requests.priority(pod), device_requests.label(pod), small, weight
+    small = small_amounts.find(pod, request)
+    weight = memory_estimates.of_request(request, demand, small)
+    return PodRequest(
+        request,
+        faults,
+        demand,
+        device_requests.priority(pod),
+        device_requests.label_priority(pod),
+        small,
+        weight,
     )
 
 
-def _nothing(pod: raw.Pod, fault: decisions.Refusal) -> Wanted:
-    return Wanted(
+def _empty_request(pod: raw.Pod, fault: decisions.Refusal) -> PodRequest:
+    return PodRequest(
         requests.NO_DEVICES,
         (fault,),
         facts.NO_DEMAND,
         device_requests.priority(pod),
-        device_requests.label(pod),
+        device_requests.label_priority(pod),
     )
 
 
-def read(pod: raw.Pod) -> Wanted:
-    """Read what a waiting pod asks for, or remember it."""
+def cached_request(pod: raw.Pod) -> PodRequest:
+    """Return what a waiting pod requests, from the cache if an equal pod was read before."""
     too_long = pod_limits.too_long(pod.length)
-    return _nothing(pod, too_long) if too_long else _wanted(pod, read_memory.of_waiting(pod))
+    return _empty_request(pod, too_long) if too_long else _requests(pod, pod_cache.waiting_key(pod))
 
 
 def candidate(pod: raw.Pod) -> queued_pods.Candidate:
-    """Read a waiting pod."""
-    return _candidate(pod, read(pod))
+    """Return a waiting pod as a candidate."""
+    return _candidate(pod, cached_request(pod))
 
 
-def _candidate(pod: raw.Pod, wants: Wanted) -> queued_pods.Candidate:
+def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
     return queued_pods.Candidate(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
-        request=wants.request,
-        demand=wants.demand,
-        priority=wants.priority,
-        label=wants.label,
+        request=pod_request.request,
+        demand=pod_request.demand,
+        priority=pod_request.priority,
+        label=pod_request.label,
         created=pod.metadata.creation_timestamp,
-        faults=wants.faults,
-        small=wants.small,
+        faults=pod_request.faults,
+        small=pod_request.small,
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Taken:
-    """What a bound pod asked for, takes of its node, and teaches."""
+class BoundRequest:
+    """What a bound pod may hold, takes of its node, and its request as a sample."""
 
-    asked: holdings.Asked
+    expected: held_devices.ExpectedDevices
     amounts: facts.Amounts
-    teaches: workload.Sample | None
+    sample: workload.Sample | None
     host_ports: tuple[facts.HostPort, ...] = ()
 
     @property
-    def weight(self) -> int:
-        """How many bytes it takes."""
-        return memory_estimates.of_taken(self.amounts, self.asked, self.host_ports)
+    def byte_size(self) -> int:
+        """The bytes that it takes in memory."""
+        return memory_estimates.of_bound_request(self.amounts, self.expected, self.host_ports)
 
 
-def taken(pod: raw.Pod) -> Taken:
-    """Read what a bound pod asked for."""
+def read_bound_request(pod: raw.Pod) -> BoundRequest:
+    """Return the request of a bound pod."""
     amounts, ports = demands.amounts(pod.spec), demands.host_ports(pod.spec)
     pod = many_containers.without_others(pod)
     if pod_limits.many_devices(pod.spec):
-        return Taken(holdings.anything(pod.spec), amounts, None, ports)
-    whole = asked_of(pod)
+        return BoundRequest(held_devices.any_devices(pod.spec), amounts, None, ports)
+    whole = device_request(pod)
     teaches = workload.sample(whole, facts.Demand(amounts)) if whole else None
-    return Taken(holdings.asked(pod, whole), amounts, teaches, ports)
+    return BoundRequest(held_devices.expected_devices(pod, whole), amounts, teaches, ports)
 
 
-def bound(pod: raw.Pod) -> Bound:
-    """Read a bound pod."""
-    takes = _taken(pod, read_memory.of_bound(pod))
-    found = holdings.holding(pod, takes.asked)
+def read_bound(pod: raw.Pod) -> BoundPod:
+    """Return a bound pod."""
+    bound_request = _bound_requests(pod, pod_cache.bound_key(pod))
+    held = held_devices.read(pod, bound_request.expected)
     hold = holds.Hold(
         uid=pod.metadata.uid,
         title=f"{pod.metadata.namespace}/{pod.metadata.name}",
         node=pod.spec.node_name,
-        amounts=takes.amounts,
-        shares=found.shares,
-        withheld=found.withheld,
-        marked=found.marked,
-        host_ports=takes.host_ports,
+        amounts=bound_request.amounts,
+        shares=held.shares,
+        withheld=held.withheld,
+        marked=held.marked,
+        host_ports=bound_request.host_ports,
     )
-    # A record that can be read names at least one device.
-    nameless = holdings.nameless(pod, takes.asked) if found.fault and not found.shares else None
+    # A readable allocation names at least one device.
+    nameless = held_devices.nameless(pod, bound_request.expected) if held.fault and not held.shares else None
     where = _unadmitted(pod)
-    much = where is not None or nameless is not None
-    weight = memory_estimates.of_bound(hold, nameless, where) if much else 0
-    return Bound(hold, found.fault, takes.teaches, nameless, where, weight)
+    large = where is not None or nameless is not None
+    weight = memory_estimates.of_bound(hold, nameless, where) if large else 0
+    return BoundPod(hold, held.fault, bound_request.sample, nameless, where, weight)
 
 
 def _unadmitted(pod: raw.Pod) -> facts.Where | None:
-    """Return where a pod may run that somebody else bound and whose kubelet has not admitted it yet.
+    """Return where a pod may run that another scheduler bound and its kubelet has not admitted yet.
 
-    Of one that says too much nothing is kept, and one that is said to mirror a file on its node may mirror
-    nothing, which only its kubelet knows: both count once they are admitted.
+    A pod beyond the limits is not read, and only the kubelet knows whether a mirror pod has a static pod
+    behind it: both count once they are admitted.
     """
     status = pod.status
-    if status.start_time or status.phase not in NOT_STARTED or holdings.answered(pod.metadata.annotations):
+    if (
+        status.start_time
+        or status.phase not in NOT_STARTED
+        or held_devices.has_result(pod.metadata.annotations)
+    ):
         return None
-    if MIRROR in pod.metadata.annotations or pod_limits.exceeded(pod.spec) is not None:
+    if MIRROR_ANNOTATION in pod.metadata.annotations or pod_limits.exceeded(pod.spec) is not None:
         return facts.NOWHERE
     return demands.where(pod.spec)
 
 
-_wanted: Final = read_memory.Recall(wanted, lambda found: found.weight)
-_taken: Final = read_memory.Recall(taken, lambda found: found.weight)
+_requests: Final = pod_cache.PodCache(read_request, lambda found: found.byte_size)
+_bound_requests: Final = pod_cache.PodCache(read_bound_request, lambda found: found.byte_size)
 
 
-def remains(thing: watch.Undecodable) -> holds.Hold | None:
-    """Return what a pod that cannot be read withholds: all cards of its node, where even that is readable."""
-    meta, node = thing.metadata, _whereabouts(thing)
+def unreadable_hold(unreadable: watch.Undecodable) -> holds.Hold | None:
+    """Return that an unreadable pod withholds all cards of its node; None if its node is unreadable too."""
+    meta, node = unreadable.metadata, _node_of(unreadable)
     if not node:
         return None
     return holds.Hold(
@@ -236,20 +250,20 @@ def remains(thing: watch.Undecodable) -> holds.Hold | None:
     )
 
 
-def _whereabouts(thing: watch.Undecodable) -> str:
-    """Return the node that a pod is on; of a pod too large to be read only its metadata tell that."""
+def _node_of(unreadable: watch.Undecodable) -> str:
+    """Return the node of an unreadable pod; if the pod is too large, its allocation names it."""
     try:
-        pod = decoding.decode(_remains, thing.body)
+        pod = decoding.decode(_remains, unreadable.body)
     except errors.DECODE_ERRORS:
-        found = allocation.decode(thing.metadata.annotations.get(names.ALLOCATION, ""))
+        found = allocation.decode(unreadable.metadata.annotations.get(names.ALLOCATION, ""))
         return found.node if isinstance(found, allocation.Allocation) else ""
     return "" if pod.status.phase in FINISHED else pod.spec.node_name
 
 
-_remains: Final = msgspec.json.Decoder(raw.PodRemains)
+_remains: Final = msgspec.json.Decoder(raw.MinimalPod)
 
 
-def asked_of(pod: raw.Pod) -> requests.Request | None:
-    """Read how much a pod asks for, or None where that cannot be read."""
-    request, faults = device_requests.containers_of(pod)
+def device_request(pod: raw.Pod) -> requests.Request | None:
+    """Return how much a pod requests, or None if that is invalid."""
+    request, faults = device_requests.amounts_request(pod)
     return None if faults else request

@@ -1,4 +1,4 @@
-"""PlacementPolicies as the core uses them, or the reason why one cannot be in force."""
+"""PlacementPolicies as the core uses them, or the reason why one cannot apply."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,13 +8,13 @@ from berth_crds.text import quoted
 from berth_operator.scheduling import policy
 from berth_operator.scheduling.policy import Policy, Weights
 
-BUILT_IN: Final = Policy()
-# Agents renew their Leases each 10 s unless told otherwise, and may look for 5 s before that.
-CALM_GRACE_SECONDS: Final = 15
+DEFAULT: Final = Policy()
+# By default agents renew their Leases every 10 s, and a round may take 5 s before that.
+SHORT_GRACE_SECONDS: Final = 15
 
 
-def rules(thing: wire.PlacementPolicy) -> Policy | str:
-    """Read a policy; a sentence comes back when it makes no sense."""
+def read(thing: wire.PlacementPolicy) -> Policy | str:
+    """Return a policy, or a sentence that says why it is invalid."""
     spec = thing.spec
     if spec.strategy not in set(vocabulary.Strategy):
         known = ", ".join(vocabulary.Strategy)
@@ -28,9 +28,9 @@ def rules(thing: wire.PlacementPolicy) -> Policy | str:
     if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
         most = policy.MOST_MIN_MEMORY // policy.MIB
         return f"spec.sharing.minMemoryMiB must be from 0 to {most}, not {spec.sharing.min_memory}"
-    odd = _odd_model(spec.models)
-    if odd:
-        return odd
+    fault = _models_fault(spec.models)
+    if fault:
+        return fault
     return Policy(
         strategy=vocabulary.Strategy(spec.strategy),
         weights=weights,
@@ -43,10 +43,10 @@ def rules(thing: wire.PlacementPolicy) -> Policy | str:
     )
 
 
-def _odd_model(models: Mapping[str, str]) -> str:
-    """Return what is wrong with the other names of models, if anything.
+def _models_fault(models: Mapping[str, str]) -> str:
+    """Return what is wrong with the further names of models; empty if nothing.
 
-    Two names may each stand for the other: who asks for either takes both.
+    Two names may each stand for the other: a request for either accepts both.
     """
     known: dict[str, tuple[str, str]] = {}
     for name, model in sorted(models.items()):
@@ -61,12 +61,12 @@ def _odd_model(models: Mapping[str, str]) -> str:
     return ""
 
 
-def caution(policy: Policy) -> str:
-    """Return what to know of a policy that is in force, if anything."""
-    if policy.grace_seconds > CALM_GRACE_SECONDS:
+def warning(policy: Policy) -> str:
+    """Return what to know of a policy that applies; empty if nothing."""
+    if policy.grace_seconds > SHORT_GRACE_SECONDS:
         return ""
     return (
         f" With spec.agents.graceSeconds {policy.grace_seconds:g} nodes may close and open again all"
         f" the time, for agents renew their Leases each 10 s unless told otherwise:"
-        f" take over {CALM_GRACE_SECONDS}."
+        f" take over {SHORT_GRACE_SECONDS}."
     )

@@ -36,29 +36,29 @@ PATTERN: Final = re.compile(
 )
 
 
-# Nearly all quantities are whole numbers of a unit, and a pod may have thousands.
+# Nearly all quantities are whole numbers of a unit, and a pod may have thousands of them.
 PLAIN_DIGITS: Final = 15
 PLAIN: Final = re.compile(rf"(\d{{1,{PLAIN_DIGITS}}})([KMGTPE]i|[numkMGTPE]?)", re.ASCII)
-LONGEST: Final = 64  # The API server writes none with more than thirty characters.
+MAX_LENGTH: Final = 64  # The API server writes none with more than thirty characters.
 
 
-Ratio = tuple[int, int]  # Not reduced: whole numbers are reckoned with much faster than fractions.
+Ratio = tuple[int, int]  # Not reduced: arithmetic on integers is much faster than on fractions.
 RATIOS: Final = {name: unit.as_integer_ratio() for name, unit in SUFFIXES.items()}
 
 
 @functools.lru_cache(maxsize=4096)
 def exact(text: str) -> fractions.Fraction:
-    """Read a quantity; raise ValueError on what is none."""
+    """Return a quantity; raise ValueError if it is none."""
     return fractions.Fraction(*_ratio(text))
 
 
 def demand(text: str | float, *, thousandths: bool = False) -> int:
-    """Read what is asked for, rounded up; nobody asks for less than nothing."""
+    """Return a requested quantity, rounded up; a negative one counts as zero."""
     text = str(text)
     milli = thousandths and text.endswith("m")
     digits = text[:-1] if milli else text
     if digits.isascii() and digits.isdigit() and len(digits) <= PLAIN_DIGITS:
-        whole = int(digits) * (1000 if thousandths and not milli else 1)  # Of thousands of amounts most.
+        whole = int(digits) * (1000 if thousandths and not milli else 1)  # The usual case.
         return min(whole, facts.LARGEST)
     above, below = _ratio(text)
     if above <= 0:
@@ -67,7 +67,7 @@ def demand(text: str | float, *, thousandths: bool = False) -> int:
 
 
 def supply(text: str | int, *, thousandths: bool = False) -> int:
-    """Read what is there, rounded down; always less than the largest demand."""
+    """Return a supplied quantity, rounded down; always less than the largest demand."""
     above, below = _ratio(str(text))
     return max(0, min(above * (1000 if thousandths else 1) // below, facts.LARGEST - 1))
 
@@ -79,7 +79,7 @@ def _ratio(text: str) -> Ratio:
         number, suffix = plain.groups()
         above, below = RATIOS[suffix]
         return int(number) * above, below
-    match = PATTERN.fullmatch(text) if len(text) <= LONGEST else None
+    match = PATTERN.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if match is None:
         raise ValueError(f"{quoted(text)} is not a quantity")
     whole, _, part = match["number"].partition(".")

@@ -13,8 +13,8 @@ Quantity = str | int | float
 Resources = dict[str, Quantity]
 
 
-class Something(wire.Struct, frozen=True):
-    """An object of which it only counts that it is there."""
+class Presence(wire.Struct, frozen=True):
+    """An object of which only its presence counts."""
 
 
 class ContainerResources(wire.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Port(wire.Struct, frozen=True):
     protocol: str | None = None
 
 
-class System(wire.Struct, frozen=True):
+class PodOS(wire.Struct, frozen=True):
     """The operating system that a pod is written for."""
 
     name: str = ""
@@ -79,13 +79,13 @@ class NodeAffinity(wire.Struct, frozen=True):
 class PodAffinity(wire.Struct, frozen=True):
     """Only whether something is required."""
 
-    required: tuple[Something, ...] | None = msgspec.field(
+    required: tuple[Presence, ...] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
 
 
 class Affinity(wire.Struct, frozen=True):
-    """Where the pod wants to be, near what, and far from what."""
+    """Node affinity, pod affinity and pod anti-affinity."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -101,7 +101,7 @@ class Toleration(wire.Struct, frozen=True):
     effect: str = ""
 
 
-class Spread(wire.Struct, frozen=True):
+class TopologySpreadConstraint(wire.Struct, frozen=True):
     """One topology spread constraint."""
 
     when_unsatisfiable: str = ""
@@ -110,11 +110,11 @@ class Spread(wire.Struct, frozen=True):
 class Volume(wire.Struct, frozen=True):
     """Only whether a volume is claimed."""
 
-    persistent_volume_claim: Something | None = None
-    ephemeral: Something | None = None
+    persistent_volume_claim: Presence | None = None
+    ephemeral: Presence | None = None
 
 
-class Gate(wire.Struct, frozen=True):
+class SchedulingGate(wire.Struct, frozen=True):
     """One scheduling gate."""
 
     name: str
@@ -134,18 +134,18 @@ class PodSpec(wire.Struct, frozen=True):
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
-    topology_spread_constraints: tuple[Spread, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
-    scheduling_gates: tuple[Gate, ...] | None = None
-    resource_claims: tuple[Something, ...] | None = None
-    scheduling_group: Something | None = None
-    workload_ref: Something | None = None  # The name of the same in Kubernetes 1.35.
-    os: System | None = None
-    unread: str = ""  # Which list of it was too long to be read; the API knows no such field.
+    scheduling_gates: tuple[SchedulingGate, ...] | None = None
+    resource_claims: tuple[Presence, ...] | None = None
+    scheduling_group: Presence | None = None
+    workload_ref: Presence | None = None  # The name of the same in Kubernetes 1.35.
+    os: PodOS | None = None
+    unread_list: str = ""  # The list that was too long to be read; the API has no such field.
 
 
 class PodCondition(wire.Struct, frozen=True):
-    """One condition of a pod; anybody may write one, and leave its words or its times null."""
+    """One condition of a pod; anybody may write one, with fields that are null."""
 
     type: str | None = None
     status: str | None = None
@@ -154,7 +154,7 @@ class PodCondition(wire.Struct, frozen=True):
 
 
 class PodStatus(wire.Struct, frozen=True):
-    """How far a pod has come."""
+    """The observed state of a pod."""
 
     phase: str = ""
     start_time: str | None = None  # The kubelet writes it when it admits the pod.
@@ -167,31 +167,31 @@ class Pod(wire.Struct, frozen=True):
     metadata: wire.Meta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
-    length: int = 0  # Of the whole object in bytes, where that is large; the API knows no such field.
+    length: int = 0  # Of the whole object in bytes, if that is large; the API has no such field.
 
 
 class Device(wire.Device, frozen=True):
-    """A Device, and how large it is."""
+    """A Device and its size."""
 
-    length: int = 0  # Of the whole object in bytes, where that is large; the API knows no such field.
+    length: int = 0  # Of the whole object in bytes, if that is large; the API has no such field.
 
 
-class WhereOnly(wire.Struct, frozen=True):
-    """The node of a pod, of which nothing else may be readable."""
+class NodeNameOnly(wire.Struct, frozen=True):
+    """The node of a pod whose other fields may be unreadable."""
 
     node_name: str = ""
 
 
 class PhaseOnly(wire.Struct, frozen=True):
-    """The phase of a pod, of which nothing else may be readable."""
+    """The phase of a pod whose other fields may be unreadable."""
 
     phase: str = ""
 
 
-class PodRemains(wire.Struct, frozen=True):
-    """The least that must be known of a pod that cannot be read whole: whether it has a place, and where."""
+class MinimalPod(wire.Struct, frozen=True):
+    """What is read of a pod that cannot be decoded as a whole: its phase and its node."""
 
-    spec: WhereOnly = WhereOnly()
+    spec: NodeNameOnly = NodeNameOnly()
     status: PhaseOnly = PhaseOnly()
 
 
@@ -204,14 +204,14 @@ class Taint(wire.Struct, frozen=True):
 
 
 class NodeSpec(wire.Struct, frozen=True):
-    """Whom a node takes."""
+    """Which pods a node accepts."""
 
     taints: tuple[Taint, ...] | None = None
     unschedulable: bool = False
 
 
 class NodeStatus(wire.Struct, frozen=True):
-    """What a node can give."""
+    """What a node supplies."""
 
     allocatable: Resources | None = None
 

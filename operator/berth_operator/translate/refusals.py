@@ -1,9 +1,9 @@
 """What is wrong with a request, as data with a sentence for people.
 
-Reading goes through many small functions, and the first of them that cannot go on knows
-best what to write instead. `Refused` carries its sentence up to the function that reads
-the container or the annotation; it never leaves `translate`. Sentences quote what the author
-of a pod wrote, so all of them are made one clean line here.
+Requests are read by many small functions, and the one that fails knows best what to write
+instead. `RefusalError` carries its sentence up to the function that reads the container or the
+annotation; it never leaves `translate`. Sentences quote what the author of a pod wrote, so each
+is turned into one clean line here.
 """
 
 from typing import Final, NoReturn
@@ -11,11 +11,11 @@ from typing import Final, NoReturn
 from berth_crds import text
 from berth_operator.scheduling.decisions import Reason, Refusal
 
-LONGEST_SHOWN: Final = 63
+MAX_SHOWN: Final = 63
 
 
-class Refused(Exception):
-    """Carries a refusal up to where a container or an annotation is read."""
+class RefusalError(Exception):
+    """Carries a refusal up to the function that reads a container or an annotation."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.detail)
@@ -23,25 +23,25 @@ class Refused(Exception):
 
 
 def invalid(detail: str) -> Refusal:
-    """Refuse what makes no sense."""
+    """Return the refusal of an invalid request."""
     return Refusal(Reason.INVALID_REQUEST, detail=text.line(detail))
 
 
 def unsupported(detail: str) -> Refusal:
-    """Refuse what makes sense and is not served."""
+    """Return the refusal of a valid request that Berth does not serve."""
     return Refusal(Reason.UNSUPPORTED_REQUEST, detail=text.line(detail))
 
 
 def refuse(detail: str) -> NoReturn:
-    """Stop reading: this makes no sense."""
-    raise Refused(invalid(detail))
+    """Raise the refusal of an invalid request."""
+    raise RefusalError(invalid(detail))
 
 
 def decline(detail: str) -> NoReturn:
-    """Stop reading: this is not served."""
-    raise Refused(unsupported(detail))
+    """Raise the refusal of a valid request that Berth does not serve."""
+    raise RefusalError(unsupported(detail))
 
 
 def shown(value: object) -> str:
-    """Show what people wrote, in one line that is not too long."""
-    return text.line(str(value), most=LONGEST_SHOWN)
+    """Return what people wrote in one line that is not too long."""
+    return text.line(str(value), most=MAX_SHOWN)

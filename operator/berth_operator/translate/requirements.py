@@ -1,6 +1,6 @@
-"""What a pod requires in the words of other projects, and Berth does not serve.
+"""What a pod requires by keys of other projects, and Berth does not serve.
 
-Which keys these are, and what of each is harmless, is data; here it is only read.
+The keys, and the values of each that require nothing, are data of the contract.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from berth_crds.aliases import Where
 from berth_crds.text import line
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.translate import raw, refusals, resources
-from berth_operator.translate.refusals import Refused
+from berth_operator.translate.refusals import RefusalError
 
 NOTHING: Final[tuple[object, ...]] = ("", None, [], {})
 
 
-def of(pod: raw.Pod) -> Iterator[Refusal]:
-    """Find what a pod requires of which Berth knows nothing, the first thing of each key."""
+def faults(pod: raw.Pod) -> Iterator[Refusal]:
+    """Yield a fault for each key that requires what Berth does not serve."""
     meta = pod.metadata
     if requirements.KEYS.isdisjoint(meta.annotations) and requirements.KEYS.isdisjoint(meta.labels):
         return
@@ -25,7 +25,7 @@ def of(pod: raw.Pod) -> Iterator[Refusal]:
         texts = meta.labels if row.where is Where.LABEL else meta.annotations
         try:
             refusal = _refusal(row, texts.get(row.key, "").strip())
-        except Refused as error:
+        except RefusalError as error:
             refusal = error.refusal
         if refusal:
             yield refusal

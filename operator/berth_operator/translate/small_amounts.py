@@ -1,8 +1,8 @@
-"""Amounts of a card's memory so small that their author has most likely left out the unit.
+"""Amounts of a card's memory that are so small that their author probably left out the unit.
 
-`berth.dev/gpu-memory: 8` are eight bytes, and hundreds of such pods go on one card. How small is
-too small the policy says when the pod is decided on, so here is only kept what was written,
-and which unit makes sense of it: the largest with which a card may have so much.
+`berth.dev/gpu-memory: 8` are eight bytes, and hundreds of such pods fit on one card. The policy
+defines how small is too small when the pod is decided on. So only the written text is kept here,
+and the unit that was probably meant: the largest with which a card may have so much.
 """
 
 import itertools
@@ -16,17 +16,17 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.translate import pod_limits, quantities, raw, refusals, resources
 
 LARGEST_CARD: Final = 288 * aliases.GIB
-LONGEST_NUMBER: Final = 20  # Characters; nobody writes more of them for want of a unit.
+MAX_NUMBER_LENGTH: Final = 20  # Characters; longer numbers lack no unit.
 STEP: Final = 1024  # From one unit to the next, where the unit is not written.
 UNITS: Final = (("Ki", "Mi", "Gi"), ("k", "M", "G"))  # Those of a family, the smallest first.
 UNIT_NAMES: Final = {1: "bytes", aliases.MIB: "MiB", aliases.GIB: "GiB"}
 SCALES: Final = {row.key: row.scale for row in aliases.AMOUNTS if row.means == names.GPU_MEMORY}
 
 
-def of(pod: raw.Pod, request: requests.Request) -> tuple[requests.SmallAmount, ...]:
-    """Return the amounts of a pod that any policy could find too small; of very many the first."""
+def find(pod: raw.Pod, request: requests.Request) -> tuple[requests.SmallAmount, ...]:
+    """Return the amounts of a pod that a policy could find too small; only the first of very many."""
     found = itertools.chain(_of_containers(pod, request), _of_each_card(pod, request.conditions))
-    return tuple(itertools.islice(found, pod_limits.FAULTS))
+    return tuple(itertools.islice(found, pod_limits.MAX_FAULTS))
 
 
 def _is_small(memory: int) -> bool:
@@ -41,16 +41,16 @@ def _of_containers(pod: raw.Pod, request: requests.Request) -> Iterator[requests
         if isinstance(ask, requests.Gpus) and _is_small(ask.memory)
     }
     for one in resources.gather(pod)[0] if asks else ():
-        ask, figure = asks.get(one.name), one.figures.get(names.GPU_MEMORY)
-        if ask is not None and figure is not None:
-            scale = SCALES.get(figure.key, 1)
-            text = _in_digits(figure.text) if scale > 1 else figure.text
-            cards = 1 if figure.slices else ask.count
-            yield _written(f"{figure.place}: {text}", text, scale, ask.memory, cards)
+        ask, amount = asks.get(one.name), one.amounts.get(names.GPU_MEMORY)
+        if ask is not None and amount is not None:
+            scale = SCALES.get(amount.key, 1)
+            text = _in_digits(amount.text) if scale > 1 else amount.text
+            cards = 1 if amount.project else ask.count
+            yield _written(f"{amount.place}: {text}", text, scale, ask.memory, cards)
 
 
 def _in_digits(text: str) -> str:
-    """Return a count as people write it: the API server makes `1k` of 1000."""
+    """Return a count in digits: the API server turns 1000 into `1k`."""
     try:
         count = quantities.exact(text)
     except ValueError:
@@ -58,9 +58,9 @@ def _in_digits(text: str) -> str:
     return str(count) if count.denominator == 1 else text
 
 
-def _of_each_card(pod: raw.Pod, asked: requests.Conditions) -> Iterator[requests.SmallAmount]:
-    """Find a condition on the memory of each card, which may stand in either key."""
-    if not _is_small(asked.memory_at_least):
+def _of_each_card(pod: raw.Pod, conditions: requests.Conditions) -> Iterator[requests.SmallAmount]:
+    """Yield a small condition on the memory of each card, which may stand in either key."""
+    if not _is_small(conditions.memory_at_least):
         return
     meta = pod.metadata
     if names.MEMORY_AT_LEAST in meta.annotations:
@@ -69,8 +69,8 @@ def _of_each_card(pod: raw.Pod, asked: requests.Conditions) -> Iterator[requests
     else:
         text, scale = meta.labels.get(aliases.GENIUS_MEMORY, ""), aliases.MIB
         place = f"label {aliases.GENIUS_MEMORY}: {refusals.shown(text)}"
-    if text != "0":  # Genius' label asks for more than it says, and any card has more than nothing.
-        yield _written(place, text, scale, asked.memory_at_least)
+    if text != "0":  # Genius' label means more than its number, and every card has more than 0.
+        yield _written(place, text, scale, conditions.memory_at_least)
 
 
 def _written(place: str, text: str, scale: int, memory: int, cards: int = 1) -> requests.SmallAmount:
@@ -81,13 +81,13 @@ def _written(place: str, text: str, scale: int, memory: int, cards: int = 1) -> 
 
 
 def _guess(text: str, scale: int, cards: int) -> tuple[str, int]:
-    """Return what may have been meant, and how many bytes that is; nothing where no unit makes sense."""
+    """Return the amount that was probably meant, and its bytes; empty and 0 if no unit makes sense."""
     largest = LARGEST_CARD * cards
     if scale > 1:
         number = int(text) if text.isdecimal() else 0
         fits = 0 < number * STEP * scale <= largest
         return (str(number * STEP), number * STEP * scale) if fits else ("", 0)
-    match = quantities.PATTERN.fullmatch(text) if len(text) <= LONGEST_NUMBER else None
+    match = quantities.PATTERN.fullmatch(text) if len(text) <= MAX_NUMBER_LENGTH else None
     if match is None or match["power"]:
         return "", 0
     suffix = match["suffix"] or ""

@@ -98,7 +98,7 @@ def odd_shares(count: int) -> requests.Request:
 
 def test_shares_that_are_too_much_together_need_no_search() -> None:
     """However many containers there are, adding up is enough to say how many cards it would take."""
-    search = Search(builders.picture(*builders.nodes(50, cards=8)))
+    search = Search(builders.inventory(*builders.nodes(50, cards=8)))
     pod_, effort = builders.candidate(request=odd_shares(60)), allocator.Effort(100)
 
     answer = cycle.answer_for(search, pod_, Policy(), {}, effort)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from berth_crds import names
 from berth_operator.scheduling.devices import conditions, patterns, requests
-from translate import manifests
+from translate import pod_requests
 
 AROUND = f"looks around, which RE2 does not do; write {names.AVOID_MODEL_PATTERN} for what must not match"
 LARGE = "is too large once it is compiled; use smaller counts and fewer classes of characters"
@@ -129,7 +129,7 @@ def test_worst_patterns(pattern: str) -> None:
     assert time.process_time() - started < SECONDS
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(st.lists(PIECES, max_size=40).map("".join))
 def test_no_pattern_takes_long(pattern: str) -> None:
     """Whatever the pattern, it is judged, and tried on any name, in a moment."""
@@ -141,7 +141,7 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     assert time.process_time() - started < SECONDS
 
 
-@manifests.PROPERTY
+@pod_requests.PROPERTY
 @hypothesis.given(st.text())
 def test_any_text_is_judged(text: str) -> None:
     """Whatever the text, it is taken or there is a reason."""

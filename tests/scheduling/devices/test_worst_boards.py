@@ -67,7 +67,7 @@ _salts = itertools.count(1)
 def odd(sort: str) -> facts.Device:
     """Return a node with a board that nobody has seen before."""
     pairs = odd_boards.SORTS[sort]()
-    return devices.device(odd_boards.published("n", pairs, salt=next(_salts), size=size_of(sort), places=16))
+    return devices.read(odd_boards.published("n", pairs, salt=next(_salts), size=size_of(sort), places=16))
 
 
 def size_of(sort: str) -> int:
@@ -159,7 +159,7 @@ def test_a_board_is_read_with_little_work(sort: str) -> None:
     """However many rings a graph of links has, the walk over them has an end."""
     published = odd_boards.published("n", odd_boards.SORTS[sort](), size=size_of(sort), salt=next(_salts))
 
-    assert calls(lambda: devices.device(published)) < MOST_CALLS
+    assert calls(lambda: devices.read(published)) < MOST_CALLS
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_equal_boards_are_one() -> None:
     """As long as a Device has a board, others that are wired alike have the same one."""
     pairs = odd_boards.disjoint(8)
 
-    one, other = (devices.device(odd_boards.published("n", pairs)) for _ in range(2))
+    one, other = (devices.read(odd_boards.published("n", pairs)) for _ in range(2))
 
     assert one.board is other.board
 

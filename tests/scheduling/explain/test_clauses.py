@@ -10,8 +10,9 @@ from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import clauses, findings
 from scheduling.explain import scenes
+from support import builders
 
-GIB = scenes.GIB
+GIB = builders.GIB
 PICKY = scenes.PICKY
 
 EDIT = findings.Edit(PICKY.request, PICKY.demand, 4, exact=True, example="n7")

@@ -8,6 +8,7 @@ from berth_operator.scheduling import explain, holds, queued_pods
 from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import scenes
+from support import builders
 
 OTHERS = "payroll"
 
@@ -17,22 +18,22 @@ Known = tuple[nodes.Node | facts.Device | holds.Hold, ...]
 
 def told(*known: nodes.Node | facts.Device | holds.Hold, asked: queued_pods.Candidate) -> tuple[str, str]:
     """Explain to a pod of another namespace, and to one of the namespace of the holders."""
-    made = scenes.picture(*known)
+    made = builders.inventory(*known)
     stranger = dataclasses.replace(asked, namespace="other")
     return scenes.said(made, stranger), scenes.said(made, asked)
 
 
 CPU_AND_CARDS: Known = (
-    scenes.node(cpu=2000),
-    scenes.device(),
-    *(scenes.hold(f"{OTHERS}-{at}", scenes.share(at), cpu=1000) for at in range(2)),
+    builders.node(cpu=2000),
+    builders.device("n1", 2),
+    *(builders.hold(f"{OTHERS}-{at}", "n1", [at], amounts=builders.amounts(1000)) for at in range(2)),
 )
 CORDONED: Known = (
-    scenes.node(unschedulable=True),
-    scenes.device(),
-    *(scenes.hold(f"{OTHERS}-{at}", scenes.share(at)) for at in range(2)),
+    builders.node(unschedulable=True),
+    builders.device("n1", 2),
+    *(builders.hold(f"{OTHERS}-{at}", "n1", [at]) for at in range(2)),
 )
-WITHHELD: Known = (*scenes.several(1), scenes.hold(OTHERS, withheld=2))
+WITHHELD: Known = (*builders.nodes(1, 2), builders.hold(OTHERS, withheld=2))
 
 
 @pytest.mark.parametrize(
@@ -59,11 +60,11 @@ def test_pods_of_other_namespaces_are_counted(
 def test_own_pods_are_named_beside_the_others() -> None:
     """Whoever waits may end what is theirs."""
     mine, other = (
-        scenes.hold("mine", scenes.share(0), cpu=1000),
-        scenes.hold(OTHERS, scenes.share(1), cpu=1000),
+        builders.hold("mine", "n1", [0], amounts=builders.amounts(1000)),
+        builders.hold(OTHERS, "n1", [1], amounts=builders.amounts(1000)),
     )
-    made = scenes.picture(
-        scenes.node(cpu=2000), scenes.device(), mine, dataclasses.replace(other, title="x/y")
+    made = builders.inventory(
+        builders.node(cpu=2000), builders.device("n1", 2), mine, dataclasses.replace(other, title="x/y")
     )
 
     said = scenes.said(made, scenes.cards(2))
@@ -73,7 +74,7 @@ def test_own_pods_are_named_beside_the_others() -> None:
 
 def test_the_tables_name_them_all() -> None:
     """They are for people who run the cluster."""
-    made = scenes.picture(*CPU_AND_CARDS)
+    made = builders.inventory(*CPU_AND_CARDS)
     stranger = dataclasses.replace(scenes.cards(), namespace="other")
 
     assert f"ml/{OTHERS}-0" in explain.table(scenes.told(made, stranger))

@@ -19,6 +19,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from scheduling.explain import scenes
+from support import builders
 
 NODES = 60
 LITTLE = 200  # Steps, enough for a few of the nodes.
@@ -29,17 +30,17 @@ def crowd(core: int) -> Inventory:
     inventory = Inventory()
     for at in range(NODES):
         name = f"n{at}"
-        inventory.put_node(scenes.node(name))
-        inventory.put_device(scenes.device(name, 4))
+        inventory.put_node(builders.node(name))
+        inventory.put_device(builders.device(name, 4))
         inventory.set_silent(name, silent=False)
-        shares = (scenes.share(minor, core, 1, at=name) for minor in range(4))
-        inventory.charge(scenes.hold(f"h{at}", *shares, at=name))
+        shares = (builders.share(minor, at=name, core=core, memory=10 * builders.GIB) for minor in range(4))
+        inventory.charge(builders.hold(f"h{at}", name, shares))
     return inventory
 
 
 def puzzling() -> queued_pods.Candidate:
     """Make a pod whose place sums cannot tell: two kinds of shares that do not add up."""
-    pod = scenes.pod(requests.Gpus(1, core=40, memory=scenes.GIB))
+    pod = scenes.pod(requests.Gpus(1, core=40, memory=builders.GIB))
     (one,) = pod.request.containers
     many = tuple(dataclasses.replace(one, name=f"c{at}") for at in range(5))
     return dataclasses.replace(pod, request=dataclasses.replace(pod.request, containers=many))
@@ -129,7 +130,7 @@ ASKS = st.builds(
     st.integers(1, 5),
     core=st.sampled_from([0, 10, 70, 100]),
     ratio=st.sampled_from([1, 30, 80, 100]),
-) | st.builds(requests.Gpus, st.integers(1, 5), core=st.just(30), memory=st.integers(1, 9 * scenes.GIB))
+) | st.builds(requests.Gpus, st.integers(1, 5), core=st.just(30), memory=st.integers(1, 9 * builders.GIB))
 
 
 @hypothesis.given(st.lists(ASKS, min_size=1, max_size=8))
@@ -160,13 +161,13 @@ def test_looking_at_all_nodes_has_an_end() -> None:
 def test_a_node_is_read_no_longer_than_there_is_time() -> None:
     """However many things are asked of however many different cards, the clock is looked at soon."""
     view = device_view.View(
-        scenes.device(cards=64),
+        builders.device(cards=64),
         {
-            scenes.uuid("n1", minor): device_view.Usage(minor, minor * scenes.GIB // 8, 1)
+            builders.uuid("n1", minor): device_view.Usage(minor, minor * builders.GIB // 8, 1)
             for minor in range(64)
         },
     )
-    asks = [requests.Gpus(1, core=1 + at, memory=scenes.GIB) for at in range(50)]
+    asks = [requests.Gpus(1, core=1 + at, memory=builders.GIB) for at in range(50)]
     judged, against = [0], verdicts.against
 
     def counted(*args: Any, **more: Any) -> Any:

@@ -9,6 +9,7 @@ from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import facts, requests
 from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
+from support import builders
 
 PROFILES: Final = ("1g.10gb", "2g.20gb")
 
@@ -21,10 +22,10 @@ def wanted(count: int = 1) -> queued_pods.Candidate:
 def cut(*profiles: str) -> Inventory:
     """Make a node of one card in MIG mode with an instance of each of these profiles."""
     instances = tuple(
-        facts.Instance(f"MIG-{at}", profile, scenes.GIB, start=at) for at, profile in enumerate(profiles)
+        facts.Instance(f"MIG-{at}", profile, builders.GIB, start=at) for at, profile in enumerate(profiles)
     )
-    card = scenes.card(mig=True, instances=instances)
-    return scenes.picture(scenes.node(), scenes.device(cards=[card]))
+    card = builders.card(mig=True, instances=instances)
+    return builders.inventory(builders.node(), builders.device(cards=[card]))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_a_profile_that_is_lacking_is_answered_with_those_there_are(count: int, 
 
 def test_a_node_without_instances_has_none() -> None:
     """Nothing is named where there is nothing, and nobody reads that there are some but too few."""
-    made = scenes.picture(*scenes.several(1))
+    made = builders.inventory(*builders.nodes(1, 2))
 
     assert "1 has no MIG 1g.5gb instance." in scenes.said(made, wanted())
 

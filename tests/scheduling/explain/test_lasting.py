@@ -7,18 +7,19 @@ import pytest
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.devices import facts, requests
 from scheduling.explain import scenes
+from support import builders
 
 NEVER = "No node could take it even if nothing were used"
 
 
 def halves() -> facts.Device:
     """Make four cards, two at each of two NUMA nodes."""
-    return scenes.device(cards=[scenes.card(minor, numa=minor // 2) for minor in range(4)])
+    return builders.device(cards=[builders.card(minor, numa=minor // 2) for minor in range(4)])
 
 
 def test_a_scope_that_is_too_narrow_for_ever_is_named_behind_what_passes() -> None:
     """One card is in use, and no NUMA node has four: the second is what the pod has to know."""
-    made = scenes.picture(scenes.node(), halves(), scenes.hold("a", scenes.share(0)))
+    made = builders.inventory(builders.node(), halves(), builders.hold("a", "n1", [0]))
     wide = requests.Manner(scope=Scope.NUMA, required=True)
 
     said = scenes.said(made, scenes.cards(4, manner=wide))
@@ -29,7 +30,7 @@ def test_a_scope_that_is_too_narrow_for_ever_is_named_behind_what_passes() -> No
 
 def test_one_ask_that_is_too_large_needs_no_more_words() -> None:
     """Of a node with too few cards the reason itself says what lasts."""
-    made = scenes.picture(scenes.node(), halves(), scenes.hold("a", scenes.share(0)))
+    made = builders.inventory(builders.node(), halves(), builders.hold("a", "n1", [0]))
 
     assert f"1 has fewer than 5 cards. {NEVER}." in scenes.said(made, scenes.cards(5))
 
@@ -40,9 +41,16 @@ def test_one_ask_that_is_too_large_needs_no_more_words() -> None:
 )
 def test_cards_that_were_not_asked_for_have_enough_free(conditions: dict[str, Any], among: str) -> None:
     """Where other cards are empty, it is said that only those asked for have too little."""
-    full = [scenes.hold(f"h{minor}", scenes.share(minor, 70, 6)) for minor in range(2 if not among else 1)]
-    made = scenes.picture(scenes.node(), scenes.device(cards=2), *full)
+    full = [
+        builders.hold(
+            f"h{minor}",
+            "n1",
+            [builders.share(minor, core=70, memory=60 * builders.GIB)],
+        )
+        for minor in range(2 if not among else 1)
+    ]
+    made = builders.inventory(builders.node(), builders.device(cards=2), *full)
 
-    said = scenes.said(made, scenes.part(20, 8, **conditions))
+    said = scenes.said(made, scenes.part(20, 80, **conditions))
 
     assert f"1 has no card with enough free{among} (nearest:" in said

@@ -5,6 +5,7 @@ import pytest
 from berth_operator.scheduling import explain, known_models
 from berth_operator.scheduling.decisions import Count, Reason
 from scheduling.explain import scenes
+from support import builders
 
 FEW = "1 has too few of the listed cards"
 
@@ -19,7 +20,7 @@ FEW = "1 has too few of the listed cards"
 )
 def test_cards_that_no_node_has_are_told(uuids: set[str], extra: str) -> None:
     """The short sentence says it as does the one after a close look."""
-    made = scenes.picture(*scenes.several(1))
+    made = builders.inventory(*builders.nodes(1, 2))
     pod = scenes.cards(2, uuids=frozenset(uuids))
     counts = [Count(Reason.NOT_INCLUDED, "", 1)]
     known = known_models.instead(counts, made, pod.request.conditions.uuids)

@@ -9,6 +9,7 @@ from berth_operator.scheduling import explain, known_models, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
+from support import builders
 
 LACKING: Final = [Count(Reason.MODEL_MISMATCH, "", 2)]
 WANTED: Final = scenes.cards(models=frozenset({"h100"}))
@@ -19,9 +20,9 @@ def of(*models: str) -> Inventory:
     """Make a node for each of these models, which may be the same."""
     names = [f"n{at:03}" for at in range(len(models))]
     cards = zip(names, models, strict=True)
-    return scenes.picture(
-        *map(scenes.node, names),
-        *(scenes.device(name, [scenes.card(at=name, model=model)]) for name, model in cards),
+    return builders.inventory(
+        *map(builders.node, names),
+        *(builders.device(name, [builders.card(at=name, model=model)]) for name, model in cards),
     )
 
 
@@ -128,7 +129,7 @@ def test_models_are_named_only_where_one_is_lacking() -> None:
 
 def test_nothing_is_named_where_there_is_nothing() -> None:
     """Without any card there is no model."""
-    assert brief(scenes.picture(scenes.node())).endswith("of model h100")
+    assert brief(builders.inventory(builders.node())).endswith("of model h100")
 
 
 def test_the_words_of_an_agent_are_one_short_line() -> None:

@@ -11,49 +11,52 @@ from berth_operator.scheduling.devices import facts, node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import clusters, scenes
+from support import builders
 
 
 def mixed() -> Inventory:
     """Make eight nodes of another model, three that are full and one whose agent is silent."""
     names = [f"n{number:02}" for number in range(1, 13)]
-    cards = {name: [scenes.card(minor, at=name) for minor in range(4)] for name in names[8:]}
-    cards |= {name: [scenes.card(at=name, model="Tesla T4")] for name in names[:8]}
+    cards = {name: [builders.card(minor, at=name) for minor in range(4)] for name in names[8:]}
+    cards |= {name: [builders.card(at=name, model="Tesla T4")] for name in names[:8]}
     holds = [
-        scenes.hold(f"{name}-{minor}", scenes.share(minor, 10, 6, at=name), at=name)
+        builders.hold(
+            f"{name}-{minor}", name, [builders.share(minor, at=name, core=10, memory=60 * builders.GIB)]
+        )
         for name in names[8:11]
         for minor in range(4)
         if (name, minor) != ("n10", 2)
     ]
-    return scenes.picture(
-        *map(scenes.node, names),
-        *(scenes.device(name, cards[name]) for name in names),
+    return builders.inventory(
+        *map(builders.node, names),
+        *(builders.device(name, cards[name]) for name in names),
         *holds,
-        scenes.hold("small", scenes.share(2, 10, 2, at="n10"), at="n10"),
+        builders.hold("small", "n10", [builders.share(2, at="n10", core=10, memory=20 * builders.GIB)]),
         silent=["n12"],
     )
 
 
 def halves() -> Inventory:
     """Make a node of two NUMA nodes, in each of which one card is in use."""
-    cards = [scenes.card(minor, numa=minor % 2) for minor in range(4)]
+    cards = [builders.card(minor, numa=minor % 2) for minor in range(4)]
     board = node_topology.Board(4, ((10,) * 4,) * 4, ((Scope.NUMA, (0b0101, 0b1010)),))
-    device = scenes.device(cards=cards, board=board)
-    held = (scenes.hold("a", scenes.share(0)), scenes.hold("b", scenes.share(1)))
-    return scenes.picture(scenes.node(), device, *held)
+    device = builders.device(cards=cards, board=board)
+    held = (builders.hold("a", "n1", [0]), builders.hold("b", "n1", [1]))
+    return builders.inventory(builders.node(), device, *held)
 
 
 def one_instance() -> Inventory:
     """Make a card with a single MIG instance, which is taken."""
-    instance = facts.Instance("MIG-0", "1g.5gb", 5 * scenes.GIB)
-    taken = decisions.Share("MIG-0", 0, 100, 5 * scenes.GIB, profile="1g.5gb")
-    device = scenes.device(cards=[scenes.card(mig=True, instances=(instance,))])
-    return scenes.picture(scenes.node(), device, scenes.hold("a", taken))
+    instance = facts.Instance("MIG-0", "1g.5gb", 5 * builders.GIB)
+    taken = decisions.Share("MIG-0", 0, 100, 5 * builders.GIB, profile="1g.5gb")
+    device = builders.device(cards=[builders.card(mig=True, instances=(instance,))])
+    return builders.inventory(builders.node(), device, builders.hold("a", "n1", [taken]))
 
 
 def troubled(trouble: Reason) -> Inventory:
     """Make a node with a good card and one in trouble."""
-    return scenes.picture(
-        scenes.node(), scenes.device(cards=[scenes.card(0, trouble=trouble), scenes.card(1)])
+    return builders.inventory(
+        builders.node(), builders.device(cards=[builders.card(0, trouble=trouble), builders.card(1)])
     )
 
 
@@ -70,28 +73,31 @@ NEVER = "No node could take it even if nothing were used."
 SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
     "several reasons": (
         mixed(),
-        scenes.part(20, 8, models=frozenset({scenes.MODEL})),
+        scenes.part(20, 80, models=frozenset({builders.MODEL})),
         (
             "0/12 nodes are available: 8 have no card of model A100-SXM4-80GB "
             "(there are Tesla-T4 and A100-SXM4-80GB); 3 have no card with enough free among those asked for "
-            "(nearest: GPU 2 of n10 has 6 GiB free, 8 GiB wanted); 1 has a silent agent. "
-            "Would fit if 2 GiB were freed on GPU-n10-2 of n10."
+            "(nearest: GPU 2 of n10 has 60 GiB free, 80 GiB wanted); 1 has a silent agent. "
+            "Would fit if 20 GiB were freed on GPU-n10-2 of n10."
         ),
     ),
     "both core and memory": (
-        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0, 70, 6))),
-        scenes.part(50, 4),
+        builders.inventory(
+            *builders.nodes(1, 1),
+            builders.hold("a", "n1", [builders.share(0, core=70, memory=60 * builders.GIB)]),
+        ),
+        scenes.part(50, 40),
         (
             "0/1 nodes are available: 1 has no card with enough free "
-            "(nearest: GPU 0 of n1 has 30 % core and 2 GiB free, 50 % and 4 GiB wanted). "
-            "Would fit if 20 % core and 2 GiB were freed on GPU-n1-0 of n1."
+            "(nearest: GPU 0 of n1 has 30 % core and 20 GiB free, 50 % and 40 GiB wanted). "
+            "Would fit if 20 % core and 20 GiB were freed on GPU-n1-0 of n1."
         ),
     ),
     "whole cards": (
-        scenes.picture(
-            *scenes.several(2, cards=4),
-            *(scenes.hold(f"a{at}", scenes.share(at)) for at in range(2)),
-            *(scenes.hold(f"b{at}", scenes.share(at, at="n2"), at="n2") for at in range(3)),
+        builders.inventory(
+            *builders.nodes(2, 4),
+            *(builders.hold(f"a{at}", "n1", [at]) for at in range(2)),
+            *(builders.hold(f"b{at}", "n2", [at]) for at in range(3)),
         ),
         scenes.cards(3),
         (
@@ -101,39 +107,43 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "cpu": (
-        scenes.picture(*scenes.several(2), scenes.hold("a", cpu=7500), scenes.hold("b", cpu=5000, at="n2")),
+        builders.inventory(
+            *builders.nodes(2, 2),
+            builders.hold("a", amounts=builders.amounts(7500)),
+            builders.hold("b", "n2", amounts=builders.amounts(5000)),
+        ),
         scenes.cards(cpu=4000),
         f"0/2 nodes are available: 2 lack cpu (nearest: n2 has 3 cpu free, 4 wanted). {ONE_CPU} on n2.",
     ),
     "cpu that pods with cards hold": (
-        scenes.picture(
-            scenes.node(cpu=4000),
-            scenes.device(cards=8),
-            *(scenes.hold(f"a{at}", scenes.share(at), cpu=1000) for at in range(4)),
+        builders.inventory(
+            builders.node(cpu=4000),
+            builders.device(cards=8),
+            *(builders.hold(f"a{at}", "n1", [at], amounts=builders.amounts(1000)) for at in range(4)),
         ),
         scenes.cards(cpu=2000),
         "0/1 nodes are available: 1 lacks cpu. Would fit if 2 cpu were freed on n1.",
     ),
     "cpu and cards": (
-        scenes.picture(
-            scenes.node(cpu=2000),
-            scenes.device(),
-            *(scenes.hold(f"a{at}", scenes.share(at), cpu=1000) for at in range(2)),
+        builders.inventory(
+            builders.node(cpu=2000),
+            builders.device("n1", 2),
+            *(builders.hold(f"a{at}", "n1", [at], amounts=builders.amounts(1000)) for at in range(2)),
         ),
         scenes.cards(cpu=1000),
         "0/1 nodes are available: 1 has no free card. Would fit if ml/a0 ended on n1.",
     ),
     "room for pods": (
-        scenes.picture(
+        builders.inventory(
             nodes.Node("n1", allocatable=((nodes.CPU, 8000), (nodes.PODS, 1))),
-            scenes.device(),
-            scenes.hold("a", scenes.share(0)),
+            builders.device("n1", 2),
+            builders.hold("a", "n1", [0], amounts=builders.amounts(0)),
         ),
         scenes.cards(),
         "0/1 nodes are available: 1 has no room for another pod. Would fit if 1 pod ended on n1.",
     ),
     "more cpu than there is": (
-        scenes.picture(*scenes.several(2)),
+        builders.inventory(*builders.nodes(2, 2)),
         scenes.cards(cpu=9000),
         (
             f"0/2 nodes are available: 2 lack cpu. {NEVER} "
@@ -141,22 +151,24 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "a cordoned node": (
-        scenes.picture(scenes.node(unschedulable=True), scenes.device()),
+        builders.inventory(builders.node(unschedulable=True), builders.device("n1", 2)),
         scenes.cards(),
         "0/1 nodes are available: 1 is cordoned. Would fit if n1 were uncordoned.",
     ),
     "a taint": (
-        scenes.picture(scenes.node(taints=(TAINT,)), scenes.device()),
+        builders.inventory(builders.node(taints=(TAINT,)), builders.device("n1", 2)),
         scenes.cards(),
         f"{NONE} 1 has the untolerated taint gpu. Would fit on 1 node if the taint gpu=yes were tolerated.",
     ),
     "a taint of Kubernetes": (
-        scenes.picture(scenes.node(taints=(NOT_READY,)), scenes.device()),
+        builders.inventory(builders.node(taints=(NOT_READY,)), builders.device("n1", 2)),
         scenes.cards(),
         "0/1 nodes are available: 1 has the untolerated taint node.kubernetes.io/not-ready",
     ),
     "two taints": (
-        scenes.picture(scenes.node(taints=(TAINT, nodes.Taint("b", "", "NoExecute"))), scenes.device()),
+        builders.inventory(
+            builders.node(taints=(TAINT, nodes.Taint("b", "", "NoExecute"))), builders.device("n1", 2)
+        ),
         scenes.cards(),
         (
             f"{NONE} 1 has the untolerated taint gpu (nearest: n1, with {BOTH}). "
@@ -164,7 +176,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "a selector": (
-        scenes.picture(*scenes.several(3)),
+        builders.inventory(*builders.nodes(3, 2)),
         scenes.cards(where=ZONE_A),
         (
             "0/3 nodes are available: 3 do not match the node selector or affinity. "
@@ -172,7 +184,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "a selector of two pairs": (
-        scenes.picture(*scenes.several(1)),
+        builders.inventory(*builders.nodes(1, 2)),
         scenes.cards(where=nodes.Where(selector=(("size", "5"), ("zone", "a")))),
         (
             "0/1 nodes are available: 1 does not match the node selector or affinity. "
@@ -180,12 +192,12 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "a silent agent": (
-        scenes.picture(*scenes.several(1), silent=["n1"]),
+        builders.inventory(*builders.nodes(1, 2), silent=["n1"]),
         scenes.cards(),
         "0/1 nodes are available: 1 has a silent agent. Would fit if the agent of n1 were back.",
     ),
     "a failed source": (
-        scenes.picture(scenes.node(), scenes.device(failed="NVMLDown")),
+        builders.inventory(builders.node(), builders.device("n1", 2, failed="NVMLDown")),
         scenes.cards(),
         (
             "0/1 nodes are available: 1 cannot read its cards (NVMLDown). "
@@ -193,7 +205,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "too few cards": (
-        scenes.picture(*scenes.several(2)),
+        builders.inventory(*builders.nodes(2, 2)),
         scenes.cards(4),
         (
             f"0/2 nodes are available: 2 have fewer than 4 cards. {NEVER} "
@@ -201,7 +213,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "another model": (
-        scenes.picture(*scenes.several(2)),
+        builders.inventory(*builders.nodes(2, 2)),
         scenes.cards(models=frozenset({"T4"})),
         (
             f"0/2 nodes are available: 2 have no card of model T4 (there is A100-SXM4-80GB). {NEVER} "
@@ -209,16 +221,16 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "too small a card": (
-        scenes.picture(*scenes.several(2)),
-        scenes.part(50, 40),
+        builders.inventory(*builders.nodes(2, 2)),
+        scenes.part(50, 400),
         (
-            f"0/2 nodes are available: 2 have too few cards with at least 40 GiB. {NEVER} "
-            "Would fit on 2 nodes if it asked for 8 GiB instead of 40 GiB of each card."
+            f"0/2 nodes are available: 2 have too few cards with at least 400 GiB. {NEVER} "
+            "Would fit on 2 nodes if it asked for 80 GiB instead of 400 GiB of each card."
         ),
     ),
     "two conditions at once": (
-        scenes.picture(*scenes.several(1)),
-        scenes.cards(models=frozenset({"T4"}), memory_at_least=80 * scenes.GIB),
+        builders.inventory(*builders.nodes(1, 2)),
+        scenes.cards(models=frozenset({"T4"}), memory_at_least=800 * builders.GIB),
         (
             f"0/1 nodes are available: 1 has no card of model T4 (there is A100-SXM4-80GB). {NEVER} "
             "Would fit on at least 1 node if the condition on models were dropped and "
@@ -226,7 +238,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "a cordoned node of another model": (
-        scenes.picture(scenes.node(unschedulable=True), scenes.device()),
+        builders.inventory(builders.node(unschedulable=True), builders.device("n1", 2)),
         scenes.cards(models=frozenset({"T4"})),
         (
             f"{NONE} 1 is cordoned (nearest: n1, with these obstacles: cordoned, other model). {NEVER} "
@@ -234,10 +246,10 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "a cordoned node that is full": (
-        scenes.picture(
-            scenes.node(unschedulable=True),
-            scenes.device(),
-            *(scenes.hold(f"a{at}", scenes.share(at)) for at in range(2)),
+        builders.inventory(
+            builders.node(unschedulable=True),
+            builders.device("n1", 2),
+            *(builders.hold(f"a{at}", "n1", [at]) for at in range(2)),
         ),
         scenes.cards(),
         (
@@ -246,7 +258,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "three things at once": (
-        scenes.picture(scenes.node(unschedulable=True, taints=(TAINT,)), scenes.device()),
+        builders.inventory(builders.node(unschedulable=True, taints=(TAINT,)), builders.device("n1", 2)),
         scenes.cards(models=frozenset({"T4"})),
         f"{NONE} 1 is cordoned (nearest: n1, with {THREE}). {NEVER}",
     ),
@@ -269,7 +281,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "cards that nobody can name": (
-        scenes.picture(*scenes.several(1), scenes.hold("a", withheld=2)),
+        builders.inventory(*builders.nodes(1, 2), builders.hold("a", withheld=2)),
         scenes.cards(),
         (
             "0/1 nodes are available: 1 has cards held by pods without a readable allocation "
@@ -286,7 +298,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
     ),
     "a scope that no card of the node has": (
-        scenes.picture(scenes.node(), scenes.device(cards=8)),
+        builders.inventory(builders.node(), builders.device(cards=8)),
         scenes.cards(4, manner=requests.Manner(scope=Scope.NVLINK, required=True)),
         (
             f"0/1 nodes are available: 1 has too few free cards within one NVLink group. {NEVER} "
@@ -301,13 +313,13 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
             "Would fit if MIG-0 of n1 were freed."
         ),
     ),
-    "no nodes": (scenes.picture(), scenes.cards(), "there are no nodes"),
+    "no nodes": (builders.inventory(), scenes.cards(), "there are no nodes"),
     "some nodes fit": (
-        scenes.picture(*scenes.several(2), scenes.hold("a", scenes.share(0))),
+        builders.inventory(*builders.nodes(2, 2), builders.hold("a", "n1", [0])),
         scenes.cards(2),
         "1/2 nodes are available: 1 has fewer than 2 free cards (nearest: n1 has 1 card free, 2 wanted)",
     ),
-    "all nodes fit": (scenes.picture(*scenes.several(2)), scenes.cards(2), "2/2 nodes are available"),
+    "all nodes fit": (builders.inventory(*builders.nodes(2, 2)), scenes.cards(2), "2/2 nodes are available"),
 }
 
 
@@ -319,66 +331,23 @@ def test_sentence(inventory: Inventory, pod: queued_pods.Candidate, text: str) -
 
 def test_sentence_does_not_flicker() -> None:
     """What happens on cards that are not named in a sentence does not change it."""
-    inventory, pod = mixed(), scenes.part(20, 8, models=frozenset({scenes.MODEL}))
+    inventory, pod = mixed(), scenes.part(20, 80, models=frozenset({builders.MODEL}))
     before = scenes.said(inventory, pod)
 
-    inventory.charge(scenes.hold("new", scenes.share(0, 10, 1, at="n09"), at="n09", cpu=500))
+    inventory.charge(
+        builders.hold(
+            "new",
+            "n09",
+            [builders.share(0, at="n09", core=10, memory=10 * builders.GIB)],
+            amounts=builders.amounts(500),
+        )
+    )
     inventory.release("uid-n11-3")
-    inventory.charge(scenes.hold("newer", scenes.share(3, 20, 7, at="n11"), at="n11"))
+    inventory.charge(
+        builders.hold("newer", "n11", [builders.share(3, at="n11", core=20, memory=70 * builders.GIB)])
+    )
 
     assert scenes.said(inventory, pod) == before
-
-
-REFUSALS = {
-    "a card that is full": (
-        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0, 70, 6))),
-        scenes.part(50, 4),
-        [("GPU-n1-0", Reason.FULL, "not enough free: 30 % core and 2 GiB free, 50 % and 4 GiB wanted")],
-    ),
-    "a card that another has": (
-        scenes.picture(*scenes.several(1), scenes.hold("a", scenes.share(0))),
-        scenes.cards(2),
-        [("GPU-n1-0", Reason.IN_USE, "in use")],
-    ),
-    "a card that is too small": (
-        scenes.picture(*scenes.several(1, cards=1)),
-        scenes.part(50, 40),
-        [("GPU-n1-0", Reason.TOO_SMALL, "too small: has 8 GiB, 40 GiB wanted, never fits")],
-    ),
-    "a card of another model": (
-        scenes.picture(*scenes.several(1, cards=1)),
-        scenes.cards(models=frozenset({"T4"})),
-        [("GPU-n1-0", Reason.MODEL_MISMATCH, "other model, never fits")],
-    ),
-    "a node": (
-        scenes.picture(scenes.node(unschedulable=True), scenes.device()),
-        scenes.cards(),
-        [("", Reason.UNSCHEDULABLE, "is cordoned")],
-    ),
-    "cards that nobody can name": (
-        scenes.picture(*scenes.several(1), scenes.hold("a", withheld=1)),
-        scenes.cards(2),
-        [("", Reason.WITHHELD, f"has {UNREADABLE} (ml/a): 1 card free, 2 wanted")],
-    ),
-    "a resource": (
-        scenes.picture(*scenes.several(1), scenes.hold("a", cpu=7500)),
-        scenes.cards(cpu=4000),
-        [("", Reason.INSUFFICIENT_RESOURCE, "lacks cpu: 0.5 cpu free, 4 wanted")],
-    ),
-    "no nodes": (scenes.picture(), scenes.cards(), [("", Reason.NO_NODES, "there are no nodes")]),
-}
-
-
-@pytest.mark.parametrize(("inventory", "pod", "expected"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_refusals(
-    inventory: Inventory, pod: queued_pods.Candidate, expected: list[tuple[str, Reason, str]]
-) -> None:
-    """Each refusal names its device, or the node where no device is at fault, with a message."""
-    told = scenes.told(inventory, pod, whole=True)
-
-    found = explain.refusals(told, pod)
-
-    assert [(one.device, one.reason, one.detail) for one in found] == expected
 
 
 COUNTS = st.lists(

@@ -15,6 +15,7 @@ from berth_operator.scheduling.explain import findings
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import scenes
+from support import builders
 
 GIVEN: Final = "cards that are given out only as time-sliced or MPS replicas (such as GPU-n1-0 on n1)"
 NEVER: Final = "No node could take it even if nothing were used."
@@ -23,8 +24,9 @@ PAGE: Final = (Path(__file__).resolve().parents[3] / "manifests" / "agents.md").
 
 def shared(*, replicas: int = 4) -> Inventory:
     """Make a node of two idle cards, each given out as so many replicas."""
-    return scenes.picture(
-        scenes.node(), scenes.device(cards=[scenes.card(minor, replicas=replicas) for minor in range(2)])
+    return builders.inventory(
+        builders.node(),
+        builders.device(cards=[builders.card(minor, replicas=replicas) for minor in range(2)]),
     )
 
 
@@ -76,19 +78,25 @@ def test_no_replica_is_advised_that_is_not_free() -> None:
     inventory = shared(replicas=2)
     for minor in range(2):
         for half in "ab":
-            inventory.charge(scenes.hold(f"{half}{minor}", scenes.share(minor, 50, 4)))
+            inventory.charge(
+                builders.hold(
+                    f"{half}{minor}",
+                    "n1",
+                    [builders.share(minor, core=50, memory=40 * builders.GIB)],
+                )
+            )
 
     assert scenes.said(inventory, scenes.cards()) == f"0/1 nodes are available: 1 has {GIVEN}. {NEVER}"
 
 
 def test_a_shared_card_is_no_nearer_than_a_full_one() -> None:
     """A node that could never take the pod is not proposed before one whose cards are in use."""
-    inventory = scenes.picture(
-        scenes.node(),
-        scenes.node("n2"),
-        scenes.device(cards=[scenes.card(replicas=4)]),
-        scenes.device("n2", 1),
-        scenes.hold("a", scenes.share(0, at="n2"), at="n2"),
+    inventory = builders.inventory(
+        builders.node(),
+        builders.node("n2"),
+        builders.device(cards=[builders.card(replicas=4)]),
+        builders.device("n2", 1),
+        builders.hold("a", "n2", [0]),
     )
 
     said = scenes.said(inventory, scenes.cards())
@@ -101,7 +109,7 @@ def test_a_shared_card_is_no_nearer_than_a_full_one() -> None:
 
 def test_who_asks_for_replicas_reads_of_replicas() -> None:
     """Of plain cards a pod that asks for replicas reads that there are none."""
-    said = scenes.said(scenes.picture(*scenes.several(1)), scenes.pod(requests.Replicas(1)))
+    said = scenes.said(builders.inventory(*builders.nodes(1, 2)), scenes.pod(requests.Replicas(1)))
 
     assert said == (
         "0/1 nodes are available: 1 has no replica of shared cards (nvidia.com/gpu asks for a whole card). "

@@ -8,12 +8,13 @@ from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import facts, requests
 from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
+from support import builders
 
-GIB = scenes.GIB
+GIB = builders.GIB
 FULL_OF_T4 = (
-    scenes.node(),
-    scenes.device(cards=[scenes.card(model="Tesla T4", trouble=Reason.UNHEALTHY)]),
-    scenes.hold("a", scenes.share(0)),
+    builders.node(),
+    builders.device(cards=[builders.card(model="Tesla T4", trouble=Reason.UNHEALTHY)]),
+    builders.hold("a", "n1", [0]),
 )
 
 
@@ -25,12 +26,12 @@ def nic(minor: int, trouble: Reason | None = None) -> facts.Card:
 def cut(trouble: Reason | None = None, *, instances: int = 1) -> facts.Device:
     """Make a card with some MIG instances of 1g.5gb."""
     made = tuple(facts.Instance(f"MIG-{at}", "1g.5gb", 5 * GIB, at) for at in range(instances))
-    return scenes.device(cards=[scenes.card(mig=True, instances=made, trouble=trouble)])
+    return builders.device(cards=[builders.card(mig=True, instances=made, trouble=trouble)])
 
 
 def nics(*made: facts.Card) -> facts.Device:
     """Make a node's devices: two cards and these NICs."""
-    return scenes.device(cards=2, others=made)
+    return builders.device(cards=2, others=made)
 
 
 def asks(*asks: requests.Ask) -> queued_pods.Candidate:
@@ -41,157 +42,157 @@ def asks(*asks: requests.Ask) -> queued_pods.Candidate:
 
 CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
     "the model before its trouble and its use": (
-        scenes.picture(*FULL_OF_T4),
+        builders.inventory(*FULL_OF_T4),
         scenes.cards(models=frozenset({"A100"})),
         (Count(Reason.MODEL_MISMATCH, "", 1),),
     ),
     "trouble before use": (
-        scenes.picture(*FULL_OF_T4),
+        builders.inventory(*FULL_OF_T4),
         scenes.cards(models=frozenset({"t4"})),
         (Count(Reason.UNHEALTHY, "", 1),),
     ),
     "use": (
-        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0))),
+        builders.inventory(*builders.nodes(1, 1), builders.hold("a", "n1", [0])),
         scenes.cards(),
         (Count(Reason.FULL, "", 1),),
     ),
     "the list of uuids": (
-        scenes.picture(*scenes.several(1)),
+        builders.inventory(*builders.nodes(1, 2)),
         scenes.cards(uuids=frozenset({"GPU-other"})),
         (Count(Reason.NOT_INCLUDED, "", 1),),
     ),
     "the list of uuids to avoid": (
-        scenes.picture(*scenes.several(1, cards=1)),
+        builders.inventory(*builders.nodes(1, 1)),
         scenes.cards(avoid_uuids=frozenset({"GPU-n1-0"})),
         (Count(Reason.EXCLUDED, "", 1),),
     ),
     "the least memory": (
-        scenes.picture(*scenes.several(1)),
-        scenes.cards(memory_at_least=9 * GIB),
+        builders.inventory(*builders.nodes(1, 2)),
+        scenes.cards(memory_at_least=90 * GIB),
         (Count(Reason.TOO_SMALL, "", 1),),
     ),
     "a share larger than the card": (
-        scenes.picture(*scenes.several(1)),
-        scenes.part(10, 9),
+        builders.inventory(*builders.nodes(1, 2)),
+        scenes.part(10, 90),
         (Count(Reason.TOO_SMALL, "", 1),),
     ),
     "more core than any card has": (
-        scenes.picture(*scenes.several(1)),
-        scenes.part(120, 1),
+        builders.inventory(*builders.nodes(1, 2)),
+        scenes.part(120, 10),
         (Count(Reason.TOO_SMALL, "", 1),),
     ),
     "asks of different sizes, each judged by itself": (
-        scenes.picture(
-            scenes.node(),
-            scenes.device(cards=[scenes.card(0), scenes.card(1, memory=80 * GIB)]),
-            scenes.hold("a", scenes.share(1, 100, 80)),
+        builders.inventory(
+            builders.node(),
+            builders.device(cards=[builders.card(0), builders.card(1, memory=800 * GIB)]),
+            builders.hold("a", "n1", [builders.share(1, core=100, memory=800 * builders.GIB)]),
         ),
         asks(requests.Gpus(1, 10, 40 * GIB), requests.Gpus(2, 10, GIB)),
         (Count(Reason.FULL, "", 1),),
     ),
     "withheld cards, of which a share may not start one": (
-        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", withheld=1)),
+        builders.inventory(*builders.nodes(1, 1), builders.hold("a", withheld=1)),
         scenes.part(),
         (Count(Reason.WITHHELD, "", 1),),
     ),
     "which source failed": (
-        scenes.picture(scenes.node(), scenes.device(failed="NVMLDown")),
+        builders.inventory(builders.node(), builders.device("n1", 2, failed="NVMLDown")),
         scenes.cards(),
         (Count(Reason.SOURCE_FAILED, "NVMLDown", 1),),
     ),
     "other devices, of which some may become free": (
-        scenes.picture(
-            scenes.node(),
-            scenes.device(cards=0, others=(nic(0),)),
-            scenes.hold("a", decisions.Share("rdma-0", 0, 100, 0, "rdma")),
+        builders.inventory(
+            builders.node(),
+            builders.device(cards=0, others=(nic(0),)),
+            builders.hold("a", "n1", [decisions.Share("rdma-0", 0, 100, 0, "rdma")]),
         ),
         scenes.pod(requests.Parts("rdma", 1)),
         (Count(Reason.FULL, "rdma", 1),),
     ),
     "no other device at all": (
-        scenes.picture(scenes.node(), nics(nic(0))),
+        builders.inventory(builders.node(), nics(nic(0))),
         scenes.pod(requests.Parts("fpga", 1)),
         (Count(Reason.NO_DEVICE, "fpga", 1),),
     ),
     "a cordoned other device": (
-        scenes.picture(scenes.node(), nics(nic(0, Reason.CORDONED))),
+        builders.inventory(builders.node(), nics(nic(0, Reason.CORDONED))),
         scenes.pod(requests.Parts("rdma", 1)),
         (Count(Reason.CORDONED, "rdma", 1),),
     ),
     "an unhealthy other device beside one that is full": (
-        scenes.picture(
-            scenes.node(),
+        builders.inventory(
+            builders.node(),
             nics(nic(0, Reason.UNHEALTHY), nic(1)),
-            scenes.hold("a", decisions.Share("rdma-1", 1, 100, 0, "rdma")),
+            builders.hold("a", "n1", [decisions.Share("rdma-1", 1, 100, 0, "rdma")]),
         ),
         scenes.pod(requests.Parts("rdma", 1)),
         (Count(Reason.FULL, "rdma", 1),),
     ),
     "no such instance at all": (
-        scenes.picture(scenes.node(), cut()),
+        builders.inventory(builders.node(), cut()),
         scenes.pod(requests.Instances("2g.10gb", 1)),
         (Count(Reason.PROFILE_MISMATCH, "2g.10gb", 1),),
     ),
     "fewer instances than are wanted": (
-        scenes.picture(scenes.node(), cut()),
+        builders.inventory(builders.node(), cut()),
         scenes.pod(requests.Instances("1g.5gb", 2)),
         (Count(Reason.PROFILE_MISMATCH, "1g.5gb", 1),),
     ),
     "instances of a cordoned card": (
-        scenes.picture(scenes.node(), cut(Reason.CORDONED)),
+        builders.inventory(builders.node(), cut(Reason.CORDONED)),
         scenes.pod(requests.Instances("1g.5gb", 1)),
         (Count(Reason.CORDONED, "MIG 1g.5gb", 1),),
     ),
     "replicas of an unhealthy card": (
-        scenes.picture(
-            scenes.node(), scenes.device(cards=[scenes.card(replicas=4, trouble=Reason.UNHEALTHY)])
+        builders.inventory(
+            builders.node(), builders.device(cards=[builders.card(replicas=4, trouble=Reason.UNHEALTHY)])
         ),
         scenes.pod(requests.Replicas(2)),
         (Count(Reason.UNHEALTHY, "replicas", 1),),
     ),
     "no replicas at all": (
-        scenes.picture(*scenes.several(1)),
+        builders.inventory(*builders.nodes(1, 2)),
         scenes.pod(requests.Replicas(2)),
         (Count(Reason.TOO_FEW_CARDS, "replicas", 1),),
     ),
     "whole cards where all are given out as replicas": (
-        scenes.picture(scenes.node(), scenes.device(cards=[scenes.card(replicas=4)])),
+        builders.inventory(builders.node(), builders.device(cards=[builders.card(replicas=4)])),
         scenes.cards(),
         (Count(Reason.SHARING_MODE, "", 1),),
     ),
     "a share where all cards are given out as replicas": (
-        scenes.picture(scenes.node(), scenes.device(cards=[scenes.card(replicas=4)])),
+        builders.inventory(builders.node(), builders.device(cards=[builders.card(replicas=4)])),
         scenes.part(),
         (Count(Reason.SHARING_MODE, "", 1),),
     ),
     "the mode of one card before the trouble of another": (
-        scenes.picture(
-            scenes.node(),
-            scenes.device(cards=[scenes.card(replicas=4), scenes.card(1, trouble=Reason.UNHEALTHY)]),
+        builders.inventory(
+            builders.node(),
+            builders.device(cards=[builders.card(replicas=4), builders.card(1, trouble=Reason.UNHEALTHY)]),
         ),
         scenes.cards(2),
         (Count(Reason.SHARING_MODE, "", 1),),
     ),
     "a full card beside one that is given out as replicas": (
-        scenes.picture(
-            scenes.node(),
-            scenes.device(cards=[scenes.card(replicas=4), scenes.card(1)]),
-            scenes.hold("a", scenes.share(1)),
+        builders.inventory(
+            builders.node(),
+            builders.device(cards=[builders.card(replicas=4), builders.card(1)]),
+            builders.hold("a", "n1", [1]),
         ),
         scenes.cards(),
         (Count(Reason.FULL, "", 1),),
     ),
     "what is not there before what is full": (
-        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0))),
+        builders.inventory(*builders.nodes(1, 1), builders.hold("a", "n1", [0])),
         scenes.pod(requests.cards(1), requests.Parts("fpga", 1)),
         (Count(Reason.NO_DEVICE, "fpga", 1),),
     ),
     "cpu that is not there before cards that are full": (
-        scenes.picture(*scenes.several(1, cards=1), scenes.hold("a", scenes.share(0))),
+        builders.inventory(*builders.nodes(1, 1), builders.hold("a", "n1", [0])),
         scenes.cards(cpu=9000),
         (Count(Reason.INSUFFICIENT_RESOURCE, "cpu", 1),),
     ),
-    "no nodes": (scenes.picture(), scenes.cards(), (Count(Reason.NO_NODES, "", 0),)),
+    "no nodes": (builders.inventory(), scenes.cards(), (Count(Reason.NO_NODES, "", 0),)),
 }
 
 
@@ -205,7 +206,7 @@ def test_first_reason(inventory: Inventory, pod: queued_pods.Candidate, counts: 
 
 def test_closer_look_speaks_last() -> None:
     """What only a closer look showed is the reason of a node that has no other; the rest had no look."""
-    inventory, pod = scenes.picture(*scenes.several(2)), scenes.cards(3)
+    inventory, pod = builders.inventory(*builders.nodes(2, 2)), scenes.cards(3)
     fits = scenes.cards(1)
     closer = {0: (Reason.NO_ROOT, "")}
 

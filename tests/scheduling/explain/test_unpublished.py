@@ -5,15 +5,16 @@ import pytest
 from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
+from support import builders
 
 CASES = {
     "alone": (
-        scenes.picture(scenes.node("n1"), scenes.node("n2")),
+        builders.inventory(builders.node("n1"), builders.node("n2")),
         scenes.cards(),
         "0/2 nodes are available: 2 have no Device: no agent publishes cards there",
     ),
     "beside others, however many they are": (
-        scenes.picture(*scenes.several(1), scenes.node("n2"), scenes.node("n3")),
+        builders.inventory(*builders.nodes(1, 2), builders.node("n2"), builders.node("n3")),
         scenes.cards(4),
         (
             "0/3 nodes are available: 1 has fewer than 4 cards; "
@@ -23,7 +24,7 @@ CASES = {
         ),
     ),
     "and one whose Device has no cards": (
-        scenes.picture(scenes.node(), scenes.device(cards=0)),
+        builders.inventory(builders.node(), builders.device(cards=0)),
         scenes.cards(),
         "0/1 nodes are available: 1 has no cards. No node could take it even if nothing were used.",
     ),

@@ -11,8 +11,9 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import words
 from berth_operator.scheduling.nodes import facts
 from scheduling.explain import scenes
+from support import builders
 
-GIB = scenes.GIB
+GIB = builders.GIB
 PICKY = scenes.PICKY
 
 # The detail, then what one node and what two nodes say.
@@ -280,13 +281,13 @@ def test_no_reason_passes_controls_on(reason: Reason) -> None:
 def test_no_explanation_passes_controls_on() -> None:
     """Neither the sentence nor the table of a whole explanation steers a terminal."""
     taint = facts.Taint(NASTY, NASTY, "NoSchedule")
-    made = scenes.picture(
-        scenes.node("n1", taints=(taint,)),
-        scenes.device("n1"),
-        scenes.node("n2"),
-        scenes.device("n2", [scenes.card(0, at="n2", model=NASTY, uuid=NASTY)]),
-        scenes.node(NASTY),
-        scenes.device(NASTY, failed=NASTY),
+    made = builders.inventory(
+        builders.node("n1", taints=(taint,)),
+        builders.device("n1", 2),
+        builders.node("n2"),
+        builders.device("n2", [builders.card(0, at="n2", model=NASTY, uuid=NASTY)]),
+        builders.node(NASTY),
+        builders.device(NASTY, 2, failed=NASTY),
     )
     where = facts.Where(selector=((NASTY, NASTY),))
 

@@ -4,7 +4,8 @@ import pytest
 
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import allocator
-from berth_operator.simulation import cluster, whys
+from berth_operator.simulation import pod_explanations
+from berth_operator.simulation.cluster import Cluster
 from simulation import desk
 from support import builders, clock
 
@@ -16,12 +17,12 @@ def test_explanation_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch
     objects = *desk.both(), desk.pod(containers=containers)
     (usual,) = desk.place(*objects)
 
-    monkeypatch.setattr(whys, "EACH_SECONDS", 0.0)
-    monkeypatch.setattr(whys, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(pod_explanations, "POD_SECONDS", 0.0)
+    monkeypatch.setattr(pod_explanations, "MIN_SECONDS", 0.0)
     (late,) = desk.place(*objects)
 
-    assert whys.UNFINISHED not in str(usual["nearest"])
-    assert whys.UNFINISHED in late["nearest"]
+    assert pod_explanations.UNFINISHED not in str(usual["nearest"])
+    assert pod_explanations.UNFINISHED in late["nearest"]
     assert late["refusals"][0]["node"] == "n1"
 
 
@@ -29,12 +30,12 @@ def test_all_explanations_together_have_an_end(monkeypatch: pytest.MonkeyPatch) 
     """Once they have taken as long as they may, each further one has little time left."""
     allowed: list[float] = []
     monkeypatch.setattr(allocator, "stopwatch", lambda _, seconds: allowed.append(seconds))
-    paper = cluster.Cluster(clock=clock.Ticking(0.6))
-    explainer = whys.Explainer(paper, whole=whys.NONE)
+    cluster = Cluster(clock=clock.Ticking(0.6))
+    explainer = pod_explanations.Explainer(cluster, detailed_nodes=pod_explanations.NEAREST_ONLY)
 
     for at in range(30):
         pod = builders.candidate(f"p{at}", request=builders.request(at + 1))
-        explainer.why(pod, decisions.Wait(pod.uid, (), frozenset()))
+        explainer.explain_pod(pod, decisions.Wait(pod.uid, (), frozenset()))
 
-    assert (max(allowed), allowed[-1]) == (whys.EACH_SECONDS, whys.LEAST_SECONDS)
-    assert sum(allowed[:-10]) < 2 * whys.ALL_SECONDS
+    assert (max(allowed), allowed[-1]) == (pod_explanations.POD_SECONDS, pod_explanations.MIN_SECONDS)
+    assert sum(allowed[:-10]) < 2 * pod_explanations.RUN_SECONDS

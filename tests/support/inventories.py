@@ -1,7 +1,6 @@
-"""What an inventory says, as plain values: two that say the same are as good as equal.
+"""The contents of an inventory as plain values: two with equal contents are equivalent.
 
-Which row a node has, in which order columns and models came, how wide the tables grew:
-none of that is knowledge, so none of it is told.
+The row of a node, the order of columns and models, and the size of the tables do not count.
 """
 
 from typing import Any, Final
@@ -11,7 +10,7 @@ import numpy as np
 from berth_operator.scheduling import demand_model, holds, node_info, node_table
 from berth_operator.scheduling.inventory import Inventory
 
-# What each table says of a row that belongs to no node.
+# The values of each table in a row of no node.
 EMPTY: Final = {
     "known": 0,
     "allocatable": node_table.ABSENT,
@@ -26,8 +25,8 @@ EMPTY: Final = {
 }
 
 
-def told(inventory: Inventory) -> dict[str, dict[str, Any]]:
-    """Return all that an inventory knows, node by node."""
+def contents(inventory: Inventory) -> dict[str, dict[str, Any]]:
+    """Return all that an inventory knows, by node."""
     return {info.name: _node(inventory, info) for info in inventory.each()}
 
 
@@ -69,8 +68,8 @@ def _card(table: node_table.Columns, at: int, slot: int) -> dict[str, Any]:
     return numbers | {"model": models[int(table.model[at, slot])]}
 
 
-def learned(inventory: Inventory) -> dict[str, Any]:
-    """Return what is known of the workload and what it teaches once placement sees what the nodes have."""
+def workload(inventory: Inventory) -> dict[str, Any]:
+    """Return the recorded workload, and the demand model that results from it."""
     known, supplies = inventory.workload, inventory._supplies
     return {
         "pods": len(known),
@@ -82,13 +81,13 @@ def learned(inventory: Inventory) -> dict[str, Any]:
 
 
 def free_cards(inventory: Inventory, at: str = "n1") -> int:
-    """Count the cards of a node of which nobody holds anything."""
-    found: int = told(inventory)[at]["free cards"]
+    """Return the number of free cards of a node."""
+    found: int = contents(inventory)[at]["free cards"]
     return found
 
 
-def well(inventory: Inventory, at: str = "n1") -> list[str]:
-    """List the cards of a node that get new pods and that nobody holds; none while it gives nothing."""
+def open_cards(inventory: Inventory, at: str = "n1") -> list[str]:
+    """Return the free cards of a node that accept new pods; none while the node is closed."""
     info = inventory.row(at)
     if info is None or info.device is None or not info.open or info.withheld >= holds.ALL_CARDS:
         return []
@@ -96,7 +95,7 @@ def well(inventory: Inventory, at: str = "n1") -> list[str]:
 
 
 def leftovers(inventory: Inventory) -> list[str]:
-    """Name what is left in rows that belong to no node: it should be nothing."""
+    """Return the tables with values in rows of no node: there should be none."""
     table = inventory.table
     vacant = [at for at in range(len(table.known)) if at >= inventory.size or inventory.rows[at] is None]
     return [name for name, empty in EMPTY.items() if np.any(getattr(table, name)[vacant] != empty)]

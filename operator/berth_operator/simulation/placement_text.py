@@ -1,4 +1,4 @@
-"""What a pod was given, in a few words: `2 cards`, `25 % of a card`, `1 MIG 1g.10gb, 1 rdma`."""
+"""The devices of a placed pod in a few words: `2 cards`, `25 % of a card`, `1 MIG 1g.10gb, 1 rdma`."""
 
 import collections
 
@@ -9,15 +9,15 @@ from berth_operator.simulation import tables
 
 
 def minors(placement: decisions.Placement) -> str:
-    """List the minors of the GPUs, as the annotation `berth.dev/minors` has them."""
+    """Return the minors of the GPUs, as the annotation `berth.dev/minors` has them."""
     found = {
         share.minor for share in allocator.held(placement.grants) if share.type == vocabulary.DeviceType.GPU
     }
-    return ",".join(map(str, sorted(found))) or tables.NOTHING
+    return ",".join(map(str, sorted(found))) or tables.EMPTY_CELL
 
 
-def words(placement: decisions.Placement) -> str:
-    """Say what a pod was given."""
+def summary(placement: decisions.Placement) -> str:
+    """Return a summary of the devices."""
     counts = collections.Counter(_word(share) for share in allocator.held(placement.grants))
     return ", ".join(_counted(word, count) for word, count in counts.items()) or "no devices"
 

@@ -1,8 +1,7 @@
-"""What is wrong with the input, told in one line that names the place.
+"""Errors of the input, in one line that names the place.
 
-A Mistake is about what a person wrote: its sentence says in which file, in which object
-and at which field, in words of Kubernetes rather than of Python. Anything else that goes
-wrong is a bug and shows itself as one.
+An InputError is about what a person wrote: its sentence names the file, the object and the field,
+in terms of Kubernetes rather than of Python. Any other exception is a bug and looks like one.
 """
 
 import re
@@ -13,9 +12,9 @@ import msgspec
 
 from berth_crds import text
 
-LONGEST: Final = 4000
-LONGEST_SHOWN: Final = 63
-WORDS: Final = {
+MAX_LENGTH: Final = 4000
+MAX_SHOWN: Final = 63
+TYPE_WORDS: Final = {
     "str": "a string",
     "int": "a whole number",
     "float": "a number",
@@ -31,24 +30,24 @@ _STEP: Final = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<at>\d+)\]|(?P<any>\[\.\.\.
 _PYTHON: Final = {str: "str", bool: "bool", int: "int", float: "float", dict: "object", list: "array"}
 
 
-class Mistake(Exception):
-    """Something in the input that only its author can mend; the message is one line."""
+class InputError(Exception):
+    """An error in the input that its author must correct; the message is one line."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(text.line(message, most=LONGEST))
+        super().__init__(text.line(message, most=MAX_LENGTH))
 
 
 def shown(value: object) -> str:
-    """Show what people wrote, in a few words."""
+    """Return what people wrote, in a few words."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     if value is None:
         return "nothing"
-    return text.line(text.quoted(value) if isinstance(value, str) else str(value).lower(), most=LONGEST_SHOWN)
+    return text.line(text.quoted(value) if isinstance(value, str) else str(value).lower(), most=MAX_SHOWN)
 
 
 def of_shape(error: msgspec.ValidationError, body: Mapping[str, Any]) -> str:
-    """Return where an object has not the shape of its kind: `spec.devices[0].uuid is missing`."""
+    """Return where an object does not match its kind: `spec.devices[0].uuid is missing`."""
     match = _AT.fullmatch(str(error))
     what, path = (match["what"], match["path"] or "") if match else (str(error), "")
     missing, expected = _MISSING.fullmatch(what), _EXPECTED.fullmatch(what)
@@ -63,8 +62,8 @@ def of_shape(error: msgspec.ValidationError, body: Mapping[str, Any]) -> str:
 
 
 def _words(wanted: str) -> str:
-    kinds = [WORDS.get(one.strip(), one.strip()) for one in wanted.split("|")]
-    return " or ".join(kind for kind in kinds if kind != WORDS["null"]) or WORDS["null"]
+    kinds = [TYPE_WORDS.get(one.strip(), one.strip()) for one in wanted.split("|")]
+    return " or ".join(kind for kind in kinds if kind != TYPE_WORDS["null"]) or TYPE_WORDS["null"]
 
 
 def _dotted(path: str, field: str) -> str:
@@ -72,11 +71,11 @@ def _dotted(path: str, field: str) -> str:
 
 
 def _walk(body: Any, path: str, wanted: str) -> tuple[str, Any]:
-    """Follow a path to what stands there; `[...]` is whichever entry has the wrong kind."""
+    """Return the place and the value at a path; `[...]` is the entry with the wrong type."""
     found, where = body, ""
     for step in _STEP.finditer(path):
         if step["any"]:
-            key = _culprit(found, wanted)
+            key = _wrong_entry(found, wanted)
             found, where = found.get(key), f"{where}.{key}"
         elif step["at"]:
             found, where = found[int(step["at"])], f"{where}[{step['at']}]"
@@ -85,6 +84,6 @@ def _walk(body: Any, path: str, wanted: str) -> tuple[str, Any]:
     return where.removeprefix("."), found
 
 
-def _culprit(entries: Mapping[str, Any], wanted: str) -> str:
+def _wrong_entry(entries: Mapping[str, Any], wanted: str) -> str:
     kinds = {one.strip() for one in wanted.split("|")}
     return next((key for key, value in entries.items() if _PYTHON.get(type(value)) not in kinds), "")

@@ -7,11 +7,11 @@ import pytest
 
 from berth_crds import names
 from berth_operator.scheduling import holds
-from berth_operator.translate import holdings, pods, raw
+from berth_operator.translate import held_devices
 from support import builders
-from translate import manifests
+from translate import pod_requests
 
-HELD = manifests.record("n1", main=[2])
+HELD = builders.record("n1", main=[2])
 RECORD = HELD[names.ALLOCATION]
 UUIDS, MINORS = names.container_key("main", "uuids"), names.container_key("main", "minors")
 BESIDE = {names.TERM: "7", names.MINORS: "2", UUIDS: builders.uuid("n1", 2), MINORS: "2"}
@@ -20,14 +20,7 @@ BOTH = frozenset({2, builders.uuid("n1", 2)})
 
 def holding(**words: str) -> holds.Hold:
     """Give what a bound pod that asks for one card keeps from others, for these words on it."""
-    return bound(manifests.pod(gpus=1, nodeName="n1", annotations=words)).hold
-
-
-def bound(pod: raw.Pod) -> pods.Bound:
-    """View a pod that must be bound."""
-    found = pods.view(pod)
-    assert isinstance(found, pods.Bound)
-    return found
+    return pod_requests.bound(builders.pod(gpus=1, nodeName="n1", annotations=words)).hold
 
 
 SPOILED: dict[str, str] = {
@@ -85,21 +78,23 @@ def test_where_nothing_is_named_everything_is_kept_back(text: str) -> None:
 
 def test_too_few_names_leave_a_rest() -> None:
     """A pod of three cards of which one is named withholds two more."""
-    found = bound(manifests.pod(gpus=3, nodeName="n1", annotations={UUIDS: "GPU-n1-2"})).hold
+    found = pod_requests.bound(builders.pod(gpus=3, nodeName="n1", annotations={UUIDS: "GPU-n1-2"})).hold
 
     assert (found.withheld, found.marked) == (2, frozenset({"GPU-n1-2"}))
 
 
 def test_words_that_agree_with_the_record_add_nothing() -> None:
     """That is every pod which was bound and left alone."""
-    found = bound(manifests.pod(gpus=1, nodeName="n1", annotations=HELD | BESIDE))
+    found = pod_requests.bound(builders.pod(gpus=1, nodeName="n1", annotations=HELD | BESIDE))
 
     assert (found.hold.marked, found.hold.withheld, found.fault) == (frozenset(), 0, "")
 
 
 def test_words_that_name_another_card_keep_it_back_as_well() -> None:
     """The record is believed, and so is what it does not say."""
-    found = bound(manifests.pod(gpus=1, nodeName="n1", annotations=HELD | BESIDE | {UUIDS: "GPU-n1-3"}))
+    found = pod_requests.bound(
+        builders.pod(gpus=1, nodeName="n1", annotations=HELD | BESIDE | {UUIDS: "GPU-n1-3"})
+    )
 
     assert [share.uuid for share in found.hold.shares] == ["GPU-n1-2"]
     assert found.hold.marked == {"GPU-n1-3"}
@@ -121,15 +116,15 @@ def test_no_pod_marks_without_end() -> None:
 
     found = holding(**{names.MINORS: many} | keys)
 
-    assert len(found.marked) == holdings.MOST_MARKED
+    assert len(found.marked) == held_devices.MAX_MARKED
     assert found.withheld == holds.ALL_CARDS
 
 
 def test_what_a_pod_asks_for_since_it_was_bound_does_not_count() -> None:
     """An annotation is for anybody to edit; the record and the resources are not."""
     asks = {names.GPU: "6400", "gpu-fraction": "nonsense"}
-    recorded = bound(manifests.pod(gpus=1, nodeName="n1", annotations=HELD | BESIDE | asks))
-    without = bound(manifests.pod(nodeName="n1", annotations={names.TERM: "7"} | asks))
+    recorded = pod_requests.bound(builders.pod(gpus=1, nodeName="n1", annotations=HELD | BESIDE | asks))
+    without = pod_requests.bound(builders.pod(nodeName="n1", annotations={names.TERM: "7"} | asks))
 
     assert (recorded.hold.withheld, recorded.fault) == (0, "")
     assert (without.hold.withheld, without.hold.marked, without.fault) == (0, frozenset(), "")

@@ -1,0 +1,136 @@
+"""Why a pod does not fit, as the core explains it, in the sentences that are printed.
+
+Pods with equal requests share one explanation until something is placed: in a full cluster those
+are most pods. The reasons of every single node are computed only if they are printed. Usual pods
+take milliseconds; an explanation that exceeds its time is printed as far as it got, and so is each
+further one once all together have exceeded theirs.
+"""
+
+import dataclasses
+import itertools
+from typing import Final
+
+from berth_operator.scheduling import decisions, explain, queued_pods
+from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.explain import clauses
+from berth_operator.simulation.cluster import Cluster
+
+# Up to how many nodes every card is explained, and not only the nearest.
+NEAREST_ONLY: Final = 0  # For text output.
+SMALL_CLUSTER: Final = 128  # For JSON: of more nodes it would be more than people read.
+EVERY_CLUSTER: Final = 1 << 30
+# How long explaining may take: one pod, all pods of a run, and each further pod after that.
+POD_SECONDS: Final = 1.0
+RUN_SECONDS: Final = 10.0
+MIN_SECONDS: Final = 0.05
+UNFINISHED: Final = "what would help was not found out in the time there is for one pod"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodExplanation:
+    """Why one pod was not placed; without an explanation its request itself is invalid.
+
+    `timed_out` says that the explanation stopped at its time limit.
+    """
+
+    candidate: queued_pods.Candidate
+    faults: tuple[decisions.Refusal, ...] = ()
+    explanation: explain.Explanation | None = None
+    timed_out: bool = False
+
+    @property
+    def rejected(self) -> bool:
+        """Whether only an edit of the pod can help."""
+        return self.explanation is None
+
+    @property
+    def sentence(self) -> str:
+        """The reason in a sentence."""
+        if self.explanation is None:
+            return explain.sentence(decisions.Reject(self.candidate.uid, self.faults), self.candidate)
+        return explain.brief(self.explanation.counts, self.candidate, self.explanation.models)
+
+    @property
+    def refusals(self) -> tuple[decisions.Refusal, ...]:
+        """The reason of each node, followed by those of each of its cards that refuses."""
+        if self.explanation is None:
+            return self.faults
+        nodes = tuple(itertools.chain.from_iterable(map(_node_first, self.explanation.nodes)))
+        return explain.refusals(dataclasses.replace(self.explanation, nodes=nodes), self.candidate)
+
+    @property
+    def nearest(self) -> str:
+        """The nearest node, if there is one."""
+        return (
+            explain.nearest(self.explanation.nearest) if self.explanation and self.explanation.nearest else ""
+        )
+
+    @property
+    def change(self) -> str:
+        """The smallest change that would help, if there is one, or that time ran out."""
+        if self.explanation and self.explanation.changes:
+            return changed(self.explanation.changes[0])
+        return UNFINISHED if self.timed_out else ""
+
+    @property
+    def advice(self) -> str:
+        """The nearest node and the smallest change, as far as they are known."""
+        return "; ".join(part for part in (self.nearest, self.change) if part)
+
+    @property
+    def table(self) -> str:
+        """The reason of each card as a table."""
+        return explain.table(self.explanation) if self.explanation else ""
+
+
+def _node_first(found: explain.Finding) -> tuple[explain.Finding, ...]:
+    """Return a node's own reason before those of its cards, unless it is the same."""
+    against = found.shortfall.against if found.shortfall else ()
+    if not against or found.reason in {verdict.reason for verdict in against}:
+        return (found,)
+    return dataclasses.replace(found, shortfall=None), found
+
+
+def changed(change: explain.Change) -> str:
+    """Return what would help."""
+    nodes = clauses.reach(change)
+    return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
+
+
+class Explainer:
+    """Explains why pods are not placed; by every card if there are at most `detailed_nodes` nodes."""
+
+    def __init__(self, cluster: Cluster, *, detailed_nodes: int) -> None:
+        self._cluster = cluster
+        self._detailed_nodes = detailed_nodes
+        self._cache: dict[object, tuple[explain.Explanation, bool]] = {}
+        self._version = 0
+        self._used = 0.0  # Seconds, by all explanations.
+
+    def explain_pod(
+        self, candidate: queued_pods.Candidate, decision: decisions.Wait | decisions.Reject
+    ) -> PodExplanation:
+        """Return why a pod is not placed on the inventory as it is now."""
+        if isinstance(decision, decisions.Reject):
+            return PodExplanation(candidate, decision.refusals)
+        version = self._cluster.inventory.table.version
+        if version != self._version:
+            self._cache, self._version = {}, version
+        key = candidate.request, candidate.demand, self._cluster.ledger.policy
+        if key not in self._cache:
+            self._cache[key] = self._explain(candidate)
+        explanation, timed_out = self._cache[key]
+        return PodExplanation(candidate, explanation=explanation, timed_out=timed_out)
+
+    def _explain(self, candidate: queued_pods.Candidate) -> tuple[explain.Explanation, bool]:
+        """Return the explanation, and whether it stopped at its time limit."""
+        cluster, clock = self._cluster, self._cluster.clock
+        whole = len(cluster.inventory.index) <= self._detailed_nodes
+        began = clock()
+        seconds = max(MIN_SECONDS, min(POD_SECONDS, RUN_SECONDS - self._used))
+        effort = explain.work(whole=whole, expired=allocator.stopwatch(clock, seconds))
+        explanation = explain.explain(
+            cluster.search, candidate, policy=cluster.ledger.policy, whole=whole, effort=effort
+        )
+        self._used += clock() - began
+        return explanation, effort.late

@@ -1,0 +1,366 @@
+"""What a bound pod holds, and what it withholds from others because it may hold it.
+
+The allocation that the Binding wrote says what the pod holds. Further annotations name the same
+cards by uuid and by minor, for the pod and for each container. If the allocation is damaged, or
+the others name other cards, all named cards are withheld; if no card is named, all cards of the
+node that no other pod holds by name.
+
+Only Berth's operator may write those annotations. A pod without any of them was bound by another
+scheduler, or has lost them all: it withholds as many cards as it may have been allocated for the
+resources of its containers, which nobody can edit. Its request by annotations does not count,
+because anybody may have written them since. If its `schedulerName` is another's, only device
+plugins can have allocated it anything.
+"""
+
+import collections
+import dataclasses
+import functools
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from berth_crds import aliases, allocation, names, schema_limits
+from berth_crds.vocabulary import DeviceType, PodPhase
+from berth_operator.scheduling import allocation_recovery, decisions, holds
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.translate import device_requests, pod_limits, quantities, raw, resources
+
+MAX_MARKED: Final = 512
+MINOR: Final = re.compile(r"\d{1,9}", re.ASCII)
+# What may still be legible in an allocation that is no valid JSON.
+IN_RECORD: Final = re.compile(
+    rf'"uuid"\s*:\s*"(?=.{{1,{schema_limits.UUID.longest}}}")(?P<uuid>{schema_limits.UUID.pattern})"'
+    r'|"minor"\s*:\s*(?P<minor>\d{1,9})\b',
+    re.ASCII,
+)
+RESULT_ANNOTATIONS: Final = frozenset({names.ALLOCATION, names.MINORS, names.TERM})
+UUIDS, MINORS = names.container_key("", "uuids"), names.container_key("", "minors")
+# Resources of which one unit is one device.
+COUNTED_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_MIG_PREFIX)
+
+Record = allocation.Allocation | allocation.Unreadable | None
+MarkedCards = frozenset[str | int]
+Serving = tuple[dict[str, raw.Quantity], bool]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HeldDevices:
+    """What a bound pod holds by name, and what it withholds: a count, and cards that are named elsewhere."""
+
+    shares: tuple[decisions.Share, ...] = ()
+    withheld: int = 0
+    marked: MarkedCards = frozenset()
+    fault: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExpectedDevices:
+    """The devices that a bound pod may hold, by what it requests.
+
+    `request` is the request by the resources of its containers, None if that is invalid. A valid allocation
+    names at least `min_cards` for it and, beside cards, devices of `other_types`. `asks_for_devices` counts
+    annotations too. The pod may have `max_cards` for its resources, and for each resource alone what
+    `max_cards_by_resource` has. A GpuPod may name `max_named_cards` for it; there is no limit where only
+    annotations ask, which anybody may have edited since.
+    """
+
+    request: requests.Request | None
+    min_cards: int
+    other_types: frozenset[str]
+    asks_for_devices: bool
+    max_cards: int
+    max_cards_by_resource: Mapping[str, int]
+    start_order: tuple[tuple[str, bool], ...] = ()
+    max_named_cards: int = holds.ALL_CARDS
+
+
+def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
+    """Return that a bound pod, whose request is too long to be read, may hold all cards of its node.
+
+    Without a start order, all that its allocation names counts as held at the same time.
+    """
+    resources = dict.fromkeys(aliases.all_served(pod_limits.resource_names(spec)), holds.ALL_CARDS)
+    return ExpectedDevices(
+        None,
+        0,
+        frozenset(),
+        asks_for_devices=True,
+        max_cards=holds.ALL_CARDS if resources else 0,
+        max_cards_by_resource=resources,
+    )
+
+
+def expected_devices(pod: raw.Pod, whole: requests.Request | None) -> ExpectedDevices:
+    """Return what a bound pod may hold; `whole` is its request with annotations, None if that is invalid."""
+    request, serving = device_requests.resources_request(pod, whole), _serving(pod.spec)
+    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME
+    return ExpectedDevices(
+        request,
+        fewest_cards(request) if request is not None else 0,
+        frozenset(device_requests.types_asked(request.containers) if request is not None else ())
+        - {DeviceType.GPU},
+        whole is None or bool(whole),
+        _max_cards(serving),
+        {} if ours else _max_cards_by_resource(serving),
+        start_order(pod.spec),
+        _max_named(serving) or (schema_limits.MOST_DEVICES if ours else 0),
+    )
+
+
+def read(pod: raw.Pod, expected: ExpectedDevices) -> HeldDevices:
+    """Return what a bound pod holds and withholds, and what is wrong with its allocation."""
+    annotations = pod.metadata.annotations
+    text = annotations.get(names.ALLOCATION)
+    record = allocation.decode(text) if text is not None else None
+    if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
+        shares = allocator.held(allocation_recovery.in_turn(granted(record), expected.start_order))
+        return _recorded(shares, expected, marked_cards(annotations, _known(shares)))
+    if not has_result(annotations):
+        return HeldDevices(withheld=expected.max_cards, fault=_missing_fault(expected))
+    if not expected.asks_for_devices or (
+        record is None and not expected.request and not marked_cards(annotations)
+    ):
+        return HeldDevices()
+    marked = marked_cards(annotations) | _legible(record, text or "")
+    min_cards = expected.min_cards if expected.request else allocation_recovery.SURELY_ONE
+    complete = 0 < len(marked) < MAX_MARKED  # More may be named than is read.
+    rest = max(0, min_cards - _cards_in(marked)) if complete else holds.ALL_CARDS
+    return HeldDevices(withheld=rest, marked=marked, fault=_fault(record))
+
+
+# ---------------------------------------------------------------- a readable allocation
+
+
+def granted(record: allocation.Allocation) -> tuple[decisions.Grant, ...]:
+    """Return the grants of an allocation, as they are written there."""
+    return tuple(
+        decisions.Grant(name, tuple(_share(kind, share) for kind, shares in types for share in shares))
+        for name, types in record.containers
+    )
+
+
+def start_order(spec: raw.PodSpec) -> tuple[tuple[str, bool], ...]:
+    """Return the containers in the order in which they start, and whether each keeps running.
+
+    If there are very many, only those that request devices are returned.
+    """
+    many = len(spec.containers) + len(spec.init_containers or ()) > pod_limits.MAX_ASKS
+    found = resources.each_serving(spec) if many else resources.each_container(spec)
+    return tuple((container.name, runs) for container, runs in found)
+
+
+def _share(kind: str, share: allocation.Share) -> decisions.Share:
+    return decisions.Share(share.uuid, share.minor, share.core, share.memory, kind, share.profile, share.vf)
+
+
+def _known(shares: Iterable[decisions.Share]) -> set[str | int]:
+    return {name for share in shares for name in (share.uuid, share.minor)}
+
+
+def _recorded(
+    shares: tuple[decisions.Share, ...], expected: ExpectedDevices, marked: MarkedCards
+) -> HeldDevices:
+    """Return the holding of a readable allocation; missing cards are withheld without a name."""
+    withheld, fault = _missing(shares, expected)
+    if marked:
+        fault = fault or "its annotations name other cards than its allocation"
+    return HeldDevices(shares, withheld, marked, fault)
+
+
+def _missing(shares: tuple[decisions.Share, ...], expected: ExpectedDevices) -> tuple[int, str]:
+    """Return how many cards an allocation should name and does not, and a sentence on that."""
+    if expected.request is None:
+        return 0, ""
+    named = len({share.uuid for share in shares if share.type == DeviceType.GPU})
+    if named < expected.min_cards:
+        return expected.min_cards - named, f"its allocation names {named} of {expected.min_cards} cards"
+    others = expected.other_types and expected.other_types - {share.type for share in shares}
+    return 0, f"its allocation names no {', '.join(sorted(others))}" if others else ""
+
+
+# ---------------------------------------------------------------- further annotations
+
+
+def has_result(annotations: Iterable[str]) -> bool:
+    """Whether any of these annotations is a result that Berth wrote."""
+    return any(key in RESULT_ANNOTATIONS or names.CONTAINER_INFIX in key for key in annotations)
+
+
+def marked_cards(annotations: Mapping[str, str], known: Collection[str | int] = ()) -> MarkedCards:
+    """Return the uuids and minors that the further annotations name, apart from the known ones."""
+    return frozenset(itertools.islice(_iter_marked(annotations, known), MAX_MARKED)).difference(known)
+
+
+def _iter_marked(annotations: Mapping[str, str], known: Collection[str | int]) -> Iterator[str | int]:
+    minors = {str(one) for one in known if isinstance(one, int)}
+    for key, text in annotations.items():
+        if key.endswith(UUIDS):
+            if text not in known:
+                yield from _listed(text, schema_limits.UUID.regex, str, known)
+        elif (key == names.MINORS or key.endswith(MINORS)) and text not in minors:
+            yield from _listed(text, MINOR, int, minors)
+
+
+def _listed(
+    text: str, form: re.Pattern[str], read: Callable[[str], str | int], known: Collection[str | int]
+) -> Iterator[str | int]:
+    parts = (part.strip() for part in text.split(",", MAX_MARKED)[:MAX_MARKED])
+    return (read(part) for part in parts if part not in known and form.fullmatch(part))
+
+
+def _legible(record: Record, text: str) -> MarkedCards:
+    """Return the cards that an untrusted allocation still names."""
+    if isinstance(record, allocation.Allocation):
+        return frozenset(name for grant in granted(record) for name in _known(grant.shares))
+    matches = itertools.islice(IN_RECORD.finditer(text), MAX_MARKED)
+    return frozenset(match["uuid"] or int(match["minor"]) for match in matches)
+
+
+def _cards_in(marked: MarkedCards) -> int:
+    """Return the number of marked cards: by uuid or by minor, whichever is more."""
+    uuids = sum(isinstance(one, str) for one in marked)
+    return max(uuids, len(marked) - uuids)
+
+
+def nameless(pod: raw.Pod, expected: ExpectedDevices) -> allocation_recovery.Nameless:
+    """Return what is needed to recover the allocation of a pod from its GpuPod."""
+    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or has_result(pod.metadata.annotations)
+    return allocation_recovery.Nameless(
+        expected.start_order,
+        expected.min_cards if expected.request else allocation_recovery.SURELY_ONE,
+        None if ours else expected.max_cards_by_resource,
+        pod.status.phase == PodPhase.RUNNING,
+        expected.max_named_cards,
+    )
+
+
+# ---------------------------------------------------------------- what a pod may have been allocated
+
+
+def _serving(spec: raw.PodSpec) -> list[Serving]:
+    """Return the amounts of served resources of each container, and whether it keeps running."""
+    found = ((_served(container), runs) for container, runs in resources.each_serving(spec))
+    return [one for one in found if one[0]]
+
+
+def _served(container: raw.Container) -> dict[str, raw.Quantity]:
+    amounts = resources.asked(container.resources)
+    return {name: amount for name, amount in amounts.items() if aliases.is_served(name)}
+
+
+def _max_cards(serving: Iterable[Serving]) -> int:
+    """Return how many cards a pod may have for its resources, in all containers that run at one time."""
+    running = most = 0
+    for amounts, runs in serving:
+        own = _container_max_cards(amounts)
+        most = max(most, running + own)
+        running += own if runs else 0
+    return max(most, running)
+
+
+def _max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
+    """Return how many cards a pod may have for each resource alone, in containers that run at one time."""
+    running: collections.Counter[str] = collections.Counter()
+    most: collections.Counter[str] = collections.Counter()
+    for amounts, runs in serving:
+        for name, amount in amounts.items():
+            own = _container_max_cards({name: amount})
+            most[name] = max(most[name], running[name] + own)
+            running[name] += own if runs else 0
+    return most
+
+
+def _max_named(serving: Iterable[Serving]) -> int:
+    """Return how many cards a GpuPod may name for the resources of a pod, in all its containers.
+
+    A device plugin allocates a device for each unit of its resource, on any cards.
+    """
+    return sum(_units(name, amount) for amounts, _ in serving for name, amount in amounts.items())
+
+
+def _units(name: str, amount: raw.Quantity) -> int:
+    """Return on how many cards an amount of a resource may lie: one for each unit, up to all of a node."""
+    if not _container_max_cards({name: amount}):
+        return 0
+    try:
+        return max(1, min(quantities.supply(str(amount)), schema_limits.MOST_DEVICES))
+    except ValueError:
+        return schema_limits.MOST_DEVICES
+
+
+def _container_max_cards(served: dict[str, raw.Quantity]) -> int:
+    """Return how many cards a container may have for these resources."""
+    if len(served) == 1:
+        return _resource_max_cards(*next(iter(served.items())))
+    return _uncached_max_cards(served)
+
+
+@functools.lru_cache(maxsize=1024)
+def _resource_max_cards(name: str, amount: raw.Quantity) -> int:
+    return _uncached_max_cards({name: amount})
+
+
+def _uncached_max_cards(served: dict[str, raw.Quantity]) -> int:
+    found = device_requests.container_asks_of(
+        raw.Container(name="main", resources=raw.ContainerResources(limits=served))
+    )
+    if found is None:
+        return min(schema_limits.MOST_DEVICES, sum(itertools.starmap(_pieces, served.items())))
+    return sum(map(_cards, found))
+
+
+def _pieces(name: str, amount: raw.Quantity) -> int:
+    """Return how many devices a device plugin allocates; for other resources at most one is certain."""
+    try:
+        count = min(quantities.supply(str(amount)), schema_limits.MOST_DEVICES)
+    except ValueError:
+        return 1
+    return count if name.startswith(COUNTED_RESOURCES) else min(count, 1)
+
+
+def fewest_cards(request: requests.Request) -> int:
+    """Return how many cards an allocation of the pod names at least: shares may lie on the same card."""
+    return _at_most(request, _distinct)
+
+
+def _at_most(request: requests.Request, count: Callable[[list[requests.Ask]], int]) -> int:
+    """Return the largest count over the sets of containers that run at one time."""
+    return max(count([ask for one in phase for ask in one.asks]) for phase in requests.phases(request))
+
+
+def _cards(ask: requests.Ask) -> int:
+    return 0 if isinstance(ask, requests.Parts) else ask.count
+
+
+def _distinct(asks: list[requests.Ask]) -> int:
+    alone = sum(_cards(ask) for ask in asks if isinstance(ask, requests.Instances) or _whole(ask))
+    shares = [ask.count for ask in asks if isinstance(ask, requests.Gpus) and not ask.whole]
+    replicas = [1 for ask in asks if isinstance(ask, requests.Replicas)]
+    return alone + max([0, *shares, *replicas])
+
+
+def _whole(ask: requests.Ask) -> bool:
+    return isinstance(ask, requests.Gpus) and ask.whole
+
+
+# ---------------------------------------------------------------- what is wrong
+
+
+def _missing_fault(expected: ExpectedDevices) -> str:
+    if expected.max_cards:
+        return "it asks for cards and has no allocation"
+    parts = expected.request is not None and device_requests.types_asked(expected.request.containers) - {
+        DeviceType.GPU
+    }
+    return "it asks for devices and has no allocation" if parts else ""
+
+
+def _fault(record: Record) -> str:
+    match record:
+        case None:
+            return "its allocation is missing, and what else it was given is not"
+        case allocation.Unreadable():
+            return f"its allocation cannot be read: {record.detail}"
+        case allocation.Allocation():
+            return f"its allocation is of node {record.node}"
