@@ -152,7 +152,7 @@ class Draw:
         return _acceptable(made)
 
     def board(self) -> Board:
-        """Give an odd node other links."""
+        """Change the links of an odd node."""
         sorts = sorted(odd_boards.SORTS)
         return Board(self.dice.randrange(len(sorts)), self.dice.choice(sorts), self.dice.randrange(1 << 10))
 

@@ -156,7 +156,7 @@ class Bench:
         return [self._holders.popleft() for _ in range(count)]
 
     def _used(self, ended: list[sightings.Who]) -> bool:
-        """Return whether the cards of all these are somebody else's by now."""
+        """Whether the cards of all these are somebody else's by now."""
         return all(who in self._seen.taken for who in ended)
 
     async def _end(self, who: sightings.Who, way: str) -> None:

@@ -140,7 +140,7 @@ class Arena:
         await waiting.eventually(noticed, what=f"the policies to be {'in force' if wanted else 'gone'}")
 
     async def _forbids(self, meta: Thing) -> bool:
-        """Return whether a Binding that the policies must turn down is forbidden to the administrator."""
+        """Whether a Binding that the policies must turn down is forbidden to the administrator."""
         body = {"metadata": {"name": "nobody", **meta}, "target": {"name": "nowhere"}}
         path = "/api/v1/namespaces/default/pods/nobody/binding"
         async with self._session.post(path, json=body) as answer:
@@ -244,7 +244,7 @@ class Arena:
 
 
 def removable() -> list[Thing]:
-    """List the policies without the fence, and their bindings."""
+    """Return the policies without the fence, and their bindings."""
     documents = yaml.safe_load_all(POLICIES.read_text())
     return [one for one in documents if one["metadata"]["name"] != FENCE]
 

@@ -39,7 +39,7 @@ def binding(pod: dict[str, Any], node: str, card: Any, term: str) -> bytes:
 
 
 def places(count: int, shape: str) -> Iterator[tuple[str, Any]]:
-    """List the cards of all nodes, the nodes in turn."""
+    """Return the cards of all nodes, the nodes in turn."""
     machines = [
         (name, simulated.machine(name, shape).cards) for name in map("node-{:05}".format, range(count))
     ]

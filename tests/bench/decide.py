@@ -53,7 +53,7 @@ def cluster(count: int) -> Inventory:
 
 
 def pods(kind: str) -> Iterator[queued_pods.Candidate]:
-    """Give pods of one kind of request, without end."""
+    """Return pods of one kind of request, without end."""
     request = requests.Request((requests.ContainerRequest("main", (REQUESTS[kind],)),))
     demand = facts.Demand(((facts.CPU, 4_000), (facts.MEMORY, 16 << 30), (facts.PODS, 1)))
     at = 0

@@ -22,7 +22,7 @@ QUIET_PATIENCE: Final = 90.0
 
 
 def processor_seconds(pid: int) -> float:
-    """Tell how long a process has computed, in user and in system mode; its children are not counted."""
+    """Return how long a process has computed, in user and in system mode; its children are not counted."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 
@@ -33,7 +33,7 @@ def peak_mib(pid: int) -> float:
 
 
 def resident_mib(pid: int) -> float:
-    """Tell how much memory a process has resident now."""
+    """Return how much memory a process has resident now."""
     return _memory(pid, "VmRSS:")
 
 
@@ -56,7 +56,7 @@ async def quiet(pid: int, log: Path) -> float:
 
 
 def look(pid: int, log: Path) -> tuple[float, int]:
-    """Tell how long a process has computed, and how long a log is."""
+    """Return how long a process has computed, and how long a log is."""
     return processor_seconds(pid), log.stat().st_size
 
 

@@ -80,7 +80,7 @@ def card_of(pod: Thing) -> Card | None:
 
 
 def hopeless(pod: Thing) -> bool:
-    """Return whether a pod says of itself that it fits on no node."""
+    """Whether a pod says of itself that it fits on no node."""
     return any(
         one["type"] == SCHEDULED
         and one["status"] == "False"
@@ -92,7 +92,7 @@ def hopeless(pod: Thing) -> bool:
 
 @contextlib.asynccontextmanager
 async def watching(place: arena.Arena) -> AsyncIterator[Sightings]:
-    """List all pods, follow them beside the block, and give what is seen."""
+    """Follow all pods beside the block, and yield what is seen."""
     listed = await place.read(PODS)
     seen = Sightings()
     for pod in listed["items"]:

@@ -22,5 +22,5 @@ def spread(seconds: Sequence[float]) -> Spread:
 
 
 def rank(ordered: Sequence[float], percent: float) -> float:
-    """Give the smallest value that so many percent do not exceed: one that was measured, never a mean."""
+    """Return the smallest value that so many percent do not exceed: one that was measured, never a mean."""
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]

@@ -35,7 +35,7 @@ def leader(base: fleet.Fleet) -> Iterator[processes.Program]:
 
 @pytest.fixture
 async def stage(base: fleet.Fleet) -> AsyncIterator[stages.Stage]:
-    """Lend a stage."""
+    """Yield a stage."""
     link = connection.load(base.cluster.admin_kubeconfig)
     async with api.Api(link, agent="test-e2e") as admin, kubelet.Kubelets(base.cluster) as kubelets:
         lent = stages.Stage(base, kubelets, admin)

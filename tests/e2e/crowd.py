@@ -131,10 +131,10 @@ class Crowd:
 
     @staticmethod
     def fits(name: str) -> bool:
-        """Return whether a pod is one that fits, by its name."""
+        """Whether a pod is one that fits, by its name."""
         return not name.startswith(MISFIT)
 
     @staticmethod
     def finite(one: dict[str, Any]) -> bool:
-        """Return whether a pod finishes by itself."""
+        """Whether a pod finishes by itself."""
         return kubelet.RUN_SECONDS in one["metadata"].get("annotations", {})

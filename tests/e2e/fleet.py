@@ -57,7 +57,7 @@ class Fleet:
             return str(failure)
 
     def _bounds(self) -> bool:
-        """Return whether an agent without a node is refused all that it would write."""
+        """Whether an agent without a node is refused all that it would write."""
         device = {"node": "nobody", "devices": [], "summary": {"models": "", "gpus": 0}}
         pod = {"node": "nobody", "podUID": "u", "containers": []}
         things = (

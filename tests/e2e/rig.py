@@ -124,7 +124,7 @@ class Seat:
         return [(name, code) for (name, _), code in zip(self.lives, self.exits, strict=False)]
 
     def said(self, word: str) -> bool:
-        """Return whether the present process has said a word."""
+        """Whether the present process has said a word."""
         return word in self.program.log.read_text()
 
     def last_words(self) -> str:
@@ -335,14 +335,14 @@ class Rig:
         return "\n".join([*waits, *held, *ends])
 
     def waiting(self) -> list[str]:
-        """Name the pods that fit and wait."""
+        """Return the names of the pods that fit and wait."""
         pods = [one for one in self.witness.pods.values() if not one["spec"].get("nodeName")]
         titles = [one["metadata"]["name"] for one in pods if "deletionTimestamp" not in one["metadata"]]
         seen = {one["metadata"]["name"] for one in self.witness.pods.values()} | set(self.gone())
         return [*(one for one in titles if self.crowd.fits(one)), *(self.crowd.made - seen)]
 
     def gone(self) -> list[str]:
-        """Name the pods that were deleted."""
+        """Return the names of the pods that were deleted."""
         return [name for _, change, name in self.witness.revisions if change == "DELETED"]
 
     async def _fill(self, deadline: float) -> None:
@@ -393,6 +393,6 @@ class Rig:
 
 
 def passing(pod: dict[str, Any]) -> bool:
-    """Return whether a bound pod is still to finish, or a deleted one to go."""
+    """Whether a bound pod is still to finish, or a deleted one to go."""
     finite = Crowd.finite(pod) and pod["status"].get("phase") not in FINISHED
     return bool(pod["spec"].get("nodeName")) and (finite or "deletionTimestamp" in pod["metadata"])

@@ -207,7 +207,7 @@ async def clocks(on: rig.Rig) -> None:
 
 
 def wrong_clock(skew: float) -> Mapping[str, str]:
-    """Give the environment of a process that lives elsewhere in time."""
+    """Return the environment of a process that lives elsewhere in time."""
     path = os.pathsep.join([str(SKEWED), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {"PYTHONPATH": path, "BERTH_TEST_SKEW": str(skew)}
 

@@ -156,7 +156,7 @@ class Stage:
         return [one for one in found if one["involvedObject"]["name"] == name]
 
     async def bound(self) -> dict[str, str]:
-        """Name the pods that have a node, and the node."""
+        """Return the names of the pods that have a node, and the node."""
         nodes = {name: one["spec"].get("nodeName", "") for name, one in (await self.pods()).items()}
         return {name: node for name, node in nodes.items() if node}
 
@@ -243,7 +243,7 @@ class Stage:
         return await self.until(f"{count} binds in the audit log", there)
 
     def writes(self) -> list[audit.AuditEvent]:
-        """List the operators' writes whose object is a pod of this test."""
+        """Return the operators' writes whose object is a pod of this test."""
         found = audit.writes_to(self.cluster.audit(), "pods", namespace=self.namespace)
         return audit.writes_by(found, OPERATOR)
 
@@ -290,7 +290,7 @@ class Stage:
         await self.until("the pods to be gone", gone, seconds=60)
 
     async def vacate(self) -> None:
-        """Give the lead up for those who were killed, so that the next test need not wait it out."""
+        """Release the leadership of those who were killed, so that the next test need not wait it out."""
         where = names.SYSTEM_NAMESPACE
         path = resources.LEASES.path(names.LEADER_LEASE, namespace=where)
         with contextlib.suppress(errors.NotFound):
@@ -303,7 +303,7 @@ VACANT: Final = b'{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}'
 
 
 def cards_of(one: Pod) -> list[str]:
-    """Name the cards that a pod's allocation gives it; none where it has no allocation."""
+    """Return the names of the cards that a pod's allocation gives it; none where it has no allocation."""
     text = one["metadata"].get("annotations", {}).get(names.ALLOCATION)
     if text is None:
         return []
@@ -314,7 +314,7 @@ def cards_of(one: Pod) -> list[str]:
 
 
 def uuids(device: Thing) -> set[str]:
-    """Name the cards of a Device."""
+    """Return the names of the cards of a Device."""
     return {card["uuid"] for card in device["spec"]["devices"]}
 
 

@@ -19,7 +19,7 @@ ANSWER: Final = {names.MINORS: "0"}
 
 @pytest.fixture
 async def operator(base: fleet.Fleet) -> AsyncIterator[api.Api]:
-    """Lend a session with the operator's own account, to send what a confused operator would."""
+    """Yield a session with the operator's own account, to send what a confused operator would."""
     path = base.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
     async with api.Api(connection.load(path), agent="test-e2e") as session:
         yield session

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("almighty")
 
 @pytest.fixture(scope="module")
 def almighty(base: fleet.Fleet) -> Iterator[None]:
-    """Give the agents' account every right, so that only the policies stand in its way."""
+    """Grant the agents' account every right, so that only the policies stand in its way."""
     account = f"{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
     binding = "clusterrolebinding", "almighty-agents"
     base.cluster.kubectl("create", *binding, "--clusterrole=cluster-admin", f"--serviceaccount={account}")
@@ -36,7 +36,7 @@ def almighty(base: fleet.Fleet) -> Iterator[None]:
 
 @pytest.fixture
 async def ground(base: fleet.Fleet, stage: Stage) -> AsyncIterator[Ground]:
-    """Lend two nodes, of which the second is somebody else's."""
+    """Yield two nodes, of which the second is somebody else's."""
     word = secrets.token_hex(3)
     mine, other = f"mine-{word}", f"other-{word}"
     for name in (mine, other):

@@ -46,7 +46,7 @@ class Door:
 
 @pytest.fixture
 def door() -> Door:
-    """Lend a port."""
+    """Yield a port."""
     reservation = ports.Reservation()
     reservation.release()
     return Door(reservation.port)
@@ -149,7 +149,7 @@ def simulated(where: Path) -> dict[str, Any]:
 
 
 def cards_refused(refusals: list[dict[str, Any]], words: str) -> set[tuple[str, str, str, str]]:
-    """List the refusals of cards."""
+    """Return the refusals of cards."""
     return {(one["node"], one["device"], one["reason"], one[words]) for one in refusals if one["device"]}
 
 

@@ -19,7 +19,7 @@ from support import manifests
 
 @pytest.fixture
 async def ground(base: fleet.Fleet, stage: Stage) -> AsyncIterator[Ground]:
-    """Lend a pod that waits, one that is bound, and a Device, a GpuPod, a policy and the operator's Lease."""
+    """Yield a waiting and a bound pod, a Device, a GpuPod, a policy and the operator's Lease."""
     mine = f"mine-{secrets.token_hex(3)}"
     path = base.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
     async with api.Api(connection.load(path), agent="test-e2e") as operator:

@@ -160,7 +160,7 @@ def test_a_program_tells_its_version(program: tuple[str, ...], name: str) -> Non
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """Lend the address of a server that is not there."""
+    """Yield the address of a server that is not there."""
     reservation = ports.Reservation()
     yield f"http://127.0.0.1:{reservation.port}"
     reservation.release()

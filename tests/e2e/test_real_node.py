@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def worker(stage: Stage) -> Iterator[workers.Worker]:
-    """Lend a node with a real kubelet."""
+    """Yield a node with a real kubelet."""
     if why := workers.obstacle():
         pytest.skip(why)
     with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}") as worker:
@@ -31,7 +31,7 @@ def worker(stage: Stage) -> Iterator[workers.Worker]:
 
 @pytest.fixture
 async def plugin(worker: workers.Worker) -> AsyncIterator[DevicePlugin]:
-    """Lend its device plugin, which offers the one card that the node has."""
+    """Yield its device plugin, which offers the one card that the node has."""
     async with DevicePlugin(worker.plugins, names.NVIDIA_GPU) as plugin:
         plugin.offers(card(worker))
         yield plugin

@@ -21,14 +21,14 @@ ROOM = {f"room-{at}": "8xT4" for at in range(7)}  # Cards for all fifty, and six
 
 @pytest.fixture
 async def room(stage: Stage) -> Stage:
-    """Lend a stage with cards enough for fifty pods."""
+    """Yield a stage with cards enough for fifty pods."""
     await stage.nodes(**ROOM)
     return stage
 
 
 @pytest.fixture
 async def wire(room: Stage) -> AsyncIterator[proxy.Proxy]:
-    """Lend a wire between an operator and the API server."""
+    """Yield a wire between an operator and the API server."""
     async with proxy.Proxy(room.cluster.port) as lent:
         yield lent
         # What was being connected at the end is still on its way into the proxy.
@@ -167,7 +167,7 @@ async def test_a_leader_that_slept_wakes_up_deposed(room: Stage) -> None:
 
 
 def refused_binds(stage: Stage) -> list[str]:
-    """Name the pods of which the server refused a bind."""
+    """Return the names of the pods of which the server refused a bind."""
     found = audit.refused([one for one in stage.writes() if one.subresource == "binding"])
     return [f"{one.name} {one.code} {one.received}" for one in found]
 
@@ -228,7 +228,7 @@ GRACE: Final[Thing] = {"spec": {"agents": {"graceSeconds": 3}}}
 
 @pytest.fixture
 async def impatient(stage: Stage) -> AsyncIterator[Stage]:
-    """Lend a stage on which an agent may be silent for three seconds only."""
+    """Yield a stage on which an agent may be silent for three seconds only."""
     await stage.patch(resources.POLICIES, "default", GRACE)
     yield stage
     await stage.patch(resources.POLICIES, "default", {"spec": {"agents": {"graceSeconds": 40}}})

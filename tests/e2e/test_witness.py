@@ -15,13 +15,13 @@ CARDS: Final = {"GPU-0": witness.Card("a", 16 * GIB), "GPU-1": witness.Card("b",
 
 @pytest.fixture
 def books() -> witness.Books:
-    """Lend books about two nodes with a card each."""
+    """Yield books about two nodes with a card each."""
     return witness.Books(CARDS)
 
 
 @pytest.fixture
 def event(books: witness.Books) -> Callable[..., None]:
-    """Lend a way to tell the books of a pod at its next revision."""
+    """Yield a way to tell the books of a pod at its next revision."""
     revisions = itertools.count(1)
 
     def tell(name: str, change: str = "MODIFIED", **words: Any) -> None:

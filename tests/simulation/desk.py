@@ -85,18 +85,18 @@ priority = manifests.priority_class
 
 
 def device(name: str = "n1", shape: str = "4xT4", **status: object) -> Body:
-    """Give a Device of simulated cards."""
+    """Return a Device of simulated cards."""
     spec = device_spec.spec(name, simulated.machine(name, shape), None)
     return manifests.own("Device", name, spec=json.loads(msgspec.json.encode(spec))) | {"status": status}
 
 
 def both(name: str = "n1", shape: str = "4xT4") -> tuple[Body, Body]:
-    """Give a Node and its Device."""
+    """Return a Node and its Device."""
     return node(name), device(name, shape)
 
 
 def cards(of: Body) -> list[str]:
-    """List the uuids of a Device's cards."""
+    """Return the uuids of a Device's cards."""
     return [card["uuid"] for card in of["spec"]["devices"]]
 
 
@@ -110,5 +110,5 @@ def gpupod(name: str, uid: str, *minors: int, at: str = "n1", namespace: str = "
 
 
 def went(told: Sequence[Body]) -> dict[str, str | None]:
-    """Say where each pod went."""
+    """Return where each pod went."""
     return {one["pod"]: one["node"] for one in told}

@@ -31,7 +31,7 @@ NOT_SAID: Final = {
 
 
 def said(name: str) -> bool:
-    """Return whether a pod can say a field."""
+    """Whether a pod can say a field."""
     exceptions = (".metadata.labels", ".metadata.annotations")
     return name.endswith(exceptions) or not any(name.startswith(one) for one in NOT_SAID)
 
@@ -39,7 +39,7 @@ def said(name: str) -> bool:
 def fields(
     schemas: Mapping[str, Body], kind: str, at: str = "", within: tuple[str, ...] = ()
 ) -> Iterator[str]:
-    """List the fields of a kind with all that are inside them, but for what contains itself."""
+    """Return the fields of a kind with all that are inside them, but for what contains itself."""
     for name, property_ in schemas[kind].get("properties", {}).items():
         inner = _kind_of(property_.get("items", property_))
         if inner and schemas[inner].get("properties"):
@@ -55,7 +55,7 @@ def _kind_of(property_: Body) -> str:
 
 
 def used(value: Any, at: str = "") -> Iterator[str]:
-    """List the fields that an object uses."""
+    """Return the fields that an object uses."""
     if isinstance(value, list):
         for one in value:
             yield from used(one, at)

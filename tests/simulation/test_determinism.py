@@ -52,7 +52,7 @@ WISHES: Final[tuple[dict[str, str], ...]] = (
 
 @st.composite
 def pods(draw: st.DrawFn, name: str) -> desk.Body:
-    """Give a pod, sometimes of two containers and an init container."""
+    """Return a pod, sometimes of two containers and an init container."""
     made = desk.pod(
         name,
         draw(st.sampled_from(LIMITS)),
@@ -68,14 +68,14 @@ def pods(draw: st.DrawFn, name: str) -> desk.Body:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[desk.Body]:
-    """Give nodes and their Devices, some of them without the other."""
+    """Return nodes and their Devices, some of them without the other."""
     shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=4))
     return [one for at, shape in enumerate(shapes) for one in desk.both(f"n{at}", shape)]
 
 
 @st.composite
 def scenes(draw: st.DrawFn) -> tuple[list[desk.Body], list[desk.Body]]:
-    """Give a cluster and pods."""
+    """Return a cluster and pods."""
     count = draw(st.integers(0, 8))
     return draw(clusters()), [draw(pods(f"p{at}")) for at in range(count)]
 

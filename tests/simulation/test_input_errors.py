@@ -12,7 +12,7 @@ POD: Final = desk.pod("p")
 
 
 def changed(body: Any, *path: Any, to: Any) -> Any:
-    """Give a copy of an object with one field changed, or with None taken out."""
+    """Return a copy of an object with one field changed, or with None taken out."""
     body = json.loads(json.dumps(body))
     inside = body
     for step in path[:-1]:
@@ -25,27 +25,27 @@ def changed(body: Any, *path: Any, to: Any) -> Any:
 
 
 def pod(*path: Any, to: Any) -> str:
-    """Give a pod with one field changed."""
+    """Return a pod with one field changed."""
     return json.dumps(changed(POD, *path, to=to))
 
 
 def device(*path: Any, to: Any) -> str:
-    """Give a Device with one field changed."""
+    """Return a Device with one field changed."""
     return json.dumps(changed(desk.device("n1", "2xT4"), *path, to=to))
 
 
 def node(field: str, **amounts: Any) -> str:
-    """Give a Node with these amounts in its status."""
+    """Return a Node with these amounts in its status."""
     return json.dumps(desk.node() | {"status": {field: amounts}})
 
 
 def asking(requests: Any, limits: Any) -> str:
-    """Give a pod with these requests and limits."""
+    """Return a pod with these requests and limits."""
     return pod(*MAIN, "resources", to={"requests": requests, "limits": limits})
 
 
 def listed(**fields: Any) -> str:
-    """Give a list with other fields than it should have."""
+    """Return a list with other fields than it should have."""
     return json.dumps({"apiVersion": "v1", "kind": "List"} | fields)
 
 

@@ -48,7 +48,7 @@ FURNITURE: Final = (
 
 @pytest.fixture(scope="module")
 def furnished() -> Iterator[fleet.Fleet]:
-    """Lend a cluster with every feature on, and what the pods name."""
+    """Yield a cluster with every feature on, and what the pods name."""
     with clusters.Cluster(apiserver_args=FEATURES) as cluster:
         base = fleet.Fleet(cluster)
         base.install()
@@ -57,7 +57,7 @@ def furnished() -> Iterator[fleet.Fleet]:
 
 @pytest.fixture
 async def live(furnished: fleet.Fleet) -> AsyncIterator[Stage]:
-    """Lend a stage on it."""
+    """Yield a stage on it."""
     link = connection.load(furnished.cluster.admin_kubeconfig)
     async with api.Api(link, agent="test-live") as admin, kubelet.Kubelets(furnished.cluster) as kubelets:
         lent = Stage(furnished, kubelets, admin)

@@ -21,7 +21,7 @@ FOLDER = desk.EXAMPLES / "cluster"
 
 
 def examples(namespace: str) -> Iterator[desk.Body]:
-    """Give all example objects beside the cluster, in a namespace."""
+    """Return all example objects beside the cluster, in a namespace."""
     for path in sorted((desk.EXAMPLES / "pods").glob("*.yaml")):
         yield from yaml.safe_load_all(
             path.read_text().replace("namespace: examples", f"namespace: {namespace}")

@@ -7,11 +7,11 @@ from berth_operator.translate import devices
 
 
 def published(node: str, shape: str) -> wire.Device:
-    """Give the Device that a simulated agent publishes for a shape such as `8xT4`."""
+    """Return the Device that a simulated agent publishes for a shape such as `8xT4`."""
     spec = device_spec.spec(node, simulated.machine(node, shape), None)
     return wire.Device(metadata=wire.Meta(name=node), spec=spec)
 
 
 def device(node: str, shape: str) -> facts.Device:
-    """Give the same as the core knows it."""
+    """Return the same as the core knows it."""
     return devices.read(published(node, shape))

@@ -59,5 +59,5 @@ class Clinic:
 
 
 def is_well(health: probe.DeviceHealth) -> bool:
-    """Return whether a card may be given out."""
+    """Whether a card may be given out."""
     return health.state is vocabulary.Health.HEALTHY

@@ -70,7 +70,7 @@ def conditions(pod: raw.Pod) -> Sequence[tuple[str, str, str]]:
 
 
 def scheduled(pod: raw.Pod) -> raw.PodCondition:
-    """Give the condition that tells whether the pod has a node."""
+    """Return the condition that tells whether the pod has a node."""
     return next(
         (one for one in pod.status.conditions or () if one.type == "PodScheduled"), raw.PodCondition()
     )

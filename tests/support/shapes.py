@@ -40,7 +40,7 @@ def objects(kind: type) -> st.SearchStrategy[Any]:
 
 
 def of(shape: inspect.Type) -> st.SearchStrategy[Any]:
-    """Give JSON values of a shape."""
+    """Return JSON values of a shape."""
     match shape:
         case inspect.StructType():
             return _struct(shape)

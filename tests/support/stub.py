@@ -59,7 +59,7 @@ class Stub:
         self._scripts[method, path] = list(answers)
 
     def asked(self, **query: str) -> list[web.Request]:
-        """Give the requests whose query says all this."""
+        """Return the requests whose query says all this."""
         return [one for one in self.requests if query.items() <= dict(one.query).items()]
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:

@@ -54,7 +54,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 def clock() -> Callable[[], float]:
-    """Give the clock of the running loop."""
+    """Return the clock of the running loop."""
     return asyncio.get_running_loop().time
 
 

@@ -101,7 +101,7 @@ class Books:
             self._free(uid)
 
     def unheld(self) -> dict[str, str]:
-        """Name the cards of which nothing is promised, and their nodes."""
+        """Return the names of the cards of which nothing is promised, and their nodes."""
         return {uuid: card.node for uuid, card in self.cards.items() if not self._core.get(uuid)}
 
     # ------------------------------------------------------------ one pod
@@ -199,7 +199,7 @@ def _ours(key: str) -> bool:
 
 
 def asks(pod: Raw) -> bool:
-    """Return whether a pod asks for cards."""
+    """Whether a pod asks for cards."""
     limits = (one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"])
     return any(key == names.NVIDIA_GPU or key.startswith(f"{names.GROUP}/") for one in limits for key in one)
 

@@ -45,7 +45,7 @@ class World:
     samples: dict[str, workload.Sample] = dataclasses.field(default_factory=dict)
 
     def holds_on(self, node: str) -> list[Hold]:
-        """Give the holds of one node."""
+        """Return the holds of one node."""
         return [hold for hold in self.holds.values() if hold.node == node]
 
     def paint(self, names: Iterable[str] = NODES) -> Inventory:
@@ -78,7 +78,7 @@ RARELY: Final = st.integers(0, 9).map(lambda number: number == 9)
 
 
 def some(elements: Iterable[facts.Taint]) -> st.SearchStrategy[tuple[facts.Taint, ...]]:
-    """Give mostly none of them."""
+    """Return mostly none of them."""
     return st.one_of(
         st.just(()), st.just(()), st.lists(st.sampled_from(list(elements)), max_size=2).map(tuple)
     )
@@ -86,7 +86,7 @@ def some(elements: Iterable[facts.Taint]) -> st.SearchStrategy[tuple[facts.Taint
 
 @functools.cache
 def nodes(name: str) -> st.SearchStrategy[facts.Node]:
-    """Give nodes of this name."""
+    """Return nodes of this name."""
     return st.builds(
         builders.node,
         st.just(name),
@@ -111,7 +111,7 @@ SIZES: Final = st.sampled_from([builders.MEMORY, builders.MEMORY, builders.MEMOR
 @functools.cache
 @st.composite
 def cards(draw: st.DrawFn, at: str, minor: int) -> cards_.Card:
-    """Give a card: mostly a plain one, sometimes cut into instances or shared by replicas."""
+    """Return a card: mostly a plain one, sometimes cut into instances or shared by replicas."""
     mode = draw(MODES)
     return builders.card(
         minor,
@@ -129,7 +129,7 @@ def cards(draw: st.DrawFn, at: str, minor: int) -> cards_.Card:
 @functools.cache
 @st.composite
 def devices(draw: st.DrawFn, at: str) -> cards_.Device:
-    """Give the devices of this node, minors in order but not without gaps; now and then there is a NIC."""
+    """Return the devices of this node, minors in order but not without gaps; now and then there is a NIC."""
     minors = sorted(draw(st.sets(st.integers(0, 5), max_size=4)))
     nics = [cards_.Card(f"rdma-{at}", 0, type="rdma")] if draw(RARELY) else []
     found = [draw(cards(at, minor)) for minor in minors]
@@ -139,7 +139,7 @@ def devices(draw: st.DrawFn, at: str) -> cards_.Device:
 @functools.cache
 @st.composite
 def shares(draw: st.DrawFn, at: str, minor: int) -> decisions.Share:
-    """Give what a pod may have of a card: all of it, a part, an instance."""
+    """Return what a pod may have of a card: all of it, a part, an instance."""
     core = draw(st.sampled_from([100, 100, 30, 50, 0]))
     memory = builders.MEMORY if core == 100 else draw(st.integers(1, 40)) * builders.GIB
     if draw(RARELY):
@@ -150,7 +150,7 @@ def shares(draw: st.DrawFn, at: str, minor: int) -> decisions.Share:
 @functools.cache
 @st.composite
 def held(draw: st.DrawFn, uid: str) -> Hold:
-    """Give what a pod holds somewhere: cards by name, cards nobody can name, resources."""
+    """Return what a pod holds somewhere: cards by name, cards nobody can name, resources."""
     at = draw(st.sampled_from(NODES))
     minors = draw(st.sets(st.integers(0, 5), max_size=2))
     withheld = draw(st.sampled_from([0, 0, 0, 1, 2, ALL_CARDS])) if not minors else 0
@@ -175,7 +175,7 @@ SAMPLES: Final = st.builds(
 @functools.cache
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Give a whole small cluster."""
+    """Return a whole small cluster."""
     world = World()
     for name in draw(st.lists(st.sampled_from(NODES), unique=True, max_size=4)):
         if not draw(RARELY):
@@ -259,7 +259,7 @@ MANNERS: Final = st.just(requests.ANY_MANNER) | st.builds(
 @functools.cache
 @st.composite
 def asks(draw: st.DrawFn) -> requests.Request:
-    """Give a request: mostly of one container; otherwise init containers and sidecars first, as in a pod."""
+    """Return a request: mostly of one container, otherwise init containers and sidecars first."""
     early = draw(st.lists(st.tuples(ASKS, st.booleans()), max_size=1))
     late = [(ask, True) for ask in draw(st.lists(ASKS, max_size=2))]
     containers = [
@@ -271,7 +271,7 @@ def asks(draw: st.DrawFn) -> requests.Request:
 @functools.cache
 @st.composite
 def candidates(draw: st.DrawFn, name: str = "p") -> queued_pods.Candidate:
-    """Give a pod that waits."""
+    """Return a pod that waits."""
     request = draw(asks())
     extra = draw(st.sampled_from([{}, {}, {LICENCE: 1}]))
     plain = builders.demand(draw(st.sampled_from([0, 500, 2000])), extra=extra)
@@ -282,11 +282,11 @@ def candidates(draw: st.DrawFn, name: str = "p") -> queued_pods.Candidate:
 
 
 def given(placement: decisions.Placement) -> tuple[decisions.Share, ...]:
-    """List what a placed pod holds."""
+    """Return what a placed pod holds."""
     return allocator.held(placement.grants)
 
 
 def shares_of(answers: Iterable[decisions.Decision]) -> list[str]:
-    """List every device that these decisions give away."""
+    """Return every device that these decisions give away."""
     binds = (answer for answer in answers if isinstance(answer, decisions.Bind))
     return [share.uuid for bind in binds for share in given(bind.placement)]

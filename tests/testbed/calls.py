@@ -31,7 +31,7 @@ class Call:
 
     @property
     def streams(self) -> bool:
-        """Return whether the answer goes on for long."""
+        """Whether the answer goes on for long."""
         return self.verb == "watch"
 
 

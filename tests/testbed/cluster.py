@@ -386,7 +386,7 @@ class Cluster:
 
 
 def _answers(server: api.Api, path: str) -> bool:
-    """Return whether a server answers with success; while it starts it refuses connections or says 500."""
+    """Whether a server answers with success; while it starts it refuses connections or says 500."""
     try:
         server.get(path)
     except ssl.SSLCertVerificationError:

@@ -47,7 +47,7 @@ class Inmate:
     pid: int
 
     def alive(self) -> bool:
-        """Return whether it still runs."""
+        """Whether it still runs."""
         return self.way_in.alive()
 
     def kill(self) -> None:

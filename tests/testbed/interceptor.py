@@ -102,7 +102,7 @@ class Record:
 
     @property
     def open(self) -> bool:
-        """Return whether the server may still act on it."""
+        """Whether the server may still act on it."""
         return not self.status and self.deed not in UNHEARD
 
 

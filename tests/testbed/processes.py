@@ -63,7 +63,7 @@ class Program:
     process: subprocess.Popen[bytes]
 
     def alive(self) -> bool:
-        """Return whether the process still runs; collects its exit status if not."""
+        """Whether the process still runs; collects its exit status if not."""
         return self.process.poll() is None
 
     def stop(self, *, grace: float) -> None:

@@ -108,7 +108,7 @@ class Proxy:
             )
 
     def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Give a connection a task of its own, which nobody cancels: a cut ends what the task waits for."""
+        """Return a connection a task of its own, which nobody cancels: a cut ends what the task waits for."""
         self.connections += 1
         task = asyncio.create_task(self._serve(reader, writer))
         self._serving.add(task)

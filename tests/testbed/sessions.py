@@ -14,7 +14,7 @@ from berth_crds.client import sockets
 async def session(
     *server: str, tls: ssl.SSLContext | None, limit: int = 0, **options: Any
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """Lend a session with so many connections, without a bound where that is 0."""
+    """Yield a session with so many connections, without a bound where that is 0."""
     mine = sockets.Sockets()
     connector = aiohttp.TCPConnector(ssl=tls or True, limit=limit, socket_factory=mine.make)
     try:

@@ -72,7 +72,7 @@ class Bench:
 
 @pytest.fixture
 async def bench(cluster: clusters.Cluster, namespace: str) -> AsyncIterator[Bench]:
-    """Lend a bench on the real API server, with the administrator's rights under a token."""
+    """Yield a bench on the real API server, with the administrator's rights under a token."""
     binding = f"""\
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

@@ -26,7 +26,7 @@ spec:
 
 @pytest.fixture
 async def kubelets(cluster: clusters.Cluster) -> AsyncIterator[kubelet.Kubelets]:
-    """Lend the kubelets of one node with eight cards and one taint."""
+    """Yield the kubelets of one node with eight cards and one taint."""
     taint = {"key": "gpus", "effect": "NoSchedule"}
     node = kubelet.FakeNode("played", labels={"zone": "a"}, taints=(taint,), extended={"nvidia.com/gpu": 8})
     async with kubelet.Kubelets(cluster) as kubelets:

@@ -27,7 +27,7 @@ WAYS_TO_END = {
 
 @pytest.fixture
 def owner(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
-    """Lend a process that owns a cluster, started by the developer's tool, perhaps with more words."""
+    """Yield a process that owns a cluster, started by the developer's tool, perhaps with more words."""
     process = subprocess.Popen(
         [sys.executable, "-m", "testbed", "up", *getattr(request, "param", ())],
         env=os.environ | {"PYTHONPATH": str(TESTS)},

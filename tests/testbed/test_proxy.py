@@ -38,7 +38,7 @@ class Echo:
             self.busy -= 1
 
     async def idle(self) -> bool:
-        """Return whether every connection has ended."""
+        """Whether every connection has ended."""
         return self.busy == 0
 
 
@@ -64,7 +64,7 @@ class Caller:
 
 @pytest.fixture
 async def echo() -> AsyncIterator[Echo]:
-    """Lend an echo server."""
+    """Yield an echo server."""
     echo = Echo()
     server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
     echo.port = server.sockets[0].getsockname()[1]
@@ -75,14 +75,14 @@ async def echo() -> AsyncIterator[Echo]:
 
 @pytest.fixture
 async def wire(echo: Echo) -> AsyncIterator[proxy.Proxy]:
-    """Lend a proxy in front of the echo server."""
+    """Yield a proxy in front of the echo server."""
     async with proxy.Proxy(echo.port) as wire:
         yield wire
 
 
 @pytest.fixture
 async def caller(wire: proxy.Proxy) -> AsyncIterator[Caller]:
-    """Lend a connection that has already been used once."""
+    """Yield a connection that has already been used once."""
     caller = await _call(wire)
     yield caller
     caller.hang_up()

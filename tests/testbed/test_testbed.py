@@ -26,7 +26,7 @@ spec: {{containers: [{{name: main, image: none}}]}}
 
 @pytest.fixture(scope="module")
 def fragile() -> Iterator[clusters.Cluster]:
-    """Lend a cluster that tests may break, since nobody else uses it."""
+    """Yield a cluster that tests may break, since nobody else uses it."""
     with clusters.Cluster(controller_manager=False) as testbed:
         yield testbed
 

@@ -40,7 +40,7 @@ def test_pair(pair: dict[str, Any]) -> None:
 
 
 def keys(written: dict[str, Any]) -> Iterator[str]:
-    """List every key by which a pod of the golden files asks."""
+    """Return every key by which a pod of the golden files asks."""
     yield from written.get("annotations", {})
     yield from written.get("labels", {})
     yield from written.get("limits", {})

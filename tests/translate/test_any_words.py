@@ -124,7 +124,7 @@ ASKED: Final = st.dictionaries(st.sampled_from(RESOURCES), QUANTITY, max_size=4)
 
 @st.composite
 def any_pod(draw: st.DrawFn) -> raw.Pod:
-    """Give a pod with anything in every key by which devices are asked for."""
+    """Return a pod with anything in every key by which devices are asked for."""
     containers = [
         builders.asking(f"c{at}", asked, restartPolicy=draw(st.sampled_from([None, "Always"])))
         for at, asked in enumerate(draw(st.lists(ASKED, max_size=3)))

@@ -16,7 +16,7 @@ Container = dict[str, Any]
 
 
 def asking(name: str, *, sidecar: bool = False, **requests: object) -> Container:
-    """Give a container with these requests, which may be a sidecar."""
+    """Return a container with these requests, which may be a sidecar."""
     lasting = {"restartPolicy": "Always"} if sidecar else {}
     return builders.asking(name, requests, **lasting)
 

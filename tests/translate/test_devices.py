@@ -15,7 +15,7 @@ HAUNTED = {"uuid": "GPU-n1-0", "health": "Healthy", "occupants": [{"pid": 7}]}
 
 
 def trouble(thing: wire.Device) -> Reason | None:
-    """Give the trouble of the first card."""
+    """Return the trouble of the first card."""
     return devices.read(thing).cards[0].trouble
 
 

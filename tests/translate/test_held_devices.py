@@ -19,7 +19,7 @@ BOTH = frozenset({2, builders.uuid("n1", 2)})
 
 
 def holding(**words: str) -> holds.Hold:
-    """Give what a bound pod that asks for one card keeps from others, for these words on it."""
+    """Return what a bound pod that asks for one card keeps from others, for these words on it."""
     return pod_requests.bound(builders.pod(gpus=1, nodeName="n1", annotations=words)).hold
 
 

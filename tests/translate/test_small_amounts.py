@@ -20,7 +20,7 @@ EACH: Final = "genius/gpu-memory-each"
 
 
 def refused(pod: Any, **fields: Any) -> list[str]:
-    """List what a policy finds wrong with a pod that is well otherwise."""
+    """Return what a policy finds wrong with a pod that is well otherwise."""
     candidate = pods.candidate(pod)
     assert candidate.faults == ()
     faults = under_policy.under(rules.Policy(**fields), candidate).faults

@@ -16,7 +16,7 @@ from support import builders, inventories, shapes, worlds
 def reason_of(
     search: Search, candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject
 ) -> str:
-    """Say why a pod does not fit, looked at closely."""
+    """Return why a pod does not fit, looked at closely."""
     if isinstance(answer, decisions.Reject):
         return explain.sentence(answer, candidate)
     assert explain.brief(answer.counts, candidate)

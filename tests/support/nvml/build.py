@@ -26,7 +26,7 @@ def compiler() -> str | None:
 
 
 def library() -> Path:
-    """Give the mock, built if it is not there yet; its folder can stand in LD_LIBRARY_PATH."""
+    """Return the mock, built if it is not there yet; its folder can stand in LD_LIBRARY_PATH."""
     path = house.ROOT / "build" / "nvml" / _digest() / NAME
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -40,12 +40,12 @@ class Seat:
 
     @property
     def address(self) -> str:
-        """Give the PCI address as sysfs spells it."""
+        """Return the PCI address as sysfs spells it."""
         return f"0000:{self.bus:02x}:00.0"
 
     @property
     def known(self) -> catalog.Model:
-        """Give what the catalogue knows of it."""
+        """Return what the catalogue knows of it."""
         found = catalog.find(self.model)
         assert found, f"{self.model} is not in the catalogue"
         return found
@@ -89,7 +89,7 @@ def _card(machine: str, number: int, seat: Seat) -> Iterator[tuple[str, object]]
 
 
 def _readings() -> Iterator[tuple[str, object]]:
-    """Give what an idle, healthy card measures."""
+    """Return what an idle, healthy card measures."""
     yield "utilization", "0 0"
     yield "power", 62_000
     yield "power.limit", 400_000

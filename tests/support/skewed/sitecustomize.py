@@ -31,17 +31,17 @@ class Shifted(Real, metaclass=Pretender):
 
     @classmethod
     def now(cls, tz: dt.tzinfo | None = None) -> Any:
-        """Give the present moment."""
+        """Return the present moment."""
         return Real.fromtimestamp(time.time(), tz)
 
     @classmethod
     def utcnow(cls) -> Any:
-        """Give the present moment in UTC, without saying so."""
+        """Return the present moment in UTC, without saying so."""
         return Real.fromtimestamp(time.time(), dt.UTC).replace(tzinfo=None)
 
     @classmethod
     def today(cls) -> Any:
-        """Give the present local moment."""
+        """Return the present local moment."""
         return Real.fromtimestamp(time.time())
 
 
