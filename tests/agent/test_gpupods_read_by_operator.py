@@ -34,8 +34,8 @@ def held(*uuids: str, asks: int) -> Hold:
     )
     spec = desired.spec(pod, given, desired.NodeCards("n1", {}, None, ALLOCATABLE))
     named = gpupods.read(wire.GpuPod(META, spec))
-    assert isinstance(named, allocation_recovery.Named)
-    nameless = allocation_recovery.Nameless((("main", True),), fewest=asks)
+    assert isinstance(named, allocation_recovery.NamedDevices)
+    nameless = allocation_recovery.UnreadableAllocation((("main", True),), fewest=asks)
     return allocation_recovery.held(Hold("u-1", "ns/p", "n1", withheld=asks), nameless, named, DEVICE)
 
 

@@ -68,7 +68,7 @@ def fill(inventory: Inventory, part: float) -> None:
     names = sorted(inventory.index)
     chance.shuffle(names)
     for at, name in enumerate(names[: int(len(names) * part)]):
-        info = inventory.row(name)
+        info = inventory.node(name)
         assert info and info.device
         spare = chance.choice((0, 0, 0, 1, 2))
         for card in info.device.cards[: len(info.device.cards) - spare]:

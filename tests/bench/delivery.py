@@ -226,7 +226,7 @@ class Arena:
         search: Search,
         candidate: queued_pods.Candidate,
         policy: Policy,
-        said: cycle.Said,
+        said: cycle.RefusedQuestions,
         effort: allocator.Effort,
     ) -> decisions.Decision:
         started = time.thread_time()

@@ -162,7 +162,7 @@ def crowd(ledger: Ledger, count: int, *, first: int = 1000, **fields: Any) -> No
     """Have so many pods come, each newer and less important than the last, and wait for a change."""
     for at in range(count):
         ledgers.add_waiting(ledger, f"big{at}", version=str(first + at), priority=-at, **fields)
-        ledgers.put_off(ledger, f"big{at}", decisions.Help.CAPACITY_FREED)
+        ledgers.put_off(ledger, f"big{at}", decisions.ClusterEvent.CAPACITY_FREED)
 
 
 @timeless.scenario
@@ -228,7 +228,7 @@ async def test_pods_that_were_named_and_did_not_fit_are_soon_covered_no_more() -
     versions = [str(at) for at in range(1, 2 * bind_declarer.MOST_IDLE)]
     on = await scene(*versions)
     for at in range(len(versions)):
-        ledgers.put_off(on.ledger, f"p{at}", decisions.Help.CAPACITY_FREED)
+        ledgers.put_off(on.ledger, f"p{at}", decisions.ClusterEvent.CAPACITY_FREED)
 
     async with timeless.beside(on.declarer.run()):
         await timeless.passing(5 * bind_declarer.CHECK_SECONDS)
@@ -246,7 +246,7 @@ async def test_the_first_of_a_crowd_are_looked_for_again_after_a_while(
     crowd(on.ledger, 200)
     await on.declarer.declare()
     ledgers.add_waiting(on.ledger, "more", version="2000", priority=9)
-    ledgers.put_off(on.ledger, "more", decisions.Help.CAPACITY_FREED)
+    ledgers.put_off(on.ledger, "more", decisions.ClusterEvent.CAPACITY_FREED)
 
     await on.declarer.declare()
     await timeless.passing(11.0)

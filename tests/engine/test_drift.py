@@ -34,7 +34,7 @@ def test_of_a_nameless_pod_its_node_and_its_gpupods_tell_as_well() -> None:
     """What it holds changes with each of them: news of any may be on its way."""
     ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
     hold = builders.hold("p", "n1")
-    fresh.pod_bound(hold, nameless=allocation_recovery.Nameless())
+    fresh.pod_bound(hold, nameless=allocation_recovery.UnreadableAllocation())
     namespace, name = hold.title.split("/")
 
     assert sources(ledger, fresh)["hold"] == {

@@ -13,7 +13,7 @@ from berth_operator.engine import unreadable_pods
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, holds
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import ClusterEvent
 from support import builders, clock, inventories, ledgers, worlds
 
 EVERY = holds.ALL_CARDS
@@ -163,7 +163,7 @@ def test_cards_that_turn_out_free_wake_who_waits() -> None:
     unreadable = builders.pod("p", gpus=1, nodeName="n1", annotations=LOST | {names.MEMORY_AT_LEAST: "?"})
     ledgers.pod_seen(ledger, unreadable)
     ledgers.add_waiting(ledger, "b")
-    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
+    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
     before = inventories.free_cards(ledger.inventory)
 
     ledgers.gpupod_seen(ledger, builders.gpupod(main=[0]))

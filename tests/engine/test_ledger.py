@@ -9,7 +9,7 @@ from berth_crds import names
 from berth_operator.engine.hold_states import TRANSITIONS, IllegalStep, State, Step
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions
-from berth_operator.scheduling.decisions import Help, Reason
+from berth_operator.scheduling.decisions import ClusterEvent, Reason
 from support import builders, clock, inventories, ledgers
 
 POD = builders.candidate()
@@ -169,7 +169,7 @@ def test_forgotten_cards_wake_who_waits_for_them() -> None:
     ledgers.add_waiting(ledger, "a")
     ledgers.assume(ledger, "a")
     ledgers.add_waiting(ledger, "b")
-    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
+    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
 
     ledger.forget("uid-a")
 
@@ -185,7 +185,7 @@ def test_confirmation_of_what_was_assumed_is_no_news() -> None:
     ledgers.pod_seen(ledger, builders.pod("p", gpus=2))
     bind = ledgers.assume(ledger)
     ledgers.add_waiting(ledger, "b", cards=9)
-    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
+    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
     before = ledgers.contents(ledger)["inventory"]
 
     ledgers.pod_seen(
@@ -235,7 +235,7 @@ def test_bound_elsewhere_than_assumed() -> None:
     ledgers.add_waiting(ledger)
     ledgers.assume(ledger)
     ledgers.add_waiting(ledger, "b", cards=4)
-    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
+    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
 
     ledger.pod_bound(dataclasses.replace(builders.hold("p", "n2", (2,)), amounts=HELD.amounts))
 
@@ -287,7 +287,7 @@ def test_end_of_a_pod_frees_its_cards_at_once(end: object) -> None:
     running = builders.pod("p", gpus=1, nodeName="n1", annotations=builders.record("n1", main=[0]))
     ledgers.pod_seen(ledger, running)
     ledgers.add_waiting(ledger, "b")
-    ledgers.put_off(ledger, "b", Help.CAPACITY_FREED)
+    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
     ledger.wake.clear()
 
     ledgers.pod_seen(ledger, end, "uid-p")  # type: ignore[arg-type]  # a pod or None, from the table

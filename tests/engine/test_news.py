@@ -8,7 +8,7 @@ from berth_crds.vocabulary import Strategy
 from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import backlog, uuid_records
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.policy import Policy
 from support import builders, ledgers
@@ -42,13 +42,21 @@ def smaller(at: str) -> devices.Device:
 
 
 # What happens, which change that is, if any, and for how many cards a pod waits.
-EVENTS: dict[str, tuple[Callable[[Ledger], object], Help | None, int]] = {
-    "a new node": (lambda ledger: ledger.node_seen(builders.node("n10")), Help.NODE_CHANGED, 0),
-    "a changed node": (lambda ledger: ledger.node_seen(builders.node(cpu=9000)), Help.NODE_CHANGED, 1),
-    "new cards": (shows_cards, Help.DEVICE_CHANGED, 1),
-    "changed cards": (lambda ledger: ledger.device_seen(builders.device(cards=5)), Help.DEVICE_CHANGED, 5),
-    "an agent that speaks again": (falls_silent_and_speaks, Help.DEVICE_CHANGED, 4),
-    "another policy": (lambda ledger: ledger.policy_seen(SPREAD), Help.POLICY_CHANGED, 9),
+EVENTS: dict[str, tuple[Callable[[Ledger], object], ClusterEvent | None, int]] = {
+    "a new node": (lambda ledger: ledger.node_seen(builders.node("n10")), ClusterEvent.NODE_CHANGED, 0),
+    "a changed node": (
+        lambda ledger: ledger.node_seen(builders.node(cpu=9000)),
+        ClusterEvent.NODE_CHANGED,
+        1,
+    ),
+    "new cards": (shows_cards, ClusterEvent.DEVICE_CHANGED, 1),
+    "changed cards": (
+        lambda ledger: ledger.device_seen(builders.device(cards=5)),
+        ClusterEvent.DEVICE_CHANGED,
+        5,
+    ),
+    "an agent that speaks again": (falls_silent_and_speaks, ClusterEvent.DEVICE_CHANGED, 4),
+    "another policy": (lambda ledger: ledger.policy_seen(SPREAD), ClusterEvent.POLICY_CHANGED, 9),
     "the same node": (lambda ledger: ledger.node_seen(builders.node()), None, 1),
     "the same cards": (lambda ledger: ledger.device_seen(builders.device()), None, 1),
     "an agent that goes on speaking": (lambda ledger: ledger.agent_silent("n1", silent=False), None, 1),
@@ -64,9 +72,9 @@ EVENTS: dict[str, tuple[Callable[[Ledger], object], Help | None, int]] = {
 
 
 @pytest.mark.parametrize(("happen", "change", "cards"), EVENTS.values(), ids=EVENTS.keys())
-@pytest.mark.parametrize("wanted", list(Help))
+@pytest.mark.parametrize("wanted", list(ClusterEvent))
 def test_a_change_wakes_the_pods_that_wait_for_it(
-    happen: Callable[[Ledger], object], change: Help | None, cards: int, wanted: Help
+    happen: Callable[[Ledger], object], change: ClusterEvent | None, cards: int, wanted: ClusterEvent
 ) -> None:
     """A change wakes exactly the pods that it could help; what helps no pod costs no round."""
     ledger = ledgers.with_nodes()
@@ -103,7 +111,7 @@ def test_who_could_not_use_what_is_offered_sleeps_on(happen: Callable[[Ledger], 
         ledger.pod_bound(builders.hold("p" if not minor else f"h{minor}", shares=(minor,)))
     ledger.pod_bound(builders.hold("bare", amounts=(("cpu", 100),)))
     ledgers.add_waiting(ledger, "waits", cards=cards)
-    ledgers.put_off(ledger, "waits", *Help)
+    ledgers.put_off(ledger, "waits", *ClusterEvent)
 
     happen(ledger)
 
@@ -116,7 +124,7 @@ def test_who_is_not_helped_by_one_change_waits_for_any() -> None:
     ledger.pod_bound(builders.hold("holder", shares=(0,)))
     ledger.node_seen(builders.node("n2"))
     ledgers.add_waiting(ledger)
-    ledgers.put_off(ledger, "p", Help.NODE_CHANGED)
+    ledgers.put_off(ledger, "p", ClusterEvent.NODE_CHANGED)
 
     ledger.node_seen(builders.node("n2", cpu=9000))
     before = ledgers.ready_names(ledger)
@@ -131,7 +139,7 @@ def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(backlog, "MOST_JUDGED", 3)
     ledger = ledgers.with_nodes(cards=1)
     ledgers.add_waiting(ledger, cards=9)
-    ledgers.put_off(ledger, "p", *Help)
+    ledgers.put_off(ledger, "p", *ClusterEvent)
     found = []
 
     for at in range(4):
@@ -148,7 +156,7 @@ def test_cards_that_stay_with_their_node_wake_nobody() -> None:
     ledger.all_devices_read()
     ledger.agent_silent("n3", silent=True)
     ledgers.add_waiting(ledger)
-    ledgers.put_off(ledger, "p", *Help)
+    ledgers.put_off(ledger, "p", *ClusterEvent)
     reader = ledgers.reader(ledger)
     named = [builders.card(0, at=name) for name in ("n3", "n1", "n2")]
 
@@ -165,13 +173,13 @@ def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: 
     ledger, found = ledgers.with_nodes(cards=1), []
     for name in ("a", "b"):
         ledgers.add_waiting(ledger, name, cards=1 + (name == "b"))
-        ledgers.put_off(ledger, name, Help.CAPACITY_FREED)
+        ledgers.put_off(ledger, name, ClusterEvent.CAPACITY_FREED)
 
     for _ in range(2):
         for at in range(9):
-            ledger.backlog.offered(f"n{at}", Help.CAPACITY_FREED, lambda _: False)
+            ledger.backlog.node_changed(f"n{at}", ClusterEvent.CAPACITY_FREED, lambda _: False)
         found.append(sorted(ledger.backlog._woken))
-        ledgers.put_off(ledger, "a", Help.CAPACITY_FREED)
+        ledgers.put_off(ledger, "a", ClusterEvent.CAPACITY_FREED)
 
     assert found == [["uid-a", "uid-b"]] * 2
 
@@ -204,7 +212,7 @@ def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
     quarrel = reader.read()
     ledgers.add_waiting(ledger)
-    ledgers.put_off(ledger, "p", Help.DEVICE_CHANGED)
+    ledgers.put_off(ledger, "p", ClusterEvent.DEVICE_CHANGED)
     ledger.device_gone("n1")
     left = ledgers.ready_names(ledger)
     ledger.device_seen(builders.device("n2", []))
@@ -222,11 +230,11 @@ def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> No
 
     ledger.device_seen(builders.device("n1", []))
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
-    info = ledger.inventory.row("n2")
+    info = ledger.inventory.node("n2")
     assert info is not None
-    told = node_summaries.summary(info, ledger.inventory.claims)
+    told = node_summaries.summary(info, ledger.inventory.uuid_ownership)
     ledgers.add_waiting(ledger)
-    ledgers.put_off(ledger, "p", Help.DEVICE_CHANGED)
+    ledgers.put_off(ledger, "p", ClusterEvent.DEVICE_CHANGED)
     reader = ledgers.reader(ledger)
     ledger.pod_over("uid-holder")
 
@@ -243,9 +251,9 @@ def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
     ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
 
     ledger.device_gone("n1")
-    info = ledger.inventory.row("n2")
+    info = ledger.inventory.node("n2")
     assert info is not None
-    told = node_summaries.summary(info, ledger.inventory.claims)
+    told = node_summaries.summary(info, ledger.inventory.uuid_ownership)
 
     assert told is not None
     assert (told.free, told.claims, told.disputed) == (0, (), (builders.uuid("n1", 0),))
@@ -260,7 +268,7 @@ def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
     ledger.device_seen(builders.device("n1"), uuid_records.Record([builders.uuid("n1", 0)]))
 
     assert reader.read() == set()
-    assert ledger.inventory.claims.keeper(builders.uuid("n1", 0)) == "n1"
+    assert ledger.inventory.uuid_ownership.keeper(builders.uuid("n1", 0)) == "n1"
 
 
 def test_a_node_that_is_cordoned_or_no_more_is_summed_up_again() -> None:

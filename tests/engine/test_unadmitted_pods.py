@@ -10,7 +10,7 @@ from berth_crds import names
 from berth_operator.engine import unadmitted_pods
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, holds
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
 from support import builders, clock, inventories, ledgers
@@ -286,7 +286,7 @@ def test_who_is_kept_out_unsettles_nothing_and_helps_nobody() -> None:
     ledgers.add_waiting(ledger, "ours")
     ledgers.assume(ledger, "ours")
     ledgers.add_waiting(ledger, "large", 9)
-    ledgers.put_off(ledger, "large", Help.CAPACITY_FREED)
+    ledgers.put_off(ledger, "large", ClusterEvent.CAPACITY_FREED)
 
     ledgers.pod_seen(ledger, foreign(cpu="9", cards=2))
     ledger.pod_over("uid-p")

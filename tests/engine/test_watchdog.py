@@ -40,7 +40,7 @@ class Scene:
     @property
     def silent(self) -> bool:
         """Whether the ledger was told that the agent is silent."""
-        info = self.ledger.inventory.row("n1")
+        info = self.ledger.inventory.node("n1")
         return info is not None and info.silent
 
 
@@ -140,7 +140,7 @@ def test_silence_of_one_is_not_that_of_another() -> None:
 
     lease("a")(scene)
 
-    other = scene.ledger.inventory.row("n2")
+    other = scene.ledger.inventory.node("n2")
     assert other is not None
     assert (scene.silent, other.silent) == (False, True)
 
@@ -153,7 +153,7 @@ async def test_time_is_watched() -> None:
     watchdog = Watchdog(ledger, clock=now)
     watchdog.lease_seen("n1", "a")
     watchdog.device_seen("n1", found_silent=False)
-    info = ledger.inventory.row("n1")
+    info = ledger.inventory.node("n1")
     assert info is not None
 
     async with timeless.beside(watchdog.run()):

@@ -151,7 +151,7 @@ def test_a_device_that_is_too_large_disputes_nothing() -> None:
 
     assert (large.free, large.claims, large.disputed, large.reason) == (0, (), (), "too large")
     assert (free(ledger), free(ledger, "n1")) == (4, 0)
-    assert ledger.inventory.claims.keeper(builders.uuid("n1", 9)) == "n1"
+    assert ledger.inventory.uuid_ownership.keeper(builders.uuid("n1", 9)) == "n1"
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the pod first", "the Device first"])
@@ -218,7 +218,7 @@ class World:
             case _:
                 self.act(step)
         if writes and self.device is not None and not self.device.large:
-            self.record = self.ledger.inventory.claims.record("n1")
+            self.record = self.ledger.inventory.uuid_ownership.record("n1")
         self.ledger.agent_silent("n2", silent=False)
 
     def act(self, step: Any) -> None:
@@ -245,7 +245,7 @@ class World:
 
     def restart(self) -> None:
         """Have the next operator read all that is there."""
-        recorded = self.ledger.inventory.claims.record("n2")
+        recorded = self.ledger.inventory.uuid_ownership.record("n2")
         self.ledger = Ledger(clock.Clock(), day=self.time)
         for node in NODES:
             self.ledger.node_seen(node)
@@ -269,4 +269,4 @@ def test_whatever_one_agent_does_another_node_has_its_cards(
         world.do(step, writes=data.draw(st.booleans()))
 
         assert (free(world.ledger), free(world.ledger, "n1")) == (4, 0)
-        assert world.ledger.inventory.claims.record("n2").claims == THEIRS
+        assert world.ledger.inventory.uuid_ownership.record("n2").claims == THEIRS

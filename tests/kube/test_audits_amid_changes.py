@@ -103,7 +103,7 @@ async def test_a_device_that_goes_to_and_fro_is_no_drift(audited: Audited) -> No
     """Both looks come upon the same two values, but the ledger has heard of changes between them."""
 
     def to_and_fro() -> None:
-        info = audited.ledger.inventory.row(NODE)
+        info = audited.ledger.inventory.node(NODE)
         assert info is not None and info.published is not None
         audited.ledger.device_seen(dataclasses.replace(info.published, astray=("x",)))
         audited.ledger.device_seen(dataclasses.replace(info.published, astray=()))

@@ -330,7 +330,7 @@ def test_a_node_that_cannot_be_read_takes_no_pod(scene: Scene) -> None:
     """Taints and room of such a node are unknown."""
     scene.nodes.undecodable(read({"metadata": {"name": NODE}, "spec": {"taints": "all"}}, raw.Node))
 
-    info = scene.ledger.inventory.row(NODE)
+    info = scene.ledger.inventory.node(NODE)
     assert info is not None
     assert info.node is None
 

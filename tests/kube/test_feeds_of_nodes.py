@@ -26,7 +26,7 @@ def test_a_node_that_says_too_much_takes_no_pod(caplog: pytest.LogCaptureFixture
 
     for labels in (5, 5000, 5000, 5):
         sink.upserted(node(labels))
-        info = ledger.inventory.row("n1")
+        info = ledger.inventory.node("n1")
         known.append(info is not None and info.node is not None)
 
     assert known == [True, False, False, True]

@@ -181,10 +181,10 @@ def look(
 
 def best(world: worlds.World, candidate: queued_pods.Candidate, policy: Policy) -> decisions.Placement | None:
     """Choose the best of all nodes that are able, equal ones by name; a preference is a condition first."""
-    manner = candidate.request.manner
-    if manner.scope is not None and not manner.required:
-        strict = dataclasses.replace(manner, required=True)
-        request = dataclasses.replace(candidate.request, manner=strict)
+    grouping = candidate.request.grouping
+    if grouping.scope is not None and not grouping.required:
+        strict = dataclasses.replace(grouping, required=True)
+        request = dataclasses.replace(candidate.request, grouping=strict)
         found = _best(world, dataclasses.replace(candidate, request=request), policy)
         if found is not None:
             return found

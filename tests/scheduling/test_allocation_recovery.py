@@ -103,16 +103,18 @@ def test_table(
 ) -> None:
     """What is named and there is held; what is missing of it stays withheld."""
     hold = builders.hold("p", withheld=withheld)
-    says = allocation_recovery.Named("ml/p", "uid-p", "n1", (decisions.Grant("main", named),))
+    says = allocation_recovery.NamedDevices("ml/p", "uid-p", "n1", (decisions.Grant("main", named),))
 
     found = allocation_recovery.held(
-        hold, allocation_recovery.Nameless((("main", True),), fewest), says, DEVICE
+        hold, allocation_recovery.UnreadableAllocation((("main", True),), fewest), says, DEVICE
     )
 
     assert found == dataclasses.replace(hold, shares=shares, withheld=left)
 
 
-WHOLE = allocation_recovery.Named("ml/p", "uid-p", "n1", (decisions.Grant("main", (builders.share(0),)),))
+WHOLE = allocation_recovery.NamedDevices(
+    "ml/p", "uid-p", "n1", (decisions.Grant("main", (builders.share(0),)),)
+)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +128,16 @@ WHOLE = allocation_recovery.Named("ml/p", "uid-p", "n1", (decisions.Grant("main"
     ],
 )
 def test_who_does_not_speak_for_the_pod_changes_nothing(
-    named: allocation_recovery.Named | None, device: facts.Device | None
+    named: allocation_recovery.NamedDevices | None, device: facts.Device | None
 ) -> None:
     """Nothing but the word of the pod's own GpuPod on cards that are there ends the withholding."""
     hold = builders.hold("p", withheld=1)
 
     assert (
-        allocation_recovery.held(hold, allocation_recovery.Nameless((("main", True),)), named, device) == hold
+        allocation_recovery.held(
+            hold, allocation_recovery.UnreadableAllocation((("main", True),)), named, device
+        )
+        == hold
     )
 
 
@@ -143,7 +148,7 @@ def test_containers_that_borrow_are_not_added_up() -> None:
     starts = ("init", False), ("main", True)
 
     found = allocation_recovery.held(
-        builders.hold("p", withheld=1), allocation_recovery.Nameless(starts), says, DEVICE
+        builders.hold("p", withheld=1), allocation_recovery.UnreadableAllocation(starts), says, DEVICE
     )
 
     assert found == builders.hold("p", shares=[0])
@@ -159,7 +164,7 @@ def test_what_is_named_is_what_a_record_would_have_said() -> None:
 
     found = allocation_recovery.held(
         builders.hold("p", withheld=2),
-        allocation_recovery.Nameless(starts, 2),
+        allocation_recovery.UnreadableAllocation(starts, 2),
         dataclasses.replace(WHOLE, grants=grants),
         DEVICE,
     )
@@ -184,9 +189,9 @@ def test_a_pod_has_no_more_cards_than_it_asks_for(
     """One card may be held by several containers; of a GpuPod that names more cards nothing counts."""
     hold = builders.hold("p", withheld=ALL)
     grants = (decisions.Grant("main", named), decisions.Grant("init", named[:1]))
-    says = allocation_recovery.Named("ml/p", "uid-p", "n1", grants)
+    says = allocation_recovery.NamedDevices("ml/p", "uid-p", "n1", grants)
 
-    found = allocation_recovery.held(hold, allocation_recovery.Nameless(most=most), says, DEVICE)
+    found = allocation_recovery.held(hold, allocation_recovery.UnreadableAllocation(most=most), says, DEVICE)
 
     assert (bool(found.shares), found.withheld < ALL) == (believed, believed)
     assert bool(allocation_recovery.objection(hold, says, most)) is not believed

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import backlog, queued_pods, queues, wakeups
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.decisions import Help, Reason, Refusal
+from berth_operator.scheduling.decisions import ClusterEvent, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from support import builders
 
@@ -59,20 +59,23 @@ def test_order_of_arrival_does_not_matter(pods: list[queued_pods.Candidate]) -> 
 @pytest.mark.parametrize(
     ("wants", "change", "woken"),
     [
-        pytest.param({Help.CAPACITY_FREED}, Help.CAPACITY_FREED, True, id="the very change"),
-        pytest.param({Help.CAPACITY_FREED}, Help.DEVICE_CHANGED, False, id="another change"),
+        pytest.param({ClusterEvent.CAPACITY_FREED}, ClusterEvent.CAPACITY_FREED, True, id="the very change"),
+        pytest.param({ClusterEvent.CAPACITY_FREED}, ClusterEvent.DEVICE_CHANGED, False, id="another change"),
         pytest.param(
-            {Help.NODE_CHANGED, Help.DEVICE_CHANGED}, Help.DEVICE_CHANGED, True, id="one of several"
+            {ClusterEvent.NODE_CHANGED, ClusterEvent.DEVICE_CHANGED},
+            ClusterEvent.DEVICE_CHANGED,
+            True,
+            id="one of several",
         ),
-        pytest.param(set[Help](), Help.POLICY_CHANGED, False, id="nothing helps but an edit"),
+        pytest.param(set[ClusterEvent](), ClusterEvent.POLICY_CHANGED, False, id="nothing helps but an edit"),
     ],
 )
-def test_waits_for_the_right_change(wants: set[Help], change: Help, woken: bool) -> None:  # noqa: FBT001  a column of the table
+def test_waits_for_the_right_change(wants: set[ClusterEvent], change: ClusterEvent, woken: bool) -> None:  # noqa: FBT001  a column of the table
     """A pod that did not fit sleeps until something that could help it happens."""
     queue = of(builders.candidate())
     queue.put_off("uid-p", now=0.0, wants=frozenset(wants))
 
-    queue.helped([change])
+    queue.cluster_event([change])
 
     assert ready(queue, now=1000.0) == (["p"] if woken else [])
 
@@ -81,9 +84,9 @@ def test_help_comes_at_once() -> None:
     """A pod that a change could help is tried at once, however long its pause has become."""
     queue = of(builders.candidate())
     for _ in range(9):
-        queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+        queue.put_off("uid-p", now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
 
-    queue.helped([Help.CAPACITY_FREED])
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
 
     assert ready(queue, now=0.01) == ["p"]
 
@@ -97,7 +100,7 @@ def crowd(*sizes: int) -> Backlog:
     ]
     queue = of(*pods)
     for pod in pods:
-        queue.put_off(pod.uid, now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+        queue.put_off(pod.uid, now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
     return queue
 
 
@@ -105,7 +108,7 @@ def test_of_a_crowd_the_first_of_each_kind_are_helped_at_once() -> None:
     """A large crowd of one kind does not keep another from what became free; the rest waits its own pause."""
     queue = crowd(300, 40)
 
-    queue.helped([Help.CAPACITY_FREED])
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
 
     first = range(wakeups.TRIED_OF_A_KIND)
     assert ready(queue, now=0.05) == [f"{kind}-{at:04}" for kind in (1, 2) for at in first]
@@ -115,7 +118,7 @@ def test_of_a_crowd_the_first_of_each_kind_are_helped_at_once() -> None:
 def test_for_each_that_is_placed_the_next_of_its_kind_is_tried() -> None:
     """However much became free, and however long a crowd waits, each success is followed by another try."""
     queue = crowd(100, 100)
-    queue.helped([Help.CAPACITY_FREED])
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
 
     placed = []
     while mine := [name for name in ready(queue, now=0.01) if name.startswith("2")]:
@@ -131,7 +134,7 @@ def other(queue: Backlog, count: int = 1) -> list[str]:
     names = [f"other{at:02}" for at in range(count)]
     for name in names:
         queue.push(dataclasses.replace(builders.candidate(name), namespace="z-other"))
-        queue.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+        queue.put_off(f"uid-{name}", now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
     return names
 
 
@@ -154,7 +157,7 @@ def test_where_a_namespace_is_held_up_others_of_the_kind_are_tried(known: bool) 
     if known:
         queue.hold_up(builders.candidate().namespace)
 
-    queue.helped([Help.CAPACITY_FREED])
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
 
     assert tried(queue, builders.candidate().namespace) == others
 
@@ -162,7 +165,7 @@ def test_where_a_namespace_is_held_up_others_of_the_kind_are_tried(known: bool) 
 def test_who_is_held_up_keeps_his_place() -> None:
     """Nobody waits for those that are held up, and when they go on they come first again."""
     queue = crowd(5)
-    queue.helped([Help.CAPACITY_FREED])
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
     queue.hold_up(builders.candidate().namespace)
     assert (ready(queue), queue.next_due()) == ([], 100.0 / 1000)
     queue.push(dataclasses.replace(builders.candidate("other"), namespace="z-other"))
@@ -178,9 +181,9 @@ def test_a_crowd_of_many_kinds_is_tried_in_part() -> None:
     """One change never has more than a bounded number tried at once."""
     queue = of(*(builders.candidate(f"p{at:04}", cards=at + 1) for at in range(wakeups.TRIED_AT_ONCE + 50)))
     for at in range(wakeups.TRIED_AT_ONCE + 50):
-        queue.put_off(f"uid-p{at:04}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+        queue.put_off(f"uid-p{at:04}", now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
 
-    queue.helped([Help.CAPACITY_FREED])
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
 
     assert len(ready(queue, now=0.05)) == wakeups.TRIED_AT_ONCE
 
@@ -188,13 +191,13 @@ def test_a_crowd_of_many_kinds_is_tried_in_part() -> None:
 def test_who_was_helped_on_and_fails_again_waits_for_a_change() -> None:
     """A try that another's success brought is over when it fails; the one behind has its pause."""
     queue = crowd(wakeups.TRIED_OF_A_KIND + 2)
-    queue.helped([Help.CAPACITY_FREED])
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
     ready(queue, now=0.01)
     queue.place("uid-1-0000")
     next_ = f"1-{wakeups.TRIED_OF_A_KIND:04}"
     assert next_ in ready(queue, now=0.01)
 
-    queue.put_off(f"uid-{next_}", now=0.01, wants=frozenset({Help.CAPACITY_FREED}))
+    queue.put_off(f"uid-{next_}", now=0.01, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
 
     assert next_ not in ready(queue, now=0.02)
     assert f"1-{wakeups.TRIED_OF_A_KIND + 1:04}" not in ready(queue, now=0.02)
@@ -203,10 +206,10 @@ def test_who_was_helped_on_and_fails_again_waits_for_a_change() -> None:
 def test_a_change_helps_only_who_waited_then() -> None:
     """A pod that is put off after a change waits for the next one."""
     queue = of(builders.candidate())
-    queue.helped([Help.CAPACITY_FREED])
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
     assert ready(queue, now=0.0) == ["p"]
 
-    queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    queue.put_off("uid-p", now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
 
     assert ready(queue, now=1000.0) == []
 
@@ -215,7 +218,7 @@ def test_time_alone_wakes_nobody_who_waits_for_a_change() -> None:
     """A pod that waits for a change is not due by time."""
     queue = of(builders.candidate())
 
-    queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    queue.put_off("uid-p", now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
 
     assert queue.next_due() is None
     assert ready(queue, now=1e9) == []
@@ -254,7 +257,7 @@ def test_attempts_lengthen_the_pause() -> None:
 def test_unchanged_pod_keeps_its_patience() -> None:
     """Hearing of the same request again, as after a label changed, is no reason to try again."""
     queue = of(builders.candidate())
-    queue.put_off("uid-p", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+    queue.put_off("uid-p", now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
 
     queue.push(builders.candidate())
 
@@ -300,7 +303,7 @@ def test_who_only_watches_does_not_grow() -> None:
         backlog.push(builders.candidate(f"p{at}"))
         backlog.remove(f"uid-p{at}")
 
-    assert backlog._line.places <= queues.SPARE_PLACES + 4
+    assert backlog._active.places <= queues.SPARE_PLACES + 4
     assert [one.name for one in backlog.ready(0.0)] == ["stays"]
 
 
@@ -342,7 +345,7 @@ def test_next_due_is_the_earliest() -> None:
 def test_backlog_tells_its_state() -> None:
     """A person at a debugger reads how many wait, and how many of them for a change."""
     queue = of(builders.candidate("a"), builders.candidate("b"))
-    queue.put_off("uid-a", now=0.0, wants=frozenset({Help.NODE_CHANGED}))
+    queue.put_off("uid-a", now=0.0, wants=frozenset({ClusterEvent.NODE_CHANGED}))
 
     assert repr(queue) == "<Backlog: 2 pods, 1 of them waiting for a change>"
 

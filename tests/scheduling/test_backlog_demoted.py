@@ -4,7 +4,7 @@ import dataclasses
 
 from berth_operator.scheduling import queued_pods, wakeups
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import ClusterEvent
 from scheduling.test_backlog import of, ready
 from support import builders
 
@@ -24,8 +24,8 @@ def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
     vip = builders.candidate("vip", priority=10)
     queue = of(vip, builders.candidate("a"))
     queue.put_off("uid-vip", now=0.0, wants=None, demoted=True)
-    queue.put_off("uid-vip", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
-    queue.helped([Help.CAPACITY_FREED])
+    queue.put_off("uid-vip", now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
     before = ready(queue, now=1000.0)
 
     queue.push(dataclasses.replace(vip, priority=9))
@@ -55,10 +55,10 @@ def test_of_the_woken_the_demoted_are_tried_last() -> None:
     names = [f"p{at:02}" for at in range(wakeups.TRIED_OF_A_KIND + 1)]
     queue = of(*(builders.candidate(name) for name in names))
     for name in names:
-        freed = frozenset({Help.CAPACITY_FREED})
+        freed = frozenset({ClusterEvent.CAPACITY_FREED})
         queue.put_off(f"uid-{name}", now=0.0, wants=freed, demoted=name == names[0])
 
-    queue.helped([Help.CAPACITY_FREED])
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
 
     assert ready(queue) == names[1:]
 
@@ -84,12 +84,12 @@ def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
     backlog = Backlog()
     for name, priority in [("vip", 9), ("other", 0)]:
         backlog.push(builders.candidate(name, priority=priority))
-        backlog.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
+        backlog.put_off(f"uid-{name}", now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
     backlog.demote("uid-vip")
 
     backlog.reinstate("uid-vip")
     early = list(backlog.ready(1.0))
-    backlog.helped([Help.CAPACITY_FREED])
+    backlog.cluster_event([ClusterEvent.CAPACITY_FREED])
 
     assert early == []
     assert [one.name for one in backlog.ready(1.0)] == ["vip", "other"]
@@ -102,8 +102,8 @@ def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
     for name in names:
         backlog.push(builders.candidate(name))
         for _ in range(9):
-            backlog.put_off(f"uid-{name}", now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
-    backlog.helped([Help.CAPACITY_FREED])
+            backlog.put_off(f"uid-{name}", now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
+    backlog.cluster_event([ClusterEvent.CAPACITY_FREED])
     first = [one.name for one in backlog.ready(1.0)]
 
     backlog.skip("uid-p00", now=1.0)

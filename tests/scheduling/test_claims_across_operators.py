@@ -68,8 +68,8 @@ class World:
         self.held: dict[str, set[str]] = {node: set() for node in NODES}
         self.claims = self._operator(NODES)
 
-    def _operator(self, order: Sequence[str]) -> uuid_ownership.Claims:
-        made = uuid_ownership.Claims(self.time, lambda node: self.held[node])
+    def _operator(self, order: Sequence[str]) -> uuid_ownership.UuidOwnership:
+        made = uuid_ownership.UuidOwnership(self.time, lambda node: self.held[node])
         for node in order:
             if node in self.devices:
                 made.publish(

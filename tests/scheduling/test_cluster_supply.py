@@ -48,40 +48,40 @@ IDLE: dict[str, Change] = {
 def test_a_node_that_can_give_nothing_does_not_count(happen: Change) -> None:
     """Where other pods go does not depend on cards that nobody can have."""
     ledger = ledgers.with_nodes(3)
-    before = ledger.inventory.lesson(), ledger.inventory.scale()
+    before = ledger.inventory.demand_model(), ledger.inventory.scale()
 
     happen(ledger)
 
-    assert (ledger.inventory.lesson(), ledger.inventory.scale()) == before
+    assert (ledger.inventory.demand_model(), ledger.inventory.scale()) == before
 
 
 def test_a_node_that_can_give_something_counts() -> None:
     """It does from the moment its agent is heard, and no more once it is gone."""
     ledger = ledgers.with_nodes(3)
-    before = ledger.inventory.lesson(), ledger.inventory.scale()
+    before = ledger.inventory.demand_model(), ledger.inventory.scale()
 
     joins()(ledger)
-    there = ledger.inventory.lesson(), ledger.inventory.scale()
+    there = ledger.inventory.demand_model(), ledger.inventory.scale()
     ledger.device_gone("n9")
 
     assert there[0] != before[0]
     assert there[1] == (64, 64 << 40)
-    assert (ledger.inventory.lesson(), ledger.inventory.scale()) == before
+    assert (ledger.inventory.demand_model(), ledger.inventory.scale()) == before
 
 
 def test_what_is_no_news_of_all_voids_no_answer() -> None:
     """A number of a card that changes neither what nodes have together nor who is the largest is its own."""
     ledger = ledgers.with_nodes(3)
-    ledger.inventory.lesson()
-    before = ledger.inventory.supplies, ledger.inventory.layout
+    ledger.inventory.demand_model()
+    before = ledger.inventory.supply_version, ledger.inventory.layout
 
     for less in range(1, 9):
         first = builders.card(memory=builders.MEMORY - less)
         ledger.device_seen(builders.device(cards=[first, *(builders.card(minor) for minor in (1, 2, 3))]))
-        ledger.inventory.lesson()
+        ledger.inventory.demand_model()
 
     # The first of these takes from a node that was as large as any, and the others do not.
-    assert ledger.inventory.supplies <= before[0] + 1
+    assert ledger.inventory.supply_version <= before[0] + 1
     assert ledger.inventory.layout == before[1]
 
 
@@ -89,28 +89,28 @@ def test_a_node_that_changes_without_end_is_counted_anew_once_in_a_second() -> N
     """Each other state would void all that is remembered; the latest counts when the second is over."""
     now = clock.Clock()
     ledger = ledgers.with_nodes(3, now=now)
-    ledger.inventory.lesson()
+    ledger.inventory.demand_model()
     found = []
 
     for step in range(1, 31):
         now.advance(0.1)
         ledger.device_seen(builders.device(cards=1 + step % 4))
         ledgers.decide(ledger, now.now)
-        found.append((ledger.inventory.lesson(), ledger.inventory.layout))
+        found.append((ledger.inventory.demand_model(), ledger.inventory.layout))
 
     assert len(set(found)) <= 4
-    assert ledger.inventory.supplies > 1
+    assert ledger.inventory.supply_version > 1
 
 
 def test_the_latest_state_counts_in_a_later_round() -> None:
     """What was left out because it came too soon is made up for, without another event."""
     now = clock.Clock()
     ledger = ledgers.with_nodes(2, now=now)
-    ledger.inventory.lesson()
+    ledger.inventory.demand_model()
     for cards in (5, 9):
         now.advance(0.5)
         ledger.device_seen(builders.device(cards=cards))
-        ledger.inventory.lesson()
+        ledger.inventory.demand_model()
 
     soon = ledger.inventory.scale()
     now.advance(1.0)

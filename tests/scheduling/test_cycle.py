@@ -179,7 +179,7 @@ def test_rounds_promise_nothing_twice(world: worlds.World, pods: tuple[queued_po
             given |= {(answer.placement.node, uuid) for uuid in worlds.shares_of([answer])}
 
     for node, uuid in given:
-        info = inventory.row(node)
+        info = inventory.node(node)
         assert info is not None
         card, pieces = unit(info, uuid)
         new, old = info.used[uuid], before[node].get(uuid, device_view.UNUSED)
@@ -189,7 +189,7 @@ def test_rounds_promise_nothing_twice(world: worlds.World, pods: tuple[queued_po
         assert new.pods <= pieces
 
 
-def unit(info: node_info.Row, uuid: str) -> tuple[cards_.Card, int]:
+def unit(info: node_info.NodeInfo, uuid: str) -> tuple[cards_.Card, int]:
     """Find the card of a device or instance, and how many pods may have a part of it."""
     assert info.device is not None
     for card in (*info.device.cards, *info.device.others):
@@ -230,7 +230,7 @@ def test_every_round_leaves_no_trace(world: worlds.World, pods: tuple[queued_pod
 
 UNHEARD: dict[str, requests.Ask] = {
     "a profile": requests.Instances("9g.999gb", 1),
-    "a type": requests.Parts("fpga", 1, 100),
+    "a type": requests.OtherDevices("fpga", 1, 100),
 }
 
 
@@ -314,7 +314,7 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     assert isinstance(first, Wait)
     assert (first.counts, first.wants) == ((Count(Reason.UNDECIDED, "", 30),), None)
     (waiting,) = queue.ready(0.0)
-    looked_at = search.closer(questions.ask(waiting.request, waiting.demand), USUAL)
+    looked_at = search.searched(questions.ask(waiting.request, waiting.demand), USUAL)
     assert len(looked_at) == 30
     assert isinstance(later[-1], Wait)
 
@@ -334,7 +334,7 @@ def timed(
         share = builders.share(0, at=f"n{at}", core=0, memory=at)
         inventory.charge(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=(share,)))
     search = Search(inventory)
-    time = cycle.Time(now, ends, search_)
+    time = cycle.RoundTime(now, ends, search_)
     return list(cycle.each(search, queue, 0.0, USUAL, cycle.Limits(time=time)))
 
 
@@ -390,5 +390,5 @@ def test_node_that_takes_all_the_time_is_given_up() -> None:
         effort = allocator.Effort(expired=lambda: True)
         assert search.place(pod.request, pod.demand, policy=USUAL, effort=effort) is None
 
-    closer = search.closer(questions.ask(pod.request, pod.demand), USUAL)
+    closer = search.searched(questions.ask(pod.request, pod.demand), USUAL)
     assert [reason for reason, _ in closer.values()] == [Reason.UNDECIDED] * 3

@@ -3,7 +3,7 @@
 import pytest
 
 from berth_operator.scheduling import decisions
-from berth_operator.scheduling.decisions import Count, Help, Reason
+from berth_operator.scheduling.decisions import ClusterEvent, Count, Reason
 from berth_operator.scheduling.devices import allocator
 from support import builders
 
@@ -14,7 +14,7 @@ ONLY_OTHER_PODS = {Reason.TOO_MUCH_TOGETHER}
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_reason_knows_what_helps(reason: Reason) -> None:
     """Each refusal is lifted by some change in the cluster, or else by an edit of this pod or of others."""
-    helps = decisions.HELPED_BY.get(reason, frozenset())
+    helps = decisions.LIFTED_BY.get(reason, frozenset())
 
     assert bool(helps) is (reason not in ONLY_AN_EDIT | ONLY_OTHER_PODS)
 
@@ -22,17 +22,17 @@ def test_every_reason_knows_what_helps(reason: Reason) -> None:
 @pytest.mark.parametrize(
     ("reasons", "wanted"),
     [
-        pytest.param([], set[Help](), id="no refusal waits for nothing"),
-        pytest.param([Reason.TAINTED], {Help.NODE_CHANGED}, id="one refusal"),
+        pytest.param([], set[ClusterEvent](), id="no refusal waits for nothing"),
+        pytest.param([Reason.TAINTED], {ClusterEvent.NODE_CHANGED}, id="one refusal"),
         pytest.param(
             [Reason.FULL, Reason.SILENT],
-            {Help.CAPACITY_FREED, Help.DEVICE_CHANGED, Help.NODE_CHANGED},
+            {ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED, ClusterEvent.NODE_CHANGED},
             id="several refusals, and a new node may always help",
         ),
         pytest.param([Reason.FULL, Reason.UNDECIDED], None, id="what was not looked at needs but time"),
     ],
 )
-def test_wants(reasons: list[Reason], wanted: set[Help] | None) -> None:
+def test_wants(reasons: list[Reason], wanted: set[ClusterEvent] | None) -> None:
     """A pod waits for whatever could lift any of its refusals."""
     found = decisions.wants(tuple(Count(reason, "", 1) for reason in reasons))
 

@@ -194,7 +194,7 @@ def test_lesson_depends_on_nothing_else(samples: list[workload.Sample], data: st
     kinds = [("t4", 400, 8000, builders.GIB), ("h200", 800, 16000, builders.GIB), ("t4", 200, 8000, 0)]
     one = demand_model.learn(known(*samples), demand_model.supply(kinds))
     demand_model.learn(known(*samples[1:]), supply())
-    demand_model._lesson.cache_clear()
+    demand_model._model.cache_clear()
     demand_model.worth_of_space.cache_clear()
 
     again = demand_model.supply(data.draw(st.permutations(kinds)))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, explain, port_usage
-from berth_operator.scheduling.decisions import Bind, Help, Wait
+from berth_operator.scheduling.decisions import Bind, ClusterEvent, Wait
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -85,7 +85,7 @@ def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
     (wait,) = cycle.decide(ledger.search, ledger.backlog, 0.0, ledger.policy)
     assert isinstance(wait, Wait)
     assert wait.wants is not None
-    assert Help.CAPACITY_FREED in wait.wants
+    assert ClusterEvent.CAPACITY_FREED in wait.wants
     ledger.backlog.put_off(pod.uid, now=0.0, wants=wait.wants)
 
     ledger.pod_over("uid-a")

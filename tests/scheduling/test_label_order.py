@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import label_order, queued_pods, wakeups
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import ClusterEvent
 from support import builders
 
-FREED: Final = frozenset({Help.CAPACITY_FREED})
+FREED: Final = frozenset({ClusterEvent.CAPACITY_FREED})
 
 
 def pod(name: str, namespace: str, label: int = 0, *, priority: int = 0) -> queued_pods.Candidate:
@@ -94,7 +94,7 @@ def test_of_those_that_a_change_helps_the_raised_are_tried_first() -> None:
         for _ in range(9):
             backlog.put_off(f"uid-{name}", now=1000.0, wants=FREED)
 
-    backlog.helped([Help.CAPACITY_FREED])
+    backlog.cluster_event([ClusterEvent.CAPACITY_FREED])
 
     assert ready(backlog).split()[0] == "vip"
 

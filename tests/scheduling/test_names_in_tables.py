@@ -79,7 +79,7 @@ def test_profiles_beyond_the_limit_of_all_nodes_are_not_given() -> None:
 
     inventory.put_device(odd_device(1, node_table.MOST_KINDS))
 
-    info = inventory.row("n1")
+    info = inventory.node("n1")
     assert info is not None
     assert info.uncounted == 10
     assert (len(inventory.table.profiles), len(inventory.table.types)) == (node_table.MOST_KINDS,) * 2

@@ -66,7 +66,7 @@ def test_a_pod_that_nothing_helps_keeps_no_other_asleep() -> None:
     shares = {"odd": requests.Gpus(8, 46, 4619257955497632), "plain": requests.Gpus(1, 50, 8 << 30)}
     for name, ask in shares.items():
         ledger.pod_waiting(builders.candidate(name, ask), gated=False)
-        ledgers.put_off(ledger, name, *decisions.Help)
+        ledgers.put_off(ledger, name, *decisions.ClusterEvent)
 
     ledger.pod_over("uid-holder")
 

@@ -46,8 +46,8 @@ def cluster(sort: str) -> Inventory:
 
 def linked(count: int, *, required: bool) -> queued_pods.Candidate:
     """Make a pod of so many linked cards."""
-    manner = requests.Manner(scope=Scope.NVLINK, required=required)
-    return builders.candidate(request=builders.request(count, manner=manner))
+    grouping = requests.Grouping(scope=Scope.NVLINK, required=required)
+    return builders.candidate(request=builders.request(count, grouping=grouping))
 
 
 @pytest.mark.parametrize("required", [True, False], ids=["required", "preferred"])
@@ -125,7 +125,7 @@ def test_a_node_that_takes_all_the_time_is_asked_last(clock: Clock) -> None:
 
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """Who was slow once is not so for ever: where no other will do it is asked, and its answer counts."""
-    slow, question = search_memory.Slow(), questions.ask(hard().request, hard().demand)
+    slow, question = search_memory.SlowNodes(), questions.ask(hard().request, hard().demand)
 
     slow.note(question, BAD, slow=True)
     before = list(slow.of(question))
@@ -136,7 +136,7 @@ def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
 
 def test_slow_nodes_are_remembered_within_bounds() -> None:
     """However many nodes and questions there are."""
-    slow = search_memory.Slow()
+    slow = search_memory.SlowNodes()
     asked = [
         questions.ask(hard().request, builders.demand(cpu)) for cpu in range(search_memory.MOST_HARD + 9)
     ]

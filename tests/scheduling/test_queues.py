@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import queues, rotation, wakeups
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import ClusterEvent
 from support import builders
 
-FREED = frozenset({Help.CAPACITY_FREED})
+FREED = frozenset({ClusterEvent.CAPACITY_FREED})
 MANY = 20 * queues.SPARE_PLACES
 
 
@@ -19,7 +19,9 @@ def places(backlog: Backlog) -> int:
     own = [value for value in all_of if isinstance(value, queues.Line)]
     named = [value for value in all_of if isinstance(value, queues.Lines)]
     more = [
-        value.places for value in all_of if isinstance(value, queues.Queue | queues.Queues | rotation.Turns)
+        value.places
+        for value in all_of
+        if isinstance(value, queues.Queue | queues.Queues | rotation.Rotation)
     ]
     return sum(map(len, own)) + sum(one.places + len(one) for one in named) + sum(more)
 
@@ -47,7 +49,7 @@ def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
     for at in range(MANY):
         for pod in backlog.ready(20.0 * at):
             backlog.put_off(pod.uid, now=20.0 * at, wants=FREED)
-        backlog.helped([Help.CAPACITY_FREED])
+        backlog.cluster_event([ClusterEvent.CAPACITY_FREED])
 
     assert places(backlog) <= 8 * (len(crowd) + queues.SPARE_PLACES)
 
@@ -113,7 +115,7 @@ STEPS = st.one_of(
 @hypothesis.given(st.lists(STEPS, max_size=60))
 def test_a_queue_passes_over_who_is_held_up(steps: list[tuple[str, str, int]]) -> None:
     """The first of all other namespaces come in order, whatever came, left, was held up or admitted."""
-    held_up = queues.HeldUp()
+    held_up = queues.HeldUpNamespaces()
     standing: dict[int, tuple[float, str]] = {}
     queue = queues.Queue[float](lambda _, number: number in standing, held_up)
 

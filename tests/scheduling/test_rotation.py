@@ -8,7 +8,7 @@ import pytest
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, rotation
 from berth_operator.scheduling.backlog import ANYTHING, Backlog
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import packing
 from berth_operator.scheduling.nodes import facts
 from support import builders, clock, ledgers
@@ -55,7 +55,7 @@ def crowd(ledger: Ledger, now: clock.Clock) -> None:
 
 def play(ledger: Ledger, now: clock.Clock) -> list[str]:
     """Make a round of 20 ms, in which each decision takes a while, and name the pods that were bound."""
-    time = cycle.Time(now, now() + 0.02, 0.01, turns=now() + 0.01)
+    time = cycle.RoundTime(now, now() + 0.02, 0.01, turns=now() + 0.01)
     answers = []
     for answer in cycle.each(ledger.search, ledger.backlog, now(), ledger.policy, cycle.Limits(time=time)):
         now.advance(TRY_SECONDS)
@@ -197,11 +197,11 @@ def test_claims_end_with_those_who_made_them() -> None:
     crowd(ledger, now)
 
     free_and_take(ledger, 0)
-    claimed = len(ledger.backlog._turns.claims)
+    claimed = len(ledger.backlog._rotation.claims)
     for at in range(CROWD):
         ledger.pod_over(f"uid-c{at:02}")
 
-    assert (claimed, len(ledger.backlog._turns.claims)) == (CROWD, 0)
+    assert (claimed, len(ledger.backlog._rotation.claims)) == (CROWD, 0)
 
 
 def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
@@ -210,10 +210,10 @@ def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
     backlog.push(builders.candidate("a"))
     backlog.put_off("uid-a", now=0.0, wants=ANYTHING)
 
-    backlog.helped((Help.POLICY_CHANGED,))
-    backlog.offered("n1", Help.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
+    backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
+    backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
 
-    assert backlog._turns.claims.limited == 0
+    assert backlog._rotation.claims.limited == 0
 
 
 def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
@@ -222,9 +222,9 @@ def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     for name in ("a", "b", "c"):
         backlog.push(builders.candidate(name))
         backlog.put_off(f"uid-{name}", now=0.0, wants=ANYTHING)
-    backlog.offered("n1", Help.CAPACITY_FREED, lambda _: True)
+    backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.put_off("uid-a", now=0.0, wants=ANYTHING)
-    backlog.offered("n2", Help.CAPACITY_FREED, lambda _: True)
+    backlog.node_changed("n2", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
 
     backlog.remove("uid-b")
@@ -240,7 +240,7 @@ def test_a_claim_stands_though_who_made_it_is_held_up() -> None:
     for name, namespace in (("a", "slow"), ("b", "quick")):
         backlog.push(dataclasses.replace(builders.candidate(name), namespace=namespace))
         backlog.put_off(f"uid-{name}", now=0.0, wants=ANYTHING)
-    backlog.offered("n1", Help.CAPACITY_FREED, lambda _: True)
+    backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
     backlog.hold_up("slow")
     list(backlog.ready(0.0))
@@ -255,7 +255,7 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     backlog = Backlog()
     backlog.push(builders.candidate("first", priority=1))
     backlog.put_off("uid-first", now=0.0, wants=ANYTHING)
-    backlog.helped([Help.POLICY_CHANGED])
+    backlog.cluster_event([ClusterEvent.POLICY_CHANGED])
     list(backlog.ready(0.0))
     for at in range(3 * rotation.MOST_PASSED_OVER):
         backlog.push(builders.candidate(f"p{at:03}"))

@@ -72,7 +72,7 @@ def test_equal_nodes_go_by_name() -> None:
 def test_pod_chooses_its_own_strategy() -> None:
     """What a pod says of the strategy goes before the policy."""
     inventory = builders.inventory(*builders.nodes(2), builders.hold("a", "n1", (0,)))
-    spread = builders.request(1, manner=requests.Manner(strategy=Strategy.SPREAD))
+    spread = builders.request(1, grouping=requests.Grouping(strategy=Strategy.SPREAD))
     binpack = Policy(Strategy.BINPACK)
 
     plain = place(inventory, builders.candidate(), binpack)
@@ -101,9 +101,10 @@ def test_scope(numa: tuple[int, ...], required: bool, minors_: list[int] | None)
     )
     flat = tuple(tuple(0 for _ in numa) for _ in numa)
     device = dataclasses.replace(
-        builders.device(cards=cards), board=node_topology.Board(len(numa), flat, ((Scope.NUMA, groups),))
+        builders.device(cards=cards),
+        board=node_topology.NodeTopology(len(numa), flat, ((Scope.NUMA, groups),)),
     )
-    asked = builders.request(2, manner=requests.Manner(scope=Scope.NUMA, required=required))
+    asked = builders.request(2, grouping=requests.Grouping(scope=Scope.NUMA, required=required))
 
     found = place(builders.inventory(builders.node(), device), builders.candidate(request=asked))
 
@@ -270,7 +271,7 @@ def test_nodes_that_are_alike_are_looked_at_once() -> None:
         assert search.place(tight, builders.demand(), policy=Policy()) is None
 
     assert looked.call_count == 2
-    assert len(search.closer(questions.ask(tight, builders.demand()), Policy())) == 100
+    assert len(search.searched(questions.ask(tight, builders.demand()), Policy())) == 100
 
 
 def test_nodes_are_alike_in_nothing_to_who_names_cards() -> None:

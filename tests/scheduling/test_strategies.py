@@ -44,7 +44,7 @@ def ranking(
     asked = np.array(list(range(inventory.size) if rows is None else rows), dtype=np.int64)
     question = questions.ask(pod.request, pod.demand)
     query = Query(inventory, asked, question)
-    return strategies.STRATEGIES[strategy](search.look_at(query, Weights()))
+    return strategies.STRATEGIES[strategy](search.score_input_of(query, Weights()))
 
 
 def place(
@@ -339,5 +339,5 @@ def test_card_in_surplus_goes_first() -> None:
 
     found, _ = place(inventory, Strategy.FRAGMENTATION, CARD)
 
-    assert inventory.lesson().surplus != ()
+    assert inventory.demand_model().surplus != ()
     assert found == "n2"

@@ -59,7 +59,7 @@ def test_row_lives_as_long_as_anything_names_it(leave: list[str]) -> None:
     seen = []
     for what in leave:
         steps[what]()
-        seen.append(inventory.row("n1") is not None)
+        seen.append(inventory.node("n1") is not None)
 
     assert seen == [True, True, False]
     assert inventories.leftovers(inventory) == []
@@ -231,11 +231,11 @@ def test_answers_about_places_are_not_hoarded() -> None:
     """Pods with a thousand different wishes do not fill the memory."""
     inventory = builders.inventory(builders.node())
 
-    with mock.patch("berth_operator.scheduling.inventory.MOST_PLACES", 4):
+    with mock.patch("berth_operator.scheduling.place_memory.MOST_PLACES", 4):
         for number in range(20):
             inventory.places(facts.Where(selector=(("zone", str(number)),)))
 
-    assert len(inventory._places) <= 4
+    assert len(inventory._places._answers) <= 4
 
 
 def test_inventory_tells_its_state() -> None:
@@ -268,12 +268,12 @@ def test_long_answers_about_places_are_weighed() -> None:
     inventory = builders.inventory(builders.node())
     values = tuple(f"v{at}" for at in range(1000))
 
-    with mock.patch("berth_operator.scheduling.inventory.MOST_PLACES_BYTES", 300_000):
+    with mock.patch("berth_operator.scheduling.place_memory.MOST_PLACES_BYTES", 300_000):
         for number in range(20):
             one = facts.Condition(f"l{number}", "In", values)
             inventory.places(facts.Where(affinity=(facts.Term((one,)),)))
 
-    assert len(inventory._places) <= 3
+    assert len(inventory._places._answers) <= 3
 
 
 def test_named_cards_follow_the_devices() -> None:
@@ -303,4 +303,4 @@ def test_resources_that_no_node_has_take_no_column() -> None:
         inventory.release(f"uid-h{at}")
 
     assert inventory.table.left.shape == wide
-    assert inventory.rows[0] is not None and not inventory.rows[0].amounts
+    assert inventory.infos[0] is not None and not inventory.infos[0].amounts

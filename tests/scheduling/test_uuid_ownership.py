@@ -29,9 +29,9 @@ def publishes(node: str, *uuids: str, instances: Iterable[str] = ()) -> facts.De
 
 def known(
     *devices: tuple[facts.Device, Iterable[str]], time: Callable[[], float] = float
-) -> uuid_ownership.Claims:
+) -> uuid_ownership.UuidOwnership:
     """Return what is known after all Devices were read once, in whatever order the server lists them."""
-    found = uuid_ownership.Claims(time)
+    found = uuid_ownership.UuidOwnership(time)
     for device, recorded in devices:
         found.publish(device, uuid_records.Record(frozenset(recorded)))
     found.ordered = True
@@ -71,7 +71,7 @@ def test_a_claim_too_many_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return made_anew
 
-    monkeypatch.setattr(uuid_ownership, "Title", counting(uuid_records.Title))
+    monkeypatch.setattr(uuid_ownership, "UuidHistory", counting(uuid_records.UuidHistory))
     monkeypatch.setattr(dataclasses, "replace", counting(dataclasses.replace))
     found.publish(publishes("n2", *many))
 
@@ -109,7 +109,7 @@ def test_a_record_that_was_not_written_again_tells_who_came_back(turn: int, held
     time = clock.Clock()
     time.advance(2 * uuid_ownership.REMEMBERED_SECONDS)
     taken = uuid_records.Record(A, origins={"a": uuid_records.Origin("n1", 0.0)})
-    found = uuid_ownership.Claims(time, lambda node: held if node == "n2" else ())
+    found = uuid_ownership.UuidOwnership(time, lambda node: held if node == "n2" else ())
     there = [("n1", uuid_records.Record(A), frozenset[str]()), ("n2", taken, held)]
 
     for node, record, pods in there[::turn]:
@@ -215,7 +215,7 @@ def test_who_was_too_late_is_so_while_others_are_there() -> None:
 
 def test_a_dispute_outlives_the_operator() -> None:
     """The node that had the card first is away, and the next operator finds the other one alone."""
-    found = uuid_ownership.Claims()
+    found = uuid_ownership.UuidOwnership()
     late = uuid_records.Record(frozenset("b"), A, {"a": uuid_records.Origin("n1")})
     found.publish(publishes("n2", "a", "b"), late)
     found.ordered = True
@@ -357,7 +357,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["n1", "n2", "n3"]), SAID))
 @hypothesis.given(STEPS)
 def test_a_uuid_has_at_most_one_keeper_and_changes_are_told(steps: list[tuple[str, Any]]) -> None:
     """Whatever is published and taken back, one node at most gives a uuid, and whom it concerns hears."""
-    found = uuid_ownership.Claims()
+    found = uuid_ownership.UuidOwnership()
     found.ordered = True
     nodes = ("n1", "n2", "n3")
     held = dict.fromkeys(nodes, frozenset[str]())

@@ -8,7 +8,7 @@ import pytest
 
 from berth_operator.scheduling import queued_pods, wakeups
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import ClusterEvent
 from support import builders
 
 
@@ -17,8 +17,8 @@ def waiting(*pods: queued_pods.Candidate) -> Backlog:
     queue = Backlog()
     for pod in pods:
         queue.push(pod)
-        queue.put_off(pod.uid, now=0.0, wants=frozenset({Help.CAPACITY_FREED}))
-    queue.helped([Help.CAPACITY_FREED])
+        queue.put_off(pod.uid, now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
+    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
     return queue
 
 

@@ -24,7 +24,7 @@ def holding(
 
 def free(inventory: Inventory, node: str = "n1") -> list[int]:
     """List the minors of the cards that may be given out, and none where all are kept back."""
-    info = inventory.row(node)
+    info = inventory.node(node)
     assert info is not None
     assert info.device is not None
     if inventories.free_cards(inventory, node) == 0:
@@ -92,7 +92,7 @@ def test_a_marked_card_says_why_it_is_not_given() -> None:
     inventory = builders.inventory(builders.node("n1"), builders.device("n1", [A, ill]))
 
     inventory.charge(holding(marked=[0, 1]))
-    info = inventory.row("n1")
+    info = inventory.node("n1")
     device = info.device if info is not None else None
 
     assert device is not None
@@ -105,7 +105,7 @@ def test_an_instance_that_is_marked_keeps_its_card() -> None:
     inventory = builders.inventory(builders.node("n1"), builders.device("n1", [cut, builders.card(1)]))
 
     inventory.charge(holding(marked=["MIG-n1-0-1"]))
-    info = inventory.row("n1")
+    info = inventory.node("n1")
     device = info.device if info is not None else None
 
     assert device is not None
@@ -118,7 +118,7 @@ def test_an_instance_that_is_marked_keeps_its_card() -> None:
 def twins() -> tuple[Inventory, set[str]]:
     """Return two nodes, the second of which publishes a card of the first; and for which that was news."""
     inventory = builders.inventory(*builders.nodes(2, cards=2))
-    inventory.claims.ordered = True
+    inventory.uuid_ownership.ordered = True
     news = inventory.put_device(builders.device("n2", [A, builders.card(1, at="n2")]))
     return inventory, news
 
@@ -161,7 +161,7 @@ def test_what_a_record_says_is_taken_in() -> None:
 def test_a_card_that_moved_is_its_old_nodes_again_only_when_its_pod_has_ended() -> None:
     """Its old node publishes it while a pod on the new one holds it: nobody else is given it meanwhile."""
     inventory = builders.inventory(*builders.nodes(2, cards=1))
-    inventory.claims.ordered = True
+    inventory.uuid_ownership.ordered = True
     inventory.put_device(builders.device("n1", []))
     inventory.put_device(builders.device("n2", [A]))
     inventory.charge(dataclasses.replace(builders.hold("p", "n2"), shares=(builders.share(0),)))
@@ -178,7 +178,7 @@ def test_a_card_that_moved_is_its_old_nodes_again_only_when_its_pod_has_ended() 
 def test_a_claim_too_many_has_no_other_node_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose cards are given out as before is told of a claim, and nothing of its cards is worked out anew."""
     inventory = builders.inventory(*builders.nodes(40))
-    inventory.claims.ordered = True
+    inventory.uuid_ownership.ordered = True
     looked: list[str] = []
     after = withheld_cards.after_holds
 
@@ -194,13 +194,13 @@ def test_a_claim_too_many_has_no_other_node_looked_at(monkeypatch: pytest.Monkey
 
     assert told == withdrawn == {"n1", *names}
     assert looked == ["n1", "n1"]
-    assert inventory.claims.kept("n2") == tuple(builders.uuid("n2", at) for at in range(4))
+    assert inventory.uuid_ownership.kept("n2") == tuple(builders.uuid("n2", at) for at in range(4))
 
 
 def test_a_keeper_that_changes_has_both_nodes_looked_at() -> None:
     """A card that moved is given out on its new node, and on the old one again once it is back there."""
     inventory = builders.inventory(*builders.nodes(2, cards=1))
-    inventory.claims.ordered = True
+    inventory.uuid_ownership.ordered = True
     inventory.put_device(builders.device("n1", []))
     inventory.put_device(builders.device("n2", [A]))
     moved = free(inventory, "n2")

@@ -61,7 +61,7 @@ def test_sample(asks: tuple[int | requests.Ask, ...], sizes: tuple[tuple[int, in
         pytest.param(requests.NO_DEVICES, id="nothing"),
         pytest.param(builders.request(requests.Instances(builders.PROFILE, 1)), id="instances"),
         pytest.param(builders.request(requests.Replicas(2)), id="replicas"),
-        pytest.param(builders.request(requests.Parts("rdma", 1)), id="other devices"),
+        pytest.param(builders.request(requests.OtherDevices("rdma", 1)), id="other devices"),
     ],
 )
 def test_pod_without_plain_cards_teaches_nothing(request_: requests.Request) -> None:

@@ -30,7 +30,7 @@ def contents(inventory: Inventory) -> dict[str, dict[str, Any]]:
     return {info.name: _node(inventory, info) for info in inventory.each()}
 
 
-def _node(inventory: Inventory, info: node_info.Row) -> dict[str, Any]:
+def _node(inventory: Inventory, info: node_info.NodeInfo) -> dict[str, Any]:
     at, table = inventory.index[info.name], inventory.table
     cards = info.device.cards if info.device is not None else ()
     whole = table.whole[at]
@@ -62,7 +62,7 @@ def _named(numbers: node_table.Numbers, names: node_table.Names, *, empty: int =
     return {name: int(numbers[at]) for name, at in names.of.items() if numbers[at] != empty}
 
 
-def _card(table: node_table.Columns, at: int, slot: int) -> dict[str, Any]:
+def _card(table: node_table.NodeTable, at: int, slot: int) -> dict[str, Any]:
     models = {number: name for name, number in table.models.of.items()}
     numbers = {name: getattr(table, name)[at, slot].item() for name in node_table.CARD_TABLES}
     return numbers | {"model": models[int(table.model[at, slot])]}
@@ -70,7 +70,7 @@ def _card(table: node_table.Columns, at: int, slot: int) -> dict[str, Any]:
 
 def workload(inventory: Inventory) -> dict[str, Any]:
     """Return the recorded workload, and the demand model that results from it."""
-    known, supplies = inventory.workload, inventory._supplies
+    known, supplies = inventory.workload, inventory._cluster_supply
     return {
         "pods": len(known),
         "sizes": {size: int(count) for size, count in enumerate(known.sizes) if count},
@@ -88,7 +88,7 @@ def free_cards(inventory: Inventory, at: str = "n1") -> int:
 
 def open_cards(inventory: Inventory, at: str = "n1") -> list[str]:
     """Return the free cards of a node that accept new pods; none while the node is closed."""
-    info = inventory.row(at)
+    info = inventory.node(at)
     if info is None or info.device is None or not info.open or info.withheld >= holds.ALL_CARDS:
         return []
     return [one.uuid for one in info.device.cards if one.trouble is None and one.uuid not in info.used]
@@ -97,5 +97,5 @@ def open_cards(inventory: Inventory, at: str = "n1") -> list[str]:
 def leftovers(inventory: Inventory) -> list[str]:
     """Return the tables with values in rows of no node: there should be none."""
     table = inventory.table
-    vacant = [at for at in range(len(table.known)) if at >= inventory.size or inventory.rows[at] is None]
+    vacant = [at for at in range(len(table.known)) if at >= inventory.size or inventory.infos[at] is None]
     return [name for name, empty in EMPTY.items() if np.any(getattr(table, name)[vacant] != empty)]

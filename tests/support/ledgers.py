@@ -42,7 +42,7 @@ def pod_seen(ledger: Ledger, pod: raw.Pod | None, uid: str = "") -> None:
 def gpupod_seen(ledger: Ledger, gpupod: wire.GpuPod) -> None:
     """Apply a GpuPod's new state, as the informer does."""
     named = gpupods.read(gpupod)
-    assert isinstance(named, allocation_recovery.Named), named
+    assert isinstance(named, allocation_recovery.NamedDevices), named
     ledger.gpupod_seen(named)
 
 
@@ -98,7 +98,7 @@ def assume(ledger: Ledger, name: str = "p") -> decisions.Bind:
     return bind
 
 
-def put_off(ledger: Ledger, name: str = "p", *changes: decisions.Help) -> None:
+def put_off(ledger: Ledger, name: str = "p", *changes: decisions.ClusterEvent) -> None:
     """Let a waiting pod wait for these cluster events."""
     ledger.backlog.put_off(f"uid-{name}", now=0.0, wants=frozenset(changes))
 

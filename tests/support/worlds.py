@@ -236,7 +236,9 @@ SHARES: Final = st.builds(
 RARE_ASKS: Final[st.SearchStrategy[requests.Ask]] = st.one_of(
     st.builds(requests.Instances, st.sampled_from([builders.PROFILE, "9g.999gb"]), st.integers(1, 2)),
     st.builds(requests.Replicas, st.integers(1, 3)),
-    st.builds(requests.Parts, st.sampled_from(["rdma", "fpga"]), st.just(1), st.sampled_from([50, 100])),
+    st.builds(
+        requests.OtherDevices, st.sampled_from(["rdma", "fpga"]), st.just(1), st.sampled_from([50, 100])
+    ),
 )
 ASKS: Final[st.SearchStrategy[requests.Ask]] = st.one_of(WHOLE, SHARES, SHARES, RARE_ASKS)
 CARD_CONDITIONS: Final = st.just(requests.ANY_CARD) | st.builds(
@@ -248,8 +250,8 @@ CARD_CONDITIONS: Final = st.just(requests.ANY_CARD) | st.builds(
     avoid_uuids=st.sampled_from([frozenset(), frozenset({"GPU-n1-0"})]),
     memory_at_least=st.sampled_from([0, 40 * builders.GIB]),
 )
-MANNERS: Final = st.just(requests.ANY_MANNER) | st.builds(
-    requests.Manner,
+MANNERS: Final = st.just(requests.NO_GROUPING) | st.builds(
+    requests.Grouping,
     scope=st.sampled_from([None, Scope.NUMA, Scope.NODE]),
     required=st.booleans(),
     strategy=st.sampled_from([None, *Strategy]),

@@ -1,4 +1,4 @@
-"""Which devices and how: annotations become conditions and manner, each fault a sentence of its own."""
+"""Which devices and how: annotations become conditions and grouping, each fault a sentence of its own."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +9,7 @@ from berth_crds import names
 from berth_crds.vocabulary import Scope, Strategy
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import conditions, requests
-from berth_operator.scheduling.devices.requests import Conditions, Manner, Parts
+from berth_operator.scheduling.devices.requests import Conditions, Grouping, OtherDevices
 from berth_operator.translate import annotations
 from support import builders
 from translate import pod_requests
@@ -75,35 +75,35 @@ def test_models_are_remembered_as_they_were_written() -> None:
     assert hash(one) == hash(other)
 
 
-MANNERS: dict[str, tuple[dict[str, str], Manner]] = {
-    "a scope": ({names.SCOPE: "pcie"}, Manner(scope=Scope.PCIE)),
-    "a scope in capitals": ({names.SCOPE: " NVLink "}, Manner(scope=Scope.NVLINK)),
+MANNERS: dict[str, tuple[dict[str, str], Grouping]] = {
+    "a scope": ({names.SCOPE: "pcie"}, Grouping(scope=Scope.PCIE)),
+    "a scope in capitals": ({names.SCOPE: " NVLink "}, Grouping(scope=Scope.NVLINK)),
     "a scope that is required": (
         {names.SCOPE: "numa", names.SCOPE_POLICY: "required"},
-        Manner(scope=Scope.NUMA),
+        Grouping(scope=Scope.NUMA),
     ),
     "a scope that is a wish": (
         {names.SCOPE: "numa", names.SCOPE_POLICY: "preferred"},
-        Manner(scope=Scope.NUMA, required=False),
+        Grouping(scope=Scope.NUMA, required=False),
     ),
-    "a strategy": ({names.STRATEGY: "spread"}, Manner(strategy=Strategy.SPREAD)),
-    "devices that belong together": ({names.JOINT: "gpu, rdma"}, Manner(joint=("gpu", "rdma"))),
-    "a type named twice": ({names.JOINT: "gpu,rdma,gpu"}, Manner(joint=("gpu", "rdma"))),
-    "labels": ({names.LABELS: "fabric=b, zone=1"}, Manner(labels=(("fabric", "b"), ("zone", "1")))),
+    "a strategy": ({names.STRATEGY: "spread"}, Grouping(strategy=Strategy.SPREAD)),
+    "devices that belong together": ({names.JOINT: "gpu, rdma"}, Grouping(joint=("gpu", "rdma"))),
+    "a type named twice": ({names.JOINT: "gpu,rdma,gpu"}, Grouping(joint=("gpu", "rdma"))),
+    "labels": ({names.LABELS: "fabric=b, zone=1"}, Grouping(labels=(("fabric", "b"), ("zone", "1")))),
     "labels in another order": (
         {names.LABELS: "zone=1,fabric=b"},
-        Manner(labels=(("fabric", "b"), ("zone", "1"))),
+        Grouping(labels=(("fabric", "b"), ("zone", "1"))),
     ),
-    "labels of functions": ({names.FUNCTION_LABELS: "type=x"}, Manner(function_labels=(("type", "x"),))),
+    "labels of functions": ({names.FUNCTION_LABELS: "type=x"}, Grouping(function_labels=(("type", "x"),))),
 }
 
 
-@pytest.mark.parametrize(("said", "manner"), MANNERS.values(), ids=MANNERS.keys())
-def test_manner(said: dict[str, str], manner: Manner) -> None:
+@pytest.mark.parametrize(("said", "grouping"), MANNERS.values(), ids=MANNERS.keys())
+def test_manner(said: dict[str, str], grouping: Grouping) -> None:
     """How devices belong together is read from one key each."""
     request = pod_requests.request(pod_requests.asking(BOTH, annotations=said))
 
-    assert request.manner == manner
+    assert request.grouping == grouping
 
 
 @pytest.mark.parametrize(
@@ -114,20 +114,20 @@ def test_replicas(text: str, spread: bool) -> None:  # noqa: FBT001  a column of
     """Replicas of a container go to different cards, or to as few as possible."""
     pod = pod_requests.asking({names.NVIDIA_GPU_SHARED: 2}, annotations={names.REPLICAS: text})
 
-    assert pod_requests.request(pod).manner == Manner(spread_replicas=spread)
+    assert pod_requests.request(pod).grouping == Grouping(spread_replicas=spread)
 
 
 @pytest.mark.parametrize(
     ("text", "amount", "parts"),
     [
-        pytest.param("rdma=every", 30, Parts("rdma", 1, 30, every=True), id="percent of every one"),
-        pytest.param("rdma=every", 100, Parts("rdma", 1, 100, every=True), id="every one alone"),
-        pytest.param("rdma=count", 3, Parts("rdma", 3, 1), id="a number, shared"),
-        pytest.param("rdma=whole", 3, Parts("rdma", 3, 100), id="a number, alone"),
-        pytest.param("RDMA=Every", 100, Parts("rdma", 1, 100, every=True), id="in capitals"),
+        pytest.param("rdma=every", 30, OtherDevices("rdma", 1, 30, every=True), id="percent of every one"),
+        pytest.param("rdma=every", 100, OtherDevices("rdma", 1, 100, every=True), id="every one alone"),
+        pytest.param("rdma=count", 3, OtherDevices("rdma", 3, 1), id="a number, shared"),
+        pytest.param("rdma=whole", 3, OtherDevices("rdma", 3, 100), id="a number, alone"),
+        pytest.param("RDMA=Every", 100, OtherDevices("rdma", 1, 100, every=True), id="in capitals"),
     ],
 )
-def test_apply(text: str, amount: int, parts: Parts) -> None:
+def test_apply(text: str, amount: int, parts: OtherDevices) -> None:
     """What an amount of other devices means can be said by type."""
     pod = pod_requests.asking({names.RDMA: amount}, annotations={names.APPLY: text})
 
@@ -139,8 +139,8 @@ def test_apply_is_for_one_type_alone() -> None:
     pod = pod_requests.asking({names.RDMA: 100, names.FPGA: 100}, annotations={names.APPLY: "rdma=every"})
 
     assert pod_requests.request(pod).containers[0].asks == (
-        Parts("fpga", 1, 100),
-        Parts("rdma", 1, 100, every=True),
+        OtherDevices("fpga", 1, 100),
+        OtherDevices("rdma", 1, 100, every=True),
     )
 
 
@@ -148,14 +148,14 @@ def test_every_device_is_joined_with_nothing() -> None:
     """All NICs of a node cannot also sit beside one card, so they take no part."""
     pod = pod_requests.asking(BOTH, annotations={names.JOINT: "gpu,rdma", names.APPLY: "rdma=every"})
 
-    assert pod_requests.request(pod).manner.joint == ()
+    assert pod_requests.request(pod).grouping.joint == ()
 
 
 def test_strategy_counts_without_devices() -> None:
     """How nodes are ranked matters to a pod without devices too."""
     pod = builders.pod(annotations={names.STRATEGY: "spread"})
 
-    assert pod_requests.request(pod) == requests.Request(manner=Manner(strategy=Strategy.SPREAD))
+    assert pod_requests.request(pod) == requests.Request(grouping=Grouping(strategy=Strategy.SPREAD))
 
 
 def test_pattern_beside_models_to_avoid() -> None:

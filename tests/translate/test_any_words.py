@@ -166,7 +166,7 @@ def test_what_is_read_makes_sense(pod: raw.Pod) -> None:
                 assert 0 <= ask.ratio <= 100
                 assert 0 <= ask.memory <= 2**50
                 assert (ask.memory > 0) != (ask.ratio > 0)
-            case requests.Parts():
+            case requests.OtherDevices():
                 assert 1 <= ask.share <= 100
 
 
@@ -187,7 +187,7 @@ def test_equal_pods_give_equal_requests(pod: raw.Pod) -> None:
 
     assert first == second
     assert hash(first[0].conditions) == hash(second[0].conditions)
-    assert hash(first[0].manner) == hash(second[0].manner)
+    assert hash(first[0].grouping) == hash(second[0].grouping)
 
 
 # ---------------------------------------------------------------- the same in other words

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from berth_crds import names
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.devices.requests import Gpus, Instances, Parts, Replicas
+from berth_operator.scheduling.devices.requests import Gpus, Instances, OtherDevices, Replicas
 from support import builders
 from translate import pod_requests
 
@@ -58,12 +58,12 @@ GOOD: dict[str, tuple[dict[str, object], tuple[requests.Ask, ...]]] = {
         {"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-1g.10gb": 2},
         (Instances("1g.10gb", 2), Instances("3g.40gb", 1)),
     ),
-    "a part of a NIC": ({names.RDMA: 1}, (Parts("rdma", 1, 1),)),
-    "a NIC": ({names.RDMA: 100}, (Parts("rdma", 1, 100),)),
-    "two NICs": ({names.RDMA: 200}, (Parts("rdma", 2, 100),)),
+    "a part of a NIC": ({names.RDMA: 1}, (OtherDevices("rdma", 1, 1),)),
+    "a NIC": ({names.RDMA: 100}, (OtherDevices("rdma", 1, 100),)),
+    "two NICs": ({names.RDMA: 200}, (OtherDevices("rdma", 2, 100),)),
     "an FPGA and a NIC beside cards": (
         {names.RDMA: 100, names.NVIDIA_GPU: 1, names.FPGA: 50},
-        (requests.cards(1), Parts("fpga", 1, 50), Parts("rdma", 1, 100)),
+        (requests.cards(1), OtherDevices("fpga", 1, 50), OtherDevices("rdma", 1, 100)),
     ),
     "nothing in one way and cards in another": ({names.NVIDIA_GPU: 0, names.GPU: 200}, (requests.cards(2),)),
     "nothing of a measure": ({MEMORY: "8Gi", CORE: 0, SHARED: 0}, (Gpus(1, memory=8 * builders.GIB),)),

@@ -150,4 +150,4 @@ def test_refusals_carry_no_node() -> None:
     _, wrong = device_requests.request(pod_requests.asking({names.NVIDIA_GPU: "x"}))
 
     assert [(fault.node, fault.device) for fault in wrong] == [("", "")]
-    assert all(fault.reason not in decisions.HELPED_BY for fault in wrong)
+    assert all(fault.reason not in decisions.LIFTED_BY for fault in wrong)

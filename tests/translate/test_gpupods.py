@@ -30,7 +30,7 @@ def test_every_field_of_a_device_is_read() -> None:
 
     found = gpupods.read(of(held(CARD, nic), held(part, name="side")))
 
-    assert found == allocation_recovery.Named(
+    assert found == allocation_recovery.NamedDevices(
         "ml/p",
         "uid-p",
         "n1",
@@ -53,7 +53,7 @@ def test_every_field_of_a_device_is_read() -> None:
 )
 def test_one_without_devices_is_read_and_names_none(thing: wire.GpuPod) -> None:
     """The agent writes it so where it could not read the allocation either: that is no fault."""
-    assert gpupods.read(thing) == allocation_recovery.Named("ml/p", "uid-p", "n1")
+    assert gpupods.read(thing) == allocation_recovery.NamedDevices("ml/p", "uid-p", "n1")
 
 
 FAULTS: dict[str, tuple[wire.GpuPod, str]] = {
@@ -103,12 +103,12 @@ INIT: dict[str, Any] = {"initContainers": [builders.container("i", 1)]}
     [
         pytest.param(
             builders.pod(gpus=2, **ON_NODE, **INIT),
-            allocation_recovery.Nameless((("i", False), ("main", True)), 2, most=3),
+            allocation_recovery.UnreadableAllocation((("i", False), ("main", True)), 2, most=3),
             id="no record",
         ),
         pytest.param(
             builders.pod(gpus=2, annotations=builders.record("n2", main=[0]), **ON_NODE),
-            allocation_recovery.Nameless((("main", True),), 2, most=2),
+            allocation_recovery.UnreadableAllocation((("main", True),), 2, most=2),
             id="a record of another node",
         ),
         pytest.param(
@@ -125,7 +125,7 @@ INIT: dict[str, Any] = {"initContainers": [builders.container("i", 1)]}
     ],
 )
 def test_it_counts_where_the_own_record_cannot_be_read(
-    pod: raw.Pod, expected: allocation_recovery.Nameless | None
+    pod: raw.Pod, expected: allocation_recovery.UnreadableAllocation | None
 ) -> None:
     """A pod with a readable record, and one that asks for nothing, take nothing from a GpuPod."""
     assert pods.read_bound(pod).nameless == expected

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from berth_crds import names
-from berth_operator.scheduling.devices.requests import Gpus, Parts
+from berth_operator.scheduling.devices.requests import Gpus, OtherDevices
 from translate import pod_requests
 
 README: Final = (Path(__file__).resolve().parents[2] / "README.md").read_text()
@@ -33,7 +33,11 @@ def test_shares_of_several_cards() -> None:
 def test_nics() -> None:
     """The row says in which unit a NIC is asked for: in percent, of which a hundred are one."""
     said = row("NICs and FPGAs")
-    meant = {100: Parts("rdma", 1, 100), 200: Parts("rdma", 2, 100), 30: Parts("rdma", 1, 30)}
+    meant = {
+        100: OtherDevices("rdma", 1, 100),
+        200: OtherDevices("rdma", 2, 100),
+        30: OtherDevices("rdma", 1, 30),
+    }
 
     asked = {amount: pod_requests.request(pod_requests.asking({names.RDMA: amount})) for amount in meant}
 

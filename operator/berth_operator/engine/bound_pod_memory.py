@@ -61,8 +61,8 @@ def is_bare(hold: Hold, where: facts.Where) -> bool:
 
 
 def trimmed(
-    nameless: allocation_recovery.Nameless | None, *, admitted: bool
-) -> allocation_recovery.Nameless | None:
+    nameless: allocation_recovery.UnreadableAllocation | None, *, admitted: bool
+) -> allocation_recovery.UnreadableAllocation | None:
     """Return what must be known of a pod whose record cannot be read, without what may be long."""
     if nameless is None:
         return None
@@ -70,4 +70,4 @@ def trimmed(
 
 
 # Its GpuPod, which may come first, is kept until the pod is admitted.
-NOTHING_GRANTED: Final = allocation_recovery.Nameless(plugged={})
+NOTHING_GRANTED: Final = allocation_recovery.UnreadableAllocation(plugged={})

@@ -40,13 +40,13 @@ class DecisionRecord:
     candidate: queued_pods.Candidate
     decision: decisions.Decision
     version: int
-    lesson: demand_model.Lesson
+    model: demand_model.DemandModel
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The inputs of the decision, as digests."""
         asked = self.candidate.request, self.candidate.demand
-        return {"inventory": self.version, "lesson": digest(self.lesson), "request": digest(asked)}
+        return {"inventory": self.version, "lesson": digest(self.model), "request": digest(asked)}
 
 
 @functools.lru_cache(maxsize=MOST_DIGESTS)
@@ -83,11 +83,11 @@ class DecisionRecords:
         if not made:
             return
         self._metrics.round_made(len(made), ended - started)
-        moment, lesson = self._wall(), ledger.inventory.lesson()
+        moment, model = self._wall(), ledger.inventory.demand_model()
         for decided in made:
             if (unbound := ledger.unbound(decided.decision.uid)) is not None:
                 candidate, attempts = unbound
-                self._keep(DecisionRecord(moment, candidate, decided.decision, decided.version, lesson))
+                self._keep(DecisionRecord(moment, candidate, decided.decision, decided.version, model))
                 self._count(ledger, decided.decision, attempts, ended)
 
     def _keep(self, record: DecisionRecord) -> None:

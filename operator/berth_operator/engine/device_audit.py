@@ -33,7 +33,7 @@ def audit(inventory: Inventory) -> tuple[Finding, ...]:
     return tuple(finding for info in inventory.each() for finding in node_findings(info))
 
 
-def node_findings(info: node_info.Row) -> Iterator[Finding]:
+def node_findings(info: node_info.NodeInfo) -> Iterator[Finding]:
     """Yield the findings of one node; without its Device there are none."""
     if info.device is None:
         return
@@ -64,7 +64,7 @@ def _problem(room: device_view.Usage | None, used: device_view.Usage) -> str:
     return ""
 
 
-def _pods(info: node_info.Row, uuid: str) -> tuple[str, ...]:
+def _pods(info: node_info.NodeInfo, uuid: str) -> tuple[str, ...]:
     return tuple(sorted(hold.title for hold in info.holds.values() if _holds(hold, uuid)))
 
 

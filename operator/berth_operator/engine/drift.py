@@ -155,11 +155,11 @@ class _Kind(NamedTuple):
 KINDS: Final[Mapping[str, _Kind]] = {
     NODE: _Kind(
         lambda ledger: ledger.inventory.index,
-        lambda ledger, name: info.node if (info := ledger.inventory.row(name)) is not None else None,
+        lambda ledger, name: info.node if (info := ledger.inventory.node(name)) is not None else None,
     ),
     DEVICE: _Kind(
         lambda ledger: ledger.inventory.index,
-        lambda ledger, name: info.published if (info := ledger.inventory.row(name)) is not None else None,
+        lambda ledger, name: info.published if (info := ledger.inventory.node(name)) is not None else None,
     ),
     "hold": _Kind(
         lambda ledger: (uid for info in ledger.inventory.each() for uid in info.holds),

@@ -10,7 +10,7 @@ from berth_operator.scheduling import node_table, queued_pods
 def description(ledger: Ledger) -> str:
     """Return the numbers of nodes, pods and binds, in a few words."""
     binding = len(ledger.assumed_pods)
-    holds = sum(len(info.holds) for info in ledger.inventory.rows if info) - binding
+    holds = sum(len(info.holds) for info in ledger.inventory.infos if info) - binding
     waiting = len(ledger.backlog) + len(ledger.gated)
     counts = ((len(ledger.inventory.index), "node"), (holds, "pod"), (binding, "bind"), (waiting, "pod"))
     nodes, placed, binds, pods = (f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)
@@ -22,10 +22,10 @@ def count_stock(ledger: Ledger, now: float) -> metrics.InventoryCounts:
     inventory = ledger.inventory
     table, rows = inventory.table, inventory.everything
     free = np.maximum(0, node_table.count(table.whole[rows]) - table.withheld[rows])
-    free[[at for at, info in enumerate(inventory.rows) if info and info.cordoned]] = 0
+    free[[at for at, info in enumerate(inventory.infos) if info and info.cordoned]] = 0
     return metrics.InventoryCounts(
         nodes=int(table.known[rows].sum()),
-        cards=sum(len(info.device.cards) for info in inventory.rows if info and info.device),
+        cards=sum(len(info.device.cards) for info in inventory.infos if info and info.device),
         free=int(free.sum()),
         backlog=ledger.backlog.standings(now)
         | {

@@ -31,7 +31,7 @@ from berth_operator.scheduling import (
     workload,
 )
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.decisions import Help
+from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -112,7 +112,7 @@ class Ledger:
     def _node_changed(self, node: str, *, devices_alone: bool = False) -> None:
         """Record that a node has changed: binds to it that were decided before are stale."""
         self.changes.record(node)
-        info = self.inventory.row(node)
+        info = self.inventory.node(node)
         if info is not None:
             self.assumed_pods.mark_stale(info.holds, devices_alone=devices_alone)
 
@@ -137,13 +137,13 @@ class Ledger:
         self.changes.record(hold.node)
         self._devices_changed(self.inventory.take_affected())
         if hold.devices or hold.amounts:
-            self._offer(hold.node, Help.CAPACITY_FREED, before)
+            self._offer(hold.node, ClusterEvent.CAPACITY_FREED, before)
         return hold
 
-    def _offer(self, node: str, change: Help, before: node_offers.Left | None = None) -> None:
+    def _offer(self, node: str, change: ClusterEvent, before: node_offers.Left | None = None) -> None:
         """Wake the pods that may fit on a changed node; with `before` only its resources have changed."""
         if self.backlog:
-            self.backlog.offered(node, change, node_offers.judge(self.inventory, node, before))
+            self.backlog.node_changed(node, change, node_offers.judge(self.inventory, node, before))
         self.wake.set()
 
     # ------------------------------------------------------------ events of pods
@@ -185,7 +185,7 @@ class Ledger:
         hold: holds.Hold,
         sample: workload.Sample | None = None,
         *,
-        nameless: allocation_recovery.Nameless | None = None,
+        nameless: allocation_recovery.UnreadableAllocation | None = None,
         requirements: facts.Where | None = None,
     ) -> None:
         """Record a pod on a node and what it holds; `sample` is its request, for the demand model.
@@ -255,7 +255,7 @@ class Ledger:
 
     # ------------------------------------------------------------ events of GpuPods
 
-    def gpupod_seen(self, named: allocation_recovery.Named) -> None:
+    def gpupod_seen(self, named: allocation_recovery.NamedDevices) -> None:
         """Record a new or changed GpuPod, which counts if its pod's own record cannot be read."""
         needed = self.state(named.uid) is not State.CONFIRMED or named.uid in self.unreadable_pods
         for uid in (
@@ -283,19 +283,19 @@ class Ledger:
 
     def _recharge_node(self, name: str) -> None:
         """Charge the unreadable and unadmitted pods of a node that has changed, or its devices."""
-        info = self.inventory.row(name)
+        info = self.inventory.node(name)
         for uid in [uid for uid in info.holds if uid in self.unreadable_pods] if info is not None else ():
             self._recharge(uid)
         self._recharge_unadmitted(name)
 
     def _recharge_unadmitted(self, name: str) -> None:
         """Charge those unadmitted pods of a node that could be admitted now, and only those."""
-        for uid in self.unadmitted_pods.changed_uids(self.inventory.row(name), self.assumed_pods):
+        for uid in self.unadmitted_pods.changed_uids(self.inventory.node(name), self.assumed_pods):
             self._recharge(uid)
 
     def _current_hold(self, hold: holds.Hold) -> holds.Hold:
         """Return what a bound pod is charged, given the present state of its node."""
-        info = self.inventory.row(hold.node)
+        info = self.inventory.node(hold.node)
         hold = self.unadmitted_pods.full_hold(hold)
         if hold.uid in self.unreadable_pods:
             device, node = (info.device, info.node) if info is not None else (None, None)
@@ -307,13 +307,13 @@ class Ledger:
 
     def node_seen(self, node: facts.Node) -> None:
         """Record a new or changed node."""
-        info = self.inventory.row(node.name)
+        info = self.inventory.node(node.name)
         if info is None or info.node != node:
             better = node_offers.better_node(info.node if info is not None else None, node)
             self.inventory.put_node(node)
             self._node_changed(node.name)
             if better:
-                self._offer(node.name, Help.NODE_CHANGED)
+                self._offer(node.name, ClusterEvent.NODE_CHANGED)
             self._recharge_node(node.name)
 
     def node_gone(self, name: str) -> None:
@@ -324,9 +324,9 @@ class Ledger:
 
     def device_seen(self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING) -> None:
         """Record a new or changed Device; its recorded uuids count until all Devices were read."""
-        info = self.inventory.row(device.node)
+        info = self.inventory.node(device.node)
         changed = info is None or info.published != device
-        if changed or not self.inventory.claims.ordered:
+        if changed or not self.inventory.uuid_ownership.ordered:
             affected = self.inventory.put_device(device, record)
             self._devices_changed(affected if changed else affected - {device.node})
             self._recharge_node(device.node)
@@ -342,28 +342,30 @@ class Ledger:
         self.changes.record_all(affected)
         for name, before in self.inventory.take_changed().items():
             self._node_changed(name, devices_alone=True)
-            info = self.inventory.row(name)
+            info = self.inventory.node(name)
             if info is not None and node_offers.better_cards(before, info.cards):
-                self._offer(name, Help.DEVICE_CHANGED)
+                self._offer(name, ClusterEvent.DEVICE_CHANGED)
 
     def all_devices_read(self) -> None:
         """Record that all Devices have been read once: uuids published from now on come later."""
-        self.inventory.claims.ordered = True
+        self.inventory.uuid_ownership.ordered = True
 
     def agent_silent(self, node: str, *, silent: bool) -> None:
         """Record that an agent is silent, or not any more."""
-        info = self.inventory.row(node)
+        info = self.inventory.node(node)
         if info is None or info.silent == silent:
             return
         self.inventory.set_silent(node, silent)
         self._node_changed(node, devices_alone=True)
         if not silent:
-            self._offer(node, Help.DEVICE_CHANGED)
+            self._offer(node, ClusterEvent.DEVICE_CHANGED)
 
     def policy_seen(self, policy: Policy) -> None:
         """Record the policy in force."""
         if policy != self.policy:
             self.policy = policy
             self.backlog.allow(policy.label_priority)
-            self.backlog.helped(Help if self.inventory.obey(policy) else (Help.POLICY_CHANGED,))
+            self.backlog.cluster_event(
+                ClusterEvent if self.inventory.set_policy(policy) else (ClusterEvent.POLICY_CHANGED,)
+            )
             self.wake.set()

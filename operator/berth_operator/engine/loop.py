@@ -65,7 +65,7 @@ class Loop:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""
         ledger, made = self._ledger, list[decision_records.RoundDecision]()
         version = ledger.inventory.table.version
-        time = cycle.Time(
+        time = cycle.RoundTime(
             self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS, turns=started + IN_ORDER_SECONDS
         )
         limits = cycle.Limits(time=time, held_up=self.binder.held_up)

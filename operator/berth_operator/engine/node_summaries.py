@@ -49,7 +49,7 @@ class NodeSummary:
     unmatched_cordon: tuple[str, ...] = ()  # Entries of the cordon that name none of its devices.
 
 
-def summary(info: node_info.Row, owners: uuid_ownership.Claims) -> NodeSummary | None:
+def summary(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> NodeSummary | None:
     """Return the summary of a node; None if it has no Device."""
     if info.device is None:
         return None
@@ -89,7 +89,7 @@ def _rounded(cards: float) -> str:
     return f"{tenths / 10:g}"
 
 
-def _reasons(info: node_info.Row, owners: uuid_ownership.Claims) -> tuple[str, ...]:
+def _reasons(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> tuple[str, ...]:
     """Return the reasons and warnings of a node; some of them may be empty."""
     astray = info.device.astray if info.device is not None else ()
     return (
@@ -100,7 +100,7 @@ def _reasons(info: node_info.Row, owners: uuid_ownership.Claims) -> tuple[str, .
     )
 
 
-def contested(node: str, owners: uuid_ownership.Claims) -> str:
+def contested(node: str, owners: uuid_ownership.UuidOwnership) -> str:
     """Return which other nodes publish cards of this one, and which node owns them, as a phrase."""
     others: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     for uuid, nodes in owners.contested(node).items():
@@ -112,7 +112,7 @@ def contested(node: str, owners: uuid_ownership.Claims) -> str:
     )
 
 
-def lost_claims(node: str, owners: uuid_ownership.Claims) -> str:
+def lost_claims(node: str, owners: uuid_ownership.UuidOwnership) -> str:
     """Return how many cards of the node belonged to a node that is gone, as a phrase."""
     count = len(owners.late(node))
     if not count:
@@ -120,7 +120,7 @@ def lost_claims(node: str, owners: uuid_ownership.Claims) -> str:
     return f"{count} {'uuid' if count == 1 else 'uuids'} published by another node first, which is gone"
 
 
-def _claim(uuid: str, node: str, owners: uuid_ownership.Claims) -> str:
+def _claim(uuid: str, node: str, owners: uuid_ownership.UuidOwnership) -> str:
     if uuid not in owners.of(node):
         return f"held by pods on {node}"
     return f"published by {node} {'first' if owners.keeper(uuid) == node else 'too'}"
@@ -132,7 +132,7 @@ def cordon_warning(astray: tuple[str, ...]) -> str:
     return f"cordon names no device: {', '.join(astray[:MOST_NAMED])}{more}" if astray else ""
 
 
-def reason(info: node_info.Row) -> str:
+def reason(info: node_info.NodeInfo) -> str:
     """Return why cards of the node are not given out, as phrases."""
     parts = [CORDONED] if info.cordoned else []
     if info.silent:
@@ -165,8 +165,8 @@ def summarize(inventory: Inventory, nodes: set[str]) -> list[NodeSummary]:
     """Return the summaries of these nodes, in the order of their names."""
     found = []
     for name in sorted(nodes):
-        info = inventory.row(name)
-        node_summary = summary(info, inventory.claims) if info is not None else None
+        info = inventory.node(name)
+        node_summary = summary(info, inventory.uuid_ownership) if info is not None else None
         if node_summary is not None:
             found.append(node_summary)
     return found

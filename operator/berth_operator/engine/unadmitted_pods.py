@@ -110,7 +110,7 @@ class UnadmittedPods:
         pod = self._pods.get(hold.uid)
         return hold if pod is None else pod.hold
 
-    def charged_hold(self, hold: Hold, info: node_info.Row | None, assumed: Collection[str]) -> Hold:
+    def charged_hold(self, hold: Hold, info: node_info.NodeInfo | None, assumed: Collection[str]) -> Hold:
         """Return what a pod is charged that would hold this; nothing if it cannot be admitted."""
         pod = self._pods.get(hold.uid)
         if pod is None:
@@ -121,7 +121,7 @@ class UnadmittedPods:
         self._set_charged(pod, hold.amounts)
         return hold
 
-    def changed_uids(self, info: node_info.Row | None, assumed: Collection[str]) -> list[str]:
+    def changed_uids(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> list[str]:
         """Return the pods of a node that must be charged from now on, or not any more."""
         pods = self._by_node.get(info.name) if info is not None else None
         if not pods:
@@ -129,7 +129,7 @@ class UnadmittedPods:
         free = self._free(info, assumed)
         return [uid for uid, pod in pods.items() if _fits(pod, info, free) is pod.excluded]
 
-    def _free(self, info: node_info.Row | None, assumed: Collection[str]) -> _FreeResources:
+    def _free(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> _FreeResources:
         """Return what is free beside the pods that are certainly on a node."""
         if info is None or info.node is None:
             return UNKNOWN_NODE
@@ -155,7 +155,7 @@ class UnadmittedPods:
         pod.charged = charged
 
 
-def _fits(pod: _Pod, info: node_info.Row | None, free: _FreeResources) -> bool:
+def _fits(pod: _Pod, info: node_info.NodeInfo | None, free: _FreeResources) -> bool:
     """Whether the kubelet of a node could admit a pod."""
     if info is None or info.node is None:
         return True

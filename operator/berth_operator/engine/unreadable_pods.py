@@ -30,9 +30,9 @@ class UnreadablePods:
 
     def __init__(self, logger: logging.Logger = log) -> None:
         self._logger = logger
-        self._gpupods: dict[str, allocation_recovery.Named] = {}  # By the title of the GpuPod.
+        self._gpupods: dict[str, allocation_recovery.NamedDevices] = {}  # By the title of the GpuPod.
         self._titles: dict[str, dict[str, None]] = {}  # The titles of GpuPods, by the uid of their pod.
-        self._pods: dict[str, tuple[Hold, allocation_recovery.Nameless]] = {}  # By uid.
+        self._pods: dict[str, tuple[Hold, allocation_recovery.UnreadableAllocation]] = {}  # By uid.
         self._shares: collections.Counter[str] = collections.Counter()  # Listed by all these, by node.
         self._uids: dict[str, str] = {}  # Of the nameless, by title.
         self._logged: dict[str, str] = {}  # By uid.
@@ -45,7 +45,7 @@ class UnreadablePods:
         """Whether the own record of a pod cannot be read."""
         return uid in self._pods
 
-    def gpupod_seen(self, named: allocation_recovery.Named) -> set[str]:
+    def gpupod_seen(self, named: allocation_recovery.NamedDevices) -> set[str]:
         """Record a GpuPod; return the uids of the pods that it may concern."""
         before = self._gpupods.get(named.title)
         if before == named:
@@ -66,7 +66,7 @@ class UnreadablePods:
         before = self._remove_gpupod(title)
         return self._affected(title, before) if before is not None else set()
 
-    def _remove_gpupod(self, title: str) -> allocation_recovery.Named | None:
+    def _remove_gpupod(self, title: str) -> allocation_recovery.NamedDevices | None:
         before = self._gpupods.pop(title, None)
         if before is not None:
             titles = self._titles[before.uid]
@@ -78,12 +78,12 @@ class UnreadablePods:
                 del self._shares[before.node]
         return before
 
-    def _affected(self, title: str, *gpupods: allocation_recovery.Named | None) -> set[str]:
+    def _affected(self, title: str, *gpupods: allocation_recovery.NamedDevices | None) -> set[str]:
         """Return the uids of pods with this title, or with the uids of these GpuPods."""
         uids = {one.uid for one in gpupods if one is not None} | {self._uids.get(title, "")}
         return uids & self._pods.keys()
 
-    def _gpupod_of(self, hold: Hold, most: int) -> allocation_recovery.Named | None:
+    def _gpupod_of(self, hold: Hold, most: int) -> allocation_recovery.NamedDevices | None:
         """Return the GpuPod that names the devices of a pod; else an ignored one, of its uid or its title."""
         gpupods = [self._gpupods[title] for title in self._titles.get(hold.uid, ())]
         valid = [one for one in gpupods if not allocation_recovery.objection(hold, one, most)]
@@ -91,7 +91,7 @@ class UnreadablePods:
             return max(valid, key=lambda one: (bool(one.grants), one.title == hold.title))
         return gpupods[0] if gpupods else self._gpupods.get(hold.title)
 
-    def add(self, hold: Hold, nameless: allocation_recovery.Nameless) -> None:
+    def add(self, hold: Hold, nameless: allocation_recovery.UnreadableAllocation) -> None:
         """Record a pod whose own record cannot be read, and what it withholds without a GpuPod."""
         self._pods[hold.uid] = hold, nameless
         self._uids[hold.title] = hold.uid

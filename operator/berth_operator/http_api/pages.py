@@ -112,7 +112,7 @@ class Pages:
         name = request.query.get("node")
         if name is None:
             return await self._list(request, views.nodes(ledger))
-        info = ledger.inventory.row(name)
+        info = ledger.inventory.node(name)
         if info is None:
             raise PageError(f"There is no node {name}.", status=http.HTTPStatus.NOT_FOUND)
         return response(request, views.node(ledger, info))

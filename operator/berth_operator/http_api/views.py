@@ -98,7 +98,7 @@ def nodes(ledger: Ledger) -> Iterator[Fields]:
     yield from (node(ledger, info) for info in list(ledger.inventory.each()))
 
 
-def node(ledger: Ledger, info: node_info.Row) -> Fields:
+def node(ledger: Ledger, info: node_info.NodeInfo) -> Fields:
     """Return the devices of a node and their holders."""
     view, published = info.view(), info.device is not None
     return {

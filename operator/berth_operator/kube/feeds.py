@@ -100,7 +100,7 @@ class PodSink:
             self.budget.release(uid)
             self._observer.pod_left(uid)
             self._report(uid, hold.title, thing.detail)
-            self._ledger.pod_bound(hold, nameless=allocation_recovery.Nameless())
+            self._ledger.pod_bound(hold, nameless=allocation_recovery.UnreadableAllocation())
 
     undecodable_deleted = deleted
 
@@ -131,7 +131,7 @@ class GpuPodSink:
         title = gpupods.title(thing.metadata)
         self.store.put(title, misplaced_gpupods.record(thing))
         named = gpupods.read(thing)
-        if isinstance(named, allocation_recovery.Named):
+        if isinstance(named, allocation_recovery.NamedDevices):
             self._faults.pop(title, None)
             self._ledger.gpupod_seen(named)
         else:

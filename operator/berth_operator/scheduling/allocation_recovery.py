@@ -27,7 +27,7 @@ SURELY_ONE: Final = 1  # Whoever withholds cards has at least one.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Named:
+class NamedDevices:
     """What a GpuPod says of the pod of its name: which pod that is, where, and what each container holds.
 
     `bare` tells that the pod runs and was given no device by the kubelet.
@@ -46,7 +46,7 @@ class Named:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Nameless:
+class UnreadableAllocation:
     """What must be known of a pod whose own record cannot be read, for another to speak for it.
 
     `starts` has its containers in the order in which they start, and whether each keeps
@@ -63,7 +63,7 @@ class Nameless:
     most: int = holds.ALL_CARDS
 
 
-def objection(hold: Hold, named: Named, most: int = holds.ALL_CARDS) -> str:
+def objection(hold: Hold, named: NamedDevices, most: int = holds.ALL_CARDS) -> str:
     """Return why a GpuPod does not speak for this pod, which has so many cards at most, if so."""
     if named.uid != hold.uid:
         return f"it is of a pod with the uid {named.uid}, and that of the pod is {hold.uid}"
@@ -74,11 +74,11 @@ def objection(hold: Hold, named: Named, most: int = holds.ALL_CARDS) -> str:
     return ""
 
 
-def _listed(named: Named) -> set[str]:
+def _listed(named: NamedDevices) -> set[str]:
     return _gpus(share for grant in named.grants for share in grant.shares)
 
 
-def offered(hold: Hold, nameless: Nameless, offers: Collection[str] | None) -> Hold:
+def offered(hold: Hold, nameless: UnreadableAllocation, offers: Collection[str] | None) -> Hold:
     """Return what a pod withholds on a node that offers these resources; None where the node is not known."""
     if nameless.plugged is None or offers is None:
         return hold
@@ -86,7 +86,9 @@ def offered(hold: Hold, nameless: Nameless, offers: Collection[str] | None) -> H
     return dataclasses.replace(hold, withheld=min(hold.withheld, most))
 
 
-def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Device | None) -> Hold:
+def held(
+    hold: Hold, nameless: UnreadableAllocation, named: NamedDevices | None, device: facts.Device | None
+) -> Hold:
     """Return what a pod holds, given what it withholds while nobody names its devices."""
     if named is None or objection(hold, named, nameless.most):
         return _unspoken(hold, nameless, device)
@@ -106,7 +108,7 @@ def held(hold: Hold, nameless: Nameless, named: Named | None, device: facts.Devi
     return dataclasses.replace(hold, shares=shares, withheld=max(0, missing), marked=marked)
 
 
-def _unspoken(hold: Hold, nameless: Nameless, device: facts.Device | None) -> Hold:
+def _unspoken(hold: Hold, nameless: UnreadableAllocation, device: facts.Device | None) -> Hold:
     """Return what a pod withholds whose devices nobody has named yet."""
     soon = device is not None and device.heard and nameless.plugged is not None and nameless.runs
     return dataclasses.replace(hold, withheld=holds.ALL_CARDS) if soon and hold.withheld else hold

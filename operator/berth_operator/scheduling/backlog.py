@@ -27,9 +27,9 @@ Candidate = queued_pods.Candidate
 Entry = queued_pods.Entry
 Standing = queued_pods.Standing
 Turn = queued_pods.Turn
-Wants = frozenset[decisions.Help]
-Sleep = tuple[int, Wants]  # The kind of the pods, and what they wait for.
-ANYTHING: Final[Wants] = frozenset(decisions.Help)
+Wants = frozenset[decisions.ClusterEvent]
+EventWait = tuple[int, Wants]  # The kind of the pods, and what they wait for.
+ANYTHING: Final[Wants] = frozenset(decisions.ClusterEvent)
 
 
 class Backlog:
@@ -46,18 +46,22 @@ class Backlog:
         self._entries: dict[str, Entry] = {}
         self._kinds: dict[Hashable, int] = {}  # Their numbers, by what the pods ask.
         self._numbers = itertools.count(1)
-        self._held_up = queues.HeldUp()
-        self._line = queues.Queue[Turn](self._stands, self._held_up)
+        self._held_up = queues.HeldUpNamespaces()
+        self._active = queues.Queue[Turn](self._stands, self._held_up)
         self._searched = queues.Queue[Turn](self._stands, self._held_up)  # The part that needs a search.
-        self._pausing = queues.Line[float](self._stands)
-        self._sleeping: dict[Sleep, dict[str, Entry]] = {}
+        self._backoff = queues.Line[float](self._stands)
+        self._unschedulable: dict[EventWait, dict[str, Entry]] = {}
         self._judged = 0  # How often a kind was held against a node since the last round.
-        self._roused: set[decisions.Help] = set()  # Changes for which nobody sleeps, since all were woken.
+        self._all_woken_by: set[decisions.ClusterEvent] = (
+            set()
+        )  # Changes for which nobody sleeps, since all were woken.
         self._woken: dict[str, Entry] = {}
-        self._behind = queues.Queues[int, Turn](self._stands, self._held_up)  # The woken that pause, by kind.
+        self._following = queues.Queues[int, Turn](
+            self._stands, self._held_up
+        )  # The woken that pause, by kind.
         # Of those in line.
         self._raised = queues.Lines[label_order.Group, label_order.LocalOrder](self._stands)
-        self._turns = rotation.Turns(self._stands, self._held_up)
+        self._rotation = rotation.Rotation(self._stands, self._held_up)
         self._allowed = 0
         self._tickets = 0
 
@@ -98,7 +102,7 @@ class Backlog:
 
     def first_in_line(self, limit: int) -> list[str]:
         """Return the uids of the pods that are tried next; one that was demoted in line is none of them."""
-        places = queues.walk((self._line, math.inf), (self._searched, math.inf))
+        places = queues.walk((self._active, math.inf), (self._searched, math.inf))
         found = (uid for turn, _, uid in places if self._entries[uid].turn == turn)
         return list(itertools.islice(found, limit))
 
@@ -121,7 +125,7 @@ class Backlog:
         entry = self._entries.get(candidate.uid)
         if entry is None or entry.candidate != candidate:
             self.remove(candidate.uid)
-            self._stand_in_line(self._entered(candidate))
+            self._activate(self._entered(candidate))
 
     def _entered(self, candidate: Candidate, attempts: int = 0) -> Entry:
         self._entries[candidate.uid] = entry = Entry(candidate, candidate.order(self._allowed), attempts)
@@ -132,11 +136,11 @@ class Backlog:
         if most == self._allowed:
             return
         self._allowed = most
-        elsewhere = self._woken.keys() | {uid for _, _, uid in self._pausing.next_of()}
+        elsewhere = self._woken.keys() | {uid for _, _, uid in self._backoff.next_of()}
         for entry in self._entries.values():
             entry.order = entry.candidate.order(most)
             if entry.wants is None and entry.candidate.uid not in elsewhere:
-                self._stand_in_line(entry)
+                self._activate(entry)
 
     def remove(self, uid: str) -> Candidate | None:
         """Remove a pod, because it was placed or is gone."""
@@ -154,7 +158,7 @@ class Backlog:
         return self.remove(uid)
 
     def put_off(
-        self, uid: str, *, now: float, wants: frozenset[decisions.Help] | None, demoted: bool = False
+        self, uid: str, *, now: float, wants: frozenset[decisions.ClusterEvent] | None, demoted: bool = False
     ) -> None:
         """Let a pod wait: for one of these changes (for none: for ever), or with None for the pause alone.
 
@@ -162,7 +166,7 @@ class Backlog:
         """
         entry = self._entries.get(uid)
         if entry is not None:
-            self._turns.claims.tried(entry.kind)
+            self._rotation.claims.tried(entry.kind)
             self._set_aside(entry, now=now, wants=wants, demoted=demoted)
 
     def _set_aside(self, entry: Entry, *, now: float, wants: Wants | None, demoted: bool = False) -> None:
@@ -173,9 +177,9 @@ class Backlog:
         entry.wants = wants
         entry.kind = entry.kind or self._kind(entry.candidate)
         if wants is None:
-            self._pause(entry)
+            self._back_off(entry)
         else:
-            self._sleep(entry, wants)
+            self._wait_for_event(entry, wants)
 
     def _kind(self, candidate: Candidate) -> int:
         """Return the number of all pods that ask the same; numbers that nobody has any more are forgotten."""
@@ -191,7 +195,7 @@ class Backlog:
     def give_back(self, candidate: Candidate, *, attempts: int) -> None:
         """Put a pod back whose bind nobody looked at: it is tried at once, for the fault is not its own."""
         self.remove(candidate.uid)
-        self._stand_in_line(self._entered(candidate, max(1, attempts)))
+        self._activate(self._entered(candidate, max(1, attempts)))
 
     def skip(self, uid: str, *, now: float) -> None:
         """Let a pod pause that has a place but may not be bound yet; the next of its kind is tried."""
@@ -223,7 +227,7 @@ class Backlog:
 
     def first_in_line_of(self, namespace: str, most: int) -> list[Candidate]:
         """Return the first pods of a namespace that are in line, also where it is held up."""
-        places = [*self._line.next_of(namespace, most), *self._searched.next_of(namespace, most)]
+        places = [*self._active.next_of(namespace, most), *self._searched.next_of(namespace, most)]
         return [self._entries[uid].candidate for _, _, uid in sorted(places)[:most]]
 
     def demote(self, uid: str) -> None:
@@ -240,63 +244,65 @@ class Backlog:
             if entry.wants is None:
                 self._leave(entry)
                 entry.not_before = 0.0
-                self._stand_in_line(entry)
+                self._activate(entry)
 
-    def helped(self, changes: Iterable[decisions.Help]) -> None:
+    def cluster_event(self, changes: Iterable[decisions.ClusterEvent]) -> None:
         """Wake the pods that one of these changes could help."""
-        for (_, wants), group in list(self._sleeping.items()):
+        for (_, wants), group in list(self._unschedulable.items()):
             if not wants.isdisjoint(changes):
                 self._wake(group, None)
 
-    def offered(self, node: str, change: decisions.Help, able: Callable[[Candidate], bool]) -> None:
+    def node_changed(
+        self, node: str, change: decisions.ClusterEvent, able: Callable[[Candidate], bool]
+    ) -> None:
         """Wake the pods that such a change of a node could help, if `able` says that it might take them.
 
         To the others the node may now say no for another reason, so that any change may help them.
         """
-        claims = self._turns.claims
+        claims = self._rotation.claims
         self._judged += claims.limited
         if self._judged > MOST_JUDGED:
-            self._rouse(change)
+            self._wake_all(change)
             return
         claims.offered(node, able)
-        for (kind, wants), group in list(self._sleeping.items()):
+        for (kind, wants), group in list(self._unschedulable.items()):
             if change not in wants:
                 continue
             self._judged += 1
             if self._judged > MOST_JUDGED:
-                self._rouse(change)
+                self._wake_all(change)
                 return
             if able(next(iter(group.values())).candidate):
                 self._wake(group, node)
             elif wants != ANYTHING:
-                del self._sleeping[kind, wants]
+                del self._unschedulable[kind, wants]
                 for entry in group.values():
-                    self._sleep(entry, ANYTHING)
+                    self._wait_for_event(entry, ANYTHING)
 
-    def _rouse(self, change: decisions.Help) -> None:
+    def _wake_all(self, change: decisions.ClusterEvent) -> None:
         """Wake all that wait for such a change: too many nodes have changed to tell who might take which."""
-        self._turns.claims.everywhere()
-        if change not in self._roused:
-            self.helped((change,))
-            self._roused.add(change)
+        self._rotation.claims.everywhere()
+        if change not in self._all_woken_by:
+            self.cluster_event((change,))
+            self._all_woken_by.add(change)
 
     def _wake(self, group: dict[str, Entry], node: str | None) -> None:
         for uid, entry in list(group.items()):
             self._leave(entry)
             entry.wants = None
             self._woken[uid] = entry
-            self._turns.claims.woken(entry, node)
+            self._rotation.claims.woken(entry, node)
 
     # ------------------------------------------------------------ whose turn it is
 
     def ready(self, now: float, limit: int | None = None) -> Iterator[Candidate]:
         """Yield the pods to try now, in order, at most so many, and those that come in line meanwhile."""
         self._judged = 0
-        self._hurry()
-        while (place := self._pausing.first()) is not None and place[0] <= now:
-            self._stand_in_line(self._entries[place[2]])
+        self._sort_in_woken()
+        while (place := self._backoff.first()) is not None and place[0] <= now:
+            self._activate(self._entries[place[2]])
         places = queues.walk(
-            (self._line, math.inf), (self._searched, SEARCHED_AT_ONCE if limit else math.inf)
+            (self._active, math.inf), (self._searched, SEARCHED_AT_ONCE if limit else math.inf)
         )
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
         for entry in found if self._raised.empty else label_order.reordered(list(found), self._first_raised):
@@ -304,7 +310,7 @@ class Backlog:
 
     def others(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
         """Yield pods in line that were not tried in this round, in turns, and the nodes that each leaves."""
-        for entry, left in self._turns.each(self._entries, done, now):
+        for entry, left in self._rotation.each(self._entries, done, now):
             yield entry.candidate, left
 
     def _first_raised(self, group: label_order.Group, most: int) -> list[Entry]:
@@ -315,12 +321,12 @@ class Backlog:
         """Return when the next pod becomes ready by time alone."""
         if not self._entries:
             return None
-        self._hurry()
-        in_line = self._line.first() or self._searched.first()
-        first = in_line[0] if in_line is not None else self._pausing.first()
+        self._sort_in_woken()
+        in_line = self._active.first() or self._searched.first()
+        first = in_line[0] if in_line is not None else self._backoff.first()
         return self._entries[first[2]].not_before if first is not None else None
 
-    def _hurry(self) -> None:
+    def _sort_in_woken(self) -> None:
         """Let the first of those that were woken since the last time be tried at once."""
         if self._woken:
             found = sorted(self._woken.values(), key=queued_pods.TURN)
@@ -331,46 +337,46 @@ class Backlog:
             for entry, turn in zip(found, places, strict=True):
                 if entry.candidate.uid in tried:
                     entry.not_before = 0.0
-                    self._stand_in_line(entry)
+                    self._activate(entry)
                 else:
-                    self._pause(entry)
-                    behind = self._behind.of(entry.kind)
+                    self._back_off(entry)
+                    behind = self._following.of(entry.kind)
                     behind.push(entry.candidate.namespace, turn, entry.ticket, entry.candidate.uid)
             self._woken.clear()
 
     def _follow_all(self) -> None:
         """Let the next of each kind be tried at once: the first of those that were woken are others now."""
         room = FOLLOWING_AT_ONCE
-        for kind in self._behind:
+        for kind in self._following:
             followers = (self._follow(kind) for _ in range(min(wakeups.TRIED_OF_A_KIND, room)))
             room -= sum(itertools.takewhile(bool, followers))
 
     def _follow(self, kind: int) -> bool:
         """Let the next of a kind be tried at once, of those that were woken but pause; if there is one."""
-        if (place := self._behind.pop(kind)) is None:
+        if (place := self._following.pop(kind)) is None:
             return False
         entry = self._entries[place[2]]
         entry.not_before = 0.0
-        self._stand_in_line(entry)
+        self._activate(entry)
         return True
 
     # ------------------------------------------------------------ queues
 
-    def _stand_in_line(self, entry: Entry) -> None:
-        line = self._searched if entry.candidate.searched else self._line
+    def _activate(self, entry: Entry) -> None:
+        line = self._searched if entry.candidate.searched else self._active
         ticket, uid = self._ticket(entry), entry.candidate.uid
         line.push(entry.candidate.namespace, entry.turn, ticket, uid)
         if entry.raised:
             self._raised.push(entry.group, entry.local, ticket, uid)
-        self._turns.stand(entry)
+        self._rotation.stand(entry)
 
-    def _pause(self, entry: Entry) -> None:
-        self._pausing.push(entry.not_before, self._ticket(entry), entry.candidate.uid)
+    def _back_off(self, entry: Entry) -> None:
+        self._backoff.push(entry.not_before, self._ticket(entry), entry.candidate.uid)
 
-    def _sleep(self, entry: Entry, wants: Wants) -> None:
+    def _wait_for_event(self, entry: Entry, wants: Wants) -> None:
         entry.wants = wants
-        self._roused.clear()
-        self._sleeping.setdefault((entry.kind, wants), {})[entry.candidate.uid] = entry
+        self._all_woken_by.clear()
+        self._unschedulable.setdefault((entry.kind, wants), {})[entry.candidate.uid] = entry
 
     def _ticket(self, entry: Entry) -> int:
         self._tickets += 1
@@ -384,10 +390,10 @@ class Backlog:
     def _leave(self, entry: Entry) -> None:
         """Leave whatever queue the pod stands in."""
         entry.ticket, entry.kept_back = 0, None
-        self._turns.claims.left(entry)
+        self._rotation.claims.left(entry)
         self._woken.pop(entry.candidate.uid, None)
         if entry.wants is not None:
             sleep = entry.kind, entry.wants
-            self._sleeping[sleep].pop(entry.candidate.uid, None)
-            if not self._sleeping[sleep]:
-                del self._sleeping[sleep]
+            self._unschedulable[sleep].pop(entry.candidate.uid, None)
+            if not self._unschedulable[sleep]:
+                del self._unschedulable[sleep]

@@ -20,12 +20,12 @@ from berth_operator.scheduling.nodes import facts
 
 T = TypeVar("T")
 
-PACE_SECONDS: Final = 1.0
+REFRESH_SECONDS: Final = 1.0
 Scale = tuple[int, int]  # The most cards of a node, and the most bytes of cards.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class NodeSupply:
     """What one node adds: its kind, and the bytes of its cards."""
 
     kind: demand_model.Kind
@@ -37,7 +37,7 @@ class Part:
         return self.kind[1] // workload.GRID
 
 
-def part(info: node_info.Row) -> Part | None:
+def node_supply(info: node_info.NodeInfo) -> NodeSupply | None:
     """Return what a node adds; nothing where no pod can have its cards."""
     if info.node is None or info.cordoned or info.device is None or not info.open:
         return None
@@ -46,24 +46,24 @@ def part(info: node_info.Row) -> Part | None:
         return None
     given, model = dict(info.node.allocatable), catalog.model_key(well[0].model)
     kind = model, len(well) * workload.GRID, given.get(facts.CPU, 0), given.get(facts.MEMORY, 0)
-    return Part(kind, sum(card.memory for card in well))
+    return NodeSupply(kind, sum(card.memory for card in well))
 
 
-class Supplies:
+class ClusterSupply:
     """The sums over all nodes, by what each of them adds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.version = 0  # Rises whenever others are to see what has changed.
         self._clock = clock
-        self._parts: dict[str, Part] = {}  # By node.
+        self._parts: dict[str, NodeSupply] = {}  # By node.
         self._kinds: collections.Counter[demand_model.Kind] = collections.Counter()
         self._cards: collections.Counter[int] = collections.Counter()
         self._memory: collections.Counter[int] = collections.Counter()
         self._behind = False
-        self._renewed = 0.0
+        self._refreshed = 0.0
         self._seen: tuple[demand_model.Supply, Scale] | None = None
 
-    def note(self, node: str, added: Part | None) -> None:
+    def update(self, node: str, added: NodeSupply | None) -> None:
         """Take what a node adds now."""
         before = self._parts.pop(node, None)
         if added is not None:
@@ -75,17 +75,17 @@ class Supplies:
                 _count(self._kinds, one.kind, sign)
                 _count(self._cards, one.cards, sign)
                 _count(self._memory, one.memory, sign)
-        if self._seen is not None and _tells(before, added, self._seen[1]):
+        if self._seen is not None and _changes_what_is_seen(before, added, self._seen[1]):
             self._behind = True
-            self.renew()
+            self.refresh()
 
-    def renew(self) -> None:
+    def refresh(self) -> None:
         """Let others see what has changed, unless that was done a moment ago; for events and between rounds.
 
         On a clock on which no time passes it is always done.
         """
-        if self._behind and not 0 < (now := self._clock()) - self._renewed < PACE_SECONDS:
-            self._behind, self._renewed, self._seen = False, now, None
+        if self._behind and not 0 < (now := self._clock()) - self._refreshed < REFRESH_SECONDS:
+            self._behind, self._refreshed, self._seen = False, now, None
             self.version += 1
 
     def seen(self) -> tuple[demand_model.Supply, Scale]:
@@ -96,7 +96,7 @@ class Supplies:
         return self._seen
 
 
-def _tells(before: Part | None, added: Part | None, largest: Scale) -> bool:
+def _changes_what_is_seen(before: NodeSupply | None, added: NodeSupply | None, largest: Scale) -> bool:
     """Whether the sums, or the largest nodes, may be others by what one node adds now."""
     if before is None or added is None or before.kind != added.kind:
         return True

@@ -29,13 +29,13 @@ from berth_operator.scheduling.search import Search
 STEPS_A_ROUND: Final = 5_000
 STEPS_A_POD: Final = 2_000
 # What was said to the last pod of a kind: it holds for the next one until something is placed.
-Said = dict[questions.Question, decisions.Wait]
-Spared = frozenset[str]
-NOBODY: Final[Spared] = frozenset()
+RefusedQuestions = dict[questions.Question, decisions.Wait]
+SparedNodes = frozenset[str]
+NONE_SPARED: Final[SparedNodes] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Time:
+class RoundTime:
     """How long a round may decide: `ends` by the clock, and `search` are the seconds of one pod's search.
 
     What all nodes are asked at once belongs to no search: it takes the longer the more nodes there are.
@@ -72,7 +72,7 @@ class Limits:
     """How many pods a round decides for and for how long; namespaces that are `held_up` are passed over."""
 
     most: int = 256
-    time: Time | None = None
+    time: RoundTime | None = None
     held_up: Callable[[str], bool] = lambda _: False
 
 
@@ -93,21 +93,21 @@ def each(
     A search is not begun with less than each has a right to, and none is kept from it for ever: the next
     round begins with it, if it still comes first. Where the time is over, so is the round.
     """
-    search.inventory.renew()
+    search.inventory.refresh_supply()
     if not backlog:
         return
-    search.inventory.lesson()  # Where it has to be worked out, that is not the first pod's time.
-    said: Said = {}
+    search.inventory.demand_model()  # Where it has to be worked out, that is not the first pod's time.
+    said: RefusedQuestions = {}
     time = limits.time
-    purse = Purse(time)
+    budget = SearchBudget(time)
     for candidate, spared in _in_turn(backlog, now, limits.most, time):
         if limits.held_up(candidate.namespace):
             backlog.hold_up(candidate.namespace)
             continue
-        if (effort := purse.open(candidate, in_turns=spared is not None)) is None:
+        if (effort := budget.reserve(candidate, in_turns=spared is not None)) is None:
             continue
-        answer = _answer_beside(search, candidate, policy, said, effort, spared or NOBODY)
-        purse.close(effort)
+        answer = _decide_sparing(search, candidate, policy, said, effort, spared or NONE_SPARED)
+        budget.settle(effort)
         if isinstance(answer, decisions.Bind):
             said.clear()
         if answer is not None:
@@ -119,8 +119,8 @@ def each(
 
 
 def _in_turn(
-    backlog: Backlog, now: float, limit: int, time: Time | None
-) -> Iterator[tuple[queued_pods.Candidate, Spared | None]]:
+    backlog: Backlog, now: float, limit: int, time: RoundTime | None
+) -> Iterator[tuple[queued_pods.Candidate, SparedNodes | None]]:
     """Yield the pods of a round, and for those that come out of order the nodes that they leave to others."""
     done: set[str] = set()
     ready = backlog.ready(now, limit)
@@ -143,17 +143,17 @@ def _in_turn(
             yield candidate, None
 
 
-class Purse:
+class SearchBudget:
     """What a round may spend on searches on single nodes."""
 
-    def __init__(self, time: Time | None) -> None:
+    def __init__(self, time: RoundTime | None) -> None:
         self._time = time
         self._left = STEPS_A_ROUND
         self._searched = False
         self._in_turns = False
         self._given = 0
 
-    def open(self, candidate: queued_pods.Candidate, *, in_turns: bool) -> allocator.Effort | None:
+    def reserve(self, candidate: queued_pods.Candidate, *, in_turns: bool) -> allocator.Effort | None:
         """Return what may be spent on a pod; None if that is less than each has a right to.
 
         The first that needs a search has it, and so has the first of those that come out of order.
@@ -169,7 +169,7 @@ class Purse:
         self._given = min(STEPS_A_POD, self._left)
         return allocator.Effort(self._given, self._time.expired() if self._time is not None else None)
 
-    def close(self, effort: allocator.Effort) -> None:
+    def settle(self, effort: allocator.Effort) -> None:
         """Return to the purse what a pod has left over."""
         self._left -= self._given - effort.left
 
@@ -202,7 +202,7 @@ def answer_for(
     search: Search,
     candidate: queued_pods.Candidate,
     policy: Policy,
-    said: Said,
+    said: RefusedQuestions,
     effort: allocator.Effort,
 ) -> decisions.Decision:
     """Decide for one pod, which asks what it asks under the rules."""
@@ -215,18 +215,18 @@ def answer_for(
         )
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
-        counts = reasons.count(search.inventory, question, search.closer(question, policy))
+        counts = reasons.count(search.inventory, question, search.searched(question, policy))
         said[question] = decisions.Wait(candidate.uid, counts, decisions.wants(counts), effort.spent)
     return dataclasses.replace(said[question], uid=candidate.uid)
 
 
-def _answer_beside(
+def _decide_sparing(
     search: Search,
     candidate: queued_pods.Candidate,
     policy: Policy,
-    said: Said,
+    said: RefusedQuestions,
     effort: allocator.Effort,
-    spared: Spared,
+    spared: SparedNodes,
 ) -> decisions.Decision | None:
     """Decide for one pod that leaves some nodes to others; None if it must wait for what they leave."""
     written, candidate = candidate, under_policy.under(policy, candidate)

@@ -60,7 +60,7 @@ class Reason(enum.StrEnum):
     NO_NODES = "NoNodes"
 
 
-class Help(enum.StrEnum):
+class ClusterEvent(enum.StrEnum):
     """A change that may let a refused pod fit after all."""
 
     CAPACITY_FREED = "CapacityFreed"
@@ -141,7 +141,7 @@ class Wait:
 
     uid: str
     counts: tuple[Count, ...]
-    wants: frozenset[Help] | None  # None: it may be tried again after a pause.
+    wants: frozenset[ClusterEvent] | None  # None: it may be tried again after a pause.
     cut_short: bool = False
 
 
@@ -151,57 +151,57 @@ class Reject:
 
     uid: str
     refusals: tuple[Refusal, ...]
-    wants: frozenset[Help] = frozenset()
+    wants: frozenset[ClusterEvent] = frozenset()
 
 
 Decision = Bind | Wait | Reject
 
 # Which changes may lift which refusal. A reason that is missing here is lifted only by an edit of this pod
 # or of others.
-HELPED_BY: dict[Reason, frozenset[Help]] = {
-    Reason.UNSCHEDULABLE: frozenset({Help.NODE_CHANGED}),
-    Reason.TAINTED: frozenset({Help.NODE_CHANGED}),
-    Reason.SELECTOR_MISMATCH: frozenset({Help.NODE_CHANGED}),
-    Reason.INSUFFICIENT_RESOURCE: frozenset({Help.NODE_CHANGED, Help.CAPACITY_FREED}),
-    Reason.HOST_PORT_TAKEN: frozenset({Help.CAPACITY_FREED}),
-    Reason.NOT_PUBLISHED: frozenset({Help.DEVICE_CHANGED}),
-    Reason.NO_DEVICE: frozenset({Help.DEVICE_CHANGED}),
-    Reason.SILENT: frozenset({Help.DEVICE_CHANGED}),
-    Reason.SOURCE_FAILED: frozenset({Help.DEVICE_CHANGED}),
-    Reason.TOO_FEW_CARDS: frozenset({Help.DEVICE_CHANGED}),
-    Reason.MODEL_MISMATCH: frozenset({Help.DEVICE_CHANGED, Help.POLICY_CHANGED}),
-    Reason.UNHEALTHY: frozenset({Help.DEVICE_CHANGED}),
-    Reason.CORDONED: frozenset({Help.DEVICE_CHANGED}),
-    Reason.MIG_MODE: frozenset({Help.DEVICE_CHANGED}),
-    Reason.OCCUPIED: frozenset({Help.DEVICE_CHANGED, Help.CAPACITY_FREED}),
-    Reason.DUPLICATE_UUID: frozenset({Help.DEVICE_CHANGED}),
-    Reason.WRONG_RECORD: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.WITHHELD: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.FULL: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.EXCLUDED: frozenset({Help.DEVICE_CHANGED}),
-    Reason.NOT_INCLUDED: frozenset({Help.DEVICE_CHANGED}),
-    Reason.TOO_SMALL: frozenset({Help.DEVICE_CHANGED}),
-    Reason.SHARING_MODE: frozenset({Help.DEVICE_CHANGED}),
-    Reason.PROFILE_MISMATCH: frozenset({Help.DEVICE_CHANGED}),
-    Reason.LABEL_MISMATCH: frozenset({Help.DEVICE_CHANGED}),
-    Reason.IN_USE: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.PARTLY_USED: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.NO_INSTANCE: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.NO_FUNCTION: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.SCOPE_MISMATCH: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.NO_PARTITION: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.NO_ROOT: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.UNDECIDED: frozenset({Help.CAPACITY_FREED, Help.DEVICE_CHANGED}),
-    Reason.NO_NODES: frozenset({Help.NODE_CHANGED}),
+LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
+    Reason.UNSCHEDULABLE: frozenset({ClusterEvent.NODE_CHANGED}),
+    Reason.TAINTED: frozenset({ClusterEvent.NODE_CHANGED}),
+    Reason.SELECTOR_MISMATCH: frozenset({ClusterEvent.NODE_CHANGED}),
+    Reason.INSUFFICIENT_RESOURCE: frozenset({ClusterEvent.NODE_CHANGED, ClusterEvent.CAPACITY_FREED}),
+    Reason.HOST_PORT_TAKEN: frozenset({ClusterEvent.CAPACITY_FREED}),
+    Reason.NOT_PUBLISHED: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.NO_DEVICE: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.SILENT: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.SOURCE_FAILED: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.TOO_FEW_CARDS: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.MODEL_MISMATCH: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
+    Reason.UNHEALTHY: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.CORDONED: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.MIG_MODE: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.OCCUPIED: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.CAPACITY_FREED}),
+    Reason.DUPLICATE_UUID: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.WRONG_RECORD: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.WITHHELD: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.FULL: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.EXCLUDED: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.NOT_INCLUDED: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.TOO_SMALL: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.SHARING_MODE: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.PROFILE_MISMATCH: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.LABEL_MISMATCH: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.IN_USE: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.PARTLY_USED: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.NO_INSTANCE: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.NO_FUNCTION: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.SCOPE_MISMATCH: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.NO_PARTITION: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.NO_ROOT: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.UNDECIDED: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.NO_NODES: frozenset({ClusterEvent.NODE_CHANGED}),
 }
 
 
-def wants(counts: tuple[Count, ...]) -> frozenset[Help] | None:
+def wants(counts: tuple[Count, ...]) -> frozenset[ClusterEvent] | None:
     """Collect the changes worth waiting for; a new node may always help, whatever the others said.
 
     Where nodes could not be searched to the end, it is not a change but time that is missing.
     """
     if any(count.reason is Reason.UNDECIDED for count in counts):
         return None
-    helps = {help_ for count in counts for help_ in HELPED_BY.get(count.reason, frozenset())}
-    return frozenset(helps | {Help.NODE_CHANGED}) if counts else frozenset()
+    helps = {help_ for count in counts for help_ in LIFTED_BY.get(count.reason, frozenset())}
+    return frozenset(helps | {ClusterEvent.NODE_CHANGED}) if counts else frozenset()

@@ -61,7 +61,7 @@ BY_SIZE: Final = tuple(int(value) for value in np.rint(_SPACES * UNIT / GRID))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Lesson:
+class DemandModel:
     """What placement knows: node resources for each percent of a card, worth of space, models in surplus."""
 
     cpu: float = 1.0
@@ -105,13 +105,13 @@ def supply_of(kinds: Mapping[Kind, int]) -> Supply:
     )
 
 
-def learn(known: workload.Workload, nodes: Supply) -> Lesson:
+def learn(known: workload.Workload, nodes: Supply) -> DemandModel:
     """Work the lesson out, or remember it from the last time the rounded inputs were the same."""
     count = known.count
     # The greatest power of two up to the root of twice their number: about as fine as so many can tell.
     parts = min(PARTS, 2 ** int(math.log2(2 * max(count, 1)) / 2))
     step = max(RATIO_STEP, 1 / parts)
-    return _lesson(
+    return _model(
         _ratio(known.cpu, nodes.cpu, known.percent, nodes.percent, step),
         _ratio(known.memory, nodes.memory, known.percent, nodes.percent, step),
         _proportions(known, count, parts),
@@ -150,10 +150,10 @@ def _existing(models: workload.Models, there: frozenset[str]) -> workload.Models
 
 
 @functools.lru_cache(maxsize=256)
-def _lesson(
+def _model(
     cpu: float, memory: float, sizes: bytes, models: tuple[tuple[workload.Models, int], ...], nodes: Supply
-) -> Lesson:
-    return Lesson(
+) -> DemandModel:
+    return DemandModel(
         cpu=cpu,
         memory=memory,
         space=worth_of_space(sizes) if sizes else BY_SIZE,
@@ -204,7 +204,7 @@ def prices(sizes: npt.NDArray[np.int64], wanted: Floats) -> Floats:
     is given up, prices that are too high are lowered together.
     """
     target = sizes / GRID
-    corner = _Corner(target + wanted / MU)
+    corner = _ActiveSet(target + wanted / MU)
     for _ in range(MOST_STEPS):
         found = _violated(sizes, corner.point)
         if found is None or not corner.add(*found):
@@ -226,7 +226,7 @@ def _violated(sizes: npt.NDArray[np.int64], price: Floats) -> tuple[Floats, floa
     return (held[GRID], 1.0) if worth[GRID] >= 1 + TINY else None
 
 
-class _Corner:
+class _ActiveSet:
     """The nearest point to the start on the active constraints, and their multipliers."""
 
     def __init__(self, start: Floats) -> None:

@@ -13,13 +13,13 @@ from berth_operator.scheduling import node_table
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view, facts, requests, verdicts
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.node_info import Row
+from berth_operator.scheduling.node_info import NodeInfo
 
 # What of each card is worked out anew; its size and model are written once.
 OF_CARDS: Final = ("core", "memory", "ratio", "space", "open", "whole", "trouble")
 
 
-def take(info: Row, hold: Hold, sign: int) -> None:
+def take(info: NodeInfo, hold: Hold, sign: int) -> None:
     """Add what a hold takes of each device to the row, or with -1 take it away again."""
     for share in hold.shares:
         old = info.used.get(share.uuid, device_view.UNUSED)
@@ -37,7 +37,7 @@ def take(info: Row, hold: Hold, sign: int) -> None:
                 del info.functions[share.function]
 
 
-def refresh(table: node_table.Columns, info: Row, hold: Hold) -> None:
+def refresh(table: node_table.NodeTable, info: NodeInfo, hold: Hold) -> None:
     """Write anew what a hold touched."""
     if hold.withheld or not info.plain:
         recount(table, info)
@@ -50,7 +50,7 @@ def refresh(table: node_table.Columns, info: Row, hold: Hold) -> None:
     table.touch(info.row)
 
 
-def recount(table: node_table.Columns, info: Row) -> None:
+def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
     """Write anew all that is left of one node's devices."""
     at, view = info.row, info.view()
     cards = view.device.cards
@@ -76,7 +76,7 @@ def recount(table: node_table.Columns, info: Row) -> None:
     table.touch(at)
 
 
-def _write_slot(table: node_table.Columns, info: Row, slot: int, card: facts.Card) -> None:
+def _write_slot(table: node_table.NodeTable, info: NodeInfo, slot: int, card: facts.Card) -> None:
     used = info.used.get(card.uuid, device_view.UNUSED)
     core, memory = max(0, device_view.FULL_CORE - used.core), max(0, card.memory - used.memory)
     table.core[info.row, slot] = core
@@ -123,7 +123,7 @@ class _Pile:
             self.trouble = min(self.trouble or code, code)
 
 
-def _recount_rest(table: node_table.Columns, info: Row, view: device_view.View) -> None:
+def _recount_rest(table: node_table.NodeTable, info: NodeInfo, view: device_view.View) -> None:
     """Count what is left of a node's replicas, instances and other devices, and how many there are at all."""
     replicas = _Pile()
     instances: dict[str, _Pile] = collections.defaultdict(_Pile)
@@ -142,9 +142,9 @@ def _recount_rest(table: node_table.Columns, info: Row, view: device_view.View) 
 
 
 def _write_piles(
-    table: node_table.Columns,
+    table: node_table.NodeTable,
     tables: tuple[str, ...],
-    info: Row,
+    info: NodeInfo,
     names: node_table.Names,
     piles: dict[str, _Pile],
 ) -> None:
@@ -158,7 +158,7 @@ def _write_piles(
 
 
 def _write_pile(
-    table: node_table.Columns, names: tuple[str, ...], at: int | tuple[int, int], pile: _Pile
+    table: node_table.NodeTable, names: tuple[str, ...], at: int | tuple[int, int], pile: _Pile
 ) -> None:
     for name, count in zip(names, (pile.left, pile.well, pile.in_all, pile.trouble), strict=True):
         getattr(table, name)[at] = count
@@ -169,7 +169,7 @@ def shared(card: facts.Card) -> bool:
     return card.trouble is None and not card.mig and card.replicas <= 1
 
 
-def _state(info: Row) -> int:
+def _state(info: NodeInfo) -> int:
     if info.device is None:
         return node_table.STATES.index(Reason.NOT_PUBLISHED)
     if not (info.device.cards or info.device.others):

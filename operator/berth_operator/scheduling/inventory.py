@@ -19,6 +19,7 @@ from berth_operator.scheduling import (
     device_counts,
     node_info,
     node_table,
+    place_memory,
     port_usage,
     uuid_ownership,
     uuid_records,
@@ -27,30 +28,31 @@ from berth_operator.scheduling import (
 )
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.nodes import facts, labels
+from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 
-MOST_PLACES: Final = 1024  # Different wheres remembered at once, and how much of memory they may take.
-MOST_PLACES_BYTES: Final = 32 << 20
 MOST_NAMED: Final = 64  # Different lists of uuids.
-BYTES_A_THING: Final = 128  # Of what pods name.
 
 
 class Inventory:
     """Nodes, devices, holds, and what is known of the workload."""
 
     def __init__(
-        self, clock: Callable[[], float] = float, day: Callable[[], float] = float, *, alone: bool = False
+        self,
+        clock: Callable[[], float] = float,
+        day: Callable[[], float] = float,
+        *,
+        one_pod_a_card: bool = False,
     ) -> None:
         """Begin with nothing; `day` tells the time of day, and by default no time passes.
 
-        `alone` has a card that its node shares given to one pod at a time.
+        `one_pod_a_card` has a card that its node shares given to one pod at a time.
         """
-        self.alone = alone
-        self.table = node_table.Columns()
+        self.one_pod_a_card = one_pod_a_card
+        self.table = node_table.NodeTable()
         self.workload = workload.Workload()
-        self.claims = uuid_ownership.Claims(day, self._names_held)
-        self.rows: list[node_info.Row | None] = []
+        self.uuid_ownership = uuid_ownership.UuidOwnership(day, self._names_held)
+        self.infos: list[node_info.NodeInfo | None] = []
         self.index: dict[str, int] = {}
         self._affected: set[str] = set()  # Nodes whose claims a hold of cards that are not there has changed.
         self._cards_before: dict[str, node_info.Cards] = {}  # What nodes could give whose cards have changed.
@@ -58,11 +60,9 @@ class Inventory:
         self._rank: node_table.Numbers | None = None
         self._order: node_table.Numbers | None = None
         self._scale: cluster_supply.Scale | None = None
-        self._supplies = cluster_supply.Supplies(clock)
-        self._learned = (-1, -1), demand_model.Lesson()
-        self._places: dict[facts.Where, node_info.Places] = {}
-        self._places_bytes = 0
-        self._labels: labels.Labels | None = None
+        self._cluster_supply = cluster_supply.ClusterSupply(clock)
+        self._model = (-1, -1), demand_model.DemandModel()
+        self._places = place_memory.PlaceMemory()
         self._named: dict[frozenset[str], node_table.Mask] = {}
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
@@ -75,76 +75,68 @@ class Inventory:
     @property
     def size(self) -> int:
         """Rows in use, vacant ones between them included."""
-        return len(self.rows)
+        return len(self.infos)
 
     @property
     def everything(self) -> slice:
         """All rows in use."""
-        return slice(0, len(self.rows))
+        return slice(0, len(self.infos))
 
-    def row(self, name: str) -> node_info.Row | None:
+    def node(self, name: str) -> node_info.NodeInfo | None:
         """Look a node up by name."""
         at = self.index.get(name)
-        return self.rows[at] if at is not None else None
+        return self.infos[at] if at is not None else None
 
-    def each(self) -> Iterable[node_info.Row]:
+    def each(self) -> Iterable[node_info.NodeInfo]:
         """Go through all nodes, by name."""
-        return (self._row(at) for _, at in sorted(self.index.items()))
+        return (self._info_at(at) for _, at in sorted(self.index.items()))
 
     def hold(self, uid: str) -> Hold | None:
         """Look a pod's hold up."""
         at = self._holders.get(uid)
-        return self._row(at).holds[uid] if at is not None else None
+        return self._info_at(at).holds[uid] if at is not None else None
 
     def rank(self) -> node_table.Numbers:
         """Number the rows by their place in the order of names: the last tie-breaker."""
         if self._rank is None:
-            names = [info.name if info else "" for info in self.rows]
+            names = [info.name if info else "" for info in self.infos]
             self._rank = np.empty(self.size, dtype=np.int64)
             self._rank[sorted(range(self.size), key=names.__getitem__)] = np.arange(self.size)
         return self._rank
 
-    def by_rank(self, place: int) -> node_info.Row:
+    def by_rank(self, place: int) -> node_info.NodeInfo:
         """Return the node at a place in the order of names."""
         if self._order is None:
             self._order = np.argsort(self.rank())
-        return self._row(int(self._order[place]))
+        return self._info_at(int(self._order[place]))
 
     def scale(self) -> tuple[int, int]:
         """Return the cards and the bytes of the largest node of each: what others are compared with."""
-        return self._supplies.seen()[1]
+        return self._cluster_supply.seen()[1]
 
     @property
-    def supplies(self) -> int:
+    def supply_version(self) -> int:
         """A number that rises whenever what the nodes have counts anew."""
-        return self._supplies.version
+        return self._cluster_supply.version
 
-    def renew(self) -> None:
+    def refresh_supply(self) -> None:
         """Let all count that has changed of what the nodes have; not while a decision reads it."""
-        self._supplies.renew()
+        self._cluster_supply.refresh()
 
-    def lesson(self) -> demand_model.Lesson:
+    def demand_model(self) -> demand_model.DemandModel:
         """Return what the workload teaches: a function of the pods now known and of what the nodes have."""
-        version = self.workload.version, self._supplies.version
-        if self._learned[0] != version:
-            supply, scale = self._supplies.seen()
-            self._learned = version, demand_model.learn(self.workload, supply)
+        version = self.workload.version, self._cluster_supply.version
+        if self._model[0] != version:
+            supply, scale = self._cluster_supply.seen()
+            self._model = version, demand_model.learn(self.workload, supply)
             if self._scale not in (None, scale):
                 self.layout += 1
             self._scale = scale
-        return self._learned[1]
+        return self._model[1]
 
-    def places(self, where: facts.Where) -> node_info.Places:
+    def places(self, where: facts.Where) -> node_info.PlaceReasons:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
-        found = self._places.get(where)
-        if found is None:
-            if len(self._places) >= MOST_PLACES or self._places_bytes > MOST_PLACES_BYTES:
-                self._forget_places()
-            if self._labels is None:
-                self._labels = labels.Labels([info.node if info else None for info in self.rows])
-            found = self._places[where] = node_info.judge_places(self.rows, where, self._labels)
-            self._places_bytes += found.code.nbytes + BYTES_A_THING * where.size
-        return found
+        return self._places.ask(self.infos, where)
 
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
@@ -153,39 +145,37 @@ class Inventory:
             if len(self._named) >= MOST_NAMED:
                 self._named.clear()
             found = self._named[uuids] = np.zeros(self.table.model.shape, dtype=np.bool_, order="F")
-            for at, info in enumerate(self.rows):
+            for at, info in enumerate(self.infos):
                 for slot, card in enumerate(info.device.cards if info and info.device else ()):
                     if card.uuid in uuids:
                         found[at, slot] = True
         return found
 
-    # ------------------------------------------------------------ changing: nodes and devices
-
     def put_node(self, node: facts.Node) -> None:
         """Apply a node's new state."""
-        info = self._at(node.name)
+        info = self._info_of(node.name)
         table = self.table
-        self._give(info, node.allocatable)
+        self._set_allocatable(info, node.allocatable)
         table.known[info.row] = True
         if info.node is None or _place(info.node) != _place(node):
-            self._forget_places()
+            self._places.forget()
             self.layout += 1
         info.node = node
-        self._reckon(info)
+        self._update_supply(info)
         table.touch(info.row)
 
     def drop_node(self, name: str) -> None:
         """Forget a node; its Device and holds stay as long as they exist."""
-        info = self.row(name)
+        info = self.node(name)
         if info is None:
             return
         info.node = None
         self.table.known[info.row] = False
-        self._give(info, ())
+        self._set_allocatable(info, ())
         self.table.touch(info.row)
-        self._forget_places()
+        self._places.forget()
         self.layout += 1
-        self._reckon(info)
+        self._update_supply(info)
         self._vacate_if_idle(info)
 
     def put_device(
@@ -195,36 +185,38 @@ class Inventory:
 
         Return the nodes for which it changes something.
         """
-        info = self._at(device.node)
+        info = self._info_of(device.node)
         info.published = device
         held = withheld_cards.held(info.holds.values())
-        affected = self.claims.publish(device, record, held)
-        self._settle_all({device.node} | self.claims.take_decided())
+        affected = self.uuid_ownership.publish(device, record, held)
+        self._update_cards_of({device.node} | self.uuid_ownership.take_decided())
         return affected
 
     def _names_held(self, node: str) -> frozenset[str]:
         """Return the uuids that pods on a node hold now."""
-        info = self.row(node)
+        info = self.node(node)
         return withheld_cards.held(info.holds.values()) if info is not None else frozenset()
 
-    def _settle_all(self, names: Iterable[str]) -> None:
+    def _update_cards_of(self, names: Iterable[str]) -> None:
         for name in names:
-            self._settle(self._at(name))
+            self._update_cards(self._info_of(name))
 
-    def _settle(self, info: node_info.Row) -> None:
+    def _update_cards(self, info: node_info.NodeInfo) -> None:
         """Work out which cards of a node count, after what it publishes, claims or holds has changed."""
         if info.published is None:
             return
-        info.owned = withheld_cards.after_claims(info.published, self.claims.lost(info.name))
+        info.owned = withheld_cards.after_claims(info.published, self.uuid_ownership.lost(info.name))
         claimed = not info.published.large
-        there = self.claims.of(info.name) if claimed else frozenset(uuid_ownership.uuids(info.published))
+        there = (
+            self.uuid_ownership.of(info.name) if claimed else frozenset(uuid_ownership.uuids(info.published))
+        )
         device, unnamed = withheld_cards.after_holds(info.owned, there, info.holds.values())
         if (device, unnamed) != info.cards:
             self._cards_before.setdefault(info.name, info.cards)
             info.device, info.unnamed = device, unnamed
             self._install(info, device)
 
-    def _install(self, info: node_info.Row, device: devices.Device) -> None:
+    def _install(self, info: node_info.NodeInfo, device: devices.Device) -> None:
         self._named.clear()
         table = self.table
         table.reserve_slots(len(device.cards))
@@ -234,7 +226,7 @@ class Inventory:
         for slot, card in enumerate(device.cards):
             table.model[info.row, slot] = table.models.of[models[slot]]
             table.total[info.row, slot] = card.memory
-        self._reckon(info)
+        self._update_supply(info)
         device_counts.recount(self.table, info)
 
     def drop_device(self, node: str) -> set[str]:
@@ -242,38 +234,38 @@ class Inventory:
 
         Return the other nodes for which that changes something.
         """
-        info = self.row(node)
+        info = self.node(node)
         if info is None:
             return set()
         self._cards_before.setdefault(node, info.cards)
         info.published = info.owned = info.device = None
         info.unnamed, info.silent = 0, True  # Whoever publishes anew must be heard anew.
         self._named.clear()
-        affected = self.claims.withdraw(node, withheld_cards.held(info.holds.values()))
-        self._settle_all(self.claims.take_decided())
+        affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
+        self._update_cards_of(self.uuid_ownership.take_decided())
         self.table.clear_cards(info.row)
         _use(self.table, info.row, info.view().device)
-        self._reckon(info)
+        self._update_supply(info)
         device_counts.recount(self.table, info)
         self._vacate_if_idle(info)
         return affected
 
     def set_silent(self, node: str, silent: bool) -> None:  # noqa: FBT001  the value is the message
         """Note whether a node's agent is silent."""
-        info = self.row(node)
+        info = self.node(node)
         if info is not None and info.silent != silent:
             info.silent = silent
-            self._reckon(info)
+            self._update_supply(info)
             device_counts.recount(self.table, info)
 
-    def obey(self, policy: Policy) -> bool:
+    def set_policy(self, policy: Policy) -> bool:
         """Count as a policy has it, and return whether something else is left of cards than before."""
         self.workload.call(dict(policy.models))
-        if self.alone is not policy.replicas:
+        if self.one_pod_a_card is not policy.replicas:
             return False
-        self.alone = not policy.replicas
+        self.one_pod_a_card = not policy.replicas
         for info in self.each():
-            info.alone = self.alone
+            info.alone = self.one_pod_a_card
             if not info.plain:
                 device_counts.recount(self.table, info)
         return True
@@ -284,14 +276,14 @@ class Inventory:
         """Charge what a pod holds to its node."""
         if hold.uid in self._holders:
             raise ValueError(f"{hold.title} holds something already")
-        info = self._at(hold.node)
+        info = self._info_of(hold.node)
         self._holders[hold.uid] = info.row
         info.holds[hold.uid] = hold
         self._use(info, hold, 1)
 
     def release(self, uid: str) -> Hold:
         """Release what a pod held."""
-        info = self._row(self._holders.pop(uid))
+        info = self._info_at(self._holders.pop(uid))
         hold = info.holds.pop(uid)
         self._use(info, hold, -1)
         self._vacate_if_idle(info)
@@ -307,7 +299,7 @@ class Inventory:
         changed, self._cards_before = self._cards_before, {}
         return changed
 
-    def _use(self, info: node_info.Row, hold: Hold, sign: int) -> None:
+    def _use(self, info: node_info.NodeInfo, hold: Hold, sign: int) -> None:
         amounts = info.amounts
         for name, amount in hold.amounts:
             used = amounts[name] = amounts.get(name, 0) + sign * amount
@@ -318,13 +310,15 @@ class Inventory:
         if hold.host_ports:
             self.ports.change(info.row, hold.host_ports, sign)
         device_counts.take(info, hold, sign)
-        if info.name in self.claims.watched or withheld_cards.is_odd(hold, self.claims.of(info.name)):
-            affected = self.claims.hold(info.name, withheld_cards.held(info.holds.values()))
-            self._settle_all({info.name} | self.claims.take_decided())
+        if info.name in self.uuid_ownership.watched or withheld_cards.is_odd(
+            hold, self.uuid_ownership.of(info.name)
+        ):
+            affected = self.uuid_ownership.hold(info.name, withheld_cards.held(info.holds.values()))
+            self._update_cards_of({info.name} | self.uuid_ownership.take_decided())
             self._affected |= affected
         device_counts.refresh(self.table, info, hold)
 
-    def _give(self, info: node_info.Row, allocatable: facts.Amounts) -> None:
+    def _set_allocatable(self, info: node_info.NodeInfo, allocatable: facts.Amounts) -> None:
         """Note all that a node can give."""
         table = self.table
         table.allocatable[info.row] = table.left[info.row] = node_table.ABSENT
@@ -338,37 +332,37 @@ class Inventory:
             if name in info.given:
                 self._write_left(info, name, used)
 
-    def _write_left(self, info: node_info.Row, name: str, used: int) -> None:
+    def _write_left(self, info: node_info.NodeInfo, name: str, used: int) -> None:
         table = self.table
         # Exact sums may exceed 64 bits.
         table.left[info.row, table.resources.of[name]] = info.given[name] - min(used, facts.LARGEST)
 
     # ------------------------------------------------------------ rows
 
-    def _row(self, at: int) -> node_info.Row:
-        info = self.rows[at]
+    def _info_at(self, at: int) -> node_info.NodeInfo:
+        info = self.infos[at]
         assert info is not None, "a row in use"  # noqa: S101
         return info
 
-    def _at(self, name: str) -> node_info.Row:
+    def _info_of(self, name: str) -> node_info.NodeInfo:
         at = self.index.get(name)
         if at is not None:
-            return self._row(at)
+            return self._info_at(at)
         at = self._vacant.pop() if self._vacant else self._append()
-        info = self.rows[at] = node_info.Row(name, at, alone=self.alone)
+        info = self.infos[at] = node_info.NodeInfo(name, at, alone=self.one_pod_a_card)
         self.index[name] = at
         self._moved()
         return info
 
     def _append(self) -> int:
-        self.rows.append(None)
-        self.table.reserve_rows(len(self.rows))
-        return len(self.rows) - 1
+        self.infos.append(None)
+        self.table.reserve_rows(len(self.infos))
+        return len(self.infos) - 1
 
-    def _vacate_if_idle(self, info: node_info.Row) -> None:
+    def _vacate_if_idle(self, info: node_info.NodeInfo) -> None:
         if info.idle:
             del self.index[info.name]
-            self.rows[info.row] = None
+            self.infos[info.row] = None
             self.table.clear(info.row)
             self._vacant.append(info.row)
             self._moved()
@@ -376,19 +370,14 @@ class Inventory:
     def _moved(self) -> None:
         self.layout += 1
         self._rank = self._order = None
-        self._forget_places()
+        self._places.forget()
         self._named.clear()
 
-    def _forget_places(self) -> None:
-        self._places.clear()
-        self._places_bytes = 0
-        self._labels = None
-
-    def _reckon(self, info: node_info.Row) -> None:
-        self._supplies.note(info.name, cluster_supply.part(info))
+    def _update_supply(self, info: node_info.NodeInfo) -> None:
+        self._cluster_supply.update(info.name, cluster_supply.node_supply(info))
 
 
-def _use(table: node_table.Columns, at: int, device: devices.Device, models: Iterable[str] = ()) -> None:
+def _use(table: node_table.NodeTable, at: int, device: devices.Device, models: Iterable[str] = ()) -> None:
     """Make columns for what the devices of a row are, and leave those for what it has no more."""
     table.models.use(at, models)
     profiles = (one.profile for card in device.cards for one in card.instances)

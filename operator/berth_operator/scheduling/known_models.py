@@ -69,7 +69,7 @@ def _published(inventory: Inventory, key: str) -> str:
     """Return how an agent spells a model that the catalog does not have."""
     number = inventory.table.models.get(key)
     for at, slot in np.argwhere(inventory.table.model == number)[:1].tolist():
-        info = inventory.rows[at]
+        info = inventory.infos[at]
         if info is not None and info.device is not None:
             return catalog.normal_model(info.device.cards[slot].model)
     return key

@@ -5,6 +5,7 @@ nodes is remembered by the inventory until one of them changes.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,7 +21,7 @@ Cards = tuple[devices.Device | None, int]  # What a node can give out, and how m
 
 
 @dataclasses.dataclass(slots=True)
-class Row:
+class NodeInfo:
     """Everything about one node that is not a number."""
 
     name: str
@@ -79,26 +80,28 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Places:
+class PlaceReasons:
     """What all nodes say to a pod's conditions on its place: 0 for yes, else the number of a reason."""
 
     code: node_table.Numbers
     reasons: tuple[tuple[Reason, str], ...]
 
 
-def judge_places(rows: list[Row | None], where: facts.Where, labels: labels_.Labels) -> Places:
+def place_reasons(
+    infos: Sequence[NodeInfo | None], where: facts.Where, labels: labels_.Labels
+) -> PlaceReasons:
     """Ask all nodes, whose labels are these."""
     numbers: dict[tuple[Reason, str], int] = {}
-    code = np.zeros(len(rows), dtype=np.int64)
+    code = np.zeros(len(infos), dtype=np.int64)
     matching = labels.matching(where).tolist()
     covered = taints.Covered(where.tolerations)
-    for at, info in enumerate(rows):
+    for at, info in enumerate(infos):
         reason: tuple[Reason, str] | None = Reason.NO_NODES, ""
         if info is not None and info.node is not None:
             reason = _refused(info.node, covered, matches=matching[at])
         if reason is not None:
             code[at] = numbers.setdefault(reason, len(numbers) + 1)
-    return Places(code, tuple(numbers))
+    return PlaceReasons(code, tuple(numbers))
 
 
 def refused_place(node: facts.Node, where: facts.Where) -> tuple[Reason, str] | None:

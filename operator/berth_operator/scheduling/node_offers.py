@@ -35,7 +35,7 @@ class Offer:
 
 def left(inventory: Inventory, name: str) -> Left:
     """Return what a node has left of each resource that it advertises; nothing if it is not there."""
-    info, table = inventory.row(name), inventory.table
+    info, table = inventory.node(name), inventory.table
     if info is None or info.node is None:
         return NOTHING
     found = ((resource, table.resources.get(resource)) for resource, _ in info.node.allocatable)
@@ -44,7 +44,7 @@ def left(inventory: Inventory, name: str) -> Left:
 
 def offer(inventory: Inventory, name: str) -> Offer | None:
     """Return what a node can give; None if no pod can be placed on it, because it is not there."""
-    info, table = inventory.row(name), inventory.table
+    info, table = inventory.node(name), inventory.table
     if info is None or info.node is None:
         return None
     at = info.row
@@ -82,7 +82,7 @@ def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> b
     return (
         all(_fitting(there, ask) >= ask.count for ask in need.largest)
         and all(there.instances.get(ask.profile, 0) >= ask.count for ask in need.instances)
-        and all(there.others.get(kind, 0) for kind in need.parts)
+        and all(there.others.get(kind, 0) for kind in need.other_types)
     )
 
 

@@ -33,10 +33,10 @@ SLOTS: Final = 8
 LOG_KEPT: Final = 1 << 16
 # Of replicas, and of each profile and type: what is left, what is well, and all there is, used or not;
 # and the first trouble of those that are not well, as a number of TROUBLES.
-PILES: Final = ("", "_well", "_in_all", "_trouble")
-REPLICA_TABLES: Final = tuple(f"replicas{one}" for one in PILES)
-INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in PILES)
-OTHER_TABLES: Final = tuple(f"others{one}" for one in PILES)
+POOL_COUNTS: Final = ("", "_well", "_in_all", "_trouble")
+REPLICA_TABLES: Final = tuple(f"replicas{one}" for one in POOL_COUNTS)
+INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in POOL_COUNTS)
+OTHER_TABLES: Final = tuple(f"others{one}" for one in POOL_COUNTS)
 RESOURCE_TABLES: Final = ("allocatable", "left")
 CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whole", "trouble")
 
@@ -171,7 +171,7 @@ def known_of(names: Names, name: str, table: Numbers, rows: Rows) -> Numbers:
     return found
 
 
-class Columns:
+class NodeTable:
     """All tables, and the log of changes."""
 
     def __init__(self) -> None:
@@ -199,12 +199,14 @@ class Columns:
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
         # Of each node, the piles: replicas, MIG instances by profile, other devices by type.
         self.replicas, self.replicas_well, self.replicas_in_all, self.replicas_trouble = (
-            np.zeros(ROWS, dtype=np.int64) for _ in PILES
+            np.zeros(ROWS, dtype=np.int64) for _ in POOL_COUNTS
         )
         self.instances, self.instances_well, self.instances_in_all, self.instances_trouble = (
-            _matrix(1) for _ in PILES
+            _matrix(1) for _ in POOL_COUNTS
         )
-        self.others, self.others_well, self.others_in_all, self.others_trouble = (_matrix(1) for _ in PILES)
+        self.others, self.others_well, self.others_in_all, self.others_trouble = (
+            _matrix(1) for _ in POOL_COUNTS
+        )
         self.log: list[int] = []
         self.logged = 0  # How many entries were dropped from the front of the log.
 

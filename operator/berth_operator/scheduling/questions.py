@@ -16,7 +16,7 @@ class Question:
 
     need: requests.Need
     conditions: requests.Conditions
-    manner: requests.Manner
+    grouping: requests.Grouping
     demand: facts.Demand
     request: requests.Request | None
     named: int = dataclasses.field(default=0, compare=False)  # So many things are named in the request.
@@ -28,7 +28,7 @@ class Question:
 
     @functools.cached_property
     def _hash(self) -> int:
-        return hash((self.need, self.conditions, self.manner, self.demand, self.request))
+        return hash((self.need, self.conditions, self.grouping, self.demand, self.request))
 
     def __hash__(self) -> int:
         """Answer from memory: a question is asked of several tables in each decision."""
@@ -39,4 +39,4 @@ def ask(request: requests.Request, demand: facts.Demand) -> Question:
     """Make the question that a pod puts to all nodes."""
     need = request.need
     whole = None if need.simple else request
-    return Question(need, request.conditions, request.manner, demand, whole, request.size)
+    return Question(need, request.conditions, request.grouping, demand, whole, request.size)

@@ -79,7 +79,7 @@ class Entry:
     order: Order
     attempts: int = 0
     not_before: float = 0.0
-    wants: frozenset[decisions.Help] | None = None  # None: it may be tried as soon as time allows.
+    wants: frozenset[decisions.ClusterEvent] | None = None  # None: it may be tried as soon as time allows.
     demoted: bool = False  # Until it is placed, edited or reinstated.
     kind: int = 0  # Pods that ask the same are of one kind; numbered when a pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.

@@ -150,7 +150,7 @@ class Lines(Generic[N, K]):
         self._lines[name] = self._lines.pop(name)
 
 
-class HeldUp:
+class HeldUpNamespaces:
     """The namespaces whose pods are passed over in all queues."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class HeldUp:
 class Queue(Generic[K]):
     """One line of the pods of all namespaces; those of a namespace are passed over at once."""
 
-    def __init__(self, valid: Valid, held_up: HeldUp) -> None:
+    def __init__(self, valid: Valid, held_up: HeldUpNamespaces) -> None:
         self._held_up = held_up
         self._version = 0
         self._lines = Lines[str, K](valid)
@@ -268,7 +268,7 @@ def _earlier(one: Any, other: Any) -> bool:
 class Queues(Generic[N, K]):
     """Queues by name; those in which nobody stands are dropped by the same rule as void places."""
 
-    def __init__(self, valid: Valid, held_up: HeldUp) -> None:
+    def __init__(self, valid: Valid, held_up: HeldUpNamespaces) -> None:
         self._valid = valid
         self._held_up = held_up
         self._queues: dict[N, Queue[K]] = {}

@@ -145,10 +145,10 @@ class Claims:
         return found
 
 
-class Turns:
+class Rotation:
     """The pods in line, by namespace."""
 
-    def __init__(self, valid: queues.Valid, held_up: queues.HeldUp) -> None:
+    def __init__(self, valid: queues.Valid, held_up: queues.HeldUpNamespaces) -> None:
         self._valid = valid
         self._held_up = held_up
         self._ranks = queues.Lines[str, Rank](valid)

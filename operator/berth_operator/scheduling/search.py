@@ -47,7 +47,7 @@ Why = search_memory.Why
 Question = questions.Question
 ask = questions.ask
 
-Key = tuple[Question, Policy, demand_model.Lesson]
+Key = tuple[Question, Policy, demand_model.DemandModel]
 
 
 class Search:
@@ -56,7 +56,7 @@ class Search:
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
         self._answers: collections.OrderedDict[Key, Answer] = collections.OrderedDict()
-        self._slow = search_memory.Slow()
+        self._slow = search_memory.SlowNodes()
         self._bytes = 0  # About what all answers take.
 
     def place(
@@ -75,10 +75,10 @@ class Search:
         The nodes in `spared` are left to others. `question` is what both ask together, where that is known.
         """
         effort = allocator.Effort() if effort is None else effort
-        *narrow, _ = scopes.ladder(request.manner)
+        *narrow, _ = scopes.ladder(request.grouping)
         for scope in narrow:
-            manner = dataclasses.replace(request.manner, scope=scope, required=True)
-            closer = dataclasses.replace(request, manner=manner)
+            grouping = dataclasses.replace(request.grouping, scope=scope, required=True)
+            closer = dataclasses.replace(request, grouping=grouping)
             found = self._place(closer, ask(closer, demand), policy, effort, spared)
             if found is not None:
                 return found
@@ -160,20 +160,20 @@ class Search:
             answer.alike[kind] = why
             self._bytes += search_memory.BYTES_A_KIND
 
-    def closer(self, question: Question, policy: Policy) -> dict[int, Why]:
+    def searched(self, question: Question, policy: Policy) -> dict[int, Why]:
         """Return what a closer look showed of nodes that seemed able, by row."""
-        answer = self._answers.get((question, policy, self.inventory.lesson()))
+        answer = self._answers.get((question, policy, self.inventory.demand_model()))
         return dict(answer.closer) if answer is not None else {}
 
-    def learnt(self, question: Question, policy: Policy) -> dict[int, Why]:
+    def searched_now(self, question: Question, policy: Policy) -> dict[int, Why]:
         """Return what closer looks showed and still holds, by row, without looking at any node again."""
         self._answer(question, policy)
-        return self.closer(question, policy)
+        return self.searched(question, policy)
 
     # ------------------------------------------------------------ remembering
 
     def _answer(self, question: Question, policy: Policy) -> Answer:
-        inventory, key = self.inventory, (question, policy, self.inventory.lesson())
+        inventory, key = self.inventory, (question, policy, self.inventory.demand_model())
         answer = self._answers.get(key)
         changed = None
         if answer is not None and answer.layout == inventory.layout:
@@ -255,22 +255,22 @@ def rank(
     """Score these nodes, and tell which of them could take the pod as far as sums can tell."""
     query = Query(inventory, rows, question)
     able = registry.able(query)
-    strategy = question.manner.strategy or policy.strategy
-    return strategies.STRATEGIES[strategy](look_at(query, policy.weights)), able
+    strategy = question.grouping.strategy or policy.strategy
+    return strategies.STRATEGIES[strategy](score_input_of(query, policy.weights)), able
 
 
-def look_at(query: Query, weights: Weights) -> score_inputs.Look:
+def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:
     """Gather the numbers that a strategy sees."""
     inventory, question = query.inventory, query.question
     asked = dict(question.demand.amounts)
-    return score_inputs.Look(
+    return score_inputs.ScoreInput(
         table=inventory.table,
         rows=query.rows,
         need=question.need,
         fit=query.share_room,
         cpu=asked.get(facts.CPU, 0),
         node_memory=asked.get(facts.MEMORY, 0),
-        lesson=inventory.lesson(),
+        model=inventory.demand_model(),
         scale=score_inputs.Scale(*inventory.scale()),
         weights=weights,
     )

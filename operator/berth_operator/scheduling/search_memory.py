@@ -54,7 +54,7 @@ class Answer:
         return BYTES_A_THING * question.size + BYTES_A_NODE * len(self.score) + reasons
 
 
-class Slow:
+class SlowNodes:
     """Which nodes took all that a node is given, and gave no answer: they are asked last the next time.
 
     Unlike an answer this outlasts changes of a node. Otherwise one whose devices are hard to search,

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth_operator.scheduling import queued_pods
-from berth_operator.scheduling.decisions import Help, Reason, Refusal
+from berth_operator.scheduling.decisions import ClusterEvent, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.policy import MIB, Policy
 
-OTHER_RULES: Final = frozenset({Help.POLICY_CHANGED})  # What helps a pod that the policy refuses.
+OTHER_RULES: Final = frozenset({ClusterEvent.POLICY_CHANGED})  # What helps a pod that the policy refuses.
 NO_SHARES: Final = (
     "it asks for a part of a card, and the policy allows whole cards alone (spec.sharing.fractions is false)"
 )

@@ -22,13 +22,13 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from berth_operator.scheduling.devices import facts
-from berth_operator.scheduling.uuid_records import NOTHING, UNKNOWN, Origin, Record, Title, beside
+from berth_operator.scheduling.uuid_records import NOTHING, UNKNOWN, Origin, Record, UuidHistory, beside
 
 REMEMBERED_SECONDS: Final = 24 * 3600.0  # For which a node that withdrew a card may come back for it.
 MOST_LEFT: Final = 1024  # Uuids that a node withdrew and nobody claims.
 
 
-class Claims:
+class UuidOwnership:
     """All uuids of GPUs and MIG instances, and the nodes that claim them."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Claims:
         self.ordered = False  # Whether what is published from now on comes later than what is known.
         self.watched: dict[str, set[str]] = {}  # By node, the uuids of which it must be told who holds them.
         self._clock = clock
-        self._titles: dict[str, Title] = {}  # By uuid.
+        self._titles: dict[str, UuidHistory] = {}  # By uuid.
         self._published: dict[str, frozenset[str]] = {}  # By node.
         self._held: dict[str, frozenset[str]] = {}  # By node, as was said last.
         self._holding = holds or self._told
@@ -90,15 +90,15 @@ class Claims:
         affected: set[str] = set()
         published = self.of(node)
         for uuid in (before ^ now).union(uuids):
-            title = self._titles.get(uuid, UNKNOWN)
-            after = self._after(node, uuid, title)
-            if after != title:
-                self._store(uuid, title, after)
-                nodes = {*title.published, *title.held, *after.published, *after.held}
-                if title.origin or after.origin:
-                    nodes |= self._origins(title, after)
+            history = self._titles.get(uuid, UNKNOWN)
+            after = self._after(node, uuid, history)
+            if after != history:
+                self._store(uuid, history, after)
+                nodes = {*history.published, *history.held, *after.published, *after.held}
+                if history.origin or after.origin:
+                    nodes |= self._origins(history, after)
                 affected |= nodes if uuid in published else nodes - {node}
-                if after.owner != title.owner or after.doubts != title.doubts:
+                if after.owner != history.owner or after.doubts != history.doubts:
                     self._decided |= nodes
         return affected
 
@@ -110,90 +110,90 @@ class Claims:
         decided, self._decided = self._decided, set()
         return decided
 
-    def _origins(self, *titles: Title) -> set[str]:
+    def _origins(self, *titles: UuidHistory) -> set[str]:
         """Name the nodes in whose Devices it is recorded that they may come back."""
         return {one.origin.node for one in titles if one.origin is not None} & self._published.keys()
 
-    def _after(self, node: str, uuid: str, title: Title) -> Title:
+    def _after(self, node: str, uuid: str, history: UuidHistory) -> UuidHistory:
         """Return what becomes of a title by what a node now publishes and holds."""
-        publishes, was_live = uuid in self.of(node), node in title.live
-        if title is UNKNOWN and publishes and not self._records.get(node, NOTHING).origins:
+        publishes, was_live = uuid in self.of(node), node in history.live
+        if history is UNKNOWN and publishes and not self._records.get(node, NOTHING).origins:
             held = (node,) if uuid in self._told(node) else ()
-            return Title(owner=node, published=(node,), held=held)
-        new = publishes and node not in title.published
-        published = _among(title.published, node, is_one=publishes)
-        changed = Title(  # Whole, for that is twice as fast, and a Device may have a thousand uuids.
-            owner=title.owner,
-            origin=title.origin,
-            shared=title.shared,
+            return UuidHistory(owner=node, published=(node,), held=held)
+        new = publishes and node not in history.published
+        published = _among(history.published, node, is_one=publishes)
+        changed = UuidHistory(  # Whole, for that is twice as fast, and a Device may have a thousand uuids.
+            owner=history.owner,
+            origin=history.origin,
+            shared=history.shared,
             published=published,
-            held=_among(title.held, node, is_one=uuid in self._told(node)),
-            late=title.late | {node}
-            if new and self._is_late(node, title)
-            else title.late.intersection(published),
-            doubts=title.doubts and frozenset(one for one in title.doubts if uuid in self._holding(one)),
+            held=_among(history.held, node, is_one=uuid in self._told(node)),
+            late=history.late | {node}
+            if new and self._is_late(node, history)
+            else history.late.intersection(published),
+            doubts=history.doubts and frozenset(one for one in history.doubts if uuid in self._holding(one)),
         )
         if not self.ordered:
             return self._settled(uuid, self._read(uuid, changed))
-        if was_live and not publishes and not title.owner and len(title.live) > 1:
+        if was_live and not publishes and not history.owner and len(history.live) > 1:
             changed = dataclasses.replace(changed, origin=Origin(node, self._now()), shared=True)
         return self._settled(uuid, changed)
 
-    def _is_late(self, node: str, title: Title) -> bool:
+    def _is_late(self, node: str, history: UuidHistory) -> bool:
         """Whether a node that publishes a uuid is not the first, and does not come back for it."""
-        back = title.origin is not None and title.origin.node == node and self._valid(title.origin)
-        return bool(title.live) and not back
+        back = history.origin is not None and history.origin.node == node and self._valid(history.origin)
+        return bool(history.live) and not back
 
     # ------------------------------------------------------------ what becomes of it
 
-    def _settled(self, uuid: str, title: Title) -> Title:
+    def _settled(self, uuid: str, history: UuidHistory) -> UuidHistory:
         """Return a title after who may come back has, and who has let go has gone."""
-        if title.origin is None and not title.shared and title.owner in title.published:
-            return title  # Mostly: it is its owner's, whoever else publishes it.
-        return self._given(self._returned(uuid, self._vacated(uuid, title)))
+        if history.origin is None and not history.shared and history.owner in history.published:
+            return history  # Mostly: it is its owner's, whoever else publishes it.
+        return self._given(self._returned(uuid, self._vacated(uuid, history)))
 
-    def _owner_holds(self, uuid: str, title: Title) -> bool:
-        return bool(title.owner) and uuid in self._holding(title.owner)
+    def _owner_holds(self, uuid: str, history: UuidHistory) -> bool:
+        return bool(history.owner) and uuid in self._holding(history.owner)
 
-    def _vacated(self, uuid: str, title: Title) -> Title:
+    def _vacated(self, uuid: str, history: UuidHistory) -> UuidHistory:
         """Return the title without an owner that neither publishes it nor has pods that hold it."""
-        if not title.owner or title.owner in title.published or self._owner_holds(uuid, title):
-            return title
-        first = self._valid(title.origin) and not title.shared
-        origin = title.origin if first else Origin(title.owner, self._now())
-        return dataclasses.replace(title, owner="", origin=origin)
+        if not history.owner or history.owner in history.published or self._owner_holds(uuid, history):
+            return history
+        first = self._valid(history.origin) and not history.shared
+        origin = history.origin if first else Origin(history.owner, self._now())
+        return dataclasses.replace(history, owner="", origin=origin)
 
-    def _returned(self, uuid: str, title: Title) -> Title:
+    def _returned(self, uuid: str, history: UuidHistory) -> UuidHistory:
         """Return the title with the uuid back at its origin, if that has it and no pod of the owner does."""
-        origin, owner = title.origin, title.owner
+        origin, owner = history.origin, history.owner
         if origin is None or origin.node == owner:
-            unchanged = origin is None and not title.shared
-            return title if unchanged else dataclasses.replace(title, origin=None, shared=False)
-        if origin.node not in title.live or not self._valid(origin):
+            unchanged = origin is None and not history.shared
+            return history if unchanged else dataclasses.replace(history, origin=None, shared=False)
+        if origin.node not in history.live or not self._valid(origin):
             away = origin if origin.since is not None else Origin(origin.node, self._now())
-            return dataclasses.replace(title, origin=away)
-        if self._owner_holds(uuid, title):
-            return dataclasses.replace(title, origin=Origin(origin.node))
-        if title.shared and owner:
-            return dataclasses.replace(title, owner="", origin=None, shared=False)
-        late = title.late | frozenset(title.live) - {origin.node}
-        return dataclasses.replace(title, owner=origin.node, origin=None, shared=False, late=late)
+            return dataclasses.replace(history, origin=away)
+        if self._owner_holds(uuid, history):
+            return dataclasses.replace(history, origin=Origin(origin.node))
+        if history.shared and owner:
+            return dataclasses.replace(history, owner="", origin=None, shared=False)
+        late = history.late | frozenset(history.live) - {origin.node}
+        return dataclasses.replace(history, owner=origin.node, origin=None, shared=False, late=late)
 
-    def _given(self, title: Title) -> Title:
+    def _given(self, history: UuidHistory) -> UuidHistory:
         """Return the title of a uuid that nobody has once the only one who claims it in time has it."""
-        if title.owner:
-            return title
-        alone = title.live or (() if title.published else title.held)
+        if history.owner:
+            return history
+        alone = history.live or (() if history.published else history.held)
         if len(alone) != 1:
-            return title
-        origin = None if title.origin is not None and title.origin.node == alone[0] else title.origin
-        return dataclasses.replace(title, owner=alone[0], origin=origin)
+            return history
+        origin = None if history.origin is not None and history.origin.node == alone[0] else history.origin
+        return dataclasses.replace(history, owner=alone[0], origin=origin)
 
     # ------------------------------------------------------------ what is recorded
 
-    def _read(self, uuid: str, title: Title) -> Title:
+    def _read(self, uuid: str, history: UuidHistory) -> UuidHistory:
         """Return a title as the records tell it that have been read until now."""
-        records = {node: self._records.get(node, NOTHING) for node in title.published}
+        records = {node: self._records.get(node, NOTHING) for node in history.published}
         claimed = [node for node, one in records.items() if uuid in one.claims]
         late = frozenset(
             node
@@ -205,11 +205,11 @@ class Claims:
         # A record that names another who has it recorded could not be written since that one came back.
         own = [node for node in claimed if records[node].origins.get(uuid, Origin("")).node not in claimed]
         owner = own[0] if len(own) == 1 else ""
-        origin = records[owner].origins.get(uuid) if owner else self._oldest(uuid, title)
+        origin = records[owner].origins.get(uuid) if owner else self._oldest(uuid, history)
         if not claimed and origin is not None and uuid in self._holding(origin.node):
             owner = origin.node
         found = dataclasses.replace(
-            title,
+            history,
             owner=owner,
             origin=origin,
             shared=bool(owner in records and uuid in records[owner].disputed),
@@ -217,7 +217,7 @@ class Claims:
             doubts=frozenset(),
         )
         found = self._given(self._returned(uuid, found))
-        doubts = {one for one in title.claimants if one not in late and uuid in self._holding(one)} - {
+        doubts = {one for one in history.claimants if one not in late and uuid in self._holding(one)} - {
             found.owner
         }
         if found.owner in found.published:
@@ -225,9 +225,9 @@ class Claims:
             late = late.union(found.published) - {found.owner} - back
         return dataclasses.replace(found, late=late, doubts=frozenset(doubts))
 
-    def _oldest(self, uuid: str, title: Title) -> Origin | None:
+    def _oldest(self, uuid: str, history: UuidHistory) -> Origin | None:
         """Return the origin that records name, where nobody is recorded as the owner."""
-        told = [self._records.get(node, NOTHING).origins.get(uuid) for node in title.published]
+        told = [self._records.get(node, NOTHING).origins.get(uuid) for node in history.published]
         told.append(self._own.get(uuid))
         found = [one for one in told if one is not None and not self._unsure(one.node, uuid)]
         return min(found, key=lambda one: (one.since or 0.0, one.node), default=None)
@@ -236,15 +236,15 @@ class Claims:
         """Return what is to be recorded in the Device of a node."""
         claims, disputed, origins = set(), set(), {}
         for uuid in self.of(node):
-            title = self._titles[uuid]
-            if title.owner == node:
+            history = self._titles[uuid]
+            if history.owner == node:
                 claims.add(uuid)
-                origin = title.origin if self._valid(title.origin) else None
-                if title.shared and origin is not None:
+                origin = history.origin if self._valid(history.origin) else None
+                if history.shared and origin is not None:
                     disputed.add(uuid)
             else:
-                origin = beside(title, node)
-                if node in title.late or origin is None:
+                origin = beside(history, node)
+                if node in history.late or origin is None:
                     disputed.add(uuid)
             if origin is not None:
                 origins[uuid] = origin
@@ -259,7 +259,7 @@ class Claims:
 
     # ------------------------------------------------------------ what is remembered
 
-    def _store(self, uuid: str, before: Title, after: Title) -> None:
+    def _store(self, uuid: str, before: UuidHistory, after: UuidHistory) -> None:
         self._watch(uuid, self._waits(before), self._waits(after))
         if uuid in self._vacant:
             self._forget(uuid)
@@ -274,10 +274,10 @@ class Claims:
             self._vacant[uuid] = None
             self._titles[uuid] = after
 
-    def _waits(self, title: Title) -> frozenset[str]:
+    def _waits(self, history: UuidHistory) -> frozenset[str]:
         """Name the nodes of whose pods it must be known when they end; at first, also when they come."""
-        contested = not self.ordered and len(title.claimants) > 1
-        return title.waits().union(title.claimants) if contested else title.waits()
+        contested = not self.ordered and len(history.claimants) > 1
+        return history.waits().union(history.claimants) if contested else history.waits()
 
     def _watch(self, uuid: str, before: frozenset[str], after: frozenset[str]) -> None:
         for node in after:
@@ -294,13 +294,13 @@ class Claims:
 
     def _forget(self, uuid: str) -> None:
         """Forget what nobody claims."""
-        title = self._titles.pop(uuid)
+        history = self._titles.pop(uuid)
         del self._vacant[uuid]
-        if title.origin is not None:
-            left = self._left[title.origin.node]
+        if history.origin is not None:
+            left = self._left[history.origin.node]
             del left[uuid]
             if not left:
-                del self._left[title.origin.node]
+                del self._left[history.origin.node]
 
     def _now(self) -> float:
         return float(int(self._clock()))  # As it can be recorded.

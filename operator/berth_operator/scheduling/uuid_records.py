@@ -26,7 +26,7 @@ class Record:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Title:
+class UuidHistory:
     """What is known of one uuid."""
 
     owner: str = ""
@@ -59,14 +59,14 @@ class Title:
 
 
 NOTHING: Final = Record()
-UNKNOWN: Final = Title()
+UNKNOWN: Final = UuidHistory()
 
 
-def beside(title: Title, node: str) -> Origin | None:
+def beside(history: UuidHistory, node: str) -> Origin | None:
     """Return whose a uuid is that a node publishes beside its owner; None where nobody knows."""
-    if node in title.doubts or (not title.owner and node not in title.late):
+    if node in history.doubts or (not history.owner and node not in history.late):
         return None
-    if title.origin is not None and title.origin.node == node:
-        return title.origin
-    first = title.owner or ("" if title.origin is not None else "".join(title.live[:1]))
-    return Origin(first) if first else title.origin
+    if history.origin is not None and history.origin.node == node:
+        return history.origin
+    first = history.owner or ("" if history.origin is not None else "".join(history.live[:1]))
+    return Origin(first) if first else history.origin

@@ -97,7 +97,7 @@ class Cluster:
 
     def _apply_gpupod(self, manifest: manifests.Manifest) -> None:
         named = gpupods.read(manifest.value)
-        if isinstance(named, allocation_recovery.Named):
+        if isinstance(named, allocation_recovery.NamedDevices):
             # A GpuPod that was written by hand may lack its namespace.
             self.ledger.gpupod_seen(dataclasses.replace(named, title=manifest.title))
         else:

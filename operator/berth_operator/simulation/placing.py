@@ -143,7 +143,7 @@ def _effect(cluster: Cluster, hold: holds.Hold) -> str:
 
 def _missing_devices(cluster: Cluster, hold: holds.Hold) -> list[str]:
     """Return the devices in a pod's allocation that its node does not have, if the Device is known."""
-    info = cluster.inventory.row(hold.node)
+    info = cluster.inventory.node(hold.node)
     if info is None or info.device is None:
         return []
     known = {

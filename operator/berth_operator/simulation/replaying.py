@@ -221,7 +221,7 @@ class Replay:
         del self._scenario.manifests[kind, namespace, name]
         yield self._event(ObjectEvent("removed", kind, name))
         if kind == "Node":
-            info = self._cluster.inventory.row(name)
+            info = self._cluster.inventory.node(name)
             for uid in list(info.holds) if info is not None else ():
                 self._gone.add(self._keys[uid])
                 yield from self._delete(self._keys[uid], "deleted with its node")

@@ -36,7 +36,7 @@ class Usage:
 NOTHING = Usage()
 
 
-def of_node(info: node_info.Row | None) -> Usage:
+def of_node(info: node_info.NodeInfo | None) -> Usage:
     """Return the usage of one node."""
     if info is None or info.device is None:
         return NOTHING
@@ -82,7 +82,7 @@ class UsageMeter:
     def update(self, inventory: Inventory, changed: set[str] | None) -> None:
         """Count the nodes that changed again; without a set of them, all."""
         for name in sorted(self._nodes.keys() | inventory.index.keys() if changed is None else changed):
-            found = of_node(inventory.row(name))
+            found = of_node(inventory.node(name))
             self.total = self.total + found - self._nodes.get(name, NOTHING)
             self._nodes[name] = found
         self.peak = max(self.peak, self.total.allocated)

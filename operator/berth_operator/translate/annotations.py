@@ -39,12 +39,12 @@ class DeviceSelection:
     """What a pod's annotations and labels select; `entries` has the first entry of each of Berth's keys."""
 
     conditions: requests.Conditions
-    manner: requests.Manner
+    grouping: requests.Grouping
     modes: Mapping[str, Mode]
     entries: Mapping[str, MetadataEntry]
 
 
-NO_SELECTION: Final = DeviceSelection(requests.ANY_CARD, requests.ANY_MANNER, {}, {})
+NO_SELECTION: Final = DeviceSelection(requests.ANY_CARD, requests.NO_GROUPING, {}, {})
 
 
 def read(pod: raw.Pod) -> tuple[DeviceSelection, list[Refusal]]:
@@ -115,7 +115,7 @@ def _selection(values: Mapping[str, Any], entries: Mapping[str, MetadataEntry]) 
         fields[reader.target][reader.field] = value
     return DeviceSelection(
         requests.Conditions(**fields[Target.CONDITIONS], spelt=_spelt(entries, values)),
-        requests.Manner(**fields[Target.MANNER]),
+        requests.Grouping(**fields[Target.MANNER]),
         values.get(names.APPLY, {}),
         entries,
     )

@@ -198,7 +198,7 @@ def _as_counted(amount: RequestedAmount, each: int) -> str:
 TYPE_OF_RESOURCE: Final = {names.FPGA: DeviceType.FPGA, names.RDMA: DeviceType.RDMA}
 
 
-def _parts(type_: DeviceType, amount: RequestedAmount, modes: Mapping[str, Mode]) -> requests.Parts:
+def _parts(type_: DeviceType, amount: RequestedAmount, modes: Mapping[str, Mode]) -> requests.OtherDevices:
     mode = modes.get(type_)
     if mode in {Mode.COUNT, Mode.WHOLE}:
         count = _count(amount, "a number of devices")
@@ -207,7 +207,7 @@ def _parts(type_: DeviceType, amount: RequestedAmount, modes: Mapping[str, Mode]
                 f"{amount.place}: {amount.text} is a number of devices, because of {names.APPLY}: "
                 f"{type_}={mode}; no node has more than {schema_limits.MOST_DEVICES}"
             )
-        return requests.Parts(type_.value, count, WHOLE if mode is Mode.WHOLE else 1)
+        return requests.OtherDevices(type_.value, count, WHOLE if mode is Mode.WHOLE else 1)
     share = _share(amount, "device")
     if mode is Mode.EVERY and share > WHOLE:
         refusals.refuse(
@@ -220,7 +220,7 @@ def _parts(type_: DeviceType, amount: RequestedAmount, modes: Mapping[str, Mode]
             f"{amount.place}: {amount.text} is {count} devices; "
             f"no node has more than {schema_limits.MOST_DEVICES}"
         )
-    return requests.Parts(type_.value, count, share // count, every=mode is Mode.EVERY)
+    return requests.OtherDevices(type_.value, count, share // count, every=mode is Mode.EVERY)
 
 
 # ---------------------------------------------------------------- numbers

@@ -52,7 +52,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
         unserved = _resource_faults(pod.spec)
         return requests.NO_DEVICES, pod_limits.first_faults(itertools.chain(unserved, _constraints(pod.spec)))
     whole = requests.Request(
-        tuple(containers), selection.conditions, _applicable(selection.manner, containers)
+        tuple(containers), selection.conditions, _applicable(selection.grouping, containers)
     )
     # A container that could not be read may be the one that the selection was meant for.
     mismatches = () if wrong else (*_unused(selection, containers), *_contradictions(selection, whole))
@@ -204,25 +204,28 @@ CARD_KEYS: Final = frozenset({*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY})
 def types_asked(containers: Containers) -> set[str]:
     """Return the types of the devices that are requested."""
     asks = [ask for one in containers for ask in one.asks]
-    return {ask.type if isinstance(ask, requests.Parts) else DeviceType.GPU.value for ask in asks}
+    return {ask.type if isinstance(ask, requests.OtherDevices) else DeviceType.GPU.value for ask in asks}
 
 
-def _applicable(manner: requests.Manner, containers: Containers) -> requests.Manner:
+def _applicable(grouping: requests.Grouping, containers: Containers) -> requests.Grouping:
     """Return the manner without what is about devices that no container requests, as Koordinator does."""
     types = types_asked(containers)
     # If every device of the node is requested, they cannot all be near one card.
     every = {
-        ask.type for one in containers for ask in one.asks if isinstance(ask, requests.Parts) and ask.every
+        ask.type
+        for one in containers
+        for ask in one.asks
+        if isinstance(ask, requests.OtherDevices) and ask.every
     }
-    joint = tuple(one for one in manner.joint if one in types - every)
+    joint = tuple(one for one in grouping.joint if one in types - every)
     others = bool(types & set(OTHER_TYPES))
     return dataclasses.replace(
-        manner,
+        grouping,
         joint=joint if len(joint) > 1 else (),
-        scope=manner.scope if DeviceType.GPU in types else None,
-        required=manner.required or DeviceType.GPU not in types,
-        labels=manner.labels if others else (),
-        function_labels=manner.function_labels if others else (),
+        scope=grouping.scope if DeviceType.GPU in types else None,
+        required=grouping.required or DeviceType.GPU not in types,
+        labels=grouping.labels if others else (),
+        function_labels=grouping.function_labels if others else (),
     )
 
 
@@ -254,7 +257,7 @@ def _types_meant(key: str, selection: annotations.DeviceSelection) -> Iterator[t
     elif key == names.APPLY:
         yield from ((one,) for one in selection.modes)
     elif key == names.JOINT:
-        yield from ((one,) for one in selection.manner.joint)
+        yield from ((one,) for one in selection.grouping.joint)
 
 
 def _contradictions(selection: annotations.DeviceSelection, whole: requests.Request) -> Iterator[Refusal]:
@@ -285,8 +288,10 @@ def _normalized(whole: requests.Request) -> requests.Request:
     """Return the request; without devices only its strategy counts, which says where the pod should run."""
     if whole.containers:
         return whole
-    strategy = whole.manner.strategy
-    return requests.Request(manner=requests.Manner(strategy=strategy)) if strategy else requests.NO_DEVICES
+    strategy = whole.grouping.strategy
+    return (
+        requests.Request(grouping=requests.Grouping(strategy=strategy)) if strategy else requests.NO_DEVICES
+    )
 
 
 # ---------------------------------------------------------------- what Kubernetes offers and Berth does not

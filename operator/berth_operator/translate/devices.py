@@ -165,7 +165,7 @@ Worths = tuple[tuple[tuple[int, int], ...], ...]
 Groups = tuple[tuple[Scope, tuple[int, ...]], ...]
 
 
-def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> node_topology.Board:
+def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> node_topology.NodeTopology:
     """Return the board of a node's cards, which are in the order of their slots."""
     slot = {card.uuid: at for at, card in enumerate(gpus)}
     key = (
@@ -181,13 +181,13 @@ def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> no
 
 # A board is forgotten with the last Device that has it.
 _BOARDS: Final = weakref.WeakValueDictionary[
-    tuple[Worths, Groups, tuple[node_topology.Partition, ...]], node_topology.Board
+    tuple[Worths, Groups, tuple[node_topology.Partition, ...]], node_topology.NodeTopology
 ]()
 
 
 def _checked_board(
     worths: Worths, groups: Groups, partitions: tuple[node_topology.Partition, ...]
-) -> node_topology.Board:
+) -> node_topology.NodeTopology:
     """Return a board; if it has more NVLink cliques than any hardware, only NUMA and PCIe places count."""
     board = _board(worths, groups, partitions)
     if nvlink_cliques.find(board) is not None:
@@ -197,7 +197,7 @@ def _checked_board(
 
 def _board(
     worths: Worths, groups: Groups, partitions: tuple[node_topology.Partition, ...]
-) -> node_topology.Board:
+) -> node_topology.NodeTopology:
     size = len(worths)
     links = [[0] * size for _ in range(size)]
     for a, row in enumerate(worths):
@@ -209,7 +209,7 @@ def _board(
         tuple(_pair(link, near[a][b]) if a != b else 0 for b, link in enumerate(row))
         for a, row in enumerate(links)
     )
-    return node_topology.Board(size, matrix, groups, partitions)
+    return node_topology.NodeTopology(size, matrix, groups, partitions)
 
 
 def _pair(link: int, nearness: int) -> int:

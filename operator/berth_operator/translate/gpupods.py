@@ -21,7 +21,7 @@ def title(meta: wire.Meta) -> str:
     return f"{meta.namespace}/{meta.name}"
 
 
-def read(gpupod: wire.GpuPod) -> allocation_recovery.Named | str:
+def read(gpupod: wire.GpuPod) -> allocation_recovery.NamedDevices | str:
     """Return the devices that a GpuPod names, or a sentence that says why it names none."""
     spec = gpupod.spec
     if (count := sum(len(one.devices) for one in spec.containers)) > schema_limits.TOTAL_POD_DEVICES:
@@ -29,13 +29,13 @@ def read(gpupod: wire.GpuPod) -> allocation_recovery.Named | str:
     if duplicate := next(_duplicate_names(spec), ""):
         return f"container {duplicate} is given twice"
     if not any(one.devices for one in spec.containers):
-        return allocation_recovery.Named(
+        return allocation_recovery.NamedDevices(
             title(gpupod.metadata), spec.pod_uid, spec.node, bare=_has_no_devices(gpupod.status)
         )
     record = allocation.checked(allocation_of(spec))
     if isinstance(record, allocation.Unreadable):
         return record.detail
-    return allocation_recovery.Named(
+    return allocation_recovery.NamedDevices(
         title(gpupod.metadata), spec.pod_uid, spec.node, held_devices.granted(record)
     )
 

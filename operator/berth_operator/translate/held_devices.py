@@ -223,10 +223,10 @@ def _cards_in(marked: MarkedCards) -> int:
     return max(uuids, len(marked) - uuids)
 
 
-def nameless(pod: raw.Pod, expected: ExpectedDevices) -> allocation_recovery.Nameless:
+def nameless(pod: raw.Pod, expected: ExpectedDevices) -> allocation_recovery.UnreadableAllocation:
     """Return what is needed to recover the allocation of a pod from its GpuPod."""
     ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or has_result(pod.metadata.annotations)
-    return allocation_recovery.Nameless(
+    return allocation_recovery.UnreadableAllocation(
         expected.start_order,
         expected.min_cards if expected.request else allocation_recovery.SURELY_ONE,
         None if ours else expected.max_cards_by_resource,
@@ -330,7 +330,7 @@ def _at_most(request: requests.Request, count: Callable[[list[requests.Ask]], in
 
 
 def _cards(ask: requests.Ask) -> int:
-    return 0 if isinstance(ask, requests.Parts) else ask.count
+    return 0 if isinstance(ask, requests.OtherDevices) else ask.count
 
 
 def _distinct(asks: list[requests.Ask]) -> int:

@@ -23,7 +23,7 @@ def of_request(
 
 
 def of_bound(
-    hold: holds.Hold, nameless: allocation_recovery.Nameless | None, where: facts.Where | None
+    hold: holds.Hold, nameless: allocation_recovery.UnreadableAllocation | None, where: facts.Where | None
 ) -> int:
     """Return the bytes of what is known of a bound pod, apart from the cards that its allocation names."""
     words = [*(name for name, _ in hold.amounts), *(one for one in hold.marked if isinstance(one, str))]
@@ -48,13 +48,13 @@ def of_bound_request(
 
 
 def _of_devices(request: requests.Request) -> Iterator[str]:
-    conditions, manner = request.conditions, request.manner
+    conditions, grouping = request.conditions, request.grouping
     yield from (one.name for one in request.containers)
     yield from (conditions.pattern, conditions.avoid_pattern)
     yield from itertools.chain(
         conditions.models, conditions.avoid_models, conditions.spelt, conditions.uuids, conditions.avoid_uuids
     )
-    yield from itertools.chain.from_iterable((*manner.labels, *manner.function_labels))
+    yield from itertools.chain.from_iterable((*grouping.labels, *grouping.function_labels))
 
 
 def _of_node(demand: facts.Demand) -> Iterator[str]:

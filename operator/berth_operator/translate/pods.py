@@ -58,7 +58,7 @@ class BoundPod:
     hold: holds.Hold
     fault: str = ""
     sample: workload.Sample | None = None
-    nameless: allocation_recovery.Nameless | None = None
+    nameless: allocation_recovery.UnreadableAllocation | None = None
     unadmitted_where: facts.Where | None = None
     byte_size: int = 0
 

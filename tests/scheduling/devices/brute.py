@@ -82,7 +82,7 @@ def options(
 
 
 def options_of_parts(
-    view: device_view.View, request: requests.Request, owner: int, ask: requests.Parts, way: Way
+    view: device_view.View, request: requests.Request, owner: int, ask: requests.OtherDevices, way: Way
 ) -> Iterator[tuple[Thing, ...]]:
     """List the sets of devices for an ask of another type, with every choice of functions."""
     suiting = [one for one in view.device.others if suits(request, ask, one) and one.trouble is None]
@@ -96,22 +96,22 @@ def options_of_parts(
         yield from itertools.product(*(with_functions(request, ask, one) for one in chosen))
 
 
-def suits(request: requests.Request, ask: requests.Parts, one: facts.Card) -> bool:
+def suits(request: requests.Request, ask: requests.OtherDevices, one: facts.Card) -> bool:
     """Return whether a device is of the right kind."""
-    wanted = set(request.manner.function_labels)
+    wanted = set(request.grouping.function_labels)
     pins = {uuid for uuid in request.conditions.uuids if uuid.partition("-")[0] == ask.type}
     return (
         one.type == ask.type
         and (not pins or one.uuid in pins)
-        and set(request.manner.labels) <= set(one.labels)
+        and set(request.grouping.labels) <= set(one.labels)
         and (not wanted or any(wanted <= set(each.labels) for each in one.functions))
         and one.uuid not in request.conditions.avoid_uuids
     )
 
 
-def with_functions(request: requests.Request, ask: requests.Parts, one: facts.Card) -> list[Thing]:
+def with_functions(request: requests.Request, ask: requests.OtherDevices, one: facts.Card) -> list[Thing]:
     """List a device by itself, or with each of its functions where it comes with one."""
-    labels = set(request.manner.function_labels)
+    labels = set(request.grouping.function_labels)
     if not one.functions or (ask.share == 100 and not labels):
         return [Thing(one)]
     return [Thing(one, each.bus) for each in one.functions if labels <= set(each.labels)]
@@ -179,7 +179,7 @@ def amount(ask: requests.Ask, thing: Thing) -> tuple[int, int]:
             return 100, next(one.memory for one in card.instances if one.uuid == thing.part)
         case requests.Replicas():
             return 100 // card.replicas, card.memory // card.replicas
-        case requests.Parts():
+        case requests.OtherDevices():
             return ask.share, card.memory * ask.share // 100
 
 
@@ -275,7 +275,7 @@ def part_fits(view: device_view.View, card: facts.Card, here: list[requests.Ask]
     """Add up the percents of another device."""
     used = view.used.get(card.uuid, device_view.Usage())
     busy = used != device_view.Usage() or any(one.bus in view.functions for one in card.functions)
-    shares = [ask.share for ask in here if isinstance(ask, requests.Parts)]
+    shares = [ask.share for ask in here if isinstance(ask, requests.OtherDevices)]
     if 100 in shares and busy:
         return False
     return used.core + sum(shares) <= 100
@@ -297,16 +297,16 @@ def leaves_withheld(view: device_view.View, way: Way) -> bool:
 
 def in_scope(view: device_view.View, request: requests.Request, way: Way) -> bool:
     """Return whether the cards sit as close as they must."""
-    manner, board = request.manner, view.device.board
-    if not manner.required or manner.scope in {None, Scope.NODE}:
+    grouping, board = request.grouping, view.device.board
+    if not grouping.required or grouping.scope in {None, Scope.NODE}:
         return True
     order = in_order(view)
     slots = {order.index(thing.card) for given in way for thing in given.things if thing.card.type == "gpu"}
     if not slots:
         return True
     mask = sum(1 << at for at in slots)
-    if manner.scope is not Scope.NVLINK:
-        return any(mask & ~group == 0 for group in dict(board.groups).get(manner.scope, ()))
+    if grouping.scope is not Scope.NVLINK:
+        return any(mask & ~group == 0 for group in dict(board.groups).get(grouping.scope, ()))
     if max(slots) >= board.size:
         return False
     count = whole_count(request)
@@ -317,7 +317,7 @@ def in_scope(view: device_view.View, request: requests.Request, way: Way) -> boo
     return all(linked(board, a, b) for a in slots for b in slots if a < b)
 
 
-def linked(board: node_topology.Board, a: int, b: int) -> bool:
+def linked(board: node_topology.NodeTopology, a: int, b: int) -> bool:
     """Return whether two slots are joined by NVLink."""
     ring = any(part.mask >> a & part.mask >> b & 1 for part in board.partitions)
     return ring or board.worth[a][b] >= node_topology.NVLINK_WORTH
@@ -351,12 +351,12 @@ def in_order(view: device_view.View) -> list[facts.Card]:
 
 def leader(request: requests.Request) -> str:
     """Name the type that leads, if any does."""
-    joint = request.manner.joint
+    joint = request.grouping.joint
     asked = {
-        ask.type if isinstance(ask, requests.Parts) else "gpu"
+        ask.type if isinstance(ask, requests.OtherDevices) else "gpu"
         for container in request.containers
         for ask in container.asks
-        if not (isinstance(ask, requests.Parts) and ask.every)
+        if not (isinstance(ask, requests.OtherDevices) and ask.every)
     }
     first = "gpu" if "gpu" in joint else next(iter(joint), "")
     return first if len(asked & set(joint)) > 1 and first in asked else ""
@@ -366,10 +366,10 @@ def follows(request: requests.Request, ask: requests.Ask) -> bool:
     """Return whether an ask must sit beside what leads."""
     head = leader(request)
     return (
-        isinstance(ask, requests.Parts)
+        isinstance(ask, requests.OtherDevices)
         and bool(head)
         and ask.type != head
-        and ask.type in request.manner.joint
+        and ask.type in request.grouping.joint
         and not ask.every
     )
 
@@ -383,8 +383,8 @@ def roots_to_follow(request: requests.Request, owner: int, way: Way) -> set[str 
     led = [
         given
         for given in way
-        if (given.ask.type if isinstance(given.ask, requests.Parts) else "gpu") == head
-        and not (isinstance(given.ask, requests.Parts) and given.ask.every)
+        if (given.ask.type if isinstance(given.ask, requests.OtherDevices) else "gpu") == head
+        and not (isinstance(given.ask, requests.OtherDevices) and given.ask.every)
     ]
     own = [given for given in led if given.owner == owner]
     return {thing.card.root for given in own or led for thing in given.things}

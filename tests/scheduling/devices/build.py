@@ -45,7 +45,7 @@ def worth(links: int, *, numa: bool, root: bool) -> int:
     return node_topology.PCIE_WORTH[kind]
 
 
-def board(model: str, *, table: bool = False) -> node_topology.Board:
+def board(model: str, *, table: bool = False) -> node_topology.NodeTopology:
     """Make the board on which a model of the catalogue usually sits."""
     layout = _layout(model)
     cards = range(layout.cards)
@@ -67,7 +67,7 @@ def board(model: str, *, table: bool = False) -> node_topology.Board:
         (Scope.PCIE, masks(layout.pcie_root(at) for at in cards)),
     )
     partitions = tuple(node_topology.Partition(mask, score) for mask, score in TABLE) if table else ()
-    return node_topology.Board(layout.cards, pairs, groups, partitions)
+    return node_topology.NodeTopology(layout.cards, pairs, groups, partitions)
 
 
 def masks(keys: Iterable[object]) -> tuple[int, ...]:
@@ -138,9 +138,9 @@ def request(*asks: requests.Ask, init: tuple[requests.Ask, ...] = (), **fields: 
     return requests.Request((*first, requests.ContainerRequest("main", asks)), **fields)
 
 
-def manner(**fields: Any) -> requests.Manner:
+def grouping(**fields: Any) -> requests.Grouping:
     """Say how the devices belong together."""
-    return requests.Manner(**fields)
+    return requests.Grouping(**fields)
 
 
 def given(

@@ -64,7 +64,7 @@ def others(draw: st.DrawFn, minor: int) -> facts.Card:
 
 
 @st.composite
-def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> node_topology.Board:
+def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> node_topology.NodeTopology:
     """Make a board, or none."""
     size = len(made)
     if draw(st.integers(0, 5)) == 5:
@@ -79,7 +79,7 @@ def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> node_topology.Boar
     )
     parts = draw(st.dictionaries(st.integers(1, (1 << size) - 1), st.integers(0, 2), max_size=4))
     partitions = tuple(node_topology.Partition(mask, score) for mask, score in parts.items())
-    return node_topology.Board(size, tuple(map(tuple, worth)), groups, partitions)
+    return node_topology.NodeTopology(size, tuple(map(tuple, worth)), groups, partitions)
 
 
 @st.composite
@@ -132,7 +132,7 @@ INSTANCES = st.builds(
 )
 REPLICAS = st.builds(requests.Replicas, st.sampled_from((1, 2, 1, 3)))
 PARTS = st.builds(
-    requests.Parts,
+    requests.OtherDevices,
     st.sampled_from(("rdma", "rdma", "fpga")),
     st.sampled_from((1, 1, 2)),
     st.sampled_from((40, 60, 100)),
@@ -198,10 +198,10 @@ def conditions(draw: st.DrawFn) -> requests.Conditions:
 
 
 @st.composite
-def manners(draw: st.DrawFn) -> requests.Manner:
-    """Make a manner that mostly demands nothing."""
+def manners(draw: st.DrawFn) -> requests.Grouping:
+    """Return a grouping that mostly demands nothing."""
     together = (("gpu", "rdma"), ("rdma", "fpga"), ("gpu", "rdma", "fpga"))
-    return requests.Manner(
+    return requests.Grouping(
         scope=draw(st.sampled_from((None,) * 8 + (*Scope,))),
         required=draw(st.booleans()),
         joint=draw(st.sampled_from(((),) * 6 + together)),
@@ -211,18 +211,18 @@ def manners(draw: st.DrawFn) -> requests.Manner:
     )
 
 
-def jointly() -> st.SearchStrategy[requests.Manner]:
-    """Make a manner that keeps cards and other devices together."""
+def jointly() -> st.SearchStrategy[requests.Grouping]:
+    """Return a grouping that keeps cards and other devices together."""
     return st.builds(
-        requests.Manner,
+        requests.Grouping,
         joint=st.sampled_from((("gpu", "rdma"), ("rdma", "gpu"), ("rdma", "fpga"), ("rdma", "gpu", "fpga"))),
         scope=st.sampled_from((None, None, None, Scope.PCIE)),
     )
 
 
-def close() -> st.SearchStrategy[requests.Manner]:
-    """Make a manner that requires a scope."""
-    return st.builds(requests.Manner, scope=st.sampled_from((Scope.NVLINK, Scope.NUMA, Scope.PCIE)))
+def close() -> st.SearchStrategy[requests.Grouping]:
+    """Return a grouping that requires a scope."""
+    return st.builds(requests.Grouping, scope=st.sampled_from((Scope.NVLINK, Scope.NUMA, Scope.PCIE)))
 
 
 def effort(view: device_view.View, request: requests.Request) -> int:
@@ -231,7 +231,7 @@ def effort(view: device_view.View, request: requests.Request) -> int:
     ways = 1
     for container in request.containers:
         for ask in container.asks:
-            if isinstance(ask, requests.Parts):
+            if isinstance(ask, requests.OtherDevices):
                 ways *= max(1, math.comb(others_ + 1, min(ask.count + 1, others_)))
             elif isinstance(ask, requests.Instances):
                 ways *= max(1, math.comb(2 * cards_, ask.count))

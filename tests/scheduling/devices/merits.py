@@ -22,14 +22,14 @@ def set_of(mask: int) -> frozenset[int]:
     return frozenset(at for at in range(mask.bit_length()) if mask >> at & 1)
 
 
-def worth(board: node_topology.Board, slots: frozenset[int] | set[int]) -> int:
+def worth(board: node_topology.NodeTopology, slots: frozenset[int] | set[int]) -> int:
     """Add up the worth of all pairs."""
     if not board.size:
         return 0
     return sum(board.worth[a][b] for a, b in itertools.combinations(sorted(slots), 2))
 
 
-def wholeness(board: node_topology.Board, slots: frozenset[int] | set[int]) -> tuple[int, ...]:
+def wholeness(board: node_topology.NodeTopology, slots: frozenset[int] | set[int]) -> tuple[int, ...]:
     """Grade what is left: the larger whole partitions first, or links where there is no table."""
     if not board.partitions:
         return (worth(board, slots),)

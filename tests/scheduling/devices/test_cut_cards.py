@@ -159,9 +159,9 @@ def test_packed_replicas_go_to_the_fullest_card() -> None:
     """Where packing is wanted, the most used card that has one left gives."""
     cards = [shared(at) for at in range(3)]
     used = {1: replicas_of(cards[1], 3), 2: replicas_of(cards[2], 4)}
-    packed = build.manner(spread_replicas=False)
+    packed = build.grouping(spread_replicas=False)
 
-    assert given(build.view(build.device(*cards), used), requests.Replicas(1), manner=packed) == ["GPU-1"]
+    assert given(build.view(build.device(*cards), used), requests.Replicas(1), grouping=packed) == ["GPU-1"]
 
 
 def test_replicas_of_one_container_come_from_different_cards_while_there_are_some() -> None:

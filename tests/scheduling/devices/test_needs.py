@@ -17,7 +17,7 @@ ASKS = st.one_of(
     st.builds(requests.Gpus, st.integers(1, 3), core=st.integers(0, 100), memory=st.integers(1, 9)),
     st.builds(requests.Instances, st.sampled_from(["1g.10gb", "2g.20gb"]), st.integers(1, 3)),
     st.builds(requests.Replicas, st.integers(1, 3)),
-    st.builds(requests.Parts, st.just("rdma"), st.integers(1, 2)),
+    st.builds(requests.OtherDevices, st.just("rdma"), st.integers(1, 2)),
 )
 CONTAINERS = st.lists(st.tuples(st.lists(ASKS, min_size=1, max_size=3), st.booleans()), max_size=6)
 

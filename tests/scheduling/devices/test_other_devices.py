@@ -11,9 +11,9 @@ from scheduling.devices import build
 LABEL = (("type", "general"),)
 
 
-def rdma(count: int = 1, share: int = 100, **fields: bool) -> requests.Parts:
+def rdma(count: int = 1, share: int = 100, **fields: bool) -> requests.OtherDevices:
     """Ask for NICs."""
-    return requests.Parts("rdma", count, share, **fields)
+    return requests.OtherDevices("rdma", count, share, **fields)
 
 
 def given(view: device_view.View, *asks: requests.Ask, **fields: Any) -> list[tuple[str, str]]:
@@ -48,7 +48,7 @@ def test_functions_must_have_the_labels() -> None:
     functions = (build.function(0, 0), build.function(0, 1, type="general"))
     view = build.view(build.device(build.nic(0, functions=functions)))
 
-    assert given(view, rdma(share=20), manner=build.manner(function_labels=LABEL)) == [
+    assert given(view, rdma(share=20), grouping=build.grouping(function_labels=LABEL)) == [
         ("rdma-0", "0000:00:00.1")
     ]
 
@@ -59,7 +59,7 @@ def test_a_function_described_for_a_whole_device_is_given_with_it() -> None:
     view = build.view(build.device(build.nic(0, functions=functions)))
 
     assert given(view, rdma()) == [("rdma-0", "")]
-    assert given(view, rdma(), manner=build.manner(function_labels=LABEL)) == [("rdma-0", "0000:00:00.0")]
+    assert given(view, rdma(), grouping=build.grouping(function_labels=LABEL)) == [("rdma-0", "0000:00:00.0")]
 
 
 def test_a_device_without_functions_is_shared_by_percent() -> None:
@@ -116,10 +116,10 @@ def test_several_functions_of_one_device_are_held_with_one_sum() -> None:
 def test_devices_must_have_the_labels() -> None:
     """A NIC of another fabric is never taken."""
     made = build.device(build.nic(0, labels=(("fabric", "b"),)), build.nic(1, labels=(("fabric", "a"),)))
-    wanted = build.manner(labels=(("fabric", "a"),))
+    wanted = build.grouping(labels=(("fabric", "a"),))
 
-    assert given(build.view(made), rdma(), manner=wanted) == [("rdma-1", "")]
-    refusal = build.refused(allocator.place(build.view(made), build.request(rdma(2), manner=wanted)))
+    assert given(build.view(made), rdma(), grouping=wanted) == [("rdma-1", "")]
+    refusal = build.refused(allocator.place(build.view(made), build.request(rdma(2), grouping=wanted)))
     assert (refusal.reason, refusal.never) == (Reason.LABEL_MISMATCH, True)
 
 
@@ -184,7 +184,7 @@ def test_every_device_of_none_is_refused() -> None:
 # ---------------------------------------------------------------- jointly with cards
 
 
-JOINT = build.manner(joint=("gpu", "rdma"))
+JOINT = build.grouping(joint=("gpu", "rdma"))
 
 
 def rooted(*roots: str, nics: str = "", **fields: Any) -> facts.Device:
@@ -197,7 +197,7 @@ def test_a_nic_sits_on_the_root_of_each_card() -> None:
     """Two cards on two roots get a NIC on each, though only one was asked for."""
     made = rooted("a", "b", nics="aabb")
 
-    names = given(build.view(made), requests.cards(2), rdma(), manner=JOINT)
+    names = given(build.view(made), requests.cards(2), rdma(), grouping=JOINT)
 
     assert [uuid for uuid, _ in names] == ["GPU-0", "GPU-1", "rdma-0", "rdma-2"]
 
@@ -206,7 +206,7 @@ def test_more_nics_than_roots_are_all_on_those_roots() -> None:
     """Three NICs for one card all come from its root."""
     made = rooted("a", "b", nics="babbb")
 
-    names = given(build.view(made), requests.cards(1), rdma(3), manner=JOINT)
+    names = given(build.view(made), requests.cards(1), rdma(3), grouping=JOINT)
 
     assert [uuid for uuid, _ in names] == ["GPU-1", "rdma-0", "rdma-2", "rdma-3"]
 
@@ -216,7 +216,7 @@ def test_cards_are_chosen_where_nics_are() -> None:
     made = rooted("a", "a", "b", "b", nics="ab")
     view = build.view(made, {"rdma-0": None})
 
-    names = given(view, requests.cards(2), rdma(), manner=JOINT)
+    names = given(view, requests.cards(2), rdma(), grouping=JOINT)
 
     assert [uuid for uuid, _ in names] == ["GPU-2", "GPU-3", "rdma-1"]
 
@@ -226,7 +226,7 @@ def test_each_container_has_its_nic_beside_its_own_card() -> None:
     made = rooted("a", "b", nics="ba")
     each = (requests.cards(1), rdma())
     pod = requests.Request(
-        (requests.ContainerRequest("x", each), requests.ContainerRequest("y", each)), manner=JOINT
+        (requests.ContainerRequest("x", each), requests.ContainerRequest("y", each)), grouping=JOINT
     )
 
     found = build.given(allocator.place(build.view(made), pod))
@@ -242,7 +242,7 @@ def test_each_container_has_its_nic_beside_its_own_card() -> None:
 )
 def test_without_a_nic_on_the_root_there_is_no_place(made: facts.Device) -> None:
     """Unknown roots are no roots, and every root needs its own NIC."""
-    asked = build.request(requests.cards(len(made.cards)), rdma(), manner=JOINT)
+    asked = build.request(requests.cards(len(made.cards)), rdma(), grouping=JOINT)
 
     refusal = build.refused(allocator.place(build.view(made), asked))
 
@@ -253,15 +253,15 @@ def test_to_be_joint_takes_two() -> None:
     """A pod that asks for one of the types only is placed as if nothing had been said."""
     made = build.device(build.gpu(0), build.nic(0))
 
-    assert given(build.view(made), requests.cards(1), manner=JOINT) == [("GPU-0", "")]
-    assert given(build.view(made), rdma(), manner=JOINT) == [("rdma-0", "")]
+    assert given(build.view(made), requests.cards(1), grouping=JOINT) == [("GPU-0", "")]
+    assert given(build.view(made), rdma(), grouping=JOINT) == [("rdma-0", "")]
 
 
 def test_every_device_is_not_bound_to_roots() -> None:
     """Who asks for all NICs gets all, wherever the cards are."""
     made = rooted("a", nics="ab")
 
-    names = given(build.view(made), requests.cards(1), rdma(every=True), manner=JOINT)
+    names = given(build.view(made), requests.cards(1), rdma(every=True), grouping=JOINT)
 
     assert [uuid for uuid, _ in names] == ["GPU-0", "rdma-0", "rdma-1"]
 
@@ -270,6 +270,6 @@ def test_shares_of_cards_lead_as_well() -> None:
     """A share of a card has its NIC on the root of that card."""
     made = rooted("a", "b", nics="b")
 
-    names = given(build.view(made), requests.Gpus(1, core=50), rdma(share=50), manner=JOINT)
+    names = given(build.view(made), requests.Gpus(1, core=50), rdma(share=50), grouping=JOINT)
 
     assert [uuid for uuid, _ in names] == ["GPU-1", "rdma-0"]

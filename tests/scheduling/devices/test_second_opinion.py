@@ -75,10 +75,10 @@ def test_shares_are_packed_exactly_where_they_can_be(
     generate.jointly(),
 )
 def test_joint_devices_are_placed_exactly_where_they_can_be(
-    view: device_view.View, request: requests.Request, manner: requests.Manner
+    view: device_view.View, request: requests.Request, grouping: requests.Grouping
 ) -> None:
     """The cards are chosen among the sets beside which the other devices fit."""
-    agree(view, requests.Request(request.containers, manner=manner), allocator.Prefer.PACK)
+    agree(view, requests.Request(request.containers, grouping=grouping), allocator.Prefer.PACK)
 
 
 @few
@@ -101,10 +101,10 @@ def test_instances_and_replicas_are_placed_exactly_where_they_can_be(
     generate.close(),
 )
 def test_required_scopes_are_met_exactly_where_they_can_be(
-    view: device_view.View, request: requests.Request, manner: requests.Manner
+    view: device_view.View, request: requests.Request, grouping: requests.Grouping
 ) -> None:
     """A required scope is met by some set of cards, or the pod is refused."""
-    agree(view, requests.Request(request.containers, manner=manner), allocator.Prefer.PACK)
+    agree(view, requests.Request(request.containers, grouping=grouping), allocator.Prefer.PACK)
 
 
 @many
@@ -155,7 +155,7 @@ def test_the_short_way_leads_where_the_long_one_does(
 ) -> None:
     """What is answered without a search is what the search would have answered."""
     # To whom a single card is enough, a wish to sit close says nothing; only the short way knows that.
-    hypothesis.assume(request.manner.required or request.need.whole or request.manner.scope is None)
+    hypothesis.assume(request.grouping.required or request.need.whole or request.grouping.scope is None)
 
     long_way = finder.search(view, request, packing.Effort(), prefer=prefer)
 
@@ -190,7 +190,7 @@ def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
     view: device_view.View, request: requests.Request
 ) -> None:
     """No way that takes as few whole cards takes a set that is worth more, or that leaves more."""
-    hypothesis.assume(request.manner.scope is None or request.manner.required)
+    hypothesis.assume(request.grouping.scope is None or request.grouping.required)
     found, count = allocator.find(view, request), request.need.whole
     hypothesis.assume(found is not None)
     answer, most = listed(found or ()), len(allocator.held(found or ()))
@@ -258,7 +258,7 @@ def test_devices_that_are_alike_get_the_same_answer(scene: Scene) -> None:
         for ask in {ask for one in request.containers for ask in one.asks}:
             judged = {
                 verdicts.against(
-                    view, problem.devices[number], ask, request.conditions, manner=request.manner
+                    view, problem.devices[number], ask, request.conditions, grouping=request.grouping
                 )
                 for number in group
             }

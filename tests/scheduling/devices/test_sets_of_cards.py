@@ -28,15 +28,15 @@ DGX_1V, HGX_A100, HGX_H100, PCIE = (
 )
 
 
-def chosen(made: facts.Device, count: int, *held: int, **manner: object) -> tuple[int, ...]:
+def chosen(made: facts.Device, count: int, *held: int, **grouping: object) -> tuple[int, ...]:
     """Place so many whole cards where some are held, and name their minors."""
-    asked = build.request(requests.cards(count), manner=build.manner(**manner))
+    asked = build.request(requests.cards(count), grouping=build.grouping(**grouping))
     return build.minors(allocator.place(build.view(made, build.held(*held)), asked))
 
 
-def reason(made: facts.Device, count: int, *held: int, **manner: object) -> Reason:
+def reason(made: facts.Device, count: int, *held: int, **grouping: object) -> Reason:
     """Ask for so many whole cards in vain, and say why."""
-    asked = build.request(requests.cards(count), manner=build.manner(**manner))
+    asked = build.request(requests.cards(count), grouping=build.grouping(**grouping))
     return build.refused(allocator.place(build.view(made, build.held(*held)), asked)).reason
 
 
@@ -82,7 +82,7 @@ def test_nvlink_in_a_cube_mesh_means_every_pair() -> None:
     assert chosen(made, 4, 0, scope=Scope.NVLINK) == (4, 5, 6, 7)
     refusal = build.refused(
         allocator.place(
-            build.view(made), build.request(requests.cards(5), manner=build.manner(scope=Scope.NVLINK))
+            build.view(made), build.request(requests.cards(5), grouping=build.grouping(scope=Scope.NVLINK))
         )
     )
     assert (refusal.reason, refusal.never, refusal.found) == (Reason.SCOPE_MISMATCH, True, 4)
@@ -91,7 +91,7 @@ def test_nvlink_in_a_cube_mesh_means_every_pair() -> None:
 def test_two_halves_of_a_mesh_are_no_ring() -> None:
     """With one card of each quad gone, four cards are there but never all joined: full now, not for ever."""
     made = build.node(DGX_1V)
-    asked = build.request(requests.cards(4), manner=build.manner(scope=Scope.NVLINK))
+    asked = build.request(requests.cards(4), grouping=build.grouping(scope=Scope.NVLINK))
 
     refusal = build.refused(allocator.place(build.view(made, build.held(0, 5)), asked))
 
@@ -152,7 +152,7 @@ def test_the_better_score_wins_between_equal_partitions() -> None:
         node_topology.Partition(0b1100, 1),
         node_topology.Partition(0b1010, 7),
     )
-    made = facts.Device("n", cards, board=node_topology.Board(4, ((0,) * 4,) * 4, partitions=table))
+    made = facts.Device("n", cards, board=node_topology.NodeTopology(4, ((0,) * 4,) * 4, partitions=table))
 
     assert chosen(made, 2) == (0, 1)  # It leaves another pair whole, which the better one would not.
     assert chosen(made, 2, 0, 2) == (1, 3)
@@ -241,7 +241,7 @@ def test_the_node_is_a_scope_that_every_card_is_in() -> None:
 def test_a_scope_binds_shares_as_well() -> None:
     """Shares of two cards under a required scope come from one group."""
     half = {0: build.whole(build.gpu(0)), 2: build.whole(build.gpu(2))}
-    asked = build.request(requests.Gpus(2, core=50), manner=build.manner(scope=Scope.PCIE))
+    asked = build.request(requests.Gpus(2, core=50), grouping=build.grouping(scope=Scope.PCIE))
 
     assert build.minors(allocator.place(build.view(build.node(PCIE), half), asked)) == (4, 5)
 
@@ -250,7 +250,7 @@ def test_a_scope_binds_shares_as_well() -> None:
 
 
 @st.composite
-def boards_in_use(draw: st.DrawFn) -> tuple[node_topology.Board, int, int]:
+def boards_in_use(draw: st.DrawFn) -> tuple[node_topology.NodeTopology, int, int]:
     """Make a board of up to seven slots, which of them are free, and how many are wanted."""
     made = tuple(build.gpu(at) for at in range(draw(st.integers(2, 7))))
     board = draw(generate.wirings(made))
@@ -260,7 +260,7 @@ def boards_in_use(draw: st.DrawFn) -> tuple[node_topology.Board, int, int]:
 
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
-def test_the_best_set_is_the_best_of_all_sets(case: tuple[node_topology.Board, int, int]) -> None:
+def test_the_best_set_is_the_best_of_all_sets(case: tuple[node_topology.NodeTopology, int, int]) -> None:
     """No set has better pairs, and among equals none leaves more."""
     board, free, count = case
     slots = merits.set_of(free)
@@ -276,7 +276,7 @@ def test_the_best_set_is_the_best_of_all_sets(case: tuple[node_topology.Board, i
 
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
-def test_the_partition_taken_leaves_most(case: tuple[node_topology.Board, int, int]) -> None:
+def test_the_partition_taken_leaves_most(case: tuple[node_topology.NodeTopology, int, int]) -> None:
     """No free partition of the size leaves larger ones whole that this one breaks."""
     board, free, count = case
     able = [part for part in board.partitions if part.size == count and part.mask & free == part.mask]
@@ -291,7 +291,7 @@ def test_the_partition_taken_leaves_most(case: tuple[node_topology.Board, int, i
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
 def test_rings_are_the_largest_sets_with_every_pair_joined(
-    case: tuple[node_topology.Board, int, int],
+    case: tuple[node_topology.NodeTopology, int, int],
 ) -> None:
     """The groups of the NVLink scope are exactly the maximal cliques."""
     board = case[0]
@@ -314,7 +314,7 @@ def test_more_sets_than_can_be_compared_still_give_a_good_one() -> None:
         tuple(node_topology.NVLINK_WORTH if a != b and a % 2 == b % 2 else 0 for b in range(20))
         for a in range(20)
     )
-    board = node_topology.Board(20, worth)
+    board = node_topology.NodeTopology(20, worth)
 
     best = topology.best_set(board, (1 << 20) - 1, 10)
 

@@ -99,7 +99,7 @@ def test_what_a_card_is_comes_before_what_is_wrong_with_it() -> None:
 
 @pytest.mark.parametrize(
     "ask",
-    [requests.Gpus(1), requests.Parts("rdma", 1, share=0)],
+    [requests.Gpus(1), requests.OtherDevices("rdma", 1, share=0)],
     ids=["nothing of a card", "nothing of a nic"],
 )
 def test_to_ask_for_nothing_is_a_mistake(ask: requests.Ask) -> None:
@@ -171,10 +171,10 @@ def test_containers_that_fit_alone_but_not_together_are_full() -> None:
 def test_the_demand_that_was_given_up_last_is_the_reason() -> None:
     """Cards withheld and a scope that is too narrow: the scope is what no release of cards would cure."""
     view = build.view(build.node("NVIDIA A40"), withheld=1)
-    close = build.manner(scope=Scope.NUMA)
+    close = build.grouping(scope=Scope.NUMA)
 
     assert refusal(view, requests.cards(8)).reason is Reason.WITHHELD
-    shortfall = refusal(view, requests.cards(8), manner=close)
+    shortfall = refusal(view, requests.cards(8), grouping=close)
     assert (shortfall.reason, shortfall.never, shortfall.found) == (Reason.SCOPE_MISMATCH, True, 4)
 
 
@@ -253,7 +253,7 @@ def test_every_reason_says_what_could_help_or_is_the_requests_own_fault() -> Non
     """A pod that waits must know for what."""
     own = {Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST, Reason.UNSUPPORTED_CONSTRAINT}
 
-    assert set(Reason) - set(decisions.HELPED_BY) == own | {Reason.TOO_MUCH_TOGETHER}
+    assert set(Reason) - set(decisions.LIFTED_BY) == own | {Reason.TOO_MUCH_TOGETHER}
 
 
 @hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -286,7 +286,7 @@ def test_a_shortfall_blames_only_devices_that_could_not_serve(
     devices = {one.uuid: one for one in (*view.device.cards, *view.device.others)}
     for against in shortfall.against:
         judged = (
-            allocator.judge(view, devices[against.device], ask, request.conditions, manner=request.manner)
+            allocator.judge(view, devices[against.device], ask, request.conditions, grouping=request.grouping)
             for ask in asks
         )
         assert against in judged

@@ -35,11 +35,11 @@ from support import odd_boards
 # Calls of functions, Python's own included: some milliseconds.
 MOST_CALLS: Final = 60_000
 MANNERS: Final = {
-    "no scope": requests.Manner(),
-    "NVLink required": requests.Manner(scope=Scope.NVLINK),
-    "NVLink preferred": requests.Manner(scope=Scope.NVLINK, required=False),
-    "one switch required": requests.Manner(scope=Scope.PCIE),
-    "one socket preferred": requests.Manner(scope=Scope.NUMA, required=False),
+    "no scope": requests.Grouping(),
+    "NVLink required": requests.Grouping(scope=Scope.NVLINK),
+    "NVLink preferred": requests.Grouping(scope=Scope.NVLINK, required=False),
+    "one switch required": requests.Grouping(scope=Scope.PCIE),
+    "one socket preferred": requests.Grouping(scope=Scope.NUMA, required=False),
 }
 
 
@@ -75,23 +75,23 @@ def size_of(sort: str) -> int:
     return 63 if "three" in sort else odd_boards.CARDS
 
 
-def several(manner: requests.Manner) -> requests.Request:
+def several(grouping: requests.Grouping) -> requests.Request:
     """Ask for whole cards for two containers, and for more shares than there are cards."""
     asks = (requests.cards(2), requests.cards(3), requests.Gpus(odd_boards.CARDS, core=50))
     named = (requests.ContainerRequest(f"c{at}", (ask,)) for at, ask in enumerate(asks))
-    return requests.Request(tuple(named), manner=manner)
+    return requests.Request(tuple(named), grouping=grouping)
 
 
 # ---------------------------------------------------------------- decisions and reasons
 
 
-@pytest.mark.parametrize("manner", MANNERS.values(), ids=MANNERS)
+@pytest.mark.parametrize("grouping", MANNERS.values(), ids=MANNERS)
 @pytest.mark.parametrize("sort", odd_boards.SORTS)
-def test_whole_cards_of_an_odd_board_take_little_work(sort: str, manner: requests.Manner) -> None:
+def test_whole_cards_of_an_odd_board_take_little_work(sort: str, grouping: requests.Grouping) -> None:
     """For one to eight cards a decision is made, or a reason found, well within what a node is given."""
     for count in range(1, 9):
         view = build.view(odd(sort), build.held(0, 7, 9))
-        asked = build.request(requests.cards(count), manner=manner)
+        asked = build.request(requests.cards(count), grouping=grouping)
         effort = allocator.Effort(search.STEPS_A_NODE)
 
         def place(view: device_view.View = view, asked: requests.Request = asked) -> None:
@@ -102,14 +102,14 @@ def test_whole_cards_of_an_odd_board_take_little_work(sort: str, manner: request
         assert effort.left > 0
 
 
-@pytest.mark.parametrize("manner", MANNERS.values(), ids=MANNERS)
+@pytest.mark.parametrize("grouping", MANNERS.values(), ids=MANNERS)
 @pytest.mark.parametrize("sort", odd_boards.SORTS)
-def test_a_search_on_an_odd_board_ends(sort: str, manner: requests.Manner) -> None:
+def test_a_search_on_an_odd_board_ends(sort: str, grouping: requests.Grouping) -> None:
     """Where no cards do, the search ends with the effort of a node, however many sets of cards there are."""
     view = build.view(odd(sort))
     effort = allocator.Effort(search.STEPS_A_NODE)
 
-    work = calls(lambda: allocator.place(view, several(manner), effort=effort))
+    work = calls(lambda: allocator.place(view, several(grouping), effort=effort))
 
     assert work < MOST_CALLS
     assert effort.left > -search.STEPS_A_NODE // 2
@@ -119,7 +119,7 @@ def test_a_search_on_an_odd_board_ends(sort: str, manner: requests.Manner) -> No
 def test_equal_questions_cost_equal_steps(sort: str) -> None:
     """What was remembered costs as much as what was not, so that equal inputs end at the same place."""
     view = build.view(odd(sort))
-    asked = build.request(requests.cards(4), manner=MANNERS["NVLink required"])
+    asked = build.request(requests.cards(4), grouping=MANNERS["NVLink required"])
     efforts = allocator.Effort(), allocator.Effort()
 
     for effort in efforts:
@@ -131,7 +131,7 @@ def test_equal_questions_cost_equal_steps(sort: str) -> None:
 def test_no_effort_leaves_a_scope_undecided() -> None:
     """Where others have used the effort up, a scope is not called unmet."""
     view = build.view(odd("four rings of sixteen"))
-    asked = build.request(requests.cards(4), manner=MANNERS["NVLink required"])
+    asked = build.request(requests.cards(4), grouping=MANNERS["NVLink required"])
 
     found = allocator.place(view, asked, effort=allocator.Effort(5))
 
@@ -139,13 +139,13 @@ def test_no_effort_leaves_a_scope_undecided() -> None:
 
 
 @pytest.mark.parametrize("model", ["Tesla V100-SXM2-16GB", "NVIDIA H100 80GB HBM3", "NVIDIA A40"])
-@pytest.mark.parametrize("manner", MANNERS.values(), ids=MANNERS)
-def test_boards_of_eight_cards_cost_nothing(model: str, manner: requests.Manner) -> None:
+@pytest.mark.parametrize("grouping", MANNERS.values(), ids=MANNERS)
+def test_boards_of_eight_cards_cost_nothing(model: str, grouping: requests.Grouping) -> None:
     """To choose among the cards of a usual board takes off no step."""
     view, effort = build.view(build.node(model, table=True)), allocator.Effort()
 
     for count in range(1, 9):
-        asked = build.request(requests.cards(count), manner=manner)
+        asked = build.request(requests.cards(count), grouping=grouping)
         finder.find(view, asked, effort)
 
     assert effort == allocator.Effort()
@@ -189,7 +189,9 @@ def test_partitions_can_be_tangled_as_well() -> None:
     """A table of partitions joins cards like links do, and may make as many rings."""
     dice = random.Random(1)
     ways = (node_topology.mask_of(first + dice.randrange(3) for first in range(0, 63, 3)) for _ in range(64))
-    board = node_topology.Board(63, ((0,) * 63,) * 63, partitions=tuple(map(node_topology.Partition, ways)))
+    board = node_topology.NodeTopology(
+        63, ((0,) * 63,) * 63, partitions=tuple(map(node_topology.Partition, ways))
+    )
 
     assert nvlink_cliques.find(board) is None
 
@@ -206,7 +208,7 @@ def test_a_board_is_forgotten_with_its_device() -> None:
     """What was worked out for a board keeps it in memory no longer than a Device has it."""
     made = odd("four rings of sixteen")
     board = weakref.ref(made.board)
-    asked = build.request(requests.cards(4), manner=MANNERS["NVLink required"])
+    asked = build.request(requests.cards(4), grouping=MANNERS["NVLink required"])
     allocator.place(build.view(made), asked)
     allocator.place(build.view(made), several(MANNERS["no scope"]))
     kind = equivalence.of(build.view(made), asked)
@@ -248,7 +250,7 @@ def test_the_best_of_a_large_set_is_found_by_what_is_left_out() -> None:
     for at in range(64):
         worth[5][at] = worth[at][5] = worth[40][at] = worth[at][40] = 2
     worth[5][5] = worth[40][40] = 0
-    board = node_topology.Board(64, tuple(map(tuple, worth)))
+    board = node_topology.NodeTopology(64, tuple(map(tuple, worth)))
 
     chosen = topology.best_set(board, (1 << 64) - 1, 62)
 

@@ -84,7 +84,7 @@ def _put(made: Inventory, hold: Hold) -> None:
 def _with_room(inventory: Inventory, change: findings.MakeRoom) -> Inventory:
     """Return the node with the room made: it is taken from its holders, one after the other."""
     made = clusters.alone(inventory, change.node)
-    info = made.row(change.node)
+    info = made.node(change.node)
     assert info is not None
     for room in change.rooms:
         core, memory = room.core, room.memory
@@ -107,7 +107,7 @@ def _with_room(inventory: Inventory, change: findings.MakeRoom) -> Inventory:
 
 def _with_resource(inventory: Inventory, change: findings.FreeResource) -> Inventory:
     made = clusters.alone(inventory, change.node)
-    info = made.row(change.node)
+    info = made.node(change.node)
     assert info is not None
     missing = change.measure.missing
     for hold in list(info.holds.values()):
@@ -122,7 +122,7 @@ def _with_resource(inventory: Inventory, change: findings.FreeResource) -> Inven
 
 def _mended(inventory: Inventory, change: findings.Mend) -> Inventory:
     made = clusters.alone(inventory, change.node)
-    info = made.row(change.node)
+    info = made.node(change.node)
     assert info is not None
     if change.reason is Reason.SILENT:
         made.set_silent(change.node, silent=False)

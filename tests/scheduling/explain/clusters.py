@@ -104,7 +104,7 @@ def other(dice: Dice, at: str, minor: int) -> facts.Card:
     )
 
 
-def wiring(dice: Dice, made: tuple[facts.Card, ...]) -> node_topology.Board:
+def wiring(dice: Dice, made: tuple[facts.Card, ...]) -> node_topology.NodeTopology:
     """Make a board, or none."""
     size = len(made)
     if not size or dice.once_in(3):
@@ -119,7 +119,7 @@ def wiring(dice: Dice, made: tuple[facts.Card, ...]) -> node_topology.Board:
     )
     masks = dice.some(range(1, 1 << size), most=3)
     table = tuple(node_topology.Partition(mask, dice.randint(0, 2)) for mask in masks)
-    return node_topology.Board(size, tuple(map(tuple, worth)), groups, table)
+    return node_topology.NodeTopology(size, tuple(map(tuple, worth)), groups, table)
 
 
 def _masks(keys: Iterable[object]) -> tuple[int, ...]:
@@ -184,7 +184,7 @@ def picture(dice: Dice) -> Inventory:
 def odd_hold(dice: Dice, name: str, made: Inventory) -> Hold:
     """Make a hold that no search would give: of any device, or of cards that nobody can name."""
     at = dice.choice(NAMES)
-    info = made.row(at)
+    info = made.node(at)
     there = [*info.device.cards, *info.device.others] if info and info.device else []
     withheld = dice.choice((0, 0, 1, 2, ALL_CARDS))
     shares = [
@@ -217,7 +217,7 @@ def ask(dice: Dice, *, simple: bool) -> requests.Ask:
         case "p":
             every = not simple and dice.once_in(3)
             kind = dice.mostly(*OTHER_TYPES, of=4)
-            return requests.Parts(kind, dice.randint(1, 2), dice.choice((40, 100)), every)
+            return requests.OtherDevices(kind, dice.randint(1, 2), dice.choice((40, 100)), every)
     memory = dice.choice((1, 3, 5)) if simple else dice.choice((0, 3, 5, 9, 14, 40))
     core = dice.choice((10, 30, 50)) if simple else dice.choice((10, 30, 50, 70, 90, 120))
     return requests.Gpus(dice.mostly(1, 2, 3), core, memory)
@@ -248,7 +248,9 @@ def pod(dice: Dice, *, simple: bool) -> requests.Request:
         )
         for at in range(1 if simple else dice.mostly(1, 2))
     )
-    return requests.Request(containers) if simple else requests.Request(containers, which(dice), manner(dice))
+    return (
+        requests.Request(containers) if simple else requests.Request(containers, which(dice), grouping(dice))
+    )
 
 
 def which(dice: Dice) -> requests.Conditions:
@@ -266,9 +268,9 @@ def which(dice: Dice) -> requests.Conditions:
     )
 
 
-def manner(dice: Dice) -> requests.Manner:
-    """Make a manner, most of which demands nothing."""
-    return requests.Manner(
+def grouping(dice: Dice) -> requests.Grouping:
+    """Return a grouping, most of which demands nothing."""
+    return requests.Grouping(
         scope=dice.mostly(None, *Scope, of=3),
         required=dice.once_in(2),
         joint=dice.mostly((), ("gpu", "rdma"), ("rdma", "fpga")),
@@ -311,7 +313,7 @@ def candidates() -> st.SearchStrategy[queued_pods.Candidate]:
 
 def alone(inventory: Inventory, name: str) -> Inventory:
     """Make an inventory of one of the nodes."""
-    info, made = inventory.row(name), Inventory()
+    info, made = inventory.node(name), Inventory()
     assert info is not None
     if info.node is not None:
         made.put_node(info.node)
@@ -339,8 +341,8 @@ def state(inventory: Inventory) -> dict[str, Any]:
     table = inventory.table
     arrays = {key: value.copy() for key, value in vars(table).items() if isinstance(value, np.ndarray)}
     names = {key: dict(value.of) for key, value in vars(table).items() if hasattr(value, "of")}
-    rows = [dataclasses.asdict(info) if info is not None else None for info in inventory.rows]
-    rest = (table.version, inventory.layout, dict(inventory.index), inventory.supplies)
+    rows = [dataclasses.asdict(info) if info is not None else None for info in inventory.infos]
+    rest = (table.version, inventory.layout, dict(inventory.index), inventory.supply_version)
     return {"arrays": arrays, "names": names, "rows": rows, "rest": rest}
 
 

@@ -18,12 +18,12 @@ def pod(
     *asks: requests.Ask,
     cpu: int = 1000,
     where: nodes.Where = nodes.ANYWHERE,
-    manner: requests.Manner = requests.ANY_MANNER,
+    grouping: requests.Grouping = requests.NO_GROUPING,
     **conditions: Any,
 ) -> queued_pods.Candidate:
     """Make a pod with one container; keywords are conditions on cards."""
     container = requests.ContainerRequest("main", asks)
-    request = requests.Request((container,), requests.Conditions(**conditions), manner)
+    request = requests.Request((container,), requests.Conditions(**conditions), grouping)
     demand = nodes.Demand(((nodes.CPU, cpu), (nodes.PODS, 1)), where=where)
     return queued_pods.Candidate("uid-p", "ml", "p", request, demand)
 
@@ -53,5 +53,5 @@ PICKY: Final = pod(
     requests.cards(2),
     models=frozenset({"t4", "h200"}),
     memory_at_least=40 * builders.GIB,
-    manner=requests.Manner(scope=Scope.NVLINK, joint=("gpu", "rdma")),
+    grouping=requests.Grouping(scope=Scope.NVLINK, joint=("gpu", "rdma")),
 )

@@ -37,7 +37,7 @@ def _names(listed: str) -> list[str]:
 
 
 def _holds(made: Inventory, node: str) -> list[Hold]:
-    info = made.row(node)
+    info = made.node(node)
     assert info is not None
     return list(info.holds.values())
 

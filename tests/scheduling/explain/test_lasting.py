@@ -20,9 +20,9 @@ def halves() -> facts.Device:
 def test_a_scope_that_is_too_narrow_for_ever_is_named_behind_what_passes() -> None:
     """One card is in use, and no NUMA node has four: the second is what the pod has to know."""
     made = builders.inventory(builders.node(), halves(), builders.hold("a", "n1", [0]))
-    wide = requests.Manner(scope=Scope.NUMA, required=True)
+    wide = requests.Grouping(scope=Scope.NUMA, required=True)
 
-    said = scenes.said(made, scenes.cards(4, manner=wide))
+    said = scenes.said(made, scenes.cards(4, grouping=wide))
 
     assert "1 has fewer than 4 free cards" in said
     assert f"{NEVER}: too few cards are within one NUMA node. " in said

@@ -39,7 +39,7 @@ def mixed() -> Inventory:
 def halves() -> Inventory:
     """Make a node of two NUMA nodes, in each of which one card is in use."""
     cards = [builders.card(minor, numa=minor % 2) for minor in range(4)]
-    board = node_topology.Board(4, ((10,) * 4,) * 4, ((Scope.NUMA, (0b0101, 0b1010)),))
+    board = node_topology.NodeTopology(4, ((10,) * 4,) * 4, ((Scope.NUMA, (0b0101, 0b1010)),))
     device = builders.device(cards=cards, board=board)
     held = (builders.hold("a", "n1", [0]), builders.hold("b", "n1", [1]))
     return builders.inventory(builders.node(), device, *held)
@@ -290,7 +290,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
     ),
     "a scope": (
         halves(),
-        scenes.cards(2, manner=requests.Manner(scope=Scope.NUMA)),
+        scenes.cards(2, grouping=requests.Grouping(scope=Scope.NUMA)),
         (
             "0/1 nodes are available: 1 has too few free cards within one NUMA node "
             "(nearest: n1 has 1 card free, 2 wanted). "
@@ -299,7 +299,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
     ),
     "a scope that no card of the node has": (
         builders.inventory(builders.node(), builders.device(cards=8)),
-        scenes.cards(4, manner=requests.Manner(scope=Scope.NVLINK, required=True)),
+        scenes.cards(4, grouping=requests.Grouping(scope=Scope.NVLINK, required=True)),
         (
             f"0/1 nodes are available: 1 has too few free cards within one NVLink group. {NEVER} "
             "Would fit on 1 node if the condition on scope were dropped."

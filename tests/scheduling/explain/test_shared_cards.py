@@ -61,7 +61,7 @@ def test_the_advice_is_what_a_pod_can_write() -> None:
 
 
 REFUSED: Final[dict[str, queued_pods.Candidate]] = {
-    "a scope": scenes.cards(2, manner=requests.Manner(scope=Scope.NUMA)),
+    "a scope": scenes.cards(2, grouping=requests.Grouping(scope=Scope.NUMA)),
     "more cards than there are": scenes.cards(3),
     "a model that no card is of": scenes.cards(models=frozenset({"T4"})),
 }

@@ -106,17 +106,17 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
             builders.device(cards=0, others=(nic(0),)),
             builders.hold("a", "n1", [decisions.Share("rdma-0", 0, 100, 0, "rdma")]),
         ),
-        scenes.pod(requests.Parts("rdma", 1)),
+        scenes.pod(requests.OtherDevices("rdma", 1)),
         (Count(Reason.FULL, "rdma", 1),),
     ),
     "no other device at all": (
         builders.inventory(builders.node(), nics(nic(0))),
-        scenes.pod(requests.Parts("fpga", 1)),
+        scenes.pod(requests.OtherDevices("fpga", 1)),
         (Count(Reason.NO_DEVICE, "fpga", 1),),
     ),
     "a cordoned other device": (
         builders.inventory(builders.node(), nics(nic(0, Reason.CORDONED))),
-        scenes.pod(requests.Parts("rdma", 1)),
+        scenes.pod(requests.OtherDevices("rdma", 1)),
         (Count(Reason.CORDONED, "rdma", 1),),
     ),
     "an unhealthy other device beside one that is full": (
@@ -125,7 +125,7 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
             nics(nic(0, Reason.UNHEALTHY), nic(1)),
             builders.hold("a", "n1", [decisions.Share("rdma-1", 1, 100, 0, "rdma")]),
         ),
-        scenes.pod(requests.Parts("rdma", 1)),
+        scenes.pod(requests.OtherDevices("rdma", 1)),
         (Count(Reason.FULL, "rdma", 1),),
     ),
     "no such instance at all": (
@@ -184,7 +184,7 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
     ),
     "what is not there before what is full": (
         builders.inventory(*builders.nodes(1, 1), builders.hold("a", "n1", [0])),
-        scenes.pod(requests.cards(1), requests.Parts("fpga", 1)),
+        scenes.pod(requests.cards(1), requests.OtherDevices("fpga", 1)),
         (Count(Reason.NO_DEVICE, "fpga", 1),),
     ),
     "cpu that is not there before cards that are full": (

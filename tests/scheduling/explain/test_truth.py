@@ -50,7 +50,7 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Ca
     search = Search(inventory)
     question = questions.ask(pod.request, pod.demand)
     fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
-    cheap = reasons.count(inventory, question, search.closer(question, clusters.RULES))
+    cheap = reasons.count(inventory, question, search.searched(question, clusters.RULES))
 
     told = asked(inventory, pod, whole=True)
 
@@ -64,7 +64,7 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Ca
 def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """A node's reason is the first thing in the way: its place, its state, its devices, its resources."""
     for finding in asked(inventory, pod, whole=True).nodes:
-        info = inventory.row(finding.node)
+        info = inventory.node(finding.node)
         assert info is not None
         assert info.node is not None
         place = node_info.refused_place(info.node, pod.demand.where)
@@ -87,7 +87,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
             assert not finding.shortfall.against or finding.shortfall.found < finding.shortfall.wanted
 
 
-def _state(info: node_info.Row) -> Reason | None:
+def _state(info: node_info.NodeInfo) -> Reason | None:
     if info.device is None:
         return Reason.NOT_PUBLISHED
     if not (info.device.cards or info.device.others):
@@ -122,7 +122,7 @@ def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.Cand
 
 
 def _emptied(inventory: Inventory, name: str) -> Inventory:
-    info, made = inventory.row(name), Inventory()
+    info, made = inventory.node(name), Inventory()
     assert info is not None
     assert info.node is not None
     made.put_node(info.node)
@@ -175,10 +175,10 @@ _FIELDS = {
     findings.Condition.UUIDS: ("conditions", "uuids", frozenset()),
     findings.Condition.AVOID_UUIDS: ("conditions", "avoid_uuids", frozenset()),
     findings.Condition.MEMORY_AT_LEAST: ("conditions", "memory_at_least", 0),
-    findings.Condition.SCOPE: ("manner", "scope", None),
-    findings.Condition.JOINT: ("manner", "joint", ()),
-    findings.Condition.LABELS: ("manner", "labels", ()),
-    findings.Condition.FUNCTION_LABELS: ("manner", "function_labels", ()),
+    findings.Condition.SCOPE: ("grouping", "scope", None),
+    findings.Condition.JOINT: ("grouping", "joint", ()),
+    findings.Condition.LABELS: ("grouping", "labels", ()),
+    findings.Condition.FUNCTION_LABELS: ("grouping", "function_labels", ()),
 }
 
 
@@ -231,7 +231,7 @@ def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Can
 def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """The card that is nearest has as much free as is said, and less than is wanted."""
     nearest = asked(inventory, pod).nearest
-    info = inventory.row(nearest.node) if nearest is not None else None
+    info = inventory.node(nearest.node) if nearest is not None else None
     if nearest is None or info is None:
         return
     view = info.view()
@@ -259,7 +259,7 @@ def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.C
     nearest = asked(inventory, pod).nearest
     hypothesis.assume(nearest is not None and nearest.whys)
     assert nearest is not None
-    info = inventory.row(nearest.node)
+    info = inventory.node(nearest.node)
     assert info is not None
     assert info.node is not None
 

@@ -267,7 +267,7 @@ NASTY_POD = scenes.pod(
     models=frozenset({NASTY, "t4"}),
     avoid_models=frozenset({NASTY}),
     pattern=NASTY,
-    manner=requests.Manner(scope=Scope.NVLINK, joint=(NASTY, "rdma")),
+    grouping=requests.Grouping(scope=Scope.NVLINK, joint=(NASTY, "rdma")),
 )
 
 

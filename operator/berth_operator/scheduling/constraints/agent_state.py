@@ -30,7 +30,7 @@ def _failed_sources(query: Query, failed: node_table.Mask) -> Iterator[Objection
     """Yield which source failed; these nodes are few."""
     rows = np.arange(query.inventory.size)[query.rows]
     for at in np.flatnonzero(failed).tolist():
-        info = query.inventory.rows[int(rows[at])]
+        info = query.inventory.infos[int(rows[at])]
         one = np.zeros(query.height, dtype=np.bool_)
         one[at] = True
         yield Objection(one, Reason.SOURCE_FAILED, info.device.failed if info and info.device else "")

@@ -13,12 +13,12 @@ SCOPES = {"numa": "NUMA node", "pcie": "PCIe root", "nvlink": "NVLink group", "n
 
 def within(pod: queued_pods.Candidate) -> str:
     """Return within what the cards of a pod must be."""
-    return f"within one {SCOPES.get(pod.request.manner.scope or '', 'scope')}"
+    return f"within one {SCOPES.get(pod.request.grouping.scope or '', 'scope')}"
 
 
 def joint(pod: queued_pods.Candidate) -> str:
     """Return which devices of a pod must share a PCIe root."""
-    return listed(pod.request.manner.joint) or "devices"
+    return listed(pod.request.grouping.joint) or "devices"
 
 
 CONSTRAINT = Constraint(

@@ -38,7 +38,7 @@ def pools(query: Query) -> Iterator[DevicePool]:
     for ask in need.instances:
         counts = _counts(query, node_table.INSTANCE_TABLES, table.profiles.get(ask.profile))
         yield DevicePool(ask.count, f"MIG {ask.profile}", Reason.PROFILE_MISMATCH, ask.profile, *counts)
-    for name in need.parts:
+    for name in need.other_types:
         counts = _counts(query, node_table.OTHER_TABLES, table.types.get(name))
         yield DevicePool(1, name, Reason.NO_DEVICE, name, *counts)
 
@@ -51,7 +51,7 @@ def _counts(query: Query, tables: tuple[str, ...], column: int | None) -> list[n
 
 def asked(need: requests.Need) -> bool:
     """Whether anything is asked for in pieces."""
-    return bool(need.replicas or need.instances or need.parts)
+    return bool(need.replicas or need.instances or need.other_types)
 
 
 def able(query: Query) -> node_table.Mask:
@@ -60,7 +60,7 @@ def able(query: Query) -> node_table.Mask:
     mask: node_table.Mask = table.replicas[rows] >= need.replicas
     for ask in need.instances:
         mask &= node_table.known_of(table.profiles, ask.profile, table.instances, rows) >= ask.count
-    for name in need.parts:
+    for name in need.other_types:
         mask &= node_table.known_of(table.types, name, table.others, rows) > 0
     return mask
 

@@ -100,7 +100,7 @@ def _listed_cards(inventory: Inventory, rows: node_table.Rows, asked: requests.C
 
 
 def share_room(
-    table: node_table.Columns, rows: node_table.Rows, ask: requests.Gpus, matching: node_table.Mask | None
+    table: node_table.NodeTable, rows: node_table.Rows, ask: requests.Gpus, matching: node_table.Mask | None
 ) -> node_table.Mask:
     """Return which cards have room for a share now."""
     fit = table.open[rows]

@@ -35,7 +35,7 @@ def room(inventory: Inventory, rows: node_table.Rows, demand: facts.Demand) -> n
     return mask
 
 
-def _has(table: node_table.Columns, rows: node_table.Rows, name: str, amount: int) -> node_table.Mask:
+def _has(table: node_table.NodeTable, rows: node_table.Rows, name: str, amount: int) -> node_table.Mask:
     """Return the nodes that have so much left; what is absent is less than any demand."""
     column = table.resources.get(name)
     if column is None:
@@ -44,7 +44,7 @@ def _has(table: node_table.Columns, rows: node_table.Rows, name: str, amount: in
     return mask
 
 
-def left(table: node_table.Columns, rows: node_table.Rows, name: str) -> node_table.Numbers:
+def left(table: node_table.NodeTable, rows: node_table.Rows, name: str) -> node_table.Numbers:
     """Return how much of a resource the nodes have left; ABSENT where they do not advertise it."""
     given = allocatable(table, rows, name)
     column = table.resources.get(name)
@@ -54,7 +54,7 @@ def left(table: node_table.Columns, rows: node_table.Rows, name: str) -> node_ta
     return found
 
 
-def allocatable(table: node_table.Columns, rows: node_table.Rows, name: str) -> node_table.Numbers:
+def allocatable(table: node_table.NodeTable, rows: node_table.Rows, name: str) -> node_table.Numbers:
     """Return how much of a resource the nodes have in all; ABSENT where they do not advertise it."""
     column = table.resources.get(name)
     if column is None:

@@ -60,7 +60,7 @@ class Device:
     node: str
     cards: tuple[Card, ...] = ()
     others: tuple[Card, ...] = ()
-    board: node_topology.Board = node_topology.LOOSE
+    board: node_topology.NodeTopology = node_topology.LOOSE
     failed: str = ""
     heard: bool = False
     astray: tuple[str, ...] = ()

@@ -69,7 +69,7 @@ def search(
     if not problem.is_read(effort):
         return None
     solved = []
-    for types in problem.parties:
+    for types in problem.types_together:
         found = _solve(problem, types, effort)
         if found is None:
             return None
@@ -91,7 +91,7 @@ def _pieces(request: requests.Request) -> int:
 
 
 def _solve(
-    problem: packing_problems.Problem, types: frozenset[str], effort: packing.Effort
+    problem: packing_problems.NodeProblem, types: frozenset[str], effort: packing.Effort
 ) -> grants.Solved | None:
     """Place everything of some types that belong together."""
     if any(len(item.needs) < item.count for item in problem.items if problem.type_of(item) in types):
@@ -99,7 +99,7 @@ def _solve(
     table = _Table(problem, types, effort)
     if facts.GPU not in types:
         return table.attempt(NOWHERE, Scope.NODE)
-    for scope in scopes.ladder(problem.request.manner):
+    for scope in scopes.ladder(problem.request.grouping):
         found = table.within(scope)
         if found is not None or effort.spent:
             return found
@@ -110,7 +110,7 @@ def _solve(
 class _Table:
     """What stays the same while one set of cards after the other is tried."""
 
-    problem: packing_problems.Problem
+    problem: packing_problems.NodeProblem
     types: frozenset[str]
     effort: packing.Effort
     limits: tuple[packing.Limit, ...] = ()
@@ -118,9 +118,9 @@ class _Table:
     def attempt(self, choice: scopes.Choice, scope: Scope) -> grants.Solved | None:
         """Place everything with these cards."""
         self.effort.spend(STEPS_TO_POSE + len(self.problem.items) // ASKED_IN_A_STEP)
-        puzzle = self.problem.pose(self.types, choice, self.limits)
-        state = packing.solve(puzzle, self.effort)
-        return None if state is None else grants.Solved(puzzle, state, scope)
+        problem = self.problem.packing_problem(self.types, choice, self.limits)
+        state = packing.solve(problem, self.effort)
+        return None if state is None else grants.Solved(problem, state, scope)
 
     def within(self, scope: Scope) -> grants.Solved | None:
         """Try the sets of whole cards that a scope allows, the best first."""
@@ -145,7 +145,7 @@ class _Table:
 
 
 def _choices(
-    problem: packing_problems.Problem, scope: Scope, effort: packing.Effort
+    problem: packing_problems.NodeProblem, scope: Scope, effort: packing.Effort
 ) -> Iterator[scopes.Choice]:
     """Walk over the sets of whole cards and the groups to keep to, the best first."""
     field, count = problem.field, problem.request.need.whole
@@ -156,7 +156,7 @@ def _choices(
     return scopes.choices(field, scope, count, effort)
 
 
-def _groups(problem: packing_problems.Problem, scope: Scope) -> list[int]:
+def _groups(problem: packing_problems.NodeProblem, scope: Scope) -> list[int]:
     """Order the groups of a scope: the one with fewest unused cards first, or last when spreading."""
     around = scopes.groups(problem.field.board, scope, problem.field.everything)
     sign = -1 if problem.prefer is preferences.Prefer.SPREAD else 1
@@ -169,12 +169,12 @@ def _groups(problem: packing_problems.Problem, scope: Scope) -> list[int]:
 def _borrows(request: requests.Request) -> bool:
     """Return whether init containers should rather borrow than take more; spread replicas want many cards."""
     asks = [ask for container in request.containers if not container.runs for ask in container.asks]
-    spread = request.manner.spread_replicas and any(isinstance(ask, requests.Replicas) for ask in asks)
+    spread = request.grouping.spread_replicas and any(isinstance(ask, requests.Replicas) for ask in asks)
     return bool(asks) and not spread
 
 
 def _save_cards(
-    problem: packing_problems.Problem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+    problem: packing_problems.NodeProblem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
 ) -> grants.Solved:
     """Try to do with as few cards as the running containers take alone, else with one more, and so on.
 
@@ -188,7 +188,7 @@ def _save_cards(
 
 
 def _with_fewer(
-    problem: packing_problems.Problem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+    problem: packing_problems.NodeProblem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
 ) -> grants.Solved | None:
     running = tuple(container for container in problem.request.containers if container.runs)
     alone = _cards_for(problem, dataclasses.replace(problem.request, containers=running), effort)
@@ -200,13 +200,15 @@ def _with_fewer(
     return next((fewer for fewer in tries if fewer is not None), None)
 
 
-def _cards_for(problem: packing_problems.Problem, request: requests.Request, effort: packing.Effort) -> int:
+def _cards_for(
+    problem: packing_problems.NodeProblem, request: requests.Request, effort: packing.Effort
+) -> int:
     """Count the cards that another request to the same node would take."""
     other = packing_problems.read_problem(problem.view, request, problem.prefer)
-    party = next((types for types in other.parties if facts.GPU in types), None)
+    party = next((types for types in other.types_together if facts.GPU in types), None)
     found = _solve(other, party, effort) if party else None
     return _cards_in(problem, found) if found else 0
 
 
-def _cards_in(problem: packing_problems.Problem, solved: grants.Solved) -> int:
+def _cards_in(problem: packing_problems.NodeProblem, solved: grants.Solved) -> int:
     return (solved.state.held & problem.field.everything).bit_count()

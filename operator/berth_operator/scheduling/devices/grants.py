@@ -19,7 +19,7 @@ WHOLE: Final = requests.WHOLE
 class Solved(NamedTuple):
     """A puzzle, where everything was put, and the scope that its cards are in."""
 
-    puzzle: packing.Puzzle
+    problem: packing.PackingProblem
     state: packing.State
     scope: Scope = Scope.NODE
 
@@ -33,7 +33,7 @@ class _Pick:
     function: str = ""
 
 
-def deal(problem: packing_problems.Problem, solved: Iterable[Solved]) -> tuple[Grant, ...]:
+def deal(problem: packing_problems.NodeProblem, solved: Iterable[Solved]) -> tuple[Grant, ...]:
     """Write down what each container gets, in the order of the containers, asks and minors."""
     picks = [pick for one in solved for pick in _with_functions(problem, list(_picks(one)))]
     picks.sort(key=_place_in_answer)
@@ -55,17 +55,17 @@ def _place_in_answer(pick: _Pick) -> tuple[object, ...]:
 
 
 def _picks(solved: Solved) -> Iterator[_Pick]:
-    for item, chosen in zip(solved.puzzle.items, solved.state.chosen, strict=True):
-        yield from (_Pick(item, solved.puzzle.spots[at]) for at in sorted(chosen))
+    for item, chosen in zip(solved.problem.items, solved.state.chosen, strict=True):
+        yield from (_Pick(item, solved.problem.spots[at]) for at in sorted(chosen))
 
 
-def _with_functions(problem: packing_problems.Problem, picks: list[_Pick]) -> Iterator[_Pick]:
+def _with_functions(problem: packing_problems.NodeProblem, picks: list[_Pick]) -> Iterator[_Pick]:
     """Assign a virtual function to each share that comes with one; the search counted that they suffice."""
     given: list[_Pick] = []
     for pick in picks:
         ask = problem.ask_of(pick.item)
-        if isinstance(ask, requests.Parts) and verdicts.takes_function(
-            pick.spot.card, ask, problem.request.manner
+        if isinstance(ask, requests.OtherDevices) and verdicts.takes_function(
+            pick.spot.card, ask, problem.request.grouping
         ):
             given.append(dataclasses.replace(pick, function=_function(problem, pick, given)))
             yield given[-1]
@@ -73,11 +73,11 @@ def _with_functions(problem: packing_problems.Problem, picks: list[_Pick]) -> It
             yield pick
 
 
-def _function(problem: packing_problems.Problem, pick: _Pick, given: list[_Pick]) -> str:
+def _function(problem: packing_problems.NodeProblem, pick: _Pick, given: list[_Pick]) -> str:
     here = [one for one in given if one.spot.device == pick.spot.device]
     held = {one.function for one in here}
     busy = {one.function for one in here if set(one.item.phases) & set(pick.item.phases)}
-    free = verdicts.free_functions(problem.view, pick.spot.card, problem.request.manner)
+    free = verdicts.free_functions(problem.view, pick.spot.card, problem.request.grouping)
     return min((one.bus not in held, one.bus) for one in free if one.bus not in busy)[1]
 
 
@@ -85,7 +85,7 @@ def _function(problem: packing_problems.Problem, pick: _Pick, given: list[_Pick]
 Left = dict[tuple[int, int], int]
 
 
-def _memory_left(problem: packing_problems.Problem, picks: list[_Pick]) -> Left:
+def _memory_left(problem: packing_problems.NodeProblem, picks: list[_Pick]) -> Left:
     """Return how much of each card's memory the search has left, phase by phase."""
     left: Left = {}
     for pick in picks:
@@ -108,7 +108,7 @@ def _memory(pick: _Pick, ask: requests.Gpus, left: Left) -> int:
     return least + more
 
 
-def _share(problem: packing_problems.Problem, pick: _Pick, left: Left) -> Share:
+def _share(problem: packing_problems.NodeProblem, pick: _Pick, left: Left) -> Share:
     card, instance = pick.spot.card, pick.spot.instance
     if instance is not None:
         # An instance is given whole, so its core is 100 percent of the instance, not of the card.

@@ -36,7 +36,7 @@ NO_ROLES: Final = Roles()
 
 def roles(request: requests.Request) -> Roles:
     """Say who leads and who follows."""
-    joint = request.manner.joint
+    joint = request.grouping.joint
     if len(joint) <= 1:
         return NO_ROLES
     leader = facts.GPU if facts.GPU in joint else joint[0]
@@ -44,7 +44,7 @@ def roles(request: requests.Request) -> Roles:
         type_of(ask)
         for one in request.containers
         for ask in one.asks
-        if ask.count > 0 and not (isinstance(ask, requests.Parts) and ask.every)
+        if ask.count > 0 and not (isinstance(ask, requests.OtherDevices) and ask.every)
     }
     followers = (frozenset(joint) - {leader}) & asked
     return Roles(leader, followers) if followers and leader in asked else NO_ROLES
@@ -52,7 +52,7 @@ def roles(request: requests.Request) -> Roles:
 
 def type_of(ask: requests.Ask) -> str:
     """Name the type of device that is asked for."""
-    return ask.type if isinstance(ask, requests.Parts) else facts.GPU
+    return ask.type if isinstance(ask, requests.OtherDevices) else facts.GPU
 
 
 def number_roots(device: facts.Device) -> Mapping[str, int]:

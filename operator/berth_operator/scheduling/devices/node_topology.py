@@ -41,7 +41,7 @@ class Partition:
 
 
 @dataclasses.dataclass(frozen=True)
-class Board:
+class NodeTopology:
     """How the cards of a node are wired: worth of each pair, groups of each scope, partitions.
 
     `tangled` tells that links and partitions were published and are left out, because no
@@ -118,7 +118,7 @@ class Board:
         )
 
 
-LOOSE: Final = Board(0, ())  # Nothing is known of the wiring.
+LOOSE: Final = NodeTopology(0, ())  # Nothing is known of the wiring.
 
 
 @functools.lru_cache(maxsize=1 << 13)
@@ -146,11 +146,11 @@ def remembered(most: int) -> Callable[[Callable[Asked, Told]], Callable[Asked, T
 
     def wrap(function: Callable[Asked, Told]) -> Callable[Asked, Told]:
         @functools.lru_cache(maxsize=most)
-        def known(board: weakref.ref[Board], *others: Hashable) -> Told:
+        def known(board: weakref.ref[NodeTopology], *others: Hashable) -> Told:
             return cast("Callable[..., Told]", function)(board(), *others)
 
         @functools.wraps(function)
-        def asked(board: Board, *others: Hashable) -> Told:
+        def asked(board: NodeTopology, *others: Hashable) -> Told:
             return known(weakref.ref(board), *others)
 
         return cast("Callable[Asked, Told]", asked)

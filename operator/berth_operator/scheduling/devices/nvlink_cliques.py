@@ -26,7 +26,7 @@ class TangledError(Exception):
 
 
 @node_topology.remembered(1 << 10)
-def find(board: node_topology.Board) -> tuple[int, ...] | None:
+def find(board: node_topology.NodeTopology) -> tuple[int, ...] | None:
     """Return the rings as masks of slots, lowest first; None where they are too many."""
     if not board.size:
         return ()

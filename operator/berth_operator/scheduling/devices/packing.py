@@ -100,7 +100,7 @@ class Limit:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Puzzle:
+class PackingProblem:
     """All that is to be placed, and where."""
 
     spots: tuple[Spot, ...]
@@ -161,13 +161,13 @@ def stopwatch(clock: Callable[[], float], seconds: float) -> Callable[[], bool]:
     return expired
 
 
-def solve(puzzle: Puzzle, effort: Effort) -> State | None:
+def solve(problem: PackingProblem, effort: Effort) -> State | None:
     """Place all items, or say that it cannot be done (or not within the effort)."""
-    return _Search(puzzle, effort).settle(0, _empty(puzzle))
+    return _Search(problem, effort).settle(0, _empty(problem))
 
 
-def _empty(puzzle: Puzzle) -> State:
-    return State(((0,) * (2 * puzzle.phases),) * len(puzzle.spots), 0, (0,) * puzzle.owners)
+def _empty(problem: PackingProblem) -> State:
+    return State(((0,) * (2 * problem.phases),) * len(problem.spots), 0, (0,) * problem.owners)
 
 
 def load_in(load: Load, phases: tuple[int, ...]) -> Room:
@@ -178,26 +178,26 @@ def load_in(load: Load, phases: tuple[int, ...]) -> Room:
 class _Search:
     """One search: the puzzle, and what was found impossible so far."""
 
-    def __init__(self, puzzle: Puzzle, effort: Effort) -> None:
-        self.puzzle = puzzle
+    def __init__(self, problem: PackingProblem, effort: Effort) -> None:
+        self.problem = problem
         self.effort = effort
-        self.kinds = _kinds(puzzle)
-        self.rooms = tuple(spot.room for spot in puzzle.spots)
-        self.joint = any(item.follows for item in puzzle.items)
+        self.kinds = _kinds(problem)
+        self.rooms = tuple(spot.room for spot in problem.spots)
+        self.joint = any(item.follows for item in problem.items)
         self.failed: set[object] = set()
         self.begun = effort.left
-        self.price = 1 + len(puzzle.spots) * puzzle.phases // CHEAP
+        self.price = 1 + len(problem.spots) * problem.phases // CHEAP
         self.sizes: tuple[bounds.Size, ...] = ()
         self.demands: dict[int, tuple[bounds.Demand, ...]] = {}
 
     def settle(self, at: int, state: State) -> State | None:
         """Place the items from one number on."""
-        if at == len(self.puzzle.items):
+        if at == len(self.problem.items):
             return state
         key = self._key(at, state)
         if key in self.failed or self._hopeless(at, state):
             return None
-        for after in self._ways(self.puzzle.items[at], state):
+        for after in self._ways(self.problem.items[at], state):
             done = self.settle(at + 1, after)
             if done is not None or self.effort.spent:
                 return done
@@ -206,11 +206,11 @@ class _Search:
 
     def _hopeless(self, at: int, state: State) -> bool:
         """Count whether the rest can fit at all, once the search has lasted for a while."""
-        if self.begun - self.effort.left < PATIENCE and len(self.puzzle.items) < MANY_ITEMS:
+        if self.begun - self.effort.left < PATIENCE and len(self.problem.items) < MANY_ITEMS:
             return False
         if at not in self.demands:
-            self.sizes = self.sizes or tuple(map(bounds.size_of, self.puzzle.items))
-            self.demands[at] = tuple(bounds.demands(self.sizes[at:], self.puzzle.phases))
+            self.sizes = self.sizes or tuple(map(bounds.size_of, self.problem.items))
+            self.demands[at] = tuple(bounds.demands(self.sizes[at:], self.problem.phases))
         return any(bounds.exceeds(one, self.rooms, state.loads) for one in self.demands[at])
 
     def _key(self, at: int, state: State) -> object:
@@ -223,13 +223,13 @@ class _Search:
         roots = joint.to_follow(state.roots, item.owner) if item.follows else 0
         able = [at for at in item.needs if self._has_room(item, state, at)]
         if roots:
-            able = [at for at in able if self.puzzle.spots[at].root & roots]
+            able = [at for at in able if self.problem.spots[at].root & roots]
         mine = self._taken_by(item.owner, state) if item.recalls else ()
         if item.price is not None:
             self.effort.spend(item.price(len(able)))
         order = item.arrange(state, mine, able)
         if roots:
-            order = joint.in_rounds(order, [self.puzzle.spots[at].root for at in order])
+            order = joint.in_rounds(order, [self.problem.spots[at].root for at in order])
         for chosen, after in self._pick(item, state, order, max(item.count, roots.bit_count()), roots):
             yield after._replace(chosen=(*state.chosen, chosen))
 
@@ -248,7 +248,7 @@ class _Search:
                 continue
             tried.add(likeness)
             after = self._put(item, state, at)
-            rest = missing & ~self.puzzle.spots[at].root
+            rest = missing & ~self.problem.spots[at].root
             if after is None or rest.bit_count() >= count:
                 continue
             for chosen, final in self._pick(item, after, order[place + 1 :], count - 1, rest):
@@ -264,7 +264,7 @@ class _Search:
     def _put(self, item: Item, state: State, at: int) -> State | None:
         """Put one unit on a spot that has room for it; None where a limit forbids its device."""
         self.effort.spend(self.price)
-        spot, held = self.puzzle.spots[at], state.held | 1 << self.puzzle.spots[at].device
+        spot, held = self.problem.spots[at], state.held | 1 << self.problem.spots[at].device
         if held != state.held and any(
             (held & one.devices).bit_count() > one.most for one in self._limits(spot)
         ):
@@ -280,17 +280,17 @@ class _Search:
         return State(loads, held, roots, state.chosen)
 
     def _limits(self, spot: Spot) -> Iterator[Limit]:
-        return (one for one in self.puzzle.limits if one.devices >> spot.device & 1)
+        return (one for one in self.problem.limits if one.devices >> spot.device & 1)
 
     def _taken_by(self, owner: int, state: State) -> tuple[int, ...]:
-        done = zip(self.puzzle.items, state.chosen, strict=False)
+        done = zip(self.problem.items, state.chosen, strict=False)
         return tuple(at for item, chosen in done if item.owner == owner for at in chosen)
 
 
-def _kinds(puzzle: Puzzle) -> tuple[int, ...]:
+def _kinds(problem: PackingProblem) -> tuple[int, ...]:
     """Number the spots so that two have the same number only if nothing tells them apart for any item."""
     numbers: dict[object, int] = {}
-    crowded = {spot.device for spot in puzzle.spots if spot.instance is not None}
+    crowded = {spot.device for spot in problem.spots if spot.instance is not None}
     return tuple(
         numbers.setdefault(
             (
@@ -298,10 +298,10 @@ def _kinds(puzzle: Puzzle) -> tuple[int, ...]:
                 spot.root,
                 # Instances of one card share its place in the limits.
                 spot.device if spot.device in crowded else -1,
-                tuple(bool(one.devices >> spot.device & 1) for one in puzzle.limits),
-                tuple(item.needs.get(at) for item in puzzle.items),
+                tuple(bool(one.devices >> spot.device & 1) for one in problem.limits),
+                tuple(item.needs.get(at) for item in problem.items),
             ),
             len(numbers),
         )
-        for at, spot in enumerate(puzzle.spots)
+        for at, spot in enumerate(problem.spots)
     )

@@ -28,14 +28,14 @@ from berth_operator.scheduling.devices import (
     topology,
     verdicts,
 )
-from berth_operator.scheduling.devices.packing import Item, Limit, Puzzle, Room, Spot
+from berth_operator.scheduling.devices.packing import Item, Limit, PackingProblem, Room, Spot
 
 # In which order items are placed: those with the least choice first.
-FIRST_COME: Final = (requests.Gpus, requests.Instances, requests.Replicas, requests.Parts)
+FIRST_COME: Final = (requests.Gpus, requests.Instances, requests.Replicas, requests.OtherDevices)
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class NodeProblem:
     """One question to one node, laid out: the view, the request, and its joint types."""
 
     view: device_view.View
@@ -126,31 +126,35 @@ class Problem:
         return self.request.containers[item.owner].asks[item.ask]
 
     @functools.cached_property
-    def parties(self) -> tuple[frozenset[str], ...]:
+    def types_together(self) -> tuple[frozenset[str], ...]:
         """The types that must be placed together, those with cards last, for they take the longest."""
         types = {self.type_of(item) for item in self.items}
         together = self.roles.types
         alone = [frozenset({one}) for one in sorted(types - together)]
         return tuple(sorted([*alone, *([together] if together else [])], key=lambda one: facts.GPU in one))
 
-    def pose(self, types: frozenset[str], choice: scopes.Choice, limits: tuple[Limit, ...] = ()) -> Puzzle:
+    def packing_problem(
+        self, types: frozenset[str], choice: scopes.Choice, limits: tuple[Limit, ...] = ()
+    ) -> PackingProblem:
         """Pose the puzzle of some types, with cards only from a group and whole cards only from a set."""
         items = (self._within(item, choice) for item in self.items if self.type_of(item) in types)
         owners = len(self.request.containers)
-        return Puzzle(self.spots, tuple(items), self.phase_count, owners, (*self.limits, *limits))
+        return PackingProblem(self.spots, tuple(items), self.phase_count, owners, (*self.limits, *limits))
 
     def _within(self, item: Item, choice: scopes.Choice) -> Item:
         ask = self.ask_of(item)
-        if isinstance(ask, requests.Parts):
+        if isinstance(ask, requests.OtherDevices):
             return item
         allowed = choice.whole if isinstance(ask, requests.Gpus) and ask.whole else choice.group
         needs = {at: need for at, need in item.needs.items() if allowed >> self.spots[at].device & 1}
         return item if len(needs) == len(item.needs) else dataclasses.replace(item, needs=needs)
 
 
-def read_problem(view: device_view.View, request: requests.Request, prefer: preferences.Prefer) -> Problem:
+def read_problem(
+    view: device_view.View, request: requests.Request, prefer: preferences.Prefer
+) -> NodeProblem:
     """Lay a question out."""
-    return Problem(view, request, prefer, in_order(view.device.cards))
+    return NodeProblem(view, request, prefer, in_order(view.device.cards))
 
 
 def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
@@ -184,7 +188,7 @@ def read_field(
 # ---------------------------------------------------------------- spots
 
 
-def _spots(problem: Problem) -> Iterator[Spot]:
+def _spots(problem: NodeProblem) -> Iterator[Spot]:
     bits = joint.number_roots(problem.view.device) if problem.roles.types else {}
     for slot, card in enumerate(problem.cards):
         if card.trouble is None:
@@ -196,14 +200,14 @@ def _spots(problem: Problem) -> Iterator[Spot]:
             yield _spot_of_other(problem, number, device)._replace(root=_root(problem, device, bits))
 
 
-def _root(problem: Problem, card: facts.Card, bits: Mapping[str, int]) -> int:
+def _root(problem: NodeProblem, card: facts.Card, bits: Mapping[str, int]) -> int:
     if card.type not in problem.roles.types:
         return 0
     unknown = joint.UNKNOWN if card.type == problem.roles.leader else 0
     return bits.get(card.root or "", unknown)
 
 
-def _spots_of_card(problem: Problem, slot: int, card: facts.Card) -> Iterator[Spot]:
+def _spots_of_card(problem: NodeProblem, slot: int, card: facts.Card) -> Iterator[Spot]:
     if card.mig:
         for one in verdicts.free_instances(problem.view, card, problem.request.conditions):
             yield Spot(slot, (1, 0), card, instance=one)
@@ -215,13 +219,13 @@ def _spots_of_card(problem: Problem, slot: int, card: facts.Card) -> Iterator[Sp
         )
 
 
-def _spot_of_other(problem: Problem, number: int, device: facts.Card) -> Spot:
-    functions = sum(1 for _ in verdicts.free_functions(problem.view, device, problem.request.manner))
+def _spot_of_other(problem: NodeProblem, number: int, device: facts.Card) -> Spot:
+    functions = sum(1 for _ in verdicts.free_functions(problem.view, device, problem.request.grouping))
     unused = verdicts.unused_part(problem.view, device)
     return Spot(number, (problem.view.free_core(device), functions), device, fresh=unused)
 
 
-def _limits(problem: Problem) -> Iterator[Limit]:
+def _limits(problem: NodeProblem) -> Iterator[Limit]:
     """Leave as many unused cards of each mode as are withheld, for nobody knows of which mode those are."""
     modes: dict[tuple[bool, bool], int] = {}
     for slot, card in enumerate(problem.cards):
@@ -235,42 +239,42 @@ def _limits(problem: Problem) -> Iterator[Limit]:
 # ---------------------------------------------------------------- items
 
 
-def _items(problem: Problem) -> Iterator[Item]:
+def _items(problem: NodeProblem) -> Iterator[Item]:
     """Make the items: what leads before what follows, what runs before what borrows, the large first."""
     asks = [
         (owner, number, ask)
         for owner, container in enumerate(problem.request.containers)
         for number, ask in enumerate(container.asks)
-        if ask.count > 0 or (isinstance(ask, requests.Parts) and ask.every)
+        if ask.count > 0 or (isinstance(ask, requests.OtherDevices) and ask.every)
     ]
     asks.sort(key=lambda one: _urgency(problem, *one))
     for owner, number, ask in asks:
         yield from _items_of(problem, owner, number, ask)
 
 
-def _urgency(problem: Problem, owner: int, number: int, ask: requests.Ask) -> tuple[object, ...]:
+def _urgency(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) -> tuple[object, ...]:
     follows = joint.type_of(ask) in problem.roles.followers
     borrows = not problem.request.containers[owner].runs
     if isinstance(ask, requests.Gpus):
         return follows, borrows, 0, -ask.core, -ask.ratio, -ask.memory, owner, number
     kind = FIRST_COME.index(type(ask))
-    share = ask.share if isinstance(ask, requests.Parts) else 0
+    share = ask.share if isinstance(ask, requests.OtherDevices) else 0
     return follows, borrows, kind, -share, 0, 0, owner, number
 
 
-def _items_of(problem: Problem, owner: int, number: int, ask: requests.Ask) -> Iterator[Item]:
+def _items_of(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) -> Iterator[Item]:
     needs = _needs(problem, ask)
     phases = problem.phases[owner]
-    taste = preferences.Taste(
+    preference = preferences.Preference(
         problem.spots, phases, problem.prefer, borrows=not problem.request.containers[owner].runs
     )
-    whole = Item(owner, number, phases, ask.count, needs, _arrange(problem, ask, taste, needs))
+    whole = Item(owner, number, phases, ask.count, needs, _arrange(problem, ask, preference, needs))
     kind = joint.type_of(ask)
     if isinstance(ask, requests.Instances | requests.Replicas):
         recalls = isinstance(ask, requests.Replicas)
         single = dataclasses.replace(whole, count=1, leads=kind == problem.roles.leader, recalls=recalls)
         yield from (single for _ in range(ask.count))
-    elif isinstance(ask, requests.Parts) and ask.every:
+    elif isinstance(ask, requests.OtherDevices) and ask.every:
         yield dataclasses.replace(whole, count=_count_of_every(problem, ask))
     else:
         price = _price(ask)
@@ -278,14 +282,14 @@ def _items_of(problem: Problem, owner: int, number: int, ask: requests.Ask) -> I
         yield dataclasses.replace(whole, leads=leads, follows=follows, price=price)
 
 
-def _needs(problem: Problem, ask: requests.Ask) -> dict[int, Room]:
+def _needs(problem: NodeProblem, ask: requests.Ask) -> dict[int, Room]:
     """Return for each spot that would do by itself what one unit takes of it."""
     if ask not in problem.needs:
         problem.needs[ask] = _found_needs(problem, ask)
     return problem.needs[ask]
 
 
-def _found_needs(problem: Problem, ask: requests.Ask) -> dict[int, Room]:
+def _found_needs(problem: NodeProblem, ask: requests.Ask) -> dict[int, Room]:
     rooms: dict[int, Room] = {}
     for numbers in problem.alike:
         device = problem.devices[numbers[0]]
@@ -295,11 +299,11 @@ def _found_needs(problem: Problem, ask: requests.Ask) -> dict[int, Room]:
     return {at: rooms[spot.device] for at, spot in spots if _right_instance(spot, ask)}
 
 
-def _suits(problem: Problem, device: facts.Card, ask: requests.Ask) -> bool:
-    if (device.type == facts.GPU) == isinstance(ask, requests.Parts):
+def _suits(problem: NodeProblem, device: facts.Card, ask: requests.Ask) -> bool:
+    if (device.type == facts.GPU) == isinstance(ask, requests.OtherDevices):
         return False
-    asked, manner = problem.request.conditions, problem.request.manner
-    return verdicts.against(problem.view, device, ask, asked, manner=manner) is None
+    asked, grouping = problem.request.conditions, problem.request.grouping
+    return verdicts.against(problem.view, device, ask, asked, grouping=grouping) is None
 
 
 def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
@@ -308,41 +312,43 @@ def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
     return spot.instance.profile == ask.profile
 
 
-def _need(problem: Problem, device: facts.Card, ask: requests.Ask) -> Room:
+def _need(problem: NodeProblem, device: facts.Card, ask: requests.Ask) -> Room:
     match ask:
         case requests.Gpus():
             return ask.core, ask.least_of(device.memory)
-        case requests.Parts():
-            return ask.share, int(verdicts.takes_function(device, ask, problem.request.manner))
+        case requests.OtherDevices():
+            return ask.share, int(verdicts.takes_function(device, ask, problem.request.grouping))
     return 1, 0
 
 
-def _count_of_every(problem: Problem, ask: requests.Parts) -> int:
+def _count_of_every(problem: NodeProblem, ask: requests.OtherDevices) -> int:
     """Count the devices that an ask for every one must get; one at least, so that none is not enough."""
     return max(1, len(every(problem.view, ask, problem.request)))
 
 
-def every(view: device_view.View, ask: requests.Parts, request: requests.Request) -> list[facts.Card]:
+def every(view: device_view.View, ask: requests.OtherDevices, request: requests.Request) -> list[facts.Card]:
     """List the devices that an ask for every one is about: those that suit and are well."""
     return [
         device
         for device in view.device.others
         if device.trouble is None
-        and verdicts.unfit(device, ask, request.conditions, manner=request.manner) is None
+        and verdicts.unfit(device, ask, request.conditions, grouping=request.grouping) is None
     ]
 
 
 def _arrange(
-    problem: Problem, ask: requests.Ask, taste: preferences.Taste, needs: Mapping[int, Room]
+    problem: NodeProblem, ask: requests.Ask, preference: preferences.Preference, needs: Mapping[int, Room]
 ) -> packing.Arrange:
     match ask:
         case requests.Gpus() if ask.whole:
-            return preferences.whole_cards(taste, problem.view.device.board, ask.count)
+            return preferences.whole_cards(preference, problem.view.device.board, ask.count)
         case requests.Instances():
-            return preferences.instances(taste, _slices_in_use(problem))
+            return preferences.instances(preference, _slices_in_use(problem))
         case requests.Replicas():
-            return preferences.replicas(taste, ask.count, spread=problem.request.manner.spread_replicas)
-    return preferences.shares(taste, needs)
+            return preferences.replicas(
+                preference, ask.count, spread=problem.request.grouping.spread_replicas
+            )
+    return preferences.shares(preference, needs)
 
 
 def _price(ask: requests.Ask) -> Callable[[int], int] | None:
@@ -352,7 +358,7 @@ def _price(ask: requests.Ask) -> Callable[[int], int] | None:
     return functools.partial(topology.price, count=ask.count)
 
 
-def _slices_in_use(problem: Problem) -> dict[int, int]:
+def _slices_in_use(problem: NodeProblem) -> dict[int, int]:
     """Return for each card which of its slices belong to instances that somebody has."""
     return {
         slot: mig_slices.occupied(

@@ -31,7 +31,7 @@ Key = Callable[[State, tuple[int, ...], int], tuple[object, ...]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Taste:
+class Preference:
     """What the preference of an item depends on, besides the state."""
 
     spots: tuple[Spot, ...]
@@ -46,70 +46,70 @@ def left_over(room: Room, taken: Room, scale: int) -> int:
     return left + (room[1] - taken[1]) * MILLE // scale if scale else left
 
 
-def shares(taste: Taste, needs: Mapping[int, Room]) -> Arrange:
+def shares(preference: Preference, needs: Mapping[int, Room]) -> Arrange:
     """Order spots for shares of cards and parts of other devices."""
 
     def key(state: State, _mine: tuple[int, ...], at: int) -> tuple[object, ...]:
-        spot, load = taste.spots[at], state.loads[at]
-        taken = packing.load_in(load, taste.phases)
-        if taste.prefer is Prefer.SPREAD:
-            return _unborrowed(taste, load), -left_over(spot.room, taken, spot.scale), spot.device
+        spot, load = preference.spots[at], state.loads[at]
+        taken = packing.load_in(load, preference.phases)
+        if preference.prefer is Prefer.SPREAD:
+            return _unborrowed(preference, load), -left_over(spot.room, taken, spot.scale), spot.device
         new = spot.fresh and not any(load)
         after = (taken[0] + needs[at][0], taken[1] + needs[at][1])
-        return _unborrowed(taste, load), new, left_over(spot.room, after, spot.scale), spot.device
+        return _unborrowed(preference, load), new, left_over(spot.room, after, spot.scale), spot.device
 
     return _sorted_by(key)
 
 
-def replicas(taste: Taste, count: int, *, spread: bool) -> Arrange:
+def replicas(preference: Preference, count: int, *, spread: bool) -> Arrange:
     """Order cards for one of so many replicas: spread over different ones, or packed on as few as will do."""
 
     def key(state: State, mine: tuple[int, ...], at: int) -> tuple[object, ...]:
-        spot, load = taste.spots[at], state.loads[at]
-        free = spot.room[0] - packing.load_in(load, taste.phases)[0]
+        spot, load = preference.spots[at], state.loads[at]
+        free = spot.room[0] - packing.load_in(load, preference.phases)[0]
         used = spot.card.replicas - free
         if spread:
-            return mine.count(at), _unborrowed(taste, load), used, spot.device
-        missing = count - sum(1 for one in mine if taste.spots[one].card.replicas > 1)
+            return mine.count(at), _unborrowed(preference, load), used, spot.device
+        missing = count - sum(1 for one in mine if preference.spots[one].card.replicas > 1)
         fits = free >= missing
-        return _unborrowed(taste, load), at not in mine, not fits, -used if fits else used, spot.device
+        return _unborrowed(preference, load), at not in mine, not fits, -used if fits else used, spot.device
 
     return _sorted_by(key)
 
 
-def instances(taste: Taste, in_use: Mapping[int, int]) -> Arrange:
+def instances(preference: Preference, in_use: Mapping[int, int]) -> Arrange:
     """Order MIG instances: on a started card first, then by harm; `in_use` are slices, by device."""
 
     def arrange(state: State, _mine: tuple[int, ...], able: list[int]) -> list[int]:
-        taken = _slices_taken(taste, state, in_use)
+        taken = _slices_taken(preference, state, in_use)
         return sorted(able, key=lambda at: key(state, taken, at))
 
     def key(state: State, taken: Mapping[int, int], at: int) -> tuple[object, ...]:
-        spot, load = taste.spots[at], state.loads[at]
+        spot, load = preference.spots[at], state.loads[at]
         assert spot.instance is not None, "a spot for instances"  # noqa: S101
         new = spot.fresh and not state.held >> spot.device & 1
-        last = not new if taste.prefer is Prefer.SPREAD else new
+        last = not new if preference.prefer is Prefer.SPREAD else new
         harm = mig_slices.harm(spot.card.model, mig_slices.occupied((spot.instance,)), taken[spot.device])
-        return _unborrowed(taste, load), last, harm, spot.device, spot.instance.start, spot.instance.uuid
+        return _unborrowed(preference, load), last, harm, spot.device, spot.instance.start, spot.instance.uuid
 
     return arrange
 
 
-def _slices_taken(taste: Taste, state: State, in_use: Mapping[int, int]) -> dict[int, int]:
+def _slices_taken(preference: Preference, state: State, in_use: Mapping[int, int]) -> dict[int, int]:
     """Add to the slices in use those of the instances that the pod was given so far."""
     taken = dict(in_use)
-    for spot, load in zip(taste.spots, state.loads, strict=True):
+    for spot, load in zip(preference.spots, state.loads, strict=True):
         if spot.instance is not None and any(load):
             taken[spot.device] |= mig_slices.occupied((spot.instance,))
     return taken
 
 
-def whole_cards(taste: Taste, board: node_topology.Board, count: int) -> Arrange:
+def whole_cards(preference: Preference, board: node_topology.NodeTopology, count: int) -> Arrange:
     """Order cards to take whole: those to borrow, then the best set of that size, then the others."""
 
     def arrange(state: State, _mine: tuple[int, ...], able: list[int]) -> list[int]:
-        of = {taste.spots[at].device: at for at in able}
-        held = [slot for slot, at in of.items() if taste.borrows and any(state.loads[at])]
+        of = {preference.spots[at].device: at for at in able}
+        held = [slot for slot, at in of.items() if preference.borrows and any(state.loads[at])]
         enough = len(held) >= count
         best = topology.best_set(board, node_topology.mask_of(held if enough else of), count) or 0
         # Where too few are held, all of them are borrowed, and which ones join them matters less.
@@ -119,8 +119,8 @@ def whole_cards(taste: Taste, board: node_topology.Board, count: int) -> Arrange
     return arrange
 
 
-def _unborrowed(taste: Taste, load: Load) -> bool:
-    return taste.borrows and not any(load)
+def _unborrowed(preference: Preference, load: Load) -> bool:
+    return preference.borrows and not any(load)
 
 
 def _sorted_by(key: Key) -> Arrange:

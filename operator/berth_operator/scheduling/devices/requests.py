@@ -91,7 +91,7 @@ class Replicas:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Parts:
+class OtherDevices:
     """Devices of another type: so many of them, each by so many percent.
 
     `every` asks for each device of the node that meets the labels, however many there are.
@@ -103,7 +103,7 @@ class Parts:
     every: bool = False
 
 
-Ask = Gpus | Instances | Replicas | Parts
+Ask = Gpus | Instances | Replicas | OtherDevices
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Conditions:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Manner:
+class Grouping:
     """How the devices of a pod belong together.
 
     `joint` names types that must sit on the same PCIe root. `labels` must be those of the
@@ -188,7 +188,7 @@ class SmallAmount:
 
 
 ANY_CARD: Final = Conditions()
-ANY_MANNER: Final = Manner()
+NO_GROUPING: Final = Grouping()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,18 +197,18 @@ class Request:
 
     containers: tuple[ContainerRequest, ...] = ()
     conditions: Conditions = ANY_CARD
-    manner: Manner = ANY_MANNER
+    grouping: Grouping = NO_GROUPING
 
     @functools.cached_property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        labels = len(self.manner.labels) + len(self.manner.function_labels)
+        labels = len(self.grouping.labels) + len(self.grouping.function_labels)
         return self.conditions.size + labels + sum(1 + len(one.asks) for one in self.containers)
 
     @functools.cached_property
     def need(self) -> "Need":
         """Sum the request up, for a first look at many nodes at once."""
-        return sum_up(self)
+        return need_of(self)
 
     def __bool__(self) -> bool:
         """Return whether any device is asked for at all."""
@@ -252,13 +252,13 @@ class Need:
     memory: int = 0
     instances: tuple[Instances, ...] = ()
     replicas: int = 0
-    parts: tuple[str, ...] = ()
+    other_types: tuple[str, ...] = ()
     simple: bool = True
 
     @property
     def asked(self) -> bool:
         """Return whether any device is asked for."""
-        return bool(self.cards or self.parts)
+        return bool(self.cards or self.other_types)
 
     @functools.cached_property
     def cards(self) -> int:
@@ -273,7 +273,7 @@ class Need:
         return max(self.whole, *counts, -(-self.core // WHOLE), -(-self.ratio // WHOLE), 0)
 
 
-def sum_up(request: Request) -> Need:
+def need_of(request: Request) -> Need:
     """Sum a request up: containers that run together add, the others only raise the maximum."""
     asks = [ask for one in request.containers for ask in one.asks]
     shares = tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.whole)
@@ -288,7 +288,7 @@ def sum_up(request: Request) -> Need:
         memory=most.get("memory", 0),
         instances=tuple(Instances(name, most.get(name, 0)) for name in profiles),
         replicas=most.get("replicas", 0),
-        parts=tuple(sorted({ask.type for ask in asks if isinstance(ask, Parts)})),
+        other_types=tuple(sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})),
         simple=_simple(request, asks),
     )
 
@@ -361,7 +361,7 @@ def _contains(one: Gpus, other: Gpus) -> bool:
 
 def _simple(request: Request, asks: list[Ask]) -> bool:
     """One ask, for whole cards or for a share of one, without a word on how they belong together."""
-    if request.manner.required and request.manner.scope not in {None, Scope.NODE}:
+    if request.grouping.required and request.grouping.scope not in {None, Scope.NODE}:
         return False
     if len(asks) != 1:
         return not asks

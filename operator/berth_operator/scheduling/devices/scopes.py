@@ -43,22 +43,22 @@ class Field(NamedTuple):
     `everything` all slots of the node.
     """
 
-    board: node_topology.Board
+    board: node_topology.NodeTopology
     everything: int
     free: int
     pool: int
 
 
-def ladder(manner: requests.Manner) -> tuple[Scope, ...]:
+def ladder(grouping: requests.Grouping) -> tuple[Scope, ...]:
     """Return the scopes to try, one after the other."""
-    if manner.scope is None:
+    if grouping.scope is None:
         return (Scope.NODE,)
-    if manner.required:
-        return (manner.scope,)
-    return NARROWEST_FIRST[NARROWEST_FIRST.index(manner.scope) :]
+    if grouping.required:
+        return (grouping.scope,)
+    return NARROWEST_FIRST[NARROWEST_FIRST.index(grouping.scope) :]
 
 
-def groups(board: node_topology.Board, scope: Scope, everything: int) -> tuple[int, ...]:
+def groups(board: node_topology.NodeTopology, scope: Scope, everything: int) -> tuple[int, ...]:
     """Return the groups of slots in which the cards of a pod may lie."""
     if scope is Scope.NODE:
         return (everything,)
@@ -67,7 +67,7 @@ def groups(board: node_topology.Board, scope: Scope, everything: int) -> tuple[i
     return board.scope(scope)
 
 
-def bound_to_table(board: node_topology.Board, scope: Scope, count: int) -> bool:
+def bound_to_table(board: node_topology.NodeTopology, scope: Scope, count: int) -> bool:
     """Return whether only a partition of the table will do."""
     return scope is Scope.NVLINK and count in board.sizes
 

@@ -108,9 +108,9 @@ class _Trial:
 
 def left_out(view: device_view.View, request: requests.Request) -> tuple[verdicts.Verdict, ...]:
     """List the devices that an ask for every one would get, if only they were well."""
-    asks = {ask for one in request.containers for ask in one.asks if isinstance(ask, requests.Parts)}
+    asks = {ask for one in request.containers for ask in one.asks if isinstance(ask, requests.OtherDevices)}
     judged = {
-        device.uuid: verdicts.judge(view, device, ask, request.conditions, manner=request.manner)
+        device.uuid: verdicts.judge(view, device, ask, request.conditions, grouping=request.grouping)
         for ask in sorted((ask for ask in asks if ask.every), key=lambda ask: (ask.type, ask.share))
         for device in packing_problems.others_in_order(view.device)
         if device.type == ask.type and device.trouble is not None
@@ -147,27 +147,27 @@ def _of_ask(view: device_view.View, request: requests.Request, ask: requests.Ask
     count = _wanted(view, request, ask)
     if not count:
         return None
-    conditions, manner = request.conditions, request.manner
+    conditions, grouping = request.conditions, request.grouping
     found = 0
     for one in devices:
-        if verdicts.against(view, one, ask, conditions, manner=manner) is None:
+        if verdicts.against(view, one, ask, conditions, grouping=grouping) is None:
             found += _units(view, one, ask, request)
             if found >= count:
                 return None
-    judged = [verdicts.judge(view, one, ask, conditions, manner=manner) for one in devices]
+    judged = [verdicts.judge(view, one, ask, conditions, grouping=grouping) for one in devices]
     against = tuple(verdict for verdict in judged if verdict is not None)
     reason = _nearest(devices, judged, ask, request, count)
     return Shortfall(reason, wanted=count, found=found, detail=_detail(ask), against=against)
 
 
 def _devices(view: device_view.View, ask: requests.Ask) -> list[facts.Card]:
-    if isinstance(ask, requests.Parts):
+    if isinstance(ask, requests.OtherDevices):
         return [one for one in packing_problems.others_in_order(view.device) if one.type == ask.type]
     return list(packing_problems.in_order(view.device.cards))
 
 
 def _wanted(view: device_view.View, request: requests.Request, ask: requests.Ask) -> int:
-    if isinstance(ask, requests.Parts) and ask.every:
+    if isinstance(ask, requests.OtherDevices) and ask.every:
         return max(1, len(packing_problems.every(view, ask, request)))
     return ask.count
 
@@ -190,7 +190,7 @@ def _nearest(
     """Find the first stage at which too few devices are left, and the most frequent reason of it."""
     if not devices:
         return Reason.NO_DEVICE
-    if len(devices) < count and isinstance(ask, requests.Gpus | requests.Parts):
+    if len(devices) < count and isinstance(ask, requests.Gpus | requests.OtherDevices):
         return Reason.TOO_FEW_CARDS
     left = [
         (card, verdict.reason if verdict else None) for card, verdict in zip(devices, judged, strict=True)
@@ -214,7 +214,7 @@ def _most_frequent(reasons: Iterable[Reason | None], ask: requests.Ask) -> Reaso
 def _detail(ask: requests.Ask) -> str:
     if isinstance(ask, requests.Instances):
         return ask.profile
-    return ask.type if isinstance(ask, requests.Parts) else ""
+    return ask.type if isinstance(ask, requests.OtherDevices) else ""
 
 
 # ---------------------------------------------------------------- the combination
@@ -239,22 +239,22 @@ def _of_combination(
 def _relaxed(
     view: device_view.View, request: requests.Request, field: scopes.Field
 ) -> Iterator[tuple[Reason, device_view.View, requests.Request]]:
-    manner = request.manner
+    grouping = request.grouping
     if view.withheld:
         view = dataclasses.replace(view, withheld=0)
         yield Reason.WITHHELD, view, request
-    if manner.scope is not None and manner.required:
-        bound = scopes.bound_to_table(field.board, manner.scope, request.need.whole)
-        request = dataclasses.replace(request, manner=dataclasses.replace(manner, scope=None))
+    if grouping.scope is not None and grouping.required:
+        bound = scopes.bound_to_table(field.board, grouping.scope, request.need.whole)
+        request = dataclasses.replace(request, grouping=dataclasses.replace(grouping, scope=None))
         yield (Reason.NO_PARTITION if bound else Reason.SCOPE_MISMATCH), view, request
-    if manner.joint:
-        request = dataclasses.replace(request, manner=dataclasses.replace(request.manner, joint=()))
+    if grouping.joint:
+        request = dataclasses.replace(request, grouping=dataclasses.replace(request.grouping, joint=()))
         yield Reason.NO_ROOT, view, request
 
 
 def _found(view: device_view.View, request: requests.Request, field: scopes.Field, reason: Reason) -> int:
     """Count the unused cards that the demand at fault leaves to choose from."""
-    scope = request.manner.scope
+    scope = request.grouping.scope
     if reason is Reason.WITHHELD:
         return max(0, field.free.bit_count() - view.withheld)
     if reason in {Reason.SCOPE_MISMATCH, Reason.NO_PARTITION} and scope is not None:

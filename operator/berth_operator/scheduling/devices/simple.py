@@ -27,7 +27,7 @@ def ask_of(request: requests.Request) -> requests.Gpus | None:
     ask = request.containers[0].asks[0]
     if not isinstance(ask, requests.Gpus) or ask.count < 1:
         return None
-    free = not request.manner.required or request.manner.scope in {None, Scope.NODE}
+    free = not request.grouping.required or request.grouping.scope in {None, Scope.NODE}
     return ask if ask.whole or (ask.count == 1 and free) else None
 
 
@@ -68,7 +68,7 @@ def _whole_cards(
     field = packing_problems.read_field(view, cards, request.conditions)
     if field.free.bit_count() - view.withheld < count:
         return None
-    found = (scopes.best(field, scope, count, effort) for scope in scopes.ladder(request.manner))
+    found = (scopes.best(field, scope, count, effort) for scope in scopes.ladder(request.grouping))
     return next((chosen for chosen in found if chosen is not None), None)
 
 

@@ -56,7 +56,7 @@ class Sets(NamedTuple):
 
 
 def best_set(
-    board: node_topology.Board,
+    board: node_topology.NodeTopology,
     free: int,
     count: int,
     pool: int | None = None,
@@ -74,7 +74,7 @@ def best_set(
 
 
 @node_topology.remembered(1 << 13)
-def _best(board: node_topology.Board, free: int, count: int, pool: int, among: int) -> Found | None:
+def _best(board: node_topology.NodeTopology, free: int, count: int, pool: int, among: int) -> Found | None:
     available = node_topology.slots(pool)
     if count > len(available):
         return None
@@ -109,7 +109,13 @@ def price(available: int, count: int) -> int:
 
 
 def each(
-    board: node_topology.Board, free: int, count: int, pool: int, *, effort: packing.Effort, among: int = 1
+    board: node_topology.NodeTopology,
+    free: int,
+    count: int,
+    pool: int,
+    *,
+    effort: packing.Effort,
+    among: int = 1,
 ) -> Iterator[int]:
     """Walk over all sets, the best first; where they are too many to compare, the others in plain order."""
     best = best_set(board, free, count, pool, effort=effort, among=among)
@@ -126,13 +132,13 @@ def each(
     yield from (chosen for chosen in others if chosen != best)
 
 
-def _ranked_masks(board: node_topology.Board, free: int, count: int, pool: int) -> Iterator[int]:
+def _ranked_masks(board: node_topology.NodeTopology, free: int, count: int, pool: int) -> Iterator[int]:
     field = _Field(board, free, node_topology.slots(pool))
     return map(field.mask, _ranked(board, free, count, pool))
 
 
 @node_topology.remembered(32)
-def _ranked(board: node_topology.Board, free: int, count: int, pool: int) -> Masks:
+def _ranked(board: node_topology.NodeTopology, free: int, count: int, pool: int) -> Masks:
     """List all sets of `count` slots of the pool, best first; for boards where all can be compared."""
     field = _Field(board, free, node_topology.slots(pool))
     sets = field.all_sets(count)
@@ -145,7 +151,7 @@ def _ranked(board: node_topology.Board, free: int, count: int, pool: int) -> Mas
     return ranked
 
 
-def quality(board: node_topology.Board, free: int, chosen: int) -> Quality:
+def quality(board: node_topology.NodeTopology, free: int, chosen: int) -> Quality:
     """Grade a set: the higher the better, and no two sets are equal."""
     inside = board.within(chosen)
     if board.partitions or chosen & ~free:
@@ -155,14 +161,14 @@ def quality(board: node_topology.Board, free: int, chosen: int) -> Quality:
 
 
 @node_topology.remembered(1 << 12)
-def _free_links(board: node_topology.Board, free: int) -> tuple[int, tuple[int, ...]]:
+def _free_links(board: node_topology.NodeTopology, free: int) -> tuple[int, tuple[int, ...]]:
     """Return what all pairs of free cards are worth, and the links of each slot to free ones."""
     links = _matrix(board, free.bit_length())[:, list(node_topology.slots(free))].sum(axis=1).tolist()
     return sum(links[at] for at in node_topology.slots(free)) // 2, tuple(links)
 
 
 @node_topology.remembered(256)
-def _matrix(board: node_topology.Board, slots: int) -> Numbers:
+def _matrix(board: node_topology.NodeTopology, slots: int) -> Numbers:
     """Return the worth of all pairs; slots beyond the board are worth nothing to anybody."""
     size = max(slots, board.size)
     worth = np.zeros((size, size), dtype=np.int64)
@@ -184,7 +190,7 @@ def _combinations(size: int, count: int) -> npt.NDArray[np.uint8]:
 class _Field:
     """What sets of some slots are compared by; a place is the number of a slot among those."""
 
-    def __init__(self, board: node_topology.Board, free: int, available: tuple[int, ...]) -> None:
+    def __init__(self, board: node_topology.NodeTopology, free: int, available: tuple[int, ...]) -> None:
         self.board = board
         self.free = free
         self.available = available

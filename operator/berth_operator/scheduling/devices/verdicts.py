@@ -61,10 +61,10 @@ def judge(
     ask: requests.Ask,
     asked: requests.Conditions = requests.ANY_CARD,
     *,
-    manner: requests.Manner = requests.ANY_MANNER,
+    grouping: requests.Grouping = requests.NO_GROUPING,
 ) -> Verdict | None:
-    """Return why a device cannot serve an ask, or None if it can; `manner` matters for labels only."""
-    reason = against(view, card, ask, asked, manner=manner)
+    """Return why a device cannot serve an ask, or None if it can; `grouping` matters for labels only."""
+    reason = against(view, card, ask, asked, grouping=grouping)
     if reason is None:
         return None
     return Verdict(
@@ -74,8 +74,8 @@ def judge(
         reason,
         reason in NEVER,
         wanted=need(card, ask),
-        free=free(view, card, asked, manner=manner),
-        total=total(card, asked, manner=manner),
+        free=free(view, card, asked, grouping=grouping),
+        total=total(card, asked, grouping=grouping),
     )
 
 
@@ -85,11 +85,13 @@ def against(
     ask: requests.Ask,
     asked: requests.Conditions = requests.ANY_CARD,
     *,
-    manner: requests.Manner = requests.ANY_MANNER,
+    grouping: requests.Grouping = requests.NO_GROUPING,
 ) -> Reason | None:
     """Return the reason of `judge` alone."""
     return (
-        unfit(card, ask, asked, manner=manner) or card.trouble or _in_the_way(view, card, ask, asked, manner)
+        unfit(card, ask, asked, grouping=grouping)
+        or card.trouble
+        or _in_the_way(view, card, ask, asked, grouping)
     )
 
 
@@ -105,26 +107,26 @@ def need(card: facts.Card, ask: requests.Ask) -> Amount:
             return Amount(pieces=1)
         case requests.Replicas():
             return Amount(*_replica(card), 1)
-        case requests.Parts():
+        case requests.OtherDevices():
             return Amount(ask.share, card.memory * ask.share // requests.WHOLE)
     assert_never(ask)
 
 
 def free(
-    view: device_view.View, card: facts.Card, asked: requests.Conditions, *, manner: requests.Manner
+    view: device_view.View, card: facts.Card, asked: requests.Conditions, *, grouping: requests.Grouping
 ) -> Amount:
     """Return how much of a device is left."""
-    pieces = sum(1 for _ in free_functions(view, card, manner))
+    pieces = sum(1 for _ in free_functions(view, card, grouping))
     if card.type == facts.GPU:
         instances = sum(1 for _ in free_instances(view, card, asked))
         pieces = free_replicas(view, card) if card.replicas > 1 else instances
     return Amount(view.free_core(card), view.free_memory(card), pieces)
 
 
-def total(card: facts.Card, asked: requests.Conditions, *, manner: requests.Manner) -> Amount:
+def total(card: facts.Card, asked: requests.Conditions, *, grouping: requests.Grouping) -> Amount:
     """Return how much of a device there would be if nobody used it."""
     empty = device_view.View(facts.Device("", (card,)))
-    return free(empty, card, asked, manner=manner)
+    return free(empty, card, asked, grouping=grouping)
 
 
 def _replica(card: facts.Card) -> tuple[int, int]:
@@ -157,10 +159,10 @@ def free_instances(
 
 
 def free_functions(
-    view: device_view.View, device: facts.Card, manner: requests.Manner
+    view: device_view.View, device: facts.Card, grouping: requests.Grouping
 ) -> Iterator[facts.Function]:
     """Walk over the virtual functions with the right labels that nobody has."""
-    wanted = set(manner.function_labels)
+    wanted = set(grouping.function_labels)
     for one in device.functions:
         if one.bus not in view.functions and wanted <= set(one.labels):
             yield one
@@ -174,11 +176,11 @@ def unfit(
     ask: requests.Ask,
     asked: requests.Conditions,
     *,
-    manner: requests.Manner = requests.ANY_MANNER,
+    grouping: requests.Grouping = requests.NO_GROUPING,
 ) -> Reason | None:
     """Return what about the device itself, or about the ask, rules it out for good."""
-    if isinstance(ask, requests.Parts):
-        return _unfit_part(card, ask, manner) or conditions.unmet_by_other(card, asked)
+    if isinstance(ask, requests.OtherDevices):
+        return _unfit_part(card, ask, grouping) or conditions.unmet_by_other(card, asked)
     reason = None if asked is requests.ANY_CARD else conditions.unmet(card, asked)
     return reason or _wrong_mode(card, ask) or _too_small(card, ask, asked)
 
@@ -219,14 +221,14 @@ def _too_small_for(card: facts.Card, ask: requests.Gpus) -> Reason | None:
     return None if ask.core <= requests.WHOLE and (enough or not asks_memory) else Reason.TOO_SMALL
 
 
-def _unfit_part(device: facts.Card, ask: requests.Parts, manner: requests.Manner) -> Reason | None:
+def _unfit_part(device: facts.Card, ask: requests.OtherDevices, grouping: requests.Grouping) -> Reason | None:
     if ask.share <= 0:
         return Reason.INVALID_REQUEST
     if ask.share > requests.WHOLE:
         return Reason.TOO_SMALL
-    wanted = set(manner.function_labels)
+    wanted = set(grouping.function_labels)
     function = not wanted or any(wanted <= set(one.labels) for one in device.functions)
-    right = device.type == ask.type and set(manner.labels) <= set(device.labels)
+    right = device.type == ask.type and set(grouping.labels) <= set(device.labels)
     return None if right and function else Reason.LABEL_MISMATCH
 
 
@@ -238,7 +240,7 @@ def _in_the_way(
     card: facts.Card,
     ask: requests.Ask,
     asked: requests.Conditions,
-    manner: requests.Manner,
+    grouping: requests.Grouping,
 ) -> Reason | None:
     match ask:
         case requests.Gpus():
@@ -249,8 +251,8 @@ def _in_the_way(
         case requests.Replicas():
             full = Reason.IN_USE if view.alone else Reason.FULL
             return None if free_replicas(view, card) else full
-        case requests.Parts():
-            return _no_part(view, card, ask, manner)
+        case requests.OtherDevices():
+            return _no_part(view, card, ask, grouping)
     assert_never(ask)
 
 
@@ -274,13 +276,13 @@ def _no_room(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> Re
 
 
 def _no_part(
-    view: device_view.View, device: facts.Card, ask: requests.Parts, manner: requests.Manner
+    view: device_view.View, device: facts.Card, ask: requests.OtherDevices, grouping: requests.Grouping
 ) -> Reason | None:
     if ask.share == requests.WHOLE and not unused_part(view, device):
         return Reason.IN_USE if _held_whole(view, device) else Reason.PARTLY_USED
     if view.free_core(device) < ask.share:
         return Reason.FULL
-    if takes_function(device, ask, manner) and next(free_functions(view, device, manner), None) is None:
+    if takes_function(device, ask, grouping) and next(free_functions(view, device, grouping), None) is None:
         return Reason.NO_FUNCTION
     return None
 
@@ -290,6 +292,6 @@ def unused_part(view: device_view.View, device: facts.Card) -> bool:
     return view.unused(device) and not any(one.bus in view.functions for one in device.functions)
 
 
-def takes_function(device: facts.Card, ask: requests.Parts, manner: requests.Manner) -> bool:
+def takes_function(device: facts.Card, ask: requests.OtherDevices, grouping: requests.Grouping) -> bool:
     """Return whether a share comes as a virtual function; a whole one only where one was described."""
-    return bool(device.functions) and (ask.share < requests.WHOLE or bool(manner.function_labels))
+    return bool(device.functions) and (ask.share < requests.WHOLE or bool(grouping.function_labels))

@@ -38,7 +38,7 @@ def findings_of(survey: node_survey.NodeSurvey, *, whole: bool) -> tuple[Finding
 
 def _from_afar(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
     """Yield what the sums said; plain lists, because there may be thousands."""
-    codes, never, found = survey.code.tolist(), survey.never.tolist(), survey.inventory.rows
+    codes, never, found = survey.code.tolist(), survey.never.tolist(), survey.inventory.infos
     whys = [why or (Reason.UNDECIDED, "") for why in survey.whys]
     for at in survey.refusing:
         info, (reason, detail) = found[at], whys[codes[at]]

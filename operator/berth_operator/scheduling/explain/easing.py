@@ -91,7 +91,7 @@ def _without_conditions(easing: Easing) -> Iterator[Drop]:
 
 def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Request]]:
     """Yield each condition, and the request without it."""
-    asked, manner = request.conditions, request.manner
+    asked, grouping = request.conditions, request.grouping
     for condition, field in OF_CARDS:
         nothing = getattr(requests.ANY_CARD, field)
         if getattr(asked, field) != nothing:
@@ -100,12 +100,12 @@ def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Req
                 dataclasses.replace(request, conditions=dataclasses.replace(asked, **{field: nothing})),
             )
     for condition, field in OF_SETS:
-        nothing = getattr(requests.ANY_MANNER, field)
-        wish = condition is Condition.SCOPE and not manner.required
-        if getattr(manner, field) != nothing and not wish:
+        nothing = getattr(requests.NO_GROUPING, field)
+        wish = condition is Condition.SCOPE and not grouping.required
+        if getattr(grouping, field) != nothing and not wish:
             yield (
                 condition,
-                dataclasses.replace(request, manner=dataclasses.replace(manner, **{field: nothing})),
+                dataclasses.replace(request, grouping=dataclasses.replace(grouping, **{field: nothing})),
             )
 
 
@@ -132,7 +132,7 @@ def _fewer(easing: Easing) -> Iterator[AskLess]:
     for at, number, ask in each_ask(easing.survey.request):
         if easing.survey.exhausted:
             return
-        every = isinstance(ask, requests.Parts) and ask.every
+        every = isinstance(ask, requests.OtherDevices) and ask.every
         if ask.count > 1 and not every:
             found = next(_with_count(easing, at, number, ask), None)
             if found is not None:
@@ -183,7 +183,7 @@ def counted(ask: requests.Ask) -> str:
             return f"MIG {ask.profile}"
         case requests.Replicas():
             return REPLICAS
-        case requests.Parts():
+        case requests.OtherDevices():
             return ask.type
     return CARDS
 
@@ -276,8 +276,8 @@ def _with_share(
 def _in_replicas(easing: Easing) -> Iterator[AskReplicas]:
     """Ask for replicas where nodes give out nothing else; a scope or joint devices are about whole cards."""
     survey = easing.survey
-    asks, manner = list(each_ask(survey.request)), survey.request.manner
-    if len(asks) != 1 or manner.scope or manner.joint or not survey.saying(SHARED).any():
+    asks, grouping = list(each_ask(survey.request)), survey.request.grouping
+    if len(asks) != 1 or grouping.scope or grouping.joint or not survey.saying(SHARED).any():
         return
     ((at, number, ask),) = asks
     if not isinstance(ask, requests.Gpus):

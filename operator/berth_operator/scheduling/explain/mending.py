@@ -100,12 +100,12 @@ def room_on(verdict: allocator.Verdict) -> Room:
     return Room(verdict.device, verdict.minor, core, memory, verdict.type)
 
 
-def _holders(info: node_info.Row, devices: set[str]) -> tuple[str, ...]:
+def _holders(info: node_info.NodeInfo, devices: set[str]) -> tuple[str, ...]:
     holds = (hold for hold in info.holds.values() if any(share.uuid in devices for share in hold.shares))
     return tuple(sorted(hold.title for hold in holds))
 
 
-def in_order(info: node_info.Row) -> list[Hold]:
+def in_order(info: node_info.NodeInfo) -> list[Hold]:
     """Put the pods of a node in order: those first whose end would soonest leave a device unused."""
     pods: dict[str, int] = {}
     for hold in info.holds.values():

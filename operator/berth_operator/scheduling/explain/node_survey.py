@@ -68,9 +68,9 @@ class NodeSurvey:
         """Whether the steps for this pod are used up, so that whatever is tried now is given up."""
         return self.effort.left <= 0
 
-    def row(self, at: int) -> node_info.Row:
+    def row(self, at: int) -> node_info.NodeInfo:
         """Return a node in full."""
-        info = self.inventory.rows[at]
+        info = self.inventory.infos[at]
         assert info is not None, "a node that spoke"  # noqa: S101
         return info
 
@@ -116,10 +116,10 @@ def take(
     """Ask all nodes; those that nobody has looked at when the effort is spent say that they are undecided."""
     inventory, request, demand = search.inventory, candidate.request, candidate.demand
     question = questions.ask(request, demand)
-    table = reasons.evaluate(inventory, question, search.learnt(question, policy))
+    table = reasons.evaluate(inventory, question, search.searched_now(question, policy))
     query = Query(inventory, inventory.everything, question)
     known = inventory.table.known[: inventory.size].copy()
-    _look_again(table, inventory, candidate, known & (table.code == 0), effort)
+    _search_silent_nodes(table, inventory, candidate, known & (table.code == 0), effort)
     return NodeSurvey(
         inventory,
         policy,
@@ -137,7 +137,7 @@ def take(
     )
 
 
-def _look_again(
+def _search_silent_nodes(
     table: reasons.ReasonTable,
     inventory: Inventory,
     candidate: queued_pods.Candidate,
@@ -169,7 +169,7 @@ def _asked(
     inventory: Inventory, at: int, request: requests.Request, effort: allocator.Effort, alike: Alike
 ) -> Why | None:
     """Ask one node for its reason, if it has one; where no effort is left it is not asked."""
-    info = inventory.rows[at]
+    info = inventory.infos[at]
     if info is None or effort.left <= 0:
         return Reason.UNDECIDED, ""
     view = info.view()

@@ -117,7 +117,7 @@ def _of_devices(survey: node_survey.NodeSurvey, at: int) -> Why | None:
     table = reasons.evaluate(copy, questions.ask(survey.request, nodes.Demand()), {})
     if table.code[0]:
         return list(table.whys)[int(table.code[0]) - 1]
-    info = copy.rows[0]
+    info = copy.infos[0]
     found = (
         node_survey.look(info.view(), survey.request, survey.effort) if info and not survey.exhausted else ()
     )
@@ -333,7 +333,7 @@ def _of_resources(survey: node_survey.NodeSurvey, at: int) -> Iterator[Fix]:
 def _fewer(survey: node_survey.NodeSurvey) -> Iterator[Fix]:
     """Yield what asking for fewer cards would bring; the parts are the cards given up."""
     for at, number, ask in easing.each_ask(survey.request):
-        if ask.count > 1 and not (isinstance(ask, requests.Parts) and ask.every):
+        if ask.count > 1 and not (isinstance(ask, requests.OtherDevices) and ask.every):
             yield _given_up(survey, at, number, ask)
 
 

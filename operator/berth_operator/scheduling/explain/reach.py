@@ -93,7 +93,7 @@ class Inquiry:
     def _odd(self) -> node_table.Mask:
         if not len(self.inventory.table.profiles):
             return np.zeros(self.inventory.size, dtype=np.bool_)
-        return np.array([odd(info) for info in self.inventory.rows], dtype=np.bool_)
+        return np.array([odd(info) for info in self.inventory.infos], dtype=np.bool_)
 
 
 def enough(inventory: Inventory, at: node_table.Numbers, question: questions.Question) -> node_table.Mask:
@@ -105,7 +105,7 @@ def enough(inventory: Inventory, at: node_table.Numbers, question: questions.Que
     return mask & pools.able(query)
 
 
-def odd(info: node_info.Row | None) -> bool:
+def odd(info: node_info.NodeInfo | None) -> bool:
     """Return whether a card has left its MIG mode while instances are held: sums take it for free."""
     device = info.device if info is not None else None
     return device is not None and any(card.instances and not card.mig for card in device.cards)
@@ -115,5 +115,5 @@ def fits(
     inventory: Inventory, request: requests.Request, at: int, effort: allocator.Effort | None = None
 ) -> bool:
     """Look at the devices of one node closely."""
-    info = inventory.rows[at]
+    info = inventory.infos[at]
     return info is not None and allocator.find(info.view(), request, effort=effort) is not None

@@ -38,7 +38,7 @@ def built(
     silent: bool,
 ) -> Inventory:
     """Make an inventory of one node."""
-    copy = Inventory(alone=survey.inventory.alone)
+    copy = Inventory(one_pod_a_card=survey.inventory.one_pod_a_card)
     if node is not None:
         copy.put_node(node)
     if device is not None:

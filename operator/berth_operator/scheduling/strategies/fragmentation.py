@@ -25,22 +25,22 @@ ALL: Final = LOSS + CARD + FULL + SPARE
 UNFIT: Final = 1 << 40
 
 
-def fragmentation(look: score_inputs.Look) -> score_inputs.Ranking:
+def fragmentation(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     """Rank nodes by the usable space that would be lost."""
-    middle, slot, taken = _cards(look)
-    before = node_table.total(look.space) * MILLI
+    middle, slot, taken = _cards(score_input)
+    before = node_table.total(score_input.space) * MILLI
     after = before - taken
-    feeds, feeds_after = _fed(look)
-    loss = (np.minimum(before, feeds) - np.minimum(after, feeds_after)) * look.scarcity
+    feeds, feeds_after = _fed(score_input)
+    loss = (np.minimum(before, feeds) - np.minimum(after, feeds_after)) * score_input.scarcity
     key = np.minimum(np.rint(loss), _top(LOSS)) * float(1 << CARD + FULL + SPARE)
-    if look.need.cards:
+    if score_input.need.cards:
         spare = np.rint(feeds_after - after) + float(1 << SPARE - 1)
         key += np.minimum(middle, _top(CARD + FULL)) * float(1 << SPARE)
         key += np.minimum(np.maximum(spare, 0.0), _top(SPARE))
     else:
         # A pod without cards goes where there is none, then where cpu and memory feed least after it.
         bits = CARD + FULL + SPARE - 1
-        key += np.minimum(np.rint(feeds_after * 16), _top(bits)) + look.served * float(1 << bits)
+        key += np.minimum(np.rint(feeds_after * 16), _top(bits)) + score_input.served * float(1 << bits)
     return score_inputs.Ranking(score_inputs.BEST - key * (score_inputs.BEST / (1 << ALL)), slot)
 
 
@@ -48,42 +48,44 @@ def _top(bits: int) -> float:
     return float((1 << bits) - 1)
 
 
-def _fed(look: score_inputs.Look) -> tuple[node_table.Scores, node_table.Scores]:
+def _fed(score_input: score_inputs.ScoreInput) -> tuple[node_table.Scores, node_table.Scores]:
     """Say how much card space the node's cpu and memory can feed, before and after the placement."""
-    for_cpu, for_memory = MILLI / look.lesson.cpu, MILLI / look.lesson.memory
-    by_cpu, by_memory = look.cpu_left * for_cpu, look.memory_left * for_memory
+    for_cpu, for_memory = MILLI / score_input.model.cpu, MILLI / score_input.model.memory
+    by_cpu, by_memory = score_input.cpu_left * for_cpu, score_input.memory_left * for_memory
     before: node_table.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
-    by_cpu -= look.cpu * for_cpu
-    by_memory -= look.node_memory * for_memory
+    by_cpu -= score_input.cpu * for_cpu
+    by_memory -= score_input.node_memory * for_memory
     after: node_table.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
     return before, after
 
 
 def _cards(
-    look: score_inputs.Look,
+    score_input: score_inputs.ScoreInput,
 ) -> tuple[node_table.Numbers, node_table.Numbers | None, node_table.Numbers | int]:
     """Give what comes after the loss, the slot of a simple share, and the space that is taken."""
-    if look.fit is None or look.share is None:
+    if score_input.fit is None or score_input.share is None:
         # Of cut cards those go first that are nearly given out.
-        rest = look.pieces_left if look.taken_pieces() else node_table.count(look.whole)
-        return rest, None, look.taken_core() * MILLI
+        rest = score_input.pieces_left if score_input.taken_pieces() else node_table.count(score_input.whole)
+        return rest, None, score_input.taken_core() * MILLI
     # Cost and slot in one number: so the cheapest card of each node is one minimum over columns.
-    bits = look.fit.shape[1].bit_length()
-    cost = (_costs(look, look.share) << bits) + np.arange(look.fit.shape[1])
-    cost += ~look.fit * (UNFIT << bits)
+    bits = score_input.fit.shape[1].bit_length()
+    cost = (_costs(score_input, score_input.share) << bits) + np.arange(score_input.fit.shape[1])
+    cost += ~score_input.fit * (UNFIT << bits)
     cheapest = cost.min(axis=1)
     slot: node_table.Numbers = cheapest & (1 << bits) - 1
-    return cheapest >> bits, slot, _taken(look, look.share, slot) * MILLI
+    return cheapest >> bits, slot, _taken(score_input, score_input.share, slot) * MILLI
 
 
-def _costs(look: score_inputs.Look, ask: requests.Gpus) -> node_table.Numbers:
+def _costs(score_input: score_inputs.ScoreInput, ask: requests.Gpus) -> node_table.Numbers:
     """Say what a share would cost on each card."""
     if ask.memory == 0:
         found: node_table.Numbers = node_table.gather(
-            _costs_by_space(look.lesson.space, ask.percent), look.space
+            _costs_by_space(score_input.model.space, ask.percent), score_input.space
         )
         return found
-    return _cost(np.array(look.lesson.space), look.space, np.maximum(look.space_after(ask), 0))
+    return _cost(
+        np.array(score_input.model.space), score_input.space, np.maximum(score_input.space_after(ask), 0)
+    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -101,10 +103,12 @@ def _cost(
     return cost
 
 
-def _taken(look: score_inputs.Look, ask: requests.Gpus, slot: node_table.Numbers) -> node_table.Numbers:
+def _taken(
+    score_input: score_inputs.ScoreInput, ask: requests.Gpus, slot: node_table.Numbers
+) -> node_table.Numbers:
     chosen = np.arange(len(slot)), slot
-    space = look.space[chosen]
+    space = score_input.space[chosen]
     if ask.memory == 0:
         return np.minimum(space, ask.percent)
-    taken: node_table.Numbers = space - np.maximum(look.space_after(ask), 0)[chosen]
+    taken: node_table.Numbers = space - np.maximum(score_input.space_after(ask), 0)[chosen]
     return taken

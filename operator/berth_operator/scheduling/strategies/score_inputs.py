@@ -21,16 +21,16 @@ BEST: Final = 100.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class ScoreInput:
     """Some nodes, and a question to them; numbers are gathered when a strategy asks for them."""
 
-    table: node_table.Columns
+    table: node_table.NodeTable
     rows: node_table.Rows
     need: requests.Need
     fit: node_table.Mask | None  # [node, slot]: cards that could take the simple share.
     cpu: int  # What the pod asks of the node.
     node_memory: int  # Likewise.
-    lesson: demand_model.Lesson
+    model: demand_model.DemandModel
     scale: "Scale"
     weights: Weights
 
@@ -106,9 +106,9 @@ class Look:
     @property
     def scarcity(self) -> node_table.Scores | float:
         """What each node's cards are worth: 1, or less for a model of which there is too much."""
-        if not self.lesson.surplus:
+        if not self.model.surplus:
             return 1.0
-        worth = _worth_of_models(self.table.models.listed, self.lesson.surplus)
+        worth = _worth_of_models(self.table.models.listed, self.model.surplus)
         found: node_table.Scores = worth[self.table.model[self.rows, 0]]
         return found
 
@@ -174,18 +174,18 @@ def percent_of(memory: node_table.Numbers, total: node_table.Numbers) -> node_ta
     return np.where(total > 0, percent, requests.WHOLE)
 
 
-def fullest_slot(look: Look) -> node_table.Numbers:
+def fullest_slot(score_input: ScoreInput) -> node_table.Numbers:
     """Choose for each node the started card that fits and has least left; then the lowest."""
-    assert look.fit is not None, "asked for a simple share"  # noqa: S101
-    left = np.where(look.fit, look.core * _SPAN + _memory_part(look), _NEVER)
+    assert score_input.fit is not None, "asked for a simple share"  # noqa: S101
+    left = np.where(score_input.fit, score_input.core * _SPAN + _memory_part(score_input), _NEVER)
     slot: node_table.Numbers = left.argmin(axis=1)
     return slot
 
 
-def emptiest_slot(look: Look) -> node_table.Numbers:
+def emptiest_slot(score_input: ScoreInput) -> node_table.Numbers:
     """Choose for each node the card that fits and has most left; then the lowest."""
-    assert look.fit is not None, "asked for a simple share"  # noqa: S101
-    left = np.where(look.fit, look.core * _SPAN + _memory_part(look), -1)
+    assert score_input.fit is not None, "asked for a simple share"  # noqa: S101
+    left = np.where(score_input.fit, score_input.core * _SPAN + _memory_part(score_input), -1)
     slot: node_table.Numbers = left.argmax(axis=1)
     return slot
 
@@ -194,8 +194,8 @@ _SPAN: Final = 1 << 20
 _NEVER: Final = 1 << 40
 
 
-def _memory_part(look: Look) -> node_table.Numbers:
+def _memory_part(score_input: ScoreInput) -> node_table.Numbers:
     """Free memory in millionths of the card, to compare cards whose free compute is equal."""
-    scaled = look.memory / np.maximum(look.total, 1)
+    scaled = score_input.memory / np.maximum(score_input.total, 1)
     part: node_table.Numbers = (scaled * (_SPAN - 1)).astype(np.int64)
     return part
