@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
             0,
             3,
             silent=False,
-            reason="1 card cordoned; 1 card occupied by strangers; 1 card unhealthy",
+            reason="1 card cordoned; 1 card used by other processes; 1 card unhealthy",
             cordoned=("GPU-n1-1",),
         ),
     ),

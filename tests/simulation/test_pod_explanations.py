@@ -1,4 +1,4 @@
-"""How long finding out may take why pods on paper do not fit."""
+"""How long finding out may take why the pods of a simulated cluster do not fit."""
 
 import pytest
 

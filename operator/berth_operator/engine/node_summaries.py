@@ -24,7 +24,7 @@ TANGLED: Final = "links and partitions ignored: more rings than any hardware has
 TROUBLES: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CORDONED: "cordoned",
-    Reason.OCCUPIED: "occupied by strangers",
+    Reason.OCCUPIED: "used by other processes",
     Reason.WRONG_RECORD: "kept for a pod whose record is wrong",
     Reason.DUPLICATE_UUID: "published twice",
 }

@@ -113,7 +113,7 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
             (findings.Condition.AVOID_UUIDS, "", "no uuid were avoided"),
             (findings.Condition.MEMORY_AT_LEAST, "", "the condition on memory were dropped"),
             (findings.Condition.SCOPE, "", "the condition on scope were dropped"),
-            (findings.Condition.JOINT, "", "the devices needed not be joint"),
+            (findings.Condition.JOINT, "", "the devices did not have to share a PCIe root"),
             (findings.Condition.LABELS, "", "the condition on labels were dropped"),
             (
                 findings.Condition.FUNCTION_LABELS,
@@ -172,11 +172,11 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
     ),
     "occupied cards": (
         findings.Mend("n3", Reason.OCCUPIED, rooms(3), 1.0),
-        "would fit if strangers left GPU-0, GPU-1 and GPU-2 of n3",
+        "would fit if no other process used GPU-0, GPU-1 and GPU-2 of n3",
     ),
     "a uuid that is published twice": (
         findings.Mend("n3", Reason.DUPLICATE_UUID, rooms(1), 1.0),
-        "would fit if nobody else published GPU-0 of n3",
+        "would fit if no other node published GPU-0 of n3",
     ),
 }
 

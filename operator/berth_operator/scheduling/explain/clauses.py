@@ -20,7 +20,7 @@ DROPPED: Final[Mapping[Condition, str]] = {
     Condition.AVOID_UUIDS: "no uuid were avoided",
     Condition.MEMORY_AT_LEAST: "the condition on memory were dropped",
     Condition.SCOPE: "the condition on scope were dropped",
-    Condition.JOINT: "the devices needed not be joint",
+    Condition.JOINT: "the devices did not have to share a PCIe root",
     Condition.LABELS: "the condition on labels were dropped",
     Condition.FUNCTION_LABELS: "the condition on labels of virtual functions were dropped",
     Condition.SELECTOR: "the node selector {value} were dropped",
@@ -33,8 +33,8 @@ MENDED: Final[Mapping[Reason, str]] = {
     Reason.SOURCE_FAILED: "the agent of {node} could read its cards",
     Reason.CORDONED: "{devices} were not cordoned",
     Reason.UNHEALTHY: "{devices} were healthy",
-    Reason.OCCUPIED: "strangers left {devices}",
-    Reason.DUPLICATE_UUID: "nobody else published {devices}",
+    Reason.OCCUPIED: "no other process used {devices}",
+    Reason.DUPLICATE_UUID: "no other node published {devices}",
 }
 MINORS_LISTED: Final = 16
 # What a part of each card is a part of.
