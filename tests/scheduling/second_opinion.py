@@ -51,7 +51,7 @@ def suits(node: facts.Node, term: facts.Term) -> bool:
     return bool(answers) and all(answers)
 
 
-def true_of(labels: dict[str, str], one: facts.Condition) -> bool:
+def true_of(labels: dict[str, str], one: facts.LabelExpression) -> bool:
     """Evaluate an expression."""
     value = labels.get(one.key)
     if one.operator in {"Gt", "Lt"}:

@@ -62,19 +62,19 @@ ENDLESS = "9" * 5000
 )
 def test_expression(key: str, operator: str, values: list[str], holds: bool) -> None:  # noqa: FBT001  a column of the table
     """An expression holds when Kubernetes says so, and not where it cannot be evaluated."""
-    condition = facts.Condition(key, operator, tuple(values))
+    condition = facts.LabelExpression(key, operator, tuple(values))
 
     found = affinity.holds(condition, LABELS)
 
     assert found is holds
 
 
-ZONE_A = facts.Condition("zone", "In", ("a",))
-ZONE_B = facts.Condition("zone", "In", ("b",))
-LARGE = facts.Condition("size", "Gt", ("4",))
-UNKNOWN = facts.Condition("zone", "Near", ("a",))
-THIS = facts.Condition("metadata.name", "In", ("n1",))
-ANOTHER = facts.Condition("metadata.name", "NotIn", ("n1",))
+ZONE_A = facts.LabelExpression("zone", "In", ("a",))
+ZONE_B = facts.LabelExpression("zone", "In", ("b",))
+LARGE = facts.LabelExpression("size", "Gt", ("4",))
+UNKNOWN = facts.LabelExpression("zone", "Near", ("a",))
+THIS = facts.LabelExpression("metadata.name", "In", ("n1",))
+ANOTHER = facts.LabelExpression("metadata.name", "NotIn", ("n1",))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ ANOTHER = facts.Condition("metadata.name", "NotIn", ("n1",))
         pytest.param(facts.Term((ZONE_B,), (THIS,)), False, id="the name alone is not enough"),
         pytest.param(facts.Term((ZONE_A,), (ANOTHER,)), False, id="the labels alone are not enough"),
         pytest.param(
-            facts.Term((), (facts.Condition("spec.unschedulable", "In", ("false",)),)),
+            facts.Term((), (facts.LabelExpression("spec.unschedulable", "In", ("false",)),)),
             False,
             id="another field",
         ),
@@ -142,7 +142,7 @@ def test_where(where: facts.Where, accepts: bool) -> None:  # noqa: FBT001  a co
 )
 def test_comparing_never_raises(left: str, right: str, operator: str) -> None:
     """Whatever people write, one pod's expression cannot stop the scheduler."""
-    condition = facts.Condition("size", operator, (right,))
+    condition = facts.LabelExpression("size", operator, (right,))
 
     found = affinity.holds(condition, {"size": left})
 
@@ -155,8 +155,8 @@ def test_numbers_compare_as_numbers(left: int, right: int) -> None:
     """Within 64 bits the order is that of the numbers."""
     values, labels = (str(right),), {"size": str(left)}
 
-    greater = affinity.holds(facts.Condition("size", "Gt", values), labels)
-    less = affinity.holds(facts.Condition("size", "Lt", values), labels)
+    greater = affinity.holds(facts.LabelExpression("size", "Gt", values), labels)
+    less = affinity.holds(facts.LabelExpression("size", "Lt", values), labels)
 
     assert (greater, less) == (left > right, left < right)
 
@@ -190,7 +190,7 @@ def test_every_expression_over_columns(
 ) -> None:
     """Each operator means the same in a column as on one node, of labels and of names."""
     nodes = [builders.node(value or "n", labels={} if value is None else {"key": value}) for value in values]
-    one = facts.Condition("metadata.name" if field else "key", operator, tuple(asked))
+    one = facts.LabelExpression("metadata.name" if field else "key", operator, tuple(asked))
     where = facts.Where(affinity=(facts.Term((), (one,)) if field else facts.Term((one,)),))
 
     found = labels.Labels(nodes).matching(where).tolist()

@@ -270,7 +270,7 @@ def test_long_answers_about_places_are_weighed() -> None:
 
     with mock.patch("berth_operator.scheduling.place_memory.MOST_PLACES_BYTES", 300_000):
         for number in range(20):
-            one = facts.Condition(f"l{number}", "In", values)
+            one = facts.LabelExpression(f"l{number}", "In", values)
             inventory.places(facts.Where(affinity=(facts.Term((one,)),)))
 
     assert len(inventory._places._answers) <= 3

@@ -195,7 +195,7 @@ def worlds(draw: st.DrawFn) -> World:
 # ---------------------------------------------------------------- pods
 
 CONDITIONS: Final = st.builds(
-    facts.Condition,
+    facts.LabelExpression,
     st.sampled_from(["zone", "size", "absent"]),
     st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near"]),
     st.lists(st.sampled_from(["a", "b", "1", "3", "big"]), max_size=2).map(tuple),
@@ -205,7 +205,7 @@ TERMS: Final = st.builds(
     labels=st.lists(CONDITIONS, max_size=2).map(tuple),
     fields=st.one_of(
         st.just(()),
-        st.sampled_from(NODES).map(lambda name: (facts.Condition("metadata.name", "In", (name,)),)),
+        st.sampled_from(NODES).map(lambda name: (facts.LabelExpression("metadata.name", "In", (name,)),)),
     ),
 )
 TOLERATIONS: Final = st.builds(

@@ -258,8 +258,8 @@ def test_where_is_read_whole() -> None:
 
     found = demands.where(pod.spec)
 
-    zone = facts.Condition("zone", "In", ("a", "b"))
-    name = facts.Condition("metadata.name", "NotIn", ("n9",))
+    zone = facts.LabelExpression("zone", "In", ("a", "b"))
+    name = facts.LabelExpression("metadata.name", "NotIn", ("n9",))
     assert found == facts.Where(
         selector=(("a", "1"), ("b", "2")),
         affinity=(facts.Term((zone,), (name,)), facts.Term()),

@@ -166,5 +166,5 @@ def _affinity(affinity: raw.Affinity | None) -> tuple[facts.Term, ...] | None:
     )
 
 
-def _conditions(expressions: Iterable[raw.Expression] | None) -> tuple[facts.Condition, ...]:
-    return tuple(facts.Condition(one.key, one.operator, one.values or ()) for one in expressions or ())
+def _conditions(expressions: Iterable[raw.Expression] | None) -> tuple[facts.LabelExpression, ...]:
+    return tuple(facts.LabelExpression(one.key, one.operator, one.values or ()) for one in expressions or ())

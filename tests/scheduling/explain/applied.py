@@ -12,13 +12,13 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import clusters, spoken
 
-EDITS: Final = findings.Drop | findings.AskLess | findings.AskReplicas
+EDITS: Final = findings.DropCondition | findings.AskLess | findings.AskReplicas
 
 
 def helps(inventory: Inventory, pod: queued_pods.Candidate, change: findings.Change) -> bool:
     """Return whether the pod fits after a change."""
     match change:
-        case findings.Drop() | findings.AskLess() | findings.AskReplicas():
+        case findings.DropCondition() | findings.AskLess() | findings.AskReplicas():
             able = clusters.takers(inventory, edited(pod, change.edit))
             counted = len(able) == change.edit.nodes if change.edit.exact else len(able) >= change.edit.nodes
             return counted and change.edit.example in able
@@ -31,7 +31,7 @@ def helps(inventory: Inventory, pod: queued_pods.Candidate, change: findings.Cha
         case findings.FreeResource():
             done = spoken.done(inventory, explain.would_fit(change))
             return clusters.takes(_with_resource(inventory, change), pod) and clusters.takes(done, pod)
-        case findings.Mend():
+        case findings.Repair():
             return clusters.takes(_mended(inventory, change), pod)
         case findings.Pair():
             return _both(inventory, pod, change)
@@ -56,14 +56,14 @@ def _done(inventory: Inventory, change: findings.Single) -> Inventory:
             return without(inventory, change.node, change.pods)
         case findings.FreeResource():
             return _with_resource(inventory, change)
-        case findings.Mend():
+        case findings.Repair():
             return _mended(inventory, change)
-        case findings.Drop() | findings.AskLess() | findings.AskReplicas():
+        case findings.DropCondition() | findings.AskLess() | findings.AskReplicas():
             return inventory
     assert_never(change)
 
 
-def edited(pod: queued_pods.Candidate, edit: findings.Edit) -> queued_pods.Candidate:
+def edited(pod: queued_pods.Candidate, edit: findings.ChangedRequest) -> queued_pods.Candidate:
     """Return the pod as it would be."""
     return dataclasses.replace(pod, request=edit.request, demand=edit.demand)
 
@@ -120,7 +120,7 @@ def _with_resource(inventory: Inventory, change: findings.FreeResource) -> Inven
     return made
 
 
-def _mended(inventory: Inventory, change: findings.Mend) -> Inventory:
+def _mended(inventory: Inventory, change: findings.Repair) -> Inventory:
     made = clusters.alone(inventory, change.node)
     info = made.node(change.node)
     assert info is not None

@@ -281,8 +281,8 @@ def grouping(dice: Dice) -> requests.Grouping:
 
 def where(dice: Dice) -> nodes.Where:
     """Make conditions on the place."""
-    in_zone = nodes.Term(labels=(nodes.Condition("zone", "In", ("a",)),))
-    large = nodes.Term(labels=(nodes.Condition("size", "Gt", ("3",)),))
+    in_zone = nodes.Term(labels=(nodes.LabelExpression("zone", "In", ("a",)),))
+    large = nodes.Term(labels=(nodes.LabelExpression("size", "Gt", ("3",)),))
     tolerations = (
         nodes.Toleration(operator="Exists"),
         nodes.Toleration("gpu", "Equal", "yes"),

@@ -15,8 +15,8 @@ from support import builders
 GIB = builders.GIB
 PICKY = scenes.PICKY
 
-EDIT = findings.Edit(PICKY.request, PICKY.demand, 4, exact=True, example="n7")
-FEW = findings.Edit(PICKY.request, PICKY.demand, 1, exact=False, example="n7")
+EDIT = findings.ChangedRequest(PICKY.request, PICKY.demand, 4, exact=True, example="n7")
+FEW = findings.ChangedRequest(PICKY.request, PICKY.demand, 1, exact=False, example="n7")
 
 
 def rooms(count: int, **fields: Any) -> tuple[findings.Room, ...]:
@@ -101,56 +101,56 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
     ),
     **{
         f"without {condition}": (
-            findings.Drop(condition, value, EDIT, 1.0),
+            findings.DropCondition(condition, value, EDIT, 1.0),
             f"would fit on 4 nodes if {text}",
         )
         for condition, value, text in (
-            (findings.Condition.MODELS, "", "the condition on models were dropped"),
-            (findings.Condition.PATTERN, "", "the pattern for models were dropped"),
-            (findings.Condition.AVOID_MODELS, "", "no model were avoided"),
-            (findings.Condition.AVOID_PATTERN, "", "the pattern for models to avoid were dropped"),
-            (findings.Condition.UUIDS, "", "the list of wanted uuids were dropped"),
-            (findings.Condition.AVOID_UUIDS, "", "no uuid were avoided"),
-            (findings.Condition.MEMORY_AT_LEAST, "", "the condition on memory were dropped"),
-            (findings.Condition.SCOPE, "", "the condition on scope were dropped"),
-            (findings.Condition.JOINT, "", "the devices did not have to share a PCIe root"),
-            (findings.Condition.LABELS, "", "the condition on labels were dropped"),
+            (findings.PodCondition.MODELS, "", "the condition on models were dropped"),
+            (findings.PodCondition.PATTERN, "", "the pattern for models were dropped"),
+            (findings.PodCondition.AVOID_MODELS, "", "no model were avoided"),
+            (findings.PodCondition.AVOID_PATTERN, "", "the pattern for models to avoid were dropped"),
+            (findings.PodCondition.UUIDS, "", "the list of wanted uuids were dropped"),
+            (findings.PodCondition.AVOID_UUIDS, "", "no uuid were avoided"),
+            (findings.PodCondition.MEMORY_AT_LEAST, "", "the condition on memory were dropped"),
+            (findings.PodCondition.SCOPE, "", "the condition on scope were dropped"),
+            (findings.PodCondition.JOINT, "", "the devices did not have to share a PCIe root"),
+            (findings.PodCondition.LABELS, "", "the condition on labels were dropped"),
             (
-                findings.Condition.FUNCTION_LABELS,
+                findings.PodCondition.FUNCTION_LABELS,
                 "",
                 "the condition on labels of virtual functions were dropped",
             ),
-            (findings.Condition.SELECTOR, "zone=a", "the node selector zone=a were dropped"),
-            (findings.Condition.AFFINITY, "", "the node affinity were dropped"),
-            (findings.Condition.TAINT, "gpu=yes", "the taint gpu=yes were tolerated"),
+            (findings.PodCondition.SELECTOR, "zone=a", "the node selector zone=a were dropped"),
+            (findings.PodCondition.AFFINITY, "", "the node affinity were dropped"),
+            (findings.PodCondition.TAINT, "gpu=yes", "the taint gpu=yes were tolerated"),
         )
     },
     "a cordoned node": (
-        findings.Mend("n3", Reason.UNSCHEDULABLE, (), 1.0),
+        findings.Repair("n3", Reason.UNSCHEDULABLE, (), 1.0),
         "would fit if n3 were uncordoned",
     ),
     "a silent agent": (
-        findings.Mend("n3", Reason.SILENT, (), 1.0),
+        findings.Repair("n3", Reason.SILENT, (), 1.0),
         "would fit if the agent of n3 were back",
     ),
     "a failed source": (
-        findings.Mend("n3", Reason.SOURCE_FAILED, (), 1.0),
+        findings.Repair("n3", Reason.SOURCE_FAILED, (), 1.0),
         "would fit if the agent of n3 could read its cards",
     ),
     "a cordoned card": (
-        findings.Mend("n3", Reason.CORDONED, rooms(1), 1.0),
+        findings.Repair("n3", Reason.CORDONED, rooms(1), 1.0),
         "would fit if GPU-0 of n3 were not cordoned",
     ),
     "unhealthy cards": (
-        findings.Mend("n3", Reason.UNHEALTHY, rooms(2), 1.0),
+        findings.Repair("n3", Reason.UNHEALTHY, rooms(2), 1.0),
         "would fit if GPU-0 and GPU-1 of n3 were healthy",
     ),
     "two changes": (
         findings.Pair(
             "n3",
             (
-                findings.Mend("n3", Reason.UNSCHEDULABLE, (), 1.0),
-                findings.Drop(findings.Condition.MODELS, "", FEW, 1.0),
+                findings.Repair("n3", Reason.UNSCHEDULABLE, (), 1.0),
+                findings.DropCondition(findings.PodCondition.MODELS, "", FEW, 1.0),
             ),
             2.0,
         ),
@@ -160,8 +160,8 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
         findings.Pair(
             "n3",
             (
-                findings.Drop(findings.Condition.MODELS, "", FEW, 1.0),
-                findings.Drop(findings.Condition.SCOPE, "", FEW, 0.5),
+                findings.DropCondition(findings.PodCondition.MODELS, "", FEW, 1.0),
+                findings.DropCondition(findings.PodCondition.SCOPE, "", FEW, 0.5),
             ),
             1.5,
         ),
@@ -171,11 +171,11 @@ CHANGES: dict[str, tuple[findings.Change, str]] = {
         ),
     ),
     "occupied cards": (
-        findings.Mend("n3", Reason.OCCUPIED, rooms(3), 1.0),
+        findings.Repair("n3", Reason.OCCUPIED, rooms(3), 1.0),
         "would fit if no other process used GPU-0, GPU-1 and GPU-2 of n3",
     ),
     "a uuid that is published twice": (
-        findings.Mend("n3", Reason.DUPLICATE_UUID, rooms(1), 1.0),
+        findings.Repair("n3", Reason.DUPLICATE_UUID, rooms(1), 1.0),
         "would fit if no other node published GPU-0 of n3",
     ),
 }
@@ -189,8 +189,8 @@ def test_change(change: findings.Change, text: str) -> None:
 
 def test_every_change_has_words() -> None:
     """No condition and nothing that can be put right is left without words."""
-    assert set(clauses.DROPPED) == set(findings.Condition)
-    assert {change.reason for change, _ in CHANGES.values() if isinstance(change, findings.Mend)} == set(
+    assert set(clauses.DROPPED) == set(findings.PodCondition)
+    assert {change.reason for change, _ in CHANGES.values() if isinstance(change, findings.Repair)} == set(
         clauses.MENDED
     )
     assert {type(change) for change, _ in CHANGES.values()} == set(findings.ORDER)
@@ -199,7 +199,7 @@ def test_every_change_has_words() -> None:
 def test_container_is_named_where_there_are_several() -> None:
     """Which container should ask for less is said where it could be another."""
     request = requests.Request(tuple(requests.ContainerRequest(name, (requests.cards(2),)) for name in "ab"))
-    edit = findings.Edit(request, PICKY.demand, 1, exact=True, example="n1")
+    edit = findings.ChangedRequest(request, PICKY.demand, 1, exact=True, example="n1")
     change = findings.AskLess("b", Deficit("cards", Unit.PIECES, 2, 1), edit, 0.5)
 
     assert explain.would_fit(change) == (

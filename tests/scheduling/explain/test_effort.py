@@ -94,7 +94,7 @@ def test_little_effort_tells_nothing_empty(steps: int) -> None:
     told = asked(crowd(40), allocator.Effort(steps))
 
     assert told.nearest is None or told.nearest.whys or told.nearest.measures
-    assert not any(isinstance(one, findings.Drop) for one in told.changes)
+    assert not any(isinstance(one, findings.DropCondition) for one in told.changes)
 
 
 def test_time_ends_a_look_as_well() -> None:

@@ -160,7 +160,9 @@ def test_every_condition_that_helps_is_told(inventory: Inventory, pod: queued_po
     told = asked(inventory, pod, whole=True)
     hypothesis.assume(not told.fits)
 
-    dropped = {one.condition for one in told.changes if isinstance(one, findings.Drop)} & set(_FIELDS)
+    dropped = {one.condition for one in told.changes if isinstance(one, findings.DropCondition)} & set(
+        _FIELDS
+    )
 
     assert dropped == {
         condition for condition in _FIELDS if clusters.takers(inventory, _relaxed(pod, condition))
@@ -168,21 +170,21 @@ def test_every_condition_that_helps_is_told(inventory: Inventory, pod: queued_po
 
 
 _FIELDS = {
-    findings.Condition.MODELS: ("conditions", "models", frozenset()),
-    findings.Condition.PATTERN: ("conditions", "pattern", ""),
-    findings.Condition.AVOID_MODELS: ("conditions", "avoid_models", frozenset()),
-    findings.Condition.AVOID_PATTERN: ("conditions", "avoid_pattern", ""),
-    findings.Condition.UUIDS: ("conditions", "uuids", frozenset()),
-    findings.Condition.AVOID_UUIDS: ("conditions", "avoid_uuids", frozenset()),
-    findings.Condition.MEMORY_AT_LEAST: ("conditions", "memory_at_least", 0),
-    findings.Condition.SCOPE: ("grouping", "scope", None),
-    findings.Condition.JOINT: ("grouping", "joint", ()),
-    findings.Condition.LABELS: ("grouping", "labels", ()),
-    findings.Condition.FUNCTION_LABELS: ("grouping", "function_labels", ()),
+    findings.PodCondition.MODELS: ("conditions", "models", frozenset()),
+    findings.PodCondition.PATTERN: ("conditions", "pattern", ""),
+    findings.PodCondition.AVOID_MODELS: ("conditions", "avoid_models", frozenset()),
+    findings.PodCondition.AVOID_PATTERN: ("conditions", "avoid_pattern", ""),
+    findings.PodCondition.UUIDS: ("conditions", "uuids", frozenset()),
+    findings.PodCondition.AVOID_UUIDS: ("conditions", "avoid_uuids", frozenset()),
+    findings.PodCondition.MEMORY_AT_LEAST: ("conditions", "memory_at_least", 0),
+    findings.PodCondition.SCOPE: ("grouping", "scope", None),
+    findings.PodCondition.JOINT: ("grouping", "joint", ()),
+    findings.PodCondition.LABELS: ("grouping", "labels", ()),
+    findings.PodCondition.FUNCTION_LABELS: ("grouping", "function_labels", ()),
 }
 
 
-def _relaxed(pod: queued_pods.Candidate, condition: findings.Condition) -> queued_pods.Candidate:
+def _relaxed(pod: queued_pods.Candidate, condition: findings.PodCondition) -> queued_pods.Candidate:
     part, field, nothing = _FIELDS[condition]
     changed = dataclasses.replace(getattr(pod.request, part), **{field: nothing})
     return dataclasses.replace(pod, request=dataclasses.replace(pod.request, **{part: changed}))

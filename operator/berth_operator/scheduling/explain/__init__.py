@@ -1,16 +1,16 @@
 """Why a pod does not fit, node by node and card by card, and what would have to change.
 
-The counts of `tally` say it cheaply for every failing decision, and `brief` makes a
-sentence of them. `explain` looks closer, when somebody asks or when there is time: it
-gives each node its reason, a few or all of them the verdict on each card, names what
-comes nearest, and proposes single changes, every one of them tried before it is told.
-It reads the inventory and never touches it.
+Every decision that finds no place has counts (`constraints.reasons`), of which `brief` makes
+a sentence. `explain` finds out more, when somebody asks or when there is time: the reason of
+each node, the verdict on each card of a few nodes or of all, which node comes nearest, and
+which changes would let the pod in. Each change was tried before it is proposed. The
+inventory is read and never changed.
 
-The rooms behind: `node_survey` asks all nodes at once; `diagnosis` looks at some; `reach` tells
-which nodes could take a changed request, and `obstacles` what is wrong with a node's
-place; `easing` changes the pod, `mending` changes a node, in `trials` on a copy of it.
-`pairing` looks at what takes two changes. `findings` are the values, `words` and
-`sentences` say them, `tables` lays them out.
+`node_survey` puts the question to all nodes, `diagnosis` searches some of them.
+`pod_changes` and `node_changes` look for one change that helps, `change_pairs` for two;
+`feasibility` tells which nodes could take a changed request, `obstacles` what keeps a pod
+from a node, and `node_trials` try a change on a copy of one node. `findings` are the values;
+`phrases`, `clauses` and `sentences` put them into words, `tables` into a table.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ from typing import Final
 from berth_operator.scheduling import known_models, queued_pods, under_policy
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import (
+    change_pairs,
     diagnosis,
-    easing,
+    feasibility,
     findings,
-    mending,
+    node_changes,
     node_survey,
     obstacles,
-    pairing,
-    reach,
+    pod_changes,
     sentences,
     tables,
 )
@@ -89,24 +89,24 @@ def explain(
 
 def _missed(survey: node_survey.NodeSurvey, told: Explanation) -> Explanation:
     """Add what no single change could help: all that is in the way of the nearest node, and two changes."""
-    missed = pairing.misses(survey)
+    missed = change_pairs.nearest_with_obstacles(survey)
     if not missed or survey.exhausted:
         return told  # What is in the way was perhaps not found out for all of them.
     (at, whys), nearest = missed[0], told.nearest
     if len(whys) > 1 or (nearest is None and len(told.counts) > 1):
-        nearest = pairing.miss(survey, at, whys)
-    two = pairing.helpful(survey, [one for one, _ in missed])
+        nearest = change_pairs.nearest(survey, at, whys)
+    two = change_pairs.find_pairs(survey, [one for one, _ in missed])
     return dataclasses.replace(told, nearest=nearest, changes=tuple(two))
 
 
 def _changes(
     survey: node_survey.NodeSurvey, found: tuple[findings.Finding, ...], *, whole: bool
 ) -> tuple[findings.Change, ...]:
-    limit = reach.NO_LIMIT
+    limit = feasibility.NO_LIMIT
     if whole:
-        asking = reach.Inquiry(survey.inventory, each=limit, in_all=limit, effort=survey.effort)
+        asking = feasibility.Feasibility(survey.inventory, each=limit, in_all=limit, effort=survey.effort)
     else:
-        asking = reach.Inquiry(survey.inventory, effort=survey.effort)
+        asking = feasibility.Feasibility(survey.inventory, effort=survey.effort)
     refused = obstacles.single(survey, whole=whole)
-    eased = easing.edits(easing.Easing(survey, found, refused, asking))
-    return findings.in_order([*mending.mends(survey, found, refused), *eased])
+    eased = pod_changes.find_changes(pod_changes.PodChanges(survey, found, refused, asking))
+    return findings.in_order([*node_changes.find_changes(survey, found, refused), *eased])

@@ -8,24 +8,24 @@ from berth_operator.scheduling import wording
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import CARDS, CORE, REPLICAS, Deficit, Unit
 from berth_operator.scheduling.explain import diagnosis, findings
-from berth_operator.scheduling.explain.findings import Condition
+from berth_operator.scheduling.explain.findings import PodCondition
 from berth_operator.scheduling.nodes import facts
 
-DROPPED: Final[Mapping[Condition, str]] = {
-    Condition.MODELS: "the condition on models were dropped",
-    Condition.PATTERN: "the pattern for models were dropped",
-    Condition.AVOID_MODELS: "no model were avoided",
-    Condition.AVOID_PATTERN: "the pattern for models to avoid were dropped",
-    Condition.UUIDS: "the list of wanted uuids were dropped",
-    Condition.AVOID_UUIDS: "no uuid were avoided",
-    Condition.MEMORY_AT_LEAST: "the condition on memory were dropped",
-    Condition.SCOPE: "the condition on scope were dropped",
-    Condition.JOINT: "the devices did not have to share a PCIe root",
-    Condition.LABELS: "the condition on labels were dropped",
-    Condition.FUNCTION_LABELS: "the condition on labels of virtual functions were dropped",
-    Condition.SELECTOR: "the node selector {value} were dropped",
-    Condition.AFFINITY: "the node affinity were dropped",
-    Condition.TAINT: "the taint {value} were tolerated",
+DROPPED: Final[Mapping[PodCondition, str]] = {
+    PodCondition.MODELS: "the condition on models were dropped",
+    PodCondition.PATTERN: "the pattern for models were dropped",
+    PodCondition.AVOID_MODELS: "no model were avoided",
+    PodCondition.AVOID_PATTERN: "the pattern for models to avoid were dropped",
+    PodCondition.UUIDS: "the list of wanted uuids were dropped",
+    PodCondition.AVOID_UUIDS: "no uuid were avoided",
+    PodCondition.MEMORY_AT_LEAST: "the condition on memory were dropped",
+    PodCondition.SCOPE: "the condition on scope were dropped",
+    PodCondition.JOINT: "the devices did not have to share a PCIe root",
+    PodCondition.LABELS: "the condition on labels were dropped",
+    PodCondition.FUNCTION_LABELS: "the condition on labels of virtual functions were dropped",
+    PodCondition.SELECTOR: "the node selector {value} were dropped",
+    PodCondition.AFFINITY: "the node affinity were dropped",
+    PodCondition.TAINT: "the taint {value} were tolerated",
 }
 MENDED: Final[Mapping[Reason, str]] = {
     Reason.UNSCHEDULABLE: "{node} were uncordoned",
@@ -54,9 +54,9 @@ def clause(change: findings.Change) -> str:
             return _ended(change)
         case findings.FreeResource(node, measure):
             return _resource(measure, wording.short(node))
-        case findings.AskLess() | findings.AskReplicas() | findings.Drop():
+        case findings.AskLess() | findings.AskReplicas() | findings.DropCondition():
             return _edited(change)
-        case findings.Mend(node, reason, devices):
+        case findings.Repair(node, reason, devices):
             name = wording.short(node)
             return MENDED[reason].format(node=name, devices=_named(devices, name))
         case findings.Pair(_, changes):
@@ -64,13 +64,13 @@ def clause(change: findings.Change) -> str:
     assert_never(change)
 
 
-def _edited(change: findings.AskLess | findings.AskReplicas | findings.Drop) -> str:
+def _edited(change: findings.AskLess | findings.AskReplicas | findings.DropCondition) -> str:
     match change:
         case findings.AskLess():
             return _less(change)
         case findings.AskReplicas():
             return _in_replicas(change)
-        case findings.Drop(condition, value):
+        case findings.DropCondition(condition, value):
             return " ".join(DROPPED[condition].format(value=wording.short(value)).split())
     assert_never(change)
 
@@ -80,7 +80,7 @@ def reach(change: findings.Change) -> str:
     if isinstance(change, findings.Pair):
         # A node's own change says which node it is.
         return min(map(reach, change.changes))
-    if not isinstance(change, findings.AskLess | findings.AskReplicas | findings.Drop):
+    if not isinstance(change, findings.AskLess | findings.AskReplicas | findings.DropCondition):
         return ""
     nodes = "1 node" if change.edit.nodes == 1 else f"{change.edit.nodes} nodes"
     return nodes if change.edit.exact else f"at least {nodes}"

@@ -86,7 +86,7 @@ def _missing_devices(request: requests.Request, shortfall: allocator.Shortfall) 
 
 
 def _name(request: requests.Request, shortfall: allocator.Shortfall) -> str:
-    """Name what is counted, in the words of `tally`."""
+    """Name what is counted, as the counted reasons do."""
     asks = {type(ask) for one in request.containers if one.name == shortfall.container for ask in one.asks}
     if not shortfall.detail:
         return REPLICAS if asks == {requests.Replicas} else CARDS

@@ -3,7 +3,7 @@
 An Explanation says of each node that refuses why it does, which node comes nearest, and
 which single changes would each let the pod in. All quantities are the core's own: percent
 and bytes of cards, thousandths of cpu, whole numbers of everything else. Words are made
-of them in `words` and `sentences`.
+of them in `phrases` and `sentences`.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.nodes import facts
 
-NOBODY: Final = -1  # The minor of what is no device.
+NO_MINOR: Final = -1  # The minor of what is no device.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
     """Why one node refuses.
 
-    `reason` is the first in the order of `tally`. Where that is about devices and the node
+    `reason` is the first in the order of the constraints. Where that is about devices and the node
     was looked at closely, `shortfall` has the verdict on each card. `measures` say how much
     is missing, `holders` who holds cards that nobody can name. `never` tells that the node
     could not take the pod even with nothing used; of one without a Device, which is not
@@ -54,7 +54,7 @@ class Nearest:
     detail: str
     measures: tuple[Deficit, ...]
     device: str = ""
-    minor: int = NOBODY
+    minor: int = NO_MINOR
     type: str = ""
     whys: tuple[tuple[decisions.Reason, str], ...] = ()
 
@@ -67,7 +67,7 @@ class Nearest:
 # ---------------------------------------------------------------- changes
 
 
-class Condition(enum.StrEnum):
+class PodCondition(enum.StrEnum):
     """A condition that a pod may give up."""
 
     MODELS = "models"
@@ -87,7 +87,7 @@ class Condition(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Edit:
+class ChangedRequest:
     """What a pod would ask after a change of its own, and how many nodes could take that.
 
     `exact` is false where only the likeliest nodes were looked at, so that there may be
@@ -152,7 +152,7 @@ class AskLess:
 
     container: str
     measure: Deficit  # `wanted` is what it asks now, `free` what it could have.
-    edit: Edit
+    edit: ChangedRequest
     size: float
 
 
@@ -162,22 +162,22 @@ class AskReplicas:
 
     count: int
     whole: bool
-    edit: Edit
+    edit: ChangedRequest
     size: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Drop:
+class DropCondition:
     """The pod gives up one condition; `value` says which where it has several of the kind."""
 
-    condition: Condition
+    condition: PodCondition
     value: str
-    edit: Edit
+    edit: ChangedRequest
     size: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Mend:
+class Repair:
     """What is wrong with a node or some of its devices is put right; without devices it is the node's."""
 
     node: str
@@ -186,7 +186,7 @@ class Mend:
     size: float
 
 
-Single = MakeRoom | EndPods | FreeResource | AskLess | AskReplicas | Drop | Mend
+Single = MakeRoom | EndPods | FreeResource | AskLess | AskReplicas | DropCondition | Repair
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,18 +201,18 @@ class Pair:
 Change = Single | Pair
 
 # Between changes of equal size: what others may give up, what can be put right, what the pod gives up.
-ORDER: Final = (MakeRoom, FreeResource, EndPods, Mend, AskLess, AskReplicas, Drop, Pair)
+ORDER: Final = (MakeRoom, FreeResource, EndPods, Repair, AskLess, AskReplicas, DropCondition, Pair)
 WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
 WISH_SIZE: Final = (
     0.5  # The size of giving up a wish: which devices rather than others, or how near each other.
 )
 WISHES: Final = frozenset(
     {
-        Condition.SCOPE,
-        Condition.JOINT,
-        Condition.AVOID_MODELS,
-        Condition.AVOID_PATTERN,
-        Condition.AVOID_UUIDS,
+        PodCondition.SCOPE,
+        PodCondition.JOINT,
+        PodCondition.AVOID_MODELS,
+        PodCondition.AVOID_PATTERN,
+        PodCondition.AVOID_UUIDS,
     }
 )
 

@@ -27,7 +27,7 @@ from berth_operator.scheduling.constraints.constraint import Why
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
-from berth_operator.scheduling.explain import reach
+from berth_operator.scheduling.explain import feasibility
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
@@ -149,8 +149,10 @@ def _search_silent_nodes(
     left = set(np.flatnonzero(quiet).tolist())
     if request.need.simple or not request.need.asked:
         # One of them is looked at for all that are alike: this costs no search.
-        patience = allocator.Effort(reach.NO_LIMIT, effort.expired)
-        asking = reach.Inquiry(inventory, each=reach.NO_LIMIT, in_all=reach.NO_LIMIT, effort=patience)
+        patience = allocator.Effort(feasibility.NO_LIMIT, effort.expired)
+        asking = feasibility.Feasibility(
+            inventory, each=feasibility.NO_LIMIT, in_all=feasibility.NO_LIMIT, effort=patience
+        )
         left -= set(asking.nodes(request, candidate.demand, quiet).nodes)
     most = int(effort.left * PART_FOR_SURVEY)
     mine = effort.part(most)

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_table, questions
-from berth_operator.scheduling.explain import node_survey, reach
-from berth_operator.scheduling.explain.findings import Condition
+from berth_operator.scheduling.explain import feasibility, node_survey
+from berth_operator.scheduling.explain.findings import PodCondition
 from berth_operator.scheduling.nodes import affinity, facts, taints
 
 OF_KUBERNETES: Final = "node.kubernetes.io/"
@@ -26,7 +26,7 @@ JUDGED_IN_A_STEP: Final = 64  # Each taint, pair and expression that is looked a
 class Obstacle:
     """One thing in the way; without a condition it is the node that is cordoned."""
 
-    condition: Condition | None
+    condition: PodCondition | None
     key: str = ""
     value: str = ""
 
@@ -36,21 +36,21 @@ class Obstacle:
 
 
 CORDON: Final = Obstacle(None)
-SELECTOR: Final = Obstacle(Condition.SELECTOR)  # As a whole.
+SELECTOR: Final = Obstacle(PodCondition.SELECTOR)  # As a whole.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
+class SingleObstacles:
     """The nodes with a single obstacle, by obstacle; `exact` tells that all nodes were judged."""
 
     nodes: Mapping[Obstacle, node_table.Mask]
     exact: bool
 
 
-def single(survey: node_survey.NodeSurvey, *, whole: bool) -> Refused:
+def single(survey: node_survey.NodeSurvey, *, whole: bool) -> SingleObstacles:
     """Find the refused nodes that have all else, and of them those with a single obstacle."""
     able = np.flatnonzero(survey.known & survey.room & ~survey.place)
-    able = able[reach.enough(survey.inventory, able, questions.ask(survey.request, survey.demand))]
+    able = able[feasibility.enough(survey.inventory, able, questions.ask(survey.request, survey.demand))]
     judged = able if whole else able[:MOST_JUDGED]
     found: dict[Obstacle, node_table.Mask] = {}
     asked = 8 + survey.demand.where.size
@@ -65,18 +65,18 @@ def single(survey: node_survey.NodeSurvey, *, whole: bool) -> Refused:
             empty = np.zeros(survey.inventory.size, dtype=np.bool_)
             found.setdefault(obstacle, empty)[at] = True
     if SELECTOR in found:
-        pairs = [nodes for one, nodes in found.items() if one.condition is Condition.SELECTOR]
+        pairs = [nodes for one, nodes in found.items() if one.condition is PodCondition.SELECTOR]
         found[SELECTOR] = np.logical_or.reduce(pairs)
     ordered = sorted(
         found.items(), key=lambda item: (-int(item[1].sum()), str(item[0].condition), str(item[0]))
     )
-    return Refused(dict(ordered), exact=len(judged) == len(able))
+    return SingleObstacles(dict(ordered), exact=len(judged) == len(able))
 
 
 def only(node: facts.Node, where: facts.Where) -> Obstacle | None:
     """Name the obstacle of a node that has no other; all pairs of a selector together count as one."""
     found = set(each(node, where))
-    if len(found) > 1 and all(one.condition is Condition.SELECTOR for one in found):
+    if len(found) > 1 and all(one.condition is PodCondition.SELECTOR for one in found):
         return SELECTOR
     return found.pop() if len(found) == 1 else None
 
@@ -89,24 +89,24 @@ def each(node: facts.Node, where: facts.Where) -> Iterator[Obstacle]:
         alone = facts.Node(node.name, taints=(taint,))
         if taints.untolerated(alone, where.tolerations) is not None:
             marked = taint.key == facts.UNSCHEDULABLE_TAINT
-            yield CORDON if marked else Obstacle(Condition.TAINT, taint.key, taint.value)
+            yield CORDON if marked else Obstacle(PodCondition.TAINT, taint.key, taint.value)
     for key, value in where.selector:
         if node.labels.get(key) != value:
-            yield Obstacle(Condition.SELECTOR, key, value)
+            yield Obstacle(PodCondition.SELECTOR, key, value)
     if not affinity.matches(facts.Where(affinity=where.affinity), node):
-        yield Obstacle(Condition.AFFINITY)
+        yield Obstacle(PodCondition.AFFINITY)
 
 
 def ease(where: facts.Where, obstacle: Obstacle) -> facts.Where | None:
     """Take an obstacle out of the pod's way, if the pod should."""
     match obstacle.condition:
-        case Condition.SELECTOR:
+        case PodCondition.SELECTOR:
             pair = obstacle.key, obstacle.value
             kept = tuple(one for one in where.selector if obstacle.key and one != pair)
             return dataclasses.replace(where, selector=kept)
-        case Condition.AFFINITY:
+        case PodCondition.AFFINITY:
             return dataclasses.replace(where, affinity=None)
-        case Condition.TAINT if not obstacle.key.startswith(OF_KUBERNETES):
+        case PodCondition.TAINT if not obstacle.key.startswith(OF_KUBERNETES):
             more = facts.Toleration(obstacle.key, "Equal", obstacle.value)
             return dataclasses.replace(where, tolerations=(*where.tolerations, more))
     return None

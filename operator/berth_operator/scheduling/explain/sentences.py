@@ -14,7 +14,7 @@ from berth_crds import text
 from berth_operator.scheduling import decisions, known_models, node_table, queued_pods, wording
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
-from berth_operator.scheduling.explain import clauses, discretion, findings, words
+from berth_operator.scheduling.explain import clauses, findings, namespace_privacy, phrases
 
 Extras = dict[tuple[Reason, str], str]
 Examples = dict[tuple[Reason, str], findings.Finding]
@@ -36,7 +36,7 @@ def by_namespace(told: findings.Explanation, candidate: queued_pods.Candidate) -
     """Return the sentence for each namespace of which it names pods, and under "" the one for all others."""
     examples = _examples(told)
     holders = (one.holders for one in examples.values())
-    named = discretion.namespaces(told.changes[:1], itertools.chain.from_iterable(holders))
+    named = namespace_privacy.namespaces(told.changes[:1], itertools.chain.from_iterable(holders))
     return {one: _sentence(told, candidate, examples, one) for one in ("", *sorted(named))}
 
 
@@ -67,9 +67,9 @@ def nearest(found: findings.Nearest) -> str:
     """Return what comes closest."""
     if found.whys:
         obstacles = "this obstacle" if len(found.whys) == 1 else "these obstacles"
-        listed = ", ".join(words.briefly(*why) for why in found.whys)
+        listed = ", ".join(phrases.briefly(*why) for why in found.whys)
         return f"{wording.short(found.node)}, with {obstacles}: {listed}"
-    of = f"{words.device(found.type, found.minor)} of " if found.device else ""
+    of = f"{phrases.device(found.type, found.minor)} of " if found.device else ""
     return f"{of}{wording.short(found.node)} has {wording.shortage(found.measures)}"
 
 
@@ -99,7 +99,7 @@ def _refusals(
         figures = wording.shortage(finding.measures)
         return [Refusal(finding.reason, finding.node, detail=f"{message}: {figures}" if figures else message)]
     return [
-        Refusal(verdict.reason, finding.node, verdict.device, words.against(verdict)) for verdict in against
+        Refusal(verdict.reason, finding.node, verdict.device, phrases.against(verdict)) for verdict in against
     ]
 
 
@@ -170,16 +170,16 @@ def _models_there(
 def _there(reason: Reason, known: known_models.Models, candidate: queued_pods.Candidate) -> str:
     """Return what there is instead of what a node lacks for this reason."""
     if reason is Reason.MODEL_MISMATCH:
-        return words.there(known, candidate)
+        return phrases.there(known, candidate)
     if reason is Reason.NOT_INCLUDED:
-        return words.NOWHERE if known.nowhere else ""
-    return words.instances_there(known, reason) if reason in known_models.OF_INSTANCES else ""
+        return phrases.NOWHERE if known.nowhere else ""
+    return phrases.instances_there(known, reason) if reason in known_models.OF_INSTANCES else ""
 
 
 def _example(finding: findings.Finding, namespace: str) -> str:
     """Name the first card of which the node's reason speaks, or the pods whose cards nobody can name."""
     if finding.holders:
-        return wording.listed(discretion.pods(finding.holders, namespace))
+        return wording.listed(namespace_privacy.pods(finding.holders, namespace))
     return _card(finding)
 
 
@@ -200,7 +200,7 @@ def _ending(told: findings.Explanation, candidate: queued_pods.Candidate, namesp
     if not told.changes:
         cut = f" {CUT}" if told.cut else ""
         return f".{never}{cut}" if never or cut else ""
-    best = would_fit(discretion.change(told.changes[0], namespace))
+    best = would_fit(namespace_privacy.change(told.changes[0], namespace))
     return f".{never} {best[0].upper()}{best[1:]}."
 
 
@@ -208,7 +208,7 @@ def _lasting(told: findings.Explanation, candidate: queued_pods.Candidate) -> st
     """Return why not even unused nodes could take the pod, where all that were looked at say the same."""
     reasons = {one.shortfall.lasting for one in told.nodes if one.shortfall and one.shortfall.lasting}
     reason = reasons.pop() if len(reasons) == 1 else None
-    return f": {words.LASTING[reason](candidate)}" if reason in words.LASTING else ""
+    return f": {phrases.LASTING[reason](candidate)}" if reason in phrases.LASTING else ""
 
 
 def _cut(said: str) -> str:

@@ -14,7 +14,7 @@ from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator, verdicts
-from berth_operator.scheduling.explain import diagnosis, findings, sentences, words
+from berth_operator.scheduling.explain import diagnosis, findings, phrases, sentences
 from berth_operator.scheduling.explain.findings import EndPods, Finding, MakeRoom
 
 HEAD: Final = ("NODE", "DEVICE", "UUID", "WHY NOT", "WANTED", "FREE")
@@ -47,7 +47,7 @@ def _lines(finding: Finding) -> Iterator[Line]:
     if finding.never and reason in diagnosis.USED and finding.shortfall is not None:
         # Sums call it full, and only the closer look saw what is in the way even of an empty node.
         reason, detail = finding.shortfall.reason, finding.shortfall.detail
-    why = _why(words.briefly(reason, detail), never=finding.never)
+    why = _why(phrases.briefly(reason, detail), never=finding.never)
     yield finding.node, NONE, NONE, why, ", ".join(wanted) or NONE, ", ".join(free) or NONE
     for verdict in finding.shortfall.against if finding.shortfall else ():
         yield _device_line(verdict)
@@ -56,7 +56,7 @@ def _lines(finding: Finding) -> Iterator[Line]:
 def _device_line(verdict: allocator.Verdict) -> Line:
     return (
         "",
-        words.device(verdict.type, verdict.minor),
+        phrases.device(verdict.type, verdict.minor),
         verdict.device,
         _why(registry.BRIEF[verdict.reason], never=verdict.never),
         _amounts(verdict.wanted, verdict.wanted, up=True),

@@ -38,7 +38,7 @@ OPERATORS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
 }
 
 
-def holds(condition: facts.Condition, values: Mapping[str, str]) -> bool:
+def holds(condition: facts.LabelExpression, values: Mapping[str, str]) -> bool:
     """Evaluate one expression; an operator we do not know never holds."""
     test = OPERATORS.get(condition.operator)
     return test is not None and test(values.get(condition.key), condition.values)

@@ -46,7 +46,7 @@ class Toleration:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Condition:
+class LabelExpression:
     """One expression about a label (or a field): key, operator, values."""
 
     key: str
@@ -58,8 +58,8 @@ class Condition:
 class Term:
     """Conditions on labels and on the node's name that must all hold."""
 
-    labels: tuple[Condition, ...] = ()
-    fields: tuple[Condition, ...] = ()
+    labels: tuple[LabelExpression, ...] = ()
+    fields: tuple[LabelExpression, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

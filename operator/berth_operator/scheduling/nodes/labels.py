@@ -108,6 +108,6 @@ class Labels:
         return found
 
 
-def _holds(condition: facts.Condition, column_: Column) -> Mask:
+def _holds(condition: facts.LabelExpression, column_: Column) -> Mask:
     test = OPERATORS.get(condition.operator)
     return test(column_, condition.values) if test else np.zeros(len(column_.codes), dtype=np.bool_)

@@ -16,31 +16,31 @@ from berth_operator.scheduling.constraints import resources
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import CARDS, CORE, REPLICAS, Deficit, Unit, unit_of
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.scheduling.explain import findings, node_survey, obstacles, reach
+from berth_operator.scheduling.explain import feasibility, findings, node_survey, obstacles
 from berth_operator.scheduling.explain.findings import (
     AskLess,
     AskReplicas,
-    Condition,
-    Drop,
-    Edit,
+    ChangedRequest,
+    DropCondition,
+    PodCondition,
 )
 from berth_operator.scheduling.nodes import facts
 
 # Which field of the request each condition is.
 OF_CARDS: Final = (
-    (Condition.MODELS, "models"),
-    (Condition.PATTERN, "pattern"),
-    (Condition.AVOID_MODELS, "avoid_models"),
-    (Condition.AVOID_PATTERN, "avoid_pattern"),
-    (Condition.UUIDS, "uuids"),
-    (Condition.AVOID_UUIDS, "avoid_uuids"),
-    (Condition.MEMORY_AT_LEAST, "memory_at_least"),
+    (PodCondition.MODELS, "models"),
+    (PodCondition.PATTERN, "pattern"),
+    (PodCondition.AVOID_MODELS, "avoid_models"),
+    (PodCondition.AVOID_PATTERN, "avoid_pattern"),
+    (PodCondition.UUIDS, "uuids"),
+    (PodCondition.AVOID_UUIDS, "avoid_uuids"),
+    (PodCondition.MEMORY_AT_LEAST, "memory_at_least"),
 )
 OF_SETS: Final = (
-    (Condition.SCOPE, "scope"),
-    (Condition.JOINT, "joint"),
-    (Condition.LABELS, "labels"),
-    (Condition.FUNCTION_LABELS, "function_labels"),
+    (PodCondition.SCOPE, "scope"),
+    (PodCondition.JOINT, "joint"),
+    (PodCondition.LABELS, "labels"),
+    (PodCondition.FUNCTION_LABELS, "function_labels"),
 )
 FEWER_TRIED: Final = 16
 AMOUNTS_TRIED: Final = 3
@@ -50,46 +50,50 @@ FIXED: Final = frozenset({facts.PODS})
 
 
 @dataclasses.dataclass(slots=True)
-class Easing:
+class PodChanges:
     """One pod, what the nodes said to it, and those of them that were looked at."""
 
     survey: node_survey.NodeSurvey
     found: tuple[findings.Finding, ...]
-    refused: obstacles.Refused
-    asking: reach.Inquiry
+    refused: obstacles.SingleObstacles
+    asking: feasibility.Feasibility
 
-    def edit(self, request: requests.Request, demand: facts.Demand, among: node_table.Mask) -> Edit | None:
+    def edit(
+        self, request: requests.Request, demand: facts.Demand, among: node_table.Mask
+    ) -> ChangedRequest | None:
         """Put a changed request to these nodes."""
         able = self.asking.nodes(request, demand, among)
         if not able.nodes:
             return None
-        return Edit(request, demand, len(able.nodes), able.exact, self.survey.row(able.nodes[0]).name)
+        return ChangedRequest(
+            request, demand, len(able.nodes), able.exact, self.survey.row(able.nodes[0]).name
+        )
 
 
-def edits(easing: Easing) -> Iterator[findings.Change]:
+def find_changes(context: PodChanges) -> Iterator[findings.Change]:
     """Find all changes of the pod that would each let it in."""
-    yield from _without_conditions(easing)
-    yield from _elsewhere(easing)
-    if easing.survey.request:
-        yield from _fewer(easing)
-        yield from _less_of_cards(easing)
-        yield from _in_replicas(easing)
-    yield from _less_of_resources(easing)
+    yield from _without_conditions(context)
+    yield from _elsewhere(context)
+    if context.survey.request:
+        yield from _fewer(context)
+        yield from _less_of_cards(context)
+        yield from _in_replicas(context)
+    yield from _less_of_resources(context)
 
 
 # ---------------------------------------------------------------- conditions on devices
 
 
-def _without_conditions(easing: Easing) -> Iterator[Drop]:
-    survey = easing.survey
+def _without_conditions(context: PodChanges) -> Iterator[DropCondition]:
+    survey = context.survey
     for condition, request in relaxed(survey.request):
-        edit = easing.edit(request, survey.demand, survey.place & survey.room)
+        edit = context.edit(request, survey.demand, survey.place & survey.room)
         if edit is not None:
             size = findings.WISH_SIZE if condition in findings.WISHES else findings.WHOLE_SIZE
-            yield Drop(condition, "", edit, size)
+            yield DropCondition(condition, "", edit, size)
 
 
-def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Request]]:
+def relaxed(request: requests.Request) -> Iterator[tuple[PodCondition, requests.Request]]:
     """Yield each condition, and the request without it."""
     asked, grouping = request.conditions, request.grouping
     for condition, field in OF_CARDS:
@@ -101,7 +105,7 @@ def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Req
             )
     for condition, field in OF_SETS:
         nothing = getattr(requests.NO_GROUPING, field)
-        wish = condition is Condition.SCOPE and not grouping.required
+        wish = condition is PodCondition.SCOPE and not grouping.required
         if getattr(grouping, field) != nothing and not wish:
             yield (
                 condition,
@@ -112,35 +116,35 @@ def relaxed(request: requests.Request) -> Iterator[tuple[Condition, requests.Req
 # ---------------------------------------------------------------- conditions on the place
 
 
-def _elsewhere(easing: Easing) -> Iterator[Drop]:
-    survey, where = easing.survey, easing.survey.demand.where
-    for obstacle, nodes in easing.refused.nodes.items():
+def _elsewhere(context: PodChanges) -> Iterator[DropCondition]:
+    survey, where = context.survey, context.survey.demand.where
+    for obstacle, nodes in context.refused.nodes.items():
         eased = obstacles.ease(where, obstacle)
         if eased is None or obstacle.condition is None:
             continue
-        edit = easing.edit(survey.request, dataclasses.replace(survey.demand, where=eased), nodes)
+        edit = context.edit(survey.request, dataclasses.replace(survey.demand, where=eased), nodes)
         if edit is not None:
-            edit = dataclasses.replace(edit, exact=edit.exact and easing.refused.exact)
-            yield Drop(obstacle.condition, str(obstacle), edit, findings.WHOLE_SIZE)
+            edit = dataclasses.replace(edit, exact=edit.exact and context.refused.exact)
+            yield DropCondition(obstacle.condition, str(obstacle), edit, findings.WHOLE_SIZE)
 
 
 # ---------------------------------------------------------------- less of the devices
 
 
-def _fewer(easing: Easing) -> Iterator[AskLess]:
+def _fewer(context: PodChanges) -> Iterator[AskLess]:
     """Look for the largest number of cards (or instances, replicas, devices) that fits now."""
-    for at, number, ask in each_ask(easing.survey.request):
-        if easing.survey.exhausted:
+    for at, number, ask in each_ask(context.survey.request):
+        if context.survey.exhausted:
             return
         every = isinstance(ask, requests.OtherDevices) and ask.every
         if ask.count > 1 and not every:
-            found = next(_with_count(easing, at, number, ask), None)
+            found = next(_with_count(context, at, number, ask), None)
             if found is not None:
                 yield found
 
 
-def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iterator[AskLess]:
-    survey = easing.survey
+def _with_count(context: PodChanges, at: int, number: int, ask: requests.Ask) -> Iterator[AskLess]:
+    survey = context.survey
     most = min(ask.count - 1, _most(survey, ask))
     for count in range(most, max(0, most - FEWER_TRIED), -1):
         if survey.exhausted:
@@ -148,7 +152,7 @@ def _with_count(easing: Easing, at: int, number: int, ask: requests.Ask) -> Iter
         request = with_ask(survey.request, at, number, dataclasses.replace(ask, count=count))
         demand = scaled(survey, count, ask.count)
         among = survey.place & resources.room(survey.inventory, survey.inventory.everything, demand)
-        edit = easing.edit(request, demand, among)
+        edit = context.edit(request, demand, among)
         if edit is not None:
             measure = Deficit(counted(ask), Unit.PIECES, ask.count, count)
             yield AskLess(survey.request.containers[at].name, measure, edit, measure.part)
@@ -177,7 +181,7 @@ def scaled(survey: node_survey.NodeSurvey, count: int, before: int) -> facts.Dem
 
 
 def counted(ask: requests.Ask) -> str:
-    """Name what an ask counts, in the words of `tally`."""
+    """Name what an ask counts, as the counted reasons do."""
     match ask:
         case requests.Instances():
             return f"MIG {ask.profile}"
@@ -207,28 +211,28 @@ def with_ask(request: requests.Request, at: int, number: int, ask: requests.Ask)
 # ---------------------------------------------------------------- less of each card
 
 
-def _less_of_cards(easing: Easing) -> Iterator[AskLess]:
+def _less_of_cards(context: PodChanges) -> Iterator[AskLess]:
     """Look for the largest share that some card has, among those that were looked at."""
-    for at, number, ask in each_ask(easing.survey.request):
-        if isinstance(ask, requests.Gpus) and not ask.whole and not easing.survey.exhausted:
-            for tries in (_smaller_memory(easing, at, ask), _smaller_core(easing, at, ask)):
-                ways = (_with_share(easing, at, number, ask, smaller) for smaller in tries)
+    for at, number, ask in each_ask(context.survey.request):
+        if isinstance(ask, requests.Gpus) and not ask.whole and not context.survey.exhausted:
+            for tries in (_smaller_memory(context, at, ask), _smaller_core(context, at, ask)):
+                ways = (_with_share(context, at, number, ask, smaller) for smaller in tries)
                 found = next((way for way in ways if way is not None), None)
                 if found is not None:
                     yield found
 
 
-def _against(easing: Easing, at: int) -> Iterator[allocator.Verdict]:
-    name = easing.survey.request.containers[at].name
-    for found in easing.found:
+def _against(context: PodChanges, at: int) -> Iterator[allocator.Verdict]:
+    name = context.survey.request.containers[at].name
+    for found in context.found:
         if found.shortfall is not None and found.shortfall.container == name:
             yield from found.shortfall.against
 
 
-def _smaller_memory(easing: Easing, at: int, ask: requests.Gpus) -> Iterable[requests.Gpus]:
+def _smaller_memory(context: PodChanges, at: int, ask: requests.Gpus) -> Iterable[requests.Gpus]:
     short = [
         one
-        for one in _against(easing, at)
+        for one in _against(context, at)
         if 0 < one.free.memory < one.wanted.memory and one.free.core >= one.wanted.core
     ]
     if ask.ratio:
@@ -239,10 +243,10 @@ def _smaller_memory(easing: Easing, at: int, ask: requests.Gpus) -> Iterable[req
     )
 
 
-def _smaller_core(easing: Easing, at: int, ask: requests.Gpus) -> Iterable[requests.Gpus]:
+def _smaller_core(context: PodChanges, at: int, ask: requests.Gpus) -> Iterable[requests.Gpus]:
     cores = {
         one.free.core
-        for one in _against(easing, at)
+        for one in _against(context, at)
         if 0 < one.free.core < one.wanted.core and one.free.memory >= one.wanted.memory
     }
     return (dataclasses.replace(ask, core=core) for core in _largest(cores))
@@ -253,10 +257,10 @@ def _largest(amounts: set[int]) -> list[int]:
 
 
 def _with_share(
-    easing: Easing, at: int, number: int, ask: requests.Gpus, smaller: requests.Gpus
+    context: PodChanges, at: int, number: int, ask: requests.Gpus, smaller: requests.Gpus
 ) -> AskLess | None:
-    survey = easing.survey
-    edit = easing.edit(
+    survey = context.survey
+    edit = context.edit(
         with_ask(survey.request, at, number, smaller), survey.demand, survey.place & survey.room
     )
     if edit is None:
@@ -273,9 +277,9 @@ def _with_share(
 # ---------------------------------------------------------------- replicas in place of cards
 
 
-def _in_replicas(easing: Easing) -> Iterator[AskReplicas]:
+def _in_replicas(context: PodChanges) -> Iterator[AskReplicas]:
     """Ask for replicas where nodes give out nothing else; a scope or joint devices are about whole cards."""
-    survey = easing.survey
+    survey = context.survey
     asks, grouping = list(each_ask(survey.request)), survey.request.grouping
     if len(asks) != 1 or grouping.scope or grouping.joint or not survey.saying(SHARED).any():
         return
@@ -285,7 +289,7 @@ def _in_replicas(easing: Easing) -> Iterator[AskReplicas]:
     request = with_ask(survey.request, at, number, requests.Replicas(ask.count))
     demand = dataclasses.replace(survey.demand, served=((names.NVIDIA_GPU_SHARED, ask.count),))
     among = survey.place & resources.room(survey.inventory, survey.inventory.everything, demand)
-    edit = easing.edit(request, demand, among)
+    edit = context.edit(request, demand, among)
     if edit is not None:
         yield AskReplicas(ask.count, ask.whole, edit, findings.WHOLE_SIZE)
 
@@ -293,8 +297,8 @@ def _in_replicas(easing: Easing) -> Iterator[AskReplicas]:
 # ---------------------------------------------------------------- less of other resources
 
 
-def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
-    survey, table = easing.survey, easing.survey.inventory.table
+def _less_of_resources(context: PodChanges) -> Iterator[AskLess]:
+    survey, table = context.survey, context.survey.inventory.table
     everything = survey.inventory.everything
     for name, amount in survey.demand.amounts:
         others = tuple(one for one in survey.demand.amounts if one[0] != name)
@@ -304,19 +308,19 @@ def _less_of_resources(easing: Easing) -> Iterator[AskLess]:
             continue
         without = dataclasses.replace(survey.demand, amounts=others)
         among = survey.place & short & resources.room(survey.inventory, everything, without)
-        able = easing.asking.nodes(survey.request, without, among)
+        able = context.asking.nodes(survey.request, without, among)
         if able.nodes:
-            yield _with_amount(easing, name, amount, able, left)
+            yield _with_amount(context, name, amount, able, left)
 
 
 def _with_amount(
-    easing: Easing, name: str, amount: int, able: reach.Reach, left: node_table.Numbers
+    context: PodChanges, name: str, amount: int, able: feasibility.FeasibleNodes, left: node_table.Numbers
 ) -> AskLess:
-    survey = easing.survey
+    survey = context.survey
     most = max(int(left[at]) for at in able.nodes)
     amounts = tuple((one, most if one == name else had) for one, had in survey.demand.amounts)
     nodes = [at for at in able.nodes if left[at] == most]
     demand = dataclasses.replace(survey.demand, amounts=amounts)
-    edit = Edit(survey.request, demand, len(nodes), able.exact, survey.row(nodes[0]).name)
+    edit = ChangedRequest(survey.request, demand, len(nodes), able.exact, survey.row(nodes[0]).name)
     measure = Deficit(name, unit_of(name), amount, most)
     return AskLess("", measure, edit, measure.part)

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 from berth_operator.scheduling import node_info
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, facts
-from berth_operator.scheduling.explain import diagnosis, findings, node_survey, obstacles, trials
-from berth_operator.scheduling.explain.findings import EndPods, Finding, FreeResource, MakeRoom, Mend, Room
+from berth_operator.scheduling.explain import diagnosis, findings, node_survey, node_trials, obstacles
+from berth_operator.scheduling.explain.findings import EndPods, Finding, FreeResource, MakeRoom, Repair, Room
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
@@ -25,8 +25,8 @@ T = TypeVar("T")
 TROUBLE: Final = (Reason.CORDONED, Reason.UNHEALTHY, Reason.OCCUPIED, Reason.DUPLICATE_UUID)
 
 
-def mends(
-    survey: node_survey.NodeSurvey, found: tuple[Finding, ...], refused: obstacles.Refused
+def find_changes(
+    survey: node_survey.NodeSurvey, found: tuple[Finding, ...], refused: obstacles.SingleObstacles
 ) -> Iterator[findings.Change]:
     """Find changes of nodes, one of each kind at most, that would each let the pod in."""
     near = [at for at in survey.nearest() if survey.remoteness[at] == 0]
@@ -80,8 +80,8 @@ def _room_made(survey: node_survey.NodeSurvey, at: int, found: Finding) -> MakeR
     easiest = sorted(rooms, key=lambda one: (round(one[0], 6), one[1], one[2].device))[:missing]
     made = tuple(room for _, _, room in easiest)
     info = survey.row(at)
-    holds = trials.with_room(in_order(info), made)
-    if not holds or not trials.fits(survey, trials.changed_holds(survey, at, holds)):
+    holds = node_trials.with_room(ending_order(info), made)
+    if not holds or not node_trials.fits(survey, node_trials.changed_holds(survey, at, holds)):
         return None
     size = sum(lack for lack, _, _ in easiest) / shortfall.wanted
     return MakeRoom(info.name, made, _holders(info, {room.device for room in made}), min(1.0, size))
@@ -105,7 +105,7 @@ def _holders(info: node_info.NodeInfo, devices: set[str]) -> tuple[str, ...]:
     return tuple(sorted(hold.title for hold in holds))
 
 
-def in_order(info: node_info.NodeInfo) -> list[Hold]:
+def ending_order(info: node_info.NodeInfo) -> list[Hold]:
     """Put the pods of a node in order: those first whose end would soonest leave a device unused."""
     pods: dict[str, int] = {}
     for hold in info.holds.values():
@@ -115,7 +115,7 @@ def in_order(info: node_info.NodeInfo) -> list[Hold]:
     def key(hold: Hold) -> tuple[object, ...]:
         crowd = min((pods[share.uuid] for share in hold.shares), default=0)
         memory = sum(share.memory for share in hold.shares)
-        first = min((share.minor for share in hold.shares), default=findings.NOBODY)
+        first = min((share.minor for share in hold.shares), default=findings.NO_MINOR)
         return not hold.shares, crowd, len(hold.shares), memory, first, hold.title, hold.uid
 
     return sorted(info.holds.values(), key=key)
@@ -124,19 +124,19 @@ def in_order(info: node_info.NodeInfo) -> list[Hold]:
 def _pods_ended(survey: node_survey.NodeSurvey, at: int) -> EndPods | None:
     """End one pod after the other until this one fits, then let those go on whose end was not needed."""
     info = survey.row(at)
-    order = in_order(info)[:PODS_TRIED]
-    copy = trials.copied(survey, at)
+    order = ending_order(info)[:PODS_TRIED]
+    copy = node_trials.copied(survey, at)
     for hold in order:
         copy.release(hold.uid)
     survey.effort.spend(len(order))
-    if not trials.fits(survey, copy):
+    if not node_trials.fits(survey, copy):
         return None
-    copy, ended = trials.copied(survey, at), []
+    copy, ended = node_trials.copied(survey, at), []
     for hold in order:
         if survey.exhausted:
             return None
         ended.append(copy.release(hold.uid))
-        if trials.fits(survey, copy):
+        if node_trials.fits(survey, copy):
             found = _ended(survey, at, list(_needed(survey, copy, ended)))
             # Where the effort was spent meanwhile, more might be told than is needed.
             return None if survey.exhausted else found
@@ -146,17 +146,17 @@ def _pods_ended(survey: node_survey.NodeSurvey, at: int) -> EndPods | None:
 def _needed(survey: node_survey.NodeSurvey, copy: Inventory, ended: list[Hold]) -> Iterator[Hold]:
     for hold in ended[:-1]:
         copy.charge(hold)
-        if not trials.fits(survey, copy):
+        if not node_trials.fits(survey, copy):
             yield copy.release(hold.uid)
     yield ended[-1]
 
 
 def _ended(survey: node_survey.NodeSurvey, at: int, ended: list[Hold]) -> EndPods:
     info = survey.row(at)
-    copy = trials.copied(survey, at)
+    copy = node_trials.copied(survey, at)
     for hold in ended:
         copy.release(hold.uid)
-    given = trials.shares(survey, copy)
+    given = node_trials.shares(survey, copy)
     devices = _enough(survey, at, ended, given)
     size = len(devices) / max(1, len(given)) if devices else findings.WHOLE_SIZE
     ended = sorted(ended, key=lambda hold: (hold.title, hold.uid))
@@ -174,7 +174,7 @@ def _enough(survey: node_survey.NodeSurvey, at: int, ended: list[Hold], given: s
         for hold in survey.row(at).holds.values()
         if any(share.uuid in held for share in hold.shares)
     ]
-    if not held or not trials.fits(survey, trials.changed_holds(survey, at, less)):
+    if not held or not node_trials.fits(survey, node_trials.changed_holds(survey, at, less)):
         return ()
     return tuple(
         Room(uuid, share.minor, share.core, share.memory, share.type)
@@ -189,8 +189,8 @@ def _resource_freed(survey: node_survey.NodeSurvey, at: int, found: Finding) -> 
     info, measure = survey.row(at), found.measures[0]
     if measure.name == nodes.PODS and info.withheld:
         return None  # Which pods end matters: once a card is free, it may be one that must be left alone.
-    holds = trials.with_resource(in_order(info), measure.name, measure.missing)
-    if not holds or not trials.fits(survey, trials.changed_holds(survey, at, holds)):
+    holds = node_trials.with_resource(ending_order(info), measure.name, measure.missing)
+    if not holds or not node_trials.fits(survey, node_trials.changed_holds(survey, at, holds)):
         return None
     return FreeResource(info.name, measure, min(1.0, measure.part))
 
@@ -202,7 +202,7 @@ def _troubles(found: Finding) -> set[Reason]:
     return {verdict.reason for verdict in found.shortfall.against} if found.shortfall else set()
 
 
-def _card_mended(survey: node_survey.NodeSurvey, at: int, found: Finding, trouble: Reason) -> Mend | None:
+def _card_mended(survey: node_survey.NodeSurvey, at: int, found: Finding, trouble: Reason) -> Repair | None:
     """Put as few cards right as will do, those first that would then be free."""
     info, device = survey.row(at), survey.row(at).owned
     if device is None or found.shortfall is None:
@@ -212,13 +212,13 @@ def _card_mended(survey: node_survey.NodeSurvey, at: int, found: Finding, troubl
     missing = max(1, found.shortfall.wanted - found.shortfall.found)
     for count in range(min(missing, len(cards)), len(cards) + 1):
         mended = {one.device for one in cards[:count]}
-        if trials.fits(survey, trials.changed_device(survey, at, well(device, mended))):
+        if node_trials.fits(survey, node_trials.changed_device(survey, at, repaired(device, mended))):
             rooms = tuple(Room(one.device, one.minor, type=one.type) for one in cards[:count])
-            return Mend(info.name, trouble, rooms, min(1.0, count / max(1, found.shortfall.wanted)))
+            return Repair(info.name, trouble, rooms, min(1.0, count / max(1, found.shortfall.wanted)))
     return None
 
 
-def well(device: facts.Device, mended: set[str]) -> facts.Device:
+def repaired(device: facts.Device, mended: set[str]) -> facts.Device:
     """Return a node's devices with some of them free of trouble."""
 
     def each(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
@@ -235,21 +235,21 @@ def _closed(survey: node_survey.NodeSurvey, reason: Reason) -> list[int]:
     return survey.nearest(able)[:NODES_TRIED]
 
 
-def _opened(survey: node_survey.NodeSurvey, at: int) -> Mend | None:
+def _opened(survey: node_survey.NodeSurvey, at: int) -> Repair | None:
     """Let the agent report again, or let it read its cards again, but not both."""
     info, reason = survey.row(at), survey.why(at)[0]
     if info.owned is None:
         return None
     failed = info.owned.failed if reason is Reason.SILENT else ""
-    copy = trials.changed_device(survey, at, dataclasses.replace(info.owned, failed=failed))
-    return Mend(info.name, reason, (), findings.WHOLE_SIZE) if trials.fits(survey, copy) else None
+    copy = node_trials.changed_device(survey, at, dataclasses.replace(info.owned, failed=failed))
+    return Repair(info.name, reason, (), findings.WHOLE_SIZE) if node_trials.fits(survey, copy) else None
 
 
-def _uncordoned(survey: node_survey.NodeSurvey, at: int) -> Mend | None:
+def _uncordoned(survey: node_survey.NodeSurvey, at: int) -> Repair | None:
     info = survey.row(at)
     if info.node is None:
         return None
-    copy = trials.changed_node(survey, at, obstacles.uncordoned(info.node))
-    if not trials.fits(survey, copy):
+    copy = node_trials.changed_node(survey, at, obstacles.uncordoned(info.node))
+    if not node_trials.fits(survey, copy):
         return None
-    return Mend(info.name, Reason.UNSCHEDULABLE, (), findings.WHOLE_SIZE)
+    return Repair(info.name, Reason.UNSCHEDULABLE, (), findings.WHOLE_SIZE)

@@ -8,7 +8,7 @@ from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.explain import words
+from berth_operator.scheduling.explain import phrases
 from berth_operator.scheduling.nodes import facts
 from scheduling.explain import scenes
 from support import builders
@@ -275,7 +275,7 @@ NASTY_POD = scenes.pod(
 def test_no_reason_passes_controls_on(reason: Reason) -> None:
     """Whatever people call their models, taints and resources, the sentence is one printable line."""
     assert explain.brief([Count(reason, NASTY, 2)], NASTY_POD).isprintable()
-    assert words.briefly(reason, NASTY).isprintable()
+    assert phrases.briefly(reason, NASTY).isprintable()
 
 
 def test_no_explanation_passes_controls_on() -> None:

@@ -23,13 +23,13 @@ from berth_operator.scheduling.nodes import facts
 # A question to all nodes is worth so many steps, and one more for each so many nodes.
 STEPS_TO_ASK: Final = 5
 NODES_A_STEP: Final = 256
-LOOKS_EACH: Final = 8  # For one question.
-LOOKS_IN_ALL: Final = 96
+SEARCHES_EACH: Final = 8  # For one question.
+SEARCHES_IN_ALL: Final = 96
 NO_LIMIT: Final = 1 << 40
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reach:
+class FeasibleNodes:
     """The nodes that have the devices, by row, in the order of their names.
 
     `exact` tells that no node which might have them was left unasked.
@@ -39,15 +39,15 @@ class Reach:
     exact: bool = True
 
 
-class Inquiry:
+class Feasibility:
     """Asks the nodes of one inventory, and counts the closer looks: for one question and in all."""
 
     def __init__(
         self,
         inventory: Inventory,
         *,
-        each: int = LOOKS_EACH,
-        in_all: int = LOOKS_IN_ALL,
+        each: int = SEARCHES_EACH,
+        in_all: int = SEARCHES_IN_ALL,
         effort: allocator.Effort | None = None,
     ) -> None:
         self.inventory = inventory
@@ -55,24 +55,26 @@ class Inquiry:
         self.each = each
         self.left = in_all
 
-    def nodes(self, request: requests.Request, demand: facts.Demand, among: node_table.Mask) -> Reach:
+    def nodes(self, request: requests.Request, demand: facts.Demand, among: node_table.Mask) -> FeasibleNodes:
         """Find out which of these nodes have the devices for a request; without effort none is asked."""
         if self.effort.left <= 0:
-            return Reach((), exact=False)
+            return FeasibleNodes((), exact=False)
         self.effort.spend(STEPS_TO_ASK + self.inventory.size // NODES_A_STEP)
         question = questions.ask(request, demand)
         able = np.flatnonzero(among)
         able = able[enough(self.inventory, able, question)]
         able = able[np.argsort(self.inventory.rank()[able])]
         if not question.need.asked:
-            return Reach(tuple(able.tolist()))
+            return FeasibleNodes(tuple(able.tolist()))
         doubtful = self._odd[able] if question.need.simple else np.ones(len(able), dtype=np.bool_)
         sure = able[~doubtful].tolist()
         while sure and not fits(self.inventory, request, sure[0]):
             del sure[0]
         return self._with_doubtful(request, sure, able[doubtful].tolist())
 
-    def _with_doubtful(self, request: requests.Request, sure: list[int], doubtful: list[int]) -> Reach:
+    def _with_doubtful(
+        self, request: requests.Request, sure: list[int], doubtful: list[int]
+    ) -> FeasibleNodes:
         asked, found = 0, []
         for at in self._while_allowed(doubtful):
             asked += 1
@@ -80,7 +82,7 @@ class Inquiry:
                 found.append(at)
         rank = self.inventory.rank()
         together = sorted([*sure, *found], key=lambda at: int(rank[at])) if found else sure
-        return Reach(tuple(together), exact=asked == len(doubtful) and self.effort.left > 0)
+        return FeasibleNodes(tuple(together), exact=asked == len(doubtful) and self.effort.left > 0)
 
     def _while_allowed(self, rows_: list[int]) -> Iterator[int]:
         for at in rows_[: self.each]:
@@ -93,7 +95,7 @@ class Inquiry:
     def _odd(self) -> node_table.Mask:
         if not len(self.inventory.table.profiles):
             return np.zeros(self.inventory.size, dtype=np.bool_)
-        return np.array([odd(info) for info in self.inventory.infos], dtype=np.bool_)
+        return np.array([left_mig_mode(info) for info in self.inventory.infos], dtype=np.bool_)
 
 
 def enough(inventory: Inventory, at: node_table.Numbers, question: questions.Question) -> node_table.Mask:
@@ -105,7 +107,7 @@ def enough(inventory: Inventory, at: node_table.Numbers, question: questions.Que
     return mask & pools.able(query)
 
 
-def odd(info: node_info.NodeInfo | None) -> bool:
+def left_mig_mode(info: node_info.NodeInfo | None) -> bool:
     """Return whether a card has left its MIG mode while instances are held: sums take it for free."""
     device = info.device if info is not None else None
     return device is not None and any(card.instances and not card.mig for card in device.cards)
