@@ -117,7 +117,7 @@ def _unspoken(hold: Hold, nameless: UnreadableAllocation, device: facts.Device |
 def in_turn(
     grants: Iterable[decisions.Grant], starts: Iterable[tuple[str, bool]]
 ) -> tuple[decisions.Grant, ...]:
-    """Put grants in the order in which their containers start, and say of each whether it keeps running.
+    """Return grants in the order in which their containers start, and say of each whether it keeps running.
 
     A container that the pod does not have is taken for one that keeps running.
     """

@@ -77,12 +77,12 @@ class Backlog:
         return f"<Backlog: {len(self._entries)} pods, {waiting} of them waiting for a change>"
 
     def get(self, uid: str) -> Candidate | None:
-        """Look a pod up."""
+        """Return a pod by its uid."""
         entry = self._entries.get(uid)
         return entry.candidate if entry else None
 
     def each(self) -> Iterable[Entry]:
-        """Go through all pods, in the order in which they would be taken."""
+        """Return all pods in the order in which they would be taken."""
         found = sorted(self._entries.values(), key=lambda entry: entry.turn)
         return label_order.reordered(found, lambda *_: ())
 
@@ -132,7 +132,7 @@ class Backlog:
         return entry
 
     def allow(self, most: int) -> None:
-        """Let labels count up to so much between namespaces, and sort all pods anew."""
+        """Count labels up to so much between namespaces, and sort all pods anew."""
         if most == self._allowed:
             return
         self._allowed = most
@@ -160,7 +160,7 @@ class Backlog:
     def put_off(
         self, uid: str, *, now: float, wants: frozenset[decisions.ClusterEvent] | None, demoted: bool = False
     ) -> None:
-        """Let a pod wait: for one of these changes (for none: for ever), or with None for the pause alone.
+        """Make a pod wait: for one of these changes (for none: for ever), or with None for the pause alone.
 
         One that is demoted comes after all others, and pauses for longer, until it is reinstated or edited.
         """
@@ -198,7 +198,7 @@ class Backlog:
         self._activate(self._entered(candidate, max(1, attempts)))
 
     def skip(self, uid: str, *, now: float) -> None:
-        """Let a pod pause that has a place but may not be bound yet; the next of its kind is tried."""
+        """Back off a pod that has a place but may not be bound yet; the next of its kind is tried."""
         if (entry := self._entries.get(uid)) is not None:
             self._set_aside(entry, now=now, wants=None)
             self._follow(entry.kind)
@@ -216,7 +216,7 @@ class Backlog:
             self._follow_all()
 
     def go_on(self, namespace: str) -> None:
-        """Let the pods of a namespace have their turn again."""
+        """Admit the pods of a namespace again."""
         self._held_up.admit(namespace)
         self._follow_all()
 
@@ -327,7 +327,7 @@ class Backlog:
         return self._entries[first[2]].not_before if first is not None else None
 
     def _sort_in_woken(self) -> None:
-        """Let the first of those that were woken since the last time be tried at once."""
+        """Activate the first of those that were woken since the last time."""
         if self._woken:
             found = sorted(self._woken.values(), key=queued_pods.TURN)
             places = list(map(queued_pods.TURN, found))
@@ -345,14 +345,14 @@ class Backlog:
             self._woken.clear()
 
     def _follow_all(self) -> None:
-        """Let the next of each kind be tried at once: the first of those that were woken are others now."""
+        """Activate the next of each kind: the first of those that were woken are others now."""
         room = FOLLOWING_AT_ONCE
         for kind in self._following:
             followers = (self._follow(kind) for _ in range(min(wakeups.TRIED_OF_A_KIND, room)))
             room -= sum(itertools.takewhile(bool, followers))
 
     def _follow(self, kind: int) -> bool:
-        """Let the next of a kind be tried at once, of those that were woken but pause; if there is one."""
+        """Activate the next of a kind, of those that were woken but pause; if there is one."""
         if (place := self._following.pop(kind)) is None:
             return False
         entry = self._entries[place[2]]

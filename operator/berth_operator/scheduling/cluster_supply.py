@@ -64,7 +64,7 @@ class ClusterSupply:
         self._seen: tuple[demand_model.Supply, Scale] | None = None
 
     def update(self, node: str, added: NodeSupply | None) -> None:
-        """Take what a node adds now."""
+        """Update what a node adds."""
         before = self._parts.pop(node, None)
         if added is not None:
             self._parts[node] = added
@@ -80,7 +80,7 @@ class ClusterSupply:
             self.refresh()
 
     def refresh(self) -> None:
-        """Let others see what has changed, unless that was done a moment ago; for events and between rounds.
+        """Show others what has changed, unless that was done a moment ago; for events and between rounds.
 
         On a clock on which no time passes it is always done.
         """

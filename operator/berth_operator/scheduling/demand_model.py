@@ -106,7 +106,7 @@ def supply_of(kinds: Mapping[Kind, int]) -> Supply:
 
 
 def learn(known: workload.Workload, nodes: Supply) -> DemandModel:
-    """Work the lesson out, or remember it from the last time the rounded inputs were the same."""
+    """Work the model out, or remember it from the last time the rounded inputs were the same."""
     count = known.count
     # The greatest power of two up to the root of twice their number: about as fine as so many can tell.
     parts = min(PARTS, 2 ** int(math.log2(2 * max(count, 1)) / 2))
@@ -216,7 +216,7 @@ def prices(sizes: npt.NDArray[np.int64], wanted: Floats) -> Floats:
 
 
 def _violated(sizes: npt.NDArray[np.int64], price: Floats) -> tuple[Floats, float] | None:
-    """Name the most violated constraint a·y <= b: a price below zero, or the dearest set of a whole card."""
+    """Return the most violated constraint a·y <= b: a price below zero, or the dearest set on a card."""
     low = int(price.argmin())
     if price[low] < -TINY:
         normal: Floats = np.zeros(len(price))
@@ -277,7 +277,7 @@ class _ActiveSet:
 def in_surplus(
     cpu: float, memory: float, wanted: tuple[tuple[workload.Models, int], ...], classes: Classes
 ) -> tuple[tuple[str, int], ...]:
-    """Name the models that the requests allowed there would not fill, and the percent that they would.
+    """Return the models that the requests allowed there would not fill, and the percent that they would.
 
     Requests are spread over the models they may use so that these fill alike.
     """

@@ -83,16 +83,16 @@ class Inventory:
         return slice(0, len(self.infos))
 
     def node(self, name: str) -> node_info.NodeInfo | None:
-        """Look a node up by name."""
+        """Return a node by its name."""
         at = self.index.get(name)
         return self.infos[at] if at is not None else None
 
     def each(self) -> Iterable[node_info.NodeInfo]:
-        """Go through all nodes, by name."""
+        """Return all nodes, by name."""
         return (self._info_at(at) for _, at in sorted(self.index.items()))
 
     def hold(self, uid: str) -> Hold | None:
-        """Look a pod's hold up."""
+        """Return a pod's hold."""
         at = self._holders.get(uid)
         return self._info_at(at).holds[uid] if at is not None else None
 
@@ -120,7 +120,7 @@ class Inventory:
         return self._cluster_supply.version
 
     def refresh_supply(self) -> None:
-        """Let all count that has changed of what the nodes have; not while a decision reads it."""
+        """Refresh what the nodes have together; not while a decision reads it."""
         self._cluster_supply.refresh()
 
     def demand_model(self) -> demand_model.DemandModel:
@@ -251,7 +251,7 @@ class Inventory:
         return affected
 
     def set_silent(self, node: str, silent: bool) -> None:  # noqa: FBT001  the value is the message
-        """Note whether a node's agent is silent."""
+        """Record whether a node's agent is silent."""
         info = self.node(node)
         if info is not None and info.silent != silent:
             info.silent = silent
@@ -319,7 +319,7 @@ class Inventory:
         device_counts.refresh(self.table, info, hold)
 
     def _set_allocatable(self, info: node_info.NodeInfo, allocatable: facts.Amounts) -> None:
-        """Note all that a node can give."""
+        """Record all that a node can give."""
         table = self.table
         table.allocatable[info.row] = table.left[info.row] = node_table.ABSENT
         table.use_resources(info.row, (name for name, _ in allocatable))

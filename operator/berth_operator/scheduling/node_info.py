@@ -90,7 +90,7 @@ class PlaceReasons:
 def place_reasons(
     infos: Sequence[NodeInfo | None], where: facts.Where, labels: labels_.Labels
 ) -> PlaceReasons:
-    """Ask all nodes, whose labels are these."""
+    """Return what all nodes say, whose labels are these."""
     numbers: dict[tuple[Reason, str], int] = {}
     code = np.zeros(len(infos), dtype=np.int64)
     matching = labels.matching(where).tolist()

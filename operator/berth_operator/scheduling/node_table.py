@@ -73,7 +73,7 @@ class Names:
         return len(self.of)
 
     def get(self, name: str) -> int | None:
-        """Look a name up."""
+        """Return the number of a name."""
         return self.of.get(name)
 
     @property
@@ -218,14 +218,14 @@ class NodeTable:
         return self.logged + len(self.log)
 
     def touch(self, at: int) -> None:
-        """Note that a row changed."""
+        """Record that a row changed."""
         self.log.append(at)
         if len(self.log) > LOG_KEPT:
             self.logged += len(self.log)
             self.log.clear()
 
     def changed_since(self, version: int) -> list[int] | None:
-        """Name the rows that changed since; None if that is too long ago to know."""
+        """Return the rows that changed since; None if that is too long ago to know."""
         at = version - self.logged
         return None if at < 0 else self.log[at:]
 

@@ -67,7 +67,7 @@ class Line(Generic[K]):
         heapq.heappop(self._places)
 
     def put_back(self, place: Place[K]) -> None:
-        """Put a place back that was taken out and is still valid."""
+        """Return a place to the queue that was taken out and is still valid."""
         heapq.heappush(self._places, place)
 
     def next_of(self, limit: int | None = None) -> list[Place[K]]:
@@ -137,7 +137,7 @@ class Lines(Generic[N, K]):
         self._lines[name].take()
 
     def put_back(self, name: N, place: Place[K]) -> None:
-        """Put a place back that was taken out of a line, if it is still valid."""
+        """Return a place to the queue that was taken out of a line, if it is still valid."""
         if self._valid(place[2], place[1]):
             self._line(name).put_back(place)
 
@@ -165,7 +165,7 @@ class HeldUpNamespaces:
         self.names.add(name)
 
     def admit(self, name: str) -> None:
-        """Let the pods of a namespace have their turn again."""
+        """Admit the pods of a namespace again."""
         self.names.discard(name)
         self.version += 1
 
@@ -230,7 +230,7 @@ class Queue(Generic[K]):
         self._lines.take(name)
 
     def put_back(self, place: Place[K], name: str) -> None:
-        """Put a place back that was taken out, if it is still valid."""
+        """Return a place to the queue that was taken out, if it is still valid."""
         self._lines.put_back(name, place)
         self._unsure.add(name)
 
@@ -247,7 +247,7 @@ class Queue(Generic[K]):
         self._unsure.clear()
 
     def _queue(self, name: str, first: Place[K] | None) -> None:
-        """Let a namespace stand in the queue with its first place, unless it is held up."""
+        """Add a namespace to the queue with its first place, unless it is held up."""
         if name in self._held_up:
             self._left_out.add(name)
             return

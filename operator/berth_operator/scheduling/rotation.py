@@ -161,7 +161,7 @@ class Rotation:
         return self._ranks.places + self._untried.places
 
     def stand(self, entry: Entry) -> None:
-        """Let a pod that stands in line have its turn."""
+        """Add a pod that is active."""
         self._rank(entry)
         if not entry.attempts:
             self._untried.push(entry.candidate.namespace, entry.turn, entry.ticket, entry.candidate.uid)

@@ -65,7 +65,7 @@ class SlowNodes:
         self._names: collections.OrderedDict[questions.Question, dict[str, None]] = collections.OrderedDict()
 
     def note(self, question: questions.Question, name: str, *, slow: bool) -> None:
-        """Note whether a node gave no answer in time."""
+        """Record whether a node gave no answer in time."""
         if not slow:
             if self._names:
                 self._names.get(question, {}).pop(name, None)

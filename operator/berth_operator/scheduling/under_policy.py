@@ -49,7 +49,7 @@ def _known_as(policy: Policy, models: frozenset[str]) -> frozenset[str]:
 
 
 def _sharing(request: requests.Request) -> Iterator[str]:
-    """Name the containers that ask for a part of a card."""
+    """Return the containers that ask for a part of a card."""
     for one in request.containers:
         if any(isinstance(ask, requests.Gpus) and not ask.whole for ask in one.asks):
             yield one.name

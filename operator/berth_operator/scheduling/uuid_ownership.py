@@ -111,7 +111,7 @@ class UuidOwnership:
         return decided
 
     def _origins(self, *titles: UuidHistory) -> set[str]:
-        """Name the nodes in whose Devices it is recorded that they may come back."""
+        """Return the nodes in whose Devices it is recorded that they may come back."""
         return {one.origin.node for one in titles if one.origin is not None} & self._published.keys()
 
     def _after(self, node: str, uuid: str, history: UuidHistory) -> UuidHistory:
@@ -275,7 +275,7 @@ class UuidOwnership:
             self._titles[uuid] = after
 
     def _waits(self, history: UuidHistory) -> frozenset[str]:
-        """Name the nodes of whose pods it must be known when they end; at first, also when they come."""
+        """Return the nodes of whose pods it must be known when they end; at first, also when they come."""
         contested = not self.ordered and len(history.claimants) > 1
         return history.waits().union(history.claimants) if contested else history.waits()
 
@@ -355,12 +355,12 @@ def _among(nodes: tuple[str, ...], node: str, *, is_one: bool) -> tuple[str, ...
 
 
 def named(device: facts.Device) -> Iterable[str]:
-    """Walk over the uuids that a node claims: none of a Device in which that cannot be recorded."""
+    """Yield the uuids that a node claims: none of a Device in which that cannot be recorded."""
     return () if device.large else uuids(device)
 
 
 def uuids(device: facts.Device) -> Iterable[str]:
-    """Walk over the uuids that must be unique in the world: those of GPUs, and of their instances."""
+    """Yield the uuids that must be unique in the world: those of GPUs, and of their instances."""
     for card in device.cards:
         yield card.uuid
         for instance in card.instances:

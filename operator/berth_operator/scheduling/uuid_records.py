@@ -53,7 +53,7 @@ class UuidHistory:
         return "" if self.doubts - {self.owner} else self.owner
 
     def waits(self) -> frozenset[str]:
-        """Name the nodes whose pods keep it from somebody who publishes it."""
+        """Return the nodes whose pods keep it from somebody who publishes it."""
         back = self.origin is not None and self.origin.node in self.live and self.origin.node != self.owner
         return self.doubts | {self.owner} if back else self.doubts
 

@@ -147,7 +147,7 @@ class _Table:
 def _choices(
     problem: packing_problems.NodeProblem, scope: Scope, effort: packing.Effort
 ) -> Iterator[scopes.Choice]:
-    """Walk over the sets of whole cards and the groups to keep to, the best first."""
+    """Yield the sets of whole cards and the groups to keep to, the best first."""
     field, count = problem.field, problem.request.need.whole
     if not count:
         return (scopes.Choice(0, group) for group in _groups(problem, scope))

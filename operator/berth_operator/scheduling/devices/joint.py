@@ -35,7 +35,7 @@ NO_ROLES: Final = Roles()
 
 
 def roles(request: requests.Request) -> Roles:
-    """Say who leads and who follows."""
+    """Return who leads and who follows."""
     joint = request.grouping.joint
     if len(joint) <= 1:
         return NO_ROLES
@@ -51,18 +51,18 @@ def roles(request: requests.Request) -> Roles:
 
 
 def type_of(ask: requests.Ask) -> str:
-    """Name the type of device that is asked for."""
+    """Return the type of device that is asked for."""
     return ask.type if isinstance(ask, requests.OtherDevices) else facts.GPU
 
 
 def number_roots(device: facts.Device) -> Mapping[str, int]:
-    """Give each known PCIe root of a node a bit of its own."""
+    """Return a bit of its own for each known PCIe root of a node."""
     known = {one.root for one in (*device.cards, *device.others) if one.root is not None}
     return {root: UNKNOWN << at for at, root in enumerate(sorted(known), start=1)}
 
 
 def to_follow(roots: Sequence[int], owner: int) -> int:
-    """Give the roots beside which the devices of one owner must sit; 0 where nothing leads."""
+    """Return the roots beside which the devices of one owner must sit; 0 where nothing leads."""
     everyone = 0
     for one in roots:
         everyone |= one
@@ -70,7 +70,7 @@ def to_follow(roots: Sequence[int], owner: int) -> int:
 
 
 def in_rounds(order: Sequence[int], roots: Sequence[int]) -> list[int]:
-    """Take one spot of each root, then another of each, so that the first few already reach all roots."""
+    """Return one spot of each root, then another of each, so that the first few already reach all roots."""
     seen: dict[int, int] = {}
     rounds = []
     for at, root in zip(order, roots, strict=True):

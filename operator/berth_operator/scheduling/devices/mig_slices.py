@@ -26,7 +26,7 @@ Place = tuple[int, int]  # The slices of a possible instance as a mask, and how 
 
 @functools.lru_cache(maxsize=1 << 14)
 def harm(model: str, slices: int, taken: int) -> int:
-    """Say what giving these slices of a card away does to it, where `taken` are in use; both are masks."""
+    """Return what giving these slices of a card away does to it, where `taken` are in use; both are masks."""
     return sum(SIZE_WEIGHT**size for place, size in _places(model) if not place & taken and place & slices)
 
 

@@ -63,7 +63,7 @@ class NodeTopology:
         return hash((self.size, self.worth, self.groups, self.partitions))
 
     def scope(self, scope: Scope) -> tuple[int, ...]:
-        """Give the groups of slots that share a scope, as masks; the node itself is one group."""
+        """Return the groups of slots that share a scope, as masks; the node itself is one group."""
         if scope is Scope.NODE:
             return ((1 << self.size) - 1,)
         return next((masks for name, masks in self.groups if name is scope), ())
@@ -93,7 +93,7 @@ class NodeTopology:
         return sum(self.worth[a][b] for at, a in enumerate(chosen) for b in chosen[:at])
 
     def wholeness(self, mask: int) -> int:
-        """Say what a set of free slots is worth to those who come later: larger whole partitions first."""
+        """Return what a set of free slots is worth to those who come later: larger whole partitions first."""
         if self.partitions:
             return sum(value for part, value in self._values if part & mask == part)
         return self.within(mask)

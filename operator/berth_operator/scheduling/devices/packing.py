@@ -219,7 +219,7 @@ class _Search:
         return at, alike, state.roots if self.joint else ()
 
     def _ways(self, item: Item, state: State) -> Iterator[State]:
-        """Walk over all ways to place one item, the preferred first."""
+        """Yield all ways to place one item, the preferred first."""
         roots = joint.to_follow(state.roots, item.owner) if item.follows else 0
         able = [at for at in item.needs if self._has_room(item, state, at)]
         if roots:
@@ -236,7 +236,7 @@ class _Search:
     def _pick(
         self, item: Item, state: State, order: list[int], count: int, missing: int
     ) -> Iterator[tuple[tuple[int, ...], State]]:
-        """Walk over the sets of `count` spots, in order, that leave none of the roots missing."""
+        """Yield the sets of `count` spots, in order, that leave none of the roots missing."""
         if not count:
             yield (), state
             return

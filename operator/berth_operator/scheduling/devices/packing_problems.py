@@ -118,7 +118,7 @@ class NodeProblem:
         return True
 
     def type_of(self, item: Item) -> str:
-        """Name the type of device that an item asks for."""
+        """Return the type of device that an item asks for."""
         return joint.type_of(self.ask_of(item))
 
     def ask_of(self, item: Item) -> requests.Ask:
@@ -153,12 +153,12 @@ class NodeProblem:
 def read_problem(
     view: device_view.View, request: requests.Request, prefer: preferences.Prefer
 ) -> NodeProblem:
-    """Lay a question out."""
+    """Return the problem of a request on a node."""
     return NodeProblem(view, request, prefer, in_order(view.device.cards))
 
 
 def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
-    """Put cards in the order of their slots, which is that of their minors; mostly they are already."""
+    """Return cards in the order of their slots, which is that of their minors; mostly they are already."""
     last = -1
     for card in cards:
         if card.minor <= last:
@@ -168,7 +168,7 @@ def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
 
 
 def others_in_order(device: facts.Device) -> tuple[facts.Card, ...]:
-    """Put the devices that are no cards in order: by type, then minor."""
+    """Return the devices that are no cards in order: by type, then minor."""
     return tuple(sorted(device.others, key=lambda one: (one.type, one.minor, one.uuid)))
 
 

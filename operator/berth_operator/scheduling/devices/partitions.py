@@ -17,5 +17,5 @@ def able(board: node_topology.NodeTopology, free: int, count: int, pool: int) ->
 
 
 def choose(board: node_topology.NodeTopology, free: int, count: int) -> int | None:
-    """Take the free partition of that size which leaves most; None where there is none."""
+    """Return the free partition of that size which leaves most; None where there is none."""
     return next(iter(able(board, free, count, free)), None)

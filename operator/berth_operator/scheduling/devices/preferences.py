@@ -41,7 +41,7 @@ class Preference:
 
 
 def left_over(room: Room, taken: Room, scale: int) -> int:
-    """Say how empty a spot would be, in thousandths of the core plus thousandths of the memory."""
+    """Return how empty a spot would be, in thousandths of the core plus thousandths of the memory."""
     left = (room[0] - taken[0]) * CORE_MILLE
     return left + (room[1] - taken[1]) * MILLE // scale if scale else left
 

@@ -71,7 +71,7 @@ def rounding(total: int) -> int:
 
 
 def cards(count: int) -> Gpus:
-    """Ask for whole cards."""
+    """Return an ask for whole cards."""
     return Gpus(count, core=WHOLE, ratio=WHOLE)
 
 

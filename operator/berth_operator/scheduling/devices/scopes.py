@@ -82,7 +82,7 @@ def best(field: Field, scope: Scope, count: int, effort: packing.Effort) -> int 
 
 
 def choices(field: Field, scope: Scope, count: int, effort: packing.Effort) -> Iterator[Choice]:
-    """Walk over all sets of whole cards that a scope allows, best first: partitions, then by links.
+    """Yield all sets of whole cards that a scope allows, best first: partitions, then by links.
 
     Where the effort is spent, the walk ends.
     """
@@ -105,7 +105,7 @@ def choices(field: Field, scope: Scope, count: int, effort: packing.Effort) -> I
 def _in_group(
     field: Field, group: int, count: int, effort: packing.Effort, *, among: int
 ) -> Iterator[tuple[tuple[int, ...], Choice]]:
-    """Walk over the sets within one group, each with a key by which groups can be merged."""
+    """Yield the sets within one group, each with a key by which groups can be merged."""
     pool = field.pool & group
     for whole in topology.each(field.board, field.free, count, pool, effort=effort, among=among):
         if effort.spent:

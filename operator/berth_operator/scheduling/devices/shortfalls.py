@@ -205,7 +205,7 @@ def _nearest(
 
 
 def _most_frequent(reasons: Iterable[Reason | None], ask: requests.Ask) -> Reason:
-    """Name the most frequent reason; cards that have none just have too little left together."""
+    """Return the most frequent reason; cards that have none just have too little left together."""
     found = collections.Counter(reason for reason in reasons if reason is not None).most_common(1)
     short = Reason.NO_INSTANCE if isinstance(ask, requests.Instances) else Reason.FULL
     return found[0][0] if found else short

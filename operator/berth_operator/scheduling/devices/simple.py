@@ -21,7 +21,7 @@ from berth_operator.scheduling.devices import (
 
 
 def ask_of(request: requests.Request) -> requests.Gpus | None:
-    """Give the only ask of a simple request, or None where the search is needed."""
+    """Return the only ask of a simple request, or None where the search is needed."""
     if len(request.containers) != 1 or len(request.containers[0].asks) != 1:
         return None
     ask = request.containers[0].asks[0]

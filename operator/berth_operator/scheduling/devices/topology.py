@@ -117,7 +117,7 @@ def each(
     effort: packing.Effort,
     among: int = 1,
 ) -> Iterator[int]:
-    """Walk over all sets, the best first; where they are too many to compare, the others in plain order."""
+    """Yield all sets, the best first; where they are too many to compare, the others in plain order."""
     best = best_set(board, free, count, pool, effort=effort, among=among)
     if best is None:
         return

@@ -151,7 +151,7 @@ def free_replicas(view: device_view.View, card: facts.Card) -> int:
 def free_instances(
     view: device_view.View, card: facts.Card, asked: requests.Conditions
 ) -> Iterator[facts.Instance]:
-    """Walk over the instances that nobody has; none is free while somebody holds the card itself."""
+    """Yield the instances that nobody has; none is free while somebody holds the card itself."""
     if view.usage(card.uuid) == device_view.UNUSED:
         for one in card.instances:
             if view.usage(one.uuid) == device_view.UNUSED and conditions.takes_instance(card, one, asked):
@@ -161,7 +161,7 @@ def free_instances(
 def free_functions(
     view: device_view.View, device: facts.Card, grouping: requests.Grouping
 ) -> Iterator[facts.Function]:
-    """Walk over the virtual functions with the right labels that nobody has."""
+    """Yield the virtual functions with the right labels that nobody has."""
     wanted = set(grouping.function_labels)
     for one in device.functions:
         if one.bus not in view.functions and wanted <= set(one.labels):

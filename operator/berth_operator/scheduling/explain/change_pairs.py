@@ -80,7 +80,7 @@ def nearest_with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tu
 
 
 def nearest(survey: node_survey.NodeSurvey, at: int, whys: tuple[Why, ...]) -> findings.Nearest:
-    """Name a node and what stands in its way."""
+    """Return a node and what stands in its way."""
     reason, detail = survey.why(at)
     return findings.Nearest(survey.row(at).name, reason, detail, (), whys=whys)
 

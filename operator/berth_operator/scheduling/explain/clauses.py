@@ -87,7 +87,7 @@ def reach(change: findings.Change) -> str:
 
 
 def _named(devices: Sequence[findings.Room], node: str) -> str:
-    """Name devices of a node: by uuid, or by minor where there are many."""
+    """Return devices of a node by their names: by uuid, or by minor where there are many."""
     if len(devices) <= wording.LISTED:
         return f"{wording.listed(one.device for one in devices)} of {node}"
     minors = wording.listed((str(one.minor) for one in devices), most=MINORS_LISTED)

@@ -86,7 +86,7 @@ def _missing_devices(request: requests.Request, shortfall: allocator.Shortfall) 
 
 
 def _name(request: requests.Request, shortfall: allocator.Shortfall) -> str:
-    """Name what is counted, as the counted reasons do."""
+    """Return what is counted, as the counted reasons do."""
     asks = {type(ask) for one in request.containers if one.name == shortfall.container for ask in one.asks}
     if not shortfall.detail:
         return REPLICAS if asks == {requests.Replicas} else CARDS
@@ -124,7 +124,7 @@ def nearest(found: Iterable[Finding]) -> findings.Nearest | None:
 
 
 def candidates(found: Finding) -> Iterator[findings.Nearest]:
-    """Name what may be near on one node: its cards one by one if one is wanted, else their number."""
+    """Return what may be near on one node: its cards one by one if one is wanted, else their number."""
     cards = [] if found.shortfall is None else list(_near_cards(found, found.shortfall))
     if cards:
         yield from cards
@@ -151,5 +151,5 @@ def missing(verdict: allocator.Verdict) -> Iterator[Deficit]:
 
 
 def core_of(kind: str) -> str:
-    """Name what a part of a device is a part of: cards have cores, others are just shared."""
+    """Return what a part of a device is a part of: cards have cores, others are just shared."""
     return CORE if kind == devices.GPU else ""

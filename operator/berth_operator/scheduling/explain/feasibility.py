@@ -116,6 +116,6 @@ def left_mig_mode(info: node_info.NodeInfo | None) -> bool:
 def fits(
     inventory: Inventory, request: requests.Request, at: int, effort: allocator.Effort | None = None
 ) -> bool:
-    """Look at the devices of one node closely."""
+    """Search one node, and return whether the request fits."""
     info = inventory.infos[at]
     return info is not None and allocator.find(info.view(), request, effort=effort) is not None

@@ -218,7 +218,7 @@ WISHES: Final = frozenset(
 
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Put changes in order, the smallest first.
+    """Return changes in order, the smallest first.
 
     The size of a change is the part of the pod's own ask that it is about: 2 of 8 GiB are
     smaller than 1 of 2 cards. A whole node that comes back and a whole condition that goes

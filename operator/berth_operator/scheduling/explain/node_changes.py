@@ -48,7 +48,7 @@ def find_changes(
 
 
 def _while_able(survey: node_survey.NodeSurvey, rows_: Iterable[T]) -> Iterator[T]:
-    """Walk over nodes for as long as anything can be tried on them."""
+    """Yield nodes for as long as anything can be tried on them."""
     for one in rows_:
         if survey.exhausted:
             return
@@ -106,7 +106,7 @@ def _holders(info: node_info.NodeInfo, devices: set[str]) -> tuple[str, ...]:
 
 
 def ending_order(info: node_info.NodeInfo) -> list[Hold]:
-    """Put the pods of a node in order: those first whose end would soonest leave a device unused."""
+    """Return the pods of a node in order: those first whose end would soonest leave a device unused."""
     pods: dict[str, int] = {}
     for hold in info.holds.values():
         for share in hold.shares:
@@ -165,7 +165,7 @@ def _ended(survey: node_survey.NodeSurvey, at: int, ended: list[Hold]) -> EndPod
 
 
 def _enough(survey: node_survey.NodeSurvey, at: int, ended: list[Hold], given: set[str]) -> tuple[Room, ...]:
-    """Name the devices that would do if only these were given back, by all who share them; else none."""
+    """Return the devices that would do if only these were given back, by all who share them; else none."""
     if survey.why(at)[0] is Reason.INSUFFICIENT_RESOURCE:
         return ()
     held = {share.uuid: share for hold in ended for share in hold.shares if share.uuid in given}
@@ -236,7 +236,7 @@ def _closed(survey: node_survey.NodeSurvey, reason: Reason) -> list[int]:
 
 
 def _opened(survey: node_survey.NodeSurvey, at: int) -> Repair | None:
-    """Let the agent report again, or let it read its cards again, but not both."""
+    """Make the agent report again, or read its cards again, but not both."""
     info, reason = survey.row(at), survey.why(at)[0]
     if info.owned is None:
         return None

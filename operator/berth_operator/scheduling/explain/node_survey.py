@@ -99,7 +99,7 @@ class NodeSurvey:
         return remote
 
     def nearest(self, among: node_table.Mask | None = None) -> list[int]:
-        """Put refusing nodes in order, the nearest first, those before others that need less of a change.
+        """Return refusing nodes in order, the nearest first, those before others that need less of a change.
 
         One that was not fully evaluated may take the pod as it is, so it is no example of what is wrong.
         """
@@ -189,7 +189,7 @@ def _asked(
 def look(
     view: device_view.View, request: requests.Request, effort: allocator.Effort
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
-    """Look at the devices of a node closely, as long as the search for a place does at most."""
+    """Search one node, as long as the search for a place does at most."""
     effort.spend(STEPS_TO_LOOK)  # From the first of these on time counts, what is read for it included.
     part = effort.part(search.STEPS_A_NODE)
     found = allocator.place(view, request, effort=part)

@@ -68,7 +68,7 @@ def place(
 
 
 def shares(survey: node_survey.NodeSurvey, copy: Inventory) -> set[str]:
-    """Name the devices that the pod would get on what is there."""
+    """Return the devices that the pod would get on what is there."""
     found = place(survey, copy, survey.request, survey.demand)
     return {share.uuid for share in allocator.held(found.grants)} if found is not None else set()
 

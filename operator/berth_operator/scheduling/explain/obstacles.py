@@ -31,7 +31,7 @@ class Obstacle:
     value: str = ""
 
     def __str__(self) -> str:
-        """Say it as it is written in a manifest."""
+        """Return it as it is written in a manifest."""
         return f"{self.key}={self.value}" if self.value else self.key
 
 
@@ -74,7 +74,7 @@ def single(survey: node_survey.NodeSurvey, *, whole: bool) -> SingleObstacles:
 
 
 def only(node: facts.Node, where: facts.Where) -> Obstacle | None:
-    """Name the obstacle of a node that has no other; all pairs of a selector together count as one."""
+    """Return the obstacle of a node that has no other; all pairs of a selector together count as one."""
     found = set(each(node, where))
     if len(found) > 1 and all(one.condition is PodCondition.SELECTOR for one in found):
         return SELECTOR
@@ -98,7 +98,7 @@ def each(node: facts.Node, where: facts.Where) -> Iterator[Obstacle]:
 
 
 def ease(where: facts.Where, obstacle: Obstacle) -> facts.Where | None:
-    """Take an obstacle out of the pod's way, if the pod should."""
+    """Return where the pod may run without an obstacle, if the pod should."""
     match obstacle.condition:
         case PodCondition.SELECTOR:
             pair = obstacle.key, obstacle.value

@@ -62,7 +62,7 @@ TYPES: Final = {facts.GPU: "GPU"}
 
 
 def briefly(reason: Reason, detail: str) -> str:
-    """Name a reason and what it is about in a few words."""
+    """Return a reason and what it is about in a few words."""
     if reason is Reason.NO_DEVICE and detail:
         return f"no {wording.noun(detail, 2)}"
     joint = " " if reason in FOLLOWED else ": "
@@ -70,7 +70,7 @@ def briefly(reason: Reason, detail: str) -> str:
 
 
 def device(kind: str, minor: int) -> str:
-    """Name a device by its number, as people at its node do."""
+    """Return a device by its number, as people at its node do."""
     return f"{TYPES.get(kind, kind)} {minor}"
 
 

@@ -132,7 +132,7 @@ def _elsewhere(context: PodChanges) -> Iterator[DropCondition]:
 
 
 def _fewer(context: PodChanges) -> Iterator[AskLess]:
-    """Look for the largest number of cards (or instances, replicas, devices) that fits now."""
+    """Find the largest number of cards (or instances, replicas, devices) that fits now."""
     for at, number, ask in each_ask(context.survey.request):
         if context.survey.exhausted:
             return
@@ -181,7 +181,7 @@ def scaled(survey: node_survey.NodeSurvey, count: int, before: int) -> facts.Dem
 
 
 def counted(ask: requests.Ask) -> str:
-    """Name what an ask counts, as the counted reasons do."""
+    """Return what an ask counts, as the counted reasons do."""
     match ask:
         case requests.Instances():
             return f"MIG {ask.profile}"
@@ -193,14 +193,14 @@ def counted(ask: requests.Ask) -> str:
 
 
 def each_ask(request: requests.Request) -> Iterator[tuple[int, int, requests.Ask]]:
-    """Walk over all asks, with the numbers of their container and among its asks."""
+    """Yield all asks, with the numbers of their container and among its asks."""
     for at, container in enumerate(request.containers):
         for number, ask in enumerate(container.asks):
             yield at, number, ask
 
 
 def with_ask(request: requests.Request, at: int, number: int, ask: requests.Ask) -> requests.Request:
-    """Put another ask in the place of one."""
+    """Return a request with another ask in the place of one."""
     container = request.containers[at]
     asks = (*container.asks[:number], ask, *container.asks[number + 1 :])
     changed = dataclasses.replace(container, asks=asks)
@@ -212,7 +212,7 @@ def with_ask(request: requests.Request, at: int, number: int, ask: requests.Ask)
 
 
 def _less_of_cards(context: PodChanges) -> Iterator[AskLess]:
-    """Look for the largest share that some card has, among those that were looked at."""
+    """Find the largest share that some card has, among those that were looked at."""
     for at, number, ask in each_ask(context.survey.request):
         if isinstance(ask, requests.Gpus) and not ask.whole and not context.survey.exhausted:
             for tries in (_smaller_memory(context, at, ask), _smaller_core(context, at, ask)):

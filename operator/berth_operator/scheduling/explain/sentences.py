@@ -142,7 +142,7 @@ def _examples(told: findings.Explanation) -> Examples:
 def _extras(
     told: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
 ) -> Extras:
-    """Name an example of what is in the way, the models that there are, and what is nearest."""
+    """Return an example of what is in the way, the models that there are, and what is nearest."""
     extras = {
         key: f"such as {_example(finding, namespace)} on {wording.short(finding.node)}"
         for key, finding in examples.items()
@@ -158,7 +158,7 @@ def _extras(
 def _models_there(
     counts: Sequence[Count], known: known_models.Models, candidate: queued_pods.Candidate
 ) -> Extras:
-    """Name what there is instead of models, instances and cards, each beside the first that is lacking."""
+    """Return what there is instead of models, instances and cards, each beside the first that is lacking."""
     found: Extras = {}
     for kinds in ({Reason.MODEL_MISMATCH}, known_models.OF_INSTANCES, {Reason.NOT_INCLUDED}):
         lacking = ((one.reason, one.detail) for one in counts if one.reason in kinds)
@@ -177,7 +177,7 @@ def _there(reason: Reason, known: known_models.Models, candidate: queued_pods.Ca
 
 
 def _example(finding: findings.Finding, namespace: str) -> str:
-    """Name the first card of which the node's reason speaks, or the pods whose cards nobody can name."""
+    """Return the first card of which the node's reason speaks, or the pods whose cards nobody can name."""
     if finding.holders:
         return wording.listed(namespace_privacy.pods(finding.holders, namespace))
     return _card(finding)

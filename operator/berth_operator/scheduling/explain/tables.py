@@ -26,7 +26,7 @@ Line = tuple[str, ...]
 
 
 def table(told: findings.Explanation) -> str:
-    """Lay an explanation out."""
+    """Return an explanation as a table."""
     lines = [line for finding in told.nodes if finding.looked for line in _lines(finding)]
     return "\n".join([*_aligned(lines), *_below(told)]) + "\n"
 

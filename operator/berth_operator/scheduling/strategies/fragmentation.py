@@ -49,7 +49,7 @@ def _top(bits: int) -> float:
 
 
 def _fed(score_input: score_inputs.ScoreInput) -> tuple[node_table.Scores, node_table.Scores]:
-    """Say how much card space the node's cpu and memory can feed, before and after the placement."""
+    """Return how much card space the node's cpu and memory can feed, before and after the placement."""
     for_cpu, for_memory = MILLI / score_input.model.cpu, MILLI / score_input.model.memory
     by_cpu, by_memory = score_input.cpu_left * for_cpu, score_input.memory_left * for_memory
     before: node_table.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
@@ -62,7 +62,7 @@ def _fed(score_input: score_inputs.ScoreInput) -> tuple[node_table.Scores, node_
 def _cards(
     score_input: score_inputs.ScoreInput,
 ) -> tuple[node_table.Numbers, node_table.Numbers | None, node_table.Numbers | int]:
-    """Give what comes after the loss, the slot of a simple share, and the space that is taken."""
+    """Return what comes after the loss, the slot of a simple share, and the space that is taken."""
     if score_input.fit is None or score_input.share is None:
         # Of cut cards those go first that are nearly given out.
         rest = score_input.pieces_left if score_input.taken_pieces() else node_table.count(score_input.whole)
@@ -77,7 +77,7 @@ def _cards(
 
 
 def _costs(score_input: score_inputs.ScoreInput, ask: requests.Gpus) -> node_table.Numbers:
-    """Say what a share would cost on each card."""
+    """Return what a share would cost on each card."""
     if ask.memory == 0:
         found: node_table.Numbers = node_table.gather(
             _costs_by_space(score_input.model.space, ask.percent), score_input.space
@@ -90,7 +90,7 @@ def _costs(score_input: score_inputs.ScoreInput, ask: requests.Gpus) -> node_tab
 
 @functools.lru_cache(maxsize=1024)
 def _costs_by_space(worth: tuple[int, ...], percent: int) -> node_table.Numbers:
-    """Say what a share in percent costs on a card with so much space: a hundred answers serve all cards."""
+    """Return what a share in percent costs on a card with so much space: a hundred answers serve all."""
     space = np.arange(len(worth))
     return _cost(np.array(worth), space, np.maximum(space - percent, 0))
 
