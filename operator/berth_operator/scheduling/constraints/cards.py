@@ -14,14 +14,12 @@ from berth_crds import names
 from berth_operator.scheduling import node_table, queued_pods
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.gaps import gap
-from berth_operator.scheduling.constraints.query import Query, matching_cards
+from berth_operator.scheduling.constraints.query import Fitting, Query, matching_cards
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import REPLICAS, Unit
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.wording import amount, fewer, has, have, listed, noun, of_devices, short
 
-# Which cards are there, and which of them meet one condition after the other.
-Fitting = tuple[tuple[Reason, node_table.Mask], ...]
 CONDITIONS: Final = (
     (Reason.MODEL_MISMATCH, ("models", "pattern", "avoid_models", "avoid_pattern")),
     (Reason.NOT_INCLUDED, ("uuids",)),
@@ -38,8 +36,14 @@ def asks(need: requests.Need) -> list[requests.Gpus]:
 # ---------------------------------------------------------------- which cards would do
 
 
-def fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
-    """Yield which cards are there, and which of them meet one condition after the other."""
+def fitting(query: Query) -> Fitting:
+    """Return which cards are there, and which of them meet one condition after the other."""
+    if not query.fitting:
+        query.fitting = tuple(_fitting(query))
+    return query.fitting
+
+
+def _fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
     there = query.table.model[query.rows] != node_table.ABSENT
     yield Reason.TOO_FEW_CARDS, there
     kept: dict[str, object] = {}
@@ -54,8 +58,7 @@ def fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
 
 def right(query: Query) -> node_table.Mask:
     """Return the cards that meet all conditions, used or not."""
-    *_, (_, found) = fitting(query)
-    return found
+    return fitting(query)[-1][1]
 
 
 def large(query: Query, ask: requests.Gpus) -> node_table.Mask:
@@ -72,7 +75,7 @@ def standing(query: Query) -> Iterator[Objection]:
     need = query.need
     if not asks(need):
         return
-    found = tuple(fitting(query))
+    found = fitting(query)
     cards = found[-1][1]
     for reason, few in (*found, *_undivided(query, cards)):
         yield Objection(node_table.count(few) < need.least, reason, never=True)

@@ -10,16 +10,19 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.inventory import Inventory
 
 NOT_ASKED: Final = object()
+# Which cards are there, and which of them meet one condition after the other.
+Fitting = tuple[tuple[Reason, node_table.Mask], ...]
 
 
 class Query:
     """A question and the nodes that it is put to, as rows of the inventory's table."""
 
-    __slots__ = ("_matching", "_share_room", "inventory", "need", "question", "rows", "table")
+    __slots__ = ("_matching", "_share_room", "fitting", "inventory", "need", "question", "rows", "table")
 
     def __init__(self, inventory: Inventory, rows: node_table.Rows, question: questions.Question) -> None:
         self.inventory = inventory
@@ -27,6 +30,7 @@ class Query:
         self.rows = rows
         self.question = question
         self.need = question.need
+        self.fitting: Fitting = ()  # As `cards` found it.
         self._matching: object = NOT_ASKED
         self._share_room: object = NOT_ASKED
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from berth_operator.scheduling import questions
+from berth_operator.scheduling import node_table, questions
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.constraint import Objection, Why
 from berth_operator.scheduling.constraints.query import Query
@@ -19,17 +19,17 @@ from berth_operator.scheduling.inventory import Inventory
 
 
 class ReasonTable:
-    """One reason for each node, written once; 0 where there is none, and which could never take the pod."""
+    """One reason for each node, written once; 0 where there is none."""
 
     def __init__(self, size: int) -> None:
         self.code = np.zeros(size, dtype=np.int64)
-        self.never = np.zeros(size, dtype=np.bool_)
+        self._never: list[node_table.Mask] = []
         self.whys: dict[Why, int] = {}
 
     def object(self, objection: Objection) -> None:
         """Add a reason for those nodes that have none yet."""
         if objection.never:
-            self.never |= objection.nodes
+            self._never.append(objection.nodes)
         fresh = objection.nodes & (self.code == 0)
         if fresh.any():
             self.code[fresh] = self._number((objection.reason, objection.detail))
@@ -38,6 +38,13 @@ class ReasonTable:
         """Add a reason for one node, if it has none yet."""
         if not self.code[row]:
             self.code[row] = self._number(why)
+
+    def never(self) -> node_table.Mask:
+        """Return the nodes that could not take the pod with nothing used and nothing wrong."""
+        mask = np.zeros(len(self.code), dtype=np.bool_)
+        for nodes in self._never:
+            mask |= nodes
+        return mask
 
     def counts(self) -> tuple[Count, ...]:
         """Count the nodes of each reason, the most frequent first, and last those that may have no cards."""

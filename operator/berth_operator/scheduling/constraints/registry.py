@@ -39,15 +39,16 @@ WORDS: Final[Mapping[Reason, Words]] = {
 BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
-_ABLE: Final = tuple((one.asked, one.able) for one in CONSTRAINTS if one.able is not None)
+_ABLE: Final = tuple((one.asked, one.able) for one in CONSTRAINTS if one.able not in {None, resources.able})
 
 
 def able(query: Query) -> node_table.Mask:
     """Return the nodes that could take the pod, as far as sums can tell."""
-    question, mask = query.question, query.table.known[query.rows]
+    question = query.question
+    mask = resources.able(query)  # A new mask, in which nodes that are not known are left out.
     for asked, meets in _ABLE:
         if asked(question):
-            mask = mask & meets(query)
+            mask &= meets(query)
     return mask
 
 

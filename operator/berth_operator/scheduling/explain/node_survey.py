@@ -131,7 +131,7 @@ def take(
         known=known,
         place=known & place.able(query),
         room=resources.able(query) & host_ports.able(query),
-        never=table.never,
+        never=table.never(),
         gap=registry.gaps(query),
         effort=effort,
     )
