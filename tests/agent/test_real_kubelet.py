@@ -69,7 +69,7 @@ async def test_what_it_hands_out_is_compared_and_goes_with_the_pod(
     scene.socket, scene.pod_spec = worker.pod_resources, asking(1)
     plugin.offers(one)
     await until_offered(scene, 1)
-    async with scene.agent():
+    async with scene.agent(node=False):
         await scene.bound_pod("right", minor=0)
         agreed = await scene.until_verified("right", "True", "Agreed", seconds=60)
         plugin.offers(one, f"{two}::3")
@@ -98,7 +98,7 @@ async def test_processes_of_its_containers_are_their_pods(
     assert crowd.procfs == Path("/proc")
     plugin.offers(scene.uuid(0))
     await until_offered(scene, 1)
-    async with scene.agent():
+    async with scene.agent(node=False):
         uid = await scene.bound_pod("p", minor=0)
         await scene.until_gpupod("p", lambda it: it.status.phase == "Running", what="it to run", seconds=60)
         pid, *_ = worker.processes_of(uid)
@@ -124,7 +124,7 @@ async def test_its_restart_takes_nothing_away(
     scene.socket, scene.pod_spec = worker.pod_resources, asking(1)
     plugin.offers(scene.uuid(0))
     await until_offered(scene, 1)
-    async with scene.agent():
+    async with scene.agent(node=False):
         await scene.bound_pod("p", minor=0)
         before = await scene.until_verified("p", "True", "Agreed", seconds=60)
         await scene.until_kubelet_ready("True")
