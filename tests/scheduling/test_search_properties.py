@@ -190,6 +190,23 @@ def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_one_change_asks_one_node_anew() -> None:
     """A pod with a question that was asked before looks only at the nodes that changed."""
+    inventory, rows = asked_anew()
+
+    at = inventory.index["n4"]
+    assert rows == slice(at, at + 1)
+
+
+def test_a_constraint_on_other_nodes_has_all_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a node's answer depends on pods elsewhere, a change of one node voids the answers of all."""
+    monkeypatch.setattr("berth_operator.scheduling.constraints.registry._CLUSTER_WIDE", (lambda _: True,))
+
+    inventory, rows = asked_anew()
+
+    assert rows == inventory.everything
+
+
+def asked_anew() -> tuple[Inventory, object]:
+    """Ask nine nodes, change one and ask again; return which rows the second time was put to."""
     inventory = builders.inventory(*builders.nodes(9))
     search = Search(inventory)
     search.place(builders.request(1), builders.demand(), policy=RULES)
@@ -199,8 +216,7 @@ def test_one_change_asks_one_node_anew() -> None:
         search.place(builders.request(1), builders.demand(), policy=RULES)
 
     ((_, rows, *_), _) = asked.call_args
-    at = inventory.index["n4"]
-    assert rows == slice(at, at + 1)
+    return inventory, rows
 
 
 @worlds.PROPERTY

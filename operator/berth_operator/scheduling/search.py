@@ -178,6 +178,8 @@ class Search:
         changed = None
         if answer is not None and answer.layout == inventory.layout:
             changed = inventory.table.changed_since(answer.version)
+        if changed and registry.cluster_wide(question):
+            changed = None
         if answer is None or changed is None or len(changed) > inventory.size // 2:
             self._forget(key)
             answer = self._answers[key] = self._whole(question, policy)

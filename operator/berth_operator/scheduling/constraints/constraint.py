@@ -9,7 +9,7 @@ near a node comes. Relaxations and remedies are what the advice is made of.
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from berth_operator.scheduling import node_table, questions
 from berth_operator.scheduling.constraints.query import Query
@@ -62,6 +62,3 @@ class Constraint:
     depends_on: Scope = Scope.NODE
     words: Mapping[Reason, Words]
     brief: Mapping[Reason, str]
-
-
-FULL_GAP: Final = 1.0

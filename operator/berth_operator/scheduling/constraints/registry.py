@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table
+from berth_operator.scheduling import node_table, questions
 from berth_operator.scheduling.constraints import (
     agent_state,
     arrangement,
@@ -17,7 +17,7 @@ from berth_operator.scheduling.constraints import (
     pools,
     resources,
 )
-from berth_operator.scheduling.constraints.constraint import Constraint
+from berth_operator.scheduling.constraints.constraint import Constraint, Scope
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.wording import Words
@@ -40,6 +40,13 @@ BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
 _ABLE: Final = tuple((one.asked, one.able) for one in CONSTRAINTS if one.able not in {None, resources.able})
+
+_CLUSTER_WIDE: Final = tuple(one.asked for one in CONSTRAINTS if one.depends_on is Scope.CLUSTER)
+
+
+def cluster_wide(question: questions.Question) -> bool:
+    """Whether the answer of a node depends on other nodes, so that a change of one voids all answers."""
+    return any(asked(question) for asked in _CLUSTER_WIDE)
 
 
 def able(query: Query) -> node_table.Mask:
