@@ -32,7 +32,7 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from berth_operator.translate import devices as translated
 from berth_operator.translate import raw
-from support import boards, builders, odd_boards
+from support import boards, builders, irregular_boards
 
 MOST_WAITING: Final = 300
 MOST_BOUND: Final = 300
@@ -202,7 +202,7 @@ class Arena:
         self._codec = watch.Codec(raw.Pod)
         self._numbers = 0
         furnish(self.ledger, nodes)
-        for at, sort in enumerate(odd_boards.SORTS):
+        for at, sort in enumerate(irregular_boards.SORTS):
             _add_node(self.ledger, odd_node(at), at)
             self.publish(absurd.Board(at, sort))
             self.ledger.agent_silent(odd_node(at), silent=False)
@@ -236,7 +236,9 @@ class Arena:
 
     def publish(self, board: absurd.Board) -> float:
         """Have the agent of an odd node publish other links, and give the seconds that takes."""
-        made = odd_boards.published(odd_node(board.at), odd_boards.SORTS[board.sort](), salt=board.salt)
+        made = irregular_boards.published(
+            odd_node(board.at), irregular_boards.SORTS[board.sort](), salt=board.salt
+        )
         started = time.thread_time()
         self.ledger.device_seen(translated.read(made))
         return time.thread_time() - started

@@ -39,11 +39,32 @@ def test_wants(reasons: list[Reason], wanted: set[ClusterEvent] | None) -> None:
     assert found == (None if wanted is None else frozenset(wanted))
 
 
-def test_borrowed_cards_are_held_once() -> None:
-    """A card that an init container and a running one use after one another is one card."""
-    first, second = builders.share(0), builders.share(1)
-    grants = (decisions.Grant("init", (first, second), runs=False), decisions.Grant("main", (first,)))
+def grants(*shares: decisions.Share, init: tuple[decisions.Share, ...] = ()) -> tuple[decisions.Grant, ...]:
+    """Return the grants of an init container, and of running containers with a share each."""
+    running = (decisions.Grant(f"c{at}", (share,)) for at, share in enumerate(shares))
+    return decisions.Grant("init", init, runs=False), *running
 
-    found = allocator.held(grants)
 
-    assert found == (first, second)
+CARD, OTHER_CARD = builders.share(0), builders.share(1)
+GIB = builders.GIB
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        pytest.param(
+            grants(CARD, init=(CARD, OTHER_CARD)), (CARD, OTHER_CARD), id="a borrowed card is held once"
+        ),
+        pytest.param(
+            grants(
+                *[builders.share(core=30, memory=2 * GIB)] * 2,
+                init=(builders.share(core=50, memory=6 * GIB),),
+            ),
+            (builders.share(core=60, memory=6 * GIB),),
+            id="containers that run together add up, and an init container counts where it takes more",
+        ),
+    ],
+)
+def test_what_a_pod_holds(given: tuple[decisions.Grant, ...], held: tuple[decisions.Share, ...]) -> None:
+    """It is the most of any moment."""
+    assert allocator.held(given) == held

@@ -10,7 +10,7 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
-from scheduling.searching import place
+from scheduling.placements import place
 from support import builders, clock, ledgers, worlds
 
 CARD = builders.card()

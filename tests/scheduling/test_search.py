@@ -13,7 +13,7 @@ from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from scheduling.searching import HALF, TENTH, minors, place
+from scheduling.placements import HALF, TENTH, minors, place
 from support import builders, worlds
 
 # ---------------------------------------------------------------- what is given

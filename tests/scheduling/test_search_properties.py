@@ -22,7 +22,7 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import REMEMBERED_BYTES, Search, rank
 from scheduling import second_opinion
-from scheduling.searching import RULES, THOROUGH, place
+from scheduling.placements import RULES, THOROUGH, place
 from support import builders, worlds
 
 # ---------------------------------------------------------------- against brute force

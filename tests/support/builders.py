@@ -12,8 +12,8 @@ import msgspec
 
 from berth_crds import allocation, names, wire
 from berth_operator.scheduling import decisions, holds, queued_pods
+from berth_operator.scheduling.devices import device_view, requests
 from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
@@ -60,6 +60,21 @@ def instances(at: str, minor: int, count: int, profile: str = PROFILE) -> tuple[
     )
 
 
+def nic(
+    minor: int = 0, *, at: str = "n1", functions: int | tuple[devices.Function, ...] = 0, **fields: Any
+) -> devices.Card:
+    """Return an RDMA device of a node, with so many virtual functions or these."""
+    if isinstance(functions, int):
+        functions = tuple(function(minor, number) for number in range(functions))
+    usual = {"uuid": f"rdma-{at}-{minor}", "type": "rdma", "functions": functions}
+    return devices.Card(minor=minor, **usual | fields)
+
+
+def function(minor: int, number: int, **labels: str) -> devices.Function:
+    """Return a virtual function of a device."""
+    return devices.Function(f"0000:{minor:02x}:00.{number}", number, tuple(labels.items()))
+
+
 def device(
     at: str = "n1",
     cards: int | Iterable[devices.Card] = 4,
@@ -70,6 +85,22 @@ def device(
     """Return the devices of a node: so many plain cards, or these."""
     found = [card(minor, at=at) for minor in range(cards)] if isinstance(cards, int) else cards
     return devices.Device(at, tuple(found), tuple(others), **fields)
+
+
+def view(
+    known: devices.Device | Iterable[devices.Card],
+    used: Mapping[Any, device_view.Usage | None] = {},
+    **fields: Any,
+) -> device_view.View:
+    """Return devices in use, by the minor of a GPU or by uuid; None is a device that a pod holds whole."""
+    if not isinstance(known, devices.Device):
+        cards = tuple(known)
+        gpus, others = ([one for one in cards if (one.type == devices.GPU) is gpu] for gpu in (True, False))
+        known = device(cards=gpus, others=others)
+    whole = {one.uuid: device_view.Usage(100, one.memory, 1) for one in (*known.cards, *known.others)}
+    uuids = {one.minor: one.uuid for one in known.cards}
+    named = {uuids[key] if isinstance(key, int) else key: usage for key, usage in used.items()}
+    return device_view.View(known, {key: usage or whole[key] for key, usage in named.items()}, **fields)
 
 
 def share(minor: int = 0, *, at: str = "n1", core: int = 100, memory: int = MEMORY) -> decisions.Share:
@@ -90,14 +121,31 @@ def hold(
     return holds.Hold(f"uid-{name}", f"{NAMESPACE}/{name}", at, amounts, held, withheld)
 
 
-def request(*asks: int | requests.Ask, models: Iterable[str] = (), **fields: Any) -> requests.Request:
-    """Return a request of running containers c0, c1, … for one thing each; a number means whole cards."""
-    containers = (
-        requests.ContainerRequest(f"c{at}", (requests.cards(ask) if isinstance(ask, int) else ask,))
-        for at, ask in enumerate(asks)
+Asks = int | requests.Ask | Sequence[requests.Ask]
+
+
+def request(
+    *containers: Asks | requests.ContainerRequest, models: Iterable[str] = (), **fields: Any
+) -> requests.Request:
+    """Return a request of running containers c0, c1, …; a number means whole cards."""
+    made = (
+        one if isinstance(one, requests.ContainerRequest) else container_request(f"c{at}", one)
+        for at, one in enumerate(containers)
     )
     conditions = requests.Conditions(models=frozenset(models))
-    return requests.Request(tuple(containers), **{"conditions": conditions} | fields)
+    return requests.Request(tuple(made), **{"conditions": conditions} | fields)
+
+
+def container_request(name: str, asks: Asks, *, runs: bool = True) -> requests.ContainerRequest:
+    """Return what a container asks for."""
+    listed = asks if isinstance(asks, Sequence) else (asks,)
+    found = (requests.cards(ask) if isinstance(ask, int) else ask for ask in listed)
+    return requests.ContainerRequest(name, tuple(found), runs)
+
+
+def init(asks: Asks) -> requests.ContainerRequest:
+    """Return what an init container asks for that ends before the others start."""
+    return container_request("init", asks, runs=False)
 
 
 def amounts(cpu: int) -> facts.Amounts:

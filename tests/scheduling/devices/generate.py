@@ -5,13 +5,13 @@ part of the pods fits and the rest fails for one reason and not for many.
 """
 
 import math
+from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
-from scheduling.devices import build
 
 MODELS = ("Tesla T4", "NVIDIA A30")
 PROFILES = ("1g.6gb", "2g.12gb")
@@ -63,6 +63,13 @@ def others(draw: st.DrawFn, minor: int) -> facts.Card:
     )
 
 
+def masks(keys: Iterable[object]) -> tuple[int, ...]:
+    """Return the slots of each key as a mask; None is in no group."""
+    slots = list(enumerate(keys))
+    groups = dict.fromkeys(key for _, key in slots if key is not None)
+    return tuple(node_topology.mask_of(at for at, key in slots if key == group) for group in groups)
+
+
 @st.composite
 def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> node_topology.NodeTopology:
     """Make a board, or none."""
@@ -74,8 +81,8 @@ def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> node_topology.Node
         for b in range(a):
             worth[a][b] = worth[b][a] = draw(st.sampled_from((LINK, 2 * LINK, 50, 10, 0)))
     groups = (
-        (Scope.NUMA, build.masks(card.numa for card in made)),
-        (Scope.PCIE, build.masks(card.root for card in made)),
+        (Scope.NUMA, masks(card.numa for card in made)),
+        (Scope.PCIE, masks(card.root for card in made)),
     )
     parts = draw(st.dictionaries(st.integers(1, (1 << size) - 1), st.integers(0, 2), max_size=4))
     partitions = tuple(node_topology.Partition(mask, score) for mask, score in parts.items())
@@ -139,11 +146,22 @@ PARTS = st.builds(
     st.sampled_from((False,) * 5 + (True,)),
 )
 CARDS_ONLY = WHOLE | SHARES | RATIOS
+TOGETHER = (("gpu", "rdma"), ("rdma", "fpga"), ("gpu", "rdma", "fpga"))
+# What mostly demands nothing.
+GROUPINGS = st.builds(
+    requests.Grouping,
+    scope=st.sampled_from((None,) * 8 + (*Scope,)),
+    required=st.booleans(),
+    joint=st.sampled_from(((),) * 6 + TOGETHER),
+    spread_replicas=st.booleans(),
+    labels=st.sampled_from(((), (), (), (), LABEL)),
+    function_labels=st.sampled_from(((), (), (), (), LABEL)),
+)
 Asks = st.SearchStrategy[requests.Ask]
 
 
 @st.composite
-def scenes(
+def nodes_and_pods(
     draw: st.DrawFn, *, most: int = 4, most_asks: int = 4
 ) -> tuple[device_view.View, requests.Request]:
     """Make a node, and a pod that mostly asks for what the node has."""
@@ -164,6 +182,7 @@ def pods(
     most_asks: int = 4,
     first: Asks | None = None,
     borrows: bool = False,
+    groupings: st.SearchStrategy[requests.Grouping] = GROUPINGS,
 ) -> requests.Request:
     """Make a pod of up to three containers; with an init container first, or with a given first ask."""
     count = draw(st.integers(2 if borrows else 1, 3))
@@ -175,7 +194,7 @@ def pods(
         containers.append(requests.ContainerRequest(f"c{at}", tuple(wanted), runs))
     while sum(len(one.asks) for one in containers) > most_asks:
         containers.pop()
-    return requests.Request(tuple(containers), draw(conditions()), draw(manners()))
+    return requests.Request(tuple(containers), draw(conditions()), draw(groupings))
 
 
 @st.composite
@@ -194,20 +213,6 @@ def conditions(draw: st.DrawFn) -> requests.Conditions:
         uuids=draw(uuids),
         avoid_uuids=draw(uuids),
         memory_at_least=draw(st.sampled_from((0, 0, 8))),
-    )
-
-
-@st.composite
-def manners(draw: st.DrawFn) -> requests.Grouping:
-    """Return a grouping that mostly demands nothing."""
-    together = (("gpu", "rdma"), ("rdma", "fpga"), ("gpu", "rdma", "fpga"))
-    return requests.Grouping(
-        scope=draw(st.sampled_from((None,) * 8 + (*Scope,))),
-        required=draw(st.booleans()),
-        joint=draw(st.sampled_from(((),) * 6 + together)),
-        spread_replicas=draw(st.booleans()),
-        labels=draw(st.sampled_from(((), (), (), (), LABEL))),
-        function_labels=draw(st.sampled_from(((), (), (), (), LABEL))),
     )
 
 

@@ -1,71 +1,162 @@
 """Cards that are cut: MIG instances and replicas."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, device_view, facts, mig_slices, requests
-from scheduling.devices import build
+from berth_operator.scheduling.devices import device_view, facts, mig_slices, requests
+from scheduling.placements import Outcome, granted, outcome, refused
+from support import builders
+from support.builders import GIB, request, view
 
-A100 = "NVIDIA A100-SXM4-80GB"
-GIB = build.GIB
+A100: Final = "NVIDIA A100-SXM4-80GB"
+SMALL: Final = "1g.10gb"
+ONE: Final = requests.Instances(SMALL, 1)
+USED: Final = device_view.Usage(100, 10 * GIB, 1)
+PACKED: Final = requests.Grouping(spread_replicas=False)
 
 
-def mig(minor: int, *placed: tuple[str, int, int], **fields: Any) -> facts.Card:
-    """Make a card in MIG mode with instances of profile, start and size."""
+def mig(minor: int, *starts: int, profile: str = SMALL, size: int = 1) -> facts.Card:
+    """Return a card in MIG mode with instances that start at these slices."""
     instances = tuple(
-        facts.Instance(f"MIG-{minor}-{start}", profile, size * 10 * GIB, start, size)
-        for profile, start, size in placed
+        facts.Instance(f"MIG-{minor}-{start}", profile, size * 10 * GIB, start, size) for start in starts
     )
-    return build.gpu(minor, model=A100, mig=True, instances=instances, memory=80 * GIB, **fields)
+    return builders.card(minor, model=A100, mig=True, instances=instances)
 
 
-def given(view: device_view.View, *asks: requests.Ask, **fields: Any) -> list[str]:
-    """Place a pod and name what it got."""
-    return [
-        share.uuid for share in build.given(allocator.place(view, build.request(*asks, **fields)))["main"]
-    ]
+def replicas(*used: int, count: int = 4) -> device_view.View:
+    """Return cards that are given out as replicas, of which pods have so many."""
+    cards = [builders.card(minor, replicas=count) for minor in range(len(used))]
+    core, memory = 100 // count, builders.MEMORY // count
+    held = {at: device_view.Usage(core * taken, memory * taken, taken) for at, taken in enumerate(used)}
+    return view(cards, held)
 
 
-# ---------------------------------------------------------------- MIG
-
-
-def test_an_instance_is_named_with_its_own_uuid_and_its_cards_minor() -> None:
-    """A share of MIG says which instance, on which card, and how large."""
-    made = build.device(mig(3, ("2g.20gb", 4, 2)))
-
-    (share,) = build.given(
-        allocator.place(build.view(made), build.request(requests.Instances("2g.20gb", 1)))
-    )["main"]
-
-    assert (share.uuid, share.minor, share.profile) == ("MIG-3-4", 3, "2g.20gb")
-    assert (share.core, share.memory) == (100, 20 * GIB)
-
-
-def test_a_started_card_comes_first() -> None:
-    """An untouched card stays untouched while a started one has an instance."""
-    card = (("1g.10gb", 0, 1), ("1g.10gb", 1, 1))
-    made = build.device(mig(0, *card), mig(1, *card))
-    view = build.view(made, {"MIG-1-0": device_view.Usage(100, 10 * GIB, 1)})
-
-    assert given(view, requests.Instances("1g.10gb", 1)) == ["MIG-1-1"]
-
-
-def test_the_least_harmful_instance_is_given() -> None:
-    """A slice beside a used one goes before a slice out of a piece that could be cut anew."""
-    made = build.device(mig(0, *(("1g.10gb", at, 1) for at in (0, 1, 2, 4, 5, 6))))
-    view = build.view(made, {"MIG-0-5": device_view.Usage(100, 10 * GIB, 1)})
-
+CASES: Final[dict[str, tuple[device_view.View, requests.Request, Outcome]]] = {
+    "an untouched card stays so while a started one has an instance": (
+        view([mig(0, 0, 1), mig(1, 0, 1)], {"MIG-1-0": USED}),
+        request(ONE),
+        "MIG-1-1",
+    ),
     # Slices 0 to 3 could still be one piece of four; beside slice 5, only slice 4 is spoilt for a pair.
-    assert given(view, requests.Instances("1g.10gb", 1)) == ["MIG-0-4"]
+    "the instance is given whose loss does the least harm": (
+        view([mig(0, 0, 1, 2, 4, 5, 6)], {"MIG-0-5": USED}),
+        request(ONE),
+        "MIG-0-4",
+    ),
+    "after each instance the harm is counted anew, so three break one half of the card": (
+        view([mig(0, *range(7))]),
+        request(requests.Instances(SMALL, 3)),
+        "MIG-0-4 MIG-0-5 MIG-0-6",
+    ),
+    "a list of uuids may name an instance instead of its card": (
+        view([mig(0, 0, 1)]),
+        request(ONE, conditions=requests.Conditions(uuids=frozenset({"MIG-0-1"}))),
+        "MIG-0-1",
+    ),
+    "an init container borrows the instance that the main one will use": (
+        view([mig(0, *range(3))]),
+        request(builders.init(ONE), ONE),
+        "MIG-0-0 | MIG-0-0",
+    ),
+    "a profile that no card has": (
+        view([mig(0, 0)]),
+        request(requests.Instances("7g.80gb", 1)),
+        (Reason.PROFILE_MISMATCH, True),
+    ),
+    "a profile of which no instance is left": (
+        view([mig(0, 0)], {"MIG-0-0": USED}),
+        request(ONE),
+        (Reason.NO_INSTANCE, False),
+    ),
+    **{
+        f"a card in MIG mode gives no {what}": (view([mig(0, 0)]), request(ask), (Reason.MIG_MODE, True))
+        for what, ask in (
+            ("whole card", 1),
+            ("share", requests.Gpus(1, core=10)),
+            ("replica", requests.Replicas(1)),
+        )
+    },
+    "distributed replicas go to the card with the fewest in use, then to the lower minor": (
+        replicas(2, 1, 1),
+        request(requests.Replicas(1)),
+        "GPU-n1-1/25%",
+    ),
+    "packed replicas go to the card with the most in use that has one left": (
+        replicas(0, 3, 4),
+        request(requests.Replicas(1), grouping=PACKED),
+        "GPU-n1-1/25%",
+    ),
+    "replicas of one container come from different cards": (
+        replicas(2, 0),
+        request(requests.Replicas(2)),
+        "GPU-n1-0/25% GPU-n1-1/25%",
+    ),
+    "and from one card only when nothing else is left": (
+        replicas(2, 0),
+        request(requests.Replicas(3)),
+        "GPU-n1-0/25% GPU-n1-1/50%",
+    ),
+    "a pod that has the card whole, from before it was shared, leaves no replica": (
+        view([builders.card(replicas=4)], {0: None}),
+        request(requests.Replicas(1)),
+        (Reason.FULL, False),
+    ),
+    **{
+        f"{what} of another mode": (view([card]), request(ask), (Reason.SHARING_MODE, True))
+        for what, card, ask in (
+            ("a whole card", builders.card(replicas=4), 1),
+            ("a share of a card", builders.card(replicas=4), requests.Gpus(1, core=10)),
+            ("a replica of a card", builders.card(), requests.Replicas(1)),
+        )
+    },
+}
 
 
-def test_several_instances_stay_close_together() -> None:
-    """After each instance the harm is counted anew, so three break only one half of the card."""
-    made = build.device(mig(0, *(("1g.10gb", at, 1) for at in range(7))))
+@pytest.mark.parametrize(("given", "asked", "expected"), CASES.values(), ids=CASES)
+def test_what_a_cut_card_gives(given: device_view.View, asked: requests.Request, expected: Outcome) -> None:
+    """Instances and replicas of cards that are cut, and nothing else of them."""
+    assert outcome(given, asked) == expected
 
-    assert given(build.view(made), requests.Instances("1g.10gb", 3)) == ["MIG-0-4", "MIG-0-5", "MIG-0-6"]
+
+@pytest.mark.parametrize(
+    ("card", "ask", "shares"),
+    [
+        pytest.param(
+            mig(3, 4, profile="2g.20gb", size=2),
+            requests.Instances("2g.20gb", 1),
+            {"uuid": "MIG-3-4", "minor": 3, "profile": "2g.20gb", "core": 100, "memory": 20 * GIB},
+            id="an instance has its own uuid and its card's minor",
+        ),
+        pytest.param(
+            builders.card(replicas=3, memory=8 * GIB),
+            requests.Replicas(1),
+            {"uuid": "GPU-n1-0", "core": 33, "memory": 8 * GIB // 3},
+            id="a replica is its part, rounded down, so that all of them fit",
+        ),
+    ],
+)
+def test_what_is_written_of_a_piece(card: facts.Card, ask: requests.Ask, shares: dict[str, Any]) -> None:
+    """A share says which piece it is, on which card, and how large."""
+    (share,) = granted(view([card]), request(ask))
+
+    assert {name: getattr(share, name) for name in shares} == shares
+
+
+def test_a_refusal_counts_the_replicas_that_are_left() -> None:
+    """A card with one replica left is told as full for two, and names what it lacks."""
+    shortfall = refused(replicas(1, count=2), request(requests.Replicas(2)))
+
+    assert (shortfall.reason, shortfall.never, shortfall.found) == (Reason.FULL, False, 1)
+
+
+def test_a_refusal_names_the_profile() -> None:
+    """The node's reason and that of its card are one, with the profile as its detail."""
+    shortfall = refused(view([mig(0, 0)]), request(requests.Instances("7g.80gb", 1)))
+
+    assert shortfall.detail == "7g.80gb"
+    assert [verdict.reason for verdict in shortfall.against] == [Reason.PROFILE_MISMATCH]
 
 
 def test_harm_counts_what_can_no_longer_be_cut() -> None:
@@ -81,126 +172,3 @@ def test_harm_counts_what_can_no_longer_be_cut() -> None:
 def test_an_unknown_model_is_cut_in_halves() -> None:
     """Without a catalogue entry a free half still outweighs its quarters."""
     assert mig_slices.harm("NoSuchCard", 0b1, taken=0b100000) > mig_slices.harm("NoSuchCard", 0b1, taken=0b10)
-
-
-@pytest.mark.parametrize(
-    ("profile", "why", "never"),
-    [("7g.80gb", Reason.PROFILE_MISMATCH, True), ("1g.10gb", Reason.NO_INSTANCE, False)],
-)
-def test_a_profile_that_is_missing_or_gone_is_refused(profile: str, why: Reason, never: bool) -> None:  # noqa: FBT001  the value is the example
-    """To have no such instance is for ever; to have none left is not."""
-    made = build.device(mig(0, ("1g.10gb", 0, 1)))
-    view = build.view(made, {"MIG-0-0": device_view.Usage(100, 10 * GIB, 1)})
-
-    refusal = build.refused(allocator.place(view, build.request(requests.Instances(profile, 1))))
-
-    assert (refusal.reason, refusal.never, refusal.detail) == (why, never, profile)
-    assert [verdict.reason for verdict in refusal.against] == [why]
-
-
-def test_a_card_in_mig_mode_gives_nothing_else() -> None:
-    """Neither the whole card nor a share of it can be had."""
-    made = build.device(mig(0, ("1g.10gb", 0, 1)))
-
-    for ask in (requests.cards(1), requests.Gpus(1, core=10), requests.Replicas(1)):
-        refusal = build.refused(allocator.place(build.view(made), build.request(ask)))
-        assert (refusal.reason, refusal.never) == (Reason.MIG_MODE, True)
-
-
-def test_an_instance_can_be_pinned_by_its_uuid() -> None:
-    """A list of uuids may name an instance instead of its card."""
-    made = build.device(mig(0, ("1g.10gb", 0, 1), ("1g.10gb", 1, 1)))
-    pinned = requests.Conditions(uuids=frozenset({"MIG-0-1"}))
-
-    assert given(build.view(made), requests.Instances("1g.10gb", 1), conditions=pinned) == ["MIG-0-1"]
-
-
-def test_an_init_container_borrows_an_instance() -> None:
-    """An init container takes the very instance that the main one will use."""
-    made = build.device(mig(0, *(("1g.10gb", at, 1) for at in range(3))))
-    one = requests.Instances("1g.10gb", 1)
-
-    found = build.given(allocator.place(build.view(made), build.request(one, init=(one,))))
-
-    assert found["init"] == found["main"]
-
-
-# ---------------------------------------------------------------- replicas
-
-
-def shared(minor: int, replicas: int = 4) -> facts.Card:
-    """Make a card whose agent shares it."""
-    return build.gpu(minor, replicas=replicas)
-
-
-def replicas_of(card: facts.Card, count: int) -> device_view.Usage:
-    """Say that so many pods have a replica each."""
-    return device_view.Usage(100 // card.replicas * count, card.memory // card.replicas * count, count)
-
-
-def test_a_replica_is_its_part_of_the_card() -> None:
-    """Core and memory are divided, rounded down, so that all replicas together fit."""
-    made = build.device(shared(0, 3))
-
-    (share,) = build.given(allocator.place(build.view(made), build.request(requests.Replicas(1))))["main"]
-
-    assert (share.core, share.memory) == (33, 8 * GIB // 3)
-
-
-def test_distributed_replicas_go_to_the_least_used_card() -> None:
-    """The card with the fewest used replicas gives, then the lower minor."""
-    cards = [shared(at) for at in range(3)]
-    used = {0: replicas_of(cards[0], 2), 1: replicas_of(cards[1], 1), 2: replicas_of(cards[2], 1)}
-
-    assert given(build.view(build.device(*cards), used), requests.Replicas(1)) == ["GPU-1"]
-
-
-def test_packed_replicas_go_to_the_fullest_card() -> None:
-    """Where packing is wanted, the most used card that has one left gives."""
-    cards = [shared(at) for at in range(3)]
-    used = {1: replicas_of(cards[1], 3), 2: replicas_of(cards[2], 4)}
-    packed = build.grouping(spread_replicas=False)
-
-    assert given(build.view(build.device(*cards), used), requests.Replicas(1), grouping=packed) == ["GPU-1"]
-
-
-def test_replicas_of_one_container_come_from_different_cards_while_there_are_some() -> None:
-    """Two replicas of one card are no two cards; they are given only when nothing else is left."""
-    cards = [shared(0), shared(1)]
-    used = {0: replicas_of(cards[0], 2)}
-    view = build.view(build.device(*cards), used)
-
-    assert given(view, requests.Replicas(2)) == ["GPU-0", "GPU-1"]
-    three = build.given(allocator.place(view, build.request(requests.Replicas(3))))["main"]
-    assert [(share.uuid, share.core) for share in three] == [("GPU-0", 25), ("GPU-1", 50)]
-
-
-def test_no_card_gives_more_replicas_than_it_has() -> None:
-    """A full card refuses, however little its pods may use of it."""
-    card = shared(0, 2)
-    view = build.view(build.device(card), {0: replicas_of(card, 1)})
-
-    refusal = build.refused(allocator.place(view, build.request(requests.Replicas(2))))
-
-    assert (refusal.reason, refusal.never, refusal.found) == (Reason.FULL, False, 1)
-
-
-def test_a_hold_from_before_the_sharing_counts_in_full() -> None:
-    """A pod that has the card whole leaves no replica, though it is only one pod."""
-    card = shared(0, 4)
-    view = build.view(build.device(card), build.held(0))
-
-    assert build.refused(allocator.place(view, build.request(requests.Replicas(1)))).reason is Reason.FULL
-
-
-def test_shared_cards_and_plain_ones_do_not_stand_in_for_each_other() -> None:
-    """A shared card gives replicas only, and only a shared card does."""
-    plain, cut = build.view(build.device(build.gpu(0))), build.view(build.device(shared(0)))
-
-    for view, ask in (
-        (cut, requests.cards(1)),
-        (cut, requests.Gpus(1, core=10)),
-        (plain, requests.Replicas(1)),
-    ):
-        refusal = build.refused(allocator.place(view, build.request(ask)))
-        assert (refusal.reason, refusal.never) == (Reason.SHARING_MODE, True)

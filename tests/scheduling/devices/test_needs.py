@@ -8,7 +8,6 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, packing_problems, preferences, requests
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from scheduling.devices import build
 from support import builders
 
 ASKS = st.one_of(
@@ -19,17 +18,10 @@ ASKS = st.one_of(
     st.builds(requests.Replicas, st.integers(1, 3)),
     st.builds(requests.OtherDevices, st.just("rdma"), st.integers(1, 2)),
 )
-CONTAINERS = st.lists(st.tuples(st.lists(ASKS, min_size=1, max_size=3), st.booleans()), max_size=6)
-
-
-def pod(containers: list[tuple[list[requests.Ask], bool]]) -> requests.Request:
-    """Make a request of these containers, of which some run on."""
-    return requests.Request(
-        tuple(
-            requests.ContainerRequest(f"c{at}", tuple(asks), runs)
-            for at, (asks, runs) in enumerate(containers)
-        )
-    )
+CONTAINERS = st.builds(
+    builders.container_request, st.just("c"), st.lists(ASKS, min_size=1, max_size=3), runs=st.booleans()
+)
+PODS = st.lists(CONTAINERS, max_size=6).map(lambda containers: builders.request(*containers))
 
 
 def shares(request: requests.Request) -> list[list[requests.Gpus]]:
@@ -40,7 +32,7 @@ def shares(request: requests.Request) -> list[list[requests.Gpus]]:
     ]
 
 
-@hypothesis.given(CONTAINERS.map(pod))
+@hypothesis.given(PODS)
 def test_sums_are_those_of_the_fullest_moment(request_: requests.Request) -> None:
     """Of each kind as much is needed as runs together at any one time."""
     need, together = request_.need, shares(request_)
@@ -50,15 +42,22 @@ def test_sums_are_those_of_the_fullest_moment(request_: requests.Request) -> Non
     assert need.ratio == max(sum(ask.count * ask.ratio for ask in asks if not ask.whole) for asks in together)
     assert need.memory == max(sum(ask.count * ask.memory for ask in asks) for asks in together)
     for one in need.instances:
-        asked = [[ask for each in phase for ask in each.asks] for phase in requests.phases(request_)]
-        of_it = [[ask.count for ask in asks if getattr(ask, "profile", "") == one.profile] for asks in asked]
-        assert one.count == max(map(sum, of_it))
+        counts = (
+            sum(ask.count for container in phase for ask in container.asks if profile(ask) == one.profile)
+            for phase in requests.phases(request_)
+        )
+        assert one.count == max(counts)
 
 
-@hypothesis.given(CONTAINERS.map(pod))
+def profile(ask: requests.Ask) -> str:
+    """Return the profile of which an ask wants instances."""
+    return ask.profile if isinstance(ask, requests.Instances) else ""
+
+
+@hypothesis.given(PODS)
 def test_containers_run_in_the_phases_that_are_listed(request_: requests.Request) -> None:
     """What keeps running takes part in everything after its start, an init container in one moment."""
-    problem = packing_problems.read_problem(build.view(build.device()), request_, preferences.Prefer.PACK)
+    problem = packing_problems.read_problem(builders.view([]), request_, preferences.Prefer.PACK)
     together = list(requests.phases(request_))
 
     assert problem.phase_count == len(together)
@@ -90,23 +89,18 @@ def test_of_many_shares_the_largest_are_asked(asks: list[requests.Gpus]) -> None
         assert all(any(requests._contains(one, ask) for one in largest) for ask in asks)
 
 
-def odd_shares(count: int) -> requests.Request:
-    """Ask for as many shares, all different: far more than a node of eight cards has."""
-    asks = (requests.Gpus(2 + at % 7, ratio=1 + at % 17) for at in range(count))
-    return builders.request(*asks)
-
-
 def test_shares_that_are_too_much_together_need_no_search() -> None:
     """However many containers there are, adding up is enough to say how many cards it would take."""
     search = Search(builders.inventory(*builders.nodes(50, cards=8)))
-    pod_, effort = builders.candidate(request=odd_shares(60)), allocator.Effort(100)
+    asks = (requests.Gpus(2 + at % 7, ratio=1 + at % 17) for at in range(60))
+    candidate, effort = builders.candidate(request=builders.request(*asks)), allocator.Effort(100)
 
-    answer = cycle.answer_for(search, pod_, Policy(), {}, effort)
+    answer = cycle.answer_for(search, candidate, Policy(), {}, effort)
 
     assert isinstance(answer, decisions.Wait)
-    assert [(one.reason, one.nodes) for one in answer.counts] == [(Reason.TOO_FEW_CARDS, 50)]
+    assert answer.counts == (decisions.Count(Reason.TOO_FEW_CARDS, "", 50),)
     assert effort.left == 100
-    assert pod_.request.need.least == 25
+    assert candidate.request.need.least == 25
 
 
 def test_requests_that_differ_cannot_be_made_to_have_one_hash() -> None:

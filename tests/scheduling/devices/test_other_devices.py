@@ -1,14 +1,18 @@
 """Devices of other types: shares, virtual functions, every one of them, and jointly with cards."""
 
-from typing import Any
+from typing import Final
 
 import pytest
 
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, device_view, facts, requests
-from scheduling.devices import build
+from scheduling.placements import Outcome, outcome, refused
+from support import builders
+from support.builders import card, function, nic, request, view
 
-LABEL = (("type", "general"),)
+LABELLED: Final = requests.Grouping(function_labels=(("type", "general"),))
+FABRIC: Final = requests.Grouping(labels=(("fabric", "a"),))
+JOINT: Final = requests.Grouping(joint=("gpu", "rdma"))
 
 
 def rdma(count: int = 1, share: int = 100, **fields: bool) -> requests.OtherDevices:
@@ -16,260 +20,198 @@ def rdma(count: int = 1, share: int = 100, **fields: bool) -> requests.OtherDevi
     return requests.OtherDevices("rdma", count, share, **fields)
 
 
-def given(view: device_view.View, *asks: requests.Ask, **fields: Any) -> list[tuple[str, str]]:
-    """Place a pod and name the devices and functions it got."""
-    shares = build.given(allocator.place(view, build.request(*asks, **fields)))["main"]
-    return [(share.uuid, share.function) for share in shares]
+def used(percent: int) -> device_view.Usage:
+    """Return what one pod has of a NIC."""
+    return device_view.Usage(percent, 0, 1)
 
 
-# ---------------------------------------------------------------- shares and functions
+def rooted(*roots: str, nics: str = "") -> list[facts.Card]:
+    """Return cards and NICs by the names of their roots."""
+    cards = [card(minor, root=root) for minor, root in enumerate(roots)]
+    return cards + [nic(minor, root=root) for minor, root in enumerate(nics)]
 
 
-def test_a_whole_device_must_be_unused() -> None:
-    """Somebody's share or virtual function makes a device unfit to be given whole."""
-    made = build.device(build.nic(0), build.nic(1, functions=1), build.nic(2))
-    view = build.view(made, {"rdma-0": device_view.Usage(10, 0, 1)}, functions=frozenset({"0000:01:00.0"}))
-
-    assert given(view, rdma()) == [("rdma-2", "")]
-    refusal = build.refused(allocator.place(view, build.request(rdma(2))))
-    assert (refusal.reason, refusal.wanted, refusal.found) == (Reason.PARTLY_USED, 2, 1)
+def named(conditions: requests.Conditions, *asks: requests.Ask) -> requests.Request:
+    """Ask for several things of these devices alone."""
+    return request(asks, conditions=conditions)
 
 
-def test_a_share_comes_as_the_lowest_unused_function() -> None:
-    """Where a device has virtual functions, each share is one of them."""
-    made = build.device(build.nic(0, functions=3))
-    view = build.view(made, {"rdma-0": device_view.Usage(20, 0, 1)}, functions=frozenset({"0000:00:00.0"}))
+CARD: Final = requests.cards(1)
+EVERY: Final = rdma(every=True)
+PARTS: Final = view(
+    [nic(0), nic(1, functions=1), nic(2)],
+    {"rdma-n1-0": used(10)},
+    functions=frozenset({"0000:01:00.0"}),
+)
+TWO_FABRICS: Final = view([nic(0, labels=(("fabric", "b"),)), nic(1, labels=(("fabric", "a"),))])
+CARD_AND_NICS: Final = view([card(), nic(0), nic(1)])
+MIXED_NICS: Final = view(
+    [nic(0), nic(1, trouble=Reason.UNHEALTHY), nic(2, labels=(("fabric", "b"),)), nic(3)]
+)
+Case = tuple[device_view.View, requests.Request, Outcome]
+SINGLE: Final[dict[str, Case]] = {
+    "a device with a share or a function in use is not given whole": (PARTS, request(rdma()), "rdma-n1-2"),
+    "and what uses it may end": (PARTS, request(rdma(2)), (Reason.PARTLY_USED, False)),
+    "a share is the lowest unused function": (
+        view([nic(functions=3)], {"rdma-n1-0": used(20)}, functions=frozenset({"0000:00:00.0"})),
+        request(rdma(share=20)),
+        "rdma-n1-0/0000:00:00.1/20%",
+    ),
+    "a function of another group is passed over": (
+        view([nic(functions=(function(0, 0), function(0, 1, type="general")))]),
+        request(rdma(share=20), grouping=LABELLED),
+        "rdma-n1-0/0000:00:00.1/20%",
+    ),
+    "a whole device comes without a function": (view([nic(functions=1)]), request(rdma()), "rdma-n1-0"),
+    "but with the one that is described": (
+        view([nic(functions=(function(0, 0, type="general"),))]),
+        request(rdma(), grouping=LABELLED),
+        "rdma-n1-0/0000:00:00.0",
+    ),
+    "without functions percents add up": (
+        view([nic(0), nic(1)], {"rdma-n1-0": used(60)}),
+        request(rdma(share=40)),
+        "rdma-n1-0/40%",
+    ),
+    "up to a hundred": (
+        view([nic(0), nic(1)], {"rdma-n1-0": used(60)}),
+        request(rdma(share=50)),
+        "rdma-n1-1/50%",
+    ),
+    "functions run out before percents": (
+        view([nic(functions=1)], {"rdma-n1-0": used(10)}, functions=frozenset({"0000:00:00.0"})),
+        request(rdma(share=10)),
+        (Reason.NO_FUNCTION, False),
+    ),
+    "an init container borrows a function": (
+        view([nic(functions=2)]),
+        request(builders.init(rdma(share=90)), rdma(share=40)),
+        "rdma-n1-0/0000:00:00.0/90% | rdma-n1-0/0000:00:00.0/40%",
+    ),
+    "a device of another fabric is never taken": (TWO_FABRICS, request(rdma(), grouping=FABRIC), "rdma-n1-1"),
+    "not even where it is missing": (
+        TWO_FABRICS,
+        request(rdma(2), grouping=FABRIC),
+        (Reason.LABEL_MISMATCH, True),
+    ),
+    "an empty node": (view([]), request(rdma()), (Reason.NO_DEVICE, True)),
+    "a node without the type": (view([card()]), request(rdma()), (Reason.NO_DEVICE, True)),
+    "a list of GPUs rules out no NIC": (
+        CARD_AND_NICS,
+        named(requests.Conditions(uuids=frozenset({"GPU-n1-0"})), CARD, rdma()),
+        "GPU-n1-0 rdma-n1-0",
+    ),
+    "a list that names a NIC rules out the others": (
+        CARD_AND_NICS,
+        named(requests.Conditions(uuids=frozenset({"GPU-n1-0", "rdma-n1-1"})), CARD, rdma()),
+        "GPU-n1-0 rdma-n1-1",
+    ),
+    "as does one to avoid": (
+        CARD_AND_NICS,
+        named(requests.Conditions(avoid_uuids=frozenset({"rdma-n1-0"})), rdma()),
+        "rdma-n1-1",
+    ),
+    "every device, but for those that are ill": (MIXED_NICS, request(EVERY), "rdma-n1-0 rdma-n1-2 rdma-n1-3"),
+    "every device, and one that is well is in use": (
+        view([nic(0), nic(1)], {"rdma-n1-1": None}),
+        request(EVERY),
+        (Reason.IN_USE, False),
+    ),
+    "every device, and all are ill": (
+        view([nic(trouble=Reason.CORDONED)]),
+        request(EVERY),
+        (Reason.CORDONED, False),
+    ),
+}
+TOGETHER: Final[dict[str, Case]] = {
+    "two cards on two roots have a NIC on each, though one was asked for": (
+        view(rooted("a", "b", nics="aabb")),
+        request((requests.cards(2), rdma()), grouping=JOINT),
+        "GPU-n1-0 GPU-n1-1 rdma-n1-0 rdma-n1-2",
+    ),
+    "three NICs for one card all come from its root": (
+        view(rooted("a", "b", nics="babbb")),
+        request((CARD, rdma(3)), grouping=JOINT),
+        "GPU-n1-1 rdma-n1-0 rdma-n1-2 rdma-n1-3",
+    ),
+    "the best cards are passed over when their root has no NIC left": (
+        view(rooted("a", "a", "b", "b", nics="ab"), {"rdma-n1-0": None}),
+        request((requests.cards(2), rdma()), grouping=JOINT),
+        "GPU-n1-2 GPU-n1-3 rdma-n1-1",
+    ),
+    "each container has its NIC beside its own card": (
+        view(rooted("a", "b", nics="ba")),
+        request((CARD, rdma()), (CARD, rdma()), grouping=JOINT),
+        "GPU-n1-0 rdma-n1-1 | GPU-n1-1 rdma-n1-0",
+    ),
+    "a share of a card has its NIC on the root of that card": (
+        view(rooted("a", "b", nics="b")),
+        request((requests.Gpus(1, core=50), rdma(share=50)), grouping=JOINT),
+        "GPU-n1-1/50% rdma-n1-0/50%",
+    ),
+    **{
+        what: (
+            view(known),
+            request((requests.cards(count), rdma()), grouping=JOINT),
+            (Reason.NO_ROOT, True),
+        )
+        for what, known, count in (
+            ("no NIC is on any root", rooted("a", "b", nics="cc"), 2),
+            ("unknown roots are no roots", [card(), nic()], 1),
+            ("one root lacks a NIC", rooted("a", "b", nics="a"), 2),
+        )
+    },
+    "who asks for cards alone has no NIC": (
+        view([card(), nic()]),
+        request(CARD, grouping=JOINT),
+        "GPU-n1-0",
+    ),
+    "who asks for NICs alone has no card": (
+        view([card(), nic()]),
+        request(rdma(), grouping=JOINT),
+        "rdma-n1-0",
+    ),
+    "who asks for all NICs has all, wherever the cards are": (
+        view(rooted("a", nics="ab")),
+        request((CARD, EVERY), grouping=JOINT),
+        "GPU-n1-0 rdma-n1-0 rdma-n1-1",
+    ),
+}
 
-    assert given(view, rdma(share=20)) == [("rdma-0", "0000:00:00.1")]
 
-
-def test_functions_must_have_the_labels() -> None:
-    """A function of another group is passed over."""
-    functions = (build.function(0, 0), build.function(0, 1, type="general"))
-    view = build.view(build.device(build.nic(0, functions=functions)))
-
-    assert given(view, rdma(share=20), grouping=build.grouping(function_labels=LABEL)) == [
-        ("rdma-0", "0000:00:00.1")
-    ]
-
-
-def test_a_function_described_for_a_whole_device_is_given_with_it() -> None:
-    """Who asks for a whole device and describes a function gets both."""
-    functions = (build.function(0, 0, type="general"),)
-    view = build.view(build.device(build.nic(0, functions=functions)))
-
-    assert given(view, rdma()) == [("rdma-0", "")]
-    assert given(view, rdma(), grouping=build.grouping(function_labels=LABEL)) == [("rdma-0", "0000:00:00.0")]
-
-
-def test_a_device_without_functions_is_shared_by_percent() -> None:
-    """Shares of a device that has no virtual functions only add up."""
-    view = build.view(build.device(build.nic(0), build.nic(1)), {"rdma-0": device_view.Usage(60, 0, 1)})
-
-    assert given(view, rdma(share=40)) == [("rdma-0", "")]
-    assert given(view, rdma(share=50)) == [("rdma-1", "")]
-
-
-def test_functions_run_out_before_percents() -> None:
-    """A device whose last function is taken gives no share, however much is left of it."""
-    view = build.view(
-        build.device(build.nic(0, functions=1)),
-        {"rdma-0": device_view.Usage(10, 0, 1)},
-        functions=frozenset({"0000:00:00.0"}),
-    )
-
-    refusal = build.refused(allocator.place(view, build.request(rdma(share=10))))
-
-    assert (refusal.reason, refusal.never) == (Reason.NO_FUNCTION, False)
-
-
-def test_an_init_container_borrows_a_function() -> None:
-    """The init container takes the function that the main one will use."""
-    view = build.view(build.device(build.nic(0, functions=2)))
-
-    found = allocator.place(view, build.request(rdma(share=40), init=(rdma(share=90),)))
-
-    assert build.given(found)["init"][0].function == build.given(found)["main"][0].function
-    assert not isinstance(found, allocator.Shortfall)
-    assert [(share.core, share.function) for share in allocator.held(found)] == [(90, "0000:00:00.0")]
+@pytest.mark.parametrize(("given", "asked", "expected"), (SINGLE | TOGETHER).values(), ids=SINGLE | TOGETHER)
+def test_which_devices_are_given(given: device_view.View, asked: requests.Request, expected: Outcome) -> None:
+    """Which devices and functions a pod gets, by percent, by labels and by roots."""
+    assert outcome(given, asked) == expected
 
 
 def test_several_functions_of_one_device_are_held_with_one_sum() -> None:
     """What a pod holds of a device is named once, beside all functions that it holds."""
-    view = build.view(build.device(build.nic(0, functions=2)))
-    pod = requests.Request(
-        (requests.ContainerRequest("a", (rdma(share=40),)), requests.ContainerRequest("b", (rdma(share=50),)))
-    )
+    found = allocator.find(view([nic(functions=2)]), request(rdma(share=40), rdma(share=50)))
 
-    found = allocator.place(view, pod)
-
-    assert not isinstance(found, allocator.Shortfall)
-    assert [(share.core, share.function) for share in allocator.held(found)] == [
-        (90, "0000:00:00.1"),
-        (0, "0000:00:00.0"),
-    ] or [(share.core, share.function) for share in allocator.held(found)] == [
-        (90, "0000:00:00.0"),
-        (0, "0000:00:00.1"),
-    ]
+    held = allocator.held(found or ())
+    assert sorted(share.core for share in held) == [0, 90]
+    assert {share.function for share in held} == {"0000:00:00.0", "0000:00:00.1"}
 
 
-def test_devices_must_have_the_labels() -> None:
-    """A NIC of another fabric is never taken."""
-    made = build.device(build.nic(0, labels=(("fabric", "b"),)), build.nic(1, labels=(("fabric", "a"),)))
-    wanted = build.grouping(labels=(("fabric", "a"),))
-
-    assert given(build.view(made), rdma(), grouping=wanted) == [("rdma-1", "")]
-    refusal = build.refused(allocator.place(build.view(made), build.request(rdma(2), grouping=wanted)))
-    assert (refusal.reason, refusal.never) == (Reason.LABEL_MISMATCH, True)
-
-
-@pytest.mark.parametrize("made", [build.device(), build.device(build.gpu(0))])
-def test_a_node_without_the_type_is_refused_for_good(made: facts.Device) -> None:
-    """What is not there will not be freed."""
-    refusal = build.refused(allocator.place(build.view(made), build.request(rdma())))
-
-    assert (refusal.reason, refusal.never, refusal.detail) == (Reason.NO_DEVICE, True, "rdma")
-
-
-def test_a_list_of_uuids_pins_a_type_only_if_it_names_it() -> None:
-    """A list of GPUs rules out no NIC; a list that names a NIC rules out the others."""
-    view = build.view(build.device(build.gpu(0), build.nic(0), build.nic(1)))
-
-    cards = requests.Conditions(uuids=frozenset({"GPU-0"}))
-    assert given(view, requests.cards(1), rdma(), conditions=cards) == [("GPU-0", ""), ("rdma-0", "")]
-    both = requests.Conditions(uuids=frozenset({"GPU-0", "rdma-1"}))
-    assert given(view, requests.cards(1), rdma(), conditions=both) == [("GPU-0", ""), ("rdma-1", "")]
-    avoided = requests.Conditions(avoid_uuids=frozenset({"rdma-0"}))
-    assert given(view, rdma(), conditions=avoided) == [("rdma-1", "")]
-
-
-# ---------------------------------------------------------------- every device
-
-
-def test_every_device_leaves_out_the_sick_ones_and_says_so() -> None:
+def test_what_is_ill_and_left_out_is_told() -> None:
     """One bad NIC costs the pod that NIC, and not its place."""
-    made = build.device(
-        build.nic(0),
-        build.nic(1, trouble=Reason.UNHEALTHY),
-        build.nic(2, labels=(("fabric", "b"),)),
-        build.nic(3),
-    )
-    asked = build.request(rdma(every=True))
+    found = allocator.left_out(MIXED_NICS, request(EVERY))
 
-    assert given(build.view(made), rdma(every=True)) == [("rdma-0", ""), ("rdma-2", ""), ("rdma-3", "")]
-    assert [(one.device, one.reason) for one in allocator.left_out(build.view(made), asked)] == [
-        ("rdma-1", Reason.UNHEALTHY)
-    ]
-
-
-def test_every_device_means_every_one_that_is_well() -> None:
-    """A healthy device that somebody holds is not left out: the pod waits for it."""
-    made = build.device(build.nic(0), build.nic(1))
-    view = build.view(made, {"rdma-1": None})
-
-    refusal = build.refused(allocator.place(view, build.request(rdma(every=True))))
-
-    assert (refusal.reason, refusal.never, refusal.wanted, refusal.found) == (Reason.IN_USE, False, 2, 1)
-
-
-def test_every_device_of_none_is_refused() -> None:
-    """Where all are sick there is nothing to give, and that may change."""
-    made = build.device(build.nic(0, trouble=Reason.CORDONED))
-
-    refusal = build.refused(allocator.place(build.view(made), build.request(rdma(every=True))))
-
-    assert (refusal.reason, refusal.never) == (Reason.CORDONED, False)
-
-
-# ---------------------------------------------------------------- jointly with cards
-
-
-JOINT = build.grouping(joint=("gpu", "rdma"))
-
-
-def rooted(*roots: str, nics: str = "", **fields: Any) -> facts.Device:
-    """Make a node of cards and NICs by the names of their roots."""
-    cards = [build.gpu(at, root=root) for at, root in enumerate(roots)]
-    return build.device(*cards, *(build.nic(at, root=root) for at, root in enumerate(nics)), **fields)
-
-
-def test_a_nic_sits_on_the_root_of_each_card() -> None:
-    """Two cards on two roots get a NIC on each, though only one was asked for."""
-    made = rooted("a", "b", nics="aabb")
-
-    names = given(build.view(made), requests.cards(2), rdma(), grouping=JOINT)
-
-    assert [uuid for uuid, _ in names] == ["GPU-0", "GPU-1", "rdma-0", "rdma-2"]
-
-
-def test_more_nics_than_roots_are_all_on_those_roots() -> None:
-    """Three NICs for one card all come from its root."""
-    made = rooted("a", "b", nics="babbb")
-
-    names = given(build.view(made), requests.cards(1), rdma(3), grouping=JOINT)
-
-    assert [uuid for uuid, _ in names] == ["GPU-1", "rdma-0", "rdma-2", "rdma-3"]
-
-
-def test_cards_are_chosen_where_nics_are() -> None:
-    """The best set of cards is passed over when its root has no NIC left: search, not failure."""
-    made = rooted("a", "a", "b", "b", nics="ab")
-    view = build.view(made, {"rdma-0": None})
-
-    names = given(view, requests.cards(2), rdma(), grouping=JOINT)
-
-    assert [uuid for uuid, _ in names] == ["GPU-2", "GPU-3", "rdma-1"]
-
-
-def test_each_container_has_its_nic_beside_its_own_card() -> None:
-    """What is joint is the container: its NIC is below the root of its own card."""
-    made = rooted("a", "b", nics="ba")
-    each = (requests.cards(1), rdma())
-    pod = requests.Request(
-        (requests.ContainerRequest("x", each), requests.ContainerRequest("y", each)), grouping=JOINT
-    )
-
-    found = build.given(allocator.place(build.view(made), pod))
-
-    assert [share.uuid for share in found["x"]] == ["GPU-0", "rdma-1"]
-    assert [share.uuid for share in found["y"]] == ["GPU-1", "rdma-0"]
+    assert [(verdict.device, verdict.reason) for verdict in found] == [("rdma-n1-1", Reason.UNHEALTHY)]
 
 
 @pytest.mark.parametrize(
-    "made",
-    [rooted("a", "b", nics="cc"), build.device(build.gpu(0), build.nic(0)), rooted("a", "b", nics="a")],
-    ids=["no nic on any root", "roots unknown", "one root lacks a nic"],
+    ("given", "ask", "figures"),
+    [
+        pytest.param(PARTS, rdma(2), (2, 1, "rdma"), id="two NICs where one is free"),
+        pytest.param(view([nic(0), nic(1)], {"rdma-n1-1": None}), EVERY, (2, 1, "rdma"), id="every NIC"),
+    ],
 )
-def test_without_a_nic_on_the_root_there_is_no_place(made: facts.Device) -> None:
-    """Unknown roots are no roots, and every root needs its own NIC."""
-    asked = build.request(requests.cards(len(made.cards)), rdma(), grouping=JOINT)
+def test_a_refusal_has_figures(
+    given: device_view.View, ask: requests.Ask, figures: tuple[int, int, str]
+) -> None:
+    """It tells how many devices were wanted and found, and of which type."""
+    shortfall = refused(given, request(ask))
 
-    refusal = build.refused(allocator.place(build.view(made), asked))
-
-    assert (refusal.reason, refusal.never) == (Reason.NO_ROOT, True)
-
-
-def test_to_be_joint_takes_two() -> None:
-    """A pod that asks for one of the types only is placed as if nothing had been said."""
-    made = build.device(build.gpu(0), build.nic(0))
-
-    assert given(build.view(made), requests.cards(1), grouping=JOINT) == [("GPU-0", "")]
-    assert given(build.view(made), rdma(), grouping=JOINT) == [("rdma-0", "")]
-
-
-def test_every_device_is_not_bound_to_roots() -> None:
-    """Who asks for all NICs gets all, wherever the cards are."""
-    made = rooted("a", nics="ab")
-
-    names = given(build.view(made), requests.cards(1), rdma(every=True), grouping=JOINT)
-
-    assert [uuid for uuid, _ in names] == ["GPU-0", "rdma-0", "rdma-1"]
-
-
-def test_shares_of_cards_lead_as_well() -> None:
-    """A share of a card has its NIC on the root of that card."""
-    made = rooted("a", "b", nics="b")
-
-    names = given(build.view(made), requests.Gpus(1, core=50), rdma(share=50), grouping=JOINT)
-
-    assert [uuid for uuid, _ in names] == ["GPU-1", "rdma-0"]
+    assert (shortfall.wanted, shortfall.found, shortfall.detail) == figures

@@ -1,6 +1,9 @@
 """The allocator against an exhaustive search on tiny nodes, and what must hold for every answer."""
 
+import dataclasses
 import random
+from collections.abc import Iterable
+from typing import TypeVar
 
 import hypothesis
 import pytest
@@ -10,7 +13,6 @@ from berth_operator.scheduling.decisions import Grant
 from berth_operator.scheduling.devices import (
     allocator,
     device_view,
-    facts,
     finder,
     packing,
     packing_problems,
@@ -19,6 +21,7 @@ from berth_operator.scheduling.devices import (
 )
 from scheduling.devices import brute, generate, merits
 
+T = TypeVar("T")
 MOST_WAYS = 10_000
 PREFER = st.sampled_from(allocator.Prefer)
 PATIENT = hypothesis.settings(
@@ -27,13 +30,38 @@ PATIENT = hypothesis.settings(
 few = hypothesis.settings(PATIENT, max_examples=120)
 many = hypothesis.settings(PATIENT, max_examples=250)
 
-Scene = tuple[device_view.View, requests.Request]
-JOINTLY = st.one_of(generate.WHOLE, generate.SHARES, generate.PARTS, generate.PARTS)
+Case = tuple[device_view.View, requests.Request]
 PLAIN = generate.nodes(modes="p", most_others=0, least=2)
+JOINT_ASKS = st.one_of(generate.WHOLE, generate.SHARES, generate.PARTS, generate.PARTS)
+CASES: dict[str, st.SearchStrategy[Case]] = {
+    "any node and any pod": generate.nodes_and_pods(),
+    "whole cards, shares and init containers": st.tuples(PLAIN, generate.pods(generate.CARDS_ONLY)),
+    "shares of several containers, where the first choice may be a dead end": st.tuples(
+        PLAIN, generate.pods(generate.SHARES | generate.RATIOS, most_asks=6)
+    ),
+    "cards beside which the other devices fit": st.tuples(
+        generate.nodes(modes="pppps", least=2),
+        generate.pods(JOINT_ASKS, most_asks=3, first=generate.CARDS_ONLY, groupings=generate.jointly()),
+    ),
+    "instances and replicas": st.tuples(
+        generate.nodes(modes="mms", most_others=0, least=3),
+        generate.pods(generate.INSTANCES | generate.REPLICAS, most_asks=3),
+    ),
+    "a required scope": st.tuples(
+        generate.nodes(modes="p", most_others=0, least=3),
+        generate.pods(generate.WHOLE | generate.SHARES, most_asks=2, groupings=generate.close()),
+    ),
+}
 
 
-def agree(view: device_view.View, request: requests.Request, prefer: allocator.Prefer) -> None:
-    """Hold the allocator against the exhaustive search."""
+@pytest.mark.parametrize("cases", CASES.values(), ids=CASES)
+@many
+@hypothesis.given(st.data(), PREFER)
+def test_a_pod_is_placed_exactly_where_it_can_be(
+    cases: st.SearchStrategy[Case], data: st.DataObject, prefer: allocator.Prefer
+) -> None:
+    """A pod is placed if and only if some way to place it exists."""
+    view, request = data.draw(cases)
     hypothesis.assume(generate.effort(view, request) <= MOST_WAYS)
     exists = next(brute.ways(view, request), None) is not None
     hypothesis.event(f"possible: {exists}")
@@ -44,74 +72,10 @@ def agree(view: device_view.View, request: requests.Request, prefer: allocator.P
 
 
 @many
-@hypothesis.given(generate.scenes(), PREFER)
-def test_any_pod_is_placed_exactly_where_it_can_be(scene: Scene, prefer: allocator.Prefer) -> None:
-    """A pod is placed if and only if some way to place it exists."""
-    agree(*scene, prefer)
-
-
-@many
-@hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY), PREFER)
-def test_mixed_cards_and_shares_are_placed_exactly_where_they_can_be(
-    view: device_view.View, request: requests.Request, prefer: allocator.Prefer
-) -> None:
-    """Whole cards, shares and init containers find a combination if there is one."""
-    agree(view, request, prefer)
-
-
-@many
-@hypothesis.given(PLAIN, generate.pods(generate.SHARES | generate.RATIOS, most_asks=6), PREFER)
-def test_shares_are_packed_exactly_where_they_can_be(
-    view: device_view.View, request: requests.Request, prefer: allocator.Prefer
-) -> None:
-    """Shares of several containers are packed even where the first choice is a dead end."""
-    agree(view, request, prefer)
-
-
-@many
-@hypothesis.given(
-    generate.nodes(modes="pppps", least=2),
-    generate.pods(JOINTLY, most_asks=3, first=generate.CARDS_ONLY),
-    generate.jointly(),
-)
-def test_joint_devices_are_placed_exactly_where_they_can_be(
-    view: device_view.View, request: requests.Request, grouping: requests.Grouping
-) -> None:
-    """The cards are chosen among the sets beside which the other devices fit."""
-    agree(view, requests.Request(request.containers, grouping=grouping), allocator.Prefer.PACK)
-
-
-@few
-@hypothesis.given(
-    generate.nodes(modes="mms", most_others=0, least=3),
-    generate.pods(generate.INSTANCES | generate.REPLICAS, most_asks=3),
-    PREFER,
-)
-def test_instances_and_replicas_are_placed_exactly_where_they_can_be(
-    view: device_view.View, request: requests.Request, prefer: allocator.Prefer
-) -> None:
-    """Cards that are cut serve as many as they have pieces."""
-    agree(view, request, prefer)
-
-
-@few
-@hypothesis.given(
-    generate.nodes(modes="p", most_others=0, least=3),
-    generate.pods(generate.WHOLE | generate.SHARES, most_asks=2),
-    generate.close(),
-)
-def test_required_scopes_are_met_exactly_where_they_can_be(
-    view: device_view.View, request: requests.Request, grouping: requests.Grouping
-) -> None:
-    """A required scope is met by some set of cards, or the pod is refused."""
-    agree(view, requests.Request(request.containers, grouping=grouping), allocator.Prefer.PACK)
-
-
-@many
-@hypothesis.given(generate.scenes(most_asks=3), PREFER)
-def test_every_answer_is_one_of_the_possible_ones(scene: Scene, prefer: allocator.Prefer) -> None:
+@hypothesis.given(generate.nodes_and_pods(most_asks=3), PREFER)
+def test_every_answer_is_one_of_the_possible_ones(case: Case, prefer: allocator.Prefer) -> None:
     """An answer names the right amounts of devices that exist, in bytes of the very card (I2, I10)."""
-    view, request = scene
+    view, request = case
     hypothesis.assume(generate.effort(view, request) <= MOST_WAYS // 10)
 
     found = allocator.find(view, request, prefer=prefer)
@@ -121,27 +85,30 @@ def test_every_answer_is_one_of_the_possible_ones(scene: Scene, prefer: allocato
 
 
 @many
-@hypothesis.given(generate.scenes(most_asks=6), PREFER)
-def test_no_device_is_promised_above_its_capacity(scene: Scene, prefer: allocator.Prefer) -> None:
+@hypothesis.given(generate.nodes_and_pods(most_asks=6), PREFER)
+def test_no_device_is_promised_above_its_capacity(case: Case, prefer: allocator.Prefer) -> None:
     """What others hold and what the pod holds fit together on each device (I1, I2)."""
-    view, request = scene
+    view, request = case
+    cards = view.device.cards + view.device.others
+    pieces = [piece for card in cards for piece in card.instances]
+    size = {**{card.uuid: card.memory for card in cards}, **{piece.uuid: piece.memory for piece in pieces}}
 
     found = allocator.find(view, request, prefer=prefer)
 
     for share in allocator.held(found or ()):
-        used, (core, memory) = view.usage(share.uuid), capacity(view.device, share.uuid)
-        assert used.core + share.core <= core
-        assert used.memory + share.memory <= max(memory, used.memory)
+        used = view.usage(share.uuid)
+        assert used.core + share.core <= requests.WHOLE
+        assert used.memory + share.memory <= max(size[share.uuid], used.memory)
         assert share.function not in view.functions
 
 
 @many
-@hypothesis.given(generate.scenes(), PREFER, st.randoms(use_true_random=False))
+@hypothesis.given(generate.nodes_and_pods(), PREFER, st.randoms(use_true_random=False))
 def test_the_order_of_lists_does_not_change_the_answer(
-    scene: Scene, prefer: allocator.Prefer, chance: random.Random
+    case: Case, prefer: allocator.Prefer, chance: random.Random
 ) -> None:
     """Equal devices and holds give equal answers, in whatever order they are listed (I11)."""
-    view, request = scene
+    view, request = case
 
     shuffled = allocator.place(shuffle(view, chance), request, prefer=prefer)
 
@@ -210,22 +177,20 @@ def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
 
 def shuffle(view: device_view.View, chance: random.Random) -> device_view.View:
     """Show the same node with all its lists in another order."""
-    device = view.device
-    cards = [facts_shuffled(card, chance) for card in device.cards]
-    others = [facts_shuffled(card, chance) for card in device.others]
-    used = list(view.used.items())
-    for one in (cards, others, used):
-        chance.shuffle(one)
-    mixed = facts.Device(device.node, tuple(cards), tuple(others), device.board)
-    return device_view.View(mixed, dict(used), view.functions, view.withheld)
 
+    def mixed(listed: Iterable[T]) -> tuple[T, ...]:
+        elements = list(listed)
+        return tuple(chance.sample(elements, len(elements)))
 
-def facts_shuffled(card: facts.Card, chance: random.Random) -> facts.Card:
-    """List the instances and functions of a card in another order."""
-    fields = {name: getattr(card, name) for name in card.__slots__}
-    for name in ("instances", "functions"):
-        fields[name] = tuple(chance.sample(fields[name], len(fields[name])))
-    return facts.Card(**fields)
+    cards, others = (
+        mixed(
+            dataclasses.replace(card, instances=mixed(card.instances), functions=mixed(card.functions))
+            for card in cards
+        )
+        for cards in (view.device.cards, view.device.others)
+    )
+    device = dataclasses.replace(view.device, cards=cards, others=others)
+    return dataclasses.replace(view, device=device, used=dict(mixed(view.used.items())))
 
 
 def listed(found: tuple[Grant, ...]) -> frozenset[tuple[str, str, str, int, int]]:
@@ -235,22 +200,11 @@ def listed(found: tuple[Grant, ...]) -> frozenset[tuple[str, str, str, int, int]
     return frozenset((name, share.uuid, share.function, share.core, share.memory) for name, share in shares)
 
 
-def capacity(device: facts.Device, uuid: str) -> tuple[int, int]:
-    """Return how much a device, or an instance of a card, has."""
-    for card in (*device.cards, *device.others):
-        if card.uuid == uuid:
-            return 100, card.memory
-        for one in card.instances:
-            if one.uuid == uuid:
-                return 100, one.memory
-    raise AssertionError(f"{uuid} is not on the node")
-
-
 @many
-@hypothesis.given(generate.scenes())
-def test_devices_that_are_alike_get_the_same_answer(scene: Scene) -> None:
+@hypothesis.given(generate.nodes_and_pods())
+def test_devices_that_are_alike_get_the_same_answer(case: Case) -> None:
     """So of sixty-four equal cards one is asked what each container wants, and each card has been counted."""
-    view, request = scene
+    view, request = case
     problem = packing_problems.read_problem(view, request, allocator.Prefer.PACK)
 
     assert sorted(number for group in problem.alike for number in group) == list(range(len(problem.devices)))

@@ -1,16 +1,16 @@
 """Which whole cards: links, partitions and scopes, on boards as they are built."""
 
+import dataclasses
 import itertools
+from typing import Final
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_crds import catalog
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
-    allocator,
     facts,
     node_topology,
     nvlink_cliques,
@@ -18,232 +18,175 @@ from berth_operator.scheduling.devices import (
     requests,
     topology,
 )
-from scheduling.devices import brute, build, generate, merits
+from scheduling.devices import brute, generate, merits
+from scheduling.placements import granted, refused
+from support import boards, builders
+from support.builders import card, request, view
 
-DGX_1V, HGX_A100, HGX_H100, PCIE = (
-    "Tesla V100-SXM2-16GB",
-    "NVIDIA A100-SXM4-80GB",
-    "NVIDIA H100 80GB HBM3",
-    "NVIDIA A40",
+DGX_1V: Final = boards.device("n1", "8xV100-SXM2-16GB")
+HGX_A100: Final = boards.device("n1", "8xA100-SXM4-80GB")
+HGX_H100: Final = boards.device("n1", "8xH100-80GB-HBM3")
+PCIE: Final = boards.device("n1", "8xA40")
+UNKNOWN: Final = builders.device(cards=2)
+# What the scope asks of all cards, or wishes.
+ANY: Final = requests.NO_GROUPING
+NVLINK, SWITCH, SOCKET, NODE = map(requests.Grouping, (Scope.NVLINK, Scope.PCIE, Scope.NUMA, Scope.NODE))
+NVLINK_WISH, SWITCH_WISH, SOCKET_WISH = (
+    dataclasses.replace(grouping, required=False) for grouping in (NVLINK, SWITCH, SOCKET)
 )
 
 
-def chosen(made: facts.Device, count: int, *held: int, **grouping: object) -> tuple[int, ...]:
-    """Place so many whole cards where some are held, and name their minors."""
-    asked = build.request(requests.cards(count), grouping=build.grouping(**grouping))
-    return build.minors(allocator.place(build.view(made, build.held(*held)), asked))
+def links_alone(device: facts.Device) -> facts.Device:
+    """Return a Device of which nothing but the NVLinks is known."""
+    worth = node_topology.NVLINK_WORTH
+    rows = tuple(tuple(pair // worth * worth for pair in row) for row in device.board.worth)
+    return dataclasses.replace(device, board=node_topology.NodeTopology(8, rows))
 
 
-def reason(made: facts.Device, count: int, *held: int, **grouping: object) -> Reason:
-    """Ask for so many whole cards in vain, and say why."""
-    asked = build.request(requests.cards(count), grouping=build.grouping(**grouping))
-    return build.refused(allocator.place(build.view(made, build.held(*held)), asked)).reason
+def wired(*partitions_: tuple[int, int], size: int = 4) -> facts.Device:
+    """Return a Device of cards that only a table of partitions joins."""
+    table = tuple(itertools.starmap(node_topology.Partition, partitions_))
+    board = node_topology.NodeTopology(size, ((0,) * size,) * size, partitions=table)
+    return builders.device(cards=size, board=board)
 
 
-def links(minors: tuple[int, ...]) -> int:
-    """Count the NVLinks inside a set of cards of a DGX-1V."""
-    return sum(catalog.CUBE[a][b] for a, b in itertools.combinations(minors, 2))
-
-
-# ---------------------------------------------------------------- the cube mesh of a DGX-1V
-
-
-@pytest.mark.parametrize(
-    ("count", "most"), [(2, 2), (3, 5), (4, 9)], ids=["a double link", "two doubles and one", "a full quad"]
-)
-def test_an_empty_cube_mesh_gives_the_best_linked_set(count: int, most: int) -> None:
-    """Two, three or four cards of a DGX-1V have as many NVLinks among them as any such set has."""
-    made = build.node(DGX_1V)
-
-    minors = chosen(made, count)
-
-    assert links(minors) == most == max(links(one) for one in itertools.combinations(range(8), count))
-
-
-def test_a_cube_mesh_keeps_the_other_quad_whole() -> None:
-    """With a card of one quad gone, four cards come from the other quad, and two from the broken one."""
-    made = build.node(DGX_1V)
-
-    assert chosen(made, 4, 3) == (4, 5, 6, 7)
-    assert set(chosen(made, 2, 3)) <= {0, 1, 2}
-
-
-def test_a_pair_is_not_torn_from_a_quad_that_is_still_whole() -> None:
-    """Where a double link is free outside the whole quad, the quad is left alone."""
-    made = build.node(DGX_1V)
-
-    assert chosen(made, 2, 0, 3) == (1, 2)
-
-
-def test_nvlink_in_a_cube_mesh_means_every_pair() -> None:
-    """Four cards of the mesh can all be joined, five cannot: that would never fit."""
-    made = build.node(DGX_1V)
-
-    assert chosen(made, 4, 0, scope=Scope.NVLINK) == (4, 5, 6, 7)
-    refusal = build.refused(
-        allocator.place(
-            build.view(made), build.request(requests.cards(5), grouping=build.grouping(scope=Scope.NVLINK))
+SCORED: Final = wired((0b0011, 1), (0b1100, 1), (0b1010, 7))
+# The board, how many cards are asked for, which are held, the grouping; which cards are given.
+GIVEN: Final[dict[str, tuple[facts.Device, int, tuple[int, ...], requests.Grouping, tuple[int, ...]]]] = {
+    "two cards of a cube mesh have a double link": (DGX_1V, 2, (), ANY, (2, 3)),
+    "three have two double links and a single one": (DGX_1V, 3, (), ANY, (0, 2, 3)),
+    "four are a full quad": (DGX_1V, 4, (), ANY, (0, 1, 2, 3)),
+    "four come from the other quad where one has lost a card": (DGX_1V, 4, (3,), ANY, (4, 5, 6, 7)),
+    "two come from the broken quad where links are all that is known": (
+        links_alone(DGX_1V),
+        2,
+        (3,),
+        ANY,
+        (1, 2),
+    ),
+    "no pair is torn from a whole quad where links are all that is known": (
+        links_alone(DGX_1V),
+        2,
+        (0, 3),
+        ANY,
+        (1, 2),
+    ),
+    "four cards of a cube mesh are all joined": (DGX_1V, 4, (0,), NVLINK, (4, 5, 6, 7)),
+    **{
+        f"{count} of a switched board of {model} where {held} are held": (device, count, held, ANY, minors)
+        for model, device in (("A100", HGX_A100), ("H100", HGX_H100))
+        for count, held, minors in (
+            (1, (), (0,)),
+            (2, (), (0, 1)),
+            (4, (), (0, 1, 2, 3)),
+            (8, (), tuple(range(8))),
+            (1, (0,), (1,)),
+            (1, (5,), (4,)),
+            (1, (0, 1), (2,)),
+            (2, (0,), (2, 3)),
+            (2, (5,), (6, 7)),
+            (2, (0, 1), (2, 3)),
+            (2, (2, 6), (0, 1)),
+            (4, (7,), (0, 1, 2, 3)),
+            (4, (0, 1), (4, 5, 6, 7)),
+            (3, (5,), (4, 6, 7)),
         )
-    )
-    assert (refusal.reason, refusal.never, refusal.found) == (Reason.SCOPE_MISMATCH, True, 4)
+    },
+    "a table of partitions binds nobody who does not ask": (HGX_H100, 2, (1, 3, 5, 7), ANY, (0, 2)),
+    "nor who would rather have NVLink": (HGX_H100, 2, (1, 3, 5, 7), NVLINK_WISH, (0, 2)),
+    "a count that the table lacks is judged by links": (HGX_A100, 3, (0,), NVLINK, (1, 2, 3)),
+    "a partition that leaves another whole comes before a better score": (SCORED, 2, (), ANY, (0, 1)),
+    "of those that leave as much the better score wins": (SCORED, 2, (0, 2), ANY, (1, 3)),
+    "a pair below one switch": (PCIE, 2, (), ANY, (0, 1)),
+    "a pair below another": (PCIE, 2, (0,), ANY, (2, 3)),
+    "four on one socket": (PCIE, 4, (0,), ANY, (4, 5, 6, 7)),
+    "three on one socket": (PCIE, 3, (0, 1), ANY, (4, 5, 6)),
+    "one whose switch is in use already": (PCIE, 1, (0,), ANY, (1,)),
+    "two pairs below one switch each": (PCIE, 4, (1, 6), ANY, (2, 3, 4, 5)),
+    "one switch is required": (PCIE, 2, (0,), SWITCH, (2, 3)),
+    "one socket is required": (PCIE, 3, (0,), SOCKET, (1, 2, 3)),
+    "one socket is required, and one has too few": (PCIE, 4, (0,), SOCKET, (4, 5, 6, 7)),
+    "the node is required": (PCIE, 7, (0,), NODE, tuple(range(1, 8))),
+    "the node is required, and nothing is known": (UNKNOWN, 2, (), NODE, (0, 1)),
+    "there is no NVLink, so one switch": (PCIE, 2, (0,), NVLINK_WISH, (2, 3)),
+    "there is no such switch, so one socket": (PCIE, 3, (0,), SWITCH_WISH, (1, 2, 3)),
+    "there is no such socket, so the node": (PCIE, 5, (0,), SOCKET_WISH, (1, 4, 5, 6, 7)),
+    **{
+        f"nothing is known of any {wish.scope}": (UNKNOWN, 2, (), wish, (0, 1))
+        for wish in (NVLINK_WISH, SWITCH_WISH, SOCKET_WISH)
+    },
+}
 
 
-def test_two_halves_of_a_mesh_are_no_ring() -> None:
-    """With one card of each quad gone, four cards are there but never all joined: full now, not for ever."""
-    made = build.node(DGX_1V)
-    asked = build.request(requests.cards(4), grouping=build.grouping(scope=Scope.NVLINK))
-
-    refusal = build.refused(allocator.place(build.view(made, build.held(0, 5)), asked))
-
-    assert (refusal.reason, refusal.never, refusal.found) == (Reason.SCOPE_MISMATCH, False, 3)
-
-
-# ---------------------------------------------------------------- boards with a switch and a table
-
-
-@pytest.mark.parametrize("model", [HGX_A100, HGX_H100])
-@pytest.mark.parametrize(
-    ("count", "held", "expected"),
-    [
-        (1, (), (0,)),
-        (2, (), (0, 1)),
-        (4, (), (0, 1, 2, 3)),
-        (8, (), tuple(range(8))),
-        (1, (0,), (1,)),
-        (1, (5,), (4,)),
-        (1, (0, 1), (2,)),
-        (2, (0,), (2, 3)),
-        (2, (5,), (6, 7)),
-        (2, (0, 1), (2, 3)),
-        (2, (2, 6), (0, 1)),
-        (4, (7,), (0, 1, 2, 3)),
-        (4, (0, 1), (4, 5, 6, 7)),
-        (3, (5,), (4, 6, 7)),
-    ],
-)
-def test_a_switched_board_breaks_no_larger_partition_without_need(
-    model: str, count: int, held: tuple[int, ...], expected: tuple[int, ...]
+@pytest.mark.parametrize(("device", "count", "held", "grouping", "minors"), GIVEN.values(), ids=GIVEN)
+def test_which_cards_are_given(
+    device: facts.Device,
+    count: int,
+    held: tuple[int, ...],
+    grouping: requests.Grouping,
+    minors: tuple[int, ...],
 ) -> None:
-    """The partition is taken whose loss breaks the fewest larger ones; other counts spare them too."""
-    assert chosen(build.node(model, table=True), count, *held) == expected
+    """The best connected set, then the one that leaves most, and the scope is kept if it can be."""
+    asked = request(count, grouping=grouping)
+
+    found = granted(view(device, dict.fromkeys(held)), asked)
+
+    assert tuple(share.minor for share in found) == minors
 
 
-def test_a_table_binds_only_who_requires_nvlink() -> None:
-    """With no pair of the table free, two cards are given all the same, unless NVLink is required."""
-    made, odd = build.node(HGX_H100, table=True), (1, 3, 5, 7)
-
-    assert chosen(made, 2, *odd) == (0, 2)
-    assert chosen(made, 2, *odd, scope=Scope.NVLINK, required=False) == (0, 2)
-    assert reason(made, 2, *odd, scope=Scope.NVLINK) is Reason.NO_PARTITION
-
-
-def test_a_count_that_the_table_lacks_is_judged_by_links() -> None:
-    """Three cards of a switched board are all joined, though no partition has three."""
-    made = build.node(HGX_A100, table=True)
-
-    assert chosen(made, 3, 0, scope=Scope.NVLINK) == (1, 2, 3)
-
-
-def test_the_better_score_wins_between_equal_partitions() -> None:
-    """Where two partitions leave equally much, the score decides before the minor."""
-    cards = tuple(build.gpu(at) for at in range(4))
-    table = (
-        node_topology.Partition(0b0011, 1),
-        node_topology.Partition(0b1100, 1),
-        node_topology.Partition(0b1010, 7),
-    )
-    made = facts.Device("n", cards, board=node_topology.NodeTopology(4, ((0,) * 4,) * 4, partitions=table))
-
-    assert chosen(made, 2) == (0, 1)  # It leaves another pair whole, which the better one would not.
-    assert chosen(made, 2, 0, 2) == (1, 3)
-
-
-# ---------------------------------------------------------------- PCIe and two NUMA nodes
+# The same; why there is no such set, whether that is for ever, and how many cards there would be.
+REFUSED: Final[
+    dict[str, tuple[facts.Device, int, tuple[int, ...], requests.Grouping, tuple[Reason, bool, int]]]
+] = {
+    "five cards of a cube mesh are never all joined": (
+        DGX_1V,
+        5,
+        (),
+        NVLINK,
+        (Reason.SCOPE_MISMATCH, True, 4),
+    ),
+    "two halves of it are no ring, for now": (DGX_1V, 4, (0, 5), NVLINK, (Reason.SCOPE_MISMATCH, False, 3)),
+    "no partition of the size is free": (HGX_H100, 2, (1, 3, 5, 7), NVLINK, (Reason.NO_PARTITION, False, 4)),
+    "three below one switch": (PCIE, 3, (), SWITCH, (Reason.SCOPE_MISMATCH, True, 2)),
+    "five on one socket": (PCIE, 5, (), SOCKET, (Reason.SCOPE_MISMATCH, True, 4)),
+    "four on one socket of two with three each": (PCIE, 4, (0, 4), SOCKET, (Reason.SCOPE_MISMATCH, False, 3)),
+    "NVLink where there is none": (PCIE, 2, (), NVLINK, (Reason.SCOPE_MISMATCH, True, 1)),
+    **{
+        f"a {scope.scope} where nothing is known": (
+            UNKNOWN,
+            1,
+            (),
+            scope,
+            (Reason.SCOPE_MISMATCH, True, 0),
+        )
+        for scope in (NVLINK, SWITCH, SOCKET)
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("count", "held", "expected"),
-    [
-        (2, (), (0, 1)),
-        (2, (0,), (2, 3)),
-        (4, (0,), (4, 5, 6, 7)),
-        (3, (0, 1), (4, 5, 6)),
-        (1, (0,), (1,)),
-        (4, (1, 6), (2, 3, 4, 5)),
-    ],
-)
-def test_cards_without_nvlink_sit_below_one_switch_and_one_socket(
-    count: int, held: tuple[int, ...], expected: tuple[int, ...]
+@pytest.mark.parametrize(("device", "count", "held", "grouping", "why"), REFUSED.values(), ids=REFUSED)
+def test_a_required_scope_that_cannot_be_had_is_refused(
+    device: facts.Device,
+    count: int,
+    held: tuple[int, ...],
+    grouping: requests.Grouping,
+    why: tuple[Reason, bool, int],
 ) -> None:
-    """Pairs below one root come before pairs on one socket, and those before any others."""
-    assert chosen(build.node(PCIE), count, *held) == expected
+    """Cards enough on the node do not help where no group has them; and unknown is not zero."""
+    asked = request(count, grouping=grouping)
 
+    shortfall = refused(view(device, dict.fromkeys(held)), asked)
 
-@pytest.mark.parametrize(
-    ("scope", "count", "held", "expected"),
-    [
-        (Scope.PCIE, 2, (0,), (2, 3)),
-        (Scope.NUMA, 3, (0,), (1, 2, 3)),
-        (Scope.NUMA, 4, (0,), (4, 5, 6, 7)),
-        (Scope.NODE, 7, (0,), (1, 2, 3, 4, 5, 6, 7)),
-    ],
-)
-def test_a_required_scope_is_met(
-    scope: Scope, count: int, held: tuple[int, ...], expected: tuple[int, ...]
-) -> None:
-    """All cards lie in one group of the scope."""
-    assert chosen(build.node(PCIE), count, *held, scope=scope) == expected
-
-
-@pytest.mark.parametrize(
-    ("scope", "count", "held"),
-    [(Scope.PCIE, 3, ()), (Scope.NUMA, 5, ()), (Scope.NUMA, 4, (0, 4)), (Scope.NVLINK, 2, ())],
-)
-def test_a_required_scope_that_no_group_meets_is_refused(
-    scope: Scope, count: int, held: tuple[int, ...]
-) -> None:
-    """Cards enough on the node do not help where no group has them."""
-    assert reason(build.node(PCIE), count, *held, scope=scope) is Reason.SCOPE_MISMATCH
-
-
-@pytest.mark.parametrize(
-    ("scope", "count", "held", "expected"),
-    [
-        (Scope.NVLINK, 2, (0,), (2, 3)),
-        (Scope.PCIE, 3, (0,), (1, 2, 3)),
-        (Scope.NUMA, 5, (0,), (1, 4, 5, 6, 7)),
-    ],
-    ids=["no nvlink, so one switch", "no such switch, so one socket", "no such socket, so the node"],
-)
-def test_a_preferred_scope_falls_back_step_by_step(
-    scope: Scope, count: int, held: tuple[int, ...], expected: tuple[int, ...]
-) -> None:
-    """A wish that cannot be met is met as nearly as it can be."""
-    assert chosen(build.node(PCIE), count, *held, scope=scope, required=False) == expected
-
-
-@pytest.mark.parametrize("scope", [Scope.NUMA, Scope.PCIE, Scope.NVLINK])
-def test_unknown_wiring_meets_no_required_scope(scope: Scope) -> None:
-    """A card of which nothing is known is in no group; unknown is not zero."""
-    made = build.device(build.gpu(0), build.gpu(1))
-
-    assert reason(made, 1, scope=scope) is Reason.SCOPE_MISMATCH
-    assert chosen(made, 2, scope=scope, required=False) == (0, 1)
-
-
-def test_the_node_is_a_scope_that_every_card_is_in() -> None:
-    """To require the node is to require nothing."""
-    made = build.device(build.gpu(0), build.gpu(1))
-
-    assert chosen(made, 2, scope=Scope.NODE) == (0, 1)
+    assert (shortfall.reason, shortfall.never, shortfall.found) == why
 
 
 def test_a_scope_binds_shares_as_well() -> None:
     """Shares of two cards under a required scope come from one group."""
-    half = {0: build.whole(build.gpu(0)), 2: build.whole(build.gpu(2))}
-    asked = build.request(requests.Gpus(2, core=50), grouping=build.grouping(scope=Scope.PCIE))
+    asked = request(requests.Gpus(2, core=50), grouping=SWITCH)
 
-    assert build.minors(allocator.place(build.view(build.node(PCIE), half), asked)) == (4, 5)
+    found = granted(view(PCIE, {0: None, 2: None}), asked)
+
+    assert [share.minor for share in found] == [4, 5]
 
 
 # ---------------------------------------------------------------- against all sets
@@ -252,7 +195,7 @@ def test_a_scope_binds_shares_as_well() -> None:
 @st.composite
 def boards_in_use(draw: st.DrawFn) -> tuple[node_topology.NodeTopology, int, int]:
     """Make a board of up to seven slots, which of them are free, and how many are wanted."""
-    made = tuple(build.gpu(at) for at in range(draw(st.integers(2, 7))))
+    made = tuple(card(at) for at in range(draw(st.integers(2, 7))))
     board = draw(generate.wirings(made))
     free = draw(st.integers(1, (1 << len(made)) - 1))
     return board, free, draw(st.integers(1, free.bit_count()))

@@ -4,13 +4,12 @@ Work is counted, not timed: as steps, and as calls of functions.
 """
 
 import gc
-import itertools
 import random
 import sys
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import pytest
 
@@ -19,7 +18,6 @@ from berth_operator.scheduling import search
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
     allocator,
-    device_view,
     equivalence,
     facts,
     finder,
@@ -29,22 +27,29 @@ from berth_operator.scheduling.devices import (
     topology,
 )
 from berth_operator.translate import devices
-from scheduling.devices import build
-from support import odd_boards
+from scheduling.placements import refused
+from support import boards, irregular_boards
+from support.builders import request, view
 
+P = ParamSpec("P")
+T = TypeVar("T")
 # Calls of functions, Python's own included: some milliseconds.
 MOST_CALLS: Final = 60_000
-MANNERS: Final = {
+NVLINK: Final = requests.Grouping(scope=Scope.NVLINK)
+GROUPINGS: Final = {
     "no scope": requests.Grouping(),
-    "NVLink required": requests.Grouping(scope=Scope.NVLINK),
+    "NVLink required": NVLINK,
     "NVLink preferred": requests.Grouping(scope=Scope.NVLINK, required=False),
     "one switch required": requests.Grouping(scope=Scope.PCIE),
     "one socket preferred": requests.Grouping(scope=Scope.NUMA, required=False),
 }
+ALL_CARDS: Final = (1 << irregular_boards.CARDS) - 1
+# For two containers whole cards, and for a third more shares than there are cards.
+SEVERAL: Final = (2, 3, requests.Gpus(irregular_boards.CARDS, core=50))
 
 
-def calls(work: Callable[[], object]) -> int:
-    """Count the calls that some work takes; far beyond what is allowed, it is broken off."""
+def calls(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
+    """Return what some work gives and how many calls it takes; far beyond what is allowed, break it off."""
     count = 0
 
     def called(_frame: FrameType, event: str, _value: Any) -> None:
@@ -55,98 +60,74 @@ def calls(work: Callable[[], object]) -> int:
 
     sys.setprofile(called)
     try:
-        work()
+        return work(*args, **kwargs), count
     finally:
         sys.setprofile(None)
-    return count
 
 
-_salts = itertools.count(1)
-
-
-def odd(sort: str) -> facts.Device:
-    """Return a node with a board that nobody has seen before."""
-    pairs = odd_boards.SORTS[sort]()
-    return devices.read(odd_boards.published("n", pairs, salt=next(_salts), size=size_of(sort), places=16))
-
-
-def size_of(sort: str) -> int:
-    """Return how many cards a board has."""
-    return 63 if "three" in sort else odd_boards.CARDS
-
-
-def several(grouping: requests.Grouping) -> requests.Request:
-    """Ask for whole cards for two containers, and for more shares than there are cards."""
-    asks = (requests.cards(2), requests.cards(3), requests.Gpus(odd_boards.CARDS, core=50))
-    named = (requests.ContainerRequest(f"c{at}", (ask,)) for at, ask in enumerate(asks))
-    return requests.Request(tuple(named), grouping=grouping)
+def device(sort: str) -> facts.Device:
+    """Return a Device with a board that nobody has seen before."""
+    return irregular_boards.device("n1", sort, places=16)
 
 
 # ---------------------------------------------------------------- decisions and reasons
 
 
-@pytest.mark.parametrize("grouping", MANNERS.values(), ids=MANNERS)
-@pytest.mark.parametrize("sort", odd_boards.SORTS)
-def test_whole_cards_of_an_odd_board_take_little_work(sort: str, grouping: requests.Grouping) -> None:
+@pytest.mark.parametrize("grouping", GROUPINGS.values(), ids=GROUPINGS)
+@pytest.mark.parametrize("sort", irregular_boards.SORTS)
+def test_whole_cards_of_an_irregular_board_take_little_work(sort: str, grouping: requests.Grouping) -> None:
     """For one to eight cards a decision is made, or a reason found, well within what a node is given."""
     for count in range(1, 9):
-        view = build.view(odd(sort), build.held(0, 7, 9))
-        asked = build.request(requests.cards(count), grouping=grouping)
+        given, asked = view(device(sort), dict.fromkeys((0, 7, 9))), request(count, grouping=grouping)
         effort = allocator.Effort(search.STEPS_A_NODE)
 
-        def place(view: device_view.View = view, asked: requests.Request = asked) -> None:
-            found = allocator.place(view, asked, effort=effort)  # noqa: B023  called at once
-            assert not isinstance(found, allocator.Shortfall) or found.reason is not Reason.UNDECIDED
+        found, work = calls(allocator.place, given, asked, effort=effort)
 
-        assert calls(place) < MOST_CALLS
+        assert not isinstance(found, allocator.Shortfall) or found.reason is not Reason.UNDECIDED
+        assert work < MOST_CALLS
         assert effort.left > 0
 
 
-@pytest.mark.parametrize("grouping", MANNERS.values(), ids=MANNERS)
-@pytest.mark.parametrize("sort", odd_boards.SORTS)
-def test_a_search_on_an_odd_board_ends(sort: str, grouping: requests.Grouping) -> None:
+@pytest.mark.parametrize("grouping", GROUPINGS.values(), ids=GROUPINGS)
+@pytest.mark.parametrize("sort", irregular_boards.SORTS)
+def test_a_search_on_an_irregular_board_ends(sort: str, grouping: requests.Grouping) -> None:
     """Where no cards do, the search ends with the effort of a node, however many sets of cards there are."""
-    view = build.view(odd(sort))
-    effort = allocator.Effort(search.STEPS_A_NODE)
+    given, effort = view(device(sort)), allocator.Effort(search.STEPS_A_NODE)
 
-    work = calls(lambda: allocator.place(view, several(grouping), effort=effort))
+    _, work = calls(allocator.place, given, request(*SEVERAL, grouping=grouping), effort=effort)
 
     assert work < MOST_CALLS
     assert effort.left > -search.STEPS_A_NODE // 2
 
 
-@pytest.mark.parametrize("sort", odd_boards.SORTS)
+@pytest.mark.parametrize("sort", irregular_boards.SORTS)
 def test_equal_questions_cost_equal_steps(sort: str) -> None:
     """What was remembered costs as much as what was not, so that equal inputs end at the same place."""
-    view = build.view(odd(sort))
-    asked = build.request(requests.cards(4), grouping=MANNERS["NVLink required"])
-    efforts = allocator.Effort(), allocator.Effort()
+    given, efforts = view(device(sort)), (allocator.Effort(), allocator.Effort())
 
     for effort in efforts:
-        allocator.place(view, asked, effort=effort)
+        allocator.place(given, request(4, grouping=NVLINK), effort=effort)
 
     assert efforts[0] == efforts[1]
 
 
 def test_no_effort_leaves_a_scope_undecided() -> None:
     """Where others have used the effort up, a scope is not called unmet."""
-    view = build.view(odd("four rings of sixteen"))
-    asked = build.request(requests.cards(4), grouping=MANNERS["NVLink required"])
+    given = view(device("four rings of sixteen"))
 
-    found = allocator.place(view, asked, effort=allocator.Effort(5))
+    shortfall = refused(given, request(4, grouping=NVLINK), effort=allocator.Effort(5))
 
-    assert build.refused(found).reason is Reason.UNDECIDED
+    assert shortfall.reason is Reason.UNDECIDED
 
 
-@pytest.mark.parametrize("model", ["Tesla V100-SXM2-16GB", "NVIDIA H100 80GB HBM3", "NVIDIA A40"])
-@pytest.mark.parametrize("grouping", MANNERS.values(), ids=MANNERS)
-def test_boards_of_eight_cards_cost_nothing(model: str, grouping: requests.Grouping) -> None:
+@pytest.mark.parametrize("shape", ["8xV100-SXM2-16GB", "8xA100-SXM4-80GB", "8xH100-80GB-HBM3"])
+@pytest.mark.parametrize("grouping", GROUPINGS.values(), ids=GROUPINGS)
+def test_boards_of_eight_cards_cost_nothing(shape: str, grouping: requests.Grouping) -> None:
     """To choose among the cards of a usual board takes off no step."""
-    view, effort = build.view(build.node(model, table=True)), allocator.Effort()
+    effort = allocator.Effort()
 
     for count in range(1, 9):
-        asked = build.request(requests.cards(count), grouping=grouping)
-        finder.find(view, asked, effort)
+        finder.find(view(boards.device("n1", shape)), request(count, grouping=grouping), effort)
 
     assert effort == allocator.Effort()
 
@@ -154,12 +135,14 @@ def test_boards_of_eight_cards_cost_nothing(model: str, grouping: requests.Group
 # ---------------------------------------------------------------- what is a board
 
 
-@pytest.mark.parametrize("sort", odd_boards.SORTS)
+@pytest.mark.parametrize("sort", irregular_boards.SORTS)
 def test_a_board_is_read_with_little_work(sort: str) -> None:
     """However many rings a graph of links has, the walk over them has an end."""
-    published = odd_boards.published("n", odd_boards.SORTS[sort](), size=size_of(sort), salt=next(_salts))
+    published = irregular_boards.published("n1", irregular_boards.SORTS[sort](), salt=1000)
 
-    assert calls(lambda: devices.read(published)) < MOST_CALLS
+    _, work = calls(devices.read, published)
+
+    assert work < MOST_CALLS
 
 
 @pytest.mark.parametrize(
@@ -177,28 +160,26 @@ def test_a_board_is_read_with_little_work(sort: str) -> None:
 )
 def test_links_that_no_hardware_has_are_left_out(sort: str, tangled: bool) -> None:  # noqa: FBT001  a column of the table
     """Of a board with too many rings only places count; what hardware may have is kept."""
-    board = odd(sort).board
+    board = device(sort).board
 
-    assert board.tangled == tangled
     linked = max(map(max, board.worth)) > node_topology.NVLINK_WORTH
-    assert linked == (not tangled and sort != "no links")
+    assert (board.tangled, linked) == (tangled, not tangled and sort != "no links")
     assert board.scope(Scope.NUMA)[0] == 0xFFFF
 
 
 def test_partitions_can_be_tangled_as_well() -> None:
     """A table of partitions joins cards like links do, and may make as many rings."""
-    dice = random.Random(1)
-    ways = (node_topology.mask_of(first + dice.randrange(3) for first in range(0, 63, 3)) for _ in range(64))
-    board = node_topology.NodeTopology(
-        63, ((0,) * 63,) * 63, partitions=tuple(map(node_topology.Partition, ways))
-    )
+    rng = random.Random(1)
+    masks = (node_topology.mask_of(first + rng.randrange(3) for first in range(0, 63, 3)) for _ in range(64))
+    table = tuple(map(node_topology.Partition, masks))
+    board = node_topology.NodeTopology(63, ((0,) * 63,) * 63, partitions=table)
 
     assert nvlink_cliques.find(board) is None
 
 
 def test_all_cards_behind_one_switch_are_one_ring() -> None:
     """However uneven its links, a board where all are joined has one group, with every card in it."""
-    assert nvlink_cliques.find(odd("all joined unevenly").board) == ((1 << odd_boards.CARDS) - 1,)
+    assert nvlink_cliques.find(device("all joined unevenly").board) == (ALL_CARDS,)
 
 
 # ---------------------------------------------------------------- what is remembered
@@ -206,12 +187,11 @@ def test_all_cards_behind_one_switch_are_one_ring() -> None:
 
 def test_a_board_is_forgotten_with_its_device() -> None:
     """What was worked out for a board keeps it in memory no longer than a Device has it."""
-    made = odd("four rings of sixteen")
+    made, asked = device("four rings of sixteen"), request(4, grouping=NVLINK)
     board = weakref.ref(made.board)
-    asked = build.request(requests.cards(4), grouping=MANNERS["NVLink required"])
-    allocator.place(build.view(made), asked)
-    allocator.place(build.view(made), several(MANNERS["no scope"]))
-    kind = equivalence.of(build.view(made), asked)
+    for each in (asked, request(*SEVERAL)):
+        allocator.place(view(made), each)
+    kind = equivalence.of(view(made), asked)
 
     del made
     gc.collect()
@@ -222,11 +202,11 @@ def test_a_board_is_forgotten_with_its_device() -> None:
 
 def test_equal_boards_are_one() -> None:
     """As long as a Device has a board, others that are wired alike have the same one."""
-    pairs = odd_boards.disjoint(8)
+    pairs = irregular_boards.disjoint(8)
 
-    one, other = (devices.read(odd_boards.published("n", pairs)) for _ in range(2))
+    first, second = (devices.read(irregular_boards.published("n1", pairs)) for _ in range(2))
 
-    assert one.board is other.board
+    assert first.board is second.board
 
 
 # ---------------------------------------------------------------- the best set, all the same
@@ -234,31 +214,28 @@ def test_equal_boards_are_one() -> None:
 
 def test_swaps_have_an_end() -> None:
     """However uneven the links, the search for the best set stops after so many rounds."""
-    board = odd("all joined unevenly").board
+    board = device("all joined unevenly").board
 
-    found = topology._best(board, (1 << 64) - 1, 30, (1 << 64) - 1, 1)
+    found = topology._best(board, ALL_CARDS, 30, ALL_CARDS, 1)
 
     assert found is not None
-    assert found.steps <= topology.STEPS_A_ROUND * topology.ROUNDS_TOGETHER
-    assert found.steps <= topology.price(64, 30)
+    assert found.steps <= min(topology.STEPS_A_ROUND * topology.ROUNDS_TOGETHER, topology.price(64, 30))
     assert found.chosen.bit_count() == 30
 
 
 def test_the_best_of_a_large_set_is_found_by_what_is_left_out() -> None:
     """All but two of sixty-four cards: the two that are joined worst stay."""
-    worth = [[0 if a == b else 3 for b in range(64)] for a in range(64)]
-    for at in range(64):
-        worth[5][at] = worth[at][5] = worth[40][at] = worth[at][40] = 2
-    worth[5][5] = worth[40][40] = 0
+    badly = {5, 40}
+    worth = [[0 if a == b else 2 if {a, b} & badly else 3 for b in range(64)] for a in range(64)]
     board = node_topology.NodeTopology(64, tuple(map(tuple, worth)))
 
-    chosen = topology.best_set(board, (1 << 64) - 1, 62)
+    chosen = topology.best_set(board, ALL_CARDS, 62)
 
-    assert chosen == (1 << 64) - 1 & ~(1 << 5 | 1 << 40)
+    assert chosen == ALL_CARDS & ~(1 << 5 | 1 << 40)
 
 
 def test_an_order_of_whole_cards_has_its_price() -> None:
     """What the search asks of topology for each state is charged to it."""
-    assert topology.price(8, 4) == 0
-    assert topology.price(64, 64) == 0
-    assert topology.price(64, 8) == topology.STEPS_A_ROUND * topology.ROUNDS_TOGETHER
+    prices = [topology.price(*sizes) for sizes in ((8, 4), (64, 64), (64, 8))]
+
+    assert prices == [0, 0, topology.STEPS_A_ROUND * topology.ROUNDS_TOGETHER]

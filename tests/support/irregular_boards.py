@@ -1,10 +1,13 @@
 """Devices whose links no hardware has, or hardly any: what an agent gone wrong may publish all the same."""
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from berth_crds import wire
+from berth_operator.scheduling.devices import facts
+from berth_operator.translate import devices
 from support import builders
 
 CARDS: Final = 64  # A Device lists no more.
@@ -13,8 +16,17 @@ MOST_LINKS: Final = 64  # Between two cards.
 Pairs = set[tuple[int, int]]
 
 
-def published(node: str, pairs: Pairs, *, size: int = CARDS, salt: int = 0, places: int = 0) -> wire.Device:
-    """Return a Device of so many cards; `salt` varies the links, `places` cards share a place."""
+_salts = itertools.count(1)
+
+
+def device(node: str, sort: str, *, places: int = 0) -> facts.Device:
+    """Return a Device with a board of this sort that nobody has seen before, as the core knows it."""
+    return devices.read(published(node, SORTS[sort](), salt=next(_salts), places=places))
+
+
+def published(node: str, pairs: Pairs, *, salt: int = 0, places: int = 0) -> wire.Device:
+    """Return a Device with these links; `salt` varies their number, `places` cards share a place."""
+    size = 1 + max(map(max, pairs), default=CARDS - 1)
     return builders.published(node, cards=_cards(node, pairs, size, salt, places))
 
 
@@ -56,9 +68,9 @@ def disjoint(part: int, size: int = CARDS) -> Pairs:
     return _joined(range(first, first + part) for first in range(0, size, part))
 
 
-def drawn(dice: random.Random, count: int, part: int, size: int = CARDS) -> Pairs:
+def drawn(chance: random.Random, count: int, part: int, size: int = CARDS) -> Pairs:
     """Make so many rings of any cards."""
-    return _joined(dice.sample(range(size), part) for _ in range(count))
+    return _joined(chance.sample(range(size), part) for _ in range(count))
 
 
 def torus(size: int = CARDS, side: int = 4) -> Pairs:

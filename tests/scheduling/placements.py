@@ -1,0 +1,62 @@
+"""What tests of placements share: a look for a place, on all nodes or on one, and what it gave."""
+
+from typing import Any, Final
+
+import hypothesis
+
+from berth_operator.scheduling import decisions, queued_pods
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, device_view, requests
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
+from support import worlds
+
+RULES: Final = Policy()
+HALF: Final = requests.Gpus(1, core=50, ratio=50)
+TENTH: Final = requests.Gpus(1, core=10, ratio=10)
+THOROUGH: Final = hypothesis.settings(worlds.PROPERTY, max_examples=100)
+
+
+def place(
+    inventory: Inventory, candidate: queued_pods.Candidate, policy: Policy = RULES
+) -> decisions.Placement | None:
+    """Look for a place."""
+    return Search(inventory).place(candidate.request, candidate.demand, policy=policy)
+
+
+def minors(placement: decisions.Placement | None) -> list[int] | None:
+    """List the minors of a placement."""
+    return None if placement is None else [share.minor for share in worlds.given(placement)]
+
+
+# ---------------------------------------------------------------- the devices of one node
+
+Outcome = str | tuple[Reason, bool]
+
+
+def outcome(view: device_view.View, request: requests.Request, **how: Any) -> Outcome:
+    """Return the devices that each container gets; or why none does, and whether that is for ever."""
+    found = allocator.place(view, request, **how)
+    if isinstance(found, allocator.Shortfall):
+        return found.reason, found.never
+    return " | ".join(" ".join(map(_written, grant.shares)) for grant in found)
+
+
+def _written(share: decisions.Share) -> str:
+    parts = share.uuid, share.function, "" if share.core == requests.WHOLE else f"{share.core}%"
+    return "/".join(part for part in parts if part)
+
+
+def granted(view: device_view.View, request: requests.Request, **how: Any) -> list[decisions.Share]:
+    """Return the shares that the containers get, one container after the other."""
+    found = allocator.place(view, request, **how)
+    assert not isinstance(found, allocator.Shortfall), found
+    return [share for grant in found for share in grant.shares]
+
+
+def refused(view: device_view.View, request: requests.Request, **how: Any) -> allocator.Shortfall:
+    """Return why a pod gets nothing."""
+    found = allocator.place(view, request, **how)
+    assert isinstance(found, allocator.Shortfall), found
+    return found

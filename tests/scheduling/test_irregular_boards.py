@@ -1,0 +1,102 @@
+"""A node whose links no hardware has takes little time from pods, and they go to the other nodes."""
+
+from typing import Final
+
+import pytest
+
+from berth_crds.vocabulary import Scope
+from berth_operator.scheduling import cycle, explain, questions, queued_pods, search_memory
+from berth_operator.scheduling.devices import allocator, device_view, requests
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.search import Search
+from scheduling.placements import RULES
+from support import builders, irregular_boards
+
+BAD, GOOD = "n1", "n2"  # Of equal nodes the first by name is asked first.
+# Only long searches place it.
+HARD: Final = builders.candidate(request=builders.request(*[requests.Gpus(1, core=40, ratio=40)] * 3))
+
+
+def cluster(sort: str) -> Inventory:
+    """Return a node with a new board of this sort, and one where all cards are joined."""
+    boards = irregular_boards.device(BAD, sort), irregular_boards.device(GOOD, "all joined unevenly")
+    return builders.inventory(builders.node(BAD), builders.node(GOOD), *boards)
+
+
+def linked(count: int, *, required: bool) -> queued_pods.Candidate:
+    """Make a pod of so many linked cards."""
+    grouping = requests.Grouping(scope=Scope.NVLINK, required=required)
+    return builders.candidate(request=builders.request(count, grouping=grouping))
+
+
+@pytest.mark.parametrize("required", [True, False], ids=["required", "preferred"])
+@pytest.mark.parametrize("sort", irregular_boards.SORTS)
+def test_a_pod_of_linked_cards_is_placed_beside_an_irregular_board(sort: str, required: bool) -> None:  # noqa: FBT001  a column of the table
+    """What one pod is given suffices to ask that node and to go to another."""
+    search = Search(cluster(sort))
+
+    for count in range(1, 9):
+        pod, effort = linked(count, required=required), allocator.Effort(cycle.STEPS_A_POD)
+        assert search.place(pod.request, pod.demand, policy=RULES, effort=effort) is not None
+        assert effort.left > 0
+
+
+@pytest.mark.parametrize("sort", irregular_boards.SORTS)
+def test_what_stands_in_the_way_of_linked_cards_is_found(sort: str) -> None:
+    """Explaining why more cards than a node has joined do not fit keeps within its effort."""
+    inventory = cluster(sort)
+    inventory.charge(builders.hold("h", GOOD, range(60)))
+    pod, effort = linked(40, required=True), explain.work(whole=False)
+
+    explanation = explain.explain(Search(inventory), pod, policy=RULES, effort=effort)
+
+    assert explanation.total == 2
+    assert effort.left > 0
+
+
+# ---------------------------------------------------------------- a node that takes all the time
+
+
+def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it changes meanwhile, it costs a pod one turn, and then another node is asked first."""
+    sort, asked, place = "all joined but for two pairs", list[str](), allocator.place
+    search = Search(cluster(sort))
+
+    def noted(view: device_view.View, request: requests.Request, *, effort: allocator.Effort) -> object:
+        asked.append(view.device.node)
+        return place(view, request, effort=effort)
+
+    monkeypatch.setattr(allocator, "place", noted)
+    found = []
+    for _ in range(4):
+        effort = allocator.Effort(expired=lambda: asked[-1] == BAD)
+        placement = search.place(HARD.request, HARD.demand, policy=RULES, effort=effort)
+        found.append(placement and placement.node)
+        search.inventory.put_device(irregular_boards.device(BAD, sort))
+
+    assert found == [None, GOOD, GOOD, GOOD]
+
+
+def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
+    """Who was slow once is not so for ever: where no other will do it is asked, and its answer counts."""
+    slow, question = search_memory.SlowNodes(), questions.ask(HARD.request, HARD.demand)
+
+    found = []
+    for late in (True, False):
+        slow.note(question, BAD, slow=late)
+        found.append(list(slow.of(question)))
+
+    assert found == [[BAD], []]
+
+
+def test_slow_nodes_are_remembered_within_bounds() -> None:
+    """However many nodes and questions there are."""
+    slow, count = search_memory.SlowNodes(), search_memory.MOST_HARD + 9
+    asked = [questions.ask(HARD.request, builders.demand(cpu)) for cpu in range(count)]
+
+    for question in asked:
+        for at in range(search_memory.MOST_SLOW + 1):
+            slow.note(question, f"n{at}", slow=True)
+
+    assert not slow.of(asked[0])
+    assert list(slow.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_SLOW + 1)]
