@@ -1,184 +1,156 @@
 """Whatever the server answers, and whenever: no card is given away twice, and every pod is taken further."""
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from berth_operator.engine import bind_sender, ports
+from berth_operator.engine import ports
 from berth_operator.engine.hold_states import State
-from engine.stages import Stage, errors
-from support import builders, inventories, timeless, worlds
-from support.hands import Reply
+from engine.harness import Engine, errors
+from support import builders, inventories, timeless
+from support.writers import Reply
 
+BOUND = ports.Bound()
+GONE = ports.Gone()
+NO = ports.Refused("no")
 OPEN = ports.Unknown("timed out")
 CLOSED = ports.Unknown("conflict", open=False)
-NO = ports.Refused("no")
+LOST = ports.Unknown("timed out", version="7")
+UNBOUND = ports.Unbound()
+SEVENTH = ports.Unbound(version="7")
+EDITED = ports.Unbound(same=False, version="8")
+BROKEN = RuntimeError("broken")
+FAILED = "the bind of ml/p failed"
+PLACED = ["placed on n1"]
 
 
-# What the server answers and what a read finds then; the state of the hold, whether the pod waits again,
-# what it is told, and as what it is counted.
-OUTCOMES: dict[str, tuple[Any, ...]] = {
-    "bound": (ports.Bound(), None, State.ASSUMED, False, ["placed on n1"], "bound"),
-    "refused": (NO, None, State.FREE, True, ["failed: no"], "error"),
-    "throttled": (ports.Throttled("slow down", 9.0), None, State.FREE, True, [], "error"),
-    "gone": (ports.Gone(), None, State.FREE, False, [], "gone"),
-    "a bug of ours": (ValueError("a bug"), ports.Gone(), State.FREE, False, [], "error"),
-    **{
-        f"{unclear.message}, then {what}": (unclear, found, *outcome)
-        for unclear in (OPEN, CLOSED)
-        for what, found, *outcome in (
-            ("bound", ports.Bound(), State.ASSUMED, False, ["placed on n1"], "bound"),
-            ("bound by another", NO, State.FREE, True, ["failed: no"], "error"),
-            ("gone", ports.Gone(), State.FREE, False, [], "gone"),
-        )
-    },
+def conflict(version: str = "") -> ports.Unknown:
+    """Return the answer to a bind that the server refused, perhaps for the pod's revision alone."""
+    return ports.Unknown("too large", open=False, version=version)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What becomes of a bind: what is answered to its copies, what reads of its pod find, what follows.
+
+    What the pod is told in the end, how the attempts are counted, how its hold stands, and whether it waits
+    again; how often the bind is sent, the pod is read and changed; after how many seconds the first read
+    comes, and within how many the last copy of the bind is sent.
+    """
+
+    answers: Sequence[Any]
+    found: Sequence[Any] = (RuntimeError("nobody asked for this"),)
+    told: Sequence[str] = ()
+    counted: Sequence[str] = ("bound",)
+    state: State = State.FREE
+    waits: bool = False
+    calls: tuple[int, int, int] = (1, 0, 0)
+    looked_after: float | None = None
+    within: float = 0.1
+    logged: Sequence[str] = ()
+
+
+TWICE = (2, 1, 0)
+READ = (1, 1, 0)
+bound = functools.partial(Outcome, told=PLACED, state=State.ASSUMED)
+refused = functools.partial(Outcome, told=["failed: no"], counted=["error"], waits=True)
+gone = functools.partial(Outcome, found=[GONE], counted=["gone"], calls=READ)
+OUTCOMES: dict[str, Outcome] = {
+    "bound": bound([BOUND]),
+    "refused": refused([NO]),
+    "throttled": bound(
+        [ports.Throttled("slow down", 0.05), BOUND], calls=(2, 0, 0), counted=["error", "bound"]
+    ),
+    "gone": gone([GONE], calls=(1, 0, 0)),
+    "lost, and bound": bound([OPEN], [BOUND], calls=READ),
+    "lost, and bound by another": refused([OPEN], [NO], calls=READ),
+    "lost, and gone": gone([OPEN]),
+    "lost, and may be carried out until the server's deadline": bound(
+        [Reply(OPEN, takes=4.0)], [BOUND], calls=READ, looked_after=7.0
+    ),
+    "lost by the server, a part of which may still be at work": bound(
+        [Reply(OPEN, takes=0.5)], [BOUND], calls=READ, looked_after=3.5
+    ),
+    "lost, of a known revision": bound([LOST, BOUND], [SEVENTH], calls=TWICE, within=4.0),
+    "lost, of a known revision, again and again": refused(
+        [Reply(LOST, takes=4.0)], [SEVENTH], calls=(2, 2, 1), within=9.0, told=["failed: timed out"]
+    ),
+    "lost, and the pod is edited": bound(
+        [LOST, BOUND], [EDITED], calls=(2, 1, 1), within=4.0, counted=["stale", "bound"]
+    ),
+    "unclear, and bound": bound([CLOSED], [BOUND], calls=READ, looked_after=0.01),
+    "unclear, and bound by another": refused([CLOSED], [NO], calls=READ),
+    "unclear, and gone": gone([CLOSED]),
+    "refused for its revision": bound([CLOSED, BOUND], [UNBOUND], calls=TWICE),
+    "refused for its revision all the time": refused(
+        [CLOSED], [UNBOUND], calls=(5, 4, 0), within=5.0, told=["failed: conflict"]
+    ),
+    "refused in the present revision": refused(
+        [conflict("7"), NO], [SEVENTH], calls=READ, told=["failed: too large"]
+    ),
+    "refused in an earlier revision": refused([conflict("6"), NO], [SEVENTH], calls=TWICE),
+    "refused without a revision": refused([conflict(), NO], [SEVENTH], calls=TWICE),
+    "refused, and the pod is edited": bound(
+        [conflict("7"), BOUND], [EDITED], calls=TWICE, counted=["stale", "bound"]
+    ),
+    "the read fails": bound([CLOSED], [BROKEN, BOUND], calls=(1, 2, 0), logged=["ml/p cannot be looked at"]),
+    "the request fails": bound(
+        [BROKEN, BOUND], [UNBOUND], calls=TWICE, within=4.0, counted=["error", "bound"], logged=[FAILED]
+    ),
+    "the request fails, and the pod is gone": gone([BROKEN], counted=["error", "gone"], logged=[FAILED]),
 }
 
 
-@pytest.mark.parametrize(
-    ("answer", "found", "state", "waits", "told", "result"), OUTCOMES.values(), ids=OUTCOMES.keys()
-)
+def settled(engine: Engine) -> bool:
+    """Whether something was told to the pod, or it is known to be bound or gone."""
+    under_way = engine.loop.binder.busy or engine.ledger.unbound("uid-p") is not None
+    return bool(engine.status_writer.told) or not under_way
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES.keys())
 @timeless.scenario
-async def test_what_becomes_of_a_bind(
-    answer: ports.Answer | Exception,
-    found: ports.Answer | None,
-    state: State,
-    waits: bool,  # noqa: FBT001  a column of the table
-    told: list[str],
-    result: str,
-) -> None:
-    """Each outcome settles the hold, and is told to the pod and counted; an unclear answer is read up."""
-    stage = Stage()
-    stage.writer.when_looked_at("p", Reply(found or RuntimeError("nobody asked for this")))
-    stage.crowd(["p"], Reply(answer))
+async def test_what_becomes_of_a_bind(outcome: Outcome, caplog: pytest.LogCaptureFixture) -> None:
+    """Each outcome settles the hold, is told to the pod and counted; an unclear one is followed first (I1).
 
-    await stage.run(until=lambda: stage.writer.binds)
+    What may yet be carried out is not read before that is over, and is sent again or made void. What was
+    refused for the pod's revision is sent again at once; what would be refused again is not sent.
+    """
+    engine = Engine(cards=1)
+    engine.writer.when_looked_at("p", *outcome.found)
+    engine.wait("p", *outcome.answers)
 
-    assert (stage.state(), "uid-p" in stage.ledger.backlog) == (state, waits)
-    assert stage.status_writer.of("p") == told
-    assert len(stage.writer.looks) == (found is not None)
-    assert stage.value("scheduling_attempts_total", result=result) == 1
-    assert stage.value("scheduling_attempts_total", result="bound") == (result == "bound")
+    await engine.run(until=lambda: settled(engine))
 
-
-@pytest.mark.parametrize(
-    ("unknown", "takes", "look"),
-    [
-        pytest.param(OPEN, 4.0, 7.0, id="the client gave up: the server may have begun just then"),
-        pytest.param(OPEN, 0.5, 3.5, id="the server failed: a part of it may still be at work"),
-        pytest.param(CLOSED, 0.5, 0.5, id="it is decided, and only the outcome is unclear"),
-    ],
-)
-@timeless.scenario
-async def test_look_waits_for_the_servers_deadline(unknown: ports.Unknown, takes: float, look: float) -> None:
-    """A bind that may yet happen is not looked for before it cannot happen any more (I1)."""
-    stage = Stage(limits=bind_sender.Limits(bind_deadline=3.0))
-    stage.crowd(["p"], Reply(unknown, takes=takes))
-
-    await stage.run(until=lambda: stage.writer.looks)
-
-    (sent,), (looked,) = stage.moments()
-    assert looked - sent == pytest.approx(look, abs=0.01)
+    sent, looks, voided = (getattr(engine.writer, calls) for calls in ("binds", "looks", "voided"))
+    assert engine.status_writer.of("p") == [*outcome.told]
+    assert engine.results() == dict.fromkeys(outcome.counted, 1)
+    assert (engine.state(), "uid-p" in engine.ledger.backlog) == (outcome.state, outcome.waits)
+    assert (len(sent), len(looks), len(voided)) == outcome.calls
+    assert sent[-1].moment < outcome.within
+    assert all(sent[0].moment < call.moment for call in voided)
+    if outcome.looked_after is not None:
+        assert looks[0].moment - sent[0].moment == pytest.approx(outcome.looked_after, abs=0.01)
+    assert errors(caplog) == [*outcome.logged]
 
 
 @timeless.scenario
 async def test_unknown_is_never_forgotten() -> None:
     """As long as nobody knows whether a pod is bound, its cards go to nobody else (I1)."""
-    stage = Stage(cards=1)
-    stage.writer.when_looked_at("p", *[Reply(OPEN)] * 9, Reply(NO))
-    stage.crowd(["p"], Reply(OPEN, takes=4.0), priority=1)
-    stage.wait("rival")
+    engine = Engine(cards=1)
+    engine.writer.when_looked_at("p", *[OPEN] * 9, NO)
+    engine.wait("p", Reply(OPEN, takes=4.0), priority=1)
+    engine.wait("rival")
 
-    await stage.run(until=lambda: stage.placed("rival"))
+    await engine.run(until=lambda: engine.placed("rival"))
 
-    _, looks = stage.moments()
-    (rival,), _ = stage.moments("rival")
+    _, looks = engine.moments()
     pauses = [round(later - earlier - 0.01, 1) for earlier, later in itertools.pairwise(looks)]
     assert pauses == [0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 5.0, 5.0]
-    assert rival > looks[-1]
-
-
-def closed(message: str, version: str = "") -> ports.Unknown:
-    """Return the answer to a bind that the server refused, perhaps for the pod's revision alone."""
-    return ports.Unknown(message, open=False, version=version)
-
-
-LOST = ports.Unknown("lost", version="7")
-YES = ports.Bound()
-
-
-@dataclasses.dataclass(frozen=True)
-class Followed:
-    """A bind that is followed: the answers to it, and what reads of the pod find.
-
-    What the pod is told in the end, how often the bind is sent, the last time within so many seconds, and
-    how often the pod is changed.
-    """
-
-    answers: list[Any]
-    found: list[Any]
-    told: str = "placed on n1"
-    binds: int = 2
-    within: float = 0.1
-    voided: int = 0
-
-
-SEVENTH = ports.Unbound(version="7")
-EDITED = ports.Unbound(same=False, version="8")
-FOLLOWED: dict[str, Followed] = {
-    "in another revision": Followed([CLOSED, YES], [ports.Unbound()]),
-    "refused as it was": Followed([closed("too large", "7"), NO], [SEVENTH], "failed: too large", 1),
-    "refused otherwise": Followed([closed("too large", "6"), NO], [SEVENTH], "failed: no"),
-    "it named no revision": Followed([closed("too large"), NO], [SEVENTH], "failed: no"),
-    "lost": Followed([LOST, YES], [SEVENTH], within=4.0),
-    "edited": Followed([closed("modified", "7"), YES], [EDITED]),
-    "lost and edited": Followed([LOST, YES], [EDITED], within=4.0, voided=1),
-    "reading breaks": Followed([CLOSED], [RuntimeError("broken"), YES], binds=1),
-}
-
-
-@pytest.mark.parametrize("case", FOLLOWED.values(), ids=FOLLOWED.keys())
-@timeless.scenario
-async def test_a_bind_without_a_clear_answer_is_followed(
-    case: Followed, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is sent again, at once where it was refused for its revision alone, or decided anew.
-
-    What was refused and is as it was would be refused again: its cards are free at once. A pod that asks
-    for something else is changed first if a copy may still arrive.
-    """
-    stage = Stage(cards=1)
-    stage.writer.when_looked_at("p", *map(Reply, case.found))
-    stage.crowd(["p"], *map(Reply, case.answers))
-
-    await stage.run(until=lambda: stage.status_writer.told)
-
-    sent, changed = stage.writer.binds, stage.writer.voided
-    assert stage.status_writer.of("p") == [case.told]
-    assert stage.state() is (State.ASSUMED if stage.placed() else State.FREE)
-    assert (len(sent), len(changed)) == (case.binds, case.voided)
-    assert sent[-1].moment < case.within
-    assert all(sent[0].moment < call.moment < sent[-1].moment for call in changed)
-    assert errors(caplog) == ["ml/p cannot be looked at"] * any(
-        isinstance(one, Exception) for one in case.found
-    )
-
-
-@timeless.scenario
-async def test_a_pod_that_is_changed_all_the_time_does_not_keep_its_cards() -> None:
-    """After a few tries within seconds its bind counts as refused, and others have their turn."""
-    stage = Stage(cards=1)
-    stage.writer.when_looked_at("p", Reply(ports.Unbound()))
-    stage.crowd(["p"], Reply(CLOSED), priority=1)
-    stage.wait("rival")
-
-    await stage.run(until=lambda: stage.placed("rival"))
-
-    assert stage.status_writer.of("p")[0] == "failed: conflict"
-    assert stage.writer.binds[-1].moment < 5
+    assert engine.bound_at("rival") > looks[-1]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +160,7 @@ async def test_a_pod_that_is_changed_all_the_time_does_not_keep_its_cards() -> N
         pytest.param(ports.Throttled("slow down", 2.0), id="throttled"),
         pytest.param(OPEN, id="lost as well"),
         pytest.param(CLOSED, id="overtaken"),
-        pytest.param(RuntimeError("broken"), id="broken on our side"),
+        pytest.param(BROKEN, id="broken on our side"),
     ],
 )
 @timeless.scenario
@@ -196,150 +168,117 @@ async def test_a_bind_that_may_still_arrive_is_sent_again_and_never_given_up(
     again: ports.Answer | Exception,
 ) -> None:
     """While a lost bind may arrive its cards stay with its pod, whatever copies of it are told (I1)."""
-    stage = Stage(cards=1)
-    stage.writer.when_looked_at("p", Reply(ports.Unbound()))
-    stage.crowd(["p"], Reply(OPEN, takes=4.0), *[Reply(again)] * 5, Reply(), priority=1)
-    stage.wait("rival")
+    engine = Engine(cards=1)
+    engine.writer.when_looked_at("p", UNBOUND)
+    engine.wait("p", Reply(OPEN, takes=4.0), *[again] * 5, BOUND, priority=1)
+    engine.wait("rival")
 
-    await stage.run(until=stage.placed)
+    await engine.run(until=engine.placed)
 
-    assert stage.moments("rival") == ([], [])
-    assert len(stage.writer.binds) == 7
-    assert stage.state("p") is State.ASSUMED
+    assert {call.name for call in engine.writer.binds} == {"p"}
+    assert (len(engine.writer.binds), engine.state()) == (7, State.ASSUMED)
 
 
+@pytest.mark.parametrize(
+    "seen", [ports.Unknown("the pod cannot be changed"), BROKEN], ids=["unclear", "broken"]
+)
 @timeless.scenario
-async def test_a_break_on_our_side_is_followed_up_like_a_lost_answer(
-    caplog: pytest.LogCaptureFixture,
+async def test_a_lost_bind_that_could_not_be_made_void_keeps_its_card(
+    seen: ports.ReadResult | Exception,
 ) -> None:
-    """If we break ourselves, nothing is given out twice, and the pod is bound in the end."""
-    stage = Stage(cards=2)
-    stage.writer.when_looked_at("p", Reply(ports.Unbound()))
-    stage.crowd(["p"], Reply(RuntimeError("broken")), Reply(), priority=1)
-    stage.wait("q")
+    """Nothing is given out twice for impatience (I1)."""
+    engine = Engine(cards=1)
+    engine.writer.when_looked_at("p", SEVENTH, SEVENTH, seen, SEVENTH, seen)
+    engine.wait("p", Reply(LOST, takes=4.0), priority=1)
+    engine.wait("rival")
 
-    await stage.run(until=lambda: stage.status_writer.of("p"))
+    await engine.advance(60.0)
 
-    assert worlds.given(stage.writer.placements["p"]) == (builders.share(0),)
-    assert worlds.given(stage.writer.placements["q"]) == (builders.share(1),)
-    assert "the bind of ml/p failed" in caplog.text
-
-
-def out_of_reach(nodes: int) -> Stage:
-    """Return a stage on which the answer to a pod's bind is lost, and nobody can be asked about the pod."""
-    stage = Stage(nodes=nodes, cards=1)
-    stage.writer.when_looked_at("p", Reply(ports.Unknown("no route")))
-    stage.crowd(["p"], Reply(OPEN))
-    return stage
+    assert engine.moments("rival") == ([], [])
+    assert engine.state("p") is State.ASSUMED
 
 
 @timeless.scenario
 async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
     """Not at once, for most are found again with the first look; then by event, condition and page."""
-    stage = out_of_reach(nodes=1)
+    engine = Engine()
+    engine.writer.when_looked_at("p", ports.Unknown("no route"))
+    engine.wait("p", OPEN)
 
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(3.5)
-        assert stage.status_writer.of("p") == []
-        await timeless.at(30.0)
-        candidate = stage.ledger.assumed_pods["uid-p"].candidate
+    await engine.advance(3.5)
+    early = engine.status_writer.of("p")
+    await engine.advance(30.0)
 
-        assert set(stage.status_writer.of("p")) == {"failed: no clear answer yet: no route"}
-        assert stage.loop.reporter.reasons.last_message(candidate) == "no clear answer yet: no route"
-        stage.writer.when_looked_at("p", Reply())
-        await stage.loop.binder.drain()
+    candidate = engine.ledger.assumed_pods["uid-p"].candidate
+    assert (early, set(engine.status_writer.of("p"))) == ([], {"failed: no clear answer yet: no route"})
+    assert engine.loop.reporter.reasons.last_message(candidate) == "no clear answer yet: no route"
 
 
 @timeless.scenario
 async def test_who_is_throttled_keeps_its_place() -> None:
     """The rest is everybody's: a pod at which the server has not looked is not overtaken for that."""
-    stage = Stage(cards=1)
-    slow = Reply(ports.Throttled("slow down", 0.5))
-    stage.writer.when_bound("high", *[slow] * 6, Reply())
-    stage.wait("high", priority=9)
+    engine = Engine(cards=1)
+    engine.wait("high", *[ports.Throttled("slow down", 0.5)] * 6, BOUND, priority=9)
 
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(2.8)
-        stage.wait("low")
-        await timeless.until(lambda: stage.status_writer.of("high"))
+    await engine.advance(2.8)
+    engine.wait("low")
+    await engine.advance(lambda: engine.status_writer.of("high"))
 
-    assert stage.status_writer.of("high") == ["placed on n1"]
-    assert stage.moments("low") == ([], [])
+    assert engine.status_writer.of("high") == PLACED
+    assert engine.moments("low") == ([], [])
 
 
 # ---------------------------------------------------------------- the watch is faster than the answer
 
 
-def deleted(stage: Stage) -> None:
+def deleted(engine: Engine) -> None:
     """Have the watch show that the pod is gone."""
-    stage.ledger.pod_over("uid-p")
+    engine.ledger.pod_over("uid-p")
 
 
-@pytest.mark.parametrize(
-    ("shown", "told"),
-    [
-        pytest.param(Stage.confirm, ["placed on n1"], id="our bind"),
-        pytest.param(
-            lambda stage: stage.ledger.pod_bound(builders.hold("p", "n2", [0])), [], id="somebody's"
-        ),
-        pytest.param(deleted, [], id="the pod's end"),
-    ],
-)
-@timeless.scenario
-async def test_what_the_watch_shows_needs_no_look(shown: Callable[[Stage], None], told: list[str]) -> None:
-    """A lost bind of which the watch knows the end is followed no further, whoever cannot be asked."""
-    stage = out_of_reach(nodes=2)
-
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(3.5)
-        shown(stage)
-        await timeless.at(30.0)
-        assert not stage.loop.binder.busy
-
-    assert stage.status_writer.of("p") == told
+def bound_elsewhere(engine: Engine) -> None:
+    """Have the watch show that another scheduler bound the pod."""
+    engine.ledger.pod_bound(builders.hold("p", "n2", [0]))
 
 
+NO_ANSWER = ports.Unknown("no route")
 SLOW_DOWN = ports.Throttled("slow down", 1.0)
-# What the watch shows just before the answer comes, the answer, and what the pod is told.
-OVERTAKEN: dict[str, tuple[Callable[[Stage], None], ports.Answer, list[str]]] = {
-    "bound, and accepted": (Stage.confirm, ports.Bound(), ["placed on n1"]),
-    "bound, and refused": (Stage.confirm, NO, []),
-    "bound, and throttled": (Stage.confirm, SLOW_DOWN, []),
-    "bound, and unclear": (Stage.confirm, OPEN, ["placed on n1"]),
-    "deleted, and accepted": (deleted, ports.Bound(), ["placed on n1"]),
-    "deleted, and refused": (deleted, NO, []),
-    "deleted, and gone": (deleted, ports.Gone(), []),
-    "deleted, and unclear": (deleted, OPEN, []),
+# What the watch shows, just before which answer to the bind, or read of the pod; and what the pod is told.
+OVERTAKEN: dict[str, tuple[Callable[[Engine], None], str, ports.Answer, Sequence[str]]] = {
+    "bound, and accepted": (Engine.confirm, "bind", BOUND, PLACED),
+    "bound, and refused": (Engine.confirm, "bind", NO, []),
+    "bound, and throttled": (Engine.confirm, "bind", SLOW_DOWN, []),
+    "bound, and unclear": (Engine.confirm, "bind", OPEN, PLACED),
+    "bound, and nobody can be asked": (Engine.confirm, "read", NO_ANSWER, PLACED),
+    "bound by another, and nobody can be asked": (bound_elsewhere, "read", NO_ANSWER, []),
+    "deleted, and accepted": (deleted, "bind", BOUND, PLACED),
+    "deleted, and refused": (deleted, "bind", NO, []),
+    "deleted, and gone": (deleted, "bind", GONE, []),
+    "deleted, and unclear": (deleted, "bind", OPEN, []),
+    "deleted, and nobody can be asked": (deleted, "read", NO_ANSWER, []),
 }
 
 
-@pytest.mark.parametrize(("shown", "answer", "told"), OVERTAKEN.values(), ids=OVERTAKEN.keys())
+@pytest.mark.parametrize(("shown", "when", "answer", "told"), OVERTAKEN.values(), ids=OVERTAKEN.keys())
 @timeless.scenario
 async def test_what_the_watch_has_shown_stays(
-    shown: Callable[[Stage], None], answer: ports.Answer, told: list[str], caplog: pytest.LogCaptureFixture
+    shown: Callable[[Engine], None],
+    when: str,
+    answer: ports.Answer,
+    told: Sequence[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No answer frees the cards of a pod that is bound, or brings back a pod that is gone."""
-    stage = Stage()
-    stage.writer.when_looked_at("p", Reply(ports.Gone()))
-    stage.crowd(["p"], Reply(answer, meanwhile=lambda: shown(stage)))
+    engine = Engine(nodes=2)
+    overtaken = Reply(answer, meanwhile=lambda: shown(engine))
+    engine.writer.when_looked_at("p", overtaken if when == "read" else GONE)
+    engine.wait("p", overtaken if when == "bind" else OPEN)
 
-    await stage.run(until=lambda: stage.writer.binds)
+    await engine.run(until=lambda: engine.writer.binds)
 
-    bound = shown is not deleted
-    assert stage.state() is (State.CONFIRMED if bound else State.FREE)
-    assert inventories.free_cards(stage.ledger.inventory) == 4 - bound
-    assert (stage.status_writer.of("p"), len(stage.ledger.backlog)) == (told, 0)
+    is_bound = shown is not deleted
+    free = sum(inventories.free_cards(engine.ledger.inventory, node) for node in ("n1", "n2"))
+    assert (engine.state(), free) == (State.CONFIRMED if is_bound else State.FREE, 8 - is_bound)
+    assert len(engine.writer.looks) == (when == "read")
+    assert (engine.status_writer.of("p"), len(engine.ledger.backlog)) == ([*told], 0)
     assert errors(caplog) == []
-
-
-@timeless.scenario
-async def test_edited_while_the_bind_is_under_way() -> None:
-    """A pod that asks for something else when its bind fails is decided anew by what it asks now."""
-    stage = Stage()
-    edited = builders.candidate("p", cards=3)
-    edit = Reply(NO, meanwhile=lambda: stage.ledger.pod_waiting(edited, gated=False))
-    stage.crowd(["p"], edit, Reply())
-
-    await stage.run(until=stage.placed)
-
-    assert len(worlds.given(stage.writer.placements["p"])) == 3

@@ -21,8 +21,8 @@ from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods
-from engine import servers, wires
-from support import builders, hands, ledgers, timeless, worlds
+from engine import pod_server, unanswered_binds
+from support import builders, ledgers, timeless, worlds, writers
 
 NODES = ("n1", "n2")
 MOST_PODS = 8
@@ -44,7 +44,7 @@ def usual(at: str) -> st.SearchStrategy[cards_.Device]:
 def shapes() -> st.SearchStrategy[dict[str, Any]]:
     """Return what a pod asks for."""
     init = st.lists(st.builds(builders.container, st.sampled_from(["i", "j"]), st.integers(1, 2)), max_size=1)
-    gates = st.sampled_from([{}, {}, {}, servers.GATE])
+    gates = st.sampled_from([{}, {}, {}, pod_server.GATE])
     plain = st.fixed_dictionaries(
         {"gpus": st.sampled_from([1, 1, 1, 2, 3, 0, 0]), "priority": st.integers(0, 2)},
         optional={"initContainers": init, "nodeSelector": st.just({"zone": "a"})},
@@ -60,12 +60,12 @@ class History(stateful.RuleBasedStateMachine):
         self.time = asyncio.Runner(loop_factory=timeless.Loop)
         self.clock = self.time.get_loop().time
         self.ledger = Ledger(self.clock)
-        self.wire = wires.Wire(self)
+        self.wire = unanswered_binds.Wire(self)
         # Few at once, so that some wait for their turn while what they were decided on changes.
         few = bind_sender.Limits(binds_at_once=2)
-        self.loop = loop.Loop(self.ledger, self.wire, hands.PodStatusWriter(), clock=self.clock, limits=few)
+        self.loop = loop.Loop(self.ledger, self.wire, writers.PodStatusWriter(), clock=self.clock, limits=few)
         self.running = self.time.get_loop().create_task(self.loop.run())
-        self.server = servers.Server()
+        self.server = pod_server.Server()
         self.world = worlds.World()
         self.gpupods: dict[str, wire.GpuPod] = {}
         self.ending = False
@@ -226,7 +226,7 @@ class History(stateful.RuleBasedStateMachine):
         assert placement.node in self.world.nodes
         assert {share.uuid for share in worlds.given(placement)} <= sound
 
-    def heard(self, name: str, seen: wires.Seen) -> wires.Seen:
+    def heard(self, name: str, seen: unanswered_binds.Seen) -> unanswered_binds.Seen:
         """Note that we learn of a pod's end before the watch tells it."""
         if isinstance(seen, ports.Gone):
             self.gone.add(name)
@@ -244,10 +244,10 @@ class History(stateful.RuleBasedStateMachine):
                 answer = self.heard(name, self.server.bind(name, flight.placement))
             case "taken, unheard":
                 self.server.bind(name, flight.placement)
-                answer = wires.LOST
+                answer = unanswered_binds.LOST
             case "late":
                 self.wire.strays.append((name, flight.placement))
-                answer = wires.LOST
+                answer = unanswered_binds.LOST
             case "crowded out":
                 answer = ports.Throttled("slow down", 3.0)
             case _:
@@ -261,7 +261,7 @@ class History(stateful.RuleBasedStateMachine):
         """All that is under way takes too long, and we are past waiting for it."""
         for name, flight in self.wire.flights.items():
             self.wire.strays.append((name, flight.placement))
-            flight.answer.set_result(wires.LOST)
+            flight.answer.set_result(unanswered_binds.LOST)
         self.wire.flights.clear()
         self.time_passes(4.0)
 

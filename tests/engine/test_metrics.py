@@ -13,63 +13,63 @@ from berth_operator.engine import (
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
-from engine import stages
-from engine.stages import Stage
+from engine import harness
+from engine.harness import Engine
 from support import builders, clock, ledgers, timeless
-from support.hands import Reply
+from support.writers import Reply
 
 
-async def decide(stage: Stage, seconds: float = 0.1) -> None:
+async def decide(engine: Engine, seconds: float = 0.1) -> None:
     """Decide for a while."""
-    async with timeless.beside(stage.loop.run()):
-        await timeless.at(stage.now() + seconds)
-        await stage.loop.binder.drain()
+    async with timeless.beside(engine.loop.run()):
+        await timeless.at(engine.now() + seconds)
+        await engine.loop.binder.drain()
 
 
 @timeless.scenario
 async def test_a_bound_and_a_refused_pod_are_counted() -> None:
     """Each attempt counts by its result, and a refusal by its reason."""
-    stage = Stage(cards=1)
-    ledgers.add_waiting(stage.ledger, "fits")
-    ledgers.add_waiting(stage.ledger, "large", 2)
+    engine = Engine(cards=1)
+    ledgers.add_waiting(engine.ledger, "fits")
+    ledgers.add_waiting(engine.ledger, "large", 2)
 
-    await decide(stage)
+    await decide(engine)
 
-    assert stage.value("scheduling_attempts_total", result="bound") == 1
-    assert stage.value("scheduling_attempts_total", result="unschedulable") == 1
-    assert stage.value("refusals_total", reason=Reason.TOO_FEW_CARDS) == 1
-    assert stage.value("refusals_total", reason=Reason.FULL) == 0
-    assert stage.value("decision_duration_seconds_count") == 2
-    assert stage.value("decision_round_duration_seconds_count") == 1
+    assert engine.value("scheduling_attempts_total", result="bound") == 1
+    assert engine.value("scheduling_attempts_total", result="unschedulable") == 1
+    assert engine.value("refusals_total", reason=Reason.TOO_FEW_CARDS) == 1
+    assert engine.value("refusals_total", reason=Reason.FULL) == 0
+    assert engine.value("decision_duration_seconds_count") == 2
+    assert engine.value("decision_round_duration_seconds_count") == 1
 
 
 @timeless.scenario
 async def test_times_are_measured_from_first_sight() -> None:
     """A pod's whole way counts from when it was first seen, its bind from when it was sent."""
-    stage = Stage(cards=1)
-    stage.writer.when_bound("p", Reply(takes=0.5))
-    ledgers.add_waiting(stage.ledger)
+    engine = Engine(cards=1)
+    engine.writer.when_bound("p", Reply(takes=0.5))
+    ledgers.add_waiting(engine.ledger)
     await timeless.at(2.0)
 
-    await decide(stage, 1.0)
+    await decide(engine, 1.0)
 
-    assert stage.value("queue_wait_seconds_sum") == pytest.approx(2.0, abs=0.02)
-    assert stage.value("bind_duration_seconds_sum") == pytest.approx(0.5)
-    assert stage.value("placement_duration_seconds_sum") == pytest.approx(2.5, abs=0.02)
+    assert engine.value("queue_wait_seconds_sum") == pytest.approx(2.0, abs=0.02)
+    assert engine.value("bind_duration_seconds_sum") == pytest.approx(0.5)
+    assert engine.value("placement_duration_seconds_sum") == pytest.approx(2.5, abs=0.02)
 
 
 @timeless.scenario
 async def test_a_wait_behind_a_gate_is_not_ours() -> None:
     """The clock of a gated pod starts when its gates are gone."""
-    stage = Stage(cards=1)
+    engine = Engine(cards=1)
     candidate = builders.candidate()
-    stage.ledger.pod_waiting(candidate, gated=True)
+    engine.ledger.pod_waiting(candidate, gated=True)
     await timeless.at(100.0)
-    stage.ledger.pod_waiting(candidate, gated=False)
+    engine.ledger.pod_waiting(candidate, gated=False)
 
-    await decide(stage)
+    await decide(engine)
 
-    wait = stage.value("queue_wait_seconds_sum")
+    wait = engine.value("queue_wait_seconds_sum")
     assert wait is not None and wait < 1.0
 
 
@@ -214,42 +214,42 @@ def test_a_bind_that_nobody_concludes_is_drift() -> None:
 @timeless.scenario
 async def test_decisions_are_kept_with_what_they_were_made_on() -> None:
     """Equal requests on an equal picture have equal digests; another request has another."""
-    stage = Stage(cards=0)
+    engine = Engine(cards=0)
     for name, cards in (("one", 1), ("other", 1), ("large", 2)):
-        ledgers.add_waiting(stage.ledger, name, cards)
+        ledgers.add_waiting(engine.ledger, name, cards)
 
-    await decide(stage, 0.05)
+    await decide(engine, 0.05)
 
-    kept = {one.candidate.name: one for one in stage.records.decisions}
+    kept = {one.candidate.name: one for one in engine.records.decisions}
     assert kept["one"].inputs == kept["other"].inputs
     assert kept["one"].inputs["request"] != kept["large"].inputs["request"]
-    assert {one.moment for one in kept.values()} == {stages.NOON}
+    assert {one.moment for one in kept.values()} == {harness.NOON}
 
 
 @timeless.scenario
 async def test_only_the_last_decisions_are_kept() -> None:
     """However many are made, memory is bounded."""
-    stage = Stage(cards=0)
+    engine = Engine(cards=0)
     for number in range(decision_records.MOST_KEPT + 50):
-        ledgers.add_waiting(stage.ledger, f"p{number:04}")
+        ledgers.add_waiting(engine.ledger, f"p{number:04}")
 
-    await decide(stage, 0.05)
+    await decide(engine, 0.05)
 
-    assert len(stage.records.decisions) == decision_records.MOST_KEPT
-    assert stage.records.decisions[-1].candidate.name == f"p{decision_records.MOST_KEPT + 49}"
+    assert len(engine.records.decisions) == decision_records.MOST_KEPT
+    assert engine.records.decisions[-1].candidate.name == f"p{decision_records.MOST_KEPT + 49}"
 
 
 @timeless.scenario
 async def test_of_long_requests_fewer_decisions_are_kept() -> None:
     """What pods name is kept alive by the decisions about them, so it is counted."""
-    stage = Stage(cards=0)
+    engine = Engine(cards=0)
     long = requests.Conditions(uuids=frozenset(f"GPU-{at}" for at in range(500)))
     for number in range(300):
-        ledgers.add_waiting(stage.ledger, f"p{number:04}", request=builders.request(1, conditions=long))
+        ledgers.add_waiting(engine.ledger, f"p{number:04}", request=builders.request(1, conditions=long))
 
-    await decide(stage, 0.05)
+    await decide(engine, 0.05)
 
-    kept = stage.records.decisions
+    kept = engine.records.decisions
     assert len(kept) < 150
     assert sum(one.candidate.request.size for one in kept) <= decision_records.MOST_TERMS
     assert kept[-1].candidate.name == "p0299"

@@ -9,9 +9,9 @@ from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
-from engine.stages import Stage
+from engine.harness import Engine
 from support import builders, clock, ledgers, timeless
-from support.hands import Reply
+from support.writers import Reply
 
 CORE = 10
 WANTED = 60  # GiB of a card.
@@ -182,36 +182,36 @@ def test_nothing_is_said_later_of_a_pod_that_would_fit_now() -> None:
 @timeless.scenario
 async def test_the_loop_tells_what_has_changed_meanwhile() -> None:
     """A pod that waits for something to be freed is told when the nearest node fills up."""
-    stage = Stage(nodes=2, cards=1)
-    crowded(stage.ledger)
-    pod = waits(stage.ledger)
-    async with timeless.beside(stage.loop.run()):
-        await timeless.until(lambda: stage.status_writer.told)
-        ledger = stage.ledger
+    engine = Engine(nodes=2, cards=1)
+    crowded(engine.ledger)
+    pod = waits(engine.ledger)
+    async with timeless.beside(engine.loop.run()):
+        await timeless.until(lambda: engine.status_writer.told)
+        ledger = engine.ledger
         ledger.pod_bound(use("n1", 45, "c"))
         await timeless.at(5.0)
 
-        assert stage.status_writer.of("p")[-1] == closely(ledger, pod)
-        assert "GPU 0 of n2" in stage.status_writer.of("p")[-1]
+        assert engine.status_writer.of("p")[-1] == closely(ledger, pod)
+        assert "GPU 0 of n2" in engine.status_writer.of("p")[-1]
 
 
 @timeless.scenario
 async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
     """Though each round has more new pods than looks, what an old one shows is put right in its turn."""
-    stage = Stage(nodes=2, cards=1)
-    crowded(stage.ledger)
-    pod = waits(stage.ledger)
+    engine = Engine(nodes=2, cards=1)
+    crowded(engine.ledger)
+    pod = waits(engine.ledger)
 
     for second in range(4):
         await timeless.at(float(second))
         for at in range(waiting_reasons.DIAGNOSES_PER_ROUND + 3):
-            waits(stage.ledger, f"q-{second}-{at}", WANTED + 1 + 10 * second + at)
-        stage.loop.round()
+            waits(engine.ledger, f"q-{second}-{at}", WANTED + 1 + 10 * second + at)
+        engine.loop.round()
         if not second:
-            stage.ledger.pod_bound(use("n1", 45, "c"))
+            engine.ledger.pod_bound(use("n1", 45, "c"))
 
-    assert stage.status_writer.of("p")[-1] == closely(stage.ledger, pod)
-    assert "GPU 0 of n2" in stage.status_writer.of("p")[-1]
+    assert engine.status_writer.of("p")[-1] == closely(engine.ledger, pod)
+    assert "GPU 0 of n2" in engine.status_writer.of("p")[-1]
 
 
 # ---------------------------------------------------------------- what a pod shows already
@@ -225,21 +225,21 @@ def shown_before(ledger: Ledger) -> dict[str, str]:
 @timeless.scenario
 async def test_nothing_is_said_any_more_of_a_pod_that_has_a_place() -> None:
     """Why it had to wait is over with the decision to bind it, however long the bind takes."""
-    stage = Stage(cards=1)
-    stage.ledger.pod_bound(builders.hold("held", "n1", [0]))
-    stage.writer.when_bound("p", Reply(takes=5.0))
-    stage.wait()
+    engine = Engine(cards=1)
+    engine.ledger.pod_bound(builders.hold("held", "n1", [0]))
+    engine.writer.when_bound("p", Reply(takes=5.0))
+    engine.wait()
 
-    async with timeless.beside(stage.loop.run()):
+    async with timeless.beside(engine.loop.run()):
         await timeless.at(1.0)
-        candidate = stage.ledger.backlog.get("uid-p")
+        candidate = engine.ledger.backlog.get("uid-p")
         assert candidate is not None
-        assert stage.loop.reporter.reasons.last_message(candidate).startswith("0/1 nodes are available: ")
-        stage.ledger.pod_over("uid-held")
-        await timeless.until(lambda: stage.writer.binds)
+        assert engine.loop.reporter.reasons.last_message(candidate).startswith("0/1 nodes are available: ")
+        engine.ledger.pod_over("uid-held")
+        await timeless.until(lambda: engine.writer.binds)
 
-        assert stage.loop.reporter.reasons.last_message(candidate) == ""
-        await stage.loop.binder.drain()
+        assert engine.loop.reporter.reasons.last_message(candidate) == ""
+        await engine.loop.binder.drain()
 
 
 def test_a_new_leader_keeps_what_is_right() -> None:

@@ -13,7 +13,7 @@ from berth_operator import metrics
 from berth_operator.engine import decision_records, loop
 from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import auth, pages, server
-from support import clock, hands, ledgers
+from support import clock, ledgers, writers
 
 NOON = dt.datetime(2025, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -51,9 +51,9 @@ class Desk:
     def __post_init__(self) -> None:
         """Make the loop, which decides only when told to."""
         self.records = decision_records.DecisionRecords(self.measured.scheduling, wall=lambda: NOON)
-        writer = hands.Writer(self.now)
+        writer = writers.Writer(self.now)
         self.loop = loop.Loop(
-            self.ledger, writer, hands.PodStatusWriter(), clock=self.now, records=self.records
+            self.ledger, writer, writers.PodStatusWriter(), clock=self.now, records=self.records
         )
 
     def application(self) -> web.Application:

@@ -7,13 +7,13 @@ from berth_crds.client import api
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import binding_writer
 from berth_operator.scheduling import decisions, queued_pods
-from support import hands, pods
+from support import pods, writers
 
 TERM = "op-1_abcd/7"
 NODE = "writer-node"
 
 
-class Lead(hands.Lead):
+class Lead(writers.Lead):
     """A lead that was perhaps lost, and knows how often it was doubted."""
 
     def __init__(self, *, leads: bool = True) -> None:

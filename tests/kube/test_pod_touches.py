@@ -18,13 +18,13 @@ from berth_operator.scheduling import queued_pods
 from berth_operator.translate import pods as reading
 from berth_operator.translate import refusals
 from kube.conftest import Noted
-from support import builders, hands, manifests, pods, stub
+from support import builders, manifests, pods, stub, writers
 
 EVERYTHING = bind_declaration.EVERYTHING
 NODE = "touch-node"
 
 
-class Lead(hands.Lead):
+class Lead(writers.Lead):
     """The lead of somebody who was deposed and does not know it."""
 
     def leads(self) -> bool:

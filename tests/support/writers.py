@@ -7,17 +7,19 @@ something happen on the way, such as the watch being faster than the answer.
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from berth_operator.engine import ports
 from berth_operator.scheduling import decisions, queued_pods
+
+Outcome = ports.Answer | ports.Unbound | Exception
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reply:
     """What the server says, after how many seconds, and what happens just before that."""
 
-    outcome: ports.Answer | ports.Unbound | Exception = ports.Bound()  # noqa: RUF009  it cannot be changed
+    outcome: Outcome = ports.Bound()  # noqa: RUF009  it cannot be changed
     takes: float = 0.01
     meanwhile: Callable[[], None] | None = None
 
@@ -57,65 +59,62 @@ class Writer(Lead):
         self.voided: list[Call] = []
         self.placements: dict[str, decisions.Placement] = {}
 
-    def when_bound(self, name: str, *replies: Reply) -> None:
+    def when_bound(self, name: str, *replies: Outcome | Reply) -> None:
         """Lay out how binds of a pod are answered."""
-        self._replies["bind", name] = list(replies)
+        self._lay_out("bind", name, replies)
 
-    def when_dry_run(self, name: str, *replies: Reply) -> None:
+    def when_dry_run(self, name: str, *replies: Outcome | Reply) -> None:
         """Lay out how dry runs of a pod's bind are answered, where that is not as its bind would be."""
-        self._replies["dry run", name] = list(replies)
+        self._lay_out("dry run", name, replies)
 
-    def when_looked_at(self, name: str, *replies: Reply) -> None:
+    def when_looked_at(self, name: str, *replies: Outcome | Reply) -> None:
         """Lay out what looks at a pod find."""
-        self._replies["look", name] = list(replies)
+        self._lay_out("look", name, replies)
+
+    def _lay_out(self, what: str, name: str, replies: Iterable[Outcome | Reply]) -> None:
+        self._replies[what, name] = [one if isinstance(one, Reply) else Reply(one) for one in replies]
 
     async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding."""
-        self.binds.append(Call(candidate.name, self._clock()))
         self.placements[candidate.name] = placement
-        self.now_open += 1
-        self.most_open = max(self.most_open, self.now_open)
-        try:
-            answer = await self._answer("bind", candidate.name)
-            assert not isinstance(answer, ports.Unbound), "only a look finds that"
-            return answer
-        finally:
-            self.now_open -= 1
+        answer = await self._answer("bind", candidate.name, self.binds)
+        assert not isinstance(answer, ports.Unbound), "only a look finds that"
+        return answer
 
     async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Answer as a bind would be; one that would be accepted still will be."""
         del placement
-        self.dry_runs.append(Call(candidate.name, self._clock()))
-        self.now_open += 1
         what = "dry run" if ("dry run", candidate.name) in self._replies else "bind"
         replies = self._replies.get((what, candidate.name), [])
         if what == "bind" and replies and replies[0].outcome == ports.Bound():
             replies.insert(0, replies[0])
-        try:
-            answer = await self._answer(what, candidate.name)
-        finally:
-            self.now_open -= 1
+        answer = await self._answer(what, candidate.name, self.dry_runs)
         assert not isinstance(answer, ports.Unbound), "only a look finds that"
         return answer
 
     async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Read the pod."""
-        self.looks.append(Call(candidate.name, self._clock()))
-        answer = await self._answer("look", candidate.name)
-        assert not isinstance(answer, ports.Throttled), "a look that is throttled is unclear"
-        return answer
+        return await self._look(candidate.name, self.looks)
 
     async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Change the pod and read it."""
-        self.voided.append(Call(candidate.name, self._clock()))
-        answer = await self._answer("look", candidate.name)
+        return await self._look(candidate.name, self.voided)
+
+    async def _look(self, name: str, calls: list[Call]) -> ports.ReadResult:
+        answer = await self._answer("look", name, calls)
         assert not isinstance(answer, ports.Throttled), "a look that is throttled is unclear"
         return answer
 
-    async def _answer(self, what: str, name: str) -> ports.Answer | ports.Unbound:
+    async def _answer(self, what: str, name: str, calls: list[Call]) -> ports.Answer | ports.Unbound:
+        calls.append(Call(name, self._clock()))
         laid_out = self._replies.get((what, name), [Reply()])
         reply = laid_out.pop(0) if len(laid_out) > 1 else laid_out[0]
-        await asyncio.sleep(reply.takes)
+        self.now_open += 1
+        self.most_open = max(self.most_open, self.now_open)
+        try:
+            await asyncio.sleep(reply.takes)
+        finally:
+            self.now_open -= 1
         if reply.meanwhile is not None:
             reply.meanwhile()
         if isinstance(reply.outcome, Exception):

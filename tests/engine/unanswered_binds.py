@@ -6,8 +6,8 @@ from typing import Final, Protocol, TypeVar
 
 from berth_operator.engine import ports
 from berth_operator.scheduling import decisions, queued_pods
-from engine import servers
-from support import hands
+from engine import pod_server
+from support import writers
 
 LOST: Final = ports.Unknown("timed out", version="some")  # Of a bind that named its pod's revision.
 Seen = TypeVar("Seen", ports.Answer, ports.ReadResult)
@@ -16,7 +16,7 @@ Seen = TypeVar("Seen", ports.Answer, ports.ReadResult)
 class Player(Protocol):
     """Who plays a history, and judges what is sent."""
 
-    server: servers.Server
+    server: pod_server.Server
 
     def check(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Judge a bind at the moment at which it is sent."""
@@ -33,7 +33,7 @@ class Flight:
     answer: asyncio.Future[ports.Answer]
 
 
-class Wire(hands.Lead):
+class Wire(writers.Lead):
     """The way to the server: binds stay under way until the history goes on with them."""
 
     def __init__(self, history: Player) -> None:
