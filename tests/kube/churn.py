@@ -25,7 +25,7 @@ class Churn:
     """The means to change things, and what there is so far."""
 
     admin: api.Api
-    yard: pods.Yard
+    yard: pods.PodClient
     chance: random.Random
     nodes: list[str]
     made: set[str] = dataclasses.field(default_factory=set)

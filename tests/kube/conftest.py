@@ -11,6 +11,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
+from support import pods, stub
 from testbed import __main__ as tool
 from testbed import cluster as clusters
 from testbed import proxy
@@ -35,29 +36,49 @@ async def admin(berth: clusters.Cluster) -> AsyncIterator[api.Api]:
         yield session
 
 
+@pytest.fixture
+def pod_client(admin: api.Api, namespace: str) -> pods.PodClient:
+    """Lend the administrator's access to the pods of a namespace."""
+    return pods.PodClient(admin, namespace)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[stub.Stub]:
+    """Lend a server that answers as a test says."""
+    async with stub.Stub() as server:
+        yield server
+
+
+@pytest.fixture
+async def stub_session(server: stub.Stub) -> AsyncIterator[api.Api]:
+    """Lend a session with that server."""
+    async with api.Api(server.link, agent="test") as session:
+        yield session
+
+
 @pytest.fixture(scope="session")
 def account(berth: clusters.Cluster) -> Path:
     """Lend a kubeconfig of the operator's own service account."""
     return berth.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
 
 
-class Noted(api.Api):
-    """A session that remembers what was sent through it."""
+class RecordingApi(api.Api):
+    """A session that records what was sent through it."""
 
     def __init__(self, link: connection.Connection, *, agent: str) -> None:
         super().__init__(link, agent=agent)
         self.sent: list[tuple[str, str]] = []
 
     async def send(self, method: str, path: str, **rest: Any) -> bytes:
-        """Send, and remember."""
+        """Send, and record."""
         self.sent.append((method, path))
         return await super().send(method, path, **rest)
 
 
 @pytest.fixture
-async def session(account: Path) -> AsyncIterator[Noted]:
+async def session(account: Path) -> AsyncIterator[RecordingApi]:
     """Lend a session of the operator's own account."""
-    async with Noted(connection.load(account), agent="test-operator") as session:
+    async with RecordingApi(connection.load(account), agent="test-operator") as session:
         yield session
 
 

@@ -1,11 +1,11 @@
-"""Candidates for the lead, and a look at the Lease behind their backs."""
+"""Candidates for the lead, and access to the Lease past them."""
 
 import asyncio
 import contextlib
 import datetime as dt
 import time
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from testbed import waiting
 
 TIMING: Final = elector.Timing(duration=6.0, renew_deadline=4.0, retry=1.0)
 QUICK: Final = elector.Timing(duration=1.5, renew_deadline=0.9, retry=0.1)
+PATIENT: Final = elector.Timing(duration=60.0, renew_deadline=40.0, retry=0.1)
 
 
 def candidate(
@@ -25,8 +26,21 @@ def candidate(
     """Make a candidate; without a clock it lives in real time."""
     now = time_ or time.monotonic
     wall = time_.wall if time_ else lambda: dt.datetime.now(dt.UTC)
-    means = elector.Environment(now, wall, idle=lambda: 0.0, restored=session.history.restored)
-    return elector.Elector(session, name, timing, means)
+    environment = elector.Environment(now, wall, idle=lambda: 0.0, restored=session.history.restored)
+    return elector.Elector(session, name, timing, environment)
+
+
+async def leader(session: api.Api, name: str = "a_x", **options: Any) -> elector.Elector:
+    """Make a candidate that has won the lead."""
+    made = candidate(session, name, **options)
+    await made.campaign()
+    return made
+
+
+async def renew(leader: elector.Elector) -> None:
+    """Renew the Lease once."""
+    assert leader._held is not None
+    await leader._renew(leader._held)
 
 
 async def read(admin: api.Api) -> lease.Lease:
@@ -36,7 +50,7 @@ async def read(admin: api.Api) -> lease.Lease:
 
 
 async def until_written(admin: api.Api, since: lease.Lease) -> lease.Lease:
-    """Wait until the leader's Lease is another revision, and give that."""
+    """Wait until the leader's Lease has another revision, and return that."""
 
     async def another() -> lease.Lease | None:
         found = await read(admin)
@@ -46,7 +60,7 @@ async def until_written(admin: api.Api, since: lease.Lease) -> lease.Lease:
 
 
 async def change(admin: api.Api, **spec: str | int) -> None:
-    """Write the leader's Lease behind everybody's back."""
+    """Edit the spec of the leader's Lease."""
     current = await read(admin)
     changed = msgspec.structs.replace(current, spec=msgspec.structs.replace(current.spec, **spec))
     await admin.replace(resources.LEASES, names.LEADER_LEASE, changed, namespace=names.SYSTEM_NAMESPACE)

@@ -12,21 +12,21 @@ from berth_operator.kube import binding_writer
 from berth_operator.scheduling import queued_pods
 from berth_operator.translate import raw
 from kube.binding_writers import NODE, TERM, Lead, bound_by, hand
-from kube.conftest import Noted, Wired
+from kube.conftest import RecordingApi, Wired
 from support import builders, manifests, pods
 from testbed import cluster as clusters
 
 
 @pytest.fixture
-def yard(admin: api.Api, namespace: str) -> pods.Yard:
+def yard(admin: api.Api, namespace: str) -> pods.PodClient:
     """Lend a namespace for pods."""
-    return pods.Yard(admin, namespace)
+    return pods.PodClient(admin, namespace)
 
 
 # ---------------------------------------------------------------- one write
 
 
-async def test_everything_is_one_revision(session: Noted, yard: pods.Yard) -> None:
+async def test_everything_is_one_revision(session: RecordingApi, yard: pods.PodClient) -> None:
     """Node, allocation, minors, term and label appear together: no watcher ever sees a part of it."""
     candidate = await yard.create(manifests.pod("p", 2))
     before = (await yard.read("p")).metadata.resource_version
@@ -55,7 +55,7 @@ async def test_everything_is_one_revision(session: Noted, yard: pods.Yard) -> No
     assert session.sent == [("POST", resources.PODS.path("p", namespace=yard.namespace, sub="binding"))]
 
 
-async def test_a_pod_without_cards_has_no_allocation(session: Noted, yard: pods.Yard) -> None:
+async def test_a_pod_without_cards_has_no_allocation(session: RecordingApi, yard: pods.PodClient) -> None:
     """Who asked for no card gets the node and the term, nothing else."""
     candidate = await yard.create(manifests.pod("p", 0))
 
@@ -64,7 +64,7 @@ async def test_a_pod_without_cards_has_no_allocation(session: Noted, yard: pods.
     assert (await yard.read("p")).metadata.annotations == {names.TERM: TERM}
 
 
-async def test_a_term_that_is_over_writes_nothing(session: Noted, yard: pods.Yard) -> None:
+async def test_a_term_that_is_over_writes_nothing(session: RecordingApi, yard: pods.PodClient) -> None:
     """Once the lead is in doubt no Binding leaves, and the pod is surely not bound by us."""
     candidate = await yard.create(manifests.pod("p"))
 
@@ -74,7 +74,7 @@ async def test_a_term_that_is_over_writes_nothing(session: Noted, yard: pods.Yar
     assert session.sent == []
 
 
-async def test_a_dry_run_writes_nothing(session: Noted, yard: pods.Yard) -> None:
+async def test_a_dry_run_writes_nothing(session: RecordingApi, yard: pods.PodClient) -> None:
     """The server says what it would say of the bind, and the pod has no node afterwards."""
     candidate = await yard.create(manifests.pod("p"))
     placement = pods.placement(NODE, pods.CARD)
@@ -93,7 +93,9 @@ async def test_a_dry_run_writes_nothing(session: Noted, yard: pods.Yard) -> None
 # ---------------------------------------------------------------- what a real server refuses
 
 
-async def test_a_recreated_pod_is_not_the_one_that_was_meant(session: Noted, yard: pods.Yard) -> None:
+async def test_a_recreated_pod_is_not_the_one_that_was_meant(
+    session: RecordingApi, yard: pods.PodClient
+) -> None:
     """The uid is a precondition: another pod of the same name is left alone, and ours is gone."""
     candidate = await yard.create(manifests.pod("p"))
     await yard.delete("p")
@@ -108,7 +110,7 @@ async def test_a_recreated_pod_is_not_the_one_that_was_meant(session: Noted, yar
     assert (await yard.read("p")).spec.node_name == ""
 
 
-async def test_a_pod_that_we_bound_already(session: Noted, yard: pods.Yard) -> None:
+async def test_a_pod_that_we_bound_already(session: RecordingApi, yard: pods.PodClient) -> None:
     """A second bind changes nothing, and the pod itself tells that it is bound, and by us."""
     candidate = await yard.create(manifests.pod("p"))
     await bound_by(session, candidate, pods.CARD)
@@ -129,7 +131,9 @@ async def test_a_pod_that_we_bound_already(session: Noted, yard: pods.Yard) -> N
         pytest.param({}, id="being deleted"),
     ],
 )
-async def test_a_pod_that_may_not_be_bound(session: Noted, yard: pods.Yard, obstacle: dict[str, Any]) -> None:
+async def test_a_pod_that_may_not_be_bound(
+    session: RecordingApi, yard: pods.PodClient, obstacle: dict[str, Any]
+) -> None:
     """A gated pod and one that is being deleted are refused for certain: nothing happens later."""
     pod = manifests.pod("p", **obstacle)
     pod["metadata"]["finalizers"] = ["example.com/keep"]
@@ -146,7 +150,7 @@ async def test_a_pod_that_may_not_be_bound(session: Noted, yard: pods.Yard, obst
     await yard.patch("p", {"metadata": {"finalizers": None}})
 
 
-async def test_a_pod_that_is_not_there(session: Noted, namespace: str) -> None:
+async def test_a_pod_that_is_not_there(session: RecordingApi, namespace: str) -> None:
     """Binding and looking for a pod that does not exist is Gone."""
     nobody = queued_pods.Candidate(uid="none", namespace=namespace, name="nobody")
 
@@ -154,7 +158,7 @@ async def test_a_pod_that_is_not_there(session: Noted, namespace: str) -> None:
     assert await hand(session).read_pod(nobody) == ports.Gone()
 
 
-async def test_somebody_without_the_right(berth: clusters.Cluster, yard: pods.Yard) -> None:
+async def test_somebody_without_the_right(berth: clusters.Cluster, yard: pods.PodClient) -> None:
     """Without the right to bind the answer is a clear no."""
     candidate = await yard.create(manifests.pod("p"))
     stranger = connection.load(berth.kubeconfig_for(yard.namespace, "default"))
@@ -181,7 +185,7 @@ async def warm(session: api.Api) -> None:
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard) -> None:
+async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.PodClient) -> None:
     """The server bound the pod and we did not hear: unclear, and a look finds that it is bound."""
     candidate = await yard.create(manifests.pod("p"))
     await warm(wired.session)
@@ -197,7 +201,7 @@ async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_request_that_is_lost_is_looked_up(wired: Wired, yard: pods.Yard) -> None:
+async def test_a_request_that_is_lost_is_looked_up(wired: Wired, yard: pods.PodClient) -> None:
     """The request never arrived: unclear just the same, and a look finds that nothing happened."""
     candidate = await yard.create(manifests.pod("p"))
     await warm(wired.session)

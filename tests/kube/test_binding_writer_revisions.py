@@ -12,14 +12,14 @@ from berth_operator.scheduling import queued_pods
 from berth_operator.translate import pods as reading
 from berth_operator.translate import raw
 from kube.binding_writers import NODE, hand
-from kube.conftest import Noted
+from kube.conftest import RecordingApi
 from support import manifests, pods
 
 
 @pytest.fixture
-def yard(admin: api.Api, namespace: str) -> pods.Yard:
+def yard(admin: api.Api, namespace: str) -> pods.PodClient:
     """Lend a namespace for pods."""
-    return pods.Yard(admin, namespace)
+    return pods.PodClient(admin, namespace)
 
 
 def expecting(pod: raw.Pod) -> tuple[queued_pods.Candidate, Ledger]:
@@ -29,7 +29,7 @@ def expecting(pod: raw.Pod) -> tuple[queued_pods.Candidate, Ledger]:
     return candidate, ledger
 
 
-async def test_a_bind_is_good_for_one_revision(session: Noted, yard: pods.Yard) -> None:
+async def test_a_bind_is_good_for_one_revision(session: RecordingApi, yard: pods.PodClient) -> None:
     """A pod that was changed after it was decided on is not bound by that; a look makes it good again."""
     await yard.create(manifests.pod("p"))
     candidate, ledger = expecting(await yard.read("p"))
@@ -48,7 +48,9 @@ async def test_a_bind_is_good_for_one_revision(session: Noted, yard: pods.Yard) 
     assert again == ports.Bound()
 
 
-async def test_a_look_finds_out_that_the_pod_asks_for_something_else(session: Noted, yard: pods.Yard) -> None:
+async def test_a_look_finds_out_that_the_pod_asks_for_something_else(
+    session: RecordingApi, yard: pods.PodClient
+) -> None:
     """What was decided is not right for it any more."""
     await yard.create(manifests.pod("p"))
     candidate, ledger = expecting(await yard.read("p"))

@@ -12,7 +12,7 @@ from berth_crds.client import errors, resources
 from berth_operator.engine import rate_limiter
 from berth_operator.kube import events
 from kube import servers
-from kube.conftest import Noted
+from kube.conftest import RecordingApi
 from support import clock, timeless
 from testbed import cluster as clusters
 from testbed import waiting
@@ -50,7 +50,7 @@ class Board:
 
 
 @pytest.fixture
-async def board(session: Noted, berth: clusters.Cluster, namespace: str) -> AsyncIterator[Board]:
+async def board(session: RecordingApi, berth: clusters.Cluster, namespace: str) -> AsyncIterator[Board]:
     """Lend a board that posts."""
     lent = events.EventRecorder(
         session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="op-1_abcd"

@@ -70,7 +70,7 @@ async def life(admin: api.Api, namespace: str, request: pytest.FixtureRequest) -
     chance = random.Random(request.node.name)
     word = secrets.token_hex(2)
     nodes = [f"churn-{word}-{at}" for at in range(4)]
-    lent = churn.Churn(admin, pods.Yard(admin, namespace), chance, nodes)
+    lent = churn.Churn(admin, pods.PodClient(admin, namespace), chance, nodes)
     try:
         await lent.begin()
         yield lent

@@ -12,7 +12,7 @@ from berth_crds.client import api, resources
 from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import kind_statuses
 from berth_operator.scheduling import uuid_records
-from kube.conftest import Noted
+from kube.conftest import RecordingApi
 from support import clock, stub
 
 Thing = dict[str, Any]
@@ -58,7 +58,7 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(session: Noted, admin: api.Api) -> AsyncIterator[Desk]:
+async def desk(session: RecordingApi, admin: api.Api) -> AsyncIterator[Desk]:
     """Lend a desk with a Device."""
     name = f"statuses-{secrets.token_hex(3)}"
     await admin.create(resources.DEVICES, device(name))
@@ -92,7 +92,7 @@ async def test_a_device_shows_counts_and_whether_its_agent_lives(desk: Desk) -> 
     assert (ready(status)["status"], ready(status)["reason"]) == ("True", "AgentAlive")
 
 
-async def test_a_device_records_which_uuids_are_its_own(desk: Desk, session: Noted) -> None:
+async def test_a_device_records_which_uuids_are_its_own(desk: Desk, session: RecordingApi) -> None:
     """They are written with the counts, once; and taken away when none are left; so are disputes."""
     came = (("GPU-b", uuid_records.Origin("n7", 60.0)), ("GPU-c", uuid_records.Origin("n8")))
     desk.want(claims=("GPU-a", "GPU-b"), disputed=("GPU-c",), origins=came)
@@ -110,7 +110,7 @@ async def test_a_device_records_which_uuids_are_its_own(desk: Desk, session: Not
     assert not (last.get("claims") or last.get("disputed") or last.get("origins"))
 
 
-async def test_what_is_shown_already_is_not_written(desk: Desk, session: Noted) -> None:
+async def test_what_is_shown_already_is_not_written(desk: Desk, session: RecordingApi) -> None:
     """The same summary, seen and wanted again and again, is one write."""
     for _ in range(3):
         desk.want()
@@ -119,7 +119,7 @@ async def test_what_is_shown_already_is_not_written(desk: Desk, session: Noted) 
     assert len(session.sent) == 1
 
 
-async def test_a_burst_is_one_write(desk: Desk, session: Noted) -> None:
+async def test_a_burst_is_one_write(desk: Desk, session: RecordingApi) -> None:
     """Many changes between two flushes are one write, of the last one."""
     for free in range(4):
         desk.want(free=free)
@@ -212,7 +212,7 @@ async def test_the_agents_part_is_left_alone(desk: Desk) -> None:
     assert ready(status)
 
 
-async def test_a_device_that_is_gone_is_forgotten(desk: Desk, session: Noted) -> None:
+async def test_a_device_that_is_gone_is_forgotten(desk: Desk, session: RecordingApi) -> None:
     """A Device deleted unseen costs one refused write; under the same name a new one gets its status."""
     desk.want()
     await desk.see()
@@ -226,7 +226,7 @@ async def test_a_device_that_is_gone_is_forgotten(desk: Desk, session: Noted) ->
     assert (await desk.flushed())["summary"]["free"] == 3
 
 
-async def test_nothing_is_written_before_the_device_was_seen(desk: Desk, session: Noted) -> None:
+async def test_nothing_is_written_before_the_device_was_seen(desk: Desk, session: RecordingApi) -> None:
     """A summary alone is no reason to write: what the Device shows must be known to compare."""
     desk.want()
 
@@ -264,7 +264,7 @@ async def test_no_kind_waits_for_an_object_of_the_other_at_which_the_server_fail
 
 
 async def judged(
-    session: Noted, admin: api.Api, name: str, *, seen: Thing | None = None, times: int = 1
+    session: RecordingApi, admin: api.Api, name: str, *, seen: Thing | None = None, times: int = 1
 ) -> Thing:
     """Hand a policy over as it is (or changed as told), flush, and give its condition."""
     statuses = kind_statuses.KindStatuses(session, rate_limiter.unlimited(), wall=clock.Clock().wall)
@@ -278,7 +278,7 @@ async def judged(
     return dict(condition)
 
 
-async def test_the_default_policy_is_in_force(session: Noted, admin: api.Api) -> None:
+async def test_the_default_policy_is_in_force(session: RecordingApi, admin: api.Api) -> None:
     """A good policy named default is told accepted, once."""
     condition = await judged(session, admin, "default", times=3)
 
@@ -286,7 +286,7 @@ async def test_the_default_policy_is_in_force(session: Noted, admin: api.Api) ->
     assert len(session.sent) <= 1
 
 
-async def test_another_policy_rests(session: Noted, admin: api.Api, namespace: str) -> None:
+async def test_another_policy_rests(session: RecordingApi, admin: api.Api, namespace: str) -> None:
     """A good policy of another name is told that it is not the one."""
     name = f"p-{namespace}"
     await admin.create(resources.POLICIES, policy(name))
@@ -307,7 +307,7 @@ async def test_another_policy_rests(session: Noted, admin: api.Api, namespace: s
     ids=["unknown strategy", "no grace", "another shape"],
 )
 async def test_a_bad_policy_is_told_so(
-    session: Noted, admin: api.Api, namespace: str, spec: Thing, sentence: str
+    session: RecordingApi, admin: api.Api, namespace: str, spec: Thing, sentence: str
 ) -> None:
     """Whatever got past the schema and makes no sense is refused in words, and the last good one stays."""
     name = f"bad-{namespace}"

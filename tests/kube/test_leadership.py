@@ -104,7 +104,6 @@ async def test_a_stolen_lease_is_told_from_the_thread(
 
     assert stolen
     assert losses.said == [("thief holds the Lease now", "lead")]
-    assert not leading.leads() or losses.said
 
 
 async def test_a_declaration_and_a_doubt_cross_into_the_thread(

@@ -11,7 +11,7 @@ from berth_operator.kube import pod_status
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
-from kube.conftest import Noted
+from kube.conftest import RecordingApi
 from kube.telling import Notes, waits
 from support import clock, manifests, pods, timeless
 from testbed import waiting
@@ -20,7 +20,7 @@ from testbed import waiting
 class Desk:
     """A status writer at work on one pod, and what it has written."""
 
-    def __init__(self, session: Noted, yard: pods.Yard) -> None:
+    def __init__(self, session: RecordingApi, yard: pods.PodClient) -> None:
         self.session = session
         self.yard = yard
         self.time = clock.Clock()
@@ -64,16 +64,16 @@ class Desk:
 @pytest.fixture
 async def candidate(admin: api.Api, namespace: str) -> queued_pods.Candidate:
     """Lend a pod that waits."""
-    return await pods.Yard(admin, namespace).create(manifests.pod("p"))
+    return await pods.PodClient(admin, namespace).create(manifests.pod("p"))
 
 
 @pytest.fixture
 async def desk(
-    session: Noted, admin: api.Api, candidate: queued_pods.Candidate, monkeypatch: pytest.MonkeyPatch
+    session: RecordingApi, admin: api.Api, candidate: queued_pods.Candidate, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Desk]:
     """Lend a status writer that runs and has seen the pod."""
     monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.05)
-    desk = Desk(session, pods.Yard(admin, candidate.namespace))
+    desk = Desk(session, pods.PodClient(admin, candidate.namespace))
     await desk.see()
     async with timeless.beside(desk.status_writer.run()):
         yield desk
@@ -133,7 +133,7 @@ async def test_a_change_is_written(desk: Desk, candidate: queued_pods.Candidate)
 
 
 async def test_a_restarted_operator_repeats_nothing(
-    desk: Desk, session: Noted, candidate: queued_pods.Candidate
+    desk: Desk, session: RecordingApi, candidate: queued_pods.Candidate
 ) -> None:
     """What the pod shows already, from whoever wrote it, is neither written nor posted again."""
     desk.status_writer.unschedulable(candidate, waits(Reason.FULL))

@@ -17,8 +17,8 @@ from berth_operator.kube import binding_writer, pod_status, pod_touches
 from berth_operator.scheduling import queued_pods
 from berth_operator.translate import pods as reading
 from berth_operator.translate import refusals
-from kube.conftest import Noted
-from support import builders, manifests, pods, stub, writers
+from kube.conftest import RecordingApi
+from support import builders, hands, manifests, pods, stub
 
 EVERYTHING = bind_declaration.EVERYTHING
 NODE = "touch-node"
@@ -46,9 +46,9 @@ def touching(
 # ---------------------------------------------------------------- on a real server
 
 
-async def test_a_bind_that_is_late_is_void(session: Noted, admin: api.Api, namespace: str) -> None:
+async def test_a_bind_that_is_late_is_void(session: RecordingApi, admin: api.Api, namespace: str) -> None:
     """What an old leader decided on the pod as it was finds another revision."""
-    yard = pods.Yard(admin, namespace)
+    yard = pods.PodClient(admin, namespace)
     await yard.create(manifests.pod("p"))
     pod = await yard.read("p")
     candidate, old, new = reading.candidate(pod), Ledger(time.monotonic), Ledger(time.monotonic)
@@ -82,10 +82,10 @@ class Toucher(Lead):
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["not yet", "meanwhile"])
 async def test_a_bind_that_is_given_up_is_void(
-    session: Noted, admin: api.Api, namespace: str, *, arrives: bool
+    session: RecordingApi, admin: api.Api, namespace: str, *, arrives: bool
 ) -> None:
     """If the pod is still unbound after the change, no bind that was sent before can be carried out."""
-    yard = pods.Yard(admin, namespace)
+    yard = pods.PodClient(admin, namespace)
     await yard.create(manifests.pod("p"))
     pod, ledger = await yard.read("p"), Ledger(time.monotonic)
     candidate = reading.candidate(pod)
@@ -110,9 +110,9 @@ async def test_a_bind_that_is_given_up_is_void(
     assert "Precondition failed" in answer.message
 
 
-async def test_what_a_pod_says_stays(session: Noted, admin: api.Api, namespace: str) -> None:
+async def test_what_a_pod_says_stays(session: RecordingApi, admin: api.Api, namespace: str) -> None:
     """A pod that shows why it waits goes on showing just that, however often it is touched."""
-    yard = pods.Yard(admin, namespace)
+    yard = pods.PodClient(admin, namespace)
     await yard.create(manifests.pod("p"))
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
     path = resources.PODS.path("p", namespace=namespace, sub="status")
@@ -132,9 +132,9 @@ async def test_what_a_pod_says_stays(session: Noted, admin: api.Api, namespace: 
     assert pod_status.observed_condition(now) == pod_status.PodCondition("Unschedulable", "full")
 
 
-async def test_a_bind_that_was_faster_is_found(session: Noted, admin: api.Api, namespace: str) -> None:
+async def test_a_bind_that_was_faster_is_found(session: RecordingApi, admin: api.Api, namespace: str) -> None:
     """The pod is left as it is bound, and its revision tells the new leader what it has to know first."""
-    yard = pods.Yard(admin, namespace)
+    yard = pods.PodClient(admin, namespace)
     await yard.create(manifests.pod("p"))
     pod, ledger = await yard.read("p"), Ledger(time.monotonic)
     ledger.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)

@@ -1,8 +1,6 @@
 """Berth answers to the names of schedulers that it is told, and to no others."""
 
-import asyncio
 import re
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,23 +12,19 @@ from berth_crds import flags, names
 from berth_crds.client import api
 from berth_operator import settings
 from berth_operator.engine.ledger import Ledger
-from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import auditor, feeds
 from berth_operator.translate import pods, raw
-from kube import auditing
-from kube.auditing import NODE, Cluster
-from support import clock, manifests, stub, timeless
+from kube import following
+from support import clock, stub
 
 OTHER: Final = "koord-scheduler"
 BOTH: Final = frozenset({OTHER, names.SCHEDULER_NAME})
 MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
 
 
-def pod(scheduler: str, *, uid: str = "u-1", **spec: Any) -> dict[str, Any]:
-    """Make a pod of a scheduler, as the server shows it."""
-    made = manifests.pod(uid, schedulerName=scheduler, **spec)
-    made["metadata"] |= {"namespace": "ml", "uid": uid, "resourceVersion": "5"}
-    return made
+def pod(scheduler: str, **spec: Any) -> dict[str, Any]:
+    """Return a pod of a scheduler, as the server shows it."""
+    return following.pod("p", "u-1", schedulerName=scheduler, **spec)
 
 
 def read(body: dict[str, Any]) -> raw.Pod:
@@ -63,31 +57,23 @@ def test_pods_of_named_schedulers_wait_for_berth(
 
 def test_a_bound_pod_of_a_named_scheduler_is_read_as_one_of_ours() -> None:
     """What it holds, and what is kept back for it, does not depend on how its scheduler is called."""
-    views = [
-        pods.classify(pods.adopt(read(pod(scheduler, nodeName=NODE)), BOTH))
-        for scheduler in (OTHER, names.SCHEDULER_NAME)
-    ]
+    other, ours = (read(pod(name, nodeName="n1")) for name in (OTHER, names.SCHEDULER_NAME))
 
-    assert views[0] == views[1]
-    assert views[0] != pods.classify(read(pod(OTHER, nodeName=NODE)))
+    assert pods.classify(pods.adopt(other, BOTH)) == pods.classify(pods.adopt(ours, BOTH))
+    assert pods.classify(pods.adopt(other, BOTH)) != pods.classify(other)
 
 
-async def test_the_audit_answers_to_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_audit_answers_to_the_same_names(
+    server: stub.Stub, stub_session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A waiting pod of a named scheduler is no drift: the second ledger has it, too."""
     monkeypatch.setattr(auditor, "SECOND_COMPARISON_SECONDS", 0.0)
-    ledger = Ledger(time.monotonic)
-    watchdog = Watchdog(ledger, clock=time.monotonic)
+    following.Cluster(server).pods[:] = [pod(OTHER)]
+    follower = following.Follower(stub_session, options=feeds.Options(BOTH))
+    async with follower.following():
+        found = await follower.auditor.audit()
 
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        Cluster(server).pods[:] = [pod(OTHER)]
-        following = feeds.Feeds(session, ledger, watchdog, auditor.NullObserver(), feeds.Options(BOTH))
-        audit = auditing.audit_of(session, ledger, following)
-        audit.schedulers = BOTH
-        async with timeless.beside(following.run()):
-            await asyncio.wait_for(following.wait_synced(), 5)
-            found = await audit.audit()
-
-    assert "u-1" in ledger.backlog
+    assert "u-1" in follower.ledger.backlog
     assert found == ()
 
 
@@ -100,16 +86,17 @@ def test_the_flag_is_a_list_of_names() -> None:
     assert settings.parse([], {"BERTH_SCHEDULER_NAMES": "volcano"}).scheduler_names == {"volcano"}
 
 
-def test_a_list_without_names_is_refused() -> None:
-    """An operator that answers to nobody would wait for ever."""
-    with pytest.raises(flags.UsageError, match="argument --scheduler-names: ' , ' names no scheduler"):
-        settings.parse(["--scheduler-names", " , "], {})
-
-
-def test_names_that_no_comma_separates_are_refused() -> None:
-    """It would be one name, which no pod has."""
-    with pytest.raises(flags.UsageError, match="--scheduler-names: 'a b' is not one name; separate names by"):
-        settings.parse(["--scheduler-names", "c,a b"], {})
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        pytest.param(" , ", "' , ' names no scheduler", id="no name"),
+        pytest.param("c,a b", "'a b' is not one name; separate names by", id="no comma"),
+    ],
+)
+def test_a_list_without_names_is_refused(value: str, fault: str) -> None:
+    """An operator that answers to nobody, or to a name that no pod has, would wait for ever."""
+    with pytest.raises(flags.UsageError, match=f"argument --scheduler-names: {fault}"):
+        settings.parse(["--scheduler-names", value], {})
 
 
 def test_the_page_names_each_place_to_edit() -> None:

@@ -1,5 +1,6 @@
 """Pods as tests make them on a real API server, and as the operator then reads them."""
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,8 +21,8 @@ def placement(node: str, *cards: decisions.Share) -> decisions.Placement:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Yard:
-    """A namespace, and the means to have pods in it."""
+class PodClient:
+    """The pods of a namespace, and an administrator's session to make and change them."""
 
     admin: api.Api
     namespace: str
@@ -29,11 +30,7 @@ class Yard:
     async def create(self, pod: Mapping[str, Any]) -> queued_pods.Candidate:
         """Create a pod, and give what the backlog would know of it."""
         body = await self.admin.create(resources.PODS, pod, namespace=self.namespace)
-        return self.candidate(msgspec.json.decode(body, type=raw.Pod))
-
-    def candidate(self, pod: raw.Pod) -> queued_pods.Candidate:
-        """Name a pod as the backlog does."""
-        meta = pod.metadata
+        meta = msgspec.json.decode(body, type=raw.Pod).metadata
         return queued_pods.Candidate(uid=meta.uid, namespace=meta.namespace, name=meta.name)
 
     async def read(self, name: str) -> raw.Pod:
@@ -57,10 +54,8 @@ class Yard:
         """Delete pods at once, those that are still there."""
         for name in names_:
             path = resources.PODS.path(name, namespace=self.namespace)
-            try:
+            with contextlib.suppress(errors.NotFound):
                 await self.admin.send("DELETE", path, params={"gracePeriodSeconds": "0"})
-            except errors.NotFound:
-                continue
 
 
 def conditions(pod: raw.Pod) -> Sequence[tuple[str, str, str]]:
