@@ -1,9 +1,9 @@
-"""An API server in memory, as a session: it keeps each write and its moment, and fails where wanted."""
+"""An API server in memory, as a session, with writers of Events and conditions that write there."""
 
 import collections
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
 import msgspec
@@ -11,10 +11,9 @@ import msgspec
 from berth_crds import wire
 from berth_crds.client import api, errors, resources
 from berth_operator.engine import rate_limiter
-from berth_operator.kube import pod_status
+from berth_operator.kube import events, pod_status
 from berth_operator.scheduling import queued_pods
 from berth_operator.translate import raw
-from kube.telling import Notes
 from support import clock, timeless
 
 Answer = errors.ClientError | Callable[[], Awaitable[object]] | None
@@ -45,6 +44,11 @@ class Write:
         return self.path.split("/namespaces/")[1].split("/")[0]
 
     @property
+    def name(self) -> str:
+        """The name of the object whose subresource was written."""
+        return self.path.split("/")[-2]
+
+    @property
     def message(self) -> str:
         """The message of an Event, or of the condition in a status."""
         found = self.body if "message" in self.body else self.body["status"]["conditions"][0]
@@ -52,9 +56,13 @@ class Write:
 
 
 class Server:
-    """Answers the writes of each path in turn as it was told to, and accepts all others."""
+    """Answers the writes of each path in turn as it was told to, and accepts all others.
 
-    def __init__(self) -> None:
+    The answer to a write of a pod is as long as the pod, where a size is given.
+    """
+
+    def __init__(self, **sizes: int) -> None:
+        self.sizes = sizes
         self.writes: list[Write] = []
         self._answers: collections.defaultdict[str, collections.deque[Answer]] = collections.defaultdict(
             collections.deque
@@ -66,13 +74,14 @@ class Server:
 
     async def send(self, _method: str, path: str, *, body: bytes, **_: Any) -> bytes:
         """Record a write, and answer."""
-        self.writes.append(Write(timeless.clock()(), path, json.loads(body)))
+        write = Write(timeless.clock()(), path, json.loads(body))
+        self.writes.append(write)
         answer = self._answers[path].popleft() if self._answers[path] else None
         if isinstance(answer, errors.ClientError):
             raise answer
         if answer is not None:
             await answer()
-        return WRITTEN
+        return WRITTEN.ljust(self.sizes.get(write.name, 0))
 
     async def create(self, kind: resources.Resource, body: Any, *, namespace: str) -> bytes:
         """Record an object that is created, and answer."""
@@ -86,41 +95,83 @@ class Server:
     @property
     def messages(self) -> list[str]:
         """The messages that were written, in order."""
-        return [one.message for one in self.writes]
+        return [write.message for write in self.writes]
 
     async def until(self, count: int) -> None:
         """Wait until there are so many writes."""
         await timeless.until(lambda: len(self.writes) >= count)
 
 
-class StatusWriting:
+class RecordedEvents(events.EventRecorder):
+    """Keeps Events instead of posting them: their reasons and messages."""
+
+    def __init__(self, session: api.Api) -> None:
+        super().__init__(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
+        self.recorded: list[tuple[str, str]] = []
+
+    def record(self, event: events.Event) -> None:
+        """Keep an Event."""
+        self.recorded.append((event.reason, event.message))
+
+
+class StatusWriter(pod_status.PodStatusWriter):
+    """A pod status writer whose Events are kept."""
+
+    def __init__(
+        self, session: api.Api, limiter: rate_limiter.RateLimiter | None = None, **options: Any
+    ) -> None:
+        self.time = clock.Clock()
+        self.events = RecordedEvents(session)
+        limiter = limiter or rate_limiter.unlimited()
+        super().__init__(session, self.events, limiter, wall=self.time.wall, **options)
+
+
+class StatusWriting(StatusWriter):
     """A pod status writer and its server."""
 
-    def __init__(self, limiter: rate_limiter.RateLimiter | None = None) -> None:
-        self.server = Server()
-        session = self.server.session
-        limiter = limiter or rate_limiter.unlimited()
-        self.writer = pod_status.PodStatusWriter(session, Notes(session), limiter, wall=clock.Clock().wall)
+    def __init__(self, limiter: rate_limiter.RateLimiter | None = None, **sizes: int) -> None:
+        self.server = Server(**sizes)
+        super().__init__(self.server.session, limiter)
 
     def on(self, name: str, *answers: Answer, namespace: str = "ml") -> None:
         """Answer the next writes of a pod so."""
         self.server.on(resources.PODS.path(name, namespace=namespace, sub="status"), *answers)
 
-    def waits(self, name: str, message: str = "A", *, namespace: str = "ml", shows: str = "") -> None:
-        """Have a new pod wait that shows this, or nothing, and refuse it."""
-        condition = raw.PodCondition(
-            type="PodScheduled", status="False", reason="Unschedulable", message=shows
-        )
-        status = raw.PodStatus(conditions=(condition,) if shows else ())
-        meta = wire.Meta(uid=f"{namespace}-{name}", resource_version="5")
-        self.writer.pod_waiting(raw.Pod(meta, status=status))
-        self.refuse(name, message, namespace=namespace)
+    def see(
+        self,
+        name: str,
+        shows: str = "",
+        *,
+        namespace: str = "ml",
+        reason: str = pod_status.UNSCHEDULABLE,
+        version: str = "5",
+    ) -> None:
+        """Have a pod be seen that shows this, or no condition."""
+        shown = raw.PodCondition(type=pod_status.SCHEDULED, status="False", reason=reason, message=shows)
+        meta = wire.Meta(uid=f"{namespace}-{name}", resource_version=version)
+        self.pod_waiting(raw.Pod(meta, status=raw.PodStatus(conditions=(shown,) if shows else ())))
 
-    def refuse(self, name: str, message: str, *, namespace: str = "ml") -> None:
+    def refuse(self, name: str, message: str = "A", *, namespace: str = "ml") -> None:
         """Refuse a pod."""
         candidate = queued_pods.Candidate(uid=f"{namespace}-{name}", namespace=namespace, name=name)
-        self.writer.unschedulable(candidate, message)
+        self.unschedulable(candidate, message)
+
+    def refuse_new(self, *names: str, message: str = "A", namespace: str = "ml", shows: str = "") -> None:
+        """Have pods be seen that show this, or no condition, and refuse them."""
+        for name in names:
+            self.see(name, shows, namespace=namespace)
+            self.refuse(name, message, namespace=namespace)
+
+    async def write_until(self, condition: Callable[[], object]) -> None:
+        """Write conditions until something holds."""
+        async with timeless.beside(self.run()):
+            await timeless.until(condition)
 
     async def until_settled(self) -> None:
         """Wait until nothing is due."""
-        await timeless.until(lambda: not self.writer._due)
+        await timeless.until(lambda: not self._due)
+
+
+def numbered(prefix: str, numbers: Iterable[int]) -> list[str]:
+    """Return numbered names."""
+    return [f"{prefix}{number}" for number in numbers]

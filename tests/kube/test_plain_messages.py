@@ -3,75 +3,78 @@
 from typing import Any, Final
 
 import msgspec
+import pytest
 
-from berth_operator.engine import rate_limiter
 from berth_operator.kube import events, kind_statuses, pod_status
 from berth_operator.translate import raw
-from support import builders, clock
+from kube import servers
+from support import builders
 
 NASTY: Final = "a\x1b[2J\r\n2026 forged\u202e\u200b\x9b" + "!" * 10_000
 SHOWN: Final = r"a\x1b[2J 2026 forged\u202e\u200b\x9b!!"
 CANDIDATE = builders.candidate()
 
 
-def status_writer() -> pod_status.PodStatusWriter:
-    """Make a status writer that has nobody to write to."""
-    nobody: Any = None
-    time = clock.Clock()
-    notes = events.EventRecorder(nobody, rate_limiter.unlimited(), wall=time.wall, instance="test")
-    return pod_status.PodStatusWriter(nobody, notes, rate_limiter.unlimited(), wall=time.wall)
+@pytest.mark.parametrize(
+    ("report", "prefix"),
+    [("unschedulable", ""), ("bind_failed", "The bind failed: ")],
+    ids=["waits", "failed"],
+)
+def test_a_condition_of_a_pod_is_a_plain_line(report: str, prefix: str) -> None:
+    """It is clean before it is compared with what is shown; the server's own words are clean as well."""
+    writer = servers.StatusWriting()
 
+    getattr(writer, report)(CANDIDATE, NASTY)
 
-def test_why_a_pod_waits_is_a_plain_line() -> None:
-    """What the condition will say is clean before it is compared with what is shown."""
-    made = status_writer()
-
-    made.unschedulable(CANDIDATE, NASTY)
-
-    said = made.shown_message(CANDIDATE.uid)
-    assert said.startswith(SHOWN)
-    assert said.isprintable()
-    assert len(said) == pod_status.LONGEST_MESSAGE
-
-
-def test_why_a_bind_failed_is_a_plain_line() -> None:
-    """The server's own words for it are clean as well."""
-    made = status_writer()
-
-    made.bind_failed(CANDIDATE, NASTY)
-
-    ((_, condition),) = made._due.values()
-    assert condition.message.startswith(f"The bind failed: {SHOWN}")
+    ((_, condition),) = writer._due.values()
+    assert condition.message.startswith(prefix + SHOWN)
     assert condition.message.isprintable()
+    assert len(condition.message) == pod_status.LONGEST_MESSAGE
 
 
-def test_of_what_a_pod_shows_no_more_is_kept_than_could_be_ours() -> None:
-    """A condition of a megabyte is as different from our words as its beginning."""
-    long = {"type": "PodScheduled", "status": "False", "reason": "x" * 10_000, "message": "y" * 1_000_000}
-    pod = msgspec.convert({"metadata": {"name": "p"}, "status": {"conditions": [long]}}, raw.Pod)
+MOST: Final = pod_status.LONGEST_MESSAGE + 1
 
-    shown = pod_status.observed_condition(pod)
 
-    assert shown is not None
-    assert len(shown.reason) == len(shown.message) == pod_status.LONGEST_MESSAGE + 1
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        pytest.param(
+            {"reason": "x" * 10_000, "message": "y" * 1_000_000}, ("x" * MOST, "y" * MOST), id="long"
+        ),
+        pytest.param({}, ("", ""), id="left null"),
+    ],
+)
+def test_of_what_a_pod_shows_no_more_is_kept_than_could_be_ours(
+    words: dict[str, str], kept: tuple[str, str]
+) -> None:
+    """A condition of a megabyte is as different from our words as its beginning, and one without words."""
+    conditions = [{"type": "PodScheduled", "status": "False"} | words]
+    pod = msgspec.convert({"metadata": {"name": "p"}, "status": {"conditions": conditions}}, raw.Pod)
+
+    assert pod_status.observed_condition(pod) == pod_status.PodCondition(*kept)
 
 
 def test_an_event_is_a_plain_line() -> None:
     """`kubectl describe` prints it as it is."""
-    note = events.Event(events.InvolvedObject("ml", "p", "uid-p"), "FailedScheduling", NASTY)
+    event = events.Event(events.InvolvedObject("ml", "p", "uid-p"), "FailedScheduling", NASTY)
 
-    said = events.manifest(note, "p.1", moment="now", instance="test")["message"]
+    message = events.manifest(event, "p.1", moment="now", instance="test")["message"]
 
-    assert said.startswith(SHOWN)
-    assert said.isprintable()
-    assert len(said) == events.LONGEST_MESSAGE
+    assert message.startswith(SHOWN)
+    assert message.isprintable()
+    assert len(message) == events.LONGEST_MESSAGE
 
 
-def test_what_is_wrong_with_a_policy_is_a_plain_line() -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [{"strategy": NASTY}, {NASTY: 1, "agents": {"graceSeconds": NASTY}}, {"models": {NASTY: 1}}],
+    ids=["a word", "a field", "a key"],
+)
+def test_what_is_wrong_with_a_policy_is_a_plain_line(spec: dict[str, Any]) -> None:
     """The condition of a policy quotes what people wrote into it."""
-    body = {"metadata": {"name": "default"}}
+    body = {"metadata": {"name": "default"}, "spec": spec}
 
-    for spec in ({"strategy": NASTY}, {NASTY: 1, "agents": {"graceSeconds": NASTY}}, {"models": {NASTY: 1}}):
-        (condition,) = kind_statuses.policy_status(body | {"spec": spec}, moment="now")["conditions"]
-        assert condition["message"].isprintable()
-        assert len(condition["message"]) <= 1024
+    (condition,) = kind_statuses.policy_status(body, moment="now")["conditions"]
+
+    assert condition["message"].isprintable()
+    assert len(condition["message"]) <= 1024

@@ -2,9 +2,10 @@
 
 import asyncio
 import collections
+import contextlib
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -53,14 +54,14 @@ class Server:
         return [moment for one, moment in self.begun if one == name]
 
 
-class Desk(kind_statuses.KindStatuses):
+class Statuses(kind_statuses.KindStatuses):
     """What writes statuses to such a server."""
 
-    def __init__(self, server: Server, limiter: rate_limiter.RateLimiter | None = None) -> None:
-        link: Any = server
-        super().__init__(
-            link, limiter or rate_limiter.unlimited(), wall=clock.Clock().wall, clock=timeless.clock()
-        )
+    def __init__(self, server: Server, *due: str, rate: float = 0.0) -> None:
+        session: Any = server
+        limiter = rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(rate))
+        super().__init__(session, limiter, wall=clock.Clock().wall, clock=timeless.clock())
+        self.due(*due)
 
     def due(self, *nodes: str, free: int = 1, silent: bool = False) -> None:
         """Have the Devices of these nodes be due."""
@@ -74,37 +75,47 @@ class Desk(kind_statuses.KindStatuses):
             await asyncio.sleep(0.5)
             await self.flush()
 
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Flush again and again beside the block."""
+        async with timeless.beside(self.work()):
+            yield
+        await self.cancel()
+
+
+async def shown(server: Server, name: str, *free: int, within: float = 1.0) -> None:
+    """Wait until this was written of an object last."""
+    await timeless.until(lambda: server.written[name][-len(free) :] == [*free], most=within)
+
 
 @timeless.scenario
 async def test_a_slow_device_delays_no_other() -> None:
     """Whatever comes in while one is being written is written within a second, each time."""
     server = Server(a=SLOW)
-    desk = Desk(server)
-    desk.due("a")
-    async with timeless.beside(desk.work()):
-        for at in range(40):
-            await timeless.at(1.0 + at)
-            desk.due("a", "b", free=at)
+    statuses = Statuses(server, "a")
+    async with statuses.working():
+        for free in range(40):
+            await timeless.at(1.0 + free)
+            statuses.due("a", "b", free=free)
 
-            await timeless.until(lambda at=at: server.written["b"][-1:] == [at], most=1.0)  # type: ignore[misc]
-        await desk.cancel()
+            await shown(server, "b", free)
 
 
+@pytest.mark.parametrize("takes", [pytest.param(SLOW, id="times out"), pytest.param(0.0, id="is refused")])
 @timeless.scenario
-async def test_what_timed_out_alone_is_tried_ever_more_rarely_and_last() -> None:
+async def test_what_fails_alone_is_tried_ever_more_rarely_and_last(takes: float) -> None:
     """It rests after each time, so that the server is kept busy with it for a small part of the time."""
-    server = Server(a=SLOW)
-    desk = Desk(server)
-    desk.due("a", "b")
-    async with timeless.beside(desk.work()):
-        for at in range(120):
-            await timeless.at(1.0 + at)
-            desk.due("a", "z", free=at)
-        await desk.cancel()
+    server = Server(a=takes)
+    server.fails = {"a": errors.Oversized(500, "etcdserver: request is too large")}
+    statuses = Statuses(server, "a", "b")
+    async with statuses.working():
+        for free in range(120):
+            await timeless.at(1.0 + free)
+            statuses.due("a", "z", free=free)
 
     pauses = [round(after - before) for before, after in itertools.pairwise(server.times("a"))]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == kind_statuses.WRITE_SECONDS + write_failures.PAUSE_SECONDS[-1]
+    assert pauses[-1] == min(takes, kind_statuses.WRITE_SECONDS) + write_failures.PAUSE_SECONDS[-1]
     # In a flush in which both are due, the other is begun first.
     begun = [name for name, _ in server.begun]
     assert begun[begun.index("a", 1) - 1] == "z"
@@ -113,18 +124,17 @@ async def test_what_timed_out_alone_is_tried_ever_more_rarely_and_last() -> None
 @timeless.scenario
 async def test_what_failed_takes_one_place_at_most() -> None:
     """However many are slow, they are tried one by one once each has failed alone."""
-    slow = [f"s{at}" for at in range(3)]
+    slow = ["s0", "s1", "s2"]
     server = Server(**dict.fromkeys(slow, SLOW))
-    desk = Desk(server)
-    async with timeless.beside(desk.work()):
-        for at in range(200):
-            await timeless.at(1.0 + at / 2)
-            desk.due("b", free=at)
-            if at % 20 == 0 and at < 60:
-                desk.due(slow[at // 20])
-            if at > 100:
+    statuses = Statuses(server)
+    async with statuses.working():
+        for turn in range(200):
+            await timeless.at(1.0 + turn / 2)
+            statuses.due("b", free=turn)
+            if turn in {0, 20, 40}:
+                statuses.due(slow[turn // 20])
+            if turn > 100:
                 assert sum(server.under_way[name] for name in slow) <= 1
-        await desk.cancel()
 
     assert all(len(server.times(name)) > 2 for name in slow)
 
@@ -133,12 +143,12 @@ async def test_what_failed_takes_one_place_at_most() -> None:
 async def test_the_order_of_what_is_written_for_one_object_is_kept() -> None:
     """An object is never written twice at a time, and what came in meanwhile is written after."""
     server = Server(a=0.7)
-    desk = Desk(server)
-    async with timeless.beside(desk.work()):
-        for at in range(30):
-            await timeless.at(at / 10)
-            desk.due("a", free=at, silent=bool(at % 2))
-        await timeless.until(lambda: server.written["a"][-1:] == [29])
+    statuses = Statuses(server)
+    async with statuses.working():
+        for free in range(30):
+            await timeless.at(free / 10)
+            statuses.due("a", free=free, silent=bool(free % 2))
+        await shown(server, "a", 29, within=10.0)
 
     assert server.most_of_one == 1
     assert server.written["a"] == sorted(server.written["a"])
@@ -147,26 +157,21 @@ async def test_the_order_of_what_is_written_for_one_object_is_kept() -> None:
 @timeless.scenario
 async def test_few_are_written_at_a_time() -> None:
     """A crowd takes all places but the one that is kept for what is urgent."""
-    nodes = [f"n{at}" for at in range(50)]
-    server = Server(**dict.fromkeys(nodes, 0.3))
-    desk = Desk(server)
-    desk.due(*nodes)
+    nodes = {f"n{number}": 0.3 for number in range(50)}
+    server = Server(**nodes)
 
-    await desk.flush()
+    await Statuses(server, *nodes).flush()
 
-    assert {name for name, _ in server.begun} == set(nodes)
+    assert {name for name, _ in server.begun} == nodes.keys()
     assert server.most == kind_statuses.AT_ONCE - kind_statuses.RESERVED_FOR_URGENT
 
 
 @timeless.scenario
 async def test_the_rate_of_writes_is_as_allowed() -> None:
     """However many places there are, summaries are written one after the other at their pace."""
-    nodes = [f"n{at}" for at in range(40)]
-    server = Server(**dict.fromkeys(nodes, 0.15))
-    desk = Desk(server, rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(20.0)))
-    desk.due(*nodes)
+    nodes = {f"n{number}": 0.15 for number in range(40)}
 
-    await desk.flush()
+    await Statuses(Server(**nodes), *nodes, rate=20.0).flush()
 
     assert timeless.clock()() == pytest.approx(39 / 20, abs=0.5)
 
@@ -174,54 +179,48 @@ async def test_the_rate_of_writes_is_as_allowed() -> None:
 @timeless.scenario
 async def test_what_is_urgent_does_not_wait_behind_a_crowd() -> None:
     """That an agent fell silent is written at once, though slow summaries take all other places."""
-    crowd = [f"n{at}" for at in range(50)]
-    server = Server(**dict.fromkeys(crowd, 4.0))
-    desk = Desk(server, rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(20.0)))
-    desk.due("z")
-    await desk.flush()
-    desk.due(*crowd)
-    async with timeless.beside(desk.work()):
+    crowd = {f"n{number}": 4.0 for number in range(50)}
+    server = Server(**crowd)
+    statuses = Statuses(server, "z", rate=20.0)
+    await statuses.flush()
+    statuses.due(*crowd)
+    async with statuses.working():
         await timeless.passing(3.0)
-        desk.due("z", free=2, silent=True)
+        statuses.due("z", free=2, silent=True)
 
-        await timeless.until(lambda: server.written["z"] == [1, 2], most=0.2)
-        await desk.cancel()
+        await shown(server, "z", 1, 2, within=0.2)
 
 
 @timeless.scenario
 async def test_urgent_ones_that_are_slow_do_not_delay_each_other() -> None:
     """A Device whose own verdict cannot be written keeps no other's waiting."""
     server = Server(a=SLOW)
-    desk = Desk(server)
-    desk.due("b")
-    desk.due("a")
-    async with timeless.beside(desk.work()):
-        for at in range(1, 40):
-            await timeless.at(float(at))
-            desk.due("a", "b", free=at, silent=bool(at % 2))
+    statuses = Statuses(server, "b", "a")
+    async with statuses.working():
+        for free in range(1, 40):
+            await timeless.at(float(free))
+            statuses.due("a", "b", free=free, silent=bool(free % 2))
 
-            await timeless.until(lambda at=at: server.written["b"][-1:] == [at], most=1.0)  # type: ignore[misc]
-        await desk.cancel()
+            await shown(server, "b", free)
 
 
 @timeless.scenario
 async def test_several_that_fail_in_a_row_are_everybodys_trouble() -> None:
     """While the server is away one object is tried at each flush, and no object is blamed for it."""
-    nodes = [f"n{at}" for at in range(20)]
+    nodes = [f"n{number}" for number in range(20)]
     server = Server()
     server.fails = dict.fromkeys(nodes, AWAY)
-    desk = Desk(server)
-    desk.due(*nodes)
-    await desk.flush()
-    await desk.cancel()
+    statuses = Statuses(server, *nodes)
+    await statuses.flush()
+    await statuses.cancel()
     before = len(server.begun)
 
     for _ in range(5):
-        await desk.flush()
+        await statuses.flush()
     tried = len(server.begun) - before
     server.fails = {}
-    await desk.flush()
-    await desk.flush()
+    await statuses.flush()
+    await statuses.flush()
 
     assert tried == 5
     assert before <= kind_statuses.AT_ONCE
@@ -229,29 +228,64 @@ async def test_several_that_fail_in_a_row_are_everybodys_trouble() -> None:
 
 
 @timeless.scenario
-async def test_what_is_refused_each_time_is_tried_ever_more_rarely() -> None:
-    """An object that the server cannot store is not sent to it at each flush."""
+async def test_a_login_that_is_refused_is_everybodys_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    """One Device is tried at each flush, one line says so, and all are written once it is over."""
+    nodes = [f"n{number}" for number in range(20)]
     server = Server()
-    server.fails = {"a": errors.Oversized(500, "etcdserver: request is too large")}
-    desk = Desk(server)
-    desk.due("a", "b")
-    async with timeless.beside(desk.work()):
-        await timeless.passing(60.0)
+    server.fails = dict.fromkeys(nodes, errors.Unauthorized(401, "who?"))
+    statuses = Statuses(server, *nodes)
 
-    assert 3 <= len(server.times("a")) <= 8
-    assert server.written["b"]
+    for _ in range(3):
+        await statuses.flush()
+    tried = len(server.begun)
+    server.fails = {}
+    await statuses.flush()
+
+    assert tried == 3
+    assert server.written.keys() == set(nodes)
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [errors.ApiError(500, "no"), errors.Conflict(409, "no"), errors.Unreachable("reset", ambiguous=True)],
+    ids=["500", "409", "reset"],
+)
+@timeless.scenario
+async def test_what_failed_stays_due(trouble: errors.ClientError) -> None:
+    """A write that failed is made at a later flush, and keeps nobody else waiting."""
+    server = Server()
+    server.fails = {"a": trouble}
+    statuses = Statuses(server, "a", "b")
+
+    await statuses.flush()
+    written = [*server.written]
+    server.fails = {}
+    await timeless.passing(write_failures.PAUSE_SECONDS[0])
+    await statuses.flush()
+
+    assert (written, [*server.written]) == (["b"], ["b", "a"])
 
 
 @timeless.scenario
-async def test_what_is_under_way_ends_with_its_desk() -> None:
-    """Nothing is left of a write once the desk has ended."""
-    server = Server(a=SLOW)
-    desk = Desk(server)
-    desk.due("a")
-    async with timeless.beside(desk.work()):
-        await timeless.passing(1.0)
-    assert server.under_way["a"] == 1
+async def test_devices_of_which_nobody_tells_that_they_are_gone_are_forgotten() -> None:
+    """They take no memory, and one that comes back is told of by its own summary alone."""
+    server = Server()
+    statuses = Statuses(server, "a", "b")
 
-    await desk.cancel()
+    statuses.keep_only({"a"})
+    statuses.device_seen("b", {})
+    await statuses.flush()
+
+    assert [*server.written] == ["a"]
+
+
+@timeless.scenario
+async def test_what_is_under_way_ends_with_a_cancel() -> None:
+    """Nothing is left of a write once all are cancelled."""
+    server = Server(a=SLOW)
+    async with Statuses(server, "a").working():
+        await timeless.passing(1.0)
+        assert server.under_way["a"] == 1
 
     assert server.under_way["a"] == 0
