@@ -1,42 +1,51 @@
 """Writers of a term, for tests of what becomes of their binds."""
 
 import time
-from typing import Any
 
 from berth_crds.client import api
+from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import binding_writer
 from berth_operator.scheduling import decisions, queued_pods
-from support import pods, writers
+from berth_operator.translate import pods as reading
+from support import clock, hands, pods
 
 TERM = "op-1_abcd/7"
 NODE = "writer-node"
 
 
-class Lead(writers.Lead):
-    """A lead that was perhaps lost, and knows how often it was doubted."""
+class Lead(hands.Lead):
+    """A lead that counts how often it was doubted."""
 
-    def __init__(self, *, leads: bool = True) -> None:
-        self.led = leads
+    def __init__(self) -> None:
+        self.leading = True
         self.doubts = 0
 
     def leads(self) -> bool:
         """Whether the lead is ours."""
-        return self.led
+        return self.leading
 
     def doubt(self) -> None:
         """Count."""
         self.doubts += 1
 
 
-def hand(
-    session: api.Api, lead: Lead | None = None, ledger: Ledger | None = None
-) -> binding_writer.BindingWriter:
-    """Make a writer of a term."""
-    ledger = ledger or Ledger(time.monotonic)
-    return binding_writer.BindingWriter(session, ledger, lead or Lead(), term=TERM, clock=time.monotonic)
+class Writer(binding_writer.BindingWriter):
+    """A writer of a term, with its lead and its clock."""
+
+    def __init__(self, session: api.Api, ledger: Ledger | None = None, lead: Lead | None = None) -> None:
+        self.time = clock.Clock()
+        self.lead = lead or Lead()
+        super().__init__(session, ledger or Ledger(self.time), self.lead, term=TERM, clock=self.time)
+
+    async def bind_to(self, candidate: queued_pods.Candidate, *cards: decisions.Share) -> ports.Answer:
+        """Bind a pod to the node with these cards, by default with one."""
+        return await self.bind(candidate, pods.placement(NODE, *(cards or (pods.CARD,))))
 
 
-def bound_by(session: api.Api, candidate: queued_pods.Candidate, *cards: decisions.Share) -> Any:
-    """Bind a pod to the node with these cards."""
-    return hand(session).bind(candidate, pods.placement(NODE, *cards))
+async def waiting_pod(client: pods.PodClient) -> tuple[queued_pods.Candidate, Ledger]:
+    """Return the pod p as it is decided on, and a ledger in which it waits."""
+    pod, ledger = await client.read("p"), Ledger(time.monotonic)
+    candidate = reading.candidate(pod)
+    ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
+    return candidate, ledger

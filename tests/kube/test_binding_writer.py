@@ -1,40 +1,34 @@
-"""A bind is one write, and whatever the server says to it becomes the right outcome."""
+"""A bind is one write on a real API server, and whatever becomes of it is found out."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from berth_crds import allocation, names
-from berth_crds.client import api, connection, resources, watch
+from berth_crds.client import resources, watch
 from berth_operator.engine import ports
 from berth_operator.kube import binding_writer
-from berth_operator.scheduling import queued_pods
 from berth_operator.translate import raw
-from kube.binding_writers import NODE, TERM, Lead, bound_by, hand
+from kube.binding_writers import NODE, TERM, Writer, waiting_pod
 from kube.conftest import RecordingApi, Wired
 from support import builders, manifests, pods
-from testbed import cluster as clusters
-
-
-@pytest.fixture
-def yard(admin: api.Api, namespace: str) -> pods.PodClient:
-    """Lend a namespace for pods."""
-    return pods.PodClient(admin, namespace)
-
 
 # ---------------------------------------------------------------- one write
 
 
-async def test_everything_is_one_revision(session: RecordingApi, yard: pods.PodClient) -> None:
+async def test_everything_is_one_revision(session: RecordingApi, pod_client: pods.PodClient) -> None:
     """Node, allocation, minors, term and label appear together: no watcher ever sees a part of it."""
-    candidate = await yard.create(manifests.pod("p", 2))
-    before = (await yard.read("p")).metadata.resource_version
-    path = resources.PODS.path(namespace=yard.namespace)
+    candidate = await pod_client.create(manifests.pod("p", 2))
+    before = (await pod_client.read("p")).metadata.resource_version
+    path = resources.PODS.path(namespace=pod_client.namespace)
     codec = watch.Codec(raw.Pod)
 
-    async with watch.open_watch(yard.admin, path, codec, selectors={}, version=before, seconds=30) as events:
-        outcome = await bound_by(session, candidate, pods.CARD, pods.OTHER_CARD)
+    async with watch.open_watch(
+        pod_client.admin, path, codec, selectors={}, version=before, seconds=30
+    ) as events:
+        outcome = await Writer(session).bind_to(candidate, pods.CARD, pods.OTHER_CARD)
         async with asyncio.timeout(10):
             event = await anext(events)
 
@@ -44,173 +38,138 @@ async def test_everything_is_one_revision(session: RecordingApi, yard: pods.PodC
     assert isinstance(pod, raw.Pod)
     assert pod.spec.node_name == NODE
     assert pod.metadata.labels[names.FENCED_LABEL] == "true"
-    said = pod.metadata.annotations
-    assert said[names.TERM] == TERM
-    assert said[names.MINORS] == "0,1"
-    assert said["main.devices.berth.dev/uuids"] == "GPU-0001,GPU-0002"
-    record = allocation.decode(said[names.ALLOCATION])
+    uuids = ["GPU-0001", "GPU-0002"]
+    plain = {names.TERM: TERM, names.MINORS: "0,1", "main.devices.berth.dev/uuids": ",".join(uuids)}
+    assert pod.metadata.annotations.items() >= plain.items()
+    record = allocation.decode(pod.metadata.annotations[names.ALLOCATION])
     assert isinstance(record, allocation.Allocation)
-    assert record.node == NODE
-    assert [entry.share.uuid for entry in record.entries()] == ["GPU-0001", "GPU-0002"]
-    assert session.sent == [("POST", resources.PODS.path("p", namespace=yard.namespace, sub="binding"))]
+    assert (record.node, [entry.share.uuid for entry in record.entries()]) == (NODE, uuids)
+    assert session.sent == [("POST", resources.PODS.path("p", namespace=pod_client.namespace, sub="binding"))]
 
 
-async def test_a_pod_without_cards_has_no_allocation(session: RecordingApi, yard: pods.PodClient) -> None:
+def test_a_pod_without_cards_has_no_allocation() -> None:
     """Who asked for no card gets the node and the term, nothing else."""
-    candidate = await yard.create(manifests.pod("p", 0))
-
-    await bound_by(session, candidate)
-
-    assert (await yard.read("p")).metadata.annotations == {names.TERM: TERM}
+    assert binding_writer.annotations(pods.placement(NODE), term=TERM) == {names.TERM: TERM}
 
 
-async def test_a_term_that_is_over_writes_nothing(session: RecordingApi, yard: pods.PodClient) -> None:
-    """Once the lead is in doubt no Binding leaves, and the pod is surely not bound by us."""
-    candidate = await yard.create(manifests.pod("p"))
-
-    outcome = await hand(session, Lead(leads=False)).bind(candidate, pods.placement(NODE, pods.CARD))
-
-    assert outcome == ports.Refused("the term is over")
-    assert session.sent == []
-
-
-async def test_a_dry_run_writes_nothing(session: RecordingApi, yard: pods.PodClient) -> None:
+async def test_a_dry_run_writes_nothing(session: RecordingApi, pod_client: pods.PodClient) -> None:
     """The server says what it would say of the bind, and the pod has no node afterwards."""
-    candidate = await yard.create(manifests.pod("p"))
-    placement = pods.placement(NODE, pods.CARD)
-    before = (await yard.read("p")).metadata.resource_version
+    candidate = await pod_client.create(manifests.pod("p"))
+    writer, placement = Writer(session), pods.placement(NODE, pods.CARD)
+    before = await pod_client.read("p")
 
-    accepted = await hand(session).dry_run(candidate, placement)
-    after = await yard.read("p")
-    bound = await hand(session).bind(candidate, placement)
-    late = await hand(session).dry_run(candidate, placement)
+    accepted = await writer.dry_run(candidate, placement)
+    after = await pod_client.read("p")
+    bound = await writer.bind(candidate, placement)
+    late = await writer.dry_run(candidate, placement)
 
     assert (accepted, bound) == (ports.Bound(), ports.Bound())
     assert isinstance(late, ports.Unknown)
-    assert (after.spec.node_name, after.metadata.resource_version) == ("", before)
+    assert after == before
 
 
 # ---------------------------------------------------------------- what a real server refuses
 
-
-async def test_a_recreated_pod_is_not_the_one_that_was_meant(
-    session: RecordingApi, yard: pods.PodClient
-) -> None:
-    """The uid is a precondition: another pod of the same name is left alone, and ours is gone."""
-    candidate = await yard.create(manifests.pod("p"))
-    await yard.delete("p")
-    await yard.create(manifests.pod("p"))
-
-    outcome = await bound_by(session, candidate, pods.CARD)
-    looked = await hand(session).read_pod(candidate)
-
-    assert isinstance(outcome, ports.Unknown)
-    assert not outcome.open
-    assert looked == ports.Gone()
-    assert (await yard.read("p")).spec.node_name == ""
+Step = Callable[[pods.PodClient], Awaitable[object]]
 
 
-async def test_a_pod_that_we_bound_already(session: RecordingApi, yard: pods.PodClient) -> None:
-    """A second bind changes nothing, and the pod itself tells that it is bound, and by us."""
-    candidate = await yard.create(manifests.pod("p"))
-    await bound_by(session, candidate, pods.CARD)
-    before = await yard.read("p")
+async def bind(client: pods.PodClient) -> None:
+    """Bind the pod as an earlier request of ours would."""
+    await client.bind("p", NODE, {names.TERM: TERM})
 
-    outcome = await bound_by(session, candidate, pods.OTHER_CARD)
 
-    assert isinstance(outcome, ports.Unknown)
-    assert not outcome.open
-    assert await hand(session).read_pod(candidate) == ports.Bound()
-    assert await yard.read("p") == before
+async def delete(client: pods.PodClient) -> None:
+    """Delete the pod."""
+    await client.delete("p")
+
+
+async def recreate(client: pods.PodClient) -> None:
+    """Put another pod of the same name in its place."""
+    await client.delete("p")
+    await client.create(manifests.pod("p"))
+
+
+async def keep(_: pods.PodClient) -> None:
+    """Leave the pod as it is."""
 
 
 @pytest.mark.parametrize(
-    "obstacle",
+    ("pod", "prepare", "seen"),
     [
-        pytest.param({"schedulingGates": [{"name": "example.com/wait"}]}, id="gated"),
-        pytest.param({}, id="being deleted"),
+        pytest.param(manifests.pod("p"), bind, ports.Bound, id="bound by us already"),
+        pytest.param(manifests.pod("p"), recreate, ports.Gone, id="recreated"),
+        pytest.param(manifests.pod("p"), delete, ports.Gone, id="not there"),
+        pytest.param(
+            manifests.pod("p", meta={"finalizers": ["example.com/keep"]}),
+            delete,
+            ports.Gone,
+            id="being deleted",
+        ),
+        pytest.param(
+            manifests.pod("p", schedulingGates=[{"name": "example.com/wait"}]),
+            keep,
+            ports.Unbound,
+            id="gated",
+        ),
     ],
 )
-async def test_a_pod_that_may_not_be_bound(
-    session: RecordingApi, yard: pods.PodClient, obstacle: dict[str, Any]
+async def test_a_pod_that_cannot_be_bound(
+    session: RecordingApi, pod_client: pods.PodClient, pod: dict[str, Any], prepare: Step, seen: type
 ) -> None:
-    """A gated pod and one that is being deleted are refused for certain: nothing happens later."""
-    pod = manifests.pod("p", **obstacle)
-    pod["metadata"]["finalizers"] = ["example.com/keep"]
-    candidate = await yard.create(pod)
-    if not obstacle:
-        await yard.delete("p")
+    """The server refuses for certain, nothing happens later, and the pod itself tells what became of it."""
+    candidate = await pod_client.create(pod)
+    await prepare(pod_client)
 
-    outcome = await bound_by(session, candidate, pods.CARD)
-    looked = await hand(session).read_pod(candidate)
+    outcome = await Writer(session).bind_to(candidate)
 
     assert isinstance(outcome, ports.Unknown)
     assert not outcome.open
-    assert isinstance(looked, ports.Unbound if obstacle else ports.Gone)
-    await yard.patch("p", {"metadata": {"finalizers": None}})
+    assert isinstance(await Writer(session).read_pod(candidate), seen)
 
 
-async def test_a_pod_that_is_not_there(session: RecordingApi, namespace: str) -> None:
-    """Binding and looking for a pod that does not exist is Gone."""
-    nobody = queued_pods.Candidate(uid="none", namespace=namespace, name="nobody")
+async def test_a_bind_is_good_for_one_revision(session: RecordingApi, pod_client: pods.PodClient) -> None:
+    """A pod that was changed after it was decided on is not bound by that; a look makes it good again."""
+    await pod_client.create(manifests.pod("p"))
+    candidate, ledger = await waiting_pod(pod_client)
+    await pod_client.patch("p", {"metadata": {"labels": {"x": "y"}}})
+    writer = Writer(session, ledger)
 
-    assert isinstance(await bound_by(session, nobody, pods.CARD), ports.Unknown)
-    assert await hand(session).read_pod(nobody) == ports.Gone()
+    refused = await writer.bind_to(candidate)
+    seen = await writer.read_pod(candidate)
 
-
-async def test_somebody_without_the_right(berth: clusters.Cluster, yard: pods.PodClient) -> None:
-    """Without the right to bind the answer is a clear no."""
-    candidate = await yard.create(manifests.pod("p"))
-    stranger = connection.load(berth.kubeconfig_for(yard.namespace, "default"))
-
-    async with api.Api(stranger, agent="test-stranger") as session:
-        outcome = await bound_by(session, candidate, pods.CARD)
-
-    assert isinstance(outcome, ports.Refused)
-    assert "cannot create resource" in outcome.message
+    assert isinstance(refused, ports.Unknown)
+    assert not refused.open
+    assert "Precondition failed" in refused.message
+    assert isinstance(seen, ports.Unbound)
+    assert seen.same
+    assert await writer.bind_to(candidate) == ports.Bound()
 
 
 # ---------------------------------------------------------------- a wire in trouble
 
 
-@pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the writer give up soon."""
+@pytest.mark.parametrize(
+    ("answers_only", "seen"), [(True, ports.Bound), (False, ports.Unbound)], ids=["the answer", "the request"]
+)
+async def test_a_bind_of_which_something_is_lost_is_looked_up(
+    wired: Wired,
+    pod_client: pods.PodClient,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    answers_only: bool,
+    seen: type,
+) -> None:
+    """It is unclear whether the server has bound the pod, until the pod itself is read."""
     monkeypatch.setattr(binding_writer, "CLIENT_SECONDS", 0.5)
+    candidate, writer = await pod_client.create(manifests.pod("p")), Writer(wired.session)
+    # Have a connection that the bind uses again: one that cannot be made is a clear no.
+    await writer.bind_to(builders.candidate("nobody"))
+    wired.wire.hold(answers_only=answers_only)
 
-
-async def warm(session: api.Api) -> None:
-    """Have a connection that the next bind uses again: one that cannot be made is a clear no."""
-    await bound_by(session, builders.candidate("nobody"), pods.CARD)
-
-
-@pytest.mark.usefixtures("hurried")
-async def test_an_answer_that_is_lost_is_looked_up(wired: Wired, yard: pods.PodClient) -> None:
-    """The server bound the pod and we did not hear: unclear, and a look finds that it is bound."""
-    candidate = await yard.create(manifests.pod("p"))
-    await warm(wired.session)
-    wired.wire.hold(answers_only=True)
-
-    outcome = await bound_by(wired.session, candidate, pods.CARD)
+    outcome = await writer.bind_to(candidate)
     wired.wire.cut()
     wired.wire.resume()
 
     assert isinstance(outcome, ports.Unknown)
     assert outcome.open
-    assert await hand(wired.session).read_pod(candidate) == ports.Bound()
-
-
-@pytest.mark.usefixtures("hurried")
-async def test_a_request_that_is_lost_is_looked_up(wired: Wired, yard: pods.PodClient) -> None:
-    """The request never arrived: unclear just the same, and a look finds that nothing happened."""
-    candidate = await yard.create(manifests.pod("p"))
-    await warm(wired.session)
-    wired.wire.hold()
-
-    outcome = await bound_by(wired.session, candidate, pods.CARD)
-    wired.wire.cut()
-    wired.wire.resume()
-
-    assert isinstance(outcome, ports.Unknown)
-    assert outcome.open
-    assert isinstance(await hand(wired.session).read_pod(candidate), ports.Unbound)
+    assert isinstance(await writer.read_pod(candidate), seen)

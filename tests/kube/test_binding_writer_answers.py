@@ -1,42 +1,30 @@
 """What an answer to a bind means that no server gives on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from berth_crds import names
-from berth_crds.client import api, connection, errors, resources
+from berth_crds.client import api, errors, resources
 from berth_operator.engine import ports
-from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import binding_writer
 from berth_operator.scheduling import queued_pods
-from kube.binding_writers import TERM, Lead, bound_by, hand
-from support import clock, pods, stub
-from testbed import ports as sockets
+from kube.binding_writers import TERM, Writer
+from support import pods, stub
 
 CANDIDATE = queued_pods.Candidate(uid="u-1", namespace="ml", name="p")
 PATH = resources.PODS.path("p", namespace="ml")
-
-
-@pytest.fixture
-async def made_up(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[stub.Stub]:
-    """Lend a server that says what a test wants."""
-    monkeypatch.setattr(binding_writer, "CLIENT_SECONDS", 2.0)
-    async with stub.Stub() as server:
-        yield server
-
-
+BINDING = resources.PODS.path("p", namespace="ml", sub="binding")
 DENIED = 'admission webhook "deny.example.com" denied the request'
 FAILED = 'Internal error occurred: failed calling webhook "a.example.com": failed to call webhook: EOF'
 
 
-async def outcome_of(server: stub.Stub) -> ports.Outcome:
-    """Bind the pod there."""
-    async with api.Api(server.link, agent="test") as session:
-        found: ports.Outcome = await bound_by(session, CANDIDATE, pods.CARD)
-    return found
+@pytest.fixture
+def writer(stub_session: api.Api, monkeypatch: pytest.MonkeyPatch) -> Writer:
+    """Lend a writer that gives up soon."""
+    monkeypatch.setattr(binding_writer, "CLIENT_SECONDS", 2.0)
+    return Writer(stub_session)
 
 
 @pytest.mark.parametrize(
@@ -65,41 +53,44 @@ async def outcome_of(server: stub.Stub) -> ports.Outcome:
     ],
 )
 async def test_what_an_answer_means(
-    made_up: stub.Stub, answer: stub.Answer, kind: type[ports.Outcome], *, open_: bool | None
+    server: stub.Stub, writer: Writer, answer: stub.Answer, kind: type[ports.Outcome], *, open_: bool | None
 ) -> None:
     """What may have had an effect is Unknown, what surely had none is Refused, and nothing is sent twice."""
-    made_up.on("POST", f"{PATH}/binding", answer)
+    server.on("POST", BINDING, answer)
 
-    outcome = await outcome_of(made_up)
+    outcome = await writer.bind_to(CANDIDATE)
 
     assert isinstance(outcome, kind)
     assert getattr(outcome, "open", None) is open_
-    assert len(made_up.requests) == 1
-    assert made_up.requests[0].query["timeout"] == "3s"
+    (request,) = server.requests
+    assert request.query["timeout"] == "3s"
 
 
 @pytest.mark.parametrize(("message", "doubts"), [(FAILED, 0), ("etcdserver: request timed out", 1)])
 async def test_a_webhook_that_fails_puts_no_lead_in_doubt(
-    made_up: stub.Stub, message: str, doubts: int
+    server: stub.Stub, writer: Writer, message: str, doubts: int
 ) -> None:
     """It may be of one namespace alone, whose pods would else have the binds of all others wait."""
-    made_up.on("POST", f"{PATH}/binding", stub.status(500, message))
-    lead = Lead()
+    server.on("POST", BINDING, stub.status(500, message))
 
-    async with api.Api(made_up.link, agent="test") as session:
-        await hand(session, lead).bind(CANDIDATE, pods.placement("n1", pods.CARD))
+    await writer.bind_to(CANDIDATE)
 
-    assert lead.doubts == doubts
+    assert writer.lead.doubts == doubts
 
 
-async def test_a_pod_that_nobody_may_change_keeps_its_lost_bind(made_up: stub.Stub) -> None:
+async def test_a_term_that_is_over_writes_nothing(server: stub.Stub, writer: Writer) -> None:
+    """Once the lead is in doubt no Binding leaves, and the pod is surely not bound by us."""
+    writer.lead.leading = False
+
+    assert await writer.bind_to(CANDIDATE) == ports.Refused("the term is over")
+    assert server.requests == []
+
+
+async def test_a_pod_that_nobody_may_change_keeps_its_lost_bind(server: stub.Stub, writer: Writer) -> None:
     """As long as a bind may arrive it is not given up."""
-    made_up.on("GET", PATH, stub.thing({"metadata": {"uid": CANDIDATE.uid, "resourceVersion": "7"}}))
+    server.on("GET", PATH, stub.thing({"metadata": {"uid": CANDIDATE.uid, "resourceVersion": "7"}}))
 
-    async with api.Api(made_up.link, agent="test") as session:
-        seen = await hand(session).void(CANDIDATE)
-
-    assert isinstance(seen, ports.Unknown)
+    assert isinstance(await writer.void(CANDIDATE), ports.Unknown)
 
 
 @pytest.mark.parametrize(
@@ -111,32 +102,29 @@ async def test_a_pod_that_nobody_may_change_keeps_its_lost_bind(made_up: stub.St
     ],
 )
 async def test_a_server_that_is_asked_for_too_much_gets_the_rest_it_asks_for(
-    made_up: stub.Stub, headers: dict[str, str], seconds: float
+    server: stub.Stub, writer: Writer, headers: dict[str, str], seconds: float
 ) -> None:
     """The pod is not bound, and the loop learns for how long to leave the server alone."""
-    made_up.on("POST", f"{PATH}/binding", stub.status(429, "slow down", headers=headers))
+    server.on("POST", BINDING, stub.status(429, "slow down", headers=headers))
 
-    assert await outcome_of(made_up) == ports.Throttled("slow down", seconds)
+    assert await writer.bind_to(CANDIDATE) == ports.Throttled("slow down", seconds)
 
 
-async def test_a_fence_that_is_out_of_date_is_told_once(
-    made_up: stub.Stub, caplog: pytest.LogCaptureFixture
+async def test_a_fence_that_is_out_of_date_is_logged_once(
+    server: stub.Stub, writer: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A moment of refusals is how a lead changes; when they go on, the log says what to do, one time."""
     refusal = f"pods \"p\" is forbidden: {binding_writer.FENCE} with binding 'berth-fence' denied request"
-    made_up.on("POST", f"{PATH}/binding", stub.status(403, refusal))
-    now = clock.Clock()
+    server.on("POST", BINDING, stub.status(403, refusal))
 
-    async with api.Api(made_up.link, agent="test") as session:
-        bound = binding_writer.BindingWriter(session, Ledger(now), Lead(), term=TERM, clock=now)
+    counts = []
+    for _ in range(2):
         for _ in range(3):
-            await bound.bind(CANDIDATE, pods.placement("n", pods.CARD))
-        assert "berth-fence" not in caplog.text
-        now.advance(binding_writer.FENCE_PATIENCE_SECONDS + 1)
-        for _ in range(3):
-            await bound.bind(CANDIDATE, pods.placement("n", pods.CARD))
+            await writer.bind_to(CANDIDATE)
+        counts.append(caplog.text.count("restart kube-apiserver"))
+        writer.time.advance(binding_writer.FENCE_PATIENCE_SECONDS + 1)
 
-    assert caplog.text.count("restart kube-apiserver") == 1
+    assert counts == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -147,34 +135,16 @@ async def test_a_fence_that_is_out_of_date_is_told_once(
     ],
 )
 async def test_a_webhook_that_judges_no_dry_run_forbids_no_bind(
-    made_up: stub.Stub, message: str, expected: ports.Outcome
+    server: stub.Stub, writer: Writer, message: str, expected: ports.Outcome
 ) -> None:
     """The server refuses the dry run then, which says nothing of the bind itself."""
-    made_up.on("POST", f"{PATH}/binding", stub.status(400, message))
+    server.on("POST", BINDING, stub.status(400, message))
 
-    async with api.Api(made_up.link, agent="test") as session:
-        sender = binding_writer.BindingWriter(
-            session, Ledger(clock.Clock()), Lead(), term=TERM, clock=clock.Clock()
-        )
-        answer = await sender.dry_run(CANDIDATE, pods.placement("n", pods.CARD))
-
-    assert answer == expected
-
-
-async def test_nobody_there() -> None:
-    """A refused connection is a clear no: the request never left."""
-    reservation = sockets.Reservation()
-    link = connection.Connection(server=f"http://127.0.0.1:{reservation.port}")
-
-    async with api.Api(link, agent="test") as session:
-        outcome = await bound_by(session, CANDIDATE, pods.CARD)
-    reservation.release()
-
-    assert isinstance(outcome, ports.Refused)
+    assert await writer.dry_run(CANDIDATE, pods.placement("n", pods.CARD)) == expected
 
 
 def pod_as(**changes: Any) -> dict[str, Any]:
-    """Make the pod as a server would show it."""
+    """Return the pod as a server would show it."""
     return {
         "metadata": {"name": "p", "namespace": "ml", "uid": "u-1"} | changes.pop("metadata", {}),
         **changes,
@@ -204,12 +174,13 @@ def pod_as(**changes: Any) -> dict[str, Any]:
         pytest.param(stub.status(404, "no such pod", reason="NotFound"), ports.Gone(), id="gone"),
     ],
 )
-async def test_a_look_is_clear(made_up: stub.Stub, answer: stub.Answer, outcome: ports.Outcome) -> None:
+async def test_a_look_is_clear(
+    server: stub.Stub, writer: Writer, answer: stub.Answer, outcome: ports.Outcome
+) -> None:
     """The pod itself tells what became of it."""
-    made_up.on("GET", PATH, answer)
+    server.on("GET", PATH, answer)
 
-    async with api.Api(made_up.link, agent="test") as session:
-        assert await hand(session).read_pod(CANDIDATE) == outcome
+    assert await writer.read_pod(CANDIDATE) == outcome
 
 
 @pytest.mark.parametrize(
@@ -223,35 +194,39 @@ async def test_a_look_is_clear(made_up: stub.Stub, answer: stub.Answer, outcome:
         pytest.param(stub.reset(), id="reset"),
     ],
 )
-async def test_a_look_that_fails_decides_nothing(made_up: stub.Stub, answer: stub.Answer) -> None:
+async def test_a_look_that_fails_decides_nothing(
+    server: stub.Stub, writer: Writer, answer: stub.Answer
+) -> None:
     """As long as the pod cannot be read nothing is certain, whatever the reason."""
-    made_up.on("GET", PATH, answer)
+    server.on("GET", PATH, answer)
 
-    async with api.Api(made_up.link, agent="test") as session:
-        assert isinstance(await hand(session).read_pod(CANDIDATE), ports.Unknown)
-
-
-def test_only_what_may_come_later_is_open() -> None:
-    """A conflict is final; no answer at all may still turn into a bind until the server's deadline."""
-    assert binding_writer.outcome(errors.Conflict(409, "no")) == ports.Unknown("no", open=False)
-    assert binding_writer.outcome(errors.Unreachable("gone", ambiguous=True)) == ports.Unknown("gone")
-    assert binding_writer.outcome(errors.Unreachable("gone", ambiguous=False)) == ports.Refused("gone")
-    assert binding_writer.outcome(errors.Unusable("no token")) == ports.Refused("no token")
-    assert binding_writer.outcome(errors.Oversized(409, "too large")) == ports.Refused("too large")
+    assert isinstance(await writer.read_pod(CANDIDATE), ports.Unknown)
 
 
-async def test_an_answer_that_only_the_pod_explains_tells_its_revision(made_up: stub.Stub) -> None:
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (errors.Unreachable("gone", ambiguous=False), "gone"),
+        (errors.Unusable("no token"), "no token"),
+        (errors.Oversized(409, "too large"), "too large"),
+    ],
+    ids=["the request never left", "no login", "too large"],
+)
+def test_what_surely_had_no_effect_is_refused(error: errors.ClientError, message: str) -> None:
+    """Nothing of it can turn into a bind later."""
+    assert binding_writer.outcome(error) == ports.Refused(message)
+
+
+async def test_an_answer_that_only_the_pod_explains_names_its_revision(
+    server: stub.Stub, writer: Writer
+) -> None:
     """A look that finds the same revision shows that it was not refused for that."""
-    made_up.on("POST", f"{PATH}/binding", stub.status(409, "no"))
-    made_up.on("GET", PATH, stub.thing(pod_as(metadata={"resourceVersion": "7"})))
-    ledger = Ledger(clock.Clock())
-    ledger.pod_waiting(CANDIDATE, gated=False, version="7")
+    server.on("POST", BINDING, stub.status(409, "no"))
+    server.on("GET", PATH, stub.thing(pod_as(metadata={"resourceVersion": "7"})))
+    writer._ledger.pod_waiting(CANDIDATE, gated=False, version="7")
 
-    async with api.Api(made_up.link, agent="test") as session:
-        sender = binding_writer.BindingWriter(session, ledger, Lead(), term=TERM, clock=clock.Clock())
-        answer = await sender.bind(CANDIDATE, pods.placement("n", pods.CARD))
-        seen = await sender.read_pod(CANDIDATE)
+    answer = await writer.bind_to(CANDIDATE)
+    seen = await writer.read_pod(CANDIDATE)
 
     assert answer == ports.Unknown("no", open=False, version="7")
-    assert isinstance(seen, ports.Unbound)
-    assert seen.version == "7"
+    assert seen == ports.Unbound(same=False, version="7")

@@ -5,7 +5,7 @@ import dataclasses
 import datetime as dt
 import json
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -13,149 +13,127 @@ from aiohttp import web
 from berth_crds.client import api, resources
 from berth_operator.engine import bind_declaration, ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import binding_writer, pod_status, pod_touches
+from berth_operator.kube import pod_status, pod_touches
 from berth_operator.scheduling import queued_pods
-from berth_operator.translate import pods as reading
 from berth_operator.translate import refusals
-from kube.conftest import RecordingApi
-from support import builders, hands, manifests, pods, stub
+from kube.binding_writers import NODE, Lead, Writer, waiting_pod
+from support import builders, manifests, pods, stub, timeless
 
 EVERYTHING = bind_declaration.EVERYTHING
-NODE = "touch-node"
-
-
-class Lead(writers.Lead):
-    """The lead of somebody who was deposed and does not know it."""
-
-    def leads(self) -> bool:
-        """Believe that it lasts."""
-        return True
-
-    def doubt(self) -> None:
-        """Have none."""
+UNBINDABLE = "cannot be changed, so a late bind may arrive"
 
 
 def touching(
-    session: api.Api, ledger: Ledger, shown: pod_status.PodCondition | None = None, *, at: int = 0
+    session: api.Api, ledger: Ledger, shown: pod_status.PodCondition | None = None
 ) -> pod_touches.PodTouches:
-    """Make what changes the pods of a ledger, all of which show this, at a moment."""
-    moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=at)
+    """Return what changes the pods of a ledger, all of which show this, at one moment."""
+    moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     return pod_touches.PodTouches(session, ledger, condition_of=lambda _: shown, wall=lambda: moment)
 
 
 # ---------------------------------------------------------------- on a real server
 
 
-async def test_a_bind_that_is_late_is_void(session: RecordingApi, admin: api.Api, namespace: str) -> None:
+async def test_a_bind_that_is_late_is_void(session: api.Api, pod_client: pods.PodClient) -> None:
     """What an old leader decided on the pod as it was finds another revision."""
-    yard = pods.PodClient(admin, namespace)
-    await yard.create(manifests.pod("p"))
-    pod = await yard.read("p")
-    candidate, old, new = reading.candidate(pod), Ledger(time.monotonic), Ledger(time.monotonic)
-    for ledger in (old, new):
-        ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
-    late = binding_writer.BindingWriter(session, old, Lead(), term="old_x/1", clock=time.monotonic)
+    await pod_client.create(manifests.pod("p"))
+    candidate, old = await waiting_pod(pod_client)
+    _, new = await waiting_pod(pod_client)
 
     version = await touching(session, new).void(EVERYTHING)
-    answer = await late.bind(candidate, pods.placement(NODE, pods.CARD))
+    answer = await Writer(session, old).bind_to(candidate)
 
-    now = await yard.read("p")
+    pod = await pod_client.read("p")
     assert isinstance(answer, ports.Unknown)
     assert "Precondition failed" in answer.message
-    assert not now.spec.node_name
-    assert now.metadata.resource_version == version
-    assert pod_status.observed_condition(now) == pod_status.PodCondition(
-        pod_touches.REASON, pod_touches.MESSAGE
-    )
+    assert (pod.spec.node_name, pod.metadata.resource_version) == ("", version)
+    leader_changed = pod_status.PodCondition(pod_touches.REASON, pod_touches.MESSAGE)
+    assert pod_status.observed_condition(pod) == leader_changed
 
 
-class Toucher(Lead):
+class TouchingLead(Lead):
     """A lead that can change pods."""
 
-    def __init__(self, by: pod_touches.PodTouches) -> None:
-        self._by = by
+    def __init__(self, touches: pod_touches.PodTouches) -> None:
+        super().__init__()
+        self._touches = touches
 
     async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
         """Change a pod."""
-        await self._by.touch(candidate, version)
+        await self._touches.touch(candidate, version)
 
 
-@pytest.mark.parametrize("arrives", [False, True], ids=["not yet", "meanwhile"])
-async def test_a_bind_that_is_given_up_is_void(
-    session: RecordingApi, admin: api.Api, namespace: str, *, arrives: bool
-) -> None:
+async def test_a_bind_that_is_given_up_is_void(session: api.Api, pod_client: pods.PodClient) -> None:
     """If the pod is still unbound after the change, no bind that was sent before can be carried out."""
-    yard = pods.PodClient(admin, namespace)
-    await yard.create(manifests.pod("p"))
-    pod, ledger = await yard.read("p"), Ledger(time.monotonic)
-    candidate = reading.candidate(pod)
-    ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
-    sender = binding_writer.BindingWriter(
-        session, ledger, Toucher(touching(session, ledger)), term="old_x/1", clock=time.monotonic
-    )
+    await pod_client.create(manifests.pod("p"))
+    candidate, ledger = await waiting_pod(pod_client)
+    writer = Writer(session, ledger, TouchingLead(touching(session, ledger)))
     late = dataclasses.replace(ledger.revisions[candidate.uid])
-    if arrives:
-        assert await sender.bind(candidate, pods.placement(NODE, pods.CARD)) == ports.Bound()
 
-    seen = await sender.void(candidate)
+    seen = await writer.void(candidate)
+    ledger.revisions[candidate.uid] = late
+    answer = await writer.bind_to(candidate)
 
-    if arrives:
-        assert seen == ports.Bound()
-        return
     assert isinstance(seen, ports.Unbound)
     assert seen.version != late.text
-    ledger.revisions[candidate.uid] = late
-    answer = await sender.bind(candidate, pods.placement(NODE, pods.CARD))
     assert isinstance(answer, ports.Unknown)
     assert "Precondition failed" in answer.message
 
 
-async def test_what_a_pod_says_stays(session: RecordingApi, admin: api.Api, namespace: str) -> None:
+async def test_a_bind_that_arrived_meanwhile_is_found(session: api.Api, pod_client: pods.PodClient) -> None:
+    """It is not given up: the pod is bound."""
+    await pod_client.create(manifests.pod("p"))
+    candidate, ledger = await waiting_pod(pod_client)
+    writer = Writer(session, ledger, TouchingLead(touching(session, ledger)))
+
+    assert await writer.bind_to(candidate) == ports.Bound()
+    assert await writer.void(candidate) == ports.Bound()
+
+
+async def test_what_a_pod_says_stays(session: api.Api, pod_client: pods.PodClient) -> None:
     """A pod that shows why it waits goes on showing just that, however often it is touched."""
-    yard = pods.PodClient(admin, namespace)
-    await yard.create(manifests.pod("p"))
+    await pod_client.create(manifests.pod("p"))
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
-    path = resources.PODS.path("p", namespace=namespace, sub="status")
-    body = json.dumps({"status": {"conditions": [condition]}}).encode()
-    await admin.send("PATCH", path, body=body, content=api.STRATEGIC_PATCH)
+    await pod_client.patch("p", {"status": {"conditions": [condition]}}, sub="status")
+    shown = pod_status.PodCondition("Unschedulable", "full")
     seen = []
     for _ in range(3):
-        pod, ledger = await yard.read("p"), Ledger(time.monotonic)
-        ledger.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
+        _, ledger = await waiting_pod(pod_client)
 
         # At the very same moment: what would change nothing is not written, and that is noticed.
-        seen.append(await touching(session, ledger, pod_status.observed_condition(pod)).void(EVERYTHING))
+        seen.append(await touching(session, ledger, shown).void(EVERYTHING))
 
+    pod = await pod_client.read("p")
     assert len(set(seen)) == 3
-    now = await yard.read("p")
-    assert now.metadata.resource_version == seen[-1]
-    assert pod_status.observed_condition(now) == pod_status.PodCondition("Unschedulable", "full")
+    assert pod.metadata.resource_version == seen[-1]
+    assert pod_status.observed_condition(pod) == shown
 
 
-async def test_a_bind_that_was_faster_is_found(session: RecordingApi, admin: api.Api, namespace: str) -> None:
+async def test_a_bind_that_was_faster_is_found(session: api.Api, pod_client: pods.PodClient) -> None:
     """The pod is left as it is bound, and its revision tells the new leader what it has to know first."""
-    yard = pods.PodClient(admin, namespace)
-    await yard.create(manifests.pod("p"))
-    pod, ledger = await yard.read("p"), Ledger(time.monotonic)
-    ledger.pod_waiting(reading.candidate(pod), gated=False, version=pod.metadata.resource_version)
-    await yard.bind("p", NODE)
+    await pod_client.create(manifests.pod("p"))
+    _, ledger = await waiting_pod(pod_client)
+    await pod_client.bind("p", NODE)
 
     version = await touching(session, ledger).void(EVERYTHING)
 
-    now = await yard.read("p")
-    assert now.spec.node_name == NODE
-    assert now.metadata.resource_version == version
-    assert pod_status.observed_condition(now) is None
+    pod = await pod_client.read("p")
+    assert (pod.spec.node_name, pod.metadata.resource_version) == (NODE, version)
+    assert pod_status.observed_condition(pod) is None
 
 
 # ---------------------------------------------------------------- which, and what a server may say
 
-PATH = resources.PODS.path("p", namespace="ml", sub="status")
 POD = resources.PODS.path("p", namespace="ml")
 
 
+def status_of(name: str) -> str:
+    """Return the path of a pod's status."""
+    return resources.PODS.path(name, namespace="ml", sub="status")
+
+
 def waiting(**versions: str) -> Ledger:
-    """Make a ledger in which these pods wait."""
+    """Return a ledger in which these pods wait."""
     ledger = Ledger(time.monotonic)
     for name, version in versions.items():
         ledger.pod_waiting(builders.candidate(name), gated=False, version=version)
@@ -173,33 +151,41 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_touches, "PAUSE_SECONDS", (0.0,))
 
 
-async def test_only_what_was_declared_is_changed() -> None:
-    """New pods and those named; the others surely have no bind under way."""
+async def test_only_what_was_declared_is_changed(
+    server: stub.Stub, stub_session: api.Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    """New pods and those named; the others surely have no bind under way. The log says how many."""
+    caplog.set_level("INFO", pod_touches.log.name)
     ledger = waiting(new="12", named="3", other="4")
-    asked: list[str] = []
+    for name in ("new", "named", "other"):
+        server.on("PATCH", status_of(name), written("20"))
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        asked.append(request.path.split("/")[-2])
-        return await written("20")(request)
+    declared = bind_declaration.BindDeclaration(after=10, uids=frozenset({"uid-named"}))
+    version = await touching(stub_session, ledger).void(declared)
 
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        for name in ("new", "named", "other"):
-            server.on("PATCH", resources.PODS.path(name, namespace="ml", sub="status"), answer)
-        declared = bind_declaration.BindDeclaration(after=10, uids=frozenset({"uid-named"}))
-        version = await touching(session, ledger).void(declared)
-
-    assert sorted(asked) == ["named", "new"]
+    assert {request.path for request in server.requests} == {status_of("named"), status_of("new")}
     assert version == "20"
+    assert "waiting pods changed, so that a late bind of an earlier leader is refused: 2" in caplog.text
 
 
-async def test_a_gated_pod_needs_no_change() -> None:
+@pytest.mark.parametrize(
+    ("pod", "gated"),
+    [
+        pytest.param(builders.candidate(), True, id="gated"),
+        pytest.param(
+            builders.candidate(faults=(refusals.unsupported("too long"),)), False, id="with a fault"
+        ),
+    ],
+)
+async def test_a_pod_that_was_never_bound_needs_no_change(
+    server: stub.Stub, stub_session: api.Api, pod: queued_pods.Candidate, *, gated: bool
+) -> None:
     """Nobody has ever sent a bind of it."""
     ledger = Ledger(time.monotonic)
-    ledger.pod_waiting(builders.candidate("p"), gated=True, version="5")
+    ledger.pod_waiting(pod, gated=gated, version="5")
 
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        assert await touching(session, ledger).void(EVERYTHING) == ""
-        assert not server.requests
+    assert await touching(stub_session, ledger).void(EVERYTHING) == ""
+    assert not server.requests
 
 
 @pytest.mark.parametrize(
@@ -213,16 +199,16 @@ async def test_a_gated_pod_needs_no_change() -> None:
         pytest.param([stub.status(404, "gone", reason="NotFound")], "", 1, id="the pod is gone"),
     ],
 )
-async def test_every_answer_is_understood(answers: list[stub.Answer], version: str, patches: int) -> None:
+async def test_every_answer_is_understood(
+    server: stub.Stub, stub_session: api.Api, answers: list[stub.Answer], version: str, patches: int
+) -> None:
     """A pod counts as changed only when it surely is, or is gone."""
-    ledger = waiting(p="5")
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("PATCH", PATH, *answers)
+    server.on("PATCH", status_of("p"), *answers)
 
-        assert await touching(session, ledger).void(EVERYTHING) == version
+    assert await touching(stub_session, waiting(p="5")).void(EVERYTHING) == version
 
     moments = [json.loads(body)["status"]["conditions"][0]["lastProbeTime"] for body in server.bodies]
-    assert len(moments) == len(set(moments)) >= patches
+    assert len(moments) == len(set(moments)) == patches
 
 
 @pytest.mark.parametrize(
@@ -233,109 +219,125 @@ async def test_every_answer_is_understood(answers: list[stub.Answer], version: s
         pytest.param([stub.status(503, "no"), written("9")], "9", id="after some trouble"),
     ],
 )
-async def test_a_pod_in_another_revision_is_read(found: list[stub.Answer], version: str) -> None:
-    """It is changed already, and what became of it has to be known."""
-    ledger = waiting(p="5")
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("PATCH", PATH, stub.status(409, "another revision"))
-        server.on("GET", POD, *found)
-
-        assert await touching(session, ledger).void(EVERYTHING) == version
-
-
-async def test_it_is_told_how_many_pods_are_changed(caplog: pytest.LogCaptureFixture) -> None:
-    """In a sentence that reads as well for a single one."""
-    caplog.set_level("INFO", pod_touches.log.name)
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("PATCH", PATH, written("8"))
-
-        await touching(session, waiting(p="5")).void(EVERYTHING)
-
-    assert "waiting pods changed, so that a late bind of an earlier leader is refused: 1" in caplog.text
-
-
-async def test_a_pod_that_nobody_may_change_does_not_stop_all_others(
-    caplog: pytest.LogCaptureFixture,
+async def test_a_pod_in_another_revision_is_read(
+    server: stub.Stub, stub_session: api.Api, found: list[stub.Answer], version: str
 ) -> None:
-    """Refused again and again, it is left with a warning."""
-    ledger = waiting(p="5", q="6")
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("PATCH", PATH, stub.status(403, "a webhook says no"))
-        server.on("PATCH", resources.PODS.path("q", namespace="ml", sub="status"), written("8"))
+    """It is changed already, and what became of it has to be known."""
+    server.on("PATCH", status_of("p"), stub.status(409, "another revision"))
+    server.on("GET", POD, *found)
 
-        version = await asyncio.wait_for(touching(session, ledger).void(EVERYTHING), 10)
-
-    assert version == "8"
-    assert "ml/p cannot be changed, so a late bind may arrive" in caplog.text
+    assert await touching(stub_session, waiting(p="5")).void(EVERYTHING) == version
 
 
 @pytest.mark.parametrize(
-    ("message", "patches"),
+    ("answer", "patches"),
     [
-        pytest.param("etcdserver: request is too large", 1, id="a bind would be too large as well"),
-        pytest.param("internal error", pod_touches.MOST_FAILURES + 1, id="trouble with this pod alone"),
+        pytest.param(stub.status(403, "a webhook says no"), pod_touches.MOST_REFUSALS + 1, id="refused"),
+        pytest.param(
+            stub.status(500, "etcdserver: request is too large"), 1, id="too large for a bind as well"
+        ),
+        pytest.param(stub.status(500, "internal error"), pod_touches.MOST_FAILURES + 1, id="another failure"),
     ],
 )
-async def test_a_pod_that_the_server_fails_to_change_does_not_stop_all_others(
-    message: str, patches: int, caplog: pytest.LogCaptureFixture
+async def test_a_pod_that_cannot_be_changed_does_not_stop_all_others(
+    server: stub.Stub,
+    stub_session: api.Api,
+    answer: stub.Answer,
+    patches: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is left in the end, with a warning, and the log does not keep silent about it until then."""
-    ledger = waiting(p="5", q="6")
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        server.on("PATCH", PATH, stub.status(500, message))
-        server.on("PATCH", resources.PODS.path("q", namespace="ml", sub="status"), written("8"))
+    server.on("PATCH", status_of("p"), answer)
+    server.on("PATCH", status_of("q"), written("8"))
 
-        version = await asyncio.wait_for(touching(session, ledger).void(EVERYTHING), 30)
+    version = await asyncio.wait_for(touching(stub_session, waiting(p="5", q="6")).void(EVERYTHING), 30)
 
     assert version == "8"
-    assert len([one for one in server.requests if one.path == PATH]) == patches
-    assert "ml/p cannot be changed, so a late bind may arrive" in caplog.text
+    assert [request.path for request in server.requests].count(status_of("p")) == patches
+    assert f"ml/p {UNBINDABLE}" in caplog.text
     assert caplog.text.count("ml/p is not changed yet") == patches // pod_touches.LOGGED_EACH
 
 
 async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: stub.Stub,
+    stub_session: api.Api,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A webhook may hang for the pods of one namespace: the others are changed meanwhile, then it goes on."""
     monkeypatch.setattr(pod_touches, "FAILING_SECONDS", 1.0)
     crowd = [f"h{number}" for number in range(2 * pod_touches.AT_ONCE)]
-    ledger = waiting(**dict.fromkeys(crowd, "5"), q="6")
     slow = stub.status(504, "request did not complete within the allotted timeout")
 
     async def hanging(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.3)
         return await slow(request)
 
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        for name in crowd:
-            server.on("PATCH", resources.PODS.path(name, namespace="ml", sub="status"), hanging)
-        server.on("PATCH", resources.PODS.path("q", namespace="ml", sub="status"), written("8"))
+    for name in crowd:
+        server.on("PATCH", status_of(name), hanging)
+    server.on("PATCH", status_of("q"), written("8"))
 
-        version = await asyncio.wait_for(touching(session, ledger).void(EVERYTHING), 20)
+    ledger = waiting(**dict.fromkeys(crowd, "5"), q="6")
+    version = await asyncio.wait_for(touching(stub_session, ledger).void(EVERYTHING), 20)
 
-    asked = [one for one in server.requests if "/h0/" in one.path]
+    asked = [request for request in server.requests if request.path == status_of("h0")]
     assert version == "8"
     assert 1 < len(asked) < pod_touches.MOST_FAILURES
-    assert {one.query["timeout"] for one in asked} == {"3s"}
-    assert caplog.text.count("cannot be changed, so a late bind may arrive") == len(crowd)
-
-
-async def test_a_pod_with_a_fault_needs_no_change() -> None:
-    """No bind of it was ever sent."""
-    ledger = Ledger(time.monotonic)
-    fault = refusals.unsupported("too long")
-    one = dataclasses.replace(builders.candidate("p"), faults=(fault,))
-    ledger.pod_waiting(one, gated=False, version="5")
-
-    async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
-        assert await touching(session, ledger).void(EVERYTHING) == ""
-        assert not server.requests
+    assert {request.query["timeout"] for request in asked} == {"3s"}
+    assert caplog.text.count(UNBINDABLE) == len(crowd)
 
 
 def test_the_patch_is_good_for_one_revision() -> None:
     """A pod that was bound meanwhile must not be told that it is not."""
-    candidate: queued_pods.Candidate = builders.candidate("p")
+    patch = pod_touches.touch(builders.candidate("p"), None, before="5", moment="now")
 
-    made: dict[str, Any] = pod_touches.touch(candidate, None, before="5", moment="now")
+    assert patch["metadata"] == {"uid": "uid-p", "resourceVersion": "5"}
 
-    assert made["metadata"] == {"uid": candidate.uid, "resourceVersion": "5"}
+
+# ---------------------------------------------------------------- large pods
+
+MIB = 1 << 20
+
+
+class BusyServer:
+    """A session whose writes need a tenth of a second each; it notes what is under way at once."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self.sizes = sizes
+        self.under_way: list[str] = []
+        self.ended: list[str] = []
+        self.most_bytes = self.most_pods = 0
+
+    async def send(self, _method: str, path: str, **_: Any) -> bytes:
+        """Write a pod."""
+        name = path.split("/")[-2]
+        self.under_way.append(name)
+        self.most_bytes = max(self.most_bytes, sum(map(self.sizes.__getitem__, self.under_way)))
+        self.most_pods = max(self.most_pods, len(self.under_way))
+        await asyncio.sleep(0.1)
+        self.under_way.remove(name)
+        self.ended.append(name)
+        return b'{"metadata":{"resourceVersion":"9"}}'
+
+
+@timeless.scenario
+async def test_large_pods_are_changed_a_few_at_a_time_and_small_ones_first() -> None:
+    """However large the pods of a crowd are, the server has its Lease to renew beside."""
+    small, large = [f"p-{number}" for number in range(64)], [f"large-{number}" for number in range(40)]
+    sizes = dict.fromkeys(large, MIB) | {"huge": 8 * MIB} | dict.fromkeys(small, 0)
+    server = BusyServer(sizes)
+    touches = pod_touches.PodTouches(
+        cast(api.Api, server),
+        waiting(**dict.fromkeys(sizes, "5")),
+        condition_of=lambda _: None,
+        size=lambda uid: sizes[uid.removeprefix("uid-")],
+        wall=lambda: dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+    )
+
+    assert await touches.void(EVERYTHING) == "9"
+
+    assert sorted(server.ended) == sorted(sizes)
+    assert server.most_bytes == 8 * MIB  # The one that is alone.
+    assert server.most_pods == pod_touches.AT_ONCE
+    assert {*server.ended[:64]} == {*small}
+    assert server.ended[-1] == "huge"
