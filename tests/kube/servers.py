@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -61,7 +61,7 @@ class Server:
     The answer to a write of a pod is as long as the pod, where a size is given.
     """
 
-    def __init__(self, **sizes: int) -> None:
+    def __init__(self, sizes: Mapping[str, int] = {}) -> None:
         self.sizes = sizes
         self.writes: list[Write] = []
         self._answers: collections.defaultdict[str, collections.deque[Answer]] = collections.defaultdict(
@@ -129,8 +129,10 @@ class StatusWriter(pod_status.PodStatusWriter):
 class StatusWriting(StatusWriter):
     """A pod status writer and its server."""
 
-    def __init__(self, limiter: rate_limiter.RateLimiter | None = None, **sizes: int) -> None:
-        self.server = Server(**sizes)
+    def __init__(
+        self, limiter: rate_limiter.RateLimiter | None = None, sizes: Mapping[str, int] = {}
+    ) -> None:
+        self.server = Server(sizes)
         super().__init__(self.server.session, limiter)
 
     def on(self, name: str, *answers: Answer, namespace: str = "ml") -> None:

@@ -27,7 +27,7 @@ class Follower(following.Follower):
 
     def revisions_of(self, sources: Collection[drift.Source]) -> drift.Revisions:
         """Return the revisions that the ledger has seen."""
-        return super().revisions_of(sources) | self.seen
+        return {**super().revisions_of(sources), **self.seen}
 
     def publish(self) -> None:
         """Have the agent publish another model of cards."""

@@ -266,7 +266,7 @@ async def test_who_is_stuck_delays_nobody_and_goes_on_with_its_next_revision() -
 async def test_large_pods_are_told_anew_at_their_own_pace() -> None:
     """Their first verdict comes at once; news of them keeps within the bytes, and delays nobody else."""
     large = numbered("large", range(40))
-    writer = StatusWriting(**dict.fromkeys(large, MIB))
+    writer = StatusWriting(sizes=dict.fromkeys(large, MIB))
     writer.refuse_new(*large, namespace="mallory")
     writer.see("small", namespace="vic")
     async with timeless.beside(writer.run()):
@@ -292,7 +292,7 @@ async def test_large_pods_are_told_anew_at_their_own_pace() -> None:
 async def test_many_namespaces_together_keep_within_the_bytes_of_all() -> None:
     """What one namespace may not write, forty may not either; each of them has its turn."""
     pods_ = numbered("p", range(40))
-    writer = StatusWriting(**dict.fromkeys(pods_, MIB))
+    writer = StatusWriting(sizes=dict.fromkeys(pods_, MIB))
     for name in pods_:
         writer.see(name, namespace=name)
     async with timeless.beside(writer.run()):
