@@ -8,13 +8,13 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import binding_writer
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.translate import pods as reading
-from support import clock, hands, pods
+from support import clock, pods, writers
 
 TERM = "op-1_abcd/7"
 NODE = "writer-node"
 
 
-class Lead(hands.Lead):
+class Lead(writers.Lead):
     """A lead that counts how often it was doubted."""
 
     def __init__(self) -> None:
