@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from berth_crds import allocation, names, nesting
-from berth_crds.client import api, errors, resources
+from berth_crds.client import api, connection, errors, resources
 from e2e import fleet
 from support import kubelet
 from testbed import audit, interceptor, processes, proxy, waiting
@@ -26,6 +26,7 @@ AGENT: Final = "system:serviceaccount:berth-system:berth-agent"
 QUICK: Final = ("--lease-duration", "3", "--renew-deadline", "2.2", "--retry-period", "0.3")
 BRISK: Final = ("--interval", "0.5", "--sample-deadline", "1", "--lease-duration", "3")
 SOON: Final = 30.0
+LIST_SECONDS: Final = 90.0  # Until the server has listed something for us, however often we have to ask.
 
 Pod = dict[str, Any]
 Thing = dict[str, Any]
@@ -44,6 +45,12 @@ class Stage:
         self._operators: list[processes.Program] = []
         self._agents: list[processes.Program] = []
         self._nodes: list[str] = []
+
+    def session(self, account: str, *, node: str = "") -> api.Api:
+        """Make a session of one of Berth's accounts, perhaps with the token of a pod on a node."""
+        cluster, where = self.cluster, (names.SYSTEM_NAMESPACE, account)
+        path = cluster.kubeconfig_by_node(*where, [node]) if node else cluster.kubeconfig_for(*where)
+        return api.Api(connection.load(path), agent="test-e2e")
 
     # ------------------------------------------------------------ who plays
 
@@ -168,12 +175,13 @@ class Stage:
 
     async def _items(self, resource: resources.Resource, namespace: str = "") -> list[Thing]:
         async def answered() -> bytes | None:
-            # A server that has just been started asks for patience.
-            with contextlib.suppress(errors.Throttled):
+            # It is our own question, and nothing is promised of its answer: a server that has just been
+            # started asks for patience, and one on a busy machine takes longer than a session waits.
+            with contextlib.suppress(errors.Throttled, errors.Unavailable, errors.Unreachable):
                 return await self.admin.send("GET", resource.path(namespace=namespace))
             return None
 
-        body = await waiting.eventually(answered, what=f"the server to list {resource}")
+        body = await waiting.eventually(answered, what=f"the server to list {resource}", seconds=LIST_SECONDS)
         found: list[Thing] = json.loads(nesting.cut_deep_values(body))["items"]
         return found
 

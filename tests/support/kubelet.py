@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import functools
 import http
 import json
 import ssl
@@ -137,8 +138,7 @@ class Kubelets:
 
     async def __aenter__(self) -> Self:
         """Adopt the identity and begin to watch."""
-        await asyncio.to_thread(self._cluster.apply, RIGHTS)
-        token = await asyncio.to_thread(self._cluster.token, NAMESPACE, ACCOUNT)
+        token = await asyncio.to_thread(_token, self._cluster)
         tls = ssl.create_default_context(cafile=str(self._cluster.ca_file))
         lent = sessions.session(
             self._cluster.server,
@@ -312,6 +312,13 @@ class Kubelets:
             if response.status not in _passing(method):
                 raise Refused(f"{method} {path}: {response.status} {await response.text()}")
             return False
+
+
+@functools.cache
+def _token(cluster: clusters.Cluster) -> str:
+    """Make the account, once on each cluster, and return its token."""
+    cluster.apply(RIGHTS)
+    return cluster.token(NAMESPACE, ACCOUNT)
 
 
 def _passing(method: str) -> set[int]:

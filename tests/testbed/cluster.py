@@ -203,6 +203,11 @@ class Cluster:
         return self.directory / "ca.crt"
 
     @property
+    def endpoint(self) -> kubeconfig.Endpoint:
+        """Where the API server is, and who vouches for it."""
+        return kubeconfig.Endpoint(server=self.server, ca_file=self.ca_file)
+
+    @property
     def admin_kubeconfig(self) -> Path:
         """A kubeconfig that may do everything."""
         return self.directory / "admin.kubeconfig"
