@@ -124,8 +124,7 @@ async def stay(programs: Sequence[processes.Program], tell: Callable[[str], None
 
 async def run(names: Sequence[str]) -> None:
     """Start everything, say what can be done with it, and stay."""
-    if names and (why := workers.misnamed(names) or workers.obstacle()):
-        raise processes.CannotStart(f"there can be no worker: {why}")
+    workers.require(names)
     with clusters.Cluster() as cluster:
         async with contextlib.AsyncExitStack() as stack:
             prepared = await prepare(cluster, names, stack)
@@ -140,13 +139,7 @@ def _tell(text: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="make cluster", description=__doc__)
-    parser.add_argument(
-        "--worker",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a node with a real kubelet, as root (make cluster WORKER=w1); may be repeated",
-    )
+    workers.add_option(parser)
     chosen = parser.parse_args(arguments)
     return console.exit_code(
         "cluster",

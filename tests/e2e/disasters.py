@@ -10,10 +10,10 @@ from typing import Final
 
 from berth_crds import names
 from berth_crds.client import api, errors, resources
-from e2e import crowd, fleet, plans, rig
+from e2e import crowd, plans, rig
 from e2e.stage import condition
 from support import manifests
-from testbed import calls, interceptor, twin, waiting
+from testbed import calls, interceptor, shipped, twin, waiting
 from testbed import cluster as clusters
 from testbed.interceptor import Deed, Fault
 
@@ -298,9 +298,8 @@ def _restart_server(on: rig.Rig) -> None:
 
 def make_kinds(cluster: clusters.Cluster) -> None:
     """Apply the CRDs and the default policy, as a user would."""
-    cluster.apply(fleet.ROOT / "crds")
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-    cluster.apply(fleet.ROOT / "manifests" / "default-policy.yaml")
+    shipped.install_kinds(cluster)
+    cluster.apply(shipped.MANIFESTS / "default-policy.yaml")
 
 
 async def _told_again(on: rig.Rig) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from berth_crds import names
-from testbed import __main__ as tool
 from testbed import cluster as clusters
-from testbed import processes, waiting
+from testbed import processes, shipped, waiting
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEM: Final = "berth-system"
@@ -30,7 +29,7 @@ class Fleet:
 
     def install(self) -> None:
         """Apply crds/ and manifests/, as a user would."""
-        tool.install(self.cluster)
+        shipped.install(self.cluster)
         # The server takes a second to notice a policy, and lets everything pass until then.
         waiting.until(lambda: "berth-fence" in self._refusal(), what="the fence to be in force", seconds=30)
         waiting.until(self._bounds, what="the bounds of agents to be in force", seconds=30)

@@ -5,7 +5,7 @@ import dataclasses
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -138,8 +138,8 @@ async def test_a_node_made_again_owns_what_its_running_agent_makes(ground: Groun
     await ground.admin.create(N, {"metadata": {"name": mine}})
     uid = json.loads(await ground.admin.send("GET", N.path(mine)))["metadata"]["uid"]
 
-    path, endpoint = base.cluster.directory / f"{mine}.kubeconfig", base.cluster.endpoint
-    link = connection.load(kubeconfig.with_token(path, endpoint, token=token.strip()))
+    path, user = base.cluster.directory / f"{mine}.kubeconfig", kubeconfig.token(token.strip())
+    link = connection.load(kubeconfig.write(path, base.cluster.endpoint, {"agent": user}))
     async with api.Api(link, agent="test-e2e") as agent:
         heir = dataclasses.replace(ground.by(agent), names={**ground.names, "mine-uid": uid})
         for resource, thing in ((D, attempts.device("mine")), (L, breakins.lease("mine"))):
@@ -168,7 +168,7 @@ async def test_an_agent_may_create_a_record_that_goes_with_its_pod(ground: Groun
     assert await ground.read(G, "mine")
 
 
-NOT_OF_AN_AGENT: Final = {
+NOT_OF_AN_AGENT: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a cordon": ({"spec": {"cordon": ["GPU-<mine>"]}}, breakins.CORDON),
     "a person's word": ({"metadata": {"annotations": {names.REPAIRED: "all"}}}, breakins.NOTES),
     "a label": ({"metadata": {"labels": {"team": "a"}}}, breakins.LABELS),

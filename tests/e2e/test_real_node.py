@@ -1,7 +1,5 @@
 """From one line in a pod to a process with its card: nothing on the way is played but driver and plugin."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterator

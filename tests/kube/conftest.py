@@ -12,9 +12,8 @@ import pytest
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
 from support import pods, stub
-from testbed import __main__ as tool
 from testbed import cluster as clusters
-from testbed import proxy
+from testbed import proxy, shipped
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +24,7 @@ def berth(cluster: clusters.Cluster) -> clusters.Cluster:
     hand, come from clusters that did not have them yet; and agents of tests that share the
     cluster start before their Nodes are there, which no token could name.
     """
-    tool.install(cluster, without=("admission.yaml", "agents.yaml"))
+    shipped.install(cluster, without=("admission.yaml", "agents.yaml"))
     return cluster
 
 

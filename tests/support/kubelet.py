@@ -10,8 +10,6 @@ test. Everything follows from the pod as it is now, so whatever a broken watch m
 next list.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import datetime as dt

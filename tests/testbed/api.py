@@ -5,8 +5,6 @@ not be the client that judges it. Proxy settings of the environment are delibera
 are on this machine.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

@@ -6,8 +6,6 @@ line for each finished write. The server writes that line just after it has answ
 it must wait for it.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections.abc import Iterable
@@ -35,7 +33,6 @@ class AuditEvent:
 
     user: str
     verb: str
-    group: str
     resource: str
     subresource: str
     namespace: str
@@ -43,7 +40,6 @@ class AuditEvent:
     code: int
     received: dt.datetime
     time: dt.datetime
-    user_agent: str
 
 
 def read(path: Path, *, start: int = 0) -> list[AuditEvent]:
@@ -97,7 +93,6 @@ def _event(line: dict[str, Any]) -> AuditEvent:
     return AuditEvent(
         user=line["user"]["username"],
         verb=line["verb"],
-        group=target.get("apiGroup", ""),
         resource=target.get("resource", ""),
         subresource=target.get("subresource", ""),
         namespace=target.get("namespace", ""),
@@ -105,5 +100,4 @@ def _event(line: dict[str, Any]) -> AuditEvent:
         code=line.get("responseStatus", {}).get("code", 0),
         received=dt.datetime.fromisoformat(line["requestReceivedTimestamp"]),
         time=dt.datetime.fromisoformat(line["stageTimestamp"]),
-        user_agent=line.get("userAgent", ""),
     )

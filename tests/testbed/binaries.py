@@ -12,8 +12,6 @@ build gives; builds happen under a lock and appear under their name only when th
 parallel runs neither build twice nor see half a file.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os
@@ -21,11 +19,12 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import builder, progress
+from testbed import builder
 
 MODULE = Path(__file__).with_name("go")
 
@@ -78,6 +77,11 @@ PROGRAMS = {
 }
 
 
+def tell(sentence: str) -> None:
+    """Print one line for the person who waits: silence looks like a hang."""
+    print(f"testbed: {sentence}", file=sys.stderr, flush=True)
+
+
 def cache() -> Path:
     """Return the directory for everything that outlives a run."""
     if chosen := os.environ.get("BERTH_CACHE"):
@@ -85,7 +89,7 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "berth"
 
 
-def ensure(names: Iterable[str], *, tell: Callable[[str], None] = progress.tell) -> dict[str, Path]:
+def ensure(names: Iterable[str], *, tell: Callable[[str], None] = tell) -> dict[str, Path]:
     """Return the path of each program; build what is missing, or raise `builder.Unavailable`."""
     found = {name: locate(name) for name in names}
     for (origin, directory), reused in _by_place(found).items():

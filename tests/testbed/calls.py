@@ -4,8 +4,6 @@ Tests speak of "the first bind" or "every watch"; here a request's method and pa
 such a word, so that an interceptor can be told what to do with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final

@@ -10,8 +10,6 @@ run side by side; each has its own ports, its own authority and its own temporar
 of them behind (see `processes`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -21,25 +19,12 @@ import shutil
 import signal
 import ssl
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from testbed import (
-    api,
-    audit,
-    binaries,
-    components,
-    kubeconfig,
-    pki,
-    ports,
-    processes,
-    progress,
-    supervision,
-    waiting,
-)
+from testbed import api, audit, binaries, components, kubeconfig, pki, ports, processes, supervision, waiting
 
 PREFIX = "berth-testbed-"
 READY_SECONDS = 60.0
@@ -59,19 +44,17 @@ class Cluster:
         self,
         *,
         controller_manager: bool = True,
-        scheduler: bool = False,
         apiserver_args: Sequence[str] = (),
-        tell: Callable[[str], None] = progress.tell,
+        tell: Callable[[str], None] = binaries.tell,
     ) -> None:
         """Choose the components; nothing happens before `start`."""
         self._controller_manager = controller_manager
-        self._scheduler = scheduler
         self._apiserver_args = tuple(apiserver_args)
         self._tell = tell
         self._running: dict[str, processes.Program] = {}
-        self._supervised: list[supervision.Supervised] = []
         self._cleanups = contextlib.ExitStack()
-        self.ready_seconds = 0.0
+        self.serving: pki.Pair  # The API server's own certificate, for whoever stands in its place.
+        self.admin: pki.Pair
 
     def __enter__(self) -> Self:
         """Start the cluster."""
@@ -88,24 +71,19 @@ class Cluster:
 
     def start(self) -> None:
         """Get the binaries, start everything, and return when the API server is ready."""
-        programs = binaries.ensure(self._needed(), tell=self._tell)
+        optional = ["kube-controller-manager"] if self._controller_manager else []
+        programs = binaries.ensure(["etcd", "kube-apiserver", "kubectl", *optional], tell=self._tell)
         try:
             self._prepare(programs)
             self._start_programs()
         except BaseException:
             self.stop()
             raise
-        self._tell(f"API server {self.server} ready in {self.ready_seconds:.1f} s, files in {self.directory}")
+        self._tell(f"API server {self.server} is ready, files in {self.directory}")
 
     def stop(self) -> None:
         """Stop every program, clients before servers, and remove the directory; safe to call twice."""
-        try:
-            while self._supervised:
-                self._supervised.pop().stop(grace=GRACE_SECONDS)
-            self._stop("kube-apiserver")
-            self._stop("etcd")
-        finally:
-            self._cleanups.close()
+        self._cleanups.close()
 
     def crash_apiserver(self) -> None:
         """Kill the API server as a power cut would; `restart_apiserver` brings it back."""
@@ -116,28 +94,14 @@ class Cluster:
         self._stop("kube-apiserver")
         self._start_apiserver()
 
-    def another_apiserver(self, *, port: int, etcd_port: int) -> Callable[[], processes.Program]:
-        """Return what starts a second API server on the same data, and waits until it is ready."""
+    def start_another_apiserver(self, *, port: int, etcd_port: int) -> processes.Program:
+        """Start a second API server on the same data, and wait until it is ready."""
         own = components.Ports(apiserver=port, etcd=etcd_port, etcd_peer=0)
-        site = dataclasses.replace(self._site, ports=own)
-        command = components.apiserver(
-            site,
-            serving=self._serving,
-            signing_key=self._signing_key,
-            extra=[*self._apiserver_args, f"--audit-log-path={self.directory / f'audit-{port}.log'}"],
-        )
-
-        def start() -> processes.Program:
-            name = f"kube-apiserver-{port}"
-            program = processes.start(name, command, log=self.directory / f"{name}.log")
-            waiting.until(
-                lambda: _answers(self._administrator(port), "/readyz") or not program.alive(),
-                what="the second API server to be ready",
-                seconds=READY_SECONDS,
-            )
-            return program
-
-        return start
+        log = f"--audit-log-path={self.directory / f'audit-{port}.log'}"
+        command = self._apiserver(dataclasses.replace(self._site, ports=own), log)
+        program = self._launch(f"kube-apiserver-{port}", command)
+        _wait_until_ready(self._administrator(port), program)
+        return program
 
     def expire_history(self) -> None:
         """Make the server answer 410 to every list and watch that wants to go on from an earlier revision.
@@ -145,7 +109,9 @@ class Cluster:
         Compaction alone does not do it: the API server serves recent revisions out of its own memory. A
         restarted one knows nothing older than its start, and etcd cannot help it any more.
         """
-        self.compact_etcd()
+        etcd = api.Api(port=self._site.ports.etcd)
+        revision = int(etcd.post("/v3/kv/range", {"key": "AA=="})["header"]["revision"])
+        etcd.post("/v3/kv/compaction", {"revision": revision, "physical": True})
         self.restart_apiserver()
 
     def copy_etcd(self) -> Path:
@@ -166,14 +132,6 @@ class Cluster:
         copy.rename(self.directory / "etcd")
         self._start("etcd", components.etcd(self._site))
         self._start_apiserver()
-
-    def compact_etcd(self) -> int:
-        """Make etcd forget all revisions before the current one; return it."""
-        etcd = api.Api(port=self._site.ports.etcd)
-        answer = etcd.post("/v3/kv/range", {"key": "AA=="})
-        revision = int(answer["header"]["revision"])
-        etcd.post("/v3/kv/compaction", {"revision": revision, "physical": True})
-        return revision
 
     # Where it is.
 
@@ -211,16 +169,6 @@ class Cluster:
     def admin_kubeconfig(self) -> Path:
         """A kubeconfig that may do everything."""
         return self.directory / "admin.kubeconfig"
-
-    @property
-    def serving(self) -> pki.Pair:
-        """The API server's own certificate, for whoever stands in its place."""
-        return self._serving
-
-    @property
-    def admin(self) -> pki.Pair:
-        """The administrator's certificate."""
-        return self._admin
 
     # What tests do with it.
 
@@ -269,30 +217,19 @@ class Cluster:
 
     def kubeconfig_for(self, namespace: str, service_account: str, *, server: str | None = None) -> Path:
         """Write a kubeconfig of a service account; `server` lets it go through a proxy."""
-        path = self.directory / f"{namespace}-{service_account}-{secrets.token_hex(3)}.kubeconfig"
-        endpoint = kubeconfig.Endpoint(server=server or self.server, ca_file=self.ca_file)
-        return kubeconfig.with_token(
-            path, endpoint, token=self.token(namespace, service_account), namespace=namespace
-        )
+        user = kubeconfig.token(self.token(namespace, service_account))
+        return self._kubeconfig(f"{namespace}-{service_account}", {"testbed": user}, namespace, server)
 
-    def kubeconfig_by_node(
-        self, namespace: str, service_account: str, nodes: Sequence[str], *, server: str | None = None
-    ) -> Path:
+    def kubeconfig_by_node(self, namespace: str, service_account: str, nodes: Sequence[str]) -> Path:
         """Write a kubeconfig with a context for each node, whose token is one of a pod on that node."""
-        path = self.directory / f"{namespace}-{service_account}-{secrets.token_hex(3)}.kubeconfig"
-        endpoint = kubeconfig.Endpoint(server=server or self.server, ca_file=self.ca_file)
-        tokens = {node: self.token(namespace, service_account, node=node) for node in nodes}
-        return kubeconfig.with_tokens(path, endpoint, tokens=tokens)
+        users = {node: kubeconfig.token(self.token(namespace, service_account, node=node)) for node in nodes}
+        return self._kubeconfig(f"{namespace}-{service_account}", users)
 
-    def component_kubeconfig(self, name: str) -> Path:
+    def component_kubeconfig(self, name: str, group: str | None = None) -> Path:
         """Write the kubeconfig of a component, whose rights come with the server's own RBAC roles."""
-        client = self._authority.client(f"system:{name}", file=name)
-        return self._kubeconfig(self.directory / f"{name}.kubeconfig", client)
-
-    def kubelet_kubeconfig(self, node: str) -> Path:
-        """Write the kubeconfig of a node's kubelet."""
-        client = self._authority.client(f"system:node:{node}", file=f"kubelet-{node}", group="system:nodes")
-        return self._kubeconfig(self.directory / f"kubelet-{node}.kubeconfig", client)
+        file = name.replace(":", "-")
+        client = self._authority.client(f"system:{name}", file=file, group=group)
+        return self._kubeconfig(file, {"testbed": kubeconfig.certificate(client)})
 
     def pid(self, name: str) -> int:
         """Return the process id of etcd or of the API server, for what it costs."""
@@ -304,25 +241,22 @@ class Cluster:
 
     # How it starts.
 
-    def _needed(self) -> list[str]:
-        optional = {"kube-controller-manager": self._controller_manager, "kube-scheduler": self._scheduler}
-        return ["etcd", "kube-apiserver", "kubectl", *(name for name, wanted in optional.items() if wanted)]
-
     def _prepare(self, programs: dict[str, Path]) -> None:
         """Make the directory, the ports, the certificates and the administrator."""
         janitor = processes.Janitor(PREFIX)
         self._cleanups.callback(janitor.sweep)
         self._site = components.Site(directory=janitor.directory, ports=self._reserve(), programs=programs)
         self._authority = pki.Authority(self.directory)
-        self._serving = self._authority.server("kube-apiserver")
+        self.serving = self._authority.server("kube-apiserver")
         self._signing_key = self._authority.signing_key("service-accounts")
-        self._admin = self._authority.client("testbed-admin", file="admin", group="system:masters")
-        self._kubeconfig(self.admin_kubeconfig, self._admin)
+        self.admin = self._authority.client("testbed-admin", file="admin", group="system:masters")
+        admin = {"testbed": kubeconfig.certificate(self.admin)}
+        kubeconfig.write(self.admin_kubeconfig, self.endpoint, admin)
         self._api = self._administrator(self.port)
 
     def _administrator(self, port: int) -> api.Api:
         tls = ssl.create_default_context(cafile=str(self.ca_file))
-        tls.load_cert_chain(self._admin.certificate, self._admin.key)
+        tls.load_cert_chain(self.admin.certificate, self.admin.key)
         return api.Api(port=port, tls=tls)
 
     def _reserve(self) -> components.Ports:
@@ -333,37 +267,40 @@ class Cluster:
         return components.Ports(apiserver=apiserver, etcd=etcd, etcd_peer=etcd_peer)
 
     def _start_programs(self) -> None:
-        started = time.monotonic()
+        for name in ("etcd", "kube-apiserver"):  # They are stopped in the opposite order.
+            self._cleanups.callback(self._stop, name)
         self._start("etcd", components.etcd(self._site))
         self._start_apiserver()
-        self.ready_seconds = time.monotonic() - started
-        # Nobody waits for these two: what they do shows up when it is done, as in any cluster.
         if self._controller_manager:
             config = self.component_kubeconfig("kube-controller-manager")
             command = components.controller_manager(
                 self._site, kubeconfig=config, signing_key=self._signing_key
             )
-            self._supervise("kube-controller-manager", command)
-        if self._scheduler:
-            config = self.component_kubeconfig("kube-scheduler")
-            self._supervise("kube-scheduler", components.scheduler(self._site, kubeconfig=config))
+            # Nobody waits for it: what it does shows up when it is done, as in any cluster.
+            launch = functools.partial(self._launch, "kube-controller-manager", command)
+            self._cleanups.callback(supervision.Supervised(launch).stop, grace=GRACE_SECONDS)
 
-    def _kubeconfig(self, path: Path, client: pki.Pair) -> Path:
-        endpoint = kubeconfig.Endpoint(server=self.server, ca_file=self.ca_file)
-        return kubeconfig.with_certificate(path, endpoint, client=client)
+    def _kubeconfig(
+        self,
+        title: str,
+        users: Mapping[str, kubeconfig.User],
+        namespace: str = "default",
+        server: str | None = None,
+    ) -> Path:
+        path = self.directory / f"{title}-{secrets.token_hex(3)}.kubeconfig"
+        endpoint = dataclasses.replace(self.endpoint, server=server or self.server)
+        return kubeconfig.write(path, endpoint, users, namespace=namespace)
+
+    def _apiserver(self, site: components.Site, *more: str) -> list[str]:
+        extra = (*self._apiserver_args, *more)
+        return components.apiserver(site, serving=self.serving, signing_key=self._signing_key, extra=extra)
 
     def _start_apiserver(self) -> None:
-        command = components.apiserver(
-            self._site, serving=self._serving, signing_key=self._signing_key, extra=self._apiserver_args
-        )
-        self._start("kube-apiserver", command)
-        self._wait_until_ready()
+        self._start("kube-apiserver", self._apiserver(self._site))
+        _wait_until_ready(self._api, self._running["kube-apiserver"], self._running["etcd"])
 
     def _start(self, name: str, command: list[str]) -> None:
         self._running[name] = self._launch(name, command)
-
-    def _supervise(self, name: str, command: list[str]) -> None:
-        self._supervised.append(supervision.Supervised(functools.partial(self._launch, name, command)))
 
     def _launch(self, name: str, command: list[str]) -> processes.Program:
         return processes.start(name, command, log=self.directory / f"{name}.log")
@@ -373,21 +310,23 @@ class Cluster:
         if program:
             program.stop(grace=APISERVER_GRACE_SECONDS if name == "kube-apiserver" else GRACE_SECONDS)
 
-    def _wait_until_ready(self) -> None:
-        """Wait for the API server, but not after its death or etcd's; on failure show the end of a log."""
-        try:
-            waiting.until(
-                lambda: _answers(self._api, "/readyz") or self._dead(),
-                what="the API server to be ready",
-                seconds=READY_SECONDS,
-            )
-        except waiting.TimedOut as error:
-            raise processes.CannotStart(_with_log(str(error), self._running["kube-apiserver"])) from None
-        if dead := self._dead():
-            raise processes.CannotStart(_with_log(f"{dead.name} ended by itself", dead))
 
-    def _dead(self) -> processes.Program | None:
-        return next((program for program in self._running.values() if not program.alive()), None)
+def _wait_until_ready(server: api.Api, *needed: processes.Program) -> None:
+    """Wait for an API server, but not after its death or etcd's; on failure show the end of a log."""
+
+    def dead() -> processes.Program | None:
+        return next((program for program in needed if not program.alive()), None)
+
+    try:
+        waiting.until(
+            lambda: _answers(server, "/readyz") or dead(),
+            what="the API server to be ready",
+            seconds=READY_SECONDS,
+        )
+    except waiting.TimedOut as error:
+        raise processes.CannotStart(_with_log(str(error), needed[0])) from None
+    if program := dead():
+        raise processes.CannotStart(_with_log(f"{program.name} ended by itself", program))
 
 
 def _answers(server: api.Api, path: str) -> bool:

@@ -4,8 +4,6 @@ Nothing is started here; these functions only turn files and ports into words. W
 a production cluster the reason stands beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,25 +99,13 @@ def controller_manager(site: Site, *, kubeconfig: Path, signing_key: Path) -> li
     switches = ["*", *(f"-{controller}" for controller in NOT_FOR_FAKE_NODES)]
     return [
         str(site.programs["kube-controller-manager"]),
-        *_component(kubeconfig),
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--leader-elect=false",  # It has no peers,
+        "--secure-port=0",  # and nobody asks it anything.
         f"--controllers={','.join(switches)}",
         f"--service-account-private-key-file={signing_key}",
         f"--root-ca-file={site.directory / 'ca.crt'}",
         "--use-service-account-credentials",
-    ]
-
-
-def scheduler(site: Site, *, kubeconfig: Path) -> list[str]:
-    """Return the command of the stock scheduler."""
-    return [str(site.programs["kube-scheduler"]), *_component(kubeconfig)]
-
-
-def _component(kubeconfig: Path) -> list[str]:
-    """Return what the controller manager and the scheduler share: no peers, no port of their own."""
-    return [
-        f"--kubeconfig={kubeconfig}",
-        f"--authentication-kubeconfig={kubeconfig}",
-        f"--authorization-kubeconfig={kubeconfig}",
-        "--leader-elect=false",
-        "--secure-port=0",
     ]

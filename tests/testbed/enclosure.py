@@ -5,8 +5,6 @@ leave behind on purpose (the shims of containers outlive containerd), are childr
 room's own process number one: when that ends, the kernel kills the rest, and its mounts are gone with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -65,10 +63,6 @@ class Enclosure:
         self._setup = tuple(setup)
         self._first: Inmate | None = None
         self._inmates: list[Inmate] = []
-
-    def __repr__(self) -> str:
-        """Show the state in words."""
-        return f"<Enclosure: {'open' if self._first else 'closed'}>"
 
     @property
     def cgroup(self) -> str:
@@ -142,12 +136,9 @@ def _branches(path: str) -> Iterator[Path]:
     if (CGROUPS / "cgroup.controllers").exists():
         yield CGROUPS / path.lstrip("/")
         return
-    yield from (hierarchy / path.lstrip("/") for hierarchy in _hierarchies())
-
-
-def _hierarchies() -> list[Path]:
-    # Some are known under two names.
-    return sorted({each.resolve() for each in CGROUPS.iterdir() if each.is_dir()})
+    # Some hierarchies are known under two names.
+    for hierarchy in sorted({each.resolve() for each in CGROUPS.iterdir() if each.is_dir()}):
+        yield hierarchy / path.lstrip("/")
 
 
 def _cgroups_refused() -> str:

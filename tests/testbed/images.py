@@ -1,7 +1,5 @@
 """Images for containers, made without a registry: one program, and nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

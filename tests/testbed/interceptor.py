@@ -9,8 +9,6 @@ and carries that out before or after the server has acted. Bearer tokens pass th
 watches are streamed. What it saw is kept in order.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import enum

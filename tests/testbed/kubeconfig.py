@@ -3,8 +3,6 @@
 Certificates and keys are embedded, so that one file is all a client needs, wherever it is copied.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +11,8 @@ from pathlib import Path
 import yaml
 
 from testbed import pki
+
+User = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +23,21 @@ class Endpoint:
     ca_file: Path
 
 
-def with_certificate(path: Path, endpoint: Endpoint, *, client: pki.Pair) -> Path:
-    """Write a kubeconfig whose user is a client certificate."""
-    user = {
-        "client-certificate-data": _embedded(client.certificate),
-        "client-key-data": _embedded(client.key),
+def certificate(pair: pki.Pair) -> User:
+    """Return the user whom a client certificate names."""
+    return {
+        "client-certificate-data": _embedded(pair.certificate),
+        "client-key-data": _embedded(pair.key),
     }
-    return _write(path, endpoint, user=user)
 
 
-def with_token(path: Path, endpoint: Endpoint, *, token: str, namespace: str = "default") -> Path:
-    """Write a kubeconfig whose user is a bearer token."""
-    return _write(path, endpoint, user={"token": token}, namespace=namespace)
+def token(value: str) -> User:
+    """Return the user whom a bearer token names."""
+    return {"token": value}
 
 
-def with_tokens(path: Path, endpoint: Endpoint, *, tokens: Mapping[str, str]) -> Path:
-    """Write a kubeconfig of several users, each with a token and a context of his name."""
-    return _write_all(path, endpoint, users={name: {"token": token} for name, token in tokens.items()})
-
-
-def _write(path: Path, endpoint: Endpoint, *, user: Mapping[str, str], namespace: str = "default") -> Path:
-    return _write_all(path, endpoint, users={"testbed": user}, namespace=namespace)
-
-
-def _write_all(
-    path: Path, endpoint: Endpoint, *, users: Mapping[str, Mapping[str, str]], namespace: str = "default"
-) -> Path:
+def write(path: Path, endpoint: Endpoint, users: Mapping[str, User], *, namespace: str = "default") -> Path:
+    """Write a kubeconfig with a context for each user, of the user's name; the first is the current one."""
     cluster = {"server": endpoint.server, "certificate-authority-data": _embedded(endpoint.ca_file)}
     context = {"cluster": "testbed", "namespace": namespace}
     document = {

@@ -5,8 +5,6 @@ organisation is the group. Each cluster gets a fresh authority that lives as lon
 directory. Keys are elliptic (P-256), since making RSA keys would take longer than starting the server.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import ipaddress
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ SO_REUSEPORT; etcd and the API server share the port with it (both have an optio
 are restarted, and connections reach only them.
 """
 
-from __future__ import annotations
-
 import socket
 
 

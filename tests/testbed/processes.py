@@ -9,8 +9,6 @@ the pipe. Programs get a session of their own, so that Ctrl-C in a terminal reac
 then stops them in the right order.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import secrets

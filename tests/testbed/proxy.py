@@ -10,8 +10,6 @@ made: `cut` resets what is connected, `hold` lets every connection hang in silen
 and the client never learns.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

@@ -4,8 +4,6 @@ The controller manager ends itself when the API server is away at the wrong mome
 server away on purpose. On a real cluster it would be back seconds later, so here too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable

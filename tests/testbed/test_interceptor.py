@@ -1,7 +1,5 @@
 """The man in the middle tells calls apart, and does to each what it is told, no more."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

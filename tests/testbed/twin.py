@@ -8,8 +8,6 @@ This one can be frozen as a machine that pauses, and its way to etcd can be cut,
 made one-way, so that its copies grow old while the other server goes on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal
@@ -39,9 +37,10 @@ class Twin:
         """Start the server, and wait until it is ready."""
         self._close.callback(self._reservation.release)
         await self._close.enter_async_context(self.etcd)
-        starting = self._original.another_apiserver(port=self.port, etcd_port=self.etcd.port)
         # In a thread, because the way to etcd needs this loop.
-        self._program = await asyncio.to_thread(starting)
+        self._program = await asyncio.to_thread(
+            self._original.start_another_apiserver, port=self.port, etcd_port=self.etcd.port
+        )
         return self
 
     async def __aexit__(

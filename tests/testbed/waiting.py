@@ -2,15 +2,14 @@
 
 A test that sleeps is either slow or flaky. Here every wait names what it waits for, ends as soon as the
 condition holds, and when its deadline passes says what was missing. `until` serves plain code, `eventually`
-serves coroutines.
+serves coroutines, where the condition may be one as well.
 """
 
-from __future__ import annotations
-
 import asyncio
+import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
@@ -32,17 +31,40 @@ def until(condition: Callable[[], T | None], *, what: str, seconds: float = 15.0
         time.sleep(PAUSE)
 
 
+@overload
 async def eventually(
     condition: Callable[[], Awaitable[T | None]],
     *,
     what: str,
     seconds: float = 15.0,
     instead: Callable[[], object] | None = None,
-) -> T:
-    """Await `condition` until it returns something true, and return that; `instead` tells what was there."""
+) -> T: ...
+
+
+@overload
+async def eventually(
+    condition: Callable[[], T | None],
+    *,
+    what: str,
+    seconds: float = 15.0,
+    instead: Callable[[], object] | None = None,
+) -> T: ...
+
+
+async def eventually(
+    condition: Callable[[], object],
+    *,
+    what: str,
+    seconds: float = 15.0,
+    instead: Callable[[], object] | None = None,
+) -> object:
+    """Ask `condition` until the answer is something true, and return that; `instead` tells what was there."""
     deadline = time.monotonic() + seconds
     while True:
-        if result := await condition():
+        result = condition()
+        if inspect.isawaitable(result):
+            result = await result
+        if result:
             return result
         if time.monotonic() > deadline:
             raise TimedOut(_sentence(what, seconds) + (f"; there was {instead()}" if instead else ""))

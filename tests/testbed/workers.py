@@ -8,9 +8,7 @@ network for pods: theirs is the host's, or leads nowhere. Devices are whatever a
 `plugins`.
 """
 
-from __future__ import annotations
-
-import contextlib
+import argparse
 import json
 import os
 import re
@@ -21,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from testbed import api, binaries, enclosure, images, ports, processes, waiting
+from testbed import binaries, enclosure, images, ports, processes, waiting
 from testbed import cluster as clusters
 
 PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
@@ -86,6 +84,23 @@ def misnamed(names: Sequence[str]) -> str:
     return ""
 
 
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Let somebody ask for workers on a command line."""
+    parser.add_argument(
+        "--worker",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a node with a real kubelet, as root; may be repeated",
+    )
+
+
+def require(names: Sequence[str]) -> None:
+    """Raise an error in one sentence if there can be no workers of these names."""
+    if names and (why := misnamed(names) or obstacle()):
+        raise processes.CannotStart(f"there can be no worker: {why}")
+
+
 def obstacle() -> str:
     """Return in one sentence why this machine can have no worker; empty if it can."""
     runc = "" if _runc() else "there is no runc, of which Debian's package is called runc"
@@ -107,10 +122,6 @@ class Worker:
         self._enclosure = enclosure.Enclosure(self._directory, setup=self._setup())
         self._kubelet: enclosure.Inmate | None = None
         self._programs: dict[str, Path] = {}
-
-    def __repr__(self) -> str:
-        """Show the state in words."""
-        return f"<Worker {self.name}: {'with' if self._kubelet else 'without'} a kubelet>"
 
     def __enter__(self) -> Self:
         """Start it, and wait until its Node is there."""
@@ -146,16 +157,16 @@ class Worker:
         command = [
             str(self._programs["kubelet"]),
             f"--config={self._directory / 'kubelet.json'}",
-            f"--kubeconfig={self._cluster.kubelet_kubeconfig(self.name)}",
+            f"--kubeconfig={self._cluster.component_kubeconfig(f'node:{self.name}', 'system:nodes')}",
             f"--hostname-override={self.name}",
             f"--root-dir={self._directory / 'kubelet'}",
             # Somebody else says which addresses the Node has, for a kubelet takes no loopback address.
             "--cloud-provider=external",
         ]
         # The sockets of a kubelet that was killed stay, and tell nothing of the next one.
-        before = {socket: _made(socket) for socket in self._sockets()}
+        before = {socket: _made(socket) for socket in (self.pod_resources, self.plugins / "kubelet.sock")}
         self._kubelet = self._enclosure.run("kubelet", command, env=self._environment())
-        self._until(lambda: self._is_up(before), what=f"the kubelet of {self.name}")
+        waiting.until(lambda: self._is_up(before), what=f"the kubelet of {self.name}", seconds=READY_SECONDS)
         # There the API server asks it for logs, and to run commands in containers.
         self._cluster.kubectl("patch", "node", self.name, "--subresource=status", "--patch", ADDRESSES)
 
@@ -228,15 +239,16 @@ class Worker:
     def _start_containerd(self) -> None:
         command = [str(self._programs["containerd"]), f"--config={self._directory / 'containerd.toml'}"]
         running = self._enclosure.run("containerd", command, env=self._environment())
-        self._until(lambda: self._answers() or not running.alive(), what="containerd")
+        waiting.until(
+            lambda: self._ctr("version").returncode == 0 or not running.alive(),
+            what="containerd",
+            seconds=READY_SECONDS,
+        )
         archive = images.build(self._directory)
         options = ("--namespace=k8s.io", "images", "import", "--local", "--snapshotter=native")
         imported = self._ctr(*options, str(archive))
         if imported.returncode:
             raise processes.CannotStart(f"the image cannot be imported: {imported.stderr}")
-
-    def _answers(self) -> bool:
-        return self._ctr("version").returncode == 0
 
     def _ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
         socket = self._directory / "containerd.sock"
@@ -248,24 +260,14 @@ class Worker:
             "PATH": f"{self._programs['containerd-shim-runc-v2'].parent}:{os.environ['PATH']}"
         }
 
-    def _sockets(self) -> tuple[Path, Path]:
-        return self.pod_resources, self.plugins / "kubelet.sock"
-
     def _is_up(self, before: Mapping[Path, int]) -> bool:
         assert self._kubelet, "it was started"
         if not self._kubelet.alive():
             last = processes.tail(self._kubelet.way_in.log)
             raise processes.CannotStart(f"the kubelet ended by itself; the end of its log:\n{last}")
-        return all(_made(socket) > before[socket] for socket in self._sockets()) and self._has_node()
-
-    def _has_node(self) -> bool:
-        with contextlib.suppress(api.ApiError, clusters.KubectlFailed):
-            self._cluster.kubectl("get", "node", self.name)
-            return True
-        return False
-
-    def _until(self, condition: Any, *, what: str) -> None:
-        waiting.until(condition, what=what, seconds=READY_SECONDS)
+        if not all(_made(socket) > made for socket, made in before.items()):
+            return False
+        return bool(self._cluster.kubectl("get", "node", self.name, "--ignore-not-found", "--output=name"))
 
 
 def _made(path: Path) -> int:
