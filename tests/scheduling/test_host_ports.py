@@ -68,9 +68,13 @@ def test_another_node_is_taken_and_named() -> None:
     pod = builders.candidate(demand=builders.demand(host_ports=(WEB,)))
     found = explain.explain(Search(inventory), pod, policy=Policy())
 
-    assert explain.sentence(found, pod).startswith(
-        "0/2 nodes are available: 2 have no free host port 80/TCP."
+    assert explain.sentence(found, pod) == (
+        "0/2 nodes are available: 2 have no free host port 80/TCP. Would fit if ml/a ended on n1."
     )
+    assert [explain.would_fit(one) for one in found.advice] == [
+        "would fit if ml/a ended on n1",
+        "would fit on 2 nodes if the host port 80/TCP were not asked for",
+    ]
 
 
 def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:

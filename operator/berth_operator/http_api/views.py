@@ -190,7 +190,7 @@ def explanation_fields(
         "counts": _plain(explanation.counts),
         "refusals": _plain(explain.refusals(explanation, candidate)),
         "nearest": explain.nearest(explanation.nearest) if explanation.nearest else None,
-        "changes": [explain.would_fit(change) for change in explanation.changes],
+        "changes": [explain.would_fit(one) for one in explanation.advice],
         "nodes": _plain(explanation.nodes),
     }
 

@@ -47,6 +47,13 @@ def shortage(deficits: Iterable[Deficit]) -> str:
     return f"{' and '.join(free)} free, {' and '.join(wanted)} wanted" if found else ""
 
 
+def less(deficit: Deficit, of: str | None = None) -> str:
+    """Return that a pod would ask for what is free instead of what it wants."""
+    now = amount(deficit.unit, deficit.free, up=False)
+    what = f" {short(deficit.name)}" if of is None else of
+    return f"it asked for {now} instead of {amount(deficit.unit, deficit.wanted)}{what}"
+
+
 def _named(deficit: Deficit, free: int) -> str:
     given = amount(deficit.unit, free, up=False)
     name = noun(deficit.name, free) if deficit.unit is Unit.PIECES else short(deficit.name)

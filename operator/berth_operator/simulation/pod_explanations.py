@@ -12,7 +12,6 @@ from typing import Final
 
 from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.devices import allocator
-from berth_operator.scheduling.explain import clauses
 from berth_operator.simulation.cluster import Cluster
 
 # Up to how many nodes every card is explained, and not only the nearest.
@@ -68,8 +67,8 @@ class PodExplanation:
     @property
     def change(self) -> str:
         """The smallest change that would help, if there is one, or that time ran out."""
-        if self.explanation and self.explanation.changes:
-            return changed(self.explanation.changes[0])
+        if self.explanation and self.explanation.advice:
+            return explain.would_fit(self.explanation.advice[0])
         return UNFINISHED if self.timed_out else ""
 
     @property
@@ -89,12 +88,6 @@ def _node_first(found: explain.Finding) -> tuple[explain.Finding, ...]:
     if not against or found.reason in {verdict.reason for verdict in against}:
         return (found,)
     return dataclasses.replace(found, shortfall=None), found
-
-
-def changed(change: explain.Change) -> str:
-    """Return what would help."""
-    nodes = clauses.reach(change)
-    return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
 
 
 class Explainer:

@@ -1,207 +1,177 @@
 """Every change has its words: what would have to happen, and on how many nodes the pod would then fit."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from berth_operator.scheduling import explain
+from berth_operator.scheduling.changes import Change, Room
+from berth_operator.scheduling.constraints import arrangement, asks, cards
+from berth_operator.scheduling.constraints.agent_state import RepairAgent
+from berth_operator.scheduling.constraints.cards import MakeRoom
+from berth_operator.scheduling.constraints.device_state import RepairDevices
+from berth_operator.scheduling.constraints.host_ports import DropHostPort
+from berth_operator.scheduling.constraints.place import DropAffinity, DropSelector, Tolerate, Uncordon
+from berth_operator.scheduling.constraints.resources import AskLessResource, FreeResource
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.explain import clauses, findings
+from berth_operator.scheduling.nodes.facts import HostPort, Taint
+from berth_operator.scheduling.what_if.evictions import EndPods
 from scheduling.explain import scenes
 from support import builders
 
 GIB = builders.GIB
-PICKY = scenes.PICKY
+EVERYTHING = dataclasses.replace(
+    scenes.PICKY.request,
+    containers=(
+        requests.ContainerRequest("a", (requests.Gpus(1, 50, 8 * GIB), requests.Gpus(1, 100, ratio=50))),
+        requests.ContainerRequest("b", (requests.cards(8),)),
+    ),
+)
 
-EDIT = findings.ChangedRequest(PICKY.request, PICKY.demand, 4, exact=True, example="n7")
-FEW = findings.ChangedRequest(PICKY.request, PICKY.demand, 1, exact=False, example="n7")
 
-
-def rooms(count: int, **fields: Any) -> tuple[findings.Room, ...]:
+def rooms(count: int, **fields: Any) -> tuple[Room, ...]:
     """Name cards of n3."""
-    return tuple(findings.Room(f"GPU-{minor}", minor, **fields) for minor in range(count))
+    return tuple(Room(f"GPU-{minor}", minor, **fields) for minor in range(count))
 
 
-CHANGES: dict[str, tuple[findings.Change, str]] = {
-    "memory of a card": (
-        findings.MakeRoom("n3", rooms(1, memory=2 * GIB), ("ml/a",), 0.25),
-        "would fit if 2 GiB were freed on GPU-0 of n3",
-    ),
+def room(count: int, **fields: Any) -> MakeRoom:
+    """Make room on cards of n3."""
+    return MakeRoom(node="n3", rooms=rooms(count, **fields), holders=("ml/a",))
+
+
+def less(number: int, field: str, free: int, *, container: int = 0) -> Change:
+    """Ask for less of one thing."""
+    return asks.ask_less(EVERYTHING, asks.Place(container, number), field, free)
+
+
+def repair(reason: Reason, count: int) -> RepairDevices:
+    """Repair devices of n3."""
+    return RepairDevices(node="n3", reason=reason, devices=rooms(count), wanted=1)
+
+
+OF_NODES: dict[str, tuple[Change, str]] = {
+    "memory of a card": (room(1, memory=2 * GIB), "2 GiB were freed on GPU-0 of n3"),
     "core and memory of a card": (
-        findings.MakeRoom("n3", rooms(1, core=20, memory=GIB // 2), ("ml/a",), 0.25),
-        "would fit if 20 % core and 512 MiB were freed on GPU-0 of n3",
+        room(1, core=20, memory=GIB // 2),
+        "20 % core and 512 MiB were freed on GPU-0 of n3",
     ),
-    "a part of another device": (
-        findings.MakeRoom("n3", rooms(1, core=20, type="rdma"), ("ml/a",), 0.25),
-        "would fit if 20 % were freed on GPU-0 of n3",
-    ),
-    "core of two cards": (
-        findings.MakeRoom("n3", rooms(2, core=20), ("ml/a",), 0.25),
-        "would fit if 20 % core on GPU-0 and 20 % core on GPU-1 of n3 were freed",
-    ),
-    "a card": (
-        findings.EndPods("n3", ("a",), ("ml/a",), rooms(1), 1.0),
-        "would fit if GPU-0 of n3 were freed",
-    ),
+    "a part of another device": (room(1, core=20, type="rdma"), "20 % were freed on GPU-0 of n3"),
+    "core of two cards": (room(2, core=20), "20 % core on GPU-0 and 20 % core on GPU-1 of n3 were freed"),
+    "a card": (EndPods(node="n3", holds=(builders.hold("a"),), devices=rooms(1)), "GPU-0 of n3 were freed"),
     "many cards": (
-        findings.EndPods("n3", ("a",), ("ml/a",), rooms(5), 1.0),
-        "would fit if 5 devices of n3 (minors 0, 1, 2, 3 and 4) were freed",
+        EndPods(node="n3", holds=(builders.hold("a"),), devices=rooms(5)),
+        "5 devices of n3 (minors 0, 1, 2, 3 and 4) were freed",
     ),
     "pods that hold no card by name": (
-        findings.EndPods("n3", ("a", "b"), ("ml/a", "ml/b"), (), 1.0),
-        "would fit if ml/a and ml/b ended on n3",
+        EndPods(node="n3", holds=(builders.hold("b"), builders.hold("a"))),
+        "ml/a and ml/b ended on n3",
     ),
     "cpu": (
-        findings.FreeResource("n3", Deficit("cpu", Unit.THOUSANDTHS, 4000, 2500), 0.4),
-        "would fit if 1.5 cpu were freed on n3",
+        FreeResource(node="n3", deficit=Deficit("cpu", Unit.THOUSANDTHS, 4000, 2500)),
+        "1.5 cpu were freed on n3",
     ),
-    "fewer cards": (
-        findings.AskLess("main", Deficit("cards", Unit.PIECES, 8, 6), EDIT, 0.25),
-        "would fit on 4 nodes if it asked for 6 instead of 8 cards",
-    ),
-    "less memory": (
-        findings.AskLess("main", Deficit("", Unit.BYTES, 8 * GIB, GIB // 2), FEW, 0.25),
-        "would fit on at least 1 node if it asked for 512 MiB instead of 8 GiB of each card",
-    ),
-    "less core": (
-        findings.AskLess("main", Deficit("core", Unit.PERCENT, 50, 20), EDIT, 0.6),
-        "would fit on 4 nodes if it asked for 20 % instead of 50 % of the core of each card",
-    ),
-    "a lower ratio": (
-        findings.AskLess("main", Deficit("ratio", Unit.PERCENT, 50, 20), EDIT, 0.6),
-        "would fit on 4 nodes if it asked for 20 % instead of 50 % of the memory of each card",
-    ),
-    "less cpu": (
-        findings.AskLess("", Deficit("cpu", Unit.THOUSANDTHS, 8000, 6000), EDIT, 0.25),
-        "would fit on 4 nodes if it asked for 6 instead of 8 cpu",
-    ),
-    "a replica": (
-        findings.AskReplicas(1, whole=True, edit=EDIT, size=1.0),
-        "would fit on 4 nodes if it asked for 1 replica (nvidia.com/gpu.shared) instead of 1 whole card",
-    ),
-    "replicas": (
-        findings.AskReplicas(2, whole=True, edit=FEW, size=1.0),
-        (
-            "would fit on at least 1 node if it asked for 2 replicas (nvidia.com/gpu.shared) "
-            "instead of 2 whole cards"
-        ),
-    ),
-    "a replica in place of a share": (
-        findings.AskReplicas(1, whole=False, edit=EDIT, size=1.0),
-        "would fit on 4 nodes if it asked for 1 replica (nvidia.com/gpu.shared) instead of a part of a card",
-    ),
-    "replicas in place of shares": (
-        findings.AskReplicas(2, whole=False, edit=EDIT, size=1.0),
-        (
-            "would fit on 4 nodes if it asked for 2 replicas (nvidia.com/gpu.shared) "
-            "instead of parts of 2 cards"
-        ),
-    ),
-    **{
-        f"without {condition}": (
-            findings.DropCondition(condition, value, EDIT, 1.0),
-            f"would fit on 4 nodes if {text}",
-        )
-        for condition, value, text in (
-            (findings.PodCondition.MODELS, "", "the condition on models were dropped"),
-            (findings.PodCondition.PATTERN, "", "the pattern for models were dropped"),
-            (findings.PodCondition.AVOID_MODELS, "", "no model were avoided"),
-            (findings.PodCondition.AVOID_PATTERN, "", "the pattern for models to avoid were dropped"),
-            (findings.PodCondition.UUIDS, "", "the list of wanted uuids were dropped"),
-            (findings.PodCondition.AVOID_UUIDS, "", "no uuid were avoided"),
-            (findings.PodCondition.MEMORY_AT_LEAST, "", "the condition on memory were dropped"),
-            (findings.PodCondition.SCOPE, "", "the condition on scope were dropped"),
-            (findings.PodCondition.JOINT, "", "the devices did not have to share a PCIe root"),
-            (findings.PodCondition.LABELS, "", "the condition on labels were dropped"),
-            (
-                findings.PodCondition.FUNCTION_LABELS,
-                "",
-                "the condition on labels of virtual functions were dropped",
-            ),
-            (findings.PodCondition.SELECTOR, "zone=a", "the node selector zone=a were dropped"),
-            (findings.PodCondition.AFFINITY, "", "the node affinity were dropped"),
-            (findings.PodCondition.TAINT, "gpu=yes", "the taint gpu=yes were tolerated"),
-        )
-    },
-    "a cordoned node": (
-        findings.Repair("n3", Reason.UNSCHEDULABLE, (), 1.0),
-        "would fit if n3 were uncordoned",
-    ),
-    "a silent agent": (
-        findings.Repair("n3", Reason.SILENT, (), 1.0),
-        "would fit if the agent of n3 were back",
-    ),
+    "pods": (FreeResource(node="n3", deficit=Deficit("pods", Unit.PIECES, 1, -1)), "2 pods ended on n3"),
+    "a cordoned node": (Uncordon(node="n3"), "n3 were uncordoned"),
+    "a silent agent": (RepairAgent(node="n3", reason=Reason.SILENT), "the agent of n3 were back"),
     "a failed source": (
-        findings.Repair("n3", Reason.SOURCE_FAILED, (), 1.0),
-        "would fit if the agent of n3 could read its cards",
+        RepairAgent(node="n3", reason=Reason.SOURCE_FAILED),
+        "the agent of n3 could read its cards",
     ),
-    "a cordoned card": (
-        findings.Repair("n3", Reason.CORDONED, rooms(1), 1.0),
-        "would fit if GPU-0 of n3 were not cordoned",
-    ),
-    "unhealthy cards": (
-        findings.Repair("n3", Reason.UNHEALTHY, rooms(2), 1.0),
-        "would fit if GPU-0 and GPU-1 of n3 were healthy",
-    ),
-    "two changes": (
-        findings.Pair(
-            "n3",
-            (
-                findings.Repair("n3", Reason.UNSCHEDULABLE, (), 1.0),
-                findings.DropCondition(findings.PodCondition.MODELS, "", FEW, 1.0),
-            ),
-            2.0,
-        ),
-        "would fit if n3 were uncordoned and the condition on models were dropped",
-    ),
-    "two changes of the pod": (
-        findings.Pair(
-            "n3",
-            (
-                findings.DropCondition(findings.PodCondition.MODELS, "", FEW, 1.0),
-                findings.DropCondition(findings.PodCondition.SCOPE, "", FEW, 0.5),
-            ),
-            1.5,
-        ),
-        (
-            "would fit on at least 1 node if the condition on models were dropped "
-            "and the condition on scope were dropped"
-        ),
-    ),
+    "a cordoned card": (repair(Reason.CORDONED, 1), "GPU-0 of n3 were not cordoned"),
+    "unhealthy cards": (repair(Reason.UNHEALTHY, 2), "GPU-0 and GPU-1 of n3 were healthy"),
     "occupied cards": (
-        findings.Repair("n3", Reason.OCCUPIED, rooms(3), 1.0),
-        "would fit if no other process used GPU-0, GPU-1 and GPU-2 of n3",
+        repair(Reason.OCCUPIED, 3),
+        "no other process used GPU-0, GPU-1 and GPU-2 of n3",
     ),
     "a uuid that is published twice": (
-        findings.Repair("n3", Reason.DUPLICATE_UUID, rooms(1), 1.0),
-        "would fit if no other node published GPU-0 of n3",
+        repair(Reason.DUPLICATE_UUID, 1),
+        "no other node published GPU-0 of n3",
     ),
+}
+OF_THE_POD: dict[str, tuple[Change, str]] = {
+    "fewer cards": (less(0, "count", 6, container=1), "it asked for 6 instead of 8 cards in container b"),
+    "less memory": (
+        less(0, "memory", GIB // 2),
+        "it asked for 512 MiB instead of 8 GiB of each card in container a",
+    ),
+    "less core": (
+        less(0, "core", 20),
+        "it asked for 20 % instead of 50 % of the core of each card in container a",
+    ),
+    "a lower ratio": (
+        less(1, "ratio", 20),
+        "it asked for 20 % instead of 50 % of the memory of each card in container a",
+    ),
+    "less cpu": (
+        AskLessResource(deficit=Deficit("cpu", Unit.THOUSANDTHS, 8000, 6000)),
+        "it asked for 6 instead of 8 cpu",
+    ),
+    **{
+        f"{count} replicas, whole {whole}": (
+            asks.AskReplicas(place=asks.Place(0, 0), count=count, whole=whole),
+            f"it asked for {text}",
+        )
+        for count, whole, text in (
+            (1, True, "1 replica (nvidia.com/gpu.shared) instead of 1 whole card"),
+            (2, True, "2 replicas (nvidia.com/gpu.shared) instead of 2 whole cards"),
+            (1, False, "1 replica (nvidia.com/gpu.shared) instead of a part of a card"),
+            (2, False, "2 replicas (nvidia.com/gpu.shared) instead of parts of 2 cards"),
+        )
+    },
+    "a pair of the selector": (DropSelector(pair=("zone", "a")), "the node selector zone=a were dropped"),
+    "the selector": (DropSelector(), "the node selector were dropped"),
+    "affinity": (DropAffinity(), "the node affinity were dropped"),
+    "a taint": (Tolerate(taint=Taint("gpu", "yes", "")), "the taint gpu=yes were tolerated"),
+    "a host port": (DropHostPort(port=HostPort(80)), "the host port 80/TCP were not asked for"),
 }
 
 
-@pytest.mark.parametrize(("change", "text"), CHANGES.values(), ids=CHANGES.keys())
-def test_change(change: findings.Change, text: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "text"), [*OF_NODES.values(), *OF_THE_POD.values()], ids=[*OF_NODES, *OF_THE_POD]
+)
+def test_change(change: Change, text: str) -> None:
     """Each change is said so that one knows what to do, and where."""
-    assert explain.would_fit(change) == text
+    assert change.clause() == text
 
 
-def test_every_change_has_words() -> None:
-    """No condition and nothing that can be put right is left without words."""
-    assert set(clauses.DROPPED) == set(findings.PodCondition)
-    assert {change.reason for change, _ in CHANGES.values() if isinstance(change, findings.Repair)} == set(
-        clauses.MENDED
-    )
-    assert {type(change) for change, _ in CHANGES.values()} == set(findings.ORDER)
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ([DropAffinity()], "would fit on at least 4 nodes if the node affinity were dropped"),
+        (
+            [DropAffinity(), Tolerate(taint=Taint("a", "", ""))],
+            "would fit on at least 4 nodes if the node affinity were dropped and the taint a were tolerated",
+        ),
+        (
+            [Uncordon(node="n3"), DropAffinity()],
+            "would fit if n3 were uncordoned and the node affinity were dropped",
+        ),
+    ],
+    ids=["one of the pod", "two of the pod", "one of a node"],
+)
+def test_advice(changes: list[Change], text: str) -> None:
+    """How many nodes would take the pod is said where only the pod changes."""
+    pod = scenes.PICKY
+
+    assert explain.would_fit(explain.Advice(tuple(changes), pod.request, pod.demand, "n3", nodes=4)) == text
 
 
-def test_container_is_named_where_there_are_several() -> None:
-    """Which container should ask for less is said where it could be another."""
-    request = requests.Request(tuple(requests.ContainerRequest(name, (requests.cards(2),)) for name in "ab"))
-    edit = findings.ChangedRequest(request, PICKY.demand, 1, exact=True, example="n1")
-    change = findings.AskLess("b", Deficit("cards", Unit.PIECES, 2, 1), edit, 0.5)
+def test_the_only_container_is_not_named() -> None:
+    """Which container should ask for less is said only where it could be another."""
+    change = asks.ask_less(scenes.cards(2).request, asks.Place(0, 0), "count", 1)
 
-    assert explain.would_fit(change) == (
-        "would fit on 1 node if it asked for 1 instead of 2 cards in container b"
-    )
+    assert change.clause() == "it asked for 1 instead of 2 cards"
+
+
+def test_every_condition_on_devices_can_be_dropped() -> None:
+    """No condition that may be all that is in the way is left without words."""
+    words = {
+        field: text for field, _, text in (*cards.DROPPED, *arrangement.SCOPE_DROPPED, *arrangement.DROPPED)
+    }
+
+    conditions = {one.name for one in dataclasses.fields(requests.Conditions)} - {"spelt"}
+    assert set(words) == conditions | {"scope", "joint", "labels", "function_labels"}
+    assert len(set(words.values())) == len(words)

@@ -14,10 +14,10 @@ from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, device_view, requests, verdicts
-from berth_operator.scheduling.explain import findings
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
+from berth_operator.scheduling.what_if import budget
 from scheduling.explain import scenes
 from support import builders
 
@@ -94,7 +94,7 @@ def test_little_effort_tells_nothing_empty(steps: int) -> None:
     told = asked(crowd(40), allocator.Effort(steps))
 
     assert told.nearest is None or told.nearest.whys or told.nearest.measures
-    assert not any(isinstance(one, findings.DropCondition) for one in told.changes)
+    assert not any(one.of_pod and one.request == puzzling().request for one in told.advice)
 
 
 def test_time_ends_a_look_as_well() -> None:
@@ -152,7 +152,7 @@ def test_looking_at_all_nodes_has_an_end() -> None:
     """Where every card is wanted, hard pods are looked at for some time and not for ever."""
     search = Search(crowd(40))
 
-    with mock.patch.object(explain, "STEPS_FOR_WHOLE", LITTLE):
+    with mock.patch.object(budget, "STEPS_FOR_WHOLE", LITTLE):
         told = explain.explain(search, puzzling(), policy=Policy(), whole=True)
 
     assert 0 < undecided(told) < NODES

@@ -11,7 +11,6 @@ from berth_crds import names
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.explain import findings
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import scenes
@@ -53,11 +52,10 @@ def test_the_advice_is_what_a_pod_can_write() -> None:
     demand = nodes.Demand(served=((names.NVIDIA_GPU, 1),))
     pod = dataclasses.replace(scenes.cards(), demand=demand)
 
-    (change,) = scenes.told(shared(), pod).changes
+    (advice,) = scenes.told(shared(), pod).advice
 
-    assert isinstance(change, findings.AskReplicas)
-    assert change.edit.demand == nodes.Demand(served=((names.NVIDIA_GPU_SHARED, 1),))
-    assert change.edit.request == scenes.pod(requests.Replicas(1)).request
+    assert advice.demand == nodes.Demand(served=((names.NVIDIA_GPU_SHARED, 1),))
+    assert advice.request == scenes.pod(requests.Replicas(1)).request
 
 
 REFUSED: Final[dict[str, queued_pods.Candidate]] = {
@@ -74,7 +72,7 @@ def test_replicas_are_no_advice_where_they_would_not_do(pod: queued_pods.Candida
 
 
 def test_no_replica_is_advised_that_is_not_free() -> None:
-    """The advice was tried: where all replicas are in use nothing is advised."""
+    """The advice was tried: where all replicas are in use, one alone does not do."""
     inventory = shared(replicas=2)
     for minor in range(2):
         for half in "ab":
@@ -86,7 +84,10 @@ def test_no_replica_is_advised_that_is_not_free() -> None:
                 )
             )
 
-    assert scenes.said(inventory, scenes.cards()) == f"0/1 nodes are available: 1 has {GIVEN}. {NEVER}"
+    assert scenes.said(inventory, scenes.cards()) == (
+        f"0/1 nodes are available: 1 has {GIVEN}. {NEVER} Would fit if it asked for "
+        "1 replica (nvidia.com/gpu.shared) instead of 1 whole card and ml/a0 ended on n1."
+    )
 
 
 def test_a_shared_card_is_no_nearer_than_a_full_one() -> None:

@@ -3,7 +3,7 @@
 from berth_operator.scheduling import explain
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.explain import diagnosis
+from berth_operator.scheduling.what_if import budget
 from scheduling.explain import scenes
 from support import builders
 
@@ -95,7 +95,7 @@ def test_large_cluster_is_looked_at_in_part() -> None:
     told = scenes.told(inventory, scenes.cards(2))
 
     looked = [finding.node for finding in told.nodes if finding.looked]
-    assert looked == [*names[: diagnosis.NEAREST_LOOKED_AT], "n099"]
+    assert looked == [*names[: budget.NODES_DIAGNOSED], "n099"]
     assert not told.whole
     assert "and 91 more, not looked at closely: 91 not enough free\n" in explain.table(told)
 

@@ -12,15 +12,17 @@ from berth_operator.scheduling import (
     questions,
     queued_pods,
 )
-from berth_operator.scheduling.constraints import reasons
+from berth_operator.scheduling.changes import DropCondition, Rank, Situation
+from berth_operator.scheduling.constraints import asks, cards, reasons
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator
-from berth_operator.scheduling.explain import diagnosis, findings, node_survey
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.search import Search
-from scheduling.explain import applied, clusters
+from berth_operator.scheduling.what_if import budget, node_survey
+from berth_operator.scheduling.what_if.evictions import EndPods
+from scheduling.explain import clusters, spoken
 
 
 def asked(inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool = False) -> explain.Explanation:
@@ -115,10 +117,10 @@ def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Ca
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
-    survey = node_survey.take(Search(inventory), pod, clusters.RULES, allocator.Effort())
+    survey = node_survey.take(Search(inventory), pod, clusters.RULES, budget.Budget(allocator.Effort()))
 
     for at in survey.refusing:
-        assert not (survey.never[at] and survey.why(at)[0] in diagnosis.USED), survey.why(at)
+        assert not (survey.never[at] and survey.why(at)[0] in cards.USED), survey.why(at)
 
 
 def _emptied(inventory: Inventory, name: str) -> Inventory:
@@ -149,8 +151,35 @@ def _emptied(inventory: Inventory, name: str) -> Inventory:
 )
 def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
     """After each proposed change the pod really fits, and on as many nodes as was said."""
-    for change in asked(inventory, pod, whole=whole).changes:
-        assert applied.helps(inventory, pod, change), change
+    for advice in asked(inventory, pod, whole=whole).advice:
+        then = dataclasses.replace(pod, request=advice.request, demand=advice.demand)
+        if advice.of_pod:
+            able = clusters.takers(inventory, then)
+            assert advice.example in able
+            assert len(able) == advice.nodes if advice.exact else len(able) >= advice.nodes
+        else:
+            assert clusters.takes(_applied(inventory, advice), then), advice
+            sentence = explain.would_fit(advice)
+            if len(advice.changes) == 1 and advice.changes[0].rank <= Rank.END_PODS:
+                assert clusters.takes(spoken.done(inventory, sentence), pod), sentence
+
+
+def _applied(inventory: Inventory, advice: explain.Advice) -> Inventory:
+    """Return the node of the advice alone, after its changes."""
+    info, made = inventory.node(advice.example), Inventory()
+    assert info is not None
+    assert info.node is not None
+    holds = tuple(info.holds.values())
+    after = Situation(advice.request, advice.demand, info.node, info.device, info.silent, holds)
+    for change in advice.changes:
+        after = change.apply(after) if change.node else after
+    made.put_node(after.node)
+    if after.device is not None:
+        made.put_device(after.device)
+        made.set_silent(after.device.node, after.silent)
+    for hold in after.holds:
+        made.charge(hold)
+    return made
 
 
 @clusters.PROPERTY
@@ -160,32 +189,23 @@ def test_every_condition_that_helps_is_told(inventory: Inventory, pod: queued_po
     told = asked(inventory, pod, whole=True)
     hypothesis.assume(not told.fits)
 
-    dropped = {one.condition for one in told.changes if isinstance(one, findings.DropCondition)} & set(
-        _FIELDS
-    )
+    single = [one.changes[0] for one in told.advice if len(one.changes) == 1]
+    dropped = {change.field for change in single if isinstance(change, DropCondition)}
 
-    assert dropped == {
-        condition for condition in _FIELDS if clusters.takers(inventory, _relaxed(pod, condition))
-    }
+    assert dropped == {field for field in _FIELDS if clusters.takers(inventory, _relaxed(pod, field))}
 
 
 _FIELDS = {
-    findings.PodCondition.MODELS: ("conditions", "models", frozenset()),
-    findings.PodCondition.PATTERN: ("conditions", "pattern", ""),
-    findings.PodCondition.AVOID_MODELS: ("conditions", "avoid_models", frozenset()),
-    findings.PodCondition.AVOID_PATTERN: ("conditions", "avoid_pattern", ""),
-    findings.PodCondition.UUIDS: ("conditions", "uuids", frozenset()),
-    findings.PodCondition.AVOID_UUIDS: ("conditions", "avoid_uuids", frozenset()),
-    findings.PodCondition.MEMORY_AT_LEAST: ("conditions", "memory_at_least", 0),
-    findings.PodCondition.SCOPE: ("grouping", "scope", None),
-    findings.PodCondition.JOINT: ("grouping", "joint", ()),
-    findings.PodCondition.LABELS: ("grouping", "labels", ()),
-    findings.PodCondition.FUNCTION_LABELS: ("grouping", "function_labels", ()),
+    **dict.fromkeys(["models", "avoid_models", "uuids", "avoid_uuids"], ("conditions", frozenset())),
+    **dict.fromkeys(["pattern", "avoid_pattern"], ("conditions", "")),
+    "memory_at_least": ("conditions", 0),
+    "scope": ("grouping", None),
+    **dict.fromkeys(["joint", "labels", "function_labels"], ("grouping", ())),
 }
 
 
-def _relaxed(pod: queued_pods.Candidate, condition: findings.PodCondition) -> queued_pods.Candidate:
-    part, field, nothing = _FIELDS[condition]
+def _relaxed(pod: queued_pods.Candidate, field: str) -> queued_pods.Candidate:
+    part, nothing = _FIELDS[field]
     changed = dataclasses.replace(getattr(pod.request, part), **{field: nothing})
     return dataclasses.replace(pod, request=dataclasses.replace(pod.request, **{part: changed}))
 
@@ -201,9 +221,9 @@ def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.C
     """The number that is proposed in place of a larger one is the largest that fits."""
     hypothesis.assume(len(pod.request.containers) == 1 and len(pod.request.containers[0].asks) == 1)
     ask = pod.request.containers[0].asks[0]
-    for change in asked(inventory, pod, whole=True).changes:
-        if isinstance(change, findings.AskLess) and change.measure.unit is Unit.PIECES:
-            for count in range(change.measure.free + 1, ask.count):
+    for (change, *_), advice in ((one.changes, one) for one in asked(inventory, pod, whole=True).advice):
+        if len(advice.changes) == 1 and isinstance(change, asks.AskLess) and change.field == "count":
+            for count in range(change.deficit.free + 1, ask.count):
                 larger = dataclasses.replace(ask, count=count)
                 container = dataclasses.replace(pod.request.containers[0], asks=(larger,))
                 request = dataclasses.replace(pod.request, containers=(container,))
@@ -218,11 +238,15 @@ def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.C
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the pods that would have to end, none can be left out."""
-    for change in asked(inventory, pod).changes:
-        if isinstance(change, findings.EndPods):
-            for uid in change.pods:
-                fewer = [one for one in change.pods if one != uid]
-                assert not clusters.takes(applied.without(inventory, change.node, fewer), pod)
+    for advice in asked(inventory, pod).advice:
+        (change, *others) = advice.changes
+        if isinstance(change, EndPods) and not others:
+            for needed in change.holds:
+                made = clusters.alone(inventory, change.node)
+                for hold in change.holds:
+                    if hold is not needed:
+                        made.release(hold.uid)
+                assert not clusters.takes(made, pod)
 
 
 # ---------------------------------------------------------------- the nearest
@@ -249,7 +273,7 @@ def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.
 def test_nobody_is_left_without_a_word(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Where no change helps, the nearest is told, unless all nodes refuse for the same one thing."""
     told = asked(inventory, pod)
-    hypothesis.assume(told.total and not told.fits and not told.changes)
+    hypothesis.assume(told.total and not told.fits and not told.advice)
 
     assert told.nearest is not None or len(told.counts) == 1
 

@@ -1,11 +1,13 @@
 """Whether the node's agent speaks for its devices: it publishes some, reports, and can read them."""
 
-from collections.abc import Iterator
-from typing import Final
+import dataclasses
+from collections.abc import Hashable, Iterator, Mapping
+from typing import ClassVar, Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, queued_pods
+from berth_operator.scheduling import changes, node_table, queued_pods
+from berth_operator.scheduling.changes import Option, Situation
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -36,6 +38,42 @@ def _failed_sources(query: Query, failed: node_table.Mask) -> Iterator[Objection
         yield Objection(one, Reason.SOURCE_FAILED, info.device.failed if info and info.device else "")
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RepairAgent(changes.Change):
+    """The node's agent reports again, or can read its cards again."""
+
+    rank: ClassVar = changes.Rank.REPAIR
+    CLAUSES: ClassVar[Mapping[Reason, str]] = {
+        Reason.SILENT: "the agent of {node} were back",
+        Reason.SOURCE_FAILED: "the agent of {node} could read its cards",
+    }
+    reason: Reason
+
+    @property
+    def kind(self) -> Hashable:
+        """A kind for each reason."""
+        return self.reason
+
+    def apply(self, situation: Situation) -> Situation:
+        """Return the situation with the agent repaired in this respect, and in no other."""
+        if self.reason is Reason.SILENT or situation.device is None:
+            return dataclasses.replace(situation, silent=False)
+        return dataclasses.replace(situation, device=dataclasses.replace(situation.device, failed=""))
+
+    def clause(self) -> str:
+        """Return what the agent would have to do."""
+        return self.CLAUSES[self.reason].format(node=short(self.node))
+
+
+def remedies(situation: Situation, _: object) -> Iterator[Option]:
+    """Yield the repairs of the agent of a node that has a Device, where devices are asked for."""
+    if situation.device is None or not situation.request:
+        return
+    failed = {Reason.SILENT: situation.silent, Reason.SOURCE_FAILED: bool(situation.device.failed)}
+    for reason in (one for one, there in failed.items() if there):
+        yield Option([RepairAgent(node=situation.node.name, reason=reason)], required=True)
+
+
 def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
     cards = "its cards" if nodes == 1 else "their cards"
     return f"{nodes} cannot read {cards}" + (f" ({short(detail)})" if detail else "")
@@ -45,6 +83,7 @@ CONSTRAINT = Constraint(
     name="agent state",
     asked=lambda question: question.need.asked,
     standing=standing,
+    remedies=remedies,
     words={
         Reason.NOT_PUBLISHED: plain(
             "has no Device: no agent publishes cards there", "have no Device: no agent publishes cards there"

@@ -6,18 +6,20 @@ in which one card is judged, so that the first that leaves too few is the reason
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from berth_crds import names
-from berth_operator.scheduling import node_table, queued_pods
-from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling import changes, decisions, node_table, queued_pods
+from berth_operator.scheduling.changes import Option, Room, Situation
+from berth_operator.scheduling.constraints import asks as device_asks
+from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Objection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Fitting, Query, matching_cards
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.deficits import REPLICAS, Unit
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.deficits import REPLICAS, Deficit, Unit
+from berth_operator.scheduling.devices import allocator, requests, verdicts
 from berth_operator.scheduling.wording import amount, fewer, has, have, listed, noun, of_devices, short
 
 CONDITIONS: Final = (
@@ -163,6 +165,111 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
             yield np.sort(missing, axis=1)[:, : ask.count].mean(axis=1)
 
 
+# ---------------------------------------------------------------- what would lift it
+
+# Fields of the conditions, how much it is to give one up, and its words.
+DROPPED: Final = (
+    ("models", changes.WHOLE_SIZE, "the condition on models were dropped"),
+    ("pattern", changes.WHOLE_SIZE, "the pattern for models were dropped"),
+    ("avoid_models", changes.WISH_SIZE, "no model were avoided"),
+    ("avoid_pattern", changes.WISH_SIZE, "the pattern for models to avoid were dropped"),
+    ("uuids", changes.WHOLE_SIZE, "the list of wanted uuids were dropped"),
+    ("avoid_uuids", changes.WISH_SIZE, "no uuid were avoided"),
+    ("memory_at_least", changes.WHOLE_SIZE, "the condition on memory were dropped"),
+)
+
+
+def relaxations(attempt: Attempt) -> Iterator[Option]:
+    """Yield that the pod drops a condition, asks for fewer cards, for smaller shares, or for replicas."""
+    yield from changes.dropped(attempt.request.conditions, requests.ANY_CARD, "conditions", DROPPED)
+    most = int(node_table.count(attempt.query.table.open[attempt.query.rows]).max(initial=0))
+    for place, ask in device_asks.each(attempt.request):
+        if isinstance(ask, requests.Gpus):
+            yield from device_asks.fewer(attempt.request, place, most)
+    for place, ask in device_asks.each(attempt.request):
+        if isinstance(ask, requests.Gpus) and not ask.whole:
+            yield from device_asks.smaller(attempt, place, ask)
+    yield from device_asks.in_replicas(attempt)
+
+
+# Reasons that are about how much is left: only of these a part can be freed.
+USED: Final = frozenset({Reason.FULL, Reason.IN_USE, Reason.PARTLY_USED})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MakeRoom(changes.Change):
+    """Pods give up a part of some cards of a node; `holders` are the pods that share them now."""
+
+    rank: ClassVar = changes.Rank.MAKE_ROOM
+    rooms: tuple[Room, ...]
+    holders: tuple[str, ...]
+
+    def apply(self, situation: Situation) -> Situation:
+        """Return the situation in which pods hold less, in their order as much as they can."""
+        left = {room.device: [room.core, room.memory] for room in self.rooms}
+        holds = tuple(
+            dataclasses.replace(hold, shares=tuple(_reduced(share, left) for share in hold.shares))
+            for hold in situation.holds
+        )
+        return dataclasses.replace(situation, holds=holds)
+
+    def clause(self) -> str:
+        """Return how much would have to be freed, and on which cards."""
+        node = short(self.node)
+        if len(self.rooms) == 1:
+            return f"{_freed(self.rooms[0])} were freed on {short(self.rooms[0].device)} of {node}"
+        freed = listed(f"{_freed(room)} on {short(room.device)}" for room in self.rooms)
+        return f"{freed} of {node} were freed"
+
+
+def _reduced(share: decisions.Share, left: dict[str, list[int]]) -> decisions.Share:
+    room = left.get(share.uuid, [0, 0])
+    core, memory = min(share.core, room[0]), min(share.memory, room[1])
+    room[0], room[1] = room[0] - core, room[1] - memory
+    return dataclasses.replace(share, core=share.core - core, memory=share.memory - memory)
+
+
+def _freed(room: Room) -> str:
+    parts = [f"{room.core} % {verdicts.core_of(room.type)}".strip()] if room.core else []
+    return " and ".join([*parts, amount(Unit.BYTES, room.memory)] if room.memory else parts)
+
+
+def remedies(situation: Situation, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
+    """Yield that room is made on cards of a node, on those first that lack least."""
+    rooms = sorted(_rooms(shortfall), key=lambda one: (round(one[0], 6), one[1].minor, one[1].device))
+    if shortfall is None or not rooms:
+        return
+    sizes = []
+    for count in range(1, len(rooms) + 1):
+        made = tuple(room for _, room in rooms[:count])
+        devices = {room.device for room in made}
+        held = [hold for hold in situation.holds if any(share.uuid in devices for share in hold.shares)]
+        holders = tuple(sorted(hold.title for hold in held))
+        size = min(1.0, sum(lack for lack, _ in rooms[:count]) / shortfall.wanted)
+        sizes.append(MakeRoom(node=situation.node.name, rooms=made, holders=holders, size=size))
+    yield Option(sizes)
+
+
+def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, Room]]:
+    """Yield what is missing on each card of which a part would do, and what part that is of the wanted."""
+    for verdict in shortfall.against if shortfall else ():
+        wanted, free = verdict.wanted, verdict.free
+        whole = wanted.core >= verdict.total.core and wanted.memory >= verdict.total.memory
+        if verdict.reason in USED and not verdict.never and not whole:
+            core, memory = max(0, wanted.core - free.core), max(0, wanted.memory - free.memory)
+            lack = max((one.part for one in missing(verdict)), default=0.0)
+            yield lack, Room(verdict.device, verdict.minor, core, memory, verdict.type)
+
+
+def missing(verdict: allocator.Verdict) -> Iterator[Deficit]:
+    """Yield what of a device is too little."""
+    wanted, free = verdict.wanted, verdict.free
+    if free.core < wanted.core:
+        yield Deficit(verdicts.core_of(verdict.type), Unit.PERCENT, wanted.core, free.core)
+    if free.memory < wanted.memory:
+        yield Deficit("", Unit.BYTES, wanted.memory, free.memory)
+
+
 # ---------------------------------------------------------------- words
 
 
@@ -232,6 +339,8 @@ CONSTRAINT = Constraint(
     standing=standing,
     passing=passing,
     gaps=gaps,
+    relaxations=relaxations,
+    remedies=remedies,
     words={
         Reason.TOO_FEW_CARDS: _too_few,
         Reason.MODEL_MISMATCH: _wrong_model,

@@ -3,12 +3,14 @@
 As in kube-scheduler: a port without an address is that port of all addresses.
 """
 
+import dataclasses
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 
-from berth_operator.scheduling import node_table
-from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling import changes, node_table
+from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
@@ -37,11 +39,35 @@ def passing(query: Query) -> Iterator[Objection]:
         yield Objection(taken(query, port), Reason.HOST_PORT_TAKEN, str(port))
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DropHostPort(changes.Change):
+    """The pod does without a host port."""
+
+    rank: ClassVar = changes.Rank.DROP_CONDITION
+    port: facts.HostPort
+
+    def apply(self, situation: changes.Situation) -> changes.Situation:
+        """Return the situation in which the pod does not ask for the port."""
+        ports = tuple(one for one in situation.demand.host_ports if one != self.port)
+        return dataclasses.replace(situation, demand=dataclasses.replace(situation.demand, host_ports=ports))
+
+    def clause(self) -> str:
+        """Return which port it would do without."""
+        return f"the host port {self.port} were not asked for"
+
+
+def relaxations(attempt: Attempt) -> Iterator[changes.Option]:
+    """Yield that the pod does without a port, port by port."""
+    for port in attempt.query.question.demand.host_ports:
+        yield changes.Option([DropHostPort(port=port)])
+
+
 CONSTRAINT = Constraint(
     name="host ports",
     asked=lambda question: bool(question.demand.host_ports),
     able=able,
     passing=passing,
+    relaxations=relaxations,
     words={Reason.HOST_PORT_TAKEN: with_detail("has no free host port", "have no free host port")},
     brief={Reason.HOST_PORT_TAKEN: "host port taken"},
 )

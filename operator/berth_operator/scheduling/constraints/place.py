@@ -4,13 +4,22 @@ The answer depends on the node's name, labels and taints alone, so the inventory
 until one of these changes.
 """
 
+import abc
+import collections
+import dataclasses
 from collections.abc import Iterator
+from typing import ClassVar, Final
 
-from berth_operator.scheduling import node_table
-from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling import changes, node_table
+from berth_operator.scheduling.changes import Option, Situation
+from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Objection, Why
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.wording import plain, with_detail
+from berth_operator.scheduling.nodes import affinity, facts, taints
+from berth_operator.scheduling.wording import plain, short, with_detail
+
+OF_KUBERNETES: Final = "node.kubernetes.io/"  # Its own taints say that something is wrong with a node.
+MOST_EVALUATED: Final = 1024  # Nodes, to find out what keeps the pod from them.
 
 
 def able(query: Query) -> node_table.Mask:
@@ -26,10 +35,135 @@ def standing(query: Query) -> Iterator[Objection]:
         yield Objection(places.code[query.rows] == number, *why)
 
 
+# ---------------------------------------------------------------- what would lift it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Uncordon(changes.Change):
+    """People uncordon the node."""
+
+    rank: ClassVar = changes.Rank.REPAIR
+
+    def apply(self, situation: Situation) -> Situation:
+        """Return the situation with the node uncordoned."""
+        kept = tuple(one for one in situation.node.taints if one.key != facts.UNSCHEDULABLE_TAINT)
+        node = dataclasses.replace(situation.node, unschedulable=False, taints=kept)
+        return dataclasses.replace(situation, node=node)
+
+    def clause(self) -> str:
+        """Return which node people would have to uncordon."""
+        return f"{short(self.node)} were uncordoned"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunElsewhere(changes.Change):
+    """The pod accepts more nodes."""
+
+    rank: ClassVar = changes.Rank.DROP_CONDITION
+
+    def apply(self, situation: Situation) -> Situation:
+        """Return the situation in which the pod accepts more nodes."""
+        demand = dataclasses.replace(situation.demand, where=self.relaxed(situation.demand.where))
+        return dataclasses.replace(situation, demand=demand)
+
+    @abc.abstractmethod
+    def relaxed(self, where: facts.Where) -> facts.Where:
+        """Return where the pod may run then."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DropSelector(RunElsewhere):
+    """The pod drops one pair of its node selector, or without one all of it."""
+
+    pair: tuple[str, str] | None = None
+
+    def relaxed(self, where: facts.Where) -> facts.Where:
+        """Return where the pod may run without the pair."""
+        kept = tuple(one for one in where.selector if self.pair not in {None, one})
+        return dataclasses.replace(where, selector=kept)
+
+    def clause(self) -> str:
+        """Return what of the selector would be dropped."""
+        pair = " ".join(short("=".join(filter(None, one))) for one in (self.pair,) if one)
+        return " ".join(f"the node selector {pair} were dropped".split())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DropAffinity(RunElsewhere):
+    """The pod drops its required node affinity."""
+
+    def relaxed(self, where: facts.Where) -> facts.Where:
+        """Return where the pod may run without it."""
+        return dataclasses.replace(where, affinity=None)
+
+    def clause(self) -> str:
+        """Return that it would be dropped."""
+        return "the node affinity were dropped"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerate(RunElsewhere):
+    """The pod tolerates a taint."""
+
+    taint: facts.Taint
+
+    def relaxed(self, where: facts.Where) -> facts.Where:
+        """Return where the pod may run with the toleration."""
+        more = facts.Toleration(self.taint.key, "Equal", self.taint.value)
+        return dataclasses.replace(where, tolerations=(*where.tolerations, more))
+
+    def clause(self) -> str:
+        """Return which taint it would tolerate."""
+        return f"the taint {short('='.join(filter(None, (self.taint.key, self.taint.value))))} were tolerated"
+
+
+def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, Why]:
+    """Return all that keeps a pod away from a node, by the change that would lift it."""
+    found: dict[changes.Change, Why] = {}
+    if not taints.may_schedule(node, where.tolerations):
+        found[Uncordon(node=node.name)] = Reason.UNSCHEDULABLE, ""
+    for taint in node.taints:
+        if taints.untolerated(facts.Node(node.name, taints=(taint,)), where.tolerations) is None:
+            continue
+        if taint.key == facts.UNSCHEDULABLE_TAINT:
+            found[Uncordon(node=node.name)] = Reason.UNSCHEDULABLE, ""
+        else:
+            found[Tolerate(taint=dataclasses.replace(taint, effect=""))] = Reason.TAINTED, taint.key
+    pairs = [pair for pair in where.selector if node.labels.get(pair[0]) != pair[1]]
+    if pairs:
+        found[DropSelector(pair=pairs[0] if len(pairs) == 1 else None)] = Reason.SELECTOR_MISMATCH, ""
+    if not affinity.matches(facts.Where(affinity=where.affinity), node):
+        found[DropAffinity()] = Reason.SELECTOR_MISMATCH, ""
+    return found
+
+
+def relaxations(attempt: Attempt) -> Iterator[Option]:
+    """Yield what would lift obstacles on the nodes that have the fewest, first what most of them have."""
+    infos, where = attempt.query.inventory.infos, attempt.query.question.demand.where
+    there = [infos[row] for row in attempt.alone()[:MOST_EVALUATED]]
+    found = [set(obstacles(info.node, where)) for info in there if info and info.node]
+    fewest = min((len(one) for one in found if one), default=0)
+    counted = collections.Counter(change for one in found if len(one) == fewest for change in one)
+    for change, _ in sorted(counted.items(), key=lambda item: (-item[1], item[0].clause())):
+        if not change.node and not (
+            isinstance(change, Tolerate) and change.taint.key.startswith(OF_KUBERNETES)
+        ):
+            yield Option([change], required=True)
+
+
+def remedies(situation: Situation, _: object) -> Iterator[Option]:
+    """Yield that a cordoned node is uncordoned."""
+    for change in obstacles(situation.node, situation.demand.where):
+        if isinstance(change, Uncordon):
+            yield Option([change], required=True)
+
+
 CONSTRAINT = Constraint(
     name="place",
     able=able,
     standing=standing,
+    relaxations=relaxations,
+    remedies=remedies,
     words={
         Reason.UNSCHEDULABLE: plain("is cordoned", "are cordoned"),
         Reason.TAINTED: with_detail("has the untolerated taint", "have the untolerated taint"),

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from berth_operator.scheduling import node_table, queued_pods
-from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling.changes import Option
+from berth_operator.scheduling.constraints import asks
+from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Objection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -88,6 +90,20 @@ def _no_such_instance(nodes: int, pod: queued_pods.Candidate, detail: str) -> st
     return f"{have(nodes)} {fewer(next(counts, 0), noun(f'MIG {detail}'.strip(), 1))}"
 
 
+def relaxations(attempt: Attempt) -> Iterator[Option]:
+    """Yield that the pod asks for fewer replicas, instances or other devices."""
+    table, rows = attempt.query.table, attempt.query.rows
+    for place, ask in asks.each(attempt.request):
+        most = asks.COUNTS_TRIED
+        if isinstance(ask, requests.Instances):
+            counts = node_table.known_of(table.profiles, ask.profile, table.instances, rows)
+            most = int(np.max(counts, initial=0))
+        elif isinstance(ask, requests.Replicas):
+            most = int(table.replicas[rows].max(initial=0))
+        if not isinstance(ask, requests.Gpus):
+            yield from asks.fewer(attempt.request, place, most)
+
+
 CONSTRAINT = Constraint(
     name="device pools",
     asked=lambda question: asked(question.need),
@@ -95,6 +111,7 @@ CONSTRAINT = Constraint(
     standing=standing,
     passing=passing,
     gaps=gaps,
+    relaxations=relaxations,
     words={
         Reason.PROFILE_MISMATCH: _no_such_instance,
         Reason.NO_INSTANCE: lambda nodes, _, detail: (

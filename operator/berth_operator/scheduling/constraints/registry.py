@@ -1,11 +1,13 @@
 """All constraints, in the order in which nodes are asked for their reasons."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.changes import Option, Situation
 from berth_operator.scheduling.constraints import (
     agent_state,
     arrangement,
@@ -17,9 +19,10 @@ from berth_operator.scheduling.constraints import (
     pools,
     resources,
 )
-from berth_operator.scheduling.constraints.constraint import Constraint, Scope
+from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Scope
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.wording import Words
 
 CONSTRAINTS: Final[tuple[Constraint, ...]] = (
@@ -57,6 +60,31 @@ def able(query: Query) -> node_table.Mask:
         if asked(question):
             mask &= meets(query)
     return mask
+
+
+def relaxations(
+    request: requests.Request, query: Query, shortfalls: Sequence[allocator.Shortfall]
+) -> Iterator[Option]:
+    """Yield the changes of the pod that would lift a constraint, on these nodes or on one of them."""
+    for constraint in CONSTRAINTS:
+        alone = functools.partial(_alone, query, constraint)
+        yield from constraint.relaxations(Attempt(request, query, shortfalls, alone))
+
+
+def _alone(query: Query, constraint: Constraint) -> list[int]:
+    """Return the nodes that only this constraint keeps the pod from; a single node whatever else does."""
+    mask = query.table.known[query.rows].copy()
+    for one in CONSTRAINTS if query.height > 1 else ():
+        if one.able is not None and one.asked(query.question):
+            mask &= ~one.able(query) if one is constraint else one.able(query)
+    found: list[int] = np.arange(query.inventory.size)[query.rows][mask].tolist()
+    return found
+
+
+def remedies(situation: Situation, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
+    """Yield the changes of one node that would lift a constraint."""
+    for constraint in CONSTRAINTS:
+        yield from constraint.remedies(situation, shortfall)
 
 
 def gaps(query: Query) -> node_table.Scores:

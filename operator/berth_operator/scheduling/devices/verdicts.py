@@ -98,6 +98,11 @@ def against(
 # ---------------------------------------------------------------- figures
 
 
+def core_of(kind: str) -> str:
+    """Return what a part of a device is a part of: cards have cores, others are just shared."""
+    return "core" if kind == facts.GPU else ""
+
+
 def need(card: facts.Card, ask: requests.Ask) -> Amount:
     """Return how much of a card one unit of an ask takes."""
     match ask:

@@ -6,40 +6,25 @@ each node, the verdict on each card of a few nodes or of all, which node comes n
 which changes would let the pod in. Each change was tried before it is proposed. The
 inventory is read and never changed.
 
-`node_survey` puts the question to all nodes, `diagnosis` searches some of them.
-`pod_changes` and `node_changes` look for one change that helps, `change_pairs` for two;
-`feasibility` tells which nodes could take a changed request, `obstacles` what keeps a pod
-from a node, and `node_trials` try a change on a copy of one node. `findings` are the values;
-`phrases`, `clauses` and `sentences` put them into words, `tables` into a table.
+`what_if` asks all nodes and finds the changes that help; `diagnosis` finds out what is wrong
+on some of the nodes, and `nearest` which of them comes closest. `findings` are the values;
+`phrases` and `sentences` put them into words, `tables` into a table.
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import Final
 
 from berth_operator.scheduling import known_models, queued_pods, under_policy
 from berth_operator.scheduling.devices import allocator
-from berth_operator.scheduling.explain import (
-    change_pairs,
-    diagnosis,
-    feasibility,
-    findings,
-    node_changes,
-    node_survey,
-    obstacles,
-    pod_changes,
-    sentences,
-    tables,
-)
+from berth_operator.scheduling.explain import diagnosis, findings, nearest_nodes, sentences, tables
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
+from berth_operator.scheduling.what_if import advice, budget, node_survey
 
 Explanation = findings.Explanation
 Finding = findings.Finding
 Nearest = findings.Nearest
-Change = findings.Change
-
-STEPS_FOR_WHOLE: Final = 40_000
+Advice = advice.Advice
 
 brief = sentences.brief
 sentence = sentences.sentence
@@ -52,7 +37,7 @@ table = tables.table
 
 def work(*, whole: bool, expired: Callable[[], bool] | None = None) -> allocator.Effort:
     """Return how much work may go into an explanation where nobody waits for it but who asked."""
-    return allocator.Effort(STEPS_FOR_WHOLE if whole else allocator.MOST_STEPS, expired)
+    return allocator.Effort(budget.STEPS_FOR_WHOLE if whole else allocator.MOST_STEPS, expired)
 
 
 def explain(
@@ -66,47 +51,41 @@ def explain(
     """Explain why a pod finds no place, or on which nodes it finds none.
 
     `effort` bounds all searches and trials together: about a second without one, and twice
-    that with `whole`. Nodes that were not looked at then are said to be undecided.
-    1. Ask all nodes.  2. Look at some closely, or with `whole` at all.  3. Name the
-    nearest.  4. Try what would help: one change, else two.
+    that with `whole`. Nodes that were not searched then are said to be undecided.
+    1. Ask all nodes.  2. Diagnose some of them, or with `whole` all.  3. Name the nearest.
+    4. Try what would help: one change, else two.
     """
-    effort = work(whole=whole) if effort is None else effort
-    survey = node_survey.take(search, under_policy.under(policy, candidate), policy, effort)
-    found = diagnosis.findings_of(survey, whole=whole)
-    fits = int(survey.known.sum()) - len(found)
-    told = Explanation(
+    left = budget.Budget(work(whole=whole) if effort is None else effort, whole=whole)
+    survey = node_survey.take(search, under_policy.under(policy, candidate), policy, left)
+    found = diagnosis.findings_of(survey)
+    shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}
+    total = int(survey.known.sum())
+    explanation = Explanation(
         counts=survey.counts,
         nodes=found,
-        total=int(survey.known.sum()),
-        nearest=diagnosis.nearest(found),
-        changes=() if fits else _changes(survey, found, whole=whole),
+        total=total,
+        nearest=nearest_nodes.nearest(found),
+        advice=() if total > len(found) else advice.single(survey, shortfalls),
         whole=all(one.looked for one in found),
         models=known_models.instead(survey.counts, survey.inventory, survey.request.conditions.uuids),
     )
-    told = told if fits or told.changes or not found else _missed(survey, told)
-    return dataclasses.replace(told, cut=survey.exhausted and not fits and not told.changes)
+    if explanation.fits or explanation.advice or not found:
+        return explanation
+    return _without_single_change(survey, explanation, shortfalls)
 
 
-def _missed(survey: node_survey.NodeSurvey, told: Explanation) -> Explanation:
-    """Add what no single change could help: all that is in the way of the nearest node, and two changes."""
-    missed = change_pairs.nearest_with_obstacles(survey)
-    if not missed or survey.exhausted:
-        return told  # What is in the way was perhaps not found out for all of them.
-    (at, whys), nearest = missed[0], told.nearest
-    if len(whys) > 1 or (nearest is None and len(told.counts) > 1):
-        nearest = change_pairs.nearest(survey, at, whys)
-    two = change_pairs.find_pairs(survey, [one for one, _ in missed])
-    return dataclasses.replace(told, nearest=nearest, changes=tuple(two))
-
-
-def _changes(
-    survey: node_survey.NodeSurvey, found: tuple[findings.Finding, ...], *, whole: bool
-) -> tuple[findings.Change, ...]:
-    limit = feasibility.NO_LIMIT
-    if whole:
-        asking = feasibility.Feasibility(survey.inventory, each=limit, in_all=limit, effort=survey.effort)
-    else:
-        asking = feasibility.Feasibility(survey.inventory, effort=survey.effort)
-    refused = obstacles.single(survey, whole=whole)
-    eased = pod_changes.find_changes(pod_changes.PodChanges(survey, found, refused, asking))
-    return findings.in_order([*node_changes.find_changes(survey, found, refused), *eased])
+def _without_single_change(
+    survey: node_survey.NodeSurvey, explanation: Explanation, shortfalls: advice.Shortfalls
+) -> Explanation:
+    """Add all that is in the way of the nearest node, and two changes that help there."""
+    near = nearest_nodes.with_obstacles(survey)
+    if not near or survey.budget.exhausted:
+        # What is in the way was perhaps not found out for all of them.
+        return dataclasses.replace(explanation, cut=survey.budget.exhausted)
+    (row, obstacles), nearest_ = near[0], explanation.nearest
+    if len(obstacles) > 1 or (nearest_ is None and len(explanation.counts) > 1):
+        nearest_ = findings.Nearest(survey.row(row).name, *survey.why(row), (), whys=obstacles)
+    two = advice.several(survey, [row for row, _ in near], shortfalls)
+    return dataclasses.replace(
+        explanation, nearest=nearest_, advice=two, cut=survey.budget.exhausted and not two
+    )

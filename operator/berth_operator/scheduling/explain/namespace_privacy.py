@@ -5,35 +5,25 @@ those are counted. What is for the people who run the cluster, the debug pages a
 simulator's tables, names them all.
 """
 
-import dataclasses
+import itertools
 from collections.abc import Iterable
 
-from berth_operator.scheduling.explain import findings
+from berth_operator.scheduling.changes import Change
+from berth_operator.scheduling.what_if.advice import Advice
+from berth_operator.scheduling.what_if.evictions import EndPods
 
 
-def change(told: findings.Change, namespace: str) -> findings.Change:
-    """Return a change that names no pods of other namespaces."""
-    match told:
-        case findings.Pair():
-            first, second = (single(one, namespace) for one in told.changes)
-            return dataclasses.replace(told, changes=(first, second))
-        case _:
-            return single(told, namespace)
+def clause(change: Change, namespace: str | None) -> str:
+    """Return what would have to happen, without the names of pods of other namespaces if there is one."""
+    if namespace is None or not isinstance(change, EndPods) or change.devices:
+        return change.clause()
+    return change.clause_of(pods(change.titles, namespace))
 
 
-def single(told: findings.Single, namespace: str) -> findings.Single:
-    """Return a single change that names no pods of other namespaces."""
-    if isinstance(told, findings.EndPods):
-        return dataclasses.replace(told, titles=tuple(pods(told.titles, namespace)))
-    return told
-
-
-def namespaces(changes: Iterable[findings.Change], holders: Iterable[str]) -> set[str]:
+def namespaces(advice: Iterable[Advice], holders: Iterable[str]) -> set[str]:
     """Return the namespaces of all pods that these would name."""
-    titles = list(holders)
-    for change_ in changes:
-        singles = change_.changes if isinstance(change_, findings.Pair) else (change_,)
-        titles += [title for one in singles if isinstance(one, findings.EndPods) for title in one.titles]
+    ended = (one for each in advice for one in each.changes if isinstance(one, EndPods))
+    titles = itertools.chain(holders, *(one.titles for one in ended))
     return {title.partition("/")[0] for title in titles}
 
 

@@ -1,6 +1,6 @@
 """Words of an explanation: what there is instead, reasons in brief, devices by their names.
 
-The words of each reason stand with its constraint; `clauses` has those of the changes.
+The words of each reason stand with its constraint, and so do those of the changes.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,11 +8,10 @@ from typing import Final
 
 from berth_crds import catalog, names
 from berth_operator.scheduling import known_models, queued_pods, wording
-from berth_operator.scheduling.constraints import arrangement, registry
+from berth_operator.scheduling.constraints import arrangement, cards, registry
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator, facts
-from berth_operator.scheduling.explain import diagnosis
 
 NOWHERE: Final = "no node has any of them"
 PART_OF_NAME: Final = f"; {names.MODEL} wants the whole name, {names.MODEL_PATTERN} a part of it"
@@ -80,7 +79,7 @@ def against(verdict: allocator.Verdict) -> str:
     if verdict.reason is Reason.TOO_SMALL and verdict.total.memory < verdict.wanted.memory:
         has = wording.amount(Unit.BYTES, verdict.total.memory, up=False)
         return f"{reason}: has {has}, {wording.amount(Unit.BYTES, verdict.wanted.memory)} wanted, never fits"
-    figures = wording.shortage(one for one in diagnosis.missing(verdict) if one.free > 0)
-    if verdict.reason in diagnosis.USED and figures:
+    figures = wording.shortage(one for one in cards.missing(verdict) if one.free > 0)
+    if verdict.reason in cards.USED and figures:
         return f"{reason}: {figures}"
     return f"{reason}, never fits" if verdict.never else reason

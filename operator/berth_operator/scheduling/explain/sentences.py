@@ -14,7 +14,8 @@ from berth_crds import text
 from berth_operator.scheduling import decisions, known_models, node_table, queued_pods, wording
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
-from berth_operator.scheduling.explain import clauses, findings, namespace_privacy, phrases
+from berth_operator.scheduling.explain import findings, namespace_privacy, phrases
+from berth_operator.scheduling.what_if.advice import Advice
 
 Extras = dict[tuple[Reason, str], str]
 Examples = dict[tuple[Reason, str], findings.Finding]
@@ -36,7 +37,7 @@ def by_namespace(told: findings.Explanation, candidate: queued_pods.Candidate) -
     """Return the sentence for each namespace of which it names pods, and under "" the one for all others."""
     examples = _examples(told)
     holders = (one.holders for one in examples.values())
-    named = namespace_privacy.namespaces(told.changes[:1], itertools.chain.from_iterable(holders))
+    named = namespace_privacy.namespaces(told.advice[:1], itertools.chain.from_iterable(holders))
     return {one: _sentence(told, candidate, examples, one) for one in ("", *sorted(named))}
 
 
@@ -73,10 +74,15 @@ def nearest(found: findings.Nearest) -> str:
     return f"{of}{wording.short(found.node)} has {wording.shortage(found.measures)}"
 
 
-def would_fit(change: findings.Change) -> str:
-    """Return what would help, and on how many nodes where it is the pod that changes."""
-    nodes = clauses.reach(change)
-    return f"would fit{f' on {nodes}' if nodes else ''} if {clauses.clause(change)}"
+def would_fit(advice: Advice, namespace: str | None = None) -> str:
+    """Return what would help, and on how many nodes where only the pod changes.
+
+    With a namespace, pods of others are counted and not named.
+    """
+    clauses = " and ".join(namespace_privacy.clause(change, namespace) for change in advice.changes)
+    nodes = "1 node" if advice.nodes == 1 else f"{advice.nodes} nodes"
+    where = f" on {nodes if advice.exact else f'at least {nodes}'}" if advice.of_pod else ""
+    return f"would fit{where} if {clauses}"
 
 
 def refusals(told: findings.Explanation, candidate: queued_pods.Candidate) -> tuple[Refusal, ...]:
@@ -197,10 +203,10 @@ def _ending(told: findings.Explanation, candidate: queued_pods.Candidate, namesp
     which = "node with a Device" if told.unpublished else "node"
     lasting = _lasting(told, candidate)
     never = f" No {which} could take it even if nothing were used{lasting}." if told.never else ""
-    if not told.changes:
+    if not told.advice:
         cut = f" {CUT}" if told.cut else ""
         return f".{never}{cut}" if never or cut else ""
-    best = would_fit(namespace_privacy.change(told.changes[0], namespace))
+    best = would_fit(told.advice[0], namespace)
     return f".{never} {best[0].upper()}{best[1:]}."
 
 

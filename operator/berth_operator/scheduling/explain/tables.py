@@ -10,12 +10,14 @@ from typing import Final
 
 from berth_crds import text
 from berth_operator.scheduling import wording
-from berth_operator.scheduling.constraints import registry
+from berth_operator.scheduling.changes import Change
+from berth_operator.scheduling.constraints import cards, registry
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator, verdicts
-from berth_operator.scheduling.explain import diagnosis, findings, phrases, sentences
-from berth_operator.scheduling.explain.findings import EndPods, Finding, MakeRoom
+from berth_operator.scheduling.explain import findings, phrases, sentences
+from berth_operator.scheduling.explain.findings import Finding
+from berth_operator.scheduling.what_if.evictions import EndPods
 
 HEAD: Final = ("NODE", "DEVICE", "UUID", "WHY NOT", "WANTED", "FREE")
 NONE: Final = "-"
@@ -44,7 +46,7 @@ def _lines(finding: Finding) -> Iterator[Line]:
     free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.measures]
     detail = finding.detail or wording.listed(finding.holders)
     reason = finding.reason
-    if finding.never and reason in diagnosis.USED and finding.shortfall is not None:
+    if finding.never and reason in cards.USED and finding.shortfall is not None:
         # Sums call it full, and only the closer look saw what is in the way even of an empty node.
         reason, detail = finding.shortfall.reason, finding.shortfall.detail
     why = _why(phrases.briefly(reason, detail), never=finding.never)
@@ -102,14 +104,16 @@ def _below(told: findings.Explanation) -> Iterator[str]:
         yield f"fits on {'at least ' if unsure else ''}{told.fits} of {told.total} nodes"
     if told.nearest is not None:
         yield f"nearest: {sentences.nearest(told.nearest)}"
-    for change in told.changes:
-        yield f"{sentences.would_fit(change)}{_added(change)}"
+    for one in told.advice:
+        yield f"{sentences.would_fit(one)}{''.join(map(_holders, one.changes))}"
 
 
-def _added(change: findings.Change) -> str:
-    """Add what a sentence leaves out: whose pods they are."""
+def _holders(change: Change) -> str:
+    """Return what a clause leaves out: which pods hold what is to be freed."""
     match change:
-        case MakeRoom(holders=people) | EndPods(titles=people):
-            held = "" if isinstance(change, EndPods) and not change.devices else "held by "
-            return f" ({held}{wording.listed(people, most=PODS_NAMED)})"
+        case cards.MakeRoom(holders=holders):
+            return f" (held by {wording.listed(holders, most=PODS_NAMED)})"
+        case EndPods(titles=holders):
+            held = "held by " if change.devices else ""
+            return f" ({held}{wording.listed(holders, most=PODS_NAMED)})"
     return ""

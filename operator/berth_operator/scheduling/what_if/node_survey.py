@@ -20,23 +20,19 @@ from berth_operator.scheduling import (
     node_table,
     questions,
     queued_pods,
-    search,
 )
-from berth_operator.scheduling.constraints import host_ports, place, reasons, registry, resources
+from berth_operator.scheduling.changes import Situation
+from berth_operator.scheduling.constraints import reasons, registry
 from berth_operator.scheduling.constraints.constraint import Why
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
-from berth_operator.scheduling.explain import feasibility
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-
-# Looking at a node has a price of its own, besides the steps of the search on it.
-STEPS_TO_LOOK: Final = 20
-# Of all the steps there are, this part may go into finding out which nodes fit, and why others do not.
-PART_FOR_SURVEY: Final = 0.4
+from berth_operator.scheduling.what_if import budget
+from berth_operator.scheduling.what_if.feasibility import Feasibility
 
 PLACES: Final = frozenset({Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES})
 STATES: Final = frozenset(reason for reason in node_table.STATES if reason is not None)
@@ -57,16 +53,19 @@ class NodeSurvey:
     whys: tuple[Why | None, ...]
     code: node_table.Numbers
     known: node_table.Mask
-    place: node_table.Mask
-    room: node_table.Mask
     never: node_table.Mask
     gap: node_table.Scores
-    effort: allocator.Effort
+    budget: budget.Budget
 
     @property
-    def exhausted(self) -> bool:
-        """Whether the steps for this pod are used up, so that whatever is tried now is given up."""
-        return self.effort.left <= 0
+    def query(self) -> Query:
+        """The question of the pod to all nodes."""
+        return Query(self.inventory, self.inventory.everything, questions.ask(self.request, self.demand))
+
+    @functools.cached_property
+    def feasibility(self) -> Feasibility:
+        """What tells which nodes would take a changed pod."""
+        return Feasibility(self.inventory, self.budget)
 
     def row(self, at: int) -> node_info.NodeInfo:
         """Return a node in full."""
@@ -110,16 +109,14 @@ class NodeSurvey:
         return nearest
 
 
-def take(
-    search: Search, candidate: queued_pods.Candidate, policy: Policy, effort: allocator.Effort
-) -> NodeSurvey:
-    """Ask all nodes; those that nobody has looked at when the effort is spent say that they are undecided."""
+def take(search: Search, candidate: queued_pods.Candidate, policy: Policy, left: budget.Budget) -> NodeSurvey:
+    """Ask all nodes; those that are not searched when the budget is spent say that they are undecided."""
     inventory, request, demand = search.inventory, candidate.request, candidate.demand
     question = questions.ask(request, demand)
     table = reasons.evaluate(inventory, question, search.searched_now(question, policy))
     query = Query(inventory, inventory.everything, question)
     known = inventory.table.known[: inventory.size].copy()
-    _search_silent_nodes(table, inventory, candidate, known & (table.code == 0), effort)
+    _search_silent_nodes(table, inventory, candidate, known & (table.code == 0), left)
     return NodeSurvey(
         inventory,
         policy,
@@ -129,11 +126,9 @@ def take(
         whys=(None, *table.whys),
         code=table.code,
         known=known,
-        place=known & place.able(query),
-        room=resources.able(query) & host_ports.able(query),
         never=table.never(),
         gap=registry.gaps(query),
-        effort=effort,
+        budget=left,
     )
 
 
@@ -141,57 +136,50 @@ def _search_silent_nodes(
     table: reasons.ReasonTable,
     inventory: Inventory,
     candidate: queued_pods.Candidate,
-    quiet: node_table.Mask,
-    effort: allocator.Effort,
+    silent: node_table.Mask,
+    left: budget.Budget,
 ) -> None:
-    """Look at the nodes that gave no reason, and write one down for those that should have."""
+    """Search the nodes that gave no reason, and add one for those that should have."""
     request, rank = candidate.request, inventory.rank()
-    left = set(np.flatnonzero(quiet).tolist())
+    unsure = set(np.flatnonzero(silent).tolist())
     if request.need.simple or not request.need.asked:
-        # One of them is looked at for all that are alike: this costs no search.
-        patience = allocator.Effort(feasibility.NO_LIMIT, effort.expired)
-        asking = feasibility.Feasibility(
-            inventory, each=feasibility.NO_LIMIT, in_all=feasibility.NO_LIMIT, effort=patience
-        )
-        left -= set(asking.nodes(request, candidate.demand, quiet).nodes)
-    most = int(effort.left * PART_FOR_SURVEY)
-    mine = effort.part(most)
+        # One of them is searched for all that are alike: this costs no budget.
+        unlimited = budget.Budget(allocator.Effort(budget.NO_LIMIT, left.effort.expired), whole=True)
+        pod = Situation(request, candidate.demand)
+        unsure -= set(Feasibility(inventory, unlimited).nodes(pod, silent).rows)
     alike: Alike = {}
-    for at in sorted(left, key=lambda at: int(rank[at])):
-        why = _asked(inventory, at, request, mine, alike)
-        if why is not None:
-            table.add(at, why)
-    effort.use(most, mine)
+    with left.part(budget.SURVEY_PART) as mine:
+        for row in sorted(unsure, key=lambda row: int(rank[row])):
+            why = _asked(inventory, row, request, mine, alike)
+            if why is not None:
+                table.add(row, why)
 
 
 Alike = dict[Hashable, Why | None]  # What nodes have said, by what that depends on.
 
 
 def _asked(
-    inventory: Inventory, at: int, request: requests.Request, effort: allocator.Effort, alike: Alike
+    inventory: Inventory, row: int, request: requests.Request, left: budget.Budget, alike: Alike
 ) -> Why | None:
-    """Ask one node for its reason, if it has one; where no effort is left it is not asked."""
-    info = inventory.infos[at]
-    if info is None or effort.left <= 0:
+    """Return the reason of one node, if it has one; where no budget is left it is not asked."""
+    info = inventory.infos[row]
+    if info is None or left.exhausted:
         return Reason.UNDECIDED, ""
     view = info.view()
     kind = equivalence.of(view, request)
     if kind is None or kind not in alike:
-        found = look(view, request, effort)
+        found = look(view, request, left)
         why = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
-        if effort.spent or kind is None:
+        if left.effort.spent or kind is None:
             return why
         alike[kind] = why
-    effort.spend(1)
+    left.effort.spend(1)
     return alike[kind]
 
 
 def look(
-    view: device_view.View, request: requests.Request, effort: allocator.Effort
+    view: device_view.View, request: requests.Request, left: budget.Budget
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Search one node, as long as the search for a place does at most."""
-    effort.spend(STEPS_TO_LOOK)  # From the first of these on time counts, what is read for it included.
-    part = effort.part(search.STEPS_A_NODE)
-    found = allocator.place(view, request, effort=part)
-    effort.use(search.STEPS_A_NODE, part)
-    return found
+    with left.search() as effort:
+        return allocator.place(view, request, effort=effort)

@@ -1,0 +1,185 @@
+"""Asks for fewer devices, or for less of each: relaxations of both constraints that count devices."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Final
+
+from berth_crds import names
+from berth_operator.scheduling import changes
+from berth_operator.scheduling.changes import Option, Situation
+from berth_operator.scheduling.constraints.constraint import Attempt
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.deficits import CARDS, CORE, RATIO, REPLICAS, Deficit, Unit
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.wording import less, noun
+
+COUNTS_TRIED: Final = 16
+# Which amount each field of a share is, and what the smaller share is a part of.
+SHARES: Final = {
+    "core": (CORE, Unit.PERCENT, " of the core of each card"),
+    "memory": ("", Unit.BYTES, " of each card"),
+    "ratio": (RATIO, Unit.PERCENT, " of the memory of each card"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where an ask stands in a request: the number of its container, and its own in the container."""
+
+    container: int
+    number: int
+
+    def of(self, request: requests.Request) -> requests.Ask:
+        """Return the ask."""
+        return request.containers[self.container].asks[self.number]
+
+    def replaced(self, request: requests.Request, ask: requests.Ask) -> requests.Request:
+        """Return the request with another ask in this place."""
+        containers = list(request.containers)
+        asks = list(containers[self.container].asks)
+        asks[self.number] = ask
+        containers[self.container] = dataclasses.replace(containers[self.container], asks=tuple(asks))
+        return dataclasses.replace(request, containers=tuple(containers))
+
+
+def each(request: requests.Request) -> Iterator[tuple[Place, requests.Ask]]:
+    """Yield all asks and where they stand."""
+    for at, container in enumerate(request.containers):
+        for number, ask in enumerate(container.asks):
+            yield Place(at, number), ask
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskLess(changes.Change):
+    """The pod asks for fewer devices, or for less of each."""
+
+    rank: ClassVar = changes.Rank.ASK_LESS
+    place: Place
+    field: str
+    deficit: Deficit  # `free` is what it could have.
+    of: str
+    container: str = ""  # Where there are several.
+
+    def apply(self, situation: Situation) -> Situation:
+        """Return the situation in which the pod asks for what there is."""
+        ask, demand = self.place.of(situation.request), situation.demand
+        if self.field == "count":
+            demand = _scaled(situation, self.deficit.free, ask.count)
+        smaller = dataclasses.replace(ask, **{self.field: self.deficit.free})  # type: ignore[arg-type]  # its own
+        request = self.place.replaced(situation.request, smaller)
+        return dataclasses.replace(situation, request=request, demand=demand)
+
+    def clause(self) -> str:
+        """Return how much it would ask for."""
+        return less(self.deficit, self.of) + (f" in container {self.container}" if self.container else "")
+
+
+def _scaled(situation: Situation, count: int, before: int) -> facts.Demand:
+    """Lower what is asked under the names that Berth serves, where it is surely about these devices alone."""
+    if len(list(each(situation.request))) != 1:
+        return situation.demand
+    served = tuple((name, -(-amount * count // before)) for name, amount in situation.demand.served)
+    return dataclasses.replace(situation.demand, served=served)
+
+
+def ask_less(request: requests.Request, place: Place, field: str, free: int) -> AskLess:
+    """Return the change by which a field of an ask is as much as is free."""
+    ask, container = place.of(request), request.containers[place.container].name
+    if field == "count":
+        name, unit = counted(ask), Unit.PIECES
+        of = f" {noun(name, ask.count)}"
+    else:
+        name, unit, of = SHARES[field]
+    deficit = Deficit(name, unit, getattr(ask, field), free)
+    several = container if len(request.containers) > 1 else ""
+    return AskLess(place=place, field=field, deficit=deficit, of=of, container=several, size=deficit.part)
+
+
+def counted(ask: requests.Ask) -> str:
+    """Return what an ask counts, as the counted reasons do."""
+    match ask:
+        case requests.Instances():
+            return f"MIG {ask.profile}"
+        case requests.Replicas():
+            return REPLICAS
+        case requests.OtherDevices():
+            return ask.type
+    return CARDS
+
+
+def fewer(request: requests.Request, place: Place, most: int) -> Iterator[Option]:
+    """Yield that the pod asks for fewer devices, `most` of them at most.
+
+    Fewer may not do where more would: partitions of cards have fixed sizes.
+    """
+    ask = place.of(request)
+    counts = range(min(ask.count - 1, most), 0, -1)[:COUNTS_TRIED]
+    if counts and not (isinstance(ask, requests.OtherDevices) and ask.every):
+        yield Option([ask_less(request, place, "count", count) for count in counts], nested=False)
+
+
+def smaller(attempt: Attempt, place: Place, ask: requests.Gpus) -> Iterator[Option]:
+    """Yield that the pod asks for no larger share than some card has left, of memory or of core."""
+    container = attempt.request.containers[place.container].name
+    found = [one for one in attempt.shortfalls if one.container == container]
+    verdicts = [verdict for one in found for verdict in one.against]
+    memory = [
+        one for one in verdicts if one.free.memory < one.wanted.memory and one.free.core >= one.wanted.core
+    ]
+    if ask.ratio:
+        yield from _shares(attempt, place, "ratio", map(_ratio, memory))
+    else:
+        yield from _shares(attempt, place, "memory", (one.free.memory for one in memory))
+    cores = (one.free.core for one in verdicts if one.free.memory >= one.wanted.memory)
+    yield from _shares(attempt, place, "core", cores)
+
+
+def _ratio(verdict: allocator.Verdict) -> int:
+    return verdict.free.memory * requests.WHOLE // max(1, verdict.total.memory)
+
+
+def _shares(attempt: Attempt, place: Place, field: str, free: Iterable[int]) -> Iterator[Option]:
+    wanted = getattr(place.of(attempt.request), field)
+    amounts = sorted({amount for amount in free if 0 < amount < wanted}, reverse=True)
+    if amounts:
+        yield Option([ask_less(attempt.request, place, field, amount) for amount in amounts])
+
+
+# ---------------------------------------------------------------- replicas in place of cards
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskReplicas(changes.Change):
+    """The pod asks for replicas of shared cards in place of cards, whole ones or parts."""
+
+    rank: ClassVar = changes.Rank.ASK_REPLICAS
+    place: Place
+    count: int
+    whole: bool
+
+    def apply(self, situation: Situation) -> Situation:
+        """Return the situation in which the pod asks for replicas."""
+        request = self.place.replaced(situation.request, requests.Replicas(self.count))
+        demand = dataclasses.replace(situation.demand, served=((names.NVIDIA_GPU_SHARED, self.count),))
+        return dataclasses.replace(situation, request=request, demand=demand)
+
+    def clause(self) -> str:
+        """Return what it would ask for."""
+        now = f"{self.count} {noun(REPLICAS, self.count)} ({names.NVIDIA_GPU_SHARED})"
+        cards = noun(CARDS, self.count)
+        if self.whole:
+            return f"it asked for {now} instead of {self.count} whole {cards}"
+        was = "a part of a card" if self.count == 1 else f"parts of {self.count} cards"
+        return f"it asked for {now} instead of {was}"
+
+
+def in_replicas(attempt: Attempt) -> Iterator[Option]:
+    """Yield that a pod with one ask for cards asks for replicas; scope and joint are about whole cards."""
+    asks, grouping = list(each(attempt.request)), attempt.request.grouping
+    if len(asks) != 1 or grouping.scope or grouping.joint:
+        return
+    ((place, ask),) = asks
+    shared = (sum(one.reason is Reason.SHARING_MODE for one in found.against) for found in attempt.shortfalls)
+    if isinstance(ask, requests.Gpus) and max(shared, default=0) >= ask.count:
+        yield Option([AskReplicas(place=place, count=ask.count, whole=ask.whole)])

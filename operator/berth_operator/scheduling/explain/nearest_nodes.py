@@ -1,0 +1,91 @@
+"""Which node comes nearest: the one that lacks the smallest part, or that has the fewest obstacles.
+
+A node that has nothing at all of what is missing is not near, and neither is one that could
+never take the pod or whose devices are given to no pod just now.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+from berth_operator.scheduling import questions
+from berth_operator.scheduling.changes import Situation
+from berth_operator.scheduling.constraints import cards, place, reasons, registry
+from berth_operator.scheduling.constraints.constraint import Why
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.explain import diagnosis, findings
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.what_if import node_survey, trials
+
+
+def nearest(found: Iterable[findings.Finding]) -> findings.Nearest | None:
+    """Return what lacks the smallest part, then the lower name and minor."""
+    near = (one for finding in found if not finding.never for one in _candidates(finding))
+    near = (one for one in near if one.lack < 1)
+    return min(near, key=lambda one: (round(one.lack, 6), one.node, one.minor), default=None)
+
+
+def _candidates(found: findings.Finding) -> Iterator[findings.Nearest]:
+    """Yield what may be near on one node: its cards one by one if one is wanted, else their number."""
+    near = findings.Nearest(found.node, found.reason, found.detail, found.measures)
+    shortfall = found.shortfall
+    cards_ = [] if shortfall is None or shortfall.wanted != 1 else list(_near_cards(near, shortfall))
+    yield from cards_ or ([near] if found.measures else [])
+
+
+def _near_cards(near: findings.Nearest, shortfall: allocator.Shortfall) -> Iterator[findings.Nearest]:
+    for verdict in shortfall.against:
+        missing = tuple(cards.missing(verdict))
+        if verdict.reason in cards.USED and not verdict.never and missing:
+            yield dataclasses.replace(
+                near, measures=missing, device=verdict.device, minor=verdict.minor, type=verdict.type
+            )
+
+
+# ---------------------------------------------------------------- all that is in the way
+
+
+def with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[Why, ...]]]:
+    """Return the nodes that come nearest with all that is in their way, the fewest obstacles first."""
+    found = []
+    for row in dict.fromkeys(diagnosis.worth_diagnosing(survey)):
+        if survey.row(row).node and not survey.budget.exhausted:
+            before = trials.situation(survey, row)
+            survey.budget.spend_on_trial(before)
+            found.append((row, tuple(dict.fromkeys(_obstacles(survey, row, before)))))
+    return sorted(found, key=lambda one: len(one[1]))
+
+
+def _obstacles(survey: node_survey.NodeSurvey, row: int, before: Situation) -> Iterator[Why]:
+    """Yield what is wrong with a node: its place, its agent, its devices, what else is demanded of it."""
+    whys = place.obstacles(before.node, survey.demand.where).values()
+    yield from sorted(whys, key=lambda why: why[1])
+    if survey.request and before.device is not None and (before.silent or before.device.failed):
+        yield (Reason.SILENT, "") if before.silent else (Reason.SOURCE_FAILED, before.device.failed)
+    yield from _of_devices(survey, before)
+    elsewhere = dataclasses.replace(survey.demand, where=facts.ANYWHERE)
+    rows = slice(row, row + 1)
+    query = Query(survey.inventory, rows, questions.ask(requests.NO_DEVICES, elsewhere))
+    for constraint in registry.CONSTRAINTS:
+        if constraint is not place.CONSTRAINT and constraint.asked(query.question):
+            for objection in (*constraint.standing(query), *constraint.passing(query)):
+                if objection.nodes[0]:
+                    yield objection.reason, objection.detail
+
+
+def _of_devices(survey: node_survey.NodeSurvey, before: Situation) -> Iterator[Why]:
+    """Yield what is wrong with a node's devices, as if all else were well."""
+    if not survey.request:
+        return
+    device = dataclasses.replace(before.device, failed="") if before.device else None
+    well = dataclasses.replace(before, node=facts.Node(before.node.name), device=device, silent=False)
+    copy = trials.copied(survey, well)
+    table = reasons.evaluate(copy, questions.ask(survey.request, facts.NO_DEMAND), {})
+    info = copy.infos[0]
+    if table.code[0]:
+        yield list(table.whys)[int(table.code[0]) - 1]
+    elif info is not None and not survey.budget.exhausted:
+        found = node_survey.look(info.view(), survey.request, survey.budget)
+        if isinstance(found, allocator.Shortfall):
+            yield found.reason, found.detail
