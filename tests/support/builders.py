@@ -115,10 +115,11 @@ def hold(
     *,
     withheld: int = 0,
     amounts: facts.Amounts = (),
+    **fields: Any,
 ) -> holds.Hold:
     """Return what a pod holds on a node; a number means a whole card."""
     held = tuple(share(one, at=at) if isinstance(one, int) else one for one in shares)
-    return holds.Hold(f"uid-{name}", f"{NAMESPACE}/{name}", at, amounts, held, withheld)
+    return holds.Hold(f"uid-{name}", f"{NAMESPACE}/{name}", at, amounts, held, withheld, **fields)
 
 
 Asks = int | requests.Ask | Sequence[requests.Ask]
