@@ -1,5 +1,6 @@
 """A label orders the pods of one namespace, and gives none of them a turn of another's."""
 
+import collections
 import dataclasses
 from typing import Final
 
@@ -7,32 +8,27 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import label_order, queued_pods, wakeups
+from berth_operator.scheduling import queued_pods, wakeups
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.decisions import ClusterEvent
-from support import builders
-
-FREED: Final = frozenset({ClusterEvent.CAPACITY_FREED})
-
-
-def pod(name: str, namespace: str, label: int = 0, *, priority: int = 0) -> queued_pods.Candidate:
-    """Return a waiting pod."""
-    found = builders.candidate(name, priority=priority, label=label)
-    return dataclasses.replace(found, namespace=namespace)
+from support import backlogs, builders
+from support.backlogs import FREED
 
 
 def line(*pods: queued_pods.Candidate, allowed: int = 0) -> Backlog:
     """Return a backlog of these pods, in the order of their creation."""
-    backlog = Backlog()
-    for at, one in enumerate(pods):
-        backlog.push(dataclasses.replace(one, created=f"{at:04}"))
+    backlog = backlogs.of(*(dataclasses.replace(pod, created=f"{at:04}") for at, pod in enumerate(pods)))
     backlog.allow(allowed)
     return backlog
 
 
+def pod(name: str, namespace: str, label: int = 0, priority: int = 0) -> queued_pods.Candidate:
+    """Return a waiting pod."""
+    return builders.candidate(name, namespace=namespace, label=label, priority=priority)
+
+
 def ready(backlog: Backlog, limit: int | None = None) -> str:
     """Name the pods in the order of their turns."""
-    return " ".join(one.name for one in backlog.ready(1000.0, limit))
+    return " ".join(backlogs.ready(backlog, 1000.0, limit))
 
 
 CASES: Final = {
@@ -89,12 +85,9 @@ def test_raised_pods_that_are_gone_or_placed_leave_nothing() -> None:
 def test_of_those_that_a_change_helps_the_raised_are_tried_first() -> None:
     """Of a crowd of one kind few are tried at once, and the label decides which of a namespace."""
     names = [f"p{at:02}" for at in range(wakeups.TRIED_OF_A_KIND + 4)]
-    backlog = line(*(pod(name, "x") for name in names), pod("vip", "x", 9))
-    for name in (*names, "vip"):
-        for _ in range(9):
-            backlog.put_off(f"uid-{name}", now=1000.0, wants=FREED)
+    backlog = backlogs.put_off(*(pod(name, "x") for name in names), pod("vip", "x", 9), times=9)
 
-    backlog.cluster_event([ClusterEvent.CAPACITY_FREED])
+    backlog.cluster_event(FREED)
 
     assert ready(backlog).split()[0] == "vip"
 
@@ -103,8 +96,8 @@ def test_a_policy_that_changes_gives_everybody_a_new_turn() -> None:
     """Those in line are sorted anew at once, and back again."""
     backlog = line(pod("s", "y"), pod("b", "x", 9))
 
-    found = [ready(backlog)]
-    for allowed in (10**9, 0):
+    found = []
+    for allowed in (0, 10**9, 0):
         backlog.allow(allowed)
         found.append(ready(backlog))
 
@@ -118,7 +111,7 @@ def test_a_policy_that_changes_ends_no_pause() -> None:
 
     backlog.allow(10**9)
 
-    assert [one.name for one in backlog.ready(1000.0)] == ["s"]
+    assert ready(backlog) == "s"
 
 
 PODS: Final = st.lists(
@@ -129,7 +122,7 @@ PODS: Final = st.lists(
 @hypothesis.given(pods=PODS, limit=st.integers(1, 12))
 def test_no_label_costs_another_namespace_a_turn(pods: list[tuple[str, int, int]], limit: int) -> None:
     """Whatever positive labels say, each turn is of the namespace whose it is without them."""
-    made = [pod(f"p{at}", space, label, priority=rank) for at, (space, label, rank) in enumerate(pods)]
+    made = [pod(f"p{at}", *fields) for at, fields in enumerate(pods)]
     plain = [dataclasses.replace(one, label=min(one.label, 0)) for one in made]
 
     spaces = [[one.namespace for one in line(*those).ready(1000.0, limit)] for those in (made, plain)]
@@ -144,16 +137,11 @@ def test_within_a_namespace_the_label_decides(pods: list[tuple[str, int, int]]) 
 
     A label below zero counts for others as well, so it decides nothing more.
     """
-    backlog = line(
-        *(pod(f"p{at}", space, label, priority=rank) for at, (space, label, rank) in enumerate(pods))
-    )
+    backlog = line(*(pod(f"p{at}", *fields) for at, fields in enumerate(pods)))
 
-    found = backlog.ready(1000.0)
+    groups = collections.defaultdict[tuple[str, int], list[tuple[int, str]]](list)
+    for one in backlog.ready(1000.0):
+        group = one.namespace, one.priority + min(one.label, 0)
+        groups[group].append((-max(one.label, 0), one.created))
 
-    groups: dict[label_order.Group, list[tuple[int, str]]] = {}
-    for one in found:
-        group = label_order.Group(
-            demoted=False, priority=one.priority + min(one.label, 0), namespace=one.namespace
-        )
-        groups.setdefault(group, []).append((-max(one.label, 0), one.created))
     assert all(those == sorted(those) for those in groups.values())

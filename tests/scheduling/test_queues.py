@@ -6,24 +6,22 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import queues, rotation, wakeups
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.decisions import ClusterEvent
-from support import builders
+from support import backlogs, builders
+from support.backlogs import FREED
 
-FREED = frozenset({ClusterEvent.CAPACITY_FREED})
 MANY = 20 * queues.SPARE_PLACES
 
 
 def places(backlog: Backlog) -> int:
-    """Count all places in all lines, void ones included."""
-    all_of = vars(backlog).values()
-    own = [value for value in all_of if isinstance(value, queues.Line)]
-    named = [value for value in all_of if isinstance(value, queues.Lines)]
-    more = [
-        value.places
-        for value in all_of
-        if isinstance(value, queues.Queue | queues.Queues | rotation.Rotation)
+    """Return the number of places in all lines, void ones included."""
+    lines = vars(backlog).values()
+    valid = [line for line in lines if isinstance(line, queues.Line | queues.Lines)]
+    void = [
+        line.places
+        for line in lines
+        if isinstance(line, queues.Lines | queues.Queue | queues.Queues | rotation.Rotation)
     ]
-    return sum(map(len, own)) + sum(one.places + len(one) for one in named) + sum(more)
+    return sum(map(len, valid)) + sum(void)
 
 
 @pytest.mark.parametrize("decides", [True, False], ids=["who leads", "who only watches"])
@@ -41,27 +39,24 @@ def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool
 
 def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
     """A pod that was woken but pauses behind its kind has one place there, not one for each wake."""
-    backlog = Backlog()
     crowd = [builders.candidate(f"p{at:02}") for at in range(3 * wakeups.TRIED_OF_A_KIND)]
-    for pod in crowd:
-        backlog.push(pod)
+    backlog = backlogs.of(*crowd)
 
     for at in range(MANY):
         for pod in backlog.ready(20.0 * at):
             backlog.put_off(pod.uid, now=20.0 * at, wants=FREED)
-        backlog.cluster_event([ClusterEvent.CAPACITY_FREED])
+        backlog.cluster_event(FREED)
 
     assert places(backlog) <= 8 * (len(crowd) + queues.SPARE_PLACES)
 
 
 def test_turns_that_nobody_uses_leave_nothing_behind() -> None:
     """A pod that has its turn in each round, and is kept back each time, has one place."""
-    backlog = Backlog()
-    backlog.push(builders.candidate())
+    backlog = backlogs.of(builders.candidate())
 
-    for _ in range(MANY):
-        assert len(list(backlog.others(0.0, ()))) == 1
+    turns = {len(list(backlog.others(0.0, ()))) for _ in range(MANY)}
 
+    assert turns == {1}
     assert places(backlog) <= 8
 
 
@@ -77,10 +72,7 @@ def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
 
 def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
     """Each pod asks for something that nobody else asks for; one that stays keeps its kind."""
-    backlog = Backlog()
-    backlog.push(builders.candidate("stays"))
-    backlog.put_off("uid-stays", now=0.0, wants=FREED)
-    kind = next(iter(backlog.entries())).kind
+    backlog = backlogs.put_off(builders.candidate("stays"))
 
     for at in range(MANY):
         backlog.push(builders.candidate(demand=builders.demand(at)))
@@ -89,7 +81,8 @@ def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
     backlog.put_off("uid-again", now=0.0, wants=FREED)
 
     assert len(backlog._kinds) <= 2 * queues.SPARE_PLACES
-    assert [entry.kind == kind for entry in backlog.entries()] == [True, False, True]
+    stays, other, again = (entry.kind for entry in backlog.entries())
+    assert stays == again != other
 
 
 def test_what_is_valid_is_kept_in_order() -> None:

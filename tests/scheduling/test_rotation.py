@@ -1,6 +1,5 @@
 """However many pods are woken again and again, all have their turns, and nobody loses a card by that."""
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -11,43 +10,42 @@ from berth_operator.scheduling.backlog import ANYTHING, Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import packing
 from berth_operator.scheduling.nodes import facts
-from support import builders, clock, ledgers
+from support import backlogs, builders, clock, ledgers
+from support.backlogs import ready
 
 TRY_SECONDS = 0.001
 CROWD = 60  # Of which a round tries some twenty.
-FREED = 0, 1, 2  # Cards of n1 that are held and freed again.
+A, B, C = map(builders.candidate, "abc")
 
 
 def stage(*, free: bool) -> tuple[Ledger, clock.Clock]:
     """Return three nodes of three cards each that are held by pods; perhaps one of n2 is free."""
     now = clock.Clock()
     ledger = ledgers.with_nodes(2, 3, now=now)
-    ledger.node_seen(builders.node("n3", labels={"pool": "crowd"}))
-    ledger.device_seen(builders.device("n3", 3))
-    ledger.agent_silent("n3", silent=False)
-    ledger.pod_bound(builders.hold("n3", "n3", (0, 1, 2)))
-    for minor in FREED:
-        ledger.pod_bound(builders.hold(f"h{minor}", "n1", (minor,)))
-    ledger.pod_bound(builders.hold("n2", "n2", (0, 1) if free else (0, 1, 2)))
+    ledgers.join(ledger, builders.node("n3", labels={"pool": "crowd"}), builders.device("n3", 3))
+    held = {"n1": (0, 1, 2), "n2": (0, 1) if free else (0, 1, 2), "n3": (0, 1, 2)}
+    for at, minors in held.items():
+        for minor in minors:
+            ledger.pod_bound(builders.hold(f"{at}-{minor}", at, (minor,)))
     return ledger, now
 
 
 def wait(ledger: Ledger, name: str, created: str, *, of: str = "other", **fields: Any) -> None:
     """Have a pod of some namespace wait."""
-    pod = builders.candidate(name, created=created, **fields)
-    ledger.pod_waiting(dataclasses.replace(pod, namespace=of), gated=False)
+    ledgers.add_waiting(ledger, name, created=created, namespace=of, **fields)
 
 
-def pinned(at: int) -> facts.Demand:
-    """Ask for n3 and for an amount that nobody else asks for."""
+def push_crowd(ledger: Ledger, created: str, **fields: Any) -> None:
+    """Have a crowd wait for n3, where each asks for an amount that nobody else asks for."""
     where = facts.Where(selector=(("pool", "crowd"),))
-    return facts.Demand(amounts=((facts.CPU, at + 1),), where=where)
+    for at in range(CROWD):
+        demand = facts.Demand(amounts=((facts.CPU, at + 1),), where=where)
+        wait(ledger, f"c{at:02}", created, of="crowd", demand=demand, **fields)
 
 
 def crowd(ledger: Ledger, now: clock.Clock) -> None:
-    """Have a crowd wait for n3, where each asks for something else, and be refused once."""
-    for at in range(CROWD):
-        wait(ledger, f"c{at:02}", "2026-01-01", of="crowd", demand=pinned(at))
+    """Have a crowd wait for n3, and be refused once."""
+    push_crowd(ledger, "2026-01-01")
     while ledger.backlog.next_due() is not None:
         play(ledger, now)
         now.advance(1.0)
@@ -70,13 +68,13 @@ def play(ledger: Ledger, now: clock.Clock) -> list[str]:
 
 def free(ledger: Ledger, minor: int) -> None:
     """Have a card of n1 become free."""
-    ledger.pod_over(f"uid-h{minor}")
+    ledger.pod_over(f"uid-n1-{minor}")
 
 
 def free_and_take(ledger: Ledger, minor: int) -> None:
     """Have a card of n1 become free, and be taken by a pod of somebody else before anybody can use it."""
     free(ledger, minor)
-    ledger.pod_bound(builders.hold(f"h{minor}", "n1", (minor,)))
+    ledger.pod_bound(builders.hold(f"n1-{minor}", "n1", (minor,)))
 
 
 def test_a_newcomer_has_its_turn_though_others_are_woken_all_the_time() -> None:
@@ -147,8 +145,7 @@ def test_who_was_kept_back_for_long_takes_what_it_finds() -> None:
 def test_nobody_comes_before_more_important_pods_that_were_never_tried() -> None:
     """A turn is for pods that matter as much: a burst of important ones is decided first."""
     ledger, now = stage(free=True)
-    for at in range(CROWD):
-        wait(ledger, f"c{at:02}", "2026-01-02", of="crowd", priority=1, demand=pinned(at))
+    push_crowd(ledger, "2026-01-02", priority=1)
     wait(ledger, "last", "2026-01-02", of="crowd", priority=1)
     wait(ledger, "minor", "2026-01-01")
 
@@ -160,8 +157,7 @@ def test_nobody_comes_before_more_important_pods_that_were_never_tried() -> None
 def test_namespaces_take_turns() -> None:
     """However many pods of one namespace are new, the first of another is tried in the first round."""
     ledger, now = stage(free=True)
-    for at in range(CROWD):
-        wait(ledger, f"c{at:02}", "2026-01-01", of="crowd", demand=pinned(at))
+    push_crowd(ledger, "2026-01-01")
     wait(ledger, "new", "2026-01-02")
 
     assert play(ledger, now) == ["new"]
@@ -169,26 +165,21 @@ def test_namespaces_take_turns() -> None:
 
 def test_the_demoted_have_no_turns() -> None:
     """They come after all others."""
-    backlog = Backlog()
-    for name in ("a", "b"):
-        backlog.push(builders.candidate(name))
+    backlog = backlogs.of(A, B)
+
     backlog.demote("uid-a")
 
-    found = [pod.name for pod, _ in backlog.others(0.0, ())]
-
-    assert found == ["b"]
+    assert [pod.name for pod, _ in backlog.others(0.0, ())] == ["b"]
 
 
 def test_turns_leave_everybody_in_line() -> None:
     """Whoever had a turn and was not tried in it is in line as before."""
-    backlog = Backlog()
-    for name in ("a", "b", "c"):
-        backlog.push(builders.candidate(name))
+    backlog = backlogs.of(A, B, C)
 
     rounds = [[pod.name for pod, _ in backlog.others(0.0, ("uid-b",))] for _ in range(2)]
 
     assert rounds == [["a", "c"], ["a", "c"]]
-    assert [pod.name for pod in backlog.ready(0.0)] == ["a", "b", "c"]
+    assert ready(backlog) == ["a", "b", "c"]
 
 
 def test_claims_end_with_those_who_made_them() -> None:
@@ -206,9 +197,7 @@ def test_claims_end_with_those_who_made_them() -> None:
 
 def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
     """A kind that claims all nodes has nothing to add, however many more become better."""
-    backlog = Backlog()
-    backlog.push(builders.candidate("a"))
-    backlog.put_off("uid-a", now=0.0, wants=ANYTHING)
+    backlog = backlogs.put_off(A, wants=ANYTHING)
 
     backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
@@ -216,47 +205,43 @@ def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
     assert backlog._rotation.claims.limited == 0
 
 
+def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
+    """Return the nodes that a new pod leaves to those who claim them."""
+    ready(backlog)
+    (left,) = (nodes for pod, nodes in backlog.others(0.0, done) if pod.name == "new")
+    return left
+
+
 def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     """Others that were woken for an earlier change and go have no part in it."""
-    backlog = Backlog()
-    for name in ("a", "b", "c"):
-        backlog.push(builders.candidate(name))
-        backlog.put_off(f"uid-{name}", now=0.0, wants=ANYTHING)
+    backlog = backlogs.put_off(A, B, C, wants=ANYTHING)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.put_off("uid-a", now=0.0, wants=ANYTHING)
     backlog.node_changed("n2", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
 
     backlog.remove("uid-b")
-    list(backlog.ready(0.0))
-    (left,) = (nodes for pod, nodes in backlog.others(0.0, ("uid-a", "uid-c")) if pod.name == "new")
 
-    assert left == {"n2"}
+    assert left_to(backlog, "uid-a", "uid-c") == {"n2"}
 
 
 def test_a_claim_stands_though_who_made_it_is_held_up() -> None:
     """As long as a pod of the kind was woken whose namespace is not."""
-    backlog = Backlog()
-    for name, namespace in (("a", "slow"), ("b", "quick")):
-        backlog.push(dataclasses.replace(builders.candidate(name), namespace=namespace))
-        backlog.put_off(f"uid-{name}", now=0.0, wants=ANYTHING)
+    slow, quick = (builders.candidate(name, namespace=name) for name in ("slow", "quick"))
+    backlog = backlogs.put_off(slow, quick, wants=ANYTHING)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
+
     backlog.hold_up("slow")
-    list(backlog.ready(0.0))
 
-    (left,) = (nodes for pod, nodes in backlog.others(0.0, ("uid-b",)) if pod.name == "new")
-
-    assert left == {"n1"}
+    assert left_to(backlog, "uid-quick") == {"n1"}
 
 
 def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     """However long the line is, a round passes over some of them, and the next rounds over the others."""
-    backlog = Backlog()
-    backlog.push(builders.candidate("first", priority=1))
-    backlog.put_off("uid-first", now=0.0, wants=ANYTHING)
+    backlog = backlogs.put_off(builders.candidate("first", priority=1), wants=ANYTHING)
     backlog.cluster_event([ClusterEvent.POLICY_CHANGED])
-    list(backlog.ready(0.0))
+    ready(backlog)
     for at in range(3 * rotation.MOST_PASSED_OVER):
         backlog.push(builders.candidate(f"p{at:03}"))
 
@@ -277,5 +262,4 @@ def test_who_claims_too_much_claims_all() -> None:
     for at in range(rotation.MOST_CLAIMED + 2):
         claim.add(f"n{at}")
 
-    assert claim.everywhere
-    assert claim.nodes == set()
+    assert (claim.everywhere, claim.nodes) == (True, set())

@@ -183,6 +183,15 @@ def test_an_instance_is_as_unique_as_a_card() -> None:
     assert (found.keeper("m"), found.lost("n2")) == ("n1", frozenset("m"))
 
 
+def test_the_end_of_a_pod_is_told_to_the_heir_of_its_card_alone() -> None:
+    """The node on which it ran has nothing to do with the card any more."""
+    found = known(publishes("n1", "a"))
+    found.publish(publishes("n1"), held=A)
+    found.publish(publishes("n2", "a"))
+
+    assert found.hold("n1", ()) == {"n2"}
+
+
 def test_a_hold_takes_no_card_from_the_node_that_published_it_first() -> None:
     """A pod may claim to hold anything."""
     found = known(publishes("n2", "a"))

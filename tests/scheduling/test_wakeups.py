@@ -1,40 +1,26 @@
 """Of the pods that a change may help namespaces take turns: none keeps another's from being tried."""
 
-import dataclasses
+import collections
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 
 from berth_operator.scheduling import queued_pods, wakeups
-from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.decisions import ClusterEvent
-from support import builders
-
-
-def waiting(*pods: queued_pods.Candidate) -> Backlog:
-    """Have pods wait for room, all of which a change may help now."""
-    queue = Backlog()
-    for pod in pods:
-        queue.push(pod)
-        queue.put_off(pod.uid, now=0.0, wants=frozenset({ClusterEvent.CAPACITY_FREED}))
-    queue.cluster_event([ClusterEvent.CAPACITY_FREED])
-    return queue
+from support import backlogs, builders
 
 
 def pod(namespace: str, at: int, *, kind: int = 0) -> queued_pods.Candidate:
-    """Make a pod that asks for what others of its kind ask; those of earlier namespaces are older."""
-    name = f"{namespace}{at:04}"
-    made = builders.candidate(name, created=namespace, demand=builders.demand(kind + 1))
-    return dataclasses.replace(made, namespace=namespace)
+    """Return a pod that asks for what others of its kind ask; those of earlier namespaces are older."""
+    demand = builders.demand(kind + 1)
+    return builders.candidate(f"{namespace}{at:04}", namespace=namespace, created=namespace, demand=demand)
 
 
-def tried(queue: Backlog) -> dict[str, int]:
-    """Count the pods of each namespace that are tried at once."""
-    found: dict[str, int] = {}
-    for one in queue.ready(0.01):
-        found[one.namespace] = found.get(one.namespace, 0) + 1
-    return found
+def tried(pods: Iterable[queued_pods.Candidate]) -> Mapping[str, int]:
+    """Return how many pods of each namespace are tried at once when a change may help all of these."""
+    queue = backlogs.put_off(*pods)
+    queue.cluster_event(backlogs.FREED)
+    return collections.Counter(one.namespace for one in queue.ready(0.01))
 
 
 MOST = wakeups.TRIED_AT_ONCE
@@ -62,7 +48,7 @@ def test_crowds_of_many_kinds(crowds: Mapping[str, int], expected: Mapping[str, 
         pod(namespace, at, kind=next(kinds)) for namespace, count in crowds.items() for at in range(count)
     )
 
-    assert tried(waiting(*pods)) == expected
+    assert tried(pods) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,12 +63,13 @@ def test_crowds_of_one_kind(crowds: Mapping[str, int], expected: Mapping[str, in
     """What asks the same has few places, and namespaces share these, too."""
     pods = (pod(namespace, at) for namespace, count in crowds.items() for at in range(count))
 
-    assert tried(waiting(*pods)) == expected
+    assert tried(pods) == expected
 
 
 def test_who_comes_first_is_placed_first_all_the_same() -> None:
     """For each that is placed the next of its kind is tried, before the younger pod of another namespace."""
-    queue = waiting(*(pod("a", at) for at in range(40)), pod("b", 0))
+    queue = backlogs.put_off(*(pod("a", at) for at in range(40)), pod("b", 0))
+    queue.cluster_event(backlogs.FREED)
 
     placed = []
     for one in queue.ready(0.01):
@@ -90,11 +77,3 @@ def test_who_comes_first_is_placed_first_all_the_same() -> None:
         placed.append(one.name)
 
     assert placed == [*(f"a{at:04}" for at in range(40)), "b0000"]
-
-
-def test_who_is_held_up_takes_no_place() -> None:
-    """The pods of a namespace whose binds must wait take none that others could use."""
-    queue = waiting(*(pod(namespace, at) for namespace in "ab" for at in range(100)))
-    queue.hold_up("a")
-
-    assert tried(queue) == {"b": wakeups.TRIED_OF_A_KIND}

@@ -7,6 +7,8 @@ from berth_crds import wire
 from berth_operator.engine import change_log, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, cycle, decisions, queued_pods
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import gpupods, pods, raw
 from support import builders, clock, inventories
 
@@ -63,10 +65,15 @@ def with_nodes(count: int = 1, cards: int = 4, *, now: ports.Clock | None = None
     """Return a ledger with nodes n1, n2, … with so many cards each; their agents report."""
     ledger = Ledger(now or clock.Clock())
     for name in (f"n{at}" for at in range(1, count + 1)):
-        ledger.node_seen(builders.node(name))
-        ledger.device_seen(builders.device(name, cards))
-        ledger.agent_silent(name, silent=False)
+        join(ledger, builders.node(name), builders.device(name, cards))
     return ledger
+
+
+def join(ledger: Ledger, node: facts.Node, device: devices.Device, *, silent: bool = False) -> None:
+    """Have a node join with its devices; its agent reports unless it is silent."""
+    ledger.node_seen(node)
+    ledger.device_seen(device)
+    ledger.agent_silent(node.name, silent=silent)
 
 
 def add_waiting(
