@@ -146,15 +146,6 @@ def view(world: worlds.World, node: str) -> device_view.View:
     )
 
 
-def sound(world: worlds.World, node: str) -> set[str]:
-    """Name the devices of a node that a new pod may get anything of."""
-    device = after_strangers(world, node)
-    if device is None or device.failed or node not in world.heard or node not in world.nodes:
-        return set()
-    well = [card for card in (*device.cards, *device.others) if card.trouble is None]
-    return {uuid for card in well for uuid in (card.uuid, *(one.uuid for one in card.instances))}
-
-
 def able(world: worlds.World, candidate: queued_pods.Candidate) -> list[str]:
     """Name the nodes that could take a pod: by their place, their resources and their devices."""
     return [

@@ -8,38 +8,27 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import (
-    cycle,
-    decisions,
-    node_info,
-    questions,
-    queued_pods,
-)
-from berth_operator.scheduling.backlog import Backlog
+from berth_operator.scheduling import cycle, decisions, questions, queued_pods
 from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
-from berth_operator.scheduling.devices import allocator, device_view, requests
+from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import STEPS_A_NODE, Search
 from scheduling import second_opinion
-from support import builders, clock, inventories, worlds
-
-USUAL = Policy()
+from scheduling.placements import RULES, THOROUGH, place
+from support import backlogs, builders, clock, inventories, worlds
 
 
 def decide(
     inventory: Inventory,
     *waiting: queued_pods.Candidate,
-    policy: Policy = USUAL,
+    policy: Policy = RULES,
     limit: int = 256,
 ) -> list[decisions.Decision]:
     """Make one round for these pods."""
-    queue = Backlog()
-    for candidate in waiting:
-        queue.push(candidate)
-    return cycle.decide(Search(inventory), queue, 0.0, policy, limit=limit)
+    return cycle.decide(Search(inventory), backlogs.of(*waiting), 0.0, policy, limit=limit)
 
 
 def test_each_sees_what_the_ones_before_got() -> None:
@@ -114,16 +103,6 @@ def test_what_was_said_is_said_anew_after_a_placement() -> None:
     ]
 
 
-def test_inventory_is_left_as_found() -> None:
-    """A round takes nothing for good: what is really sent, the ledger assumes."""
-    inventory = builders.inventory(*builders.nodes(2), builders.hold("a", shares=(0,)))
-    before = inventories.contents(inventory)
-
-    decide(inventory, *(builders.candidate(f"p{number}", cards=2) for number in range(4)))
-
-    assert inventories.contents(inventory) == before
-
-
 def test_inventory_is_left_as_found_even_by_a_failure() -> None:
     """A round that fails half-way gives everything back."""
     inventory = builders.inventory(*builders.nodes(2))
@@ -144,60 +123,33 @@ PODS = st.lists(st.integers(0, 5), unique=True, max_size=5).flatmap(
 )
 
 
-@worlds.PROPERTY
+@THOROUGH
 @hypothesis.given(world=worlds.worlds(), pods=PODS, strategy=st.sampled_from(list(Strategy)))
 def test_second_opinion_agrees_pod_by_pod(
     world: worlds.World, pods: tuple[queued_pods.Candidate, ...], strategy: Strategy
 ) -> None:
     """A round equals brute force for each pod in turn, with all that was given charged (I1)."""
-    inventory, policy = world.paint(), Policy(strategy=strategy)
+    policy, by_uid = Policy(strategy=strategy), {pod.uid: pod for pod in pods}
 
-    answers = decide(inventory, *pods, policy=policy)
+    answers = decide(world.paint(), *pods, policy=policy)
 
-    by_uid = {pod.uid: pod for pod in pods}
     for answer in answers:
         pod = by_uid[answer.uid]
-        expected = second_opinion.best(world, pod, policy)
         bound = answer.placement if isinstance(answer, Bind) else None
-        assert bound == expected
+        assert bound == second_opinion.best(world, pod, policy)
         if bound is not None:
             world.holds[pod.uid] = cycle.hold_for(pod, bound)
 
 
-@worlds.PROPERTY
-@hypothesis.given(world=worlds.worlds(), pods=PODS)
-def test_rounds_promise_nothing_twice(world: worlds.World, pods: tuple[queued_pods.Candidate, ...]) -> None:
-    """Over many rounds, each charged for good, no device is given beyond what it has (I1)."""
-    inventory = world.paint()
-    before = {info.name: dict(info.used) for info in inventory.each()}
+@THOROUGH
+@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
+def test_second_opinion_agrees_on_every_node(world: worlds.World, pod: queued_pods.Candidate) -> None:
+    """Not only the best node: alone, each one takes the pod exactly when brute force says so."""
+    alone = {name: dataclasses.replace(world, nodes={name: node}) for name, node in world.nodes.items()}
 
-    given = set[tuple[str, str]]()
-    for pod in pods:
-        (answer,) = decide(inventory, pod)
-        if isinstance(answer, Bind):
-            inventory.charge(cycle.hold_for(pod, answer.placement))
-            given |= {(answer.placement.node, uuid) for uuid in worlds.shares_of([answer])}
+    found = [name for name, state in alone.items() if place(state.paint(), pod) is not None]
 
-    for node, uuid in given:
-        info = inventory.node(node)
-        assert info is not None
-        card, pieces = unit(info, uuid)
-        new, old = info.used[uuid], before[node].get(uuid, device_view.UNUSED)
-        assert uuid in second_opinion.sound(world, node)
-        assert new.core <= 100
-        assert new.memory <= max(card.memory, old.memory)
-        assert new.pods <= pieces
-
-
-def unit(info: node_info.NodeInfo, uuid: str) -> tuple[cards_.Card, int]:
-    """Find the card of a device or instance, and how many pods may have a part of it."""
-    assert info.device is not None
-    for card in (*info.device.cards, *info.device.others):
-        if card.uuid == uuid:
-            return card, card.replicas or 100
-        if any(one.uuid == uuid for one in card.instances):
-            return card, 1
-    raise AssertionError(f"{uuid} is not there")
+    assert sorted(found) == second_opinion.able(world, pod)
 
 
 @worlds.PROPERTY
@@ -226,54 +178,52 @@ def test_every_round_leaves_no_trace(world: worlds.World, pods: tuple[queued_pod
     assert inventories.contents(inventory) == before
 
 
-# ---------------------------------------------------------------- hard and odd requests
+# ---------------------------------------------------------------- requests that few nodes can serve
 
-UNHEARD: dict[str, requests.Ask] = {
+UNKNOWN: dict[str, requests.Ask] = {
     "a profile": requests.Instances("9g.999gb", 1),
     "a type": requests.OtherDevices("fpga", 1, 100),
 }
+CUT = builders.card(0, mig=True, instances=builders.instances("n1", 0, 1))
 
 
-@pytest.mark.parametrize("ask", UNHEARD.values(), ids=UNHEARD.keys())
-@pytest.mark.parametrize("known", [False, True], ids=["nothing of the kind", "others of the kind"])
-def test_what_nobody_has_heard_of_is_refused(ask: requests.Ask, *, known: bool) -> None:
-    """A profile or a type that no node ever had is missing there as any other, and asking leaves no trace."""
-    cut = builders.card(0, mig=True, instances=builders.instances("n1", 0, 1))
-    other = cards_.Card("nic-0", 0, memory=0, type="rdma")
-    made = builders.device(cards=[cut]) if known else builders.device()
-    inventory = builders.inventory(
-        builders.node(), dataclasses.replace(made, others=(other,) if known else ())
-    )
-    before = (
-        inventories.contents(inventory),
-        dict(inventory.table.profiles.of),
-        dict(inventory.table.types.of),
-    )
+@pytest.mark.parametrize("ask", UNKNOWN.values(), ids=UNKNOWN)
+@pytest.mark.parametrize(
+    "device",
+    [builders.device(), builders.device(cards=[CUT], others=[builders.nic()])],
+    ids=["nothing of the kind", "others of the kind"],
+)
+def test_what_no_node_ever_had_is_refused(ask: requests.Ask, device: cards_.Device) -> None:
+    """A profile or a type that is unknown is missing there as any other, and asking leaves no trace."""
+    inventory = builders.inventory(builders.node(), device)
+    table = inventory.table
+    before = dict(table.profiles.of), dict(table.types.of), inventories.contents(inventory)
 
     (answer,) = decide(inventory, builders.candidate(cards=ask))
 
     assert isinstance(answer, Wait)
-    assert (inventories.contents(inventory), inventory.table.profiles.of, inventory.table.types.of) == before
+    assert (table.profiles.of, table.types.of, inventories.contents(inventory)) == before
 
 
 # Two of them fit on a card, and yet sums would let twenty onto eight cards.
 TWO_FIFTHS = requests.Gpus(1, core=40, memory=builders.GIB)
+TIGHT = builders.request(*[TWO_FIFTHS] * 17)
 
 
 def crowd(count: int) -> requests.Request:
     """Ask for shares of many sizes that nearly fill eight cards: hard to pack."""
-    asks = [
+    asks = (
         requests.Gpus(1, core=23 + 7 * at % 19, memory=(9 + 5 * at % 17) * builders.GIB)
         for at in range(count)
-    ]
+    )
     return builders.request(*asks)
 
 
 def test_hard_pods_do_not_hold_a_round_up() -> None:
     """All searches of a round share their effort: pods that got none of it wait, the easy ones do not."""
     inventory = builders.inventory(*builders.nodes(30, cards=8))
-    hard = [dataclasses.replace(builders.candidate(f"hard-{at:02}"), request=crowd(24)) for at in range(20)]
-    easy = dataclasses.replace(builders.candidate("easy"), created="later")
+    hard = [builders.candidate(f"hard-{at:02}", request=crowd(24)) for at in range(20)]
+    easy = builders.candidate("easy", created="later")
 
     with mock.patch.object(cycle, "STEPS_A_ROUND", 300):
         answers = decide(inventory, *hard, easy)
@@ -287,78 +237,62 @@ def test_hard_pods_do_not_hold_a_round_up() -> None:
 def test_search_for_which_others_left_too_little_is_made_again() -> None:
     """A node is not given up for a search that ended early because of others: with time, the pod fits."""
     search = Search(builders.inventory(*builders.nodes(1, cards=8)))
-    candidate = dataclasses.replace(builders.candidate(), request=crowd(16))
 
-    def place(steps: int) -> object:
-        effort = allocator.Effort(steps)
-        return search.place(candidate.request, candidate.demand, policy=USUAL, effort=effort)
+    found = [
+        search.place(crowd(16), builders.demand(), policy=RULES, effort=allocator.Effort(steps))
+        for steps in (1, 5, 10, STEPS_A_NODE)
+    ]
 
-    assert [place(steps) for steps in (1, 5, 10)] == [None] * 3
-    assert place(STEPS_A_NODE) is not None
+    assert [placement is not None for placement in found] == [False, False, False, True]
 
 
 def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     """A pod whose search was cut short is told so, waits for nothing but time, and ends where it fits."""
-    inventory = builders.inventory(*builders.nodes(30, cards=8))
-    search = Search(inventory)
-    queue = Backlog()
-    queue.push(dataclasses.replace(builders.candidate(), request=builders.request(*[TWO_FIFTHS] * 17)))
+    search = Search(builders.inventory(*builders.nodes(30, cards=8)))
+    queue = backlogs.of(builders.candidate(request=TIGHT))
 
     with (
         mock.patch("berth_operator.scheduling.search.STEPS_A_NODE", 20),
         mock.patch.object(cycle, "STEPS_A_ROUND", 100),
     ):
-        (first,) = cycle.decide(search, queue, 0.0, USUAL)
-        later = [cycle.decide(search, queue, 0.0, USUAL)[0] for _ in range(40)]
+        (first,) = cycle.decide(search, queue, 0.0, RULES)
+        later = [cycle.decide(search, queue, 0.0, RULES)[0] for _ in range(40)]
 
     assert isinstance(first, Wait)
     assert (first.counts, first.wants) == ((Count(Reason.UNDECIDED, "", 30),), None)
-    (waiting,) = queue.ready(0.0)
-    looked_at = search.searched(questions.ask(waiting.request, waiting.demand), USUAL)
-    assert len(looked_at) == 30
+    assert len(search.searched(questions.ask(TIGHT, builders.demand()), RULES)) == 30
     assert isinstance(later[-1], Wait)
 
 
 # ---------------------------------------------------------------- time
 
 
-def timed(
-    waiting: list[queued_pods.Candidate], now: clock.Ticking, *, ends: float, search_: float, nodes: int = 30
-) -> list[decisions.Decision]:
-    """Make one round that has so much time, and charge nothing."""
-    queue = Backlog()
-    for candidate in waiting:
-        queue.push(candidate)
-    inventory = builders.inventory(*builders.nodes(nodes, cards=8))
-    for at in range(1, nodes + 1):  # No two of them are alike.
-        share = builders.share(0, at=f"n{at}", core=0, memory=at)
-        inventory.charge(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=(share,)))
-    search = Search(inventory)
-    time = cycle.RoundTime(now, ends, search_)
-    return list(cycle.each(search, queue, 0.0, USUAL, cycle.Limits(time=time)))
+def timed(now: clock.Ticking, *waiting: queued_pods.Candidate, ends: float = 9.0) -> list[decisions.Decision]:
+    """Make one round that has so much time, and a second for each search, and charge nothing."""
+    names = [f"n{at}" for at in range(1, 31)]
+    used = [builders.share(0, at=name, core=0, memory=at) for at, name in enumerate(names, 1)]
+    holds = [builders.hold(name, name, [share]) for name, share in zip(names, used, strict=True)]
+    search = Search(builders.inventory(*builders.nodes(30, cards=8), *holds))  # No two nodes are alike.
+    limits = cycle.Limits(time=cycle.RoundTime(now, ends, 1.0))
+    return list(cycle.each(search, backlogs.of(*waiting), 0.0, RULES, limits))
 
 
-def tight(name: str) -> queued_pods.Candidate:
-    """Make a pod that fits on no node, which only long searches would tell."""
-    return dataclasses.replace(builders.candidate(name), request=builders.request(*[TWO_FIFTHS] * 17))
+# They fit on no node, which only long searches would tell.
+A, B = (builders.candidate(name, request=TIGHT) for name in "ab")
 
 
 def test_round_ends_when_its_time_is_over() -> None:
     """What is left comes in the next round; the first pod always has its turn."""
     pods = [builders.candidate(name) for name in "abcdefgh"]
 
-    all_of_them = timed(pods, clock.Ticking(0.0), ends=1.0, search_=1.0)
-    some = timed(pods, clock.Ticking(0.2), ends=1.0, search_=1.0)
-    one = timed(pods, clock.Ticking(9.0), ends=1.0, search_=1.0)
+    all_of_them, some, first = (len(timed(clock.Ticking(tick), *pods, ends=1.0)) for tick in (0.0, 0.2, 9.0))
 
-    assert len(all_of_them) == len(pods)
-    assert 1 < len(some) < len(pods)
-    assert len(one) == 1
+    assert first == 1 < some < all_of_them == len(pods)
 
 
 def test_search_ends_when_its_time_is_over() -> None:
     """A pod whose search took all the time of one pod is told so: nobody knows what was not looked at."""
-    (answer,) = timed([tight("p")], clock.Ticking(0.01), ends=9.0, search_=1.0)
+    (answer,) = timed(clock.Ticking(0.01), A)
 
     assert isinstance(answer, Wait)
     assert (answer.cut_short, answer.wants) == (True, None)
@@ -367,16 +301,14 @@ def test_search_ends_when_its_time_is_over() -> None:
 
 def test_no_search_is_begun_with_less_time_than_is_its_due() -> None:
     """The second hard pod waits for a round of its own, and an easy one behind it does not."""
-    pods = [tight("a"), tight("b"), builders.candidate("c")]
-
-    answers = timed(pods, clock.Ticking(0.01), ends=1.5, search_=1.0)
+    answers = timed(clock.Ticking(0.01), A, B, builders.candidate("c"), ends=1.5)
 
     assert [answer.uid for answer in answers] == ["uid-a", "uid-c"]
 
 
 def test_pods_of_one_kind_share_that_they_were_cut_short() -> None:
     """What was not found out for the first was not found out for the second."""
-    answers = timed([tight("a"), tight("b")], clock.Ticking(0.001), ends=9.0, search_=1.0)
+    answers = timed(clock.Ticking(0.001), A, B)
 
     assert [answer.cut_short for answer in answers if isinstance(answer, Wait)] == [True, True]
 
@@ -384,11 +316,10 @@ def test_pods_of_one_kind_share_that_they_were_cut_short() -> None:
 def test_node_that_takes_all_the_time_is_given_up() -> None:
     """Or the next search would begin with it again, and no other node would ever be asked."""
     search = Search(builders.inventory(*builders.nodes(3, cards=8)))
-    pod = tight("p")
 
     for _ in range(3):
         effort = allocator.Effort(expired=lambda: True)
-        assert search.place(pod.request, pod.demand, policy=USUAL, effort=effort) is None
+        assert search.place(TIGHT, builders.demand(), policy=RULES, effort=effort) is None
 
-    closer = search.searched(questions.ask(pod.request, pod.demand), USUAL)
+    closer = search.searched(questions.ask(TIGHT, builders.demand()), RULES)
     assert [reason for reason, _ in closer.values()] == [Reason.UNDECIDED] * 3

@@ -7,7 +7,7 @@ makes the picture of it that was never anything else.
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import hypothesis
 from hypothesis import strategies as st
@@ -190,6 +190,63 @@ def worlds(draw: st.DrawFn) -> World:
     for at, sample in enumerate(draw(st.lists(SAMPLES, max_size=2))):
         world.samples[f"teacher{at}"] = sample
     return world
+
+
+# ---------------------------------------------------------------- changes
+
+Change = tuple[str, str, Any]
+UIDS: Final = ("uid-holder0", "uid-holder1", "uid-h0", "uid-h1", "uid-h2")
+
+
+@functools.cache
+@st.composite
+def changes(draw: st.DrawFn) -> Change:
+    """Return something that happens: what, to which node or pod, and what there is then."""
+    what = draw(st.sampled_from(["node", "cards", "agent", "hold", "hold", "hold", "pod"]))
+    if what == "pod":
+        return what, draw(st.sampled_from(["t1", "t2"])), draw(st.none() | SAMPLES)
+    if what == "hold":
+        uid = draw(st.sampled_from(UIDS))
+        return what, uid, draw(st.none() | held(uid.removeprefix("uid-")))
+    at = draw(st.sampled_from(NODES))
+    values = {"node": st.none() | nodes(at), "cards": st.none() | devices(at), "agent": st.booleans()}
+    return what, at, draw(values[what])
+
+
+def change(world: World, inventory: Inventory, what: str, name: str, value: Any) -> None:
+    """Let it happen both to the truth and to the inventory; None is something that goes."""
+    match what:
+        case "hold":
+            _hold(world, inventory, name, value)
+        case "pod":
+            inventory.workload.see(name, value)
+            _set(world.samples, name, value)
+        case "node":
+            _set(world.nodes, name, value)
+            inventory.put_node(value) if value is not None else inventory.drop_node(name)
+        case "cards":
+            _set(world.devices, name, value)
+            inventory.put_device(value) if value is not None else inventory.drop_device(name)
+        case "agent" if value:
+            world.heard.add(name)
+        case "agent":
+            world.heard.discard(name)
+    if name in world.devices:
+        inventory.set_silent(name, name not in world.heard)
+
+
+def _hold(world: World, inventory: Inventory, uid: str, hold: Hold | None) -> None:
+    if world.holds.pop(uid, None) is not None:
+        inventory.release(uid)
+    elif hold is not None:
+        inventory.charge(hold)
+        world.holds[uid] = hold
+
+
+def _set(known: dict[str, Any], name: str, value: Any) -> None:
+    known.pop(name, None)
+    if value is not None:
+        known[name] = value
 
 
 # ---------------------------------------------------------------- pods

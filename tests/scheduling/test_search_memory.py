@@ -1,0 +1,107 @@
+"""What a search remembers: it is bounded, and asked anew where something has changed."""
+
+from unittest import mock
+
+import pytest
+
+from berth_operator.scheduling import decisions, node_table, search_memory
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.search import REMEMBERED_BYTES, Search, rank
+from scheduling.placements import RULES
+from support import builders
+
+CARD = builders.request(1)
+
+
+def ask(search: Search, request: requests.Request = CARD, cpu: int = 1000) -> decisions.Placement | None:
+    """Look for a place."""
+    return search.place(request, builders.demand(cpu), policy=RULES)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods with a thousand different requests do not fill the memory."""
+    monkeypatch.setattr("berth_operator.scheduling.search.MOST_REMEMBERED", 4)
+    search = Search(builders.inventory(*builders.nodes(1)))
+
+    for cpu in range(1, 20):
+        ask(search, cpu=cpu)
+
+    assert len(search._answers) <= 4
+
+
+def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not known any more what has changed, all nodes are asked again."""
+    monkeypatch.setattr(node_table, "LOG_KEPT", 1)
+    search = Search(builders.inventory(*builders.nodes(3, cards=1)))
+    before = ask(search)
+
+    for at in ("n1", "n2", "n3"):
+        search.inventory.charge(builders.hold(at, at, (0,)))
+
+    assert before is not None
+    assert ask(search) is None
+
+
+def asked_anew() -> tuple[Inventory, object]:
+    """Ask nine nodes, change one and ask again; return which rows the second time was put to."""
+    inventory = builders.inventory(*builders.nodes(9))
+    search = Search(inventory)
+    ask(search)
+    inventory.charge(builders.hold("a", "n4", (0,)))
+
+    with mock.patch("berth_operator.scheduling.search.rank", wraps=rank) as asked:
+        ask(search)
+
+    ((_, rows, *_), _) = asked.call_args
+    return inventory, rows
+
+
+def test_one_change_asks_one_node_anew() -> None:
+    """A pod with a question that was asked before looks only at the nodes that changed."""
+    inventory, rows = asked_anew()
+
+    at = inventory.index["n4"]
+    assert rows == slice(at, at + 1)
+
+
+def test_a_constraint_on_other_nodes_has_all_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a node's answer depends on pods elsewhere, a change of one node voids the answers of all."""
+    monkeypatch.setattr("berth_operator.scheduling.constraints.registry._CLUSTER_WIDE", (lambda _: True,))
+
+    inventory, rows = asked_anew()
+
+    assert rows == inventory.everything
+
+
+def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long lists count by their length: fewer of them are kept, and nothing is left when they are gone."""
+    monkeypatch.setattr("berth_operator.scheduling.search.REMEMBERED_BYTES", 100_000)
+    search = Search(builders.inventory(*builders.nodes(1)))
+
+    for at in range(20):
+        uuids = frozenset(f"GPU-{at}-{number}" for number in range(200))
+        ask(search, builders.request(1, conditions=requests.Conditions(uuids=uuids)))
+    kept = len(search._answers)
+    for cpu in range(1, 200):
+        ask(search, cpu=cpu)
+
+    assert kept == 3
+    assert search._bytes == sum(answer.bytes(key[0]) for key, answer in search._answers.items())
+    assert search._bytes <= REMEMBERED_BYTES
+
+
+def test_what_closer_looks_showed_is_weighed() -> None:
+    """What is remembered of single nodes counts, until they change."""
+    search = Search(builders.inventory(*builders.nodes(3, cards=1)))
+    shares = requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
+    assert ask(search, builders.request(*shares)) is not None
+    ((key, answer),) = search._answers.items()
+    answer.closer[0] = decisions.Reason.FULL, ""
+    search._bytes += search_memory.BYTES_A_REASON
+
+    search.inventory.charge(builders.hold("a", "n1"))
+    ask(search, builders.request(*shares))
+
+    assert not answer.closer
+    assert search._bytes == answer.bytes(key[0])
