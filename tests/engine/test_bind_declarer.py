@@ -1,7 +1,6 @@
 """No bind is sent that the Lease does not declare, whatever becomes of the writes of the Lease."""
 
 import asyncio
-import dataclasses
 from typing import Any, Final
 
 import pytest
@@ -10,10 +9,10 @@ from hypothesis import strategies as st
 
 from berth_operator.engine import bind_declaration, bind_declarer
 from berth_operator.engine.bind_declaration import BindDeclaration
-from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
 from support import ledgers, timeless
 
+FREED: Final = decisions.ClusterEvent.CAPACITY_FREED
 FAULT: Final = decisions.Refusal(decisions.Reason.INVALID_REQUEST, "No.")
 
 
@@ -37,37 +36,59 @@ class Lease:
         self.open.pop().set_result(None)
 
 
-@dataclasses.dataclass
-class Scene:
-    """A ledger of one node, the Lease, and what keeps that ahead of the binds."""
+class Declarer(bind_declarer.BindDeclarer):
+    """Keeps a Lease ahead of the binds of a ledger of one node."""
 
-    ledger: Ledger
-    lease: Lease
-    declarer: bind_declarer.BindDeclarer
-    sizes: dict[str, int]  # Of large pods, by uid.
+    def __init__(self, *versions: str) -> None:
+        self.ledger = ledgers.with_nodes(cards=64)
+        self.lease = Lease()
+        self.sizes: dict[str, int] = {}  # Of large pods, by uid.
+        for at, version in enumerate(versions):
+            self.wait(f"p{at}", version)
+        super().__init__(
+            self.ledger, self.lease.write, lambda uid: self.sizes.get(uid, 0), clock=timeless.clock()
+        )
+
+    def wait(self, name: str, version: str, **fields: Any) -> None:
+        """Have a pod wait in this revision."""
+        ledgers.add_waiting(self.ledger, name, version=version, **fields)
+
+    async def permitting(self, name: str) -> asyncio.Task[None]:
+        """Ask for the bind of a pod, and let it wait for what it has to wait for."""
+        task = asyncio.create_task(self.permit(f"uid-{name}"))
+        await timeless.passing(0.01)
+        return task
+
+    async def renew(self, seconds: float) -> list[BindDeclaration]:
+        """Have the declaration be renewed for a while; return what was written."""
+        async with timeless.beside(self.run()):
+            await timeless.passing(seconds)
+        return self.lease.written
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The uids that were named last."""
+        return self.lease.written[-1].uids
 
 
-async def scene(*versions: str) -> Scene:
-    """Return a scene in which the leader has declared for pods in these revisions, that wait."""
-    ledger, lease = ledgers.with_nodes(cards=64), Lease()
-    for at, version in enumerate(versions):
-        ledgers.add_waiting(ledger, f"p{at}", version=version)
-    sizes: dict[str, int] = {}
-    keeps = bind_declarer.BindDeclarer(
-        ledger, lease.write, lambda uid: sizes.get(uid, 0), clock=timeless.clock()
-    )
-    await keeps.declare()
-    return Scene(ledger, lease, keeps, sizes)
+async def declared(*versions: str) -> Declarer:
+    """Return what keeps the Lease, after it declared for pods in these revisions, that wait."""
+    declarer = Declarer(*versions)
+    await declarer.declare()
+    return declarer
 
 
 @timeless.scenario
 async def test_the_first_declaration_names_what_waits() -> None:
-    """What comes first in the backlog is named, and all that is newer than what is known is covered."""
-    on = await scene("5", "9")
+    """What comes first in the backlog is named and stays in line, and what is newer is covered unnamed."""
+    declarer = await declared("5", "9")
+    declarer.wait("new", "10")
 
-    await on.declarer.permit("uid-p0")
+    for name in ("p0", "new"):
+        await declarer.permit(f"uid-{name}")
 
-    assert on.lease.written == [BindDeclaration(9, frozenset({"uid-p0", "uid-p1"}))]
+    assert declarer.lease.written == [BindDeclaration(9, frozenset({"uid-p0", "uid-p1"}))]
+    assert sorted(ledgers.ready_names(declarer.ledger)) == ["new", "p0", "p1"]
 
 
 @timeless.scenario
@@ -76,107 +97,107 @@ async def test_pods_that_come_last_take_no_place_among_those_that_are_named(
 ) -> None:
     """A crowd of important pods whose binds are refused is demoted, and the others are bound first."""
     monkeypatch.setattr(bind_declarer, "NAMED_AHEAD", 1)
-    on = await scene("5")
-    ledgers.add_waiting(on.ledger, "refused", version="4", priority=9)
-    on.ledger.backlog.demote("uid-refused")
+    declarer = await declared("5")
+    declarer.wait("refused", "4", priority=9)
+    declarer.ledger.backlog.demote("uid-refused")
 
-    await on.declarer.declare()
+    await declarer.declare()
 
-    assert on.lease.written[-1].uids == {"uid-p0"}
-
-
-@timeless.scenario
-async def test_a_new_pod_costs_no_write() -> None:
-    """It has a revision that is newer than any that was known."""
-    on = await scene("5")
-    ledgers.add_waiting(on.ledger, "new", version="10")
-
-    await on.declarer.permit("uid-new")
-
-    assert len(on.lease.written) == 1
+    assert declarer.named == {"uid-p0"}
 
 
 @timeless.scenario
 async def test_one_write_serves_all_that_wait_for_it() -> None:
     """Pods that are older and were not named wait for one write together."""
-    on = await scene("100")
+    declarer = await declared("100")
     for at in range(50):
-        ledgers.add_waiting(on.ledger, f"old{at}", version=str(at))
+        declarer.wait(f"old{at}", str(at))
 
-    await asyncio.gather(*(on.declarer.permit(f"uid-old{at}") for at in range(50)))
+    await asyncio.gather(*(declarer.permit(f"uid-old{at}") for at in range(50)))
 
-    assert len(on.lease.written) == 2
-    assert {f"uid-old{at}" for at in range(50)} <= on.lease.written[1].uids
+    assert len(declarer.lease.written) == 2
+    assert {f"uid-old{at}" for at in range(50)} <= declarer.named
 
 
 @timeless.scenario
-async def test_what_comes_soon_is_named_ahead() -> None:
+async def test_what_comes_soon_is_named_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first in order are named, whoever asked; binds under way stay named."""
-    on = await scene("100")
-    bind = ledgers.assume(on.ledger, "p0")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bind_declarer, "NAMED_AHEAD", 2)
-        for at in range(5):
-            ledgers.add_waiting(on.ledger, f"old{at}", version=str(at), priority=-at)
-        await on.declarer.permit("uid-old4")
+    declarer = await declared("100")
+    bind = ledgers.assume(declarer.ledger, "p0")
+    monkeypatch.setattr(bind_declarer, "NAMED_AHEAD", 2)
+    for at in range(5):
+        declarer.wait(f"old{at}", str(at), priority=-at)
 
-    assert on.lease.written[1].uids == {bind.uid, "uid-old0", "uid-old1", "uid-old4"}
+    await declarer.permit("uid-old4")
+
+    assert declarer.named == {bind.uid, "uid-old0", "uid-old1", "uid-old4"}
 
 
 @timeless.scenario
 async def test_while_a_write_is_under_way_both_declarations_count() -> None:
     """The narrower one may be in force already, or never come to be."""
-    on = await scene("100")
-    on.lease.slow = True
-    ledgers.add_waiting(on.ledger, "old", version="3")
-    waiting = asyncio.create_task(on.declarer.permit("uid-old"))
-    await timeless.passing(0.01)
-    ledgers.add_waiting(on.ledger, "between", version="101")
-    ledgers.add_waiting(on.ledger, "p0", version="102")
+    declarer = await declared("100")
+    declarer.lease.slow = True
+    declarer.wait("old", "3")
+    waiting = await declarer.permitting("old")
+    for name, version in (("between", "101"), ("p0", "102")):
+        declarer.wait(name, version)
 
-    later = asyncio.create_task(on.declarer.permit("uid-between"))
-    await timeless.passing(0.01)
+    later = await declarer.permitting("between")
     covered = later.done()
-    on.lease.answer()
+    declarer.lease.answer()
     await waiting
 
     assert covered, "it is newer than both revisions"
-    assert not on.lease.open
+    assert not declarer.lease.open
+
+
+@timeless.scenario
+async def test_a_pod_that_is_gone_needs_no_permission() -> None:
+    """Nobody waits for ever for a pod that will never be bound."""
+    declarer = await declared("5")
+    declarer.lease.slow = True
+    declarer.wait("old", "3")
+    waiting = await declarer.permitting("old")
+
+    declarer.ledger.pod_over("uid-old")
+    declarer.lease.answer()
+
+    await asyncio.wait_for(waiting, 1)
 
 
 @timeless.scenario
 async def test_a_declaration_that_covers_too_much_is_made_anew() -> None:
     """A new leader has to change all that is covered, so that is kept small."""
-    on = await scene("5")
+    declarer = await declared("5")
     for at in range(bind_declarer.MOST_COVERED + 1):
-        ledgers.add_waiting(on.ledger, f"new{at}", version=str(10 + at))
+        declarer.wait(f"new{at}", str(10 + at))
 
-    async with timeless.beside(on.declarer.run()):
-        await timeless.passing(2.5)
+    first, second = await declarer.renew(2.5)
 
-    assert [one.after for one in on.lease.written] == [5, 10 + bind_declarer.MOST_COVERED]
-    assert len(on.lease.written[1].uids) == bind_declarer.NAMED_AHEAD
+    assert (first.after, second.after) == (5, 10 + bind_declarer.MOST_COVERED)
+    assert len(second.uids) == bind_declarer.NAMED_AHEAD
 
 
-def crowd(ledger: Ledger, count: int, *, first: int = 1000, **fields: Any) -> None:
+def crowd(declarer: Declarer, count: int, **fields: Any) -> None:
     """Have so many pods come, each newer and less important than the last, and wait for a change."""
     for at in range(count):
-        ledgers.add_waiting(ledger, f"big{at}", version=str(first + at), priority=-at, **fields)
-        ledgers.put_off(ledger, f"big{at}", decisions.ClusterEvent.CAPACITY_FREED)
+        declarer.wait(f"big{at}", str(1000 + at), priority=-at, **fields)
+        ledgers.put_off(declarer.ledger, f"big{at}", FREED)
 
 
 @timeless.scenario
 async def test_of_a_crowd_that_fits_nowhere_only_the_first_are_named() -> None:
     """A new leader has to change each pod that is named, and those that are in line count for more."""
-    on = await scene("5")
-    crowd(on.ledger, 200)
-    ledgers.add_waiting(on.ledger, "last", version="6", priority=-999)
+    declarer = await declared("5")
+    crowd(declarer, 200)
+    declarer.wait("last", "6", priority=-999)
     await timeless.passing(1.0)
 
-    await on.declarer.declare()
+    await declarer.declare()
 
     first = {f"uid-big{at}" for at in range(bind_declarer.IDLE_AHEAD)}
-    assert on.lease.written[-1] == BindDeclaration(1199, frozenset({"uid-p0", "uid-last", *first}))
+    assert declarer.lease.written[-1] == BindDeclaration(1199, frozenset({"uid-p0", "uid-last", *first}))
 
 
 A_FEW: Final = bind_declarer.MOST_IDLE
@@ -198,86 +219,55 @@ async def test_pods_that_came_and_fit_nowhere_are_soon_covered_no_more(
     count: int, size: int, fields: dict[str, Any], writes: int
 ) -> None:
     """Many or large ones are worth a write; a few, and those that a new leader leaves alone, are not."""
-    on = await scene("5")
-    crowd(on.ledger, count, **fields)
-    on.sizes |= {f"uid-big{at}": size for at in range(count)}
+    declarer = await declared("5")
+    crowd(declarer, count, **fields)
+    declarer.sizes |= {f"uid-big{at}": size for at in range(count)}
 
-    async with timeless.beside(on.declarer.run()):
-        await timeless.passing(5 * bind_declarer.CHECK_SECONDS)
-
-    assert len(on.lease.written) == writes
-
-
-@timeless.scenario
-async def test_a_large_pod_is_named_only_for_its_own_bind() -> None:
-    """To change it takes a new leader as long as a hundred others, and meanwhile all of them wait."""
-    on = await scene("100")
-    for at in range(3):
-        ledgers.add_waiting(on.ledger, f"large{at}", version=str(at), priority=9)
-        on.sizes[f"uid-large{at}"] = bind_declarer.LARGE
-    bind = ledgers.assume(on.ledger, "large1")
-
-    await asyncio.gather(on.declarer.permit(bind.uid), on.declarer.permit("uid-large0"))
-
-    assert on.lease.written[1:] == [BindDeclaration(100, frozenset({"uid-p0", bind.uid, "uid-large0"}))]
+    assert len(await declarer.renew(5 * bind_declarer.CHECK_SECONDS)) == writes
 
 
 @timeless.scenario
 async def test_pods_that_were_named_and_did_not_fit_are_soon_covered_no_more() -> None:
     """They were in line when they were named, and are not any more."""
-    versions = [str(at) for at in range(1, 2 * bind_declarer.MOST_IDLE)]
-    on = await scene(*versions)
-    for at in range(len(versions)):
-        ledgers.put_off(on.ledger, f"p{at}", decisions.ClusterEvent.CAPACITY_FREED)
+    count = 2 * bind_declarer.MOST_IDLE - 1
+    declarer = await declared(*(str(at) for at in range(1, count + 1)))
+    for at in range(count):
+        ledgers.put_off(declarer.ledger, f"p{at}", FREED)
 
-    async with timeless.beside(on.declarer.run()):
-        await timeless.passing(5 * bind_declarer.CHECK_SECONDS)
+    written = await declarer.renew(5 * bind_declarer.CHECK_SECONDS)
 
-    assert [len(one.uids) for one in on.lease.written] == [len(versions), bind_declarer.IDLE_AHEAD]
+    assert [len(one.uids) for one in written] == [count, bind_declarer.IDLE_AHEAD]
 
 
 @timeless.scenario
-async def test_the_first_of_a_crowd_are_looked_for_again_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_large_pod_is_named_only_for_its_own_bind() -> None:
+    """To change it takes a new leader as long as a hundred others, and meanwhile all of them wait."""
+    declarer = await declared("100")
+    for at in range(3):
+        declarer.wait(f"large{at}", str(at), priority=9)
+        declarer.sizes[f"uid-large{at}"] = bind_declarer.LARGE
+    bind = ledgers.assume(declarer.ledger, "large1")
+
+    await asyncio.gather(declarer.permit(bind.uid), declarer.permit("uid-large0"))
+
+    named = frozenset({"uid-p0", bind.uid, "uid-large0"})
+    assert declarer.lease.written[1:] == [BindDeclaration(100, named)]
+
+
+@timeless.scenario
+async def test_the_first_of_a_crowd_are_found_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """To compare all pods that wait takes time, so what was found counts for some seconds."""
     monkeypatch.setattr(bind_declarer, "COMPARED_PER_SECOND", 20)
-    on = await scene("5")
-    crowd(on.ledger, 200)
-    await on.declarer.declare()
-    ledgers.add_waiting(on.ledger, "more", version="2000", priority=9)
-    ledgers.put_off(on.ledger, "more", decisions.ClusterEvent.CAPACITY_FREED)
+    declarer = await declared("5")
+    crowd(declarer, 200)
+    await declarer.declare()
+    ledgers.add_sleeping(declarer.ledger, "more", FREED, version="2000", priority=9)
 
-    await on.declarer.declare()
+    await declarer.declare()
     await timeless.passing(11.0)
-    await on.declarer.declare()
+    await declarer.declare()
 
-    assert ["uid-more" in one.uids for one in on.lease.written] == [False, False, False, True]
-
-
-@timeless.scenario
-async def test_who_is_named_stays_in_line() -> None:
-    """To name pods changes nothing in whose turn it is."""
-    on = await scene("5", "6", "7")
-
-    await on.declarer.declare()
-
-    assert ledgers.ready_names(on.ledger) == ["p0", "p1", "p2"]
-
-
-@timeless.scenario
-async def test_a_pod_that_is_gone_needs_no_permission() -> None:
-    """Nobody waits for ever for a pod that will never be bound."""
-    on = await scene("5")
-    on.lease.slow = True
-    ledgers.add_waiting(on.ledger, "old", version="3")
-    waiting = asyncio.create_task(on.declarer.permit("uid-old"))
-    await timeless.passing(0.01)
-
-    on.ledger.pod_over("uid-old")
-    on.lease.answer()
-
-    await asyncio.wait_for(waiting, 1)
+    assert ["uid-more" in one.uids for one in declarer.lease.written] == [False, False, False, True]
 
 
 PODS = st.integers(0, 3)
@@ -304,44 +294,40 @@ def test_whatever_is_in_force_covers_every_bind(steps: list[tuple[str, int]], ah
 
 
 async def _history(steps: list[tuple[str, int]]) -> None:
-    on = await scene(*map(str, range(1, 5)))
-    on.lease.slow = True
-    version = 4
+    declarer = await declared(*map(str, range(1, 5)))
+    declarer.lease.slow = True
     asked: dict[str, asyncio.Task[None]] = {}
-    async with timeless.beside(on.declarer.run()):
-        for what, at in steps:
-            version += 1
-            uid = f"uid-p{at}"
-            match what:
-                case "comes" if uid not in on.ledger.assumed_pods:
-                    ledgers.add_waiting(on.ledger, f"p{at}", version=str(version))
-                case "asks" if uid in on.ledger.backlog and uid not in asked and _fits(on.ledger, uid):
-                    asked[uid] = asyncio.create_task(on.declarer.permit(uid))
-                case "is told" if uid in asked and asked[uid].done():
-                    on.ledger.pod_over(uid)
-                    del asked[uid]
-                case "answer" if on.lease.open:
-                    on.lease.answer()
-                case "time":
-                    await timeless.passing(1.1)
+    async with timeless.beside(declarer.run()):
+        for version, (what, at) in enumerate(steps, start=5):
+            await _do(declarer, asked, what, f"p{at}", str(version))
             await timeless.passing(0.0)
-            _check(on, [uid for uid, task in asked.items() if task.done()])
+            _check(declarer, [uid for uid, task in asked.items() if task.done()])
         for task in asked.values():
             task.cancel()
 
 
-def _fits(ledger: Ledger, uid: str) -> bool:
-    """Assume a pod, as a round does before its bind asks for permission."""
-    for answer in ledgers.decide(ledger):
-        if answer.uid == uid and isinstance(answer, decisions.Bind):
-            ledger.assume(answer)
-            return True
-    return False
+async def _do(
+    declarer: Declarer, asked: dict[str, asyncio.Task[None]], what: str, name: str, version: str
+) -> None:
+    uid = f"uid-{name}"
+    match what:
+        case "comes" if uid not in declarer.ledger.assumed_pods:
+            declarer.wait(name, version)
+        case "asks" if uid in declarer.ledger.backlog and uid not in asked:
+            ledgers.assume(declarer.ledger, name)
+            asked[uid] = asyncio.create_task(declarer.permit(uid))
+        case "is told" if uid in asked and asked[uid].done():
+            declarer.ledger.pod_over(uid)
+            del asked[uid]
+        case "answer" if declarer.lease.open:
+            declarer.lease.answer()
+        case "time":
+            await timeless.passing(1.1)
 
 
-def _check(on: Scene, sent: list[str]) -> None:
+def _check(declarer: Declarer, sent: list[str]) -> None:
     """Whatever the Lease may say now covers all binds that may be under way."""
-    in_force = on.lease.written[-2:] if on.lease.open else on.lease.written[-1:]
+    in_force = declarer.lease.written[-2:] if declarer.lease.open else declarer.lease.written[-1:]
     for uid in sent:
-        revision = on.ledger.revisions[uid]
+        revision = declarer.ledger.revisions[uid]
         assert all(one.covers(uid, revision.number) for one in in_force), (uid, revision, in_force)

@@ -1,15 +1,14 @@
 """The ledger: each event takes a pod's hold from one state to the next, or is refused and changes nothing."""
 
-import dataclasses
 from collections.abc import Callable
 
 import pytest
 
-from berth_crds import names
-from berth_operator.engine.hold_states import TRANSITIONS, IllegalStep, State, Step
+from berth_operator.engine.hold_states import IllegalStep, State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions
-from berth_operator.scheduling.decisions import ClusterEvent, Reason
+from berth_operator.scheduling.decisions import ClusterEvent
+from berth_operator.translate import raw
 from support import builders, clock, inventories, ledgers
 
 POD = builders.candidate()
@@ -68,25 +67,22 @@ TABLE: dict[tuple[State, str], tuple[State, bool, int] | None] = {
 }
 
 
-def in_state(state: State) -> Ledger:
-    """Give a ledger in which the pod's hold stands so."""
-    ledger = ledgers.with_nodes()
-    for step in BEFORE[state]:
-        step(ledger)
-    return ledger
+CASES = [(state, event) for state in State for event in EVENTS]
 
 
 @pytest.mark.parametrize(
-    ("state", "event"), TABLE, ids=[f"{state.value}, then {event}" for state, event in TABLE]
+    ("state", "event"), CASES, ids=[f"{state.value}, then {event}" for state, event in CASES]
 )
 def test_table(state: State, event: str) -> None:
     """Each state goes by each event where the table says; what is not foreseen raises and changes nothing."""
-    ledger = in_state(state)
+    ledger = ledgers.with_nodes()
+    for step in BEFORE[state]:
+        step(ledger)
     before = ledgers.contents(ledger)
     expected = TABLE[state, event]
 
     if expected is None:
-        with pytest.raises(IllegalStep):
+        with pytest.raises(IllegalStep, match=f"cannot {event} the hold of uid-p: it is {state.value}"):
             EVENTS[event](ledger)
         assert ledgers.contents(ledger) == before
     else:
@@ -96,41 +92,7 @@ def test_table(state: State, event: str) -> None:
         assert free(ledger) == 4 - expected[2]
 
 
-def test_table_is_complete() -> None:
-    """No pair of state and event was left out of the table."""
-    assert set(TABLE) == {(state, event) for state in State for event in EVENTS}
-
-
-@pytest.mark.parametrize("step", list(Step))
-@pytest.mark.parametrize("state", list(State))
-def test_steps_are_those_of_the_drawing(state: State, step: Step) -> None:
-    """A step that the drawing does not show is refused by name, and the state stays."""
-    ledger = in_state(state)
-    after = TRANSITIONS.get((state, step))
-
-    if after is None:
-        with pytest.raises(IllegalStep, match=f"cannot {step.value} the hold of uid-p: it is {state.value}"):
-            ledger._step("uid-p", step)
-        assert ledger.state("uid-p") is state
-    else:
-        ledger._step("uid-p", step)
-        assert ledger.state("uid-p") is after
-
-
 # ---------------------------------------------------------------- assume and forget
-
-
-def test_assumed_cards_are_given_to_nobody_else() -> None:
-    """From the moment a bind is decided its cards are taken, long before the server answers (I1)."""
-    ledger = ledgers.with_nodes(cards=1)
-    ledgers.add_waiting(ledger, "a")
-    ledgers.add_waiting(ledger, "b")
-
-    ledgers.assume(ledger, "a")
-    (answer,) = ledgers.decide(ledger)
-
-    assert isinstance(answer, decisions.Wait)
-    assert answer.counts[0].reason is Reason.FULL
 
 
 def test_assuming_who_does_not_wait_is_refused() -> None:
@@ -150,30 +112,42 @@ def test_forgotten_pod_waits_out_a_pause() -> None:
     ledger = ledgers.with_nodes(now=now)
     ledgers.add_waiting(ledger)
 
-    dues = []
+    pauses = []
     for _ in range(3):
-        now.now = ledger.backlog.next_due() or 0.0
-        (bind,) = cycle.decide(ledger.search, ledger.backlog, now(), ledger.policy)
-        assert isinstance(bind, decisions.Bind)
-        ledger.assume(bind)
+        ledgers.assume(ledger, now=now())
         ledger.forget("uid-p")
-        dues.append(round((ledger.backlog.next_due() or 0.0) - now(), 3))
+        pauses.append(round((ledger.backlog.next_due() or 0.0) - now(), 3))
+        now.advance(pauses[-1])
 
-    assert dues == [0.1, 0.2, 0.4]
-    assert ledger.wake.is_set()
+    assert pauses == [0.1, 0.2, 0.4]
 
 
-def test_forgotten_cards_wake_who_waits_for_them() -> None:
-    """Cards that come back because a bind failed are news for the others."""
-    ledger = ledgers.with_nodes(cards=1)
-    ledgers.add_waiting(ledger, "a")
-    ledgers.assume(ledger, "a")
-    ledgers.add_waiting(ledger, "b")
-    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
+def test_edit_while_assumed_counts_when_the_bind_fails() -> None:
+    """A pod that was edited while its bind was under way waits with its new request afterwards."""
+    ledger = ledgers.with_nodes()
+    ledgers.add_waiting(ledger)
+    ledgers.assume(ledger)
 
-    ledger.forget("uid-a")
+    edited = ledgers.add_waiting(ledger, cards=2)
+    during = ledger.inventory.hold("uid-p")
+    ledger.forget("uid-p")
 
-    assert "b" in ledgers.ready_names(ledger)
+    assert (during, ledger.backlog.get("uid-p")) == (HELD, edited)
+
+
+def test_moment_of_first_sight_outlives_a_failed_bind() -> None:
+    """Since when a pod asks is told until it is placed; an edit asks anew."""
+    now = clock.Clock(0.0)
+    ledger, since = ledgers.with_nodes(now=now), []
+    ledgers.add_waiting(ledger)
+    ledgers.assume(ledger)
+    now.advance(5)
+    ledger.forget("uid-p")
+    for cards in (1, 2):
+        ledgers.add_waiting(ledger, cards=cards)
+        since.append(ledger.waiting_since("uid-p"))
+
+    assert since == [0.0, 5.0]
 
 
 # ---------------------------------------------------------------- races between the watch and the answer
@@ -184,149 +158,55 @@ def test_confirmation_of_what_was_assumed_is_no_news() -> None:
     ledger = ledgers.with_nodes()
     ledgers.pod_seen(ledger, builders.pod("p", gpus=2))
     bind = ledgers.assume(ledger)
-    ledgers.add_waiting(ledger, "b", cards=9)
-    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
+    ledgers.add_sleeping(ledger, "b", ClusterEvent.CAPACITY_FREED, cards=9)
     before = ledgers.contents(ledger)["inventory"]
 
-    ledgers.pod_seen(
-        ledger, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.answered(bind.placement))
-    )
+    record = builders.answered(bind.placement)
+    ledgers.pod_seen(ledger, builders.pod("p", gpus=2, nodeName="n1", annotations=record))
 
     assert ledger.state("uid-p") is State.CONFIRMED
     assert ledgers.contents(ledger)["inventory"] == before
     assert ledgers.ready_names(ledger) == []
 
 
-def test_edit_while_assumed_counts_when_the_bind_fails() -> None:
-    """A pod that was edited while its bind was under way waits with its new request afterwards."""
-    ledger = ledgers.with_nodes()
-    ledgers.add_waiting(ledger)
-    ledgers.assume(ledger)
-    edited = builders.candidate(cards=2)
-
-    ledger.pod_waiting(edited, gated=False)
-    during = ledger.inventory.hold("uid-p")
-    ledger.forget("uid-p")
-
-    assert during == HELD
-    assert ledger.backlog.get("uid-p") == edited
+def seen(pod: raw.Pod | None) -> Callable[[Ledger], None]:
+    """Have the watch show a pod, or that it is gone."""
+    return lambda ledger: ledgers.pod_seen(ledger, pod, "uid-p")
 
 
-def test_moment_of_first_sight_outlives_a_failed_bind() -> None:
-    """Since when a pod asks is told until it is placed; an edit asks anew."""
-    now = clock.Clock()
-    ledger = ledgers.with_nodes(now=now)
-    ledgers.add_waiting(ledger)
-    first = ledger.waiting_since("uid-p")
-    ledgers.assume(ledger)
-    now.advance(5)
-    ledger.forget("uid-p")
-    ledgers.add_waiting(ledger)
-    after_failure = ledger.waiting_since("uid-p")
-    ledgers.add_waiting(ledger, cards=2)
-
-    assert after_failure == first
-    assert ledger.waiting_since("uid-p") == now.now
+FREEING: dict[str, Callable[[Ledger], None]] = {
+    "its bind fails": lambda ledger: ledger.forget("uid-p"),
+    "it was bound elsewhere": lambda ledger: ledger.pod_bound(builders.hold("p", "n2", (0,))),
+    "it succeeded": seen(builders.pod("p", gpus=1, nodeName="n1", phase="Succeeded")),
+    "it failed": seen(builders.pod("p", gpus=1, nodeName="n1", phase="Failed")),
+    "it is gone": seen(None),
+}
 
 
-def test_bound_elsewhere_than_assumed() -> None:
-    """What the watch says holds; what was assumed instead is free, and whoever waits for it is told."""
-    ledger = ledgers.with_nodes(2)
-    ledgers.add_waiting(ledger)
-    ledgers.assume(ledger)
-    ledgers.add_waiting(ledger, "b", cards=4)
-    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
-
-    ledger.pod_bound(dataclasses.replace(builders.hold("p", "n2", (2,)), amounts=HELD.amounts))
-
-    assert (free(ledger, "n1"), free(ledger, "n2")) == (4, 3)
-    assert ledger.state("uid-p") is State.CONFIRMED
-    assert ledgers.ready_names(ledger) == ["b"]
-
-
-def test_bound_by_somebody_else_without_a_record() -> None:
-    """A pod that another scheduler bound withholds its cards from then on (I9)."""
-    ledger = ledgers.with_nodes()
-    ledger.node_seen(builders.node("n1", extra={names.NVIDIA_GPU: 4}))
-    ledgers.pod_seen(ledger, builders.pod("p", gpus=3))
-
-    ledgers.pod_seen(ledger, builders.pod("p", gpus=3, nodeName="n1", schedulerName="other"))
-
-    assert "uid-p" not in ledger.backlog
-    assert free(ledger) == 1
-
-
-def test_record_that_becomes_readable_names_its_cards() -> None:
-    """Cards that were withheld without a name are held by name once the record can be read."""
-    ledger = ledgers.with_nodes()
-    ledgers.pod_seen(
-        ledger, builders.pod("p", gpus=2, nodeName="n1", annotations={"berth.dev/allocation": "{"})
-    )
-
-    ledgers.pod_seen(
-        ledger, builders.pod("p", gpus=2, nodeName="n1", annotations=builders.record("n1", main=[1, 3]))
-    )
-
-    held = ledger.inventory.hold("uid-p")
-    assert held is not None
-    assert [share.minor for share in held.shares] == [1, 3]
-    assert free(ledger) == 2
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        pytest.param(builders.pod("p", gpus=1, nodeName="n1", phase="Succeeded"), id="it succeeded"),
-        pytest.param(builders.pod("p", gpus=1, nodeName="n1", phase="Failed"), id="it failed"),
-        pytest.param(None, id="it is gone"),
-    ],
-)
-def test_end_of_a_pod_frees_its_cards_at_once(end: object) -> None:
-    """A finished or deleted pod holds nothing from the event on, and whoever waits is woken (I5)."""
+@pytest.mark.parametrize("happen", FREEING.values(), ids=FREEING.keys())
+def test_cards_of_a_pod_are_free_at_once(happen: Callable[[Ledger], None]) -> None:
+    """What it does not hold any more is given to others from the event on, and who waits is woken (I5)."""
     ledger = ledgers.with_nodes(cards=1)
-    running = builders.pod("p", gpus=1, nodeName="n1", annotations=builders.record("n1", main=[0]))
-    ledgers.pod_seen(ledger, running)
-    ledgers.add_waiting(ledger, "b")
-    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
+    ledgers.add_waiting(ledger)
+    ledgers.assume(ledger)
+    ledgers.add_sleeping(ledger, "b", ClusterEvent.CAPACITY_FREED)
     ledger.wake.clear()
 
-    ledgers.pod_seen(ledger, end, "uid-p")  # type: ignore[arg-type]  # a pod or None, from the table
+    happen(ledger)
 
     assert free(ledger) == 1
-    assert ledgers.ready_names(ledger) == ["b"]
+    assert "b" in ledgers.ready_names(ledger)
     assert ledger.wake.is_set()
 
 
 def test_gate_keeps_a_pod_from_being_tried() -> None:
     """A gated pod is known and does not wait; it does from the moment its gate is lifted."""
-    ledger = ledgers.with_nodes()
+    ledger, found = ledgers.with_nodes(), []
     gated = builders.pod("p", schedulingGates=[{"name": "g"}])
 
-    ledgers.pod_seen(ledger, gated)
-    before = ledgers.ready_names(ledger), list(ledger.gated), ledger.waiting_since("uid-p")
-    ledgers.pod_seen(ledger, builders.pod("p"))
+    for pod in (gated, builders.pod("p"), gated, None):
+        ledgers.pod_seen(ledger, pod, "uid-p")
+        waits = ledger.waiting_since("uid-p") is not None
+        found.append((ledgers.ready_names(ledger), list(ledger.gated), waits))
 
-    lifted = ledgers.ready_names(ledger), list(ledger.gated)
-    ledgers.pod_seen(ledger, gated)
-    ledgers.pod_seen(ledger, None, "uid-p")
-
-    assert (before, lifted) == (([], ["uid-p"], None), (["p"], []))
-    assert ledger.gated == {}
-
-
-def test_an_edited_record_gives_no_card_away() -> None:
-    """What a pod was bound with is what it holds, whatever its annotation says later."""
-    # Given a pod that is bound to the first card
-    ledger = ledgers.with_nodes(cards=2)
-    ledgers.add_waiting(ledger)
-    bind = ledgers.assume(ledger)
-    hold = ledger.inventory.hold(bind.uid)
-    assert hold is not None
-    ledger.pod_bound(hold)
-
-    # When its record is edited to name the second card
-    (share,) = hold.shares
-    ledger.pod_bound(dataclasses.replace(hold, shares=(dataclasses.replace(share, uuid="another"),)))
-
-    # Then it still holds the first
-    assert ledger.inventory.hold(bind.uid) == hold
+    assert found == [([], ["uid-p"], False), (["p"], [], True), ([], ["uid-p"], False), ([], [], False)]

@@ -1,6 +1,8 @@
 """News of nodes, cards, agents and rules wakes whoever it could help, and nobody else."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 import pytest
 
@@ -17,16 +19,13 @@ HELD = builders.hold("p", shares=(0,))
 SPREAD = Policy(strategy=Strategy.SPREAD)
 
 
+Step = Callable[[Ledger], object]
+
+
 def falls_silent_and_speaks(ledger: Ledger) -> None:
     """Have an agent be away for a while."""
-    ledger.agent_silent("n1", silent=True)
-    ledger.agent_silent("n1", silent=False)
-
-
-def comes_and_ends(ledger: Ledger) -> None:
-    """Have a pod come and be gone."""
-    ledger.pod_bound(HELD)
-    ledger.pod_over("uid-p")
+    for silent in (True, False):
+        ledger.agent_silent("n1", silent=silent)
 
 
 def shows_cards(ledger: Ledger) -> None:
@@ -39,6 +38,17 @@ def smaller(at: str) -> devices.Device:
     """Return the usual cards of a node, each with a byte less."""
     memory = builders.MEMORY - 1
     return builders.device(at, [builders.card(minor, at=at, memory=memory) for minor in range(4)])
+
+
+def publishing(node: str, *owners: str) -> devices.Device:
+    """Return the Device of a node that publishes the first cards of these nodes."""
+    return builders.device(node, [builders.card(0, at=owner) for owner in owners])
+
+
+def summed(ledger: Ledger, node: str) -> node_summaries.NodeSummary:
+    """Sum up a node that has a Device."""
+    (found,) = node_summaries.summarize(ledger.inventory, {node})
+    return found
 
 
 # What happens, which change that is, if any, and for how many cards a pod waits.
@@ -74,13 +84,12 @@ EVENTS: dict[str, tuple[Callable[[Ledger], object], ClusterEvent | None, int]] =
 @pytest.mark.parametrize(("happen", "change", "cards"), EVENTS.values(), ids=EVENTS.keys())
 @pytest.mark.parametrize("wanted", list(ClusterEvent))
 def test_a_change_wakes_the_pods_that_wait_for_it(
-    happen: Callable[[Ledger], object], change: ClusterEvent | None, cards: int, wanted: ClusterEvent
+    happen: Step, change: ClusterEvent | None, cards: int, wanted: ClusterEvent
 ) -> None:
     """A change wakes exactly the pods that it could help; what helps no pod costs no round."""
     ledger = ledgers.with_nodes()
     ledger.node_seen(builders.node("n9"))
-    ledgers.add_waiting(ledger, cards=cards)
-    ledgers.put_off(ledger, "p", wanted)
+    ledgers.add_sleeping(ledger, "p", wanted, cards=cards)
     ledger.wake.clear()
 
     happen(ledger)
@@ -90,8 +99,8 @@ def test_a_change_wakes_the_pods_that_wait_for_it(
 
 
 # What happens, and how many cards a pod asks for whom it cannot help; it has room for all else.
-OF_NO_USE: dict[str, tuple[Callable[[Ledger], object], int]] = {
-    "a free card, where two are asked for": (lambda ledger: ledger.pod_over("uid-p"), 2),
+OF_NO_USE: dict[str, tuple[Step, int]] = {
+    "a free card, where two are asked for": (lambda ledger: ledger.pod_over("uid-h0"), 2),
     "the end of a pod without cards": (lambda ledger: ledger.pod_over("uid-bare"), 1),
     "cards that have grown, too few of them": (
         lambda ledger: ledger.device_seen(builders.device("n1", 4)),
@@ -103,15 +112,14 @@ OF_NO_USE: dict[str, tuple[Callable[[Ledger], object], int]] = {
 
 
 @pytest.mark.parametrize(("happen", "cards"), OF_NO_USE.values(), ids=OF_NO_USE.keys())
-def test_who_could_not_use_what_is_offered_sleeps_on(happen: Callable[[Ledger], object], cards: int) -> None:
+def test_who_could_not_use_what_is_offered_sleeps_on(happen: Step, cards: int) -> None:
     """A node that has become better wakes only those whom it might take."""
     ledger = ledgers.with_nodes(cards=0)
     ledger.device_seen(smaller("n1"))
     for minor in range(4):
-        ledger.pod_bound(builders.hold("p" if not minor else f"h{minor}", shares=(minor,)))
+        ledger.pod_bound(builders.hold(f"h{minor}", shares=(minor,)))
     ledger.pod_bound(builders.hold("bare", amounts=(("cpu", 100),)))
-    ledgers.add_waiting(ledger, "waits", cards=cards)
-    ledgers.put_off(ledger, "waits", *ClusterEvent)
+    ledgers.add_sleeping(ledger, "waits", *ClusterEvent, cards=cards)
 
     happen(ledger)
 
@@ -123,8 +131,7 @@ def test_who_is_not_helped_by_one_change_waits_for_any() -> None:
     ledger = ledgers.with_nodes(cards=1)
     ledger.pod_bound(builders.hold("holder", shares=(0,)))
     ledger.node_seen(builders.node("n2"))
-    ledgers.add_waiting(ledger)
-    ledgers.put_off(ledger, "p", ClusterEvent.NODE_CHANGED)
+    ledgers.add_sleeping(ledger, "p", ClusterEvent.NODE_CHANGED)
 
     ledger.node_seen(builders.node("n2", cpu=9000))
     before = ledgers.ready_names(ledger)
@@ -137,10 +144,8 @@ def test_who_is_not_helped_by_one_change_waits_for_any() -> None:
 def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two rounds so many kinds are held against what has changed; then all are woken."""
     monkeypatch.setattr(backlog, "MOST_JUDGED", 3)
-    ledger = ledgers.with_nodes(cards=1)
-    ledgers.add_waiting(ledger, cards=9)
-    ledgers.put_off(ledger, "p", *ClusterEvent)
-    found = []
+    ledger, found = ledgers.with_nodes(cards=1), []
+    ledgers.add_sleeping(ledger, "p", *ClusterEvent, cards=9)
 
     for at in range(4):
         ledger.pod_bound(builders.hold(f"h{at}", shares=(0,)))
@@ -150,30 +155,12 @@ def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyP
     assert found == [False, False, False, True]
 
 
-def test_cards_that_stay_with_their_node_wake_nobody() -> None:
-    """Whatever another node's Device names: only a node whose cards count otherwise is offered anew."""
-    ledger = ledgers.with_nodes(3, cards=1)
-    ledger.all_devices_read()
-    ledger.agent_silent("n3", silent=True)
-    ledgers.add_waiting(ledger)
-    ledgers.put_off(ledger, "p", *ClusterEvent)
-    reader = ledgers.reader(ledger)
-    named = [builders.card(0, at=name) for name in ("n3", "n1", "n2")]
-
-    for cards in (named, named[:1], named):
-        ledger.device_seen(builders.device("n3", cards))
-
-    assert ledgers.ready_names(ledger) == []
-    assert reader.read() == {"n1", "n2", "n3"}, "others claim their cards, which is to be shown"
-
-
 def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond so many, all are woken once; whoever sleeps from then on is woken by the next such change."""
     monkeypatch.setattr(backlog, "MOST_JUDGED", 1)
     ledger, found = ledgers.with_nodes(cards=1), []
-    for name in ("a", "b"):
-        ledgers.add_waiting(ledger, name, cards=1 + (name == "b"))
-        ledgers.put_off(ledger, name, ClusterEvent.CAPACITY_FREED)
+    for cards, name in enumerate("ab", start=1):
+        ledgers.add_sleeping(ledger, name, ClusterEvent.CAPACITY_FREED, cards=cards)
 
     for _ in range(2):
         for at in range(9):
@@ -184,114 +171,120 @@ def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: 
     assert found == [["uid-a", "uid-b"]] * 2
 
 
-TOUCHING: dict[str, Callable[[Ledger], object]] = {
-    "a pod is bound": lambda ledger: ledger.pod_bound(HELD),
-    "a pod ends": comes_and_ends,
-    "cards change": lambda ledger: ledger.device_seen(builders.device(cards=2)),
-    "an agent falls silent": lambda ledger: ledger.agent_silent("n1", silent=True),
+# ---------------------------------------------------------------- which nodes are summed up anew
+
+
+def is_cordoned(ledger: Ledger, *, unschedulable: bool = True) -> None:
+    """Have a node be taken out of service, or put into it."""
+    ledger.node_seen(builders.node("n1", unschedulable=unschedulable))
+
+
+OWN: Final = uuid_records.Record([builders.uuid("n1", 0)])
+# What happens, and the nodes whose summaries may have changed by the last of it.
+TOUCHING: dict[str, tuple[list[Step], set[str]]] = {
+    "a pod is bound": ([lambda ledger: ledger.pod_bound(HELD)], {"n1"}),
+    "a pod ends": ([lambda ledger: ledger.pod_bound(HELD), lambda ledger: ledger.pod_over("uid-p")], {"n1"}),
+    "cards change": ([lambda ledger: ledger.device_seen(builders.device(cards=2))], {"n1"}),
+    "an agent falls silent": ([lambda ledger: ledger.agent_silent("n1", silent=True)], {"n1"}),
+    "a node is cordoned": ([is_cordoned], {"n1"}),
+    "a node is put into service": ([is_cordoned, partial(is_cordoned, unschedulable=False)], {"n1"}),
+    "a node is in service": ([partial(is_cordoned, unschedulable=False)], set()),
+    "a Device is gone": ([lambda ledger: ledger.device_gone("n1")], {"n1"}),
+    "it is recorded whose its cards are": (
+        [lambda ledger: ledger.device_seen(builders.device("n1"), OWN)],
+        set(),
+    ),
 }
 
 
-@pytest.mark.parametrize("happen", TOUCHING.values(), ids=TOUCHING.keys())
-def test_nodes_to_sum_up_are_remembered(happen: Callable[[Ledger], object]) -> None:
-    """A node whose summary may have changed is noted, and no other."""
+@pytest.mark.parametrize(("steps", "nodes"), TOUCHING.values(), ids=TOUCHING.keys())
+def test_nodes_to_sum_up_are_remembered(steps: list[Step], nodes: set[str]) -> None:
+    """A node whose summary may have changed is noted, and no other: the operator's own write is no news."""
     ledger = ledgers.with_nodes(2)
     reader = ledgers.reader(ledger)
 
-    happen(ledger)
+    for step in steps:
+        reader.read()
+        step(ledger)
 
-    assert reader.read() == {"n1"}
-
-
-def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
-    """Both are summed up anew, and who waits looks again once the card is surely the other's."""
-    ledger = ledgers.with_nodes(2, cards=1)
-    ledger.all_devices_read()
-    reader = ledgers.reader(ledger)
-
-    ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
-    quarrel = reader.read()
-    ledgers.add_waiting(ledger)
-    ledgers.put_off(ledger, "p", ClusterEvent.DEVICE_CHANGED)
-    ledger.device_gone("n1")
-    left = ledgers.ready_names(ledger)
-    ledger.device_seen(builders.device("n2", []))
-    ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
-
-    assert quarrel == {"n1", "n2"}
-    assert (left, ledgers.ready_names(ledger)) == ([], ["p"])
-
-
-def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> None:
-    """Its new node is told so, and whoever waits for it looks again when the pod has ended."""
-    ledger = ledgers.with_nodes(2, cards=1)
-    ledger.all_devices_read()
-    ledger.pod_bound(builders.hold("holder", "n1", (0,)))
-
-    ledger.device_seen(builders.device("n1", []))
-    ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
-    info = ledger.inventory.node("n2")
-    assert info is not None
-    told = node_summaries.summary(info, ledger.inventory.uuid_ownership)
-    ledgers.add_waiting(ledger)
-    ledgers.put_off(ledger, "p", ClusterEvent.DEVICE_CHANGED)
-    reader = ledgers.reader(ledger)
-    ledger.pod_over("uid-holder")
-
-    assert told is not None
-    assert (told.free, "1 uuid held by pods on n1" in told.reason) == (0, True)
-    assert reader.read() == {"n1", "n2"}
-    assert ledgers.ready_names(ledger) == ["p"]
-
-
-def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
-    """The node that published them too says why, and to the API that it has them not surely."""
-    ledger = ledgers.with_nodes(2, cards=1)
-    ledger.all_devices_read()
-    ledger.device_seen(builders.device("n2", [builders.card(0, at="n1")]))
-
-    ledger.device_gone("n1")
-    info = ledger.inventory.node("n2")
-    assert info is not None
-    told = node_summaries.summary(info, ledger.inventory.uuid_ownership)
-
-    assert told is not None
-    assert (told.free, told.claims, told.disputed) == (0, (), (builders.uuid("n1", 0),))
-    assert "1 uuid published by another node first, which is gone" in told.reason
-
-
-def test_a_record_of_whose_cards_they_are_is_no_news_to_its_own_node() -> None:
-    """The operator's own write comes back to it: that must not have the node summed up again."""
-    ledger = ledgers.with_nodes(1)
-    reader = ledgers.reader(ledger)
-
-    ledger.device_seen(builders.device("n1"), uuid_records.Record([builders.uuid("n1", 0)]))
-
-    assert reader.read() == set()
-    assert ledger.inventory.uuid_ownership.keeper(builders.uuid("n1", 0)) == "n1"
-
-
-def test_a_node_that_is_cordoned_or_no_more_is_summed_up_again() -> None:
-    """Its Device tells that, and no Device of another node is written."""
-    ledger = ledgers.with_nodes(2)
-    reader, found = ledgers.reader(ledger), []
-    for unschedulable in (True, False, False):
-        ledger.node_seen(builders.node("n1", unschedulable=unschedulable))
-        found.append(reader.read())
-
-    assert found == [{"n1"}, {"n1"}, set()]
+    assert reader.read() == nodes
 
 
 def test_device_that_is_gone_needs_no_summary() -> None:
     """There is nothing left to sum up of cards that are gone."""
     ledger = ledgers.with_nodes()
-    reader = ledgers.reader(ledger)
 
     ledger.device_gone("n1")
-    changed = reader.read()
 
-    assert changed == {"n1"}
-    assert node_summaries.summarize(ledger.inventory, changed) == []
+    assert node_summaries.summarize(ledger.inventory, {"n1"}) == []
+
+
+# ---------------------------------------------------------------- cards that several nodes publish
+
+
+def read(nodes: int) -> Ledger:
+    """Return a ledger of so many nodes with a card each, to which all Devices have been read."""
+    ledger = ledgers.with_nodes(nodes, cards=1)
+    ledger.all_devices_read()
+    return ledger
+
+
+def test_cards_that_stay_with_their_node_wake_nobody() -> None:
+    """Whatever another node's Device names: only a node whose cards count otherwise is offered anew."""
+    ledger = read(3)
+    ledger.agent_silent("n3", silent=True)
+    ledgers.add_sleeping(ledger, "p", *ClusterEvent)
+    reader = ledgers.reader(ledger)
+
+    for owners in (("n3", "n1", "n2"), ("n3",), ("n3", "n1", "n2")):
+        ledger.device_seen(publishing("n3", *owners))
+
+    assert ledgers.ready_names(ledger) == []
+    assert reader.read() == {"n1", "n2", "n3"}, "others claim their cards, which is to be shown"
+
+
+def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
+    """Both are summed up anew, and who waits looks again once the card is surely the other's."""
+    ledger = read(2)
+    reader = ledgers.reader(ledger)
+
+    ledger.device_seen(publishing("n2", "n1"))
+    quarrel = reader.read()
+    ledgers.add_sleeping(ledger, "p", ClusterEvent.DEVICE_CHANGED)
+    ledger.device_gone("n1")
+    left = ledgers.ready_names(ledger)
+    for owners in ((), ("n1",)):
+        ledger.device_seen(publishing("n2", *owners))
+
+    assert (quarrel, left, ledgers.ready_names(ledger)) == ({"n1", "n2"}, [], ["p"])
+
+
+def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> None:
+    """Its new node is told so, and whoever waits for it looks again when the pod has ended."""
+    ledger = read(2)
+    ledger.pod_bound(builders.hold("holder", "n1", (0,)))
+    ledger.device_seen(publishing("n1"))
+    ledger.device_seen(publishing("n2", "n1"))
+    summary = summed(ledger, "n2")
+    ledgers.add_sleeping(ledger, "p", ClusterEvent.DEVICE_CHANGED)
+    reader = ledgers.reader(ledger)
+
+    ledger.pod_over("uid-holder")
+
+    assert (summary.free, "1 uuid held by pods on n1" in summary.reason) == (0, True)
+    assert (reader.read(), ledgers.ready_names(ledger)) == ({"n1", "n2"}, ["p"])
+
+
+def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
+    """The node that published them too says why, and to the API that it has them not surely."""
+    ledger = read(2)
+    ledger.device_seen(publishing("n2", "n1"))
+
+    ledger.device_gone("n1")
+
+    summary = summed(ledger, "n2")
+    assert (summary.free, summary.claims, summary.disputed) == (0, (), (builders.uuid("n1", 0),))
+    assert "1 uuid published by another node first, which is gone" in summary.reason
 
 
 def test_ledger_tells_its_state() -> None:

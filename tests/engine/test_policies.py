@@ -1,14 +1,16 @@
 """What a policy says of models and of sharing counts from the next decision on, for waiting pods too."""
 
+from collections.abc import Callable
+
 import pytest
 
 from berth_crds import names
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import policy
-from berth_operator.scheduling.decisions import Bind, Reason, Reject, Wait
+from berth_operator.scheduling.decisions import Bind, Decision, Reason, Reject, Wait
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.policy import Policy
-from support import builders, clock, ledgers, worlds
+from support import builders, ledgers, worlds
 
 NAMED = Policy(models=(("big", builders.MODEL),))
 WHOLE = Policy(fractions=False)
@@ -16,13 +18,18 @@ ALONE = Policy(replicas=False)
 HALF = requests.Gpus(1, core=50, ratio=50)
 
 
-def decided(ledger: Ledger, policy: Policy) -> list[type]:
-    """Apply a policy; return how was decided for the pods that it wakes, and have them wait for news."""
+def answers(ledger: Ledger, policy: Policy) -> list[Decision]:
+    """Apply a policy; return what is decided for the pods that it wakes, and have them wait for news."""
     ledger.policy_seen(policy)
     found = ledgers.decide(ledger)
     for answer in found:
         ledger.backlog.put_off(answer.uid, now=0.0, wants=getattr(answer, "wants", None))
-    return [type(answer) for answer in found]
+    return found
+
+
+def decided(ledger: Ledger, *policies: Policy) -> list[list[type]]:
+    """Return how is decided under one policy after another for the pods that it wakes."""
+    return [[type(answer) for answer in answers(ledger, policy)] for policy in policies]
 
 
 # ---------------------------------------------------------------- other names of models
@@ -33,10 +40,9 @@ def test_a_pod_may_use_a_name_that_the_policy_knows() -> None:
     ledger = ledgers.with_nodes()
     ledgers.add_waiting(ledger, models=["Big"])
 
-    assert decided(ledger, Policy()) == [Wait]
-    assert decided(ledger, Policy(models=(("big", "Other"),))) == [Wait]
-    assert decided(ledger, NAMED) == [Bind]
-    assert decided(ledger, Policy()) == [Wait]
+    found = decided(ledger, Policy(), Policy(models=(("big", "Other"),)), NAMED, Policy())
+
+    assert found == [[Wait], [Wait], [Bind], [Wait]]
 
 
 def test_a_model_is_avoided_by_any_of_its_names() -> None:
@@ -45,32 +51,29 @@ def test_a_model_is_avoided_by_any_of_its_names() -> None:
     conditions = requests.Conditions(avoid_models=frozenset({"BIG"}))
     ledgers.add_waiting(ledger, request=builders.request(1, conditions=conditions))
 
-    assert decided(ledger, Policy()) == [Bind]
-    assert decided(ledger, NAMED) == [Wait]
+    assert decided(ledger, Policy(), NAMED) == [[Bind], [Wait]]
 
 
 def test_names_of_models_count_in_what_the_workload_teaches() -> None:
     """Pods that use another name ask for that model, as far as the ranking of nodes is concerned."""
-    ledger = ledgers.with_nodes()
-    ledger.policy_seen(NAMED)
-    key = ledger.inventory.workload.known_as(("big",))
+    ledger, found = ledgers.with_nodes(), []
+    for rules in (NAMED, Policy()):
+        ledger.policy_seen(rules)
+        found.append(ledger.inventory.workload.known_as(("big",)) == ("big",))
 
-    assert key != ("big",)
-    ledger.policy_seen(Policy())
-    assert ledger.inventory.workload.known_as(("big",)) == ("big",)
+    assert found == [False, True]
 
 
 # ---------------------------------------------------------------- shares of cards
 
 
 def test_no_shares_are_given_where_the_policy_allows_none() -> None:
-    """The pod is told so with the container's name; whole cards are given as ever, and shares again later."""
+    """The pod is told so with the container's name, and is asked again when the policy changes."""
     ledger = ledgers.with_nodes()
     ledgers.add_waiting(ledger, "half", request=builders.request(HALF))
     ledgers.add_waiting(ledger, "whole")
-    ledger.policy_seen(WHOLE)
 
-    refused, placed = sorted(ledgers.decide(ledger), key=lambda one: one.uid)
+    refused, placed = sorted(answers(ledger, WHOLE), key=lambda one: one.uid)
 
     assert isinstance(placed, Bind)
     assert isinstance(refused, Reject)
@@ -78,76 +81,65 @@ def test_no_shares_are_given_where_the_policy_allows_none() -> None:
     assert fault.reason is Reason.UNSUPPORTED_REQUEST
     assert "container c0" in fault.detail
     assert "spec.sharing.fractions is false" in fault.detail
-
-
-def test_who_was_refused_by_a_policy_is_asked_again_when_it_changes() -> None:
-    """Nobody has to edit the pod."""
-    ledger = ledgers.with_nodes()
-    ledgers.add_waiting(ledger, "half", request=builders.request(HALF))
-
-    assert decided(ledger, WHOLE) == [Reject]
-    assert not ledgers.ready_names(ledger)
-    assert decided(ledger, Policy()) == [Bind]
+    assert "half" not in ledgers.ready_names(ledger)
+    assert [type(answer) for answer in answers(ledger, Policy()) if answer.uid == "uid-half"] == [Bind]
 
 
 def test_a_few_bytes_of_a_card_are_given_where_the_policy_allows_them() -> None:
     """Who has left out the unit is told so, and asked again when the policy changes; who has it keeps it."""
     ledger = ledgers.with_nodes()
-    pod = builders.pod(containers=[builders.asking("main", {names.GPU_MEMORY: 8})])
-    ledgers.pod_seen(ledger, pod)
+    ledgers.pod_seen(ledger, builders.pod(containers=[builders.asking("main", {names.GPU_MEMORY: 8})]))
 
     (refused,) = ledgers.decide(ledger)
+    found = decided(ledger, Policy(min_memory=16 * policy.MIB), Policy(min_memory=0))
+    ledgers.assume(ledger)
+
     assert isinstance(refused, Reject)
     assert "berth.dev/gpu-memory: 8 bytes; did you mean 8Gi?" in refused.refusals[0].detail
-    assert decided(ledger, Policy(min_memory=16 * policy.MIB)) == [Reject]
-    assert decided(ledger, Policy(min_memory=0)) == [Bind]
-    ledgers.assume(ledger)
-    assert decided(ledger, Policy()) == []
+    assert found == [[Reject], [Bind]]
+    assert decided(ledger, Policy()) == [[]]
     assert ledgers.holding(ledger)[0] == [0]
 
 
 # ---------------------------------------------------------------- cards that their node shares
 
 
-def shared(cards: int = 1) -> Ledger:
-    """Return a ledger of one node with cards that it shares by four."""
-    ledger = Ledger(clock.Clock())
-    ledger.node_seen(builders.node("n1"))
+def shared(cards: int, policy: Policy, *names_: str) -> Ledger:
+    """Return a ledger of one node with cards that it shares by four, and pods that ask for such a share."""
+    ledger = ledgers.with_nodes()
     ledger.device_seen(builders.device("n1", [builders.card(at, replicas=4) for at in range(cards)]))
-    ledger.agent_silent("n1", silent=False)
+    ledger.policy_seen(policy)
+    for name in names_:
+        ledgers.add_waiting(ledger, name, request=builders.request(requests.Replicas(1)))
     return ledger
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-def test_a_shared_card_is_given_to_one_pod_at_a_time(late: bool) -> None:  # noqa: FBT001  pytest passes it
+@pytest.mark.parametrize(
+    ("before", "frees"),
+    [
+        pytest.param(ALONE, lambda ledger: ledger.policy_seen(Policy()), id="the policy changes"),
+        pytest.param(Policy(), lambda ledger: ledger.pod_over("uid-first"), id="the first pod is gone"),
+    ],
+)
+def test_a_shared_card_is_given_to_one_pod_at_a_time(
+    before: Policy, frees: Callable[[Ledger], object]
+) -> None:
     """Whether the policy came before its first pod or after; until that is gone, or the policy changes."""
-    ledger = shared()
-    if not late:
-        ledger.policy_seen(ALONE)
-    ledgers.add_waiting(ledger, "first", request=builders.request(requests.Replicas(1)))
+    ledger = shared(1, before, "first")
     ledgers.assume(ledger, "first")
-    ledger.policy_seen(ALONE)
     ledgers.add_waiting(ledger, "second", request=builders.request(requests.Replicas(1)))
 
-    (answer,) = ledgers.decide(ledger)
-    assert isinstance(answer, Wait)
-    ledger.backlog.put_off(answer.uid, now=0.0, wants=answer.wants)
-    if late:
-        ledger.pod_over("uid-first")
-    else:
-        ledger.policy_seen(Policy())
+    alone = decided(ledger, ALONE)
+    frees(ledger)
+
+    assert alone == [[Wait]]
     assert ledgers.ready_names(ledger) == ["second"]
-    assert [type(one) for one in ledgers.decide(ledger)] == [Bind]
+    assert [type(answer) for answer in ledgers.decide(ledger)] == [Bind]
 
 
 def test_each_pod_has_a_shared_card_of_its_own() -> None:
     """As many pods as there are cards have one, whatever the strategy thinks of the rest of a card."""
-    ledger = shared(2)
-    ledger.policy_seen(ALONE)
-    for name in ("a", "b", "c"):
-        ledgers.add_waiting(ledger, name, request=builders.request(requests.Replicas(1)))
+    found = ledgers.decide(shared(2, ALONE, "a", "b", "c"))
 
-    answers = ledgers.decide(ledger)
-
-    assert [type(one) for one in answers] == [Bind, Bind, Wait]
-    assert worlds.shares_of(answers[:2]) == ["GPU-n1-0", "GPU-n1-1"]
+    assert [type(answer) for answer in found] == [Bind, Bind, Wait]
+    assert worlds.shares_of(found[:2]) == ["GPU-n1-0", "GPU-n1-1"]

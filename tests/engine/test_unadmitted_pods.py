@@ -1,46 +1,45 @@
 """A pod that somebody else put on a node counts there as far as its kubelet could admit it (I8, I9)."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
+from unittest import mock
 
 import pytest
 
 from berth_crds import names
 from berth_operator.engine import unadmitted_pods
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
 from support import builders, clock, inventories, ledgers
 
 NOTHING: Final[tuple[Any, ...]] = ((), 0)
-EVERY: Final = holds.ALL_CARDS
 LEAVING: Final = facts.Taint("leaving", "", "NoExecute")
-ELSEWHERE: Final = {
-    "nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]
-        }
-    }
-}
+TERM: Final = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+REQUIRED: Final = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}
+ELSEWHERE: Final = {"nodeAffinity": REQUIRED}
 Step = Callable[[Ledger], object]
 
 
-def foreign(name: str = "p", cpu: str = "1", cards: int = 0, **spec: Any) -> raw.Pod:
+def foreign(
+    name: str = "p", cpu: str = "1", cards: int = 0, ports: Iterable[Any] = (), **spec: Any
+) -> raw.Pod:
     """Return a pod that another scheduler put on node n1."""
     asked = {"requests": {"cpu": cpu}, "limits": {names.NVIDIA_GPU: cards} if cards else {}}
-    plain = {"nodeName": "n1", "schedulerName": "other", "containers": [{"name": "main", "resources": asked}]}
-    return builders.pod(name, **plain | spec)
+    main = builders.container(resources=asked, ports=list(ports))
+    return builders.pod(name, **{"nodeName": "n1", "schedulerName": "other", "containers": [main]} | spec)
 
 
-def porting(name: str, *numbers: int, address: str = "", protocol: str = "TCP", cards: int = 0) -> raw.Pod:
-    """Return a pod of another scheduler that asks for ports of its node."""
-    where = {"containerPort": 1, "hostIP": address, "protocol": protocol}
-    ports = [where | {"hostPort": number} for number in numbers or (80,)]
-    asked = {"limits": {names.NVIDIA_GPU: cards}} if cards else {}
-    return foreign(name, containers=[{"name": "main", "ports": ports, "resources": asked}])
+def port(number: int = 80, *, address: str = "", protocol: str = "TCP") -> dict[str, Any]:
+    """Return a port of a container that is one of its node."""
+    return {"containerPort": 1, "hostPort": number, "hostIP": address, "protocol": protocol}
+
+
+def rival(cpu: str = "1", cards: int = 0, **fields: Any) -> raw.Pod:
+    """Return another such pod, which was admitted."""
+    return builders.admitted(foreign("rival", cpu, cards, **fields))
 
 
 def plugged(name: str = "n1", **fields: Any) -> facts.Node:
@@ -48,10 +47,12 @@ def plugged(name: str = "n1", **fields: Any) -> facts.Node:
     return builders.node(name, extra={names.NVIDIA_GPU: 4}, **fields)
 
 
-def shop(node: facts.Node | None = None) -> Ledger:
-    """Return a ledger that knows this node and its four cards."""
+def with_pods(*pods: raw.Pod, node: facts.Node | None = None) -> Ledger:
+    """Return a ledger that knows this node with four cards, and has seen these pods."""
     ledger = ledgers.with_nodes()
     ledger.node_seen(node or plugged())
+    for pod in pods:
+        ledgers.pod_seen(ledger, pod)
     return ledger
 
 
@@ -64,7 +65,7 @@ def charged(ledger: Ledger, name: str = "p") -> tuple[facts.Amounts, int]:
 
 def counts(ledger: Ledger, *names_: str) -> list[str]:
     """Name those of these pods that are charged."""
-    return [name for name in names_ if charged(ledger, name) != NOTHING]
+    return [name for name in names_ or ("p",) if charged(ledger, name) != NOTHING]
 
 
 # ---------------------------------------------------------------- who surely is refused
@@ -91,7 +92,7 @@ def counts(ledger: Ledger, *names_: str) -> list[str]:
         ),
         pytest.param(
             plugged(),
-            porting("p", *range(1, 66), cards=2),
+            foreign(cards=2, ports=map(port, range(1, 66))),
             id="it asks for more host ports than are read",
         ),
     ],
@@ -102,10 +103,7 @@ def test_who_surely_is_refused_keeps_nothing_from_others(
 ) -> None:
     """The kubelet will say so a moment later; until then all of the node can be given to others."""
     ledger = ledgers.with_nodes()
-    steps: list[Step] = [lambda ledger: ledger.node_seen(node), lambda ledger: ledgers.pod_seen(ledger, pod)]
-
-    for step in reversed(steps) if late else steps:
-        step(ledger)
+    ledgers.in_turn(lambda: ledger.node_seen(node), lambda: ledgers.pod_seen(ledger, pod), late=late)
 
     assert charged(ledger) == NOTHING
     assert inventories.free_cards(ledger.inventory) == 4
@@ -142,9 +140,7 @@ def test_who_surely_is_refused_keeps_nothing_from_others(
 )
 def test_who_may_be_admitted_is_charged(node: facts.Node, pod: raw.Pod) -> None:
     """What a kubelet may take, or has taken, is given to nobody else."""
-    ledger = shop(node)
-
-    ledgers.pod_seen(ledger, pod)
+    ledger = with_pods(pod, node=node)
 
     amounts, withheld = charged(ledger)
     assert amounts
@@ -154,58 +150,49 @@ def test_who_may_be_admitted_is_charged(node: facts.Node, pod: raw.Pod) -> None:
 
 def test_on_a_node_that_is_not_known_everything_is_charged() -> None:
     """Nobody can tell what its kubelet says, and nothing is given there."""
-    ledger = shop()
-    ledgers.pod_seen(ledger, foreign(cpu="9", cards=2))
+    ledger = with_pods(foreign(cpu="9", cards=2))
 
     ledger.node_gone("n1")
-    gone = charged(ledger)
+    gone = counts(ledger)
     ledger.node_seen(plugged())
 
-    assert gone[1] == 2
-    assert charged(ledger) == NOTHING
+    assert (gone, counts(ledger)) == (["p"], [])
 
 
 # ---------------------------------------------------------------- host ports and operating systems
 
 
 @pytest.mark.parametrize(
-    ("pod", "stays"),
+    ("asked", "stays"),
     [
-        pytest.param(porting("p", cards=2), False, id="the very port"),
-        pytest.param(porting("p", address="10.0.0.2", cards=2), True, id="another address"),
-        pytest.param(porting("p", address="10.0.0.1", cards=2), False, id="the very address"),
-        pytest.param(porting("p", address="0.0.0.0", cards=2), False, id="every address"),
-        pytest.param(porting("p", protocol="UDP", cards=2), True, id="another protocol"),
-        pytest.param(porting("p", 81, cards=2), True, id="another port"),
+        pytest.param(port(), [], id="the very port"),
+        pytest.param(port(address="10.0.0.2"), ["p"], id="another address"),
+        pytest.param(port(address="10.0.0.1"), [], id="the very address"),
+        pytest.param(port(address="0.0.0.0"), [], id="every address"),
+        pytest.param(port(protocol="UDP"), ["p"], id="another protocol"),
+        pytest.param(port(81), ["p"], id="another port"),
     ],
 )
-def test_a_port_that_is_taken_keeps_it_out(pod: raw.Pod, *, stays: bool) -> None:
+def test_a_port_that_is_taken_keeps_it_out(asked: dict[str, Any], stays: list[str]) -> None:
     """Two pods of one node cannot have one port, and the kubelet refuses the second."""
-    ledger = shop()
-    ledgers.pod_seen(ledger, pod)
-    before = counts(ledger, "p")
+    ledger = with_pods(foreign(cards=2, ports=[asked]))
+    before = counts(ledger)
 
-    ledgers.pod_seen(ledger, builders.admitted(porting("rival", address="10.0.0.1")))
-    beside = counts(ledger, "p")
+    ledgers.pod_seen(ledger, rival(ports=[port(address="10.0.0.1")]))
+    beside = counts(ledger)
     ledger.pod_over("uid-rival")
 
-    assert (before, beside, counts(ledger, "p")) == (["p"], ["p"] if stays else [], ["p"])
+    assert (before, beside, counts(ledger)) == (["p"], stays, ["p"])
 
 
 # ---------------------------------------------------------------- what is left
-
-
-RIVAL: Final = builders.admitted(foreign("rival", cpu="6", cards=3))
 
 
 @pytest.mark.parametrize(
     "last",
     [
         pytest.param(lambda ledger: ledger.pod_over("uid-rival"), id="a pod ends"),
-        pytest.param(
-            lambda ledger: ledgers.pod_seen(ledger, builders.admitted(foreign("rival", cpu="1", cards=2))),
-            id="a pod shrinks",
-        ),
+        pytest.param(lambda ledger: ledgers.pod_seen(ledger, rival("1", 2)), id="a pod shrinks"),
         pytest.param(
             lambda ledger: ledger.node_seen(builders.node(cpu=16000, extra={names.NVIDIA_GPU: 8})),
             id="the node grows",
@@ -214,10 +201,7 @@ RIVAL: Final = builders.admitted(foreign("rival", cpu="6", cards=3))
 )
 def test_it_is_charged_as_soon_as_there_is_room(last: Step) -> None:
     """The kubelet may admit it at that moment, so it is charged in the same step."""
-    ledger = shop()
-    ledgers.pod_seen(ledger, RIVAL)
-    ledgers.pod_seen(ledger, foreign("plain", cpu="4"))
-    ledgers.pod_seen(ledger, foreign(cpu="4", cards=2))
+    ledger = with_pods(rival("6", 3), foreign("plain", cpu="4"), foreign(cpu="4", cards=2))
     before = counts(ledger, "plain", "p")
 
     last(ledger)
@@ -227,34 +211,30 @@ def test_it_is_charged_as_soon_as_there_is_room(last: Step) -> None:
     assert charged(ledger) == (((facts.CPU, 4000), (names.NVIDIA_GPU, 2), (facts.PODS, 1)), 2)
 
 
-LINUX: Final = {"kubernetes.io/os": "linux"}
-ADMITTED_B: Final = builders.admitted(foreign("b", cards=3))
+A, B, LARGE = foreign("a", cards=2), foreign("b", cards=3), foreign(cpu="4", cards=2)
 # Pods as they are seen, and which of them are charged in the end.
 SEEN: dict[str, tuple[list[raw.Pod], list[str]]] = {
     "the port of all addresses is taken": (
-        [builders.admitted(porting("rival")), porting("p", address="10.0.0.1", cards=2)],
+        [rival(ports=[port()]), foreign(cards=2, ports=[port(address="10.0.0.1")])],
         ["rival"],
     ),
-    "either of two may have the port": ([porting("a", cards=1), porting("b", cards=1)], ["a", "b"]),
+    "either of two may have the port": (
+        [foreign("a", cards=1, ports=[port()]), foreign("b", cards=1, ports=[port()])],
+        ["a", "b"],
+    ),
     "of the node's operating system": ([foreign(cards=2, os={"name": "linux"})], ["p"]),
     "of another operating system": ([foreign(cards=2, os={"name": "windows"})], []),
-    "there is no room any more": ([foreign(cards=2), RIVAL], ["rival"]),
-    "any of several may be admitted first": ([foreign("a", cards=2), foreign("b", cards=3)], ["a", "b"]),
-    "one of them was admitted": ([foreign("a", cards=2), foreign("b", cards=3), ADMITTED_B], ["b"]),
-    "all were admitted, whatever is left": (
-        [RIVAL, foreign(cpu="4", cards=2), builders.admitted(foreign(cpu="4", cards=2))],
-        ["p", "rival"],
-    ),
+    "there is no room any more": ([foreign(cards=2), rival("6", 3)], ["rival"]),
+    "any of several may be admitted first": ([A, B], ["a", "b"]),
+    "one of them was admitted": ([A, B, builders.admitted(B)], ["b"]),
+    "all were admitted, whatever is left": ([rival("6", 3), LARGE, builders.admitted(LARGE)], ["p", "rival"]),
 }
 
 
 @pytest.mark.parametrize(("seen", "expected"), SEEN.values(), ids=SEEN.keys())
 def test_pods_are_charged_that_were_or_may_be_admitted(seen: list[raw.Pod], expected: list[str]) -> None:
     """Until the kubelet has chosen, what each pod asks for is kept; it knows better than we what is left."""
-    ledger = shop(plugged(labels=LINUX))
-
-    for pod in seen:
-        ledgers.pod_seen(ledger, pod)
+    ledger = with_pods(*seen, node=plugged(labels={"kubernetes.io/os": "linux"}))
 
     assert counts(ledger, *sorted({pod.metadata.name for pod in seen})) == expected
     withheld = sum(charged(ledger, name)[1] for name in expected)
@@ -266,27 +246,24 @@ def test_pods_are_charged_that_were_or_may_be_admitted(seen: list[raw.Pod], expe
 
 def test_a_bind_under_way_leaves_it_room() -> None:
     """The kubelet may hear of it before it hears of the bind, which does not stand then; later it is told."""
-    ledger = shop()
-    four = builders.demand(extra={names.NVIDIA_GPU: 4})
-    ledgers.add_waiting(ledger, "ours", 4, demand=four)
+    ledger = with_pods()
+    ledgers.add_waiting(ledger, "ours", 4, demand=builders.demand(extra={names.NVIDIA_GPU: 4}))
     ledgers.assume(ledger, "ours")
 
     ledgers.pod_seen(ledger, foreign(cards=2))
-    under_way, stood = counts(ledger, "p"), ledger.assumed_pods.is_current("uid-ours")
-    ours = builders.pod("ours", gpus=4, nodeName="n1", annotations=builders.record("n1", main=range(4)))
-    ledgers.pod_seen(ledger, ours)
+    under_way, stood = counts(ledger), ledger.assumed_pods.is_current("uid-ours")
+    record = builders.record("n1", main=range(4))
+    ledgers.pod_seen(ledger, builders.pod("ours", gpus=4, nodeName="n1", annotations=record))
 
-    assert (under_way, stood) == (["p"], False)
-    assert counts(ledger, "p") == []
+    assert (under_way, stood, counts(ledger)) == (["p"], False, [])
 
 
 def test_who_is_kept_out_unsettles_nothing_and_helps_nobody() -> None:
     """It takes nothing and leaves nothing, so no bind is decided anew for it and nobody is woken."""
-    ledger = shop()
+    ledger = with_pods()
     ledgers.add_waiting(ledger, "ours")
     ledgers.assume(ledger, "ours")
-    ledgers.add_waiting(ledger, "large", 9)
-    ledgers.put_off(ledger, "large", ClusterEvent.CAPACITY_FREED)
+    ledgers.add_sleeping(ledger, "large", ClusterEvent.CAPACITY_FREED, cards=9)
 
     ledgers.pod_seen(ledger, foreign(cpu="9", cards=2))
     ledger.pod_over("uid-p")
@@ -295,26 +272,13 @@ def test_who_is_kept_out_unsettles_nothing_and_helps_nobody() -> None:
     assert ledgers.ready_names(ledger) == []
 
 
-def test_what_it_would_take_is_given_to_others() -> None:
-    """A pod that waits for all cards of the node gets them."""
-    ledger = shop()
-    ledgers.pod_seen(ledger, foreign(cards=2, nodeSelector={"zone": "a"}))
-
-    ledgers.add_waiting(ledger, "ours", 4)
-
-    (answer,) = ledgers.decide(ledger)
-    assert isinstance(answer, decisions.Bind)
-
-
 # ---------------------------------------------------------------- any order
 
 
 ARRIVALS: dict[str, Step] = {
     "node": lambda ledger: ledger.node_seen(plugged()),
     "Device": lambda ledger: ledger.device_seen(builders.device("n1")),
-    "admitted": lambda ledger: ledgers.pod_seen(
-        ledger, builders.admitted(foreign("admitted", cpu="5", cards=1))
-    ),
+    "rival": lambda ledger: ledgers.pod_seen(ledger, rival("5", 1)),
     "fits": lambda ledger: ledgers.pod_seen(ledger, foreign("fits", cpu="3", cards=3)),
     "large": lambda ledger: ledgers.pod_seen(ledger, foreign("large", cpu="4", cards=1)),
 }
@@ -325,39 +289,29 @@ def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     """The same objects have the same pods charged, whichever came last."""
     ledger = Ledger(clock.Clock())
 
-    for word in order:
-        ARRIVALS[word](ledger)
+    for name in order:
+        ARRIVALS[name](ledger)
 
-    assert counts(ledger, "admitted", "fits", "large") == ["admitted", "fits"]
+    assert counts(ledger, "rival", "fits", "large") == ["rival", "fits"]
     assert ledger.unadmitted_pods._charged["n1"] == {facts.CPU: 3000, names.NVIDIA_GPU: 3, facts.PODS: 1}
 
 
-def test_its_conditions_are_asked_once_of_each_state_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_conditions_are_asked_once_of_each_state_of_its_node() -> None:
     """However many of them a node has, and however often others change there, little is worked out."""
-    asked: list[facts.Node] = []
+    with mock.patch.object(unadmitted_pods, "suits", return_value=True) as suits:
+        ledger = with_pods(*(foreign(f"p{number}") for number in range(50)))
+        for number in range(50):
+            ledgers.pod_seen(ledger, rival(f"{number % 2 + 1}"))
+        ledger.node_seen(plugged(pods=50))
 
-    def suits(node: facts.Node, _: facts.Where) -> bool:
-        asked.append(node)
-        return True
-
-    monkeypatch.setattr(unadmitted_pods, "suits", suits)
-    ledger = shop()
-
-    for number in range(50):
-        ledgers.pod_seen(ledger, foreign(f"p{number}"))
-        ledgers.pod_seen(ledger, builders.admitted(foreign("rival", cpu=f"{number % 2 + 1}")))
-    ledger.node_seen(plugged(pods=50))
-
-    assert len(asked) == 100
+    assert suits.call_count == 100
 
 
 def test_nothing_is_remembered_of_those_that_are_gone() -> None:
     """Who was admitted or is over is no longer looked at."""
-    ledger = shop()
-    ledgers.pod_seen(ledger, foreign("a", cards=1))
-    ledgers.pod_seen(ledger, foreign("b", cards=9))
+    ledger = with_pods(A, foreign("b", cards=9))
 
-    ledgers.pod_seen(ledger, builders.admitted(foreign("a", cards=1)))
+    ledgers.pod_seen(ledger, builders.admitted(A))
     ledger.pod_over("uid-b")
 
     assert repr(ledger.unadmitted_pods) == "<UnadmittedPods: 0 pods on 0 nodes>"

@@ -1,7 +1,10 @@
-"""What is said of waiting pods stays true, is said again only when it changes, and takes little time."""
+"""The reasons of waiting pods stay true, are given again only when they change, and take little time."""
 
-import dataclasses
+import math
+from collections.abc import Callable
 from unittest import mock
+
+import pytest
 
 from berth_operator.engine import ports, waiting_reasons
 from berth_operator.engine.ledger import Ledger
@@ -15,200 +18,173 @@ from support.writers import Reply
 
 CORE = 10
 WANTED = 60  # GiB of a card.
+MOST = waiting_reasons.DIAGNOSES_PER_ROUND
+BRIEF = "0/2 nodes are available: 2 have no card with enough free"
 
 
 def use(node: str, gib: int, name: str) -> Hold:
-    """Make a pod that holds so much of the only card of a node."""
-    share = builders.share(0, at=node, core=CORE, memory=gib * builders.GIB)
-    return dataclasses.replace(builders.hold(name, node), shares=(share,))
+    """Return a pod that holds so much of the only card of a node."""
+    return builders.hold(name, node, [builders.share(0, at=node, core=CORE, memory=gib * builders.GIB)])
 
 
 def crowded(ledger: Ledger) -> Ledger:
-    """Leave 50 GiB on n1 and 40 on n2."""
-    ledger.pod_bound(use("n1", 30, "a"))
-    ledger.pod_bound(use("n2", 40, "b"))
+    """Leave 50 GiB on n1, 40 on n2 and 5 on any other node."""
+    for info, (name, gib) in zip(ledger.inventory.each(), (("a", 30), ("b", 40), ("c", 75)), strict=False):
+        ledger.pod_bound(use(info.name, gib, name))
     return ledger
 
 
-def waits(ledger: Ledger, name: str = "p", gib: int = WANTED) -> queued_pods.Candidate:
+def wait(ledger: Ledger, name: str = "p", gib: int = WANTED) -> queued_pods.Candidate:
     """Have a pod wait for more than any card has left."""
     asks = builders.request(requests.Gpus(1, core=CORE, memory=gib * builders.GIB))
     return ledgers.add_waiting(ledger, name, request=asks)
 
 
-def begun(
-    now: ports.Clock | None = None,
-) -> tuple[Ledger, queued_pods.Candidate, waiting_reasons.WaitingReasons]:
-    """Return a crowded ledger, a pod that waits there, and what finds the reasons."""
-    ledger = crowded(ledgers.with_nodes(2, 1))
-    return ledger, waits(ledger), waiting_reasons.WaitingReasons(ledger, clock=now)
-
-
-def fill(ledger: Ledger) -> None:
-    """Leave 5 GiB on n1: the counts stay what they are."""
-    ledger.pod_over("uid-a")
-    ledger.pod_bound(use("n1", 75, "c"))
-
-
-def waiting(ledger: Ledger) -> decisions.Wait:
-    """Decide for the only pod, which does not fit."""
-    (answer,) = ledgers.decide(ledger, 1e6)
-    assert isinstance(answer, decisions.Wait)
-    return answer
-
-
-def puzzle(count: int) -> tuple[Ledger, queued_pods.Candidate]:
-    """Return nodes of which no two are alike, and a pod that fits on none though sums let it in."""
-    ledger = ledgers.with_nodes(count, 4)
-    for at in range(1, count + 1):
-        shares = (builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4))
-        ledger.pod_bound(dataclasses.replace(builders.hold(f"h{at}", f"n{at}"), shares=tuple(shares)))
-    ask = requests.Gpus(1, core=40, memory=builders.GIB)
-    return ledger, ledgers.add_waiting(ledger, request=builders.request(*(ask,) * 5))
-
-
-def said(found: waiting_reasons.WaitingReasons, ledger: Ledger) -> dict[str, str]:
-    """Make a round, and give what is said of each pod."""
-    answers = ledgers.decide(ledger, 1e6)
-    found.new_round()
-    told: dict[str, str] = {}
-    for answer in answers:
-        assert isinstance(answer, decisions.Wait)
-        candidate = ledger.backlog.get(answer.uid)
-        assert candidate is not None
-        told[candidate.name] = found.message(candidate, answer)
-    return told
-
-
-def later(found: waiting_reasons.WaitingReasons, now: float) -> dict[str, str]:
-    """Return what is said in a quiet round."""
-    found.new_round()
-    return {candidate.name: message for candidate, message in found.renewed(now)}
-
-
 def closely(ledger: Ledger, candidate: queued_pods.Candidate) -> str:
-    """Return what is true now."""
+    """Return the reason that is true now, whatever time it takes."""
     return explain.sentence(explain.explain(ledger.search, candidate, policy=ledger.policy), candidate)
+
+
+class Reasons:
+    """Pods that wait in a ledger, and the reasons that are given of them."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pods: int = 1,
+        *,
+        shown: dict[str, str] | None = None,
+        now: ports.Clock | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.pods = [wait(ledger, f"p{at}", WANTED + at) for at in range(pods)]
+        shown_message: Callable[[str], str] = shown.__getitem__ if shown is not None else lambda _: ""
+        self.found = waiting_reasons.WaitingReasons(ledger, shown_message, clock=now)
+
+    def decided(self, *, until: float = math.inf) -> dict[str, str]:
+        """Decide for all pods, and return the reason that is given of each."""
+        answers = ledgers.decide(self.ledger, 1e6)
+        self.found.new_round(until=until)
+        given: dict[str, str] = {}
+        for answer in answers:
+            candidate = self.ledger.backlog.get(answer.uid)
+            assert isinstance(answer, decisions.Wait)
+            assert candidate is not None
+            given[candidate.name] = self.found.message(candidate, answer)
+        return given
+
+    def renewed(self, now: float, *, until: float = math.inf) -> dict[str, str]:
+        """Return the reasons that are given in a quiet round."""
+        self.found.new_round(until=until)
+        return {candidate.name: message for candidate, message in self.found.renewed(now)}
+
+    def true(self) -> dict[str, str]:
+        """Return the reasons that are true now."""
+        return {pod.name: closely(self.ledger, pod) for pod in self.pods}
+
+    def fill(self) -> None:
+        """Leave 5 GiB on n1: the counts stay what they are."""
+        self.ledger.pod_over("uid-a")
+        self.ledger.pod_bound(use("n1", 75, "filled"))
+
+
+def crowded_nodes(nodes: int = 2) -> Ledger:
+    """Return such nodes with a card each."""
+    return crowded(ledgers.with_nodes(nodes, 1))
 
 
 # ---------------------------------------------------------------- what becomes old
 
 
-def test_what_has_become_false_is_not_said_again() -> None:
+def test_what_has_become_false_is_not_given_again() -> None:
     """Though the counts are the same, the figures and the nearest node are others."""
-    ledger, pod, found = begun()
-    before = said(found, ledger)["p"]
-    fill(ledger)
+    reasons = Reasons(crowded_nodes())
+    before = reasons.decided()
+    reasons.fill()
 
-    after = said(found, ledger)["p"]
+    after = reasons.decided()
 
-    assert "GPU 0 of n1 has 50 GiB free, 60 GiB wanted" in before
-    assert after == closely(ledger, pod)
-    assert "GPU 0 of n2 has 40 GiB free, 60 GiB wanted" in after
+    assert "GPU 0 of n1 has 50 GiB free, 60 GiB wanted" in before["p0"]
+    assert after == reasons.true()
+    assert "GPU 0 of n2 has 40 GiB free, 60 GiB wanted" in after["p0"]
 
 
 def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
     """Nobody decides for the pod again, and it learns all the same; once, and then all is quiet."""
-    ledger, pod, found = begun()
-    said(found, ledger)
-    assert later(found, 10.0) == {}
-    fill(ledger)
+    reasons = Reasons(crowded_nodes())
+    reasons.decided()
+    assert reasons.renewed(10.0) == {}
+    reasons.fill()
 
-    assert found.next_due(10.5) == 11.0
-    assert later(found, 10.5) == {}
-    assert later(found, 11.0) == {"p": closely(ledger, pod)}
-    assert later(found, 12.0) == {}
-    assert found.next_due(13.0) == 14.0
+    assert reasons.found.next_due(10.5) == 11.0
+    assert [reasons.renewed(now) for now in (10.5, 11.0, 12.0)] == [{}, reasons.true(), {}]
+    assert reasons.found.next_due(13.0) == 14.0
 
 
-def test_everybody_gets_a_look_in_the_end() -> None:
-    """More pods than looks, each asking for something else: no round looks at more, none is forgotten."""
-    ledger = crowded(ledgers.with_nodes(2, 1))
-    pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(7)]
-    found = waiting_reasons.WaitingReasons(ledger)
+def test_everybody_gets_a_diagnosis_in_the_end() -> None:
+    """More pods than diagnoses, each asking for something else: no round makes more, none is forgotten."""
+    reasons = Reasons(crowded_nodes(), 7)
 
-    told = said(found, ledger)
-    assert sum("nearest" in message for message in told.values()) == waiting_reasons.DIAGNOSES_PER_ROUND
-    for at in range(1, 4):
-        news = later(found, 10.0 * at)
-        assert len(news) <= waiting_reasons.DIAGNOSES_PER_ROUND
-        told |= news
+    given = reasons.decided()
+    rounds = [reasons.renewed(10.0 * at) for at in range(1, 4)]
 
-    assert told == {pod.name: closely(ledger, pod) for pod in pods}
+    assert sum("nearest" in message for message in given.values()) == MOST
+    assert max(map(len, rounds)) <= MOST
+    assert given | rounds[0] | rounds[1] | rounds[2] == reasons.true()
 
 
-def test_pods_that_ask_the_same_share_a_look() -> None:
+def test_pods_that_ask_the_same_share_a_diagnosis() -> None:
     """A hundred pods of one kind have their whole sentence at once."""
-    ledger = crowded(ledgers.with_nodes(2, 1))
-    pods = [waits(ledger, f"p{at}") for at in range(100)]
+    reasons = Reasons(crowded_nodes(), 0)
+    reasons.pods = [wait(reasons.ledger, f"p{at}") for at in range(100)]
 
-    told = said(waiting_reasons.WaitingReasons(ledger), ledger)
-
-    assert told == {pod.name: closely(ledger, pod) for pod in pods}
+    assert reasons.decided() == reasons.true()
 
 
 def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None:
-    """One look serves all that ask the same, and each is told of the pods of its own namespace alone."""
+    """One diagnosis serves all that ask the same, and each is told of the pods of its own namespace alone."""
     ledger = ledgers.with_nodes(1, 1)
     ledger.node_seen(builders.node(cpu=1000))
     ledger.pod_bound(builders.hold("first", shares=[0], amounts=(("cpu", 1000),)))
-    own = builders.candidate("own")
-    stranger = dataclasses.replace(builders.candidate("stranger"), namespace="zoo")
-    for pod in (own, stranger):
-        ledger.pod_waiting(pod, gated=False)
-    found = waiting_reasons.WaitingReasons(ledger)
+    reasons = Reasons(ledger, 0)
+    reasons.pods = [ledgers.add_waiting(ledger, "own")]
+    ledgers.add_waiting(ledger, "stranger", namespace="zoo")
 
-    at_once = said(found, ledger)
+    at_once = reasons.decided()
     ledger.pod_over("uid-first")
     ledger.pod_bound(builders.hold("second", shares=[0], amounts=(("cpu", 1000),)))
-    news = later(found, 10.0)
+    news = reasons.renewed(10.0)
 
     assert "if ml/first ended on n1" in at_once["own"]
     assert "if 1 pod of another namespace ended on n1" in at_once["stranger"]
-    assert news == {"own": closely(ledger, own)}
+    assert news == reasons.true()
     assert "if ml/second ended on n1" in news["own"]
 
 
-def test_nothing_is_said_later_of_a_pod_that_would_fit_now() -> None:
+def test_nothing_is_given_later_of_a_pod_that_would_fit_now() -> None:
     """Room was made: its turn comes, and no sentence about full nodes is written before that."""
-    ledger, _, found = begun()
-    said(found, ledger)
-    ledger.pod_over("uid-a")
+    reasons = Reasons(crowded_nodes())
+    reasons.decided()
+    reasons.ledger.pod_over("uid-a")
 
-    assert later(found, 10.0) == {}
-    assert found.next_due(20.0) == 21.0
+    assert reasons.renewed(10.0) == {}
+    assert reasons.found.next_due(20.0) == 21.0
 
 
+@pytest.mark.parametrize("new_pods", [0, MOST + 3], ids=["alone", "each round has new pods"])
 @timeless.scenario
-async def test_the_loop_tells_what_has_changed_meanwhile() -> None:
-    """A pod that waits for something to be freed is told when the nearest node fills up."""
+async def test_the_loop_tells_what_has_changed_meanwhile(new_pods: int) -> None:
+    """A pod that waits is told when the nearest node fills up, though others come than there is time for."""
     engine = Engine(nodes=2, cards=1)
-    crowded(engine.ledger)
-    pod = waits(engine.ledger)
-    async with timeless.beside(engine.loop.run()):
-        await timeless.until(lambda: engine.status_writer.told)
-        ledger = engine.ledger
-        ledger.pod_bound(use("n1", 45, "c"))
-        await timeless.at(5.0)
-
-        assert engine.status_writer.of("p")[-1] == closely(ledger, pod)
-        assert "GPU 0 of n2" in engine.status_writer.of("p")[-1]
-
-
-@timeless.scenario
-async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
-    """Though each round has more new pods than looks, what an old one shows is put right in its turn."""
-    engine = Engine(nodes=2, cards=1)
-    crowded(engine.ledger)
-    pod = waits(engine.ledger)
+    pod = wait(crowded(engine.ledger))
 
     for second in range(4):
-        await timeless.at(float(second))
-        for at in range(waiting_reasons.DIAGNOSES_PER_ROUND + 3):
-            waits(engine.ledger, f"q-{second}-{at}", WANTED + 1 + 10 * second + at)
-        engine.loop.round()
-        if not second:
+        await engine.advance(float(second))
+        for at in range(new_pods):
+            wait(engine.ledger, f"q-{second}-{at}", WANTED + 1 + 10 * second + at)
+        if second == 1:
             engine.ledger.pod_bound(use("n1", 45, "c"))
+    await engine.advance(4.0)
 
     assert engine.status_writer.of("p")[-1] == closely(engine.ledger, pod)
     assert "GPU 0 of n2" in engine.status_writer.of("p")[-1]
@@ -217,167 +193,121 @@ async def test_new_pods_keep_no_old_one_from_what_has_changed() -> None:
 # ---------------------------------------------------------------- what a pod shows already
 
 
-def shown_before(ledger: Ledger) -> dict[str, str]:
-    """Return what the pods show of an earlier leader, who had time for all, by uid."""
-    return {entry.candidate.uid: closely(ledger, entry.candidate) for entry in ledger.backlog.each()}
-
-
 @timeless.scenario
-async def test_nothing_is_said_any_more_of_a_pod_that_has_a_place() -> None:
+async def test_no_reason_is_left_of_a_pod_that_has_a_place() -> None:
     """Why it had to wait is over with the decision to bind it, however long the bind takes."""
     engine = Engine(cards=1)
     engine.ledger.pod_bound(builders.hold("held", "n1", [0]))
-    engine.writer.when_bound("p", Reply(takes=5.0))
-    engine.wait()
+    engine.wait("p", Reply(takes=5.0))
+    await engine.advance(1.0)
+    before = engine.loop.reporter.reasons.last_message(builders.candidate())
 
-    async with timeless.beside(engine.loop.run()):
-        await timeless.at(1.0)
-        candidate = engine.ledger.backlog.get("uid-p")
-        assert candidate is not None
-        assert engine.loop.reporter.reasons.last_message(candidate).startswith("0/1 nodes are available: ")
-        engine.ledger.pod_over("uid-held")
-        await timeless.until(lambda: engine.writer.binds)
+    engine.ledger.pod_over("uid-held")
+    await engine.advance(lambda: engine.writer.binds)
 
-        assert engine.loop.reporter.reasons.last_message(candidate) == ""
-        await engine.loop.binder.drain()
+    assert before.startswith("0/1 nodes are available: ")
+    assert engine.loop.reporter.reasons.last_message(builders.candidate()) == ""
 
 
 def test_a_new_leader_keeps_what_is_right() -> None:
-    """It has time for few looks, and says of all pods what they show; the looks come, and change nothing."""
-    ledger = crowded(ledgers.with_nodes(3, 1))
-    ledger.pod_bound(use("n3", 75, "c"))
-    pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(7)]
-    shown = shown_before(ledger)
-    found = waiting_reasons.WaitingReasons(ledger, lambda uid: shown.get(uid, ""))
+    """It has time for few diagnoses, and gives of all pods what they show; the diagnoses change nothing."""
+    shown: dict[str, str] = {}
+    reasons = Reasons(crowded_nodes(3), 7, shown=shown)
+    shown |= {pod.uid: reasons.true()[pod.name] for pod in reasons.pods}
 
-    assert said(found, ledger) == {pod.name: shown[pod.uid] for pod in pods}
-    assert [later(found, 10.0 * at) for at in range(1, 6)] == [{}] * 5
+    assert reasons.decided() == reasons.true()
+    assert [reasons.renewed(10.0 * at) for at in range(1, 6)] == [{}] * 5
 
 
-def test_what_an_earlier_leader_said_is_put_right_by_the_first_look() -> None:
-    """It cannot be compared with the counts of then; once these change, the new ones are said at once."""
-    ledger = crowded(ledgers.with_nodes(2, 1))
-    pods = [waits(ledger, f"p{at}", WANTED + at) for at in range(4)]
+def test_what_an_earlier_leader_gave_is_put_right_by_the_first_diagnosis() -> None:
+    """It cannot be compared with the counts of then; once these change, the new ones are given at once."""
     old = "0/3 nodes are available: 3 have no card with enough free. Would fit if …"
-    shown = shown_before(ledger) | {pod.uid: old for pod in pods[2:]}
-    found = waiting_reasons.WaitingReasons(ledger, shown.__getitem__)
+    reasons = Reasons(crowded_nodes(), 4, shown={f"uid-p{at}": old for at in range(4)})
 
-    at_first = said(found, ledger)
-    ledger.agent_silent("n2", silent=True)
-    then = said(found, ledger)
+    at_first = reasons.decided()
+    reasons.ledger.agent_silent("n2", silent=True)
+    then = reasons.decided()
 
-    assert [at_first[pod.name] for pod in pods[2:]] == [old, old]
-    assert [then[pod.name].partition(": ")[0] for pod in pods] == ["0/2 nodes are available"] * 4
-    assert later(found, 10.0) == {pod.name: closely(ledger, pod) for pod in pods[2:]}
+    assert [at_first[f"p{at}"] for at in (2, 3)] == [old, old]
+    assert {message.partition(": ")[0] for message in then.values()} == {"0/2 nodes are available"}
+    assert reasons.renewed(10.0) == {name: reasons.true()[name] for name in ("p2", "p3")}
 
 
 # ---------------------------------------------------------------- how long it takes
 
 
-def test_a_diagnosis_has_an_end() -> None:
-    """Sums let the pod in on many nodes and it fits on none: what was not tried does not fit."""
-    ledger, pod = puzzle(400)
-
-    message = waiting_reasons.WaitingReasons(ledger).message(pod, waiting(ledger))
-
-    assert message.startswith("0/400 nodes are available: ")
-    assert "were not fully evaluated: search budget" in message
-
-
-def test_no_look_is_begun_that_has_no_time() -> None:
-    """What is left of a round after deciding is all that looks have; the counts are said without one."""
-    now = clock.Clock()
-    ledger, pod, found = begun(now)
-    answer = waiting(ledger)
-
-    found.new_round(until=now() + waiting_reasons.LEAST_SECONDS / 2)
-    in_haste = found.message(pod, answer)
-    found.new_round(until=now() + 2 * waiting_reasons.LEAST_SECONDS)
-    at_leisure = found.message(pod, answer)
-
-    assert in_haste == "0/2 nodes are available: 2 have no card with enough free"
-    assert at_leisure == closely(ledger, pod)
-
-
-def test_looks_that_are_made_up_for_have_no_more_time() -> None:
-    """In a quiet round, too, a look is begun only where it can be ended."""
-    now = clock.Clock()
-    ledger, pod, found = begun(now)
-    answer = waiting(ledger)
-    found.new_round(until=now())
-    found.message(pod, answer)
-
-    found.new_round(until=now())
-    in_haste = found.renewed(10.0)
-    found.new_round()
-    at_leisure = found.renewed(20.0)
-
-    assert in_haste == []
-    assert [message for _, message in at_leisure] == [closely(ledger, pod)]
-
-
-def test_a_diagnosis_ends_with_its_time() -> None:
-    """The clock of the loop ends it, and the sentence names what was not evaluated."""
-    ledger, pod = puzzle(40)
-    found = waiting_reasons.WaitingReasons(ledger, clock=clock.Ticking(0.001))
+@pytest.mark.parametrize(
+    ("count", "step"),
+    [pytest.param(400, 0.0, id="so many steps"), pytest.param(40, 0.001, id="so long by the clock")],
+)
+def test_a_diagnosis_has_an_end(count: int, step: float) -> None:
+    """Sums let the pod in on many nodes and it fits on none: what was not evaluated is named."""
+    ledger = ledgers.with_nodes(count, 4)
+    for at in range(1, count + 1):  # No two nodes are alike.
+        shares = [builders.share(minor, at=f"n{at}", core=40, memory=builders.GIB + at) for minor in range(4)]
+        ledger.pod_bound(builders.hold(f"h{at}", f"n{at}", shares))
+    ask = requests.Gpus(1, core=40, memory=builders.GIB)
+    pod = ledgers.add_waiting(ledger, request=builders.request(*(ask,) * 5))
+    found = waiting_reasons.WaitingReasons(ledger, clock=clock.Ticking(step))
     found.new_round(until=0.03)
 
-    message = found.message(pod, decisions.Wait(pod.uid, (decisions.Count(Reason.UNDECIDED, "", 40),), None))
+    undecided = decisions.Wait(pod.uid, (decisions.Count(Reason.UNDECIDED, "", count),), None)
+    message = found.message(pod, undecided)
 
-    assert message.startswith("0/40 nodes are available: ")
+    assert message.startswith(f"0/{count} nodes are available: ")
     assert "not fully evaluated: search budget" in message
 
 
-def test_a_look_that_was_cut_short_is_repeated_with_more_time() -> None:
-    """It says that it was cut short, and after a pause the pod learns what would help."""
+def test_no_diagnosis_is_begun_that_has_no_time() -> None:
+    """What is left of a round is all that diagnoses have, in a quiet one too; else counts are given."""
     now = clock.Clock()
-    ledger, pod, found = begun(now)
-    answer = waiting(ledger)
-    found.new_round()
+    reasons = Reasons(crowded_nodes(), now=now)
+    too_late, in_time = (now() + share * waiting_reasons.LEAST_SECONDS for share in (0.5, 2.0))
+
+    assert reasons.decided(until=too_late) == {"p0": BRIEF}
+    assert reasons.renewed(10.0, until=too_late) == {}
+    assert reasons.renewed(20.0, until=in_time) == reasons.true()
+    reasons.fill()
+    assert reasons.decided(until=in_time) == reasons.true()
+
+
+def test_a_diagnosis_that_was_cut_short_is_repeated_with_more_time() -> None:
+    """It says that it was cut short, and after a pause the pod learns what would help."""
+    reasons = Reasons(crowded_nodes(), now=clock.Clock())
     with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
-        in_haste = found.message(pod, answer)
+        in_haste = reasons.decided()
 
-    found.new_round()
-    assert found.renewed(1.0) == []
-    found.new_round()
-    told = {one.name: message for one, message in found.renewed(10.0)}
-
-    assert in_haste.endswith("What would help was not fully evaluated: search budget.")
-    assert told == {"p": closely(ledger, pod)}
-    assert found.next_due(20.0) == 21.0
+    assert in_haste["p0"].endswith("What would help was not fully evaluated: search budget.")
+    assert [reasons.renewed(now) for now in (1.0, 10.0)] == [{}, reasons.true()]
+    assert reasons.found.next_due(20.0) == 21.0
 
 
-def test_looks_that_stay_short_are_repeated_ever_more_seldom() -> None:
-    """However many pods there are of whom not all can be found out, a quiet round makes one such look."""
-    ledger = crowded(ledgers.with_nodes(2, 1))
-    for at in range(7):
-        waits(ledger, f"p{at}", WANTED + at)
-    found = waiting_reasons.WaitingReasons(ledger)
-    with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
-        said(found, ledger)
-        for at in range(1, 5):
-            later(found, float(at))
-        with mock.patch.object(explain, "explain", wraps=explain.explain) as looks:
-            for at in range(5, 605):
-                later(found, float(at))
+def test_diagnoses_that_stay_short_are_repeated_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pods there are of whom not all can be found out, a quiet round makes one of these."""
+    monkeypatch.setattr(waiting_reasons, "DIAGNOSIS_STEPS", 1)
+    pods, rounds = 7, 600
+    reasons = Reasons(crowded_nodes(), pods)
+    reasons.decided()
+    for at in range(1, 5):
+        reasons.renewed(float(at))
 
-    assert (
-        7 * 600 / waiting_reasons.LONGEST_PAUSE_SECONDS
-        <= looks.call_count
-        <= 7 * (6 + 600 / waiting_reasons.LONGEST_PAUSE_SECONDS)
-    )
+    with mock.patch.object(explain, "explain", wraps=explain.explain) as diagnoses:
+        for at in range(5, 5 + rounds):
+            reasons.renewed(float(at))
+
+    least = pods * rounds / waiting_reasons.LONGEST_PAUSE_SECONDS
+    assert least <= diagnoses.call_count <= least + 6 * pods
 
 
 def test_an_init_container_does_not_keep_a_pod_from_learning_what_would_help() -> None:
-    """One node of eight cards is looked at to the end, though each container is a puzzle of its own."""
+    """One node of eight cards is examined to the end, though each container is a puzzle of its own."""
     ledger = ledgers.with_nodes(1, 8)
     for minor in range(8):
         ledger.pod_bound(builders.hold(f"h{minor}", "n1", shares=[minor]))
-    before = requests.ContainerRequest("before", (requests.cards(2),), runs=False)
-    main = requests.ContainerRequest("main", (requests.cards(1),))
-    pod = ledgers.add_waiting(ledger, request=requests.Request((before, main)))
+    reasons = Reasons(ledger, 0)
+    reasons.pods = [ledgers.add_waiting(ledger, request=builders.request(builders.init(2), 1))]
 
-    told = said(waiting_reasons.WaitingReasons(ledger), ledger)
+    given = reasons.decided()
 
-    assert "Would fit if" in told["p"]
-    assert told["p"] == closely(ledger, pod)
+    assert "Would fit if" in given["p"]
+    assert given == reasons.true()

@@ -85,6 +85,14 @@ def add_waiting(
     return candidate
 
 
+def add_sleeping(
+    ledger: Ledger, name: str = "p", *changes: decisions.ClusterEvent, cards: int = 1, **fields: Any
+) -> None:
+    """Add a pod that waits for these cluster events."""
+    add_waiting(ledger, name, cards, **fields)
+    put_off(ledger, name, *changes)
+
+
 def holding(ledger: Ledger, uid: str = "uid-p") -> tuple[list[int], int]:
     """Return the minors that a pod holds, and how many cards it withholds."""
     hold = ledger.inventory.hold(uid)
@@ -97,9 +105,9 @@ def decide(ledger: Ledger, now: float = 1000.0) -> list[decisions.Decision]:
     return cycle.decide(ledger.search, ledger.backlog, now, ledger.policy)
 
 
-def assume(ledger: Ledger, name: str = "p") -> decisions.Bind:
+def assume(ledger: Ledger, name: str = "p", *, now: float = 1000.0) -> decisions.Bind:
     """Decide for a pod that fits, assume it and return its bind."""
-    (bind,) = (answer for answer in decide(ledger) if answer.uid == f"uid-{name}")
+    (bind,) = (answer for answer in decide(ledger, now) if answer.uid == f"uid-{name}")
     assert isinstance(bind, decisions.Bind)
     ledger.assume(bind)
     return bind
