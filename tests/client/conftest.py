@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from berth_crds.client import api, connection, informer
-from client.scenes import Scene
+from client.informers import InformerSetup
 from support import stub
 from testbed import cluster as clusters
 from testbed import pki
@@ -27,37 +27,32 @@ def pair(authority: pki.Authority) -> pki.Pair:
     return authority.client("somebody", file="somebody")
 
 
+def kubeconfig(context: str = "c", *, user: Any = None, cluster: Any = None, **parts: Any) -> str:
+    """Write a kubeconfig of one context, whose cluster and user have names of their own."""
+    document = {
+        "clusters": [
+            {
+                "name": f"{context}-cluster",
+                "cluster": cluster or {"server": f"https://{context}.example:6443"},
+            }
+        ],
+        "users": [{"name": f"{context}-user", "user": {"token": "t0ken"} if user is None else user}],
+        "contexts": [
+            {"name": context, "context": {"cluster": f"{context}-cluster", "user": f"{context}-user"}}
+        ],
+        "current-context": context,
+    }
+    return yaml.safe_dump(document | {name.replace("_", "-"): part for name, part in parts.items()})
+
+
 class Folder:
     """A folder of kubeconfigs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(
-        self,
-        name: str = "config",
-        *,
-        user: Any = None,
-        cluster: Any = None,
-        context: str = "c",
-        current: str | None = "",
-    ) -> Path:
-        """Write a kubeconfig of one context, whose cluster and user have names of their own."""
-        server = {"server": f"https://{context}.example:6443"}
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": f"{context}-cluster", "cluster": server if cluster is None else cluster}],
-            "users": [{"name": f"{context}-user", "user": {"token": "t0ken"} if user is None else user}],
-            "contexts": [
-                {"name": context, "context": {"cluster": f"{context}-cluster", "user": f"{context}-user"}}
-            ],
-            "current-context": context if current == "" else current,
-        }
-        return self.text(name, yaml.safe_dump(document))
-
-    def text(self, name: str, text: str | bytes) -> Path:
-        """Write a file as it is."""
+    def write(self, name: str, text: str | bytes) -> Path:
+        """Write a file."""
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -96,7 +91,7 @@ async def session(server: stub.Stub) -> AsyncIterator[api.Api]:
 
 
 @pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch, server: stub.Stub, session: api.Api) -> Scene:
-    """Return a scene in which an informer retries soon after a failure."""
+def setup(monkeypatch: pytest.MonkeyPatch, server: stub.Stub, session: api.Api) -> InformerSetup:
+    """Return an informer in front of the stub server, which retries soon after a failure."""
     monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.01,))
-    return Scene(server, session)
+    return InformerSetup(server, session)

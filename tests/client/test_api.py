@@ -3,85 +3,71 @@
 import asyncio
 import dataclasses
 import json
+from unittest import mock
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from berth_crds import wire
 from berth_crds.client import api, connection, errors, resources
-from support import mirror, stub
+from client.informers import CONFIG_MAPS, ConfigMap
+from support import stub
 from testbed import ports
 
 PATH = "/api/v1/namespaces/ml/pods/a/binding"
-GET = mirror.CONFIG_MAPS.path("a", namespace="ml")
+GET = CONFIG_MAPS.path("a", namespace="ml")
 
 
-async def refused_connection() -> connection.Connection:
-    """Name a server that is not there."""
+async def test_where_nobody_listens_nothing_was_done() -> None:
+    """A refused connection is unambiguous, for the request never left, and counts as no answer."""
     reservation = ports.Reservation()
     reservation.release()
-    return connection.Connection(server=f"http://127.0.0.1:{reservation.port}")
+    link, count = connection.Connection(server=f"http://127.0.0.1:{reservation.port}"), mock.Mock()
 
-
-async def test_nobody_there_is_known_to_have_done_nothing() -> None:
-    """A refused connection is unambiguous: the request never left."""
-    async with api.Api(await refused_connection(), agent="test") as session:
+    async with api.Api(link, agent="test", count_request=count) as session:
         with pytest.raises(errors.Unreachable) as caught:
             await session.send("POST", PATH, body=b"{}")
 
     assert not caught.value.ambiguous
+    assert count.mock_calls == [mock.call("POST", PATH, api.NO_ANSWER)]
+
+
+async def silence(_: web.Request) -> web.StreamResponse:
+    """Answer too late."""
+    await asyncio.sleep(60)
+    return web.Response()
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "kind", "status"),
     [
-        pytest.param(stub.later(asyncio.Event(), stub.thing({})), id="silence"),
-        pytest.param(stub.reset(), id="a reset"),
+        pytest.param(stub.status(409, "no"), errors.Conflict, 409, id="an error"),
+        # To follow it would turn a POST into a GET that succeeds.
+        pytest.param(
+            stub.thing({}, code=302, headers={"Location": GET}), errors.ApiError, 302, id="a redirect"
+        ),
+        pytest.param(silence, errors.Unreachable, 0, id="silence"),
+        pytest.param(stub.reset(), errors.Unreachable, 0, id="a reset"),
     ],
 )
-async def test_a_post_without_an_answer_is_ambiguous_and_not_repeated(
-    server: stub.Stub, session: api.Api, answer: stub.Answer
+@pytest.mark.parametrize("body", [b"{}", None], ids=["with a body", "without a body"])
+async def test_a_post_that_fails_is_not_sent_again(
+    server: stub.Stub, answer: stub.Answer, kind: type[errors.ClientError], status: int, body: bytes | None
 ) -> None:
-    """A POST may have had its effect when no answer comes, so it is not sent again."""
-    server.on("POST", PATH, answer)
+    """It is counted by its status, or as one without an answer: then it may have had its effect."""
+    server.on("POST", PATH, stub.thing({}, code=201), answer)
+    server.on("GET", GET, stub.thing({}))
+    count = mock.Mock()
 
-    with pytest.raises(errors.Unreachable) as caught:
-        await session.send("POST", PATH, body=b"{}", deadline=0.1)
+    async with api.Api(server.link, agent="test", count_request=count) as session:
+        await session.send("POST", PATH, body=body)
+        with pytest.raises(kind) as caught:
+            await session.send("POST", PATH, body=body, deadline=0.2)
 
-    assert caught.value.ambiguous
-    assert len(server.requests) == 1
-
-
-async def test_every_answer_is_counted_and_so_is_silence() -> None:
-    """Whoever wants to count is told method, path and status of each request, or that no answer came."""
-    seen: list[tuple[str, str, int]] = []
-
-    def tally(method: str, path: str, status: int) -> None:
-        seen.append((method, path, status))
-
-    async with stub.Stub() as server, api.Api(server.link, agent="test", count_request=tally) as session:
-        server.on("POST", PATH, stub.thing({}, code=201), stub.status(409, "no", reason="Conflict"))
-        await session.send("POST", PATH, body=b"{}")
-        with pytest.raises(errors.Conflict):
-            await session.send("POST", PATH, body=b"{}")
-    async with api.Api(await refused_connection(), agent="test", count_request=tally) as session:
-        with pytest.raises(errors.Unreachable):
-            await session.send("POST", PATH, body=b"{}")
-
-    assert seen == [("POST", PATH, 201), ("POST", PATH, 409), ("POST", PATH, api.NO_ANSWER)]
-
-
-async def test_a_redirect_is_an_error(server: stub.Stub, session: api.Api) -> None:
-    """A redirect comes from somebody else: following it would turn a POST into a GET that succeeds."""
-    away = stub.thing({}, code=302, headers={"Location": "/login"})
-    server.on("POST", PATH, away)
-    server.on("GET", "/login", stub.raw(b"<html>Log in, please</html>"))
-
-    with pytest.raises(errors.ApiError) as caught:
-        await session.send("POST", PATH, body=b"{}")
-
-    assert caught.value.code == 302
-    assert [one.path for one in server.requests] == [PATH]
+    assert getattr(caught.value, "ambiguous", True)
+    assert [request.path for request in server.requests] == [PATH] * 2
+    assert count.mock_calls == [mock.call("POST", PATH, 201), mock.call("POST", PATH, status)]
 
 
 async def test_an_object_of_another_shape_is_no_answer(server: stub.Stub, session: api.Api) -> None:
@@ -89,77 +75,46 @@ async def test_an_object_of_another_shape_is_no_answer(server: stub.Stub, sessio
     server.on("GET", GET, stub.raw(b"<html>"))
 
     with pytest.raises(errors.Unreachable, match="the answer is no ConfigMap"):
-        await session.get(mirror.CONFIG_MAPS, "a", into=mirror.ConfigMap, namespace="ml")
+        await session.get(CONFIG_MAPS, "a", into=ConfigMap, namespace="ml")
 
 
-async def test_a_login_that_fails_is_the_error_of_the_request() -> None:
+async def test_a_login_that_fails_is_the_error_of_the_request(server: stub.Stub) -> None:
     """Without a header nothing is sent, and the caller learns why."""
+    failing = mock.AsyncMock(side_effect=errors.Unusable("The token file t cannot be read."))
 
-    async def locked_out() -> str:
-        raise errors.Unusable("The token file t cannot be read: Permission denied.")
-
-    async with stub.Stub() as server:
-        link = dataclasses.replace(server.link, authorization=locked_out)
-        async with api.Api(link, agent="test") as session:
-            with pytest.raises(errors.ClientError, match="Permission denied"):
-                await session.send("GET", GET)
+    async with api.Api(dataclasses.replace(server.link, authorization=failing), agent="test") as session:
+        with pytest.raises(errors.Unusable, match="cannot be read"):
+            await session.send("GET", GET)
 
     assert server.requests == []
 
 
-async def test_each_request_says_who_and_what() -> None:
-    """The header of the moment, the agent's name and the content type travel with each request."""
-    headers = iter(["Bearer one", "Bearer two"])
+async def test_the_headers_of_a_request(server: stub.Stub) -> None:
+    """The token of the moment, the agent's name and the content type travel with each request."""
+    server.on("PATCH", GET, stub.thing({}))
+    renewed = mock.AsyncMock(side_effect=["Bearer one", "Bearer two"])
 
-    async def renewed() -> str:
-        return next(headers)
+    async with api.Api(dataclasses.replace(server.link, authorization=renewed), agent="me") as session:
+        for _ in range(2):
+            await session.send("PATCH", GET, body=b"{}", content=api.MERGE_PATCH)
 
-    async with stub.Stub() as server:
-        server.on("PATCH", GET, stub.thing({}))
-        link = dataclasses.replace(server.link, authorization=renewed)
-        async with api.Api(link, agent="berth-test") as session:
-            for _ in range(2):
-                await session.send("PATCH", GET, body=b"{}", content=api.MERGE_PATCH)
-
-    said = [
-        (one.headers["Authorization"], one.headers["User-Agent"], one.headers["Content-Type"])
-        for one in server.requests
-    ]
-    assert said == [
-        ("Bearer one", "berth-test", api.MERGE_PATCH),
-        ("Bearer two", "berth-test", api.MERGE_PATCH),
+    names = ("Authorization", "User-Agent", "Content-Type")
+    assert [[request.headers[name] for name in names] for request in server.requests] == [
+        ["Bearer one", "me", api.MERGE_PATCH],
+        ["Bearer two", "me", api.MERGE_PATCH],
     ]
 
 
 async def test_an_apply_names_kind_manager_and_force(server: stub.Stub, session: api.Api) -> None:
     """Server-side apply needs the kind in the body and the manager in the query, and takes fields over."""
-    path = resources.DEVICES.path("n1", sub="status")
-    server.on("PATCH", path, stub.thing({}))
-
+    server.on("PATCH", resources.DEVICES.path("n1", sub="status"), stub.thing({}))
     thing = {"metadata": {"name": "n1"}, "status": {"summary": {"free": 0}}}
+
     await session.apply(resources.DEVICES, thing, manager="somebody", sub="status")
 
     (request,) = server.asked(fieldManager="somebody", force="true")
     assert request.headers["Content-Type"] == api.APPLY
-    assert json.loads(server.bodies[0]) == {
-        "apiVersion": "berth.dev/v1alpha1",
-        "kind": "Device",
-        "metadata": {"name": "n1"},
-        "status": {"summary": {"free": 0}},
-    }
-
-
-async def test_a_silent_stream_ends(server: stub.Stub, session: api.Api) -> None:
-    """A stream in which nothing arrives for the agreed time is a failure, however well it went before."""
-    frame = stub.event("ADDED", {"metadata": {"name": "a"}})
-    server.on("GET", GET, stub.watch(frame, until=asyncio.Event()))
-
-    async with session.stream(GET, params={}, idle_seconds=0.1, head_seconds=5.0) as content:
-        first = await content.readline()
-        with pytest.raises(TimeoutError):
-            await content.readline()
-
-    assert json.loads(first) == frame
+    assert json.loads(server.bodies[0]) == {"apiVersion": "berth.dev/v1alpha1", "kind": "Device", **thing}
 
 
 def test_meta_is_sent_without_what_is_empty() -> None:

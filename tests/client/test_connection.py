@@ -1,16 +1,17 @@
 """Every form of kubeconfig that needs no other program leads to the right server, as the right person."""
 
 import base64
+import re
 import ssl
+import textwrap
 import threading
 from pathlib import Path
 from unittest import mock
 
 import pytest
-import yaml
 
 from berth_crds.client import connection, errors
-from client.conftest import Folder
+from client.conftest import Folder, kubeconfig
 from support import clock
 from testbed import pki, waiting
 
@@ -40,36 +41,31 @@ def embedded(path: Path) -> str:
         ),
     ],
 )
-async def test_a_user_is_told_by_a_header(
+async def test_a_user_is_an_authorization_header(
     folder: Folder, user: dict[str, str], header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tokens and passwords become the Authorization header; files are looked for beside the kubeconfig."""
-    folder.text("deep/secrets/token", "filed\n")
-    config = folder.write("deep/config", user=user)
+    folder.write("deep/secrets/token", "filed\n")
+    config = folder.write("deep/config", kubeconfig(user=user))
     monkeypatch.chdir("/")
 
-    link = connection.load(config)
-
-    assert await link.authorization() == header
+    assert await connection.load(config).authorization() == header
 
 
 @pytest.mark.parametrize("form", ["data", "data with line breaks", "file", "relative file"])
 def test_a_client_certificate_is_loaded(folder: Folder, pair: pki.Pair, form: str) -> None:
     """A certificate and its key are taken from the kubeconfig itself or from files."""
     data = {"client-certificate-data": embedded(pair.certificate), "client-key-data": embedded(pair.key)}
-    broken = {
-        key: "\n".join(value[at : at + 64] for at in range(0, len(value), 64)) for key, value in data.items()
-    }
-    folder.text("my.crt", pair.certificate.read_bytes())
-    folder.text("my.key", pair.key.read_bytes())
     users = {
         "data": data,
-        "data with line breaks": broken,
+        "data with line breaks": {key: "\n".join(textwrap.wrap(text, 64)) for key, text in data.items()},
         "file": {"client-certificate": str(pair.certificate), "client-key": str(pair.key)},
         "relative file": {"client-certificate": "my.crt", "client-key": "my.key"},
     }
+    folder.write("my.crt", pair.certificate.read_bytes())
+    folder.write("my.key", pair.key.read_bytes())
 
-    link = connection.load(folder.write(user=users[form]))
+    link = connection.load(folder.write("config", kubeconfig(user=users[form])))
 
     assert link.trust is not None
     assert list(folder.path.glob("berth-*.pem")) == []
@@ -78,90 +74,78 @@ def test_a_client_certificate_is_loaded(folder: Folder, pair: pki.Pair, form: st
 @pytest.mark.parametrize("form", ["data", "file", "relative file"])
 def test_an_authority_is_trusted(folder: Folder, authority: pki.Authority, form: str) -> None:
     """With an authority of its own a cluster is judged by that alone."""
-    folder.text("ca.crt", authority.certificate.read_bytes())
     forms = {
         "data": {"certificate-authority-data": embedded(authority.certificate)},
         "file": {"certificate-authority": str(authority.certificate)},
         "relative file": {"certificate-authority": "ca.crt"},
     }
+    folder.write("ca.crt", authority.certificate.read_bytes())
 
-    link = connection.load(folder.write(cluster={"server": "https://c:6443", **forms[form]}))
+    link = connection.load(folder.write("config", kubeconfig(cluster={"server": "https://c"} | forms[form])))
 
     assert link.trust is not None
     assert link.trust.cert_store_stats()["x509_ca"] == 1
-    assert link.trust.verify_mode is ssl.CERT_REQUIRED
-    assert link.trust.check_hostname
+    assert (link.trust.verify_mode, link.trust.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 def test_insecure_asks_for_no_proof(folder: Folder) -> None:
-    """insecure-skip-tls-verify switches off what it says, and nothing is switched off without it."""
+    """insecure-skip-tls-verify switches off what it names."""
     cluster = {"server": "https://c:6443", "insecure-skip-tls-verify": True}
 
-    insecure = connection.load(folder.write("one", cluster=cluster))
-    usual = connection.load(folder.write("two"))
+    link = connection.load(folder.write("config", kubeconfig(cluster=cluster)))
 
-    assert insecure.trust is not None
-    assert insecure.trust.verify_mode is ssl.CERT_NONE
-    assert usual.trust is not None
-    assert usual.trust.verify_mode is ssl.CERT_REQUIRED
+    assert link.trust is not None
+    assert link.trust.verify_mode is ssl.CERT_NONE
 
 
-def test_the_rest_of_a_cluster_is_taken_along(folder: Folder) -> None:
-    """Server name, proxy and namespace are what the kubeconfig says; plain HTTP has no trust."""
+async def test_the_rest_of_a_cluster_is_taken_along(folder: Folder) -> None:
+    """Server name and proxy are those of the kubeconfig; `kubectl proxy`, in clear, needs no credentials."""
     cluster = {"server": "http://c:8080/", "tls-server-name": "kubernetes", "proxy-url": "http://p:1"}
 
-    link = connection.load(folder.write(cluster=cluster))
+    link = connection.load(folder.write("config", kubeconfig(user={}, cluster=cluster)))
 
     assert (link.server, link.server_name, link.proxy) == ("http://c:8080", "kubernetes", "http://p:1")
-    assert (link.trust, link.namespace) == (None, "default")
+    assert (link.trust, link.namespace, await link.authorization()) == (None, "default", "")
 
 
 # ---------------------------------------------------------------- which file
 
 
-def test_the_flag_wins_over_the_environment(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that was named is used, whatever KUBECONFIG says."""
-    monkeypatch.setenv("KUBECONFIG", str(folder.write("environment", context="e")))
+def test_the_file_that_is_used(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was named wins over KUBECONFIG, and that over ~/.kube/config, as for kubectl."""
+    folder.write("home/.kube/config", kubeconfig("home"))
+    by_home = connection.load()
+    monkeypatch.setenv("KUBECONFIG", str(folder.write("environment", kubeconfig("environment"))))
 
-    by_flag = connection.load(folder.write("flag", context="f"))
-    by_environment = connection.load()
+    links = [by_home, connection.load(), connection.load(folder.write("flag", kubeconfig("flag")))]
 
-    assert by_flag.server == "https://f.example:6443"
-    assert by_environment.server == "https://e.example:6443"
-
-
-def test_home_comes_last(folder: Folder) -> None:
-    """Without flag, environment and pod it is ~/.kube/config, as for kubectl."""
-    folder.write("home/.kube/config", context="h")
-
-    assert connection.load().server == "https://h.example:6443"
+    assert [link.server for link in links] == [
+        f"https://{name}.example:6443" for name in ("home", "environment", "flag")
+    ]
 
 
 def test_several_files_are_merged(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """For each name the first file wins, files that do not exist are skipped, and paths keep their folder."""
-    folder.text("first/token", "of the first")
-    first = folder.write("first/config", context="a", user={"tokenFile": "token"}, current=None)
-    second = folder.write("second/config", context="a", user={"token": "of the second"})
-    third = folder.write("third/config", context="b")
-    files = [first, folder.path / "missing", second, third]
-    monkeypatch.setenv("KUBECONFIG", ":".join(str(one) for one in files))
+    first = folder.write("first/config", kubeconfig("a", user={"tokenFile": "token"}, current_context=None))
+    second = folder.write("second/config", kubeconfig("a"))
+    third = folder.write("third/config", kubeconfig("b"))
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{folder.path / 'missing'}:{second}:{third}")
 
     merged = connection.merge(connection.find() or ())
 
-    assert merged.current == "a"
+    assert (merged.current, sorted(merged.contexts)) == ("a", ["a", "b"])
     assert merged.users["a-user"] == {"tokenFile": str(first.parent / "token")}
-    assert sorted(merged.contexts) == ["a", "b"]
     assert connection.load(context="b").server == "https://b.example:6443"
 
 
 def test_many_contexts_are_one_reading(folder: Folder) -> None:
     """A file with a context for each of hundreds of nodes is read once, not hundreds of times."""
-    paths = (folder.write("first", context="a"), folder.write("second", context="b"))
+    paths = (folder.write("first", kubeconfig("a")), folder.write("second", kubeconfig("b")))
 
     with mock.patch.object(connection, "merge", wraps=connection.merge) as reading:
-        found = connection.from_contexts(paths, ["b", "a", None])
+        links = connection.from_contexts(paths, ["b", "a", None])
 
-    assert [one.server for one in found] == [f"https://{name}.example:6443" for name in "baa"]
+    assert [link.server for link in links] == [f"https://{name}.example:6443" for name in "baa"]
     assert reading.call_count == 1
 
 
@@ -171,9 +155,9 @@ def test_many_contexts_are_one_reading(folder: Folder) -> None:
 @pytest.fixture
 def mounted(folder: Folder, authority: pki.Authority) -> Path:
     """Return a folder as the kubelet mounts it."""
-    folder.text("account/ca.crt", authority.certificate.read_bytes())
-    folder.text("account/namespace", "berth-system")
-    return folder.text("account/token", "one").parent
+    folder.write("account/ca.crt", authority.certificate.read_bytes())
+    folder.write("account/namespace", "berth-system")
+    return folder.write("account/token", "one").parent
 
 
 @pytest.mark.parametrize(
@@ -195,114 +179,93 @@ async def test_a_rotated_token_is_read_again(mounted: Path) -> None:
     """The kubelet replaces the token now and then; a copy is at most a minute old."""
     time = clock.Clock()
     token = connection.TokenFile(mounted / "token", clock=time)
-    assert await token() == "Bearer one"
+    found = [await token()]
     (mounted / "token").write_text("two")
 
-    time.advance(59)
-    early = await token()
-    time.advance(1)
-    late = await token()
+    for seconds in (59, 1):
+        time.advance(seconds)
+        found.append(await token())
 
-    assert (early, late) == ("Bearer one", "Bearer two")
+    assert found == ["Bearer one", "Bearer one", "Bearer two"]
 
 
 async def test_a_token_that_cannot_be_read_in_time_keeps_nobody(
     mounted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old one counts while a read hangs, and without one there is an error; nothing waits for ever."""
-    monkeypatch.setattr(connection, "READ_SECONDS", 0.05)
-    time, goes_on, reads = clock.Clock(), threading.Event(), []
+    time, goes_on = clock.Clock(), threading.Event()
     known, unknown = (connection.TokenFile(mounted / "token", clock=time) for _ in range(2))
     await known()
-
-    def hang(path: Path) -> str:
-        reads.append(path)
-        goes_on.wait(20)
-        return "two"
-
-    monkeypatch.setattr(Path, "read_text", hang)
     time.advance(60)
+    monkeypatch.setattr(connection, "READ_SECONDS", 0.05)
+    read = mock.Mock(side_effect=lambda: goes_on.wait(20) and "two")
+    monkeypatch.setattr(Path, "read_text", read)
+
     meanwhile = [await known() for _ in range(3)]
     with pytest.raises(errors.Unreachable):
         await unknown()
-    looks = len(reads)
+    reads = read.call_count
     goes_on.set()
 
-    async def read() -> bool:
+    async def renewed() -> bool:
         return await known() == "Bearer two"
 
-    assert meanwhile == ["Bearer one"] * 3
-    assert looks == 2
-    assert await waiting.eventually(read, what="the file to be read")
+    assert (meanwhile, reads) == (["Bearer one"] * 3, 2)
+    assert await waiting.eventually(renewed, what="the file to be read")
 
 
-async def test_a_token_that_vanished_is_said(mounted: Path) -> None:
-    """A token file that cannot be read is one sentence that names it."""
-    (mounted / "token").unlink()
-
-    with pytest.raises(errors.Unusable) as caught:
-        await connection.TokenFile(mounted / "token")()
-
-    assert (
-        str(caught.value) == f"The token file {mounted / 'token'} cannot be read: No such file or directory."
-    )
-
-
-@pytest.mark.parametrize("missing", ["ca.crt", "namespace"])
-def test_a_half_mounted_account_is_said(mounted: Path, missing: str) -> None:
-    """An account without authority or namespace is one sentence that names its folder."""
+@pytest.mark.parametrize("missing", ["ca.crt", "namespace", "token"])
+async def test_a_half_mounted_account_is_an_error(mounted: Path, missing: str) -> None:
+    """An account without authority, namespace or token is one sentence that names its folder."""
     (mounted / missing).unlink()
 
     with pytest.raises(errors.Unusable) as caught:
-        connection.from_pod(mounted, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+        await connection.from_pod(mounted, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).authorization()
 
-    assert str(mounted) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert re.fullmatch(f"The .*{mounted}.* cannot be .*: No such file or directory.", str(caught.value))
 
 
 # ---------------------------------------------------------------- what cannot be used
 
-GOOD = {
-    "clusters": [{"name": "k", "cluster": {"server": "https://k:6443"}}],
-    "users": [{"name": "u", "user": {"token": "t"}}],
-    "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-    "current-context": "c",
-}
+CERTIFICATE = {"client-certificate-data": "aGVsbG8="}
 
 
-def but(**changes: object) -> str:
-    """Write a good kubeconfig, with some parts changed."""
-    return yaml.safe_dump({**GOOD, **{key.replace("_", "-"): value for key, value in changes.items()}})
-
-
-def with_cluster(**fields: object) -> str:
-    """Write a kubeconfig whose cluster has these fields too."""
-    entry = {"server": "https://k:6443"} | {key.replace("_", "-"): value for key, value in fields.items()}
-    return but(clusters=[{"name": "k", "cluster": entry}])
-
-
-def with_user(**fields: object) -> str:
-    """Write a kubeconfig whose user has these fields."""
-    entry = {key.replace("_", "-"): value for key, value in fields.items()}
-    return but(users=[{"name": "u", "user": entry}])
+def with_cluster(server: object = "https://k:6443", **fields: object) -> str:
+    """Write a kubeconfig whose cluster has these fields."""
+    return kubeconfig(cluster={"server": server} | {key.replace("_", "-"): it for key, it in fields.items()})
 
 
 FAULTS = {
     "broken YAML": ("clusters: [", "is not YAML"),
     "no text": (b"\xff\xfe\x00\x00", "is not YAML"),
+    "an impossible date": ("clusters: []\nx: 2020-99-99", "is not YAML"),
+    "nested without end": ("[" * 5000, "is not YAML"),
     "an empty file": ("", "it lists no clusters"),
     "a word": ("hello", "it lists no clusters"),
     "another kind of document": ("kind: Pod", "it lists no clusters"),
-    "clusters are no list": (but(clusters={"a": 1}), "clusters must be a list"),
-    "an entry without a name": (but(users=[{"user": {}}]), "an entry of users has no name"),
-    "an entry that is a word": (but(contexts=["c"]), "an entry of contexts has no name"),
-    "no current context": (but(current_context=None), "no context is chosen"),
-    "unknown context": (but(current_context="d"), "there is no context named 'd' (there: c)"),
-    "unknown cluster": (but(clusters=[]), "there is no cluster named 'k' (there: none)"),
-    "unknown user": (but(users=None), "there is no user named 'u' (there: none)"),
-    "a context that is a word": (but(contexts=[{"name": "c", "context": "x"}]), "no cluster is chosen"),
-    "no server": (with_cluster(server=None), "cluster 'k' names no server URL"),
-    "a server without a scheme": (with_cluster(server="k:6443"), "cluster 'k' names no server URL"),
+    "clusters are no list": (kubeconfig(clusters={"a": 1}), "clusters must be a list"),
+    "an entry without a name": (kubeconfig(users=[{"user": {}}]), "an entry of users has no name"),
+    "an entry that is a word": (kubeconfig(contexts=["c"]), "an entry of contexts has no name"),
+    "no current context": (kubeconfig(current_context=None), "no context is chosen"),
+    "unknown context": (kubeconfig(current_context="d"), "there is no context named 'd' (there: c)"),
+    "unknown cluster": (kubeconfig(clusters=[]), "there is no cluster named 'c-cluster' (there: none)"),
+    "unknown user": (kubeconfig(users=None), "there is no user named 'c-user' (there: none)"),
+    "a context that is a word": (
+        kubeconfig(contexts=[{"name": "c", "context": "x"}]),
+        "no cluster is chosen",
+    ),
+    "a list for a name": (
+        kubeconfig().replace("user: c-user", "user: [c-user]"),
+        "something in it is of a kind that no kubeconfig has",
+    ),
+    "no server": (with_cluster(None), "cluster 'c-cluster' names no server URL"),
+    "a server without a scheme": (with_cluster("k:6443"), "cluster 'c-cluster' names no server URL"),
+    "an impossible port": (with_cluster("https://c:99999"), "names a server that is no URL"),
+    "no host": (with_cluster("https://"), "names a server that is no URL"),
+    "a blank in the host": (with_cluster("https://a b"), "names a server that is no URL"),
+    "a number as proxy": (with_cluster(proxy_url=5), "proxy-url must be text"),
+    "no URL as proxy": (with_cluster(proxy_url="x"), "proxy-url is no URL: x"),
+    "a number as name": (with_cluster(tls_server_name=5), "tls-server-name must be text"),
     "authority is no base64": (
         with_cluster(certificate_authority_data="%%%"),
         "certificate-authority-data is not base64",
@@ -313,86 +276,58 @@ FAULTS = {
     ),
     "authority does not exist": (with_cluster(certificate_authority="gone.crt"), "gone.crt"),
     "key is no base64": (
-        with_user(client_certificate_data="aGVsbG8=", client_key_data="?"),
+        kubeconfig(user=CERTIFICATE | {"client-key-data": "?"}),
         "client-key-data is not base64",
     ),
     "certificate without key": (
-        with_user(client_certificate_data="aGVsbG8="),
+        kubeconfig(user=CERTIFICATE),
         "a client certificate and its key go together",
     ),
     "certificate is none": (
-        with_user(client_certificate_data="aGVsbG8=", client_key_data="aGVsbG8="),
+        kubeconfig(user=CERTIFICATE | {"client-key-data": "aGVsbG8="}),
         "its certificates cannot be used",
     ),
-    "a plug-in": (with_user(exec={"command": "aws"}), "login by exec is known to the operator only"),
+    "a plug-in": (
+        kubeconfig(user={"exec": {"command": "aws"}}),
+        "login by exec is known to the operator only",
+    ),
     "an identity provider": (
-        with_user(auth_provider={"name": "oidc"}),
+        kubeconfig(user={"auth-provider": {"name": "oidc"}}),
         "login by auth-provider is known to the operator only",
     ),
+    **{
+        f"no credentials: {user}": (
+            kubeconfig(user=user),
+            "no credentials: the user 'c-user' has neither a token nor",
+        )
+        for user in ({}, {"token": ""}, {"username": None})
+    },
 }
 
 
 @pytest.mark.parametrize(("text", "fault"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_fault_is_one_line(folder: Folder, text: str | bytes, fault: str) -> None:
     """Whatever is wrong with a kubeconfig is one line that names the file and the fault."""
-    config = folder.text("broken", text)
+    config = folder.write("broken", text)
 
     with pytest.raises(errors.Unusable) as caught:
         connection.load(config)
 
-    sentence = str(caught.value)
-    assert str(config) in sentence
-    assert fault in sentence
-    assert "\n" not in sentence
-
-
-def test_a_file_that_is_not_there_is_one_line(folder: Folder) -> None:
-    """A missing file and a folder in its place are told as such."""
-    missing = folder.path / "missing"
-
-    with pytest.raises(errors.Unusable, match=f"The kubeconfig {missing} does not exist"):
-        connection.load(missing)
-    with pytest.raises(errors.Unusable, match=f"The kubeconfig {folder.path} cannot be read: Is a directory"):
-        connection.load(folder.path)
-
-
-def test_of_several_files_one_must_exist(folder: Folder) -> None:
-    """A list of files of which none is there is told with all their names."""
-    files = f"{folder.path}/a:{folder.path}/b"
-
-    with pytest.raises(errors.Unusable, match=f"No kubeconfig file exists at {files}"):
-        connection.load(files)
+    assert str(config) in str(caught.value)
+    assert fault in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("files", "fault"),
     [
-        pytest.param("clusters: []\nx: 2020-99-99", id="an impossible date"),
-        pytest.param("[" * 5000, id="nested without end"),
-        pytest.param("clusters: [{name: c, cluster: {server: 'https://c:99999'}}]", id="an impossible port"),
-        pytest.param("clusters: [{name: c, cluster: {server: 'https://'}}]", id="no host"),
-        pytest.param("clusters: [{name: c, cluster: {server: 'https://a b'}}]", id="a space in the host"),
-        pytest.param(
-            "clusters: [{name: c, cluster: {server: 'https://c', proxy-url: 5}}]", id="a number as proxy"
-        ),
-        pytest.param(
-            "clusters: [{name: c, cluster: {server: 'https://c', proxy-url: x}}]", id="no URL as proxy"
-        ),
-        pytest.param(
-            "clusters: [{name: c, cluster: {server: 'https://c', tls-server-name: 5}}]", id="a number as name"
-        ),
+        ("{0}/missing", "The kubeconfig {0}/missing does not exist"),
+        ("{0}", "The kubeconfig {0} cannot be read: Is a directory"),
+        ("{0}/a:{0}/b", "No kubeconfig file exists at {0}/a:{0}/b"),
     ],
+    ids=["a missing file", "a folder", "of several files none"],
 )
-def test_what_makes_no_sense_is_one_line(tmp_path: Path, text: str) -> None:
-    """Whatever stands in a kubeconfig, it is refused in one line that names the file."""
-    path = tmp_path / "odd.kubeconfig"
-    rest = (
-        "\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n" if "clusters" in text else ""
-    )
-    path.write_text(text + rest)
-
-    with pytest.raises(errors.Unusable) as refused:
-        connection.load(path)
-
-    assert str(path) in str(refused.value)
-    assert "\n" not in str(refused.value)
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path, files: str, fault: str) -> None:
+    """What is not there is named with its path."""
+    with pytest.raises(errors.Unusable, match=fault.format(tmp_path)):
+        connection.load(files.format(tmp_path))

@@ -1,14 +1,14 @@
-"""Who has nothing to show, or shows what is void, reads so in one sentence."""
+"""Who shows a token that is void reads so in one sentence."""
 
 import base64
+import dataclasses
 import json
 import time
 from typing import Any, Final
 
 import pytest
 
-from berth_crds.client import api, connection, credentials, errors, resources
-from client.conftest import Folder
+from berth_crds.client import api, connection, credentials, errors
 from support import stub
 
 NOW: Final = 1_800_000_000.0
@@ -26,50 +26,8 @@ def token(expires: float = NOW + 3600, **bound: Any) -> str:
     return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.c2lnbmVk"
 
 
-# ---------------------------------------------------------------- none
-
-
 @pytest.mark.parametrize(
-    "user", [{}, {"token": ""}, {"username": None}], ids=["empty", "no token", "nothing"]
-)
-def test_a_user_without_credentials_is_refused(folder: Folder, user: dict[str, Any]) -> None:
-    """A kubeconfig that makes nobody of us is said to, before the API server is asked anything."""
-    config = folder.write(user=user)
-
-    with pytest.raises(errors.Unusable, match="no credentials: the user 'c-user' has neither a token nor"):
-        connection.load(config)
-
-
-async def test_a_server_in_clear_may_know_us_by_itself(folder: Folder) -> None:
-    """`kubectl proxy` shows credentials of its own, so a kubeconfig that leads there needs none."""
-    config = folder.write(user={}, cluster={"server": "http://127.0.0.1:8001"})
-
-    assert await connection.load(config).authorization() == ""
-
-
-def test_a_value_of_the_wrong_kind_is_told_without_python(folder: Folder) -> None:
-    """A list where a name should be is no reason to speak of types and attributes."""
-    text = folder.write().read_text().replace("user: c-user", "user: [c-user]")
-    config = folder.text("odd", text)
-
-    with pytest.raises(errors.Unusable, match="something in it is of a kind that no kubeconfig has"):
-        connection.load(config)
-
-
-def test_who_is_anonymous_reads_that_no_credentials_arrived() -> None:
-    """What the API server says of an anonymous request begins with what is wrong with it."""
-    message = 'pods is forbidden: User "system:anonymous" cannot list resource "pods"'
-    error = errors.from_answer(403, json.dumps(stub.failure(403, message, reason="Forbidden")).encode())
-
-    assert type(error) is errors.Forbidden
-    assert str(error) == f"403 Forbidden: {errors.NO_CREDENTIALS} ({message})"
-
-
-# ---------------------------------------------------------------- void
-
-
-@pytest.mark.parametrize(
-    ("shown", "told"),
+    ("token_", "reason"),
     [
         pytest.param(token(NOW - 1), "the token held until 2027-01-15 07:59:59 UTC: please", id="expired"),
         pytest.param(token(node=NODE), "void, for it is bound to a Node gpu-1 (uid 6cf3bbc0)", id="a Node"),
@@ -82,25 +40,24 @@ def test_who_is_anonymous_reads_that_no_credentials_arrived() -> None:
         pytest.param("a.W10.c", credentials.UNKNOWN, id="that says something else"),
     ],
 )
-def test_a_refused_token_tells_why(shown: str, told: str) -> None:
-    """What a token says of itself tells why it is void; nothing that could be a secret is repeated."""
-    said = credentials.why_refused(f"Bearer {shown}", NOW)
+def test_the_reason_why_a_token_is_refused(token_: str, reason: str) -> None:
+    """What a token claims gives the reason why it is void; nothing that could be a secret is repeated."""
+    sentence = credentials.why_refused(f"Bearer {token_}", NOW)
 
-    assert told in said
-    assert "secret" not in said
+    assert reason in sentence
+    assert "secret" not in sentence
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_401_says_what_became_of_the_token(method: str) -> None:
-    """Whatever was asked, the error of a request with a void token is that sentence."""
+@pytest.mark.parametrize(("method", "body"), [("GET", None), ("POST", b"{}")])
+async def test_the_error_of_a_request_with_a_void_token(
+    server: stub.Stub, method: str, body: bytes | None
+) -> None:
+    """Whatever was asked, a 401 tells what became of the token, and what to do."""
+    server.on(method, "/x", stub.status(401, "Unauthorized"))
     bound = connection.StaticToken(token(time.time() + 3600, node=NODE))
-    path = resources.DEVICES.path("a")
-    async with stub.Stub() as server:
-        server.on(method, path, stub.status(401, "Unauthorized"))
-        link = connection.Connection(server=server.link.server, authorization=bound)
-        async with api.Api(link, agent="test") as session:
-            with pytest.raises(errors.Unauthorized) as caught:
-                await session.send(method, path, body=b"{}" if method == "POST" else None)
+    async with api.Api(dataclasses.replace(server.link, authorization=bound), agent="test") as session:
+        with pytest.raises(errors.Unauthorized) as caught:
+            await session.send(method, "/x", body=body)
 
     assert "the token is void, for it is bound to a Node gpu-1" in str(caught.value)
     assert COMMAND in str(caught.value)

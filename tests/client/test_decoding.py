@@ -35,7 +35,7 @@ def nulled(thing: Any, *path: str) -> Any:
     """Return a copy in which one field is null."""
     first, *rest = path
     if isinstance(thing, list):
-        return [nulled(each, *rest) if str(at) == first else each for at, each in enumerate(thing)]
+        return [nulled(element, *rest) if str(at) == first else element for at, element in enumerate(thing)]
     return {**thing, first: nulled(thing.get(first, {}), *rest) if rest else None}
 
 
@@ -61,7 +61,7 @@ def test_null_is_absent(kind: type[msgspec.Struct], thing: dict[str, Any], path:
     ids=["element", "what must be there", "what must be there, below"],
 )
 def test_null_is_not_enough_where_something_must_be(spec: object) -> None:
-    """What is required is missing then, and the object is told as one that cannot be read."""
+    """What is required is missing then, and the object is one that cannot be read."""
     found = watch.Codec(wire.Device).decode_object(
         msgspec.Raw(msgspec.json.encode({"metadata": META, "spec": spec}))
     )

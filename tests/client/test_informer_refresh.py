@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from client.scenes import Scene, config_map
-from support import mirror, stub
+from client.informers import InformerSetup, config_map, until
+from support import stub, timeless
 
 
 async def not_yet(*tasks: "asyncio.Task[None]") -> None:
@@ -14,120 +14,88 @@ async def not_yet(*tasks: "asyncio.Task[None]") -> None:
     assert not done
 
 
-async def test_while_watching(scene: Scene) -> None:
-    """The watch in progress is left for a new list, whose content is told before the refresh ends."""
+async def test_while_watching(setup: InformerSetup) -> None:
+    """The watch in progress is left for a new list, whose content is passed on before the refresh ends."""
     answered = asyncio.Event()
-    scene.script(
-        [
-            stub.page(config_map("a", "1"), version="10"),
-            stub.later(answered, stub.page(config_map("b", "2"), version="20")),
-        ]
-    )
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.watches == 1, "the watch")
+    later = stub.later(answered, stub.page(config_map("b", "2"), version="20"))
+    setup.script([stub.page(config_map("a", "1"), version="10"), later])
+    async with timeless.beside(setup.informer.run()):
+        await until(lambda: setup.watched_from, "the watch")
 
-        refresh = asyncio.create_task(scene.informer.refresh())
+        refresh = asyncio.create_task(setup.informer.refresh())
         await not_yet(refresh)
         answered.set()
         await refresh
 
-        assert sorted(scene.mirror.things) == ["b"]
-        await scene.until(lambda: scene.resumed_from() == ["10", "20"], "a watch from there on")
+        assert list(setup.sink.objects) == ["b"]
+        await until(lambda: setup.watched_from == ["10", "20"], "a watch from there on")
 
 
-async def test_while_a_list_is_under_way(scene: Scene) -> None:
+async def test_while_a_list_is_under_way(setup: InformerSetup) -> None:
     """A list that began before the call does not count, even if it is answered after it."""
     early, late = asyncio.Event(), asyncio.Event()
-    scene.script(
-        [
-            stub.later(early, stub.page(config_map("old", "1"), version="10")),
-            stub.later(late, stub.page(config_map("new", "2"), version="20")),
-        ]
-    )
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.lists == 1, "the first list")
+    first = stub.later(early, stub.page(config_map("old", "1"), version="10"))
+    setup.script([first, stub.later(late, stub.page(config_map("new", "2"), version="20"))])
+    async with timeless.beside(setup.informer.run()):
+        await until(lambda: setup.lists == 1, "the first list")
 
-        refresh = asyncio.create_task(scene.informer.refresh())
+        refresh = asyncio.create_task(setup.informer.refresh())
         early.set()
         await not_yet(refresh)
         late.set()
         await refresh
 
-    assert sorted(scene.mirror.things) == ["new"]
+    assert list(setup.sink.objects) == ["new"]
 
 
-async def test_before_the_first_list(scene: Scene) -> None:
+async def test_before_the_first_list(setup: InformerSetup) -> None:
     """Asked before the informer runs, the first list is the one."""
-    scene.script([stub.page(config_map("a", "1"), version="10")])
+    setup.script([stub.page(config_map("a", "1"), version="10")])
 
-    refresh = asyncio.create_task(scene.informer.refresh())
+    refresh = asyncio.create_task(setup.informer.refresh())
     await not_yet(refresh)
-    async with mirror.following(scene.informer):
+    async with timeless.beside(setup.informer.run()):
         await refresh
 
-    assert sorted(scene.mirror.things) == ["a"]
+    assert (list(setup.sink.objects), setup.lists) == (["a"], 1)
 
 
-async def test_asked_twice(scene: Scene) -> None:
+async def test_asked_twice(setup: InformerSetup) -> None:
     """Who asks second gets a list that began after that; the first one is content with it too."""
     second, third = asyncio.Event(), asyncio.Event()
-    scene.script(
-        [
-            stub.page(version="10"),
-            stub.later(second, stub.page(config_map("old", "1"), version="20")),
-            stub.later(third, stub.page(config_map("new", "2"), version="30")),
-        ]
-    )
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
-        first_caller = asyncio.create_task(scene.informer.refresh())
-        await scene.until(lambda: scene.lists == 2, "the second list")
+    old = stub.later(second, stub.page(config_map("old", "1"), version="20"))
+    new = stub.later(third, stub.page(config_map("new", "2"), version="30"))
+    setup.script([stub.page(version="10"), old, new])
+    async with setup.synced():
+        first_caller = asyncio.create_task(setup.informer.refresh())
+        await until(lambda: setup.lists == 2, "the second list")
 
-        second_caller = asyncio.create_task(scene.informer.refresh())
+        second_caller = asyncio.create_task(setup.informer.refresh())
         second.set()
         await not_yet(first_caller, second_caller)
         third.set()
         await asyncio.gather(first_caller, second_caller)
 
-    assert sorted(scene.mirror.things) == ["new"]
-    assert scene.lists == 3
+    assert (list(setup.sink.objects), setup.lists) == (["new"], 3)
 
 
-async def test_asked_by_many_at_once(scene: Scene) -> None:
+async def test_asked_by_many_at_once(setup: InformerSetup) -> None:
     """Callers in one turn of the loop share one list."""
-    scene.script([stub.page(version="10"), stub.page(config_map("a", "1"), version="20")])
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
+    setup.script([stub.page(version="10"), stub.page(config_map("a", "1"), version="20")])
+    async with setup.synced():
+        await asyncio.gather(*(setup.informer.refresh() for _ in range(20)))
 
-        await asyncio.gather(*(scene.informer.refresh() for _ in range(20)))
-
-    assert sorted(scene.mirror.things) == ["a"]
-    assert scene.lists == 2
+    assert (list(setup.sink.objects), setup.lists) == (["a"], 2)
 
 
-async def test_a_server_in_trouble_is_waited_for(scene: Scene) -> None:
-    """A refresh outlasts failures and ends with the first list that succeeds."""
-    troubles = [stub.status(500, "no"), stub.reset(), stub.status(429, "no")]
-    scene.script([stub.page(version="10"), *troubles, stub.page(config_map("a", "1"), version="20")])
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
-
-        await scene.informer.refresh()
-
-    assert sorted(scene.mirror.things) == ["a"]
-    assert scene.lists == 5
-
-
-async def test_a_caller_that_gives_up_harms_nobody(scene: Scene) -> None:
+async def test_a_caller_that_gives_up_harms_nobody(setup: InformerSetup) -> None:
     """A cancelled refresh leaves the informer following, and the next refresh works."""
-    slow = asyncio.Event()
-    answers = [stub.page(version="10"), stub.later(slow, stub.page(version="20"))]
-    scene.script([*answers, stub.page(config_map("a", "1"), version="30")])
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
+    slow = stub.later(asyncio.Event(), stub.page(version="20"))
+    setup.script([stub.page(version="10"), slow, stub.page(config_map("a", "1"), version="30")])
+    async with setup.synced():
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(scene.informer.refresh(), 0.05)
+            await asyncio.wait_for(setup.informer.refresh(), 0.05)
 
-        await scene.informer.refresh()
+        await setup.informer.refresh()
 
-    assert sorted(scene.mirror.things) == ["a"]
+    assert list(setup.sink.objects) == ["a"]

@@ -5,71 +5,57 @@ import asyncio
 import pytest
 
 from berth_crds.client import informer, watch
-from client.scenes import FOR_EVER, Scene, config_map
-from support import mirror, stub
-
-
-class RestoreMirror(mirror.Mirror[mirror.ConfigMap]):
-    """A mirror that is told of a restore, too."""
-
-    def restored(self) -> None:
-        """Record it."""
-        self.told.append(("restored", "", ""))
-
-
-@pytest.fixture
-def comparing(scene: Scene) -> Scene:
-    """Return a scene whose sink compares revisions."""
-    scene.deliver_to(RestoreMirror())
-    return scene
-
+from client.informers import InformerSetup, RecordingSink, config_map, of_config_maps, open_watch, until
+from support import stub, timeless
 
 # ---------------------------------------------------------------- signs of a restore
 
-LOWER = [
-    pytest.param([config_map("a", "5")], "7", id="the collection's revision is lower"),
-    pytest.param(
-        [config_map("a", "5")], "30", id="an object's revision is lower, the collection's has passed"
-    ),
-]
+
+class RestoreSink(RecordingSink):
+    """A sink that compares revisions, and records that it must not."""
+
+    def restored(self) -> None:
+        """Record a restore."""
+        self.calls.append(("restored", "", ""))
 
 
-@pytest.mark.parametrize(("items", "version"), LOWER)
-async def test_a_list_of_an_earlier_state_is_believed(
-    comparing: Scene, items: list[dict[str, object]], version: str
-) -> None:
-    """Its objects are told whatever their revisions, after a word to a sink that would compare those."""
-    again = stub.page(*items, version=version)
-    comparing.script([stub.page(config_map("a", "9"), config_map("b", "10"), version="20"), again])
-    async with mirror.following(comparing.informer):
-        await comparing.informer.wait_synced()
-        del comparing.mirror.told[:]
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param("7", id="the collection's revision is lower"),
+        pytest.param("30", id="an object's revision is lower, the collection's has passed"),
+    ],
+)
+async def test_a_list_of_an_earlier_state_is_believed(setup: InformerSetup, version: str) -> None:
+    """Its objects are passed on whatever their revisions, after a word to a sink that would compare those."""
+    setup.use(RestoreSink())
+    before = stub.page(config_map("a", "9"), config_map("b", "10"), version="20")
+    setup.script([before, stub.page(config_map("a", "5"), version=version)])
+    async with setup.synced():
+        await setup.informer.refresh()
 
-        await comparing.informer.refresh()
-
-    assert comparing.mirror.told == [
+    assert setup.sink.calls[2:] == [
         ("restored", "", ""),
         ("upserted", "a", "uid-a"),
         ("deleted", "b", "uid-b"),
     ]
-    assert comparing.mirror.versions() == {"a": ("uid-a", "5")}
-    assert comparing.session.history.restores == 1
+    assert setup.sink.versions() == {"a": ("uid-a", "5")}
+    assert setup.session.history.restores == 1
 
 
-async def test_who_finds_out_tells_all_others(scene: Scene) -> None:
-    """Every informer of the session lists anew, and tells what only seems unchanged as well."""
-    other = mirror.Mirror[mirror.ConfigMap]()
-    follower = mirror.config_maps(scene.session, other, "ml")
-    scene.script([stub.page(config_map("a", "9", x="old"), version="20")])
-    async with mirror.following(scene.informer), mirror.following(follower):
-        await asyncio.gather(scene.informer.wait_synced(), follower.wait_synced())
-        scene.script([stub.page(config_map("a", "9", x="new"), version="12")])
+async def test_all_informers_of_a_session_list_anew(setup: InformerSetup) -> None:
+    """Where one finds a restore, each passes on what only seems unchanged as well."""
+    other = RecordingSink()
+    follower = of_config_maps(setup.session, other, "ml")
+    setup.script([stub.page(config_map("a", "9", x="old"), version="20")])
+    async with setup.synced(), timeless.beside(follower.run()):
+        await follower.wait_synced()
+        setup.script([stub.page(config_map("a", "9", x="new"), version="12")])
 
-        await scene.informer.refresh()
+        await setup.informer.refresh()
         await follower.wait_listed(1)
 
-    assert other.things["a"].data == {"x": "new"}
-    assert scene.mirror.things["a"].data == {"x": "new"}
+    assert [sink.objects["a"].data for sink in (other, setup.sink)] == [{"x": "new"}] * 2
 
 
 @pytest.mark.parametrize(
@@ -79,80 +65,78 @@ async def test_who_finds_out_tells_all_others(scene: Scene) -> None:
         pytest.param(stub.event("MODIFIED", config_map("a", "7")), id="an event"),
     ],
 )
-async def test_a_watch_that_goes_back_means_a_new_list(scene: Scene, event: dict[str, object]) -> None:
-    """No watch says anything of a revision before the one it began at."""
+async def test_a_watch_that_goes_back_means_a_new_list(
+    setup: InformerSetup, event: dict[str, object]
+) -> None:
+    """No watch has an event of a revision before the one it began at."""
     lists = [stub.page(config_map("a", "9"), version="20"), stub.page(config_map("a", "5"), version="8")]
-    scene.script(lists, [stub.watch(event, until=FOR_EVER()), stub.watch(until=FOR_EVER())])
+    setup.script(lists, [open_watch(event)])
 
-    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["8"], "a watch from the new list on")
+    await setup.follow_until(lambda: "8" in setup.watched_from, "a watch from the new list on")
 
-    assert scene.mirror.versions() == {"a": ("uid-a", "5")}
-    assert scene.session.history.restores == 1
+    assert setup.sink.versions() == {"a": ("uid-a", "5")}
+    assert setup.session.history.restores == 1
 
 
-async def test_revisions_that_are_no_numbers_prove_nothing(scene: Scene) -> None:
+async def test_revisions_that_are_no_numbers_prove_nothing(setup: InformerSetup) -> None:
     """Where a server counts in another way, nothing is taken for a restore."""
-    scene.script([stub.page(config_map("a", "z"), version="z"), stub.page(config_map("a", "b"), version="b")])
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
+    setup.script([stub.page(config_map("a", "z"), version="z"), stub.page(config_map("a", "b"), version="b")])
+    async with setup.synced():
+        await setup.informer.refresh()
 
-        await scene.informer.refresh()
-
-    assert scene.session.history.restores == 0
-    assert scene.mirror.names("upserted") == ["a", "a"]
+    assert setup.session.history.restores == 0
+    assert setup.sink.names("upserted") == ["a", "a"]
 
 
 # ---------------------------------------------------------------- an outage
 
 
-async def test_after_an_outage_everything_is_told_anew(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_an_outage_everything_is_passed_on_anew(
+    setup: InformerSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server that was away may have come back with older data, in which a watch would be silent."""
     monkeypatch.setattr(informer, "OUTAGE_SECONDS", 0.1)
     monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.08,))
     away = stub.status(503, "away")
-    lists = [stub.page(config_map("a", "9", x="old"), version="20"), away]
-    scene.script([*lists, stub.page(config_map("a", "9", x="new"), version="40")], [away])
+    old, new = (config_map("a", "9", x=word) for word in ("old", "new"))
+    setup.script([stub.page(old, version="20"), away, stub.page(new, version="40")], [away] * 20)
 
-    async with mirror.following(scene.informer):
-        await scene.informer.wait_synced()
-        await scene.until(lambda: not scene.informer.live, "the outage to show")
-        await scene.informer.wait_listed(1)
-        live = scene.informer.live
+    async with setup.synced():
+        await until(lambda: not setup.informer.live, "the outage to show")
+        await setup.informer.wait_listed(1)
 
-    assert live
-    assert scene.mirror.things["a"].data == {"x": "new"}
-    assert scene.resumed_from().count("20") < informer.MOST_WATCH_FAILURES, (
+        assert setup.informer.live
+    assert setup.sink.objects["a"].data == {"x": "new"}
+    assert setup.watched_from.count("20") < informer.MOST_WATCH_FAILURES, (
         "the outage counts, not the failures"
     )
 
 
 async def test_a_watch_that_opened_late_is_not_believed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    setup: InformerSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that hung while the server started is answered by another server, so to speak."""
     monkeypatch.setattr(informer, "OUTAGE_SECONDS", 0.1)
     started = asyncio.Event()
-    late = stub.later(started, stub.watch(stub.event("ADDED", config_map("b", "21")), until=FOR_EVER()))
-    lists = [stub.page(config_map("a", "9"), version="20"), stub.page(config_map("c", "22"), version="23")]
-    scene.script(lists, [late, stub.watch(until=FOR_EVER())])
+    late = stub.later(started, open_watch(stub.event("ADDED", config_map("b", "21"))))
+    setup.script([stub.page(version="20"), stub.page(config_map("c", "22"), version="23")], [late])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: not scene.informer.live and scene.watches, "the watch to hang")
+    async with setup.synced():
+        await until(lambda: not setup.informer.live and setup.watched_from, "the watch to hang")
         started.set()
-        await scene.until(lambda: scene.resumed_from()[-1:] == ["23"], "a watch from the new list on")
+        await until(lambda: "23" in setup.watched_from, "a watch from the new list on")
 
-    assert scene.mirror.names("upserted") == ["a", "c"]
+    assert setup.sink.names("upserted") == ["c"]
 
 
 async def test_a_watch_that_is_never_answered_is_given_up(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    setup: InformerSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that accepts a watch and does not answer is asked again, by a list."""
     monkeypatch.setattr(informer, "OUTAGE_SECONDS", 0.1)
     monkeypatch.setattr(watch, "HEAD_SECONDS", 0.2)
-    lists = [stub.page(version="20"), stub.page(config_map("a", "21"), version="30")]
-    scene.script(lists, [stub.later(FOR_EVER(), stub.watch()), stub.watch(until=FOR_EVER())])
+    setup.script(
+        [stub.page(version="20"), stub.page(version="30")], [stub.later(asyncio.Event(), stub.watch())]
+    )
 
-    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["30"], "a watch from the new list on")
-
-    assert scene.mirror.names("upserted") == ["a"]
+    await setup.follow_until(lambda: "30" in setup.watched_from, "a watch from the new list on")

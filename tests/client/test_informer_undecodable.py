@@ -1,4 +1,4 @@
-"""Objects that cannot be read: kept, told to who wants to know, and never mistaken for a delete."""
+"""Objects that cannot be decoded: kept, reported to a sink that asks, and never mistaken for a delete."""
 
 import asyncio
 from typing import Any
@@ -7,13 +7,14 @@ import pytest
 
 from berth_crds import wire
 from berth_crds.client import watch
-from client.scenes import FOR_EVER, GONE, Scene, config_map
-from support import mirror, stub
+from client.informers import GONE, InformerSetup, RecordingSink, config_map, open_watch, until
+from support import stub
 
-UNDECODABLE = {
-    "metadata": {"name": "a", "namespace": "ml", "uid": "uid-a", "resourceVersion": "12"},
-    "data": 7,
-}
+Call = tuple[str, str, str]
+
+READABLE = config_map("a", "1")
+UNDECODABLE = config_map("a", "12") | {"data": 7}
+SUCCESSOR = config_map("a", "14", uid="new") | {"data": 7}
 NAMELESS = {"metadata": 7}
 
 
@@ -21,214 +22,158 @@ NAMELESS = {"metadata": 7}
     "body",
     [
         pytest.param(UNDECODABLE, id="undecodable data"),
-        pytest.param({"metadata": UNDECODABLE["metadata"] | {"labels": {"x": 1}}}, id="undecodable metadata"),  # type: ignore[operator]
+        pytest.param({"metadata": UNDECODABLE["metadata"] | {"labels": {"x": 1}}}, id="undecodable metadata"),
     ],
 )
-async def test_what_was_known_of_an_undecodable_object_stays(scene: Scene, body: dict[str, Any]) -> None:
+async def test_what_was_known_of_an_undecodable_object_stays(
+    setup: InformerSetup, body: dict[str, Any]
+) -> None:
     """A known object that becomes unreadable is neither forgotten nor deleted, by watch or by list."""
-    changed = stub.event("MODIFIED", body)
-    gone = stub.event("ERROR", GONE)
-    scene.script(
-        [stub.page(config_map("a", "1"), version="10"), stub.page(body, version="40")],
-        [stub.watch(changed, gone), stub.watch(until=FOR_EVER())],
+    setup.script(
+        [stub.page(READABLE, version="10"), stub.page(body, version="40")],
+        [stub.watch(stub.event("MODIFIED", body), GONE)],
     )
 
-    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["40"], "the second list")
+    await setup.follow_until(lambda: "40" in setup.watched_from, "the second list")
 
-    assert scene.mirror.told == [("upserted", "a", "uid-a")]
+    assert setup.sink.calls == [("upserted", "a", "uid-a")]
 
 
-async def test_beside_an_object_without_a_name_nobody_is_missing(scene: Scene) -> None:
+async def test_beside_an_object_without_a_name_nobody_is_missing(setup: InformerSetup) -> None:
     """An object of which not even the name is readable may be any that a list seems to lack."""
     lists = [
-        stub.page(config_map("a", "1"), config_map("b", "2"), version="10"),
-        stub.page(config_map("a", "1"), NAMELESS, version="40"),
-        stub.page(config_map("a", "1"), version="50"),
+        stub.page(READABLE, config_map("b", "2"), version="10"),
+        stub.page(READABLE, NAMELESS, version="40"),
+        stub.page(READABLE, version="50"),
     ]
-    gone = stub.watch(stub.event("ERROR", GONE))
-    scene.script(lists, [gone, gone, stub.watch(until=FOR_EVER())])
+    setup.script(lists, [stub.watch(GONE)] * 2)
 
-    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["50"], "the third list")
+    await setup.follow_until(lambda: "50" in setup.watched_from, "the third list")
 
-    assert scene.mirror.told == [
-        ("upserted", "a", "uid-a"),
-        ("upserted", "b", "uid-b"),
-        ("deleted", "b", "uid-b"),
-    ]
+    assert setup.sink.calls[2:] == [("deleted", "b", "uid-b")]
+    assert setup.watched_from == ["10", "40", "50"]
 
 
-async def test_an_undecodable_object_is_still_deleted(scene: Scene) -> None:
-    """A delete is told with the last that was readable."""
-    events = [stub.event("MODIFIED", UNDECODABLE), stub.event("DELETED", UNDECODABLE)]
-    scene.script([stub.page(config_map("a", "1"), version="10")], [stub.watch(*events, until=FOR_EVER())])
+async def test_an_undecodable_newcomer_is_logged(
+    setup: InformerSetup, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An object that was never readable is not passed on, but the log has its name."""
+    setup.script([stub.page(UNDECODABLE, config_map("b", "2"), version="10")])
 
-    await scene.follow_until(lambda: scene.mirror.names("deleted"), "the delete")
+    async with setup.synced():
+        assert setup.sink.names("upserted") == ["b"]
 
-    assert scene.mirror.things == {}
-
-
-async def test_an_undecodable_newcomer_is_reported(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    """An object that was never readable is not told, but it is said, with its name."""
-    scene.script([stub.page(UNDECODABLE, config_map("b", "2"), version="10")])
-
-    await scene.follow_until_synced()
-
-    assert scene.mirror.names("upserted") == ["b"]
-    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
-    assert "configmaps ml/a cannot be read" in record.message
+    (message,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert "configmaps ml/a cannot be read" in message
 
 
-# ---------------------------------------------------------------- sinks that want to know
+# ---------------------------------------------------------------- sinks that ask for them
 
 
-class UndecodableMirror(mirror.Mirror[mirror.ConfigMap]):
-    """A mirror that is told of undecodable objects too."""
+class UndecodableSink(RecordingSink):
+    """A sink that records undecodable objects too."""
 
     def undecodable(self, thing: watch.Undecodable) -> None:
-        """Report an object that cannot be read."""
-        self.told.append(("undecodable", thing.metadata.name, thing.metadata.uid))
+        """Record an object that cannot be decoded."""
+        self.calls.append(("undecodable", thing.metadata.name, thing.metadata.uid))
 
     def undecodable_deleted(self, meta: wire.Meta) -> None:
         """Record the delete of an object that was never decoded."""
-        self.told.append(("undecodable deleted", meta.name, meta.uid))
+        self.calls.append(("undecodable deleted", meta.name, meta.uid))
 
 
-NEW_UNDECODABLE = {
-    "metadata": {"name": "a", "namespace": "ml", "uid": "new", "resourceVersion": "14"},
-    "data": 7,
+UPSERTED, DELETED = ("upserted", "a", "uid-a"), ("deleted", "a", "uid-a")
+REPORTED, REPORTED_GONE = ("undecodable", "a", "uid-a"), ("undecodable deleted", "a", "uid-a")
+NEW_REPORTED = ("undecodable", "a", "new")
+
+LIVES = {
+    "undecodable from the start, deleted while watched": (
+        UNDECODABLE,
+        [stub.event("DELETED", UNDECODABLE)],
+        [],
+        [REPORTED, REPORTED_GONE],
+    ),
+    "missing later": (UNDECODABLE, [], [], [REPORTED, REPORTED_GONE]),
+    "still there, and not reported again": (UNDECODABLE, [], [UNDECODABLE], [REPORTED]),
+    "readable later": (
+        UNDECODABLE,
+        [stub.event("MODIFIED", config_map("a", "13"))],
+        [],
+        [REPORTED, UPSERTED, DELETED],
+    ),
+    "unreadable later": (
+        READABLE,
+        [stub.event("MODIFIED", UNDECODABLE)],
+        [],
+        [UPSERTED, REPORTED, DELETED],
+    ),
+    "an undecodable successor": (READABLE, [], [SUCCESSOR], [UPSERTED, DELETED, NEW_REPORTED]),
+    "undecodable, and an undecodable successor": (
+        UNDECODABLE,
+        [],
+        [SUCCESSOR],
+        [REPORTED, REPORTED_GONE, NEW_REPORTED],
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    ("before", "frames", "after", "told"),
-    [
-        pytest.param(
-            [UNDECODABLE],
-            [stub.event("DELETED", UNDECODABLE)],
-            [],
-            [("undecodable", "a", "uid-a"), ("undecodable deleted", "a", "uid-a")],
-            id="undecodable from the start, deleted while watched",
-        ),
-        pytest.param(
-            [UNDECODABLE],
-            [],
-            [],
-            [("undecodable", "a", "uid-a"), ("undecodable deleted", "a", "uid-a")],
-            id="missing later",
-        ),
-        pytest.param(
-            [UNDECODABLE],
-            [],
-            [UNDECODABLE],
-            [("undecodable", "a", "uid-a")],
-            id="still there, and not told again",
-        ),
-        pytest.param(
-            [UNDECODABLE],
-            [stub.event("MODIFIED", config_map("a", "13"))],
-            [],
-            [("undecodable", "a", "uid-a"), ("upserted", "a", "uid-a"), ("deleted", "a", "uid-a")],
-            id="readable later",
-        ),
-        pytest.param(
-            [config_map("a", "1")],
-            [stub.event("MODIFIED", UNDECODABLE)],
-            [],
-            [("upserted", "a", "uid-a"), ("undecodable", "a", "uid-a"), ("deleted", "a", "uid-a")],
-            id="unreadable later",
-        ),
-        pytest.param(
-            [config_map("a", "1")],
-            [],
-            [NEW_UNDECODABLE],
-            [("upserted", "a", "uid-a"), ("deleted", "a", "uid-a"), ("undecodable", "a", "new")],
-            id="an undecodable successor",
-        ),
-        pytest.param(
-            [UNDECODABLE],
-            [],
-            [NEW_UNDECODABLE],
-            [
-                ("undecodable", "a", "uid-a"),
-                ("undecodable deleted", "a", "uid-a"),
-                ("undecodable", "a", "new"),
-            ],
-            id="undecodable, and an undecodable successor",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("before", "events", "after", "calls"), LIVES.values(), ids=LIVES)
 async def test_undecodable_objects_reach_a_sink_that_asks_for_them(
-    scene: Scene,
-    before: list[dict[str, Any]],
-    frames: list[dict[str, Any]],
+    setup: InformerSetup,
+    before: dict[str, Any],
+    events: list[dict[str, Any]],
     after: list[dict[str, Any]],
-    told: list[tuple[str, str, str]],
+    calls: list[Call],
 ) -> None:
     """A sink that must fail closed learns of each undecodable object, and of its end, exactly once."""
-    scene.deliver_to(UndecodableMirror())
-    lists = [stub.page(*before, version="10"), stub.page(*after, version="40")]
-    gone = stub.event("ERROR", GONE)
-    scene.script(lists, [stub.watch(*frames, gone), stub.watch(until=FOR_EVER())])
+    setup.use(UndecodableSink())
+    lists = [stub.page(before, version="10"), stub.page(*after, version="40")]
+    setup.script(lists, [stub.watch(*events, GONE)])
 
-    await scene.follow_until(lambda: scene.resumed_from()[-1:] == ["40"], "the second list")
+    await setup.follow_until(lambda: "40" in setup.watched_from, "the second list")
 
-    assert scene.mirror.told == told
+    assert setup.sink.calls == calls
 
 
-async def test_what_is_told_once_more_is_what_is_known_now(scene: Scene) -> None:
+async def test_what_is_passed_on_once_more_is_what_is_known_now(setup: InformerSetup) -> None:
     """An object that was readable before and is not now must not come back as it was."""
-    scene.deliver_to(UndecodableMirror())
-    changed = stub.watch(stub.event("MODIFIED", UNDECODABLE), until=FOR_EVER())
-    lists = [
-        stub.page(config_map("a", "1"), config_map("b", "2"), version="10"),
-        stub.page(UNDECODABLE, config_map("b", "2"), version="12"),
-    ]
-    scene.script(lists, [changed])
+    setup.use(UndecodableSink())
+    lists = [stub.page(one, config_map("b", "2"), version="12") for one in (READABLE, UNDECODABLE)]
+    setup.script(lists, [open_watch(stub.event("MODIFIED", UNDECODABLE))])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.mirror.names("undecodable"), "the undecodable one")
-        del scene.mirror.told[:]
-        await scene.informer.resync()
+    async with setup.synced():
+        await until(lambda: setup.sink.names("undecodable"), "the undecodable one")
+        await setup.informer.resync()
 
-    assert scene.mirror.told == [("undecodable", "a", "uid-a"), ("upserted", "b", "uid-b")]
+    assert setup.sink.calls[3:] == [REPORTED, ("upserted", "b", "uid-b")]
 
 
 @pytest.mark.parametrize(
     ("items", "missing"),
     [
-        pytest.param([config_map("a", "1")], {"uid-z"}, id="readable"),
+        pytest.param([READABLE], {"uid-z"}, id="readable"),
         pytest.param([UNDECODABLE], {"uid-z"}, id="undecodable, and its uid is readable"),
         pytest.param([{"metadata": {"name": "a", "namespace": "ml", "uid": 7}}], set(), id="without a uid"),
-        pytest.param([config_map("a", "1"), NAMELESS], set(), id="beside one without a name"),
+        pytest.param([READABLE, NAMELESS], set(), id="beside one without a name"),
     ],
 )
 async def test_only_what_surely_is_not_there_is_missing(
-    scene: Scene, items: list[dict[str, Any]], missing: set[str]
+    setup: InformerSetup, items: list[dict[str, Any]], missing: set[str]
 ) -> None:
     """What cannot be read is there all the same, and may be whoever seems to be gone."""
-    scene.script([stub.page(*items, version="10")])
+    setup.script([stub.page(*items, version="10")])
 
-    async with mirror.following(scene.informer):
-        await scene.until(lambda: scene.informer.synced, "the list")
-
-        assert scene.informer.missing(["uid-a", "uid-z"]) == missing
+    async with setup.synced():
+        assert setup.informer.missing(["uid-a", "uid-z"]) == missing
 
 
-async def test_one_without_a_name_that_came_later_counts_too(scene: Scene) -> None:
+async def test_one_without_a_name_that_came_later_counts_too(setup: InformerSetup) -> None:
     """Until the next list shows that it is gone."""
-    gone = stub.event("ERROR", GONE)
-    lists = [stub.page(config_map("a", "1"), version="10"), stub.page(config_map("a", "1"), version="40")]
     over = asyncio.Event()
-    watches = [
-        stub.watch(stub.event("ADDED", NAMELESS), until=over),
-        stub.watch(gone),
-        stub.watch(until=FOR_EVER()),
-    ]
-    scene.script(lists, watches)
+    nameless = stub.watch(stub.event("ADDED", NAMELESS), until=over)
+    setup.script([stub.page(READABLE, version="10")], [nameless, stub.watch(GONE)])
 
-    async with mirror.following(scene.informer):
-        await scene.until(
-            lambda: scene.informer.synced and not scene.informer.missing(["z"]), "the nameless one"
-        )
+    async with setup.synced():
+        await until(lambda: not setup.informer.missing(["z"]), "the nameless one")
         over.set()
-        await scene.until(lambda: scene.informer.missing(["z"]), "its end")
+        await until(lambda: setup.informer.missing(["z"]), "its end")
