@@ -1,16 +1,20 @@
 """The log's lines of binds: each has one as long as they are few, and none is left uncounted."""
 
 import dataclasses
+import json
 import logging
-from typing import Final
+import re
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from berth_crds import json_lines, logs
-from berth_operator.engine import rate_limiter
-from berth_operator.kube import bind_log, events, pod_status
+from berth_crds import json_lines, logs, wire
+from berth_operator.engine import node_summaries
+from berth_operator.kube import bind_log, events, node_log, pod_status, policy_log
 from berth_operator.scheduling import decisions
-from support import builders, clock, timeless, voices
+from kube import servers
+from support import builders, clock, timeless
 
 POD: Final = builders.candidate()
 SHARES: Final = (
@@ -20,41 +24,41 @@ SHARES: Final = (
 )
 PLACEMENT: Final = decisions.Placement("n1", (decisions.Grant("main", SHARES),))
 WHERE: Final = "ml/p to n1 with card 0 and 1g.5gb of card 3"
+LOGGER: Final = logging.getLogger("test.binds")
 
 
-class Scene:
-    """A log of binds, its clock, and all records that were made."""
+class BindLog(bind_log.BindLog):
+    """A log of binds, and its clock."""
 
-    def __init__(self, level: int = logging.INFO) -> None:
+    def __init__(self, logger: logging.Logger = LOGGER) -> None:
         self.time = clock.Clock()
-        voice = voices.Voice(level=level)
-        self._voice, self.records = voice, voice.records
-        self.log = bind_log.BindLog(self.time, voice)
+        super().__init__(self.time, logger)
 
     def bind(self, count: int = 1, *, namespace: str = "ml") -> None:
         """Bind so many pods at one time."""
         pod = dataclasses.replace(POD, namespace=namespace)
         for _ in range(count):
-            self.log.bound(pod, PLACEMENT, WHERE)
-
-    @property
-    def said(self) -> list[str]:
-        """All messages."""
-        return self._voice.said
+            self.bound(pod, PLACEMENT, WHERE)
 
 
-@pytest.fixture
-def scene() -> Scene:
-    """Lend a log in which nothing stands yet."""
-    return Scene()
+@pytest.fixture(autouse=True)
+def at_level_info(caplog: pytest.LogCaptureFixture) -> None:
+    """Write what is written at level info."""
+    caplog.set_level(logging.INFO)
 
 
-def test_a_bind_is_a_line(scene: Scene) -> None:
+def fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return what a record has in JSON."""
+    found: dict[str, Any] = getattr(record, json_lines.FIELDS)
+    return found
+
+
+def test_a_bind_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
     """It says which pod went where, and in JSON each of its cards."""
-    scene.bind()
+    BindLog().bind()
 
-    assert scene.said == [f"bound {WHERE}"]
-    assert getattr(scene.records[0], json_lines.FIELDS) == {
+    assert caplog.messages == [f"bound {WHERE}"]
+    assert fields(caplog.records[0]) == {
         "namespace": "ml",
         "pod": POD.name,
         "uid": POD.uid,
@@ -66,119 +70,150 @@ def test_a_bind_is_a_line(scene: Scene) -> None:
     }
 
 
-def test_of_many_the_first_have_a_line_and_the_others_are_counted(scene: Scene) -> None:
+def test_of_many_the_first_have_a_line_and_the_others_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     """A line that sums up says how many there were, and of which namespaces."""
-    scene.bind(bind_log.BURST_LINES)
+    log = BindLog()
+    log.bind(bind_log.BURST_LINES)
     for count, namespace in ((1, "a"), (300, "ml"), (20, "web"), (3, "b"), (4, "c")):
-        scene.bind(count, namespace=namespace)
-    scene.log.sum_up()
-    scene.log.sum_up()
+        log.bind(count, namespace=namespace)
+    log.sum_up()
+    log.sum_up()
 
-    assert scene.said[bind_log.BURST_LINES :] == [
+    assert caplog.messages[bind_log.BURST_LINES :] == [
         "328 more pods were bound: 300 of ml, 20 of web, 4 of c, 4 of 2 other namespaces"
     ]
-    fields = getattr(scene.records[-1], json_lines.FIELDS)
-    assert fields["pods"] == 328
-    assert fields["namespaces"] == {"ml": 300, "web": 20, "c": 4, "b": 3, "a": 1}
+    namespaces = {"ml": 300, "web": 20, "c": 4, "b": 3, "a": 1}
+    assert fields(caplog.records[-1]) == {"pods": 328, "namespaces": namespaces}
 
 
-def test_who_comes_later_has_a_line_again(scene: Scene) -> None:
+def test_who_comes_later_has_a_line_again(caplog: pytest.LogCaptureFixture) -> None:
     """After a crowd one has a line each two seconds, and after a minute as many as at first."""
-    scene.bind(100)
-    scene.records.clear()
+    log, counts = BindLog(), []
+    for seconds, binds in ((0, 100), (bind_log.SECONDS_A_LINE, 2), (logs.WINDOW_SECONDS, 100)):
+        caplog.clear()
+        log.time.advance(seconds)
+        log.bind(binds)
+        counts.append(len(caplog.records))
 
-    scene.time.advance(bind_log.SECONDS_A_LINE)
-    scene.bind(2)
-    assert len(scene.records) == 1
-
-    scene.time.advance(logs.WINDOW_SECONDS)
-    scene.bind(100)
-    assert len(scene.records) == 1 + bind_log.BURST_LINES
+    assert counts == [bind_log.BURST_LINES, 1, bind_log.BURST_LINES]
 
 
-def test_a_flood_fills_no_disk_and_each_bind_is_counted(scene: Scene) -> None:
+def test_a_flood_fills_no_disk_and_each_bind_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     """At 400 pods a second the log grows by some lines a minute, of which its own limit leaves out none."""
-    limiter, written = logs.Limiter(scene.time), []
+    log = BindLog()
+    limiter, written = logs.Limiter(log.time), []
     for _ in range(180):
-        scene.records.clear()
-        scene.bind(400)
-        if scene.time() % bind_log.PERIOD_SECONDS == 0:
-            scene.log.sum_up()
-        written += [one for record in scene.records for one in limiter.admitted(record)]
-        scene.time.advance(1.0)
-    scene.log.sum_up()
-    written.append(scene.records[-1])
+        caplog.clear()
+        log.bind(400)
+        if log.time() % bind_log.PERIOD_SECONDS == 0:
+            log.sum_up()
+        written += [admitted for record in caplog.records for admitted in limiter.admitted(record)]
+        log.time.advance(1.0)
+    log.sum_up()
+    written.append(caplog.records[-1])
 
-    assert not any("were not written" in one.getMessage() for one in written)
+    assert not any("were not written" in record.getMessage() for record in written)
     assert len(written) < 3 * (logs.MOST_OF_A_KIND + 10)
-    assert sum(getattr(one, json_lines.FIELDS).get("pods", 1) for one in written) == 180 * 400
+    assert sum(fields(record).get("pods", 1) for record in written) == 180 * 400
 
 
-def test_no_record_is_made_of_what_has_no_line(scene: Scene) -> None:
-    """What a bind costs beyond the first is a number."""
-    scene.bind(10_000)
+@pytest.mark.parametrize(
+    ("level", "lines", "last"),
+    [
+        pytest.param(logging.DEBUG, 101, ["70 more pods were bound: 70 of ml"], id="all details"),
+        pytest.param(logging.WARNING, 0, [], id="errors alone"),
+    ],
+)
+def test_a_level_is_heeded(caplog: pytest.LogCaptureFixture, level: int, lines: int, last: list[str]) -> None:
+    """At level debug each bind has its line; neither a bind nor a sum is graver than info."""
+    caplog.set_level(level)
+    log = BindLog()
+    log.bind(100)
+    log.sum_up()
 
-    assert len(scene.records) == bind_log.BURST_LINES
-
-
-def test_who_wants_all_details_finds_each_bind() -> None:
-    """At level debug each bind has its line, and the sum says how many were of that level."""
-    scene = Scene(logging.DEBUG)
-    scene.bind(100)
-    scene.log.sum_up()
-
-    levels = [record.levelno for record in scene.records]
-    assert levels.count(logging.DEBUG) == 100 - bind_log.BURST_LINES
-    assert scene.said[-1] == "70 more pods were bound: 70 of ml"
-
-
-def test_a_log_of_errors_has_none() -> None:
-    """Neither a bind nor a sum is written where only what is graver is wanted."""
-    scene = Scene(logging.WARNING)
-    scene.bind(100)
-    scene.log.sum_up()
-
-    assert scene.said == []
+    assert len(caplog.messages) == lines
+    assert caplog.messages[-1:] == last
 
 
 @timeless.scenario
-async def test_what_had_no_line_is_summed_up_by_and_by() -> None:
+async def test_what_had_no_line_is_summed_up_by_and_by(caplog: pytest.LogCaptureFixture) -> None:
     """A crowd is told of within ten seconds, also if no pod is bound after it."""
-    scene = Scene()
-    async with timeless.beside(scene.log.run()):
-        scene.bind(100)
-        await timeless.passing(bind_log.PERIOD_SECONDS)
-        told = len(scene.records)
-        await timeless.passing(5 * bind_log.PERIOD_SECONDS)
+    log, counts = BindLog(), []
+    async with timeless.beside(log.run()):
+        log.bind(100)
+        for periods in (1, 5):
+            await timeless.passing(periods * bind_log.PERIOD_SECONDS)
+            counts.append(len(caplog.records))
 
-    assert scene.said[-1] == "70 more pods were bound: 70 of ml"
-    assert told == len(scene.records) == bind_log.BURST_LINES + 1
+    assert caplog.messages[-1] == "70 more pods were bound: 70 of ml"
+    assert counts == [bind_log.BURST_LINES + 1] * 2
 
 
-async def test_where_a_pod_went_is_said_alike_in_the_event_and_in_the_log() -> None:
+def test_where_a_pod_went_is_said_alike_in_the_event_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever has one finds the other by its words."""
-    scene, notes = Scene(), _Notes()
-    nobody = object()
-    writer = pod_status.PodStatusWriter(
-        nobody,  # type: ignore[arg-type]  # nothing is written to the API
-        notes,  # type: ignore[arg-type]
-        rate_limiter.unlimited(),
-        wall=scene.time.wall,
-        bound=scene.log.bound,
-    )
+    nobody: Any = None
+    writer = servers.StatusWriter(nobody, bound=BindLog().bound)
 
     writer.bound(POD, PLACEMENT)
 
-    assert scene.said == [f"bound {WHERE}"]
-    assert [one.message for one in notes.told] == [f"Assigned {WHERE}"]
+    assert caplog.messages == [f"bound {WHERE}"]
+    assert writer.events.recorded == [("Scheduled", f"Assigned {WHERE}")]
 
 
-class _Notes:
-    """Keeps Events instead of posting them."""
+# ---------------------------------------------------------------- the page for operators
 
-    def __init__(self) -> None:
-        self.told: list[events.Event] = []
+PAGE: Final = (Path(__file__).resolve().parents[2] / "manifests" / "operating.md").read_text()
+SECTION: Final = PAGE.split("## What the log says")[1]
 
-    def record(self, note: events.Event) -> None:
-        """Keep one."""
-        self.told.append(note)
+
+def test_the_pages_line_of_json_is_that_of_a_bind(caplog: pytest.LogCaptureFixture) -> None:
+    """The example has all fields of such a line, in their order."""
+    (line,) = re.findall(r"^```json\n(.*)\n```$", SECTION, re.MULTILINE)
+    example = json.loads(line)
+    pod = dataclasses.replace(builders.candidate(example["pod"]), uid=example["uid"])
+    shares = tuple(decisions.Share(*card.values()) for card in example["cards"])
+    placement = decisions.Placement(example["node"], (decisions.Grant("main", shares),))
+
+    log = BindLog(logging.getLogger(example["logger"]))
+    log.bound(pod, placement, pod_status.placement_text(pod, placement))
+
+    (record,) = caplog.records
+    made = json.loads(json_lines.Formatter().format(record))
+    assert list(made) == list(example)
+    assert {**made, "time": example["time"]} == example
+
+
+def test_the_pages_lines_of_binds_are_those_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The line of one bind and the line that sums up are quoted as they are."""
+    log, pod = BindLog(), builders.candidate("train")
+    shares = tuple(
+        decisions.Share(f"GPU-{minor}", minor, core, 1) for minor, core in ((0, 100), (1, 100), (3, 40))
+    )
+    placement = decisions.Placement("dgx", (decisions.Grant("main", shares),))
+
+    log.bound(pod, placement, pod_status.placement_text(pod, placement))
+    for count, namespace in ((bind_log.BURST_LINES - 1, "ml"), (3900, "ml"), (40, "web")):
+        log.bind(count, namespace=namespace)
+    log.sum_up()
+
+    assert f"| `{caplog.messages[0]}` |" in SECTION
+    assert f"| `{caplog.messages[-1]}` |" in SECTION
+
+
+def test_the_pages_lines_of_policies_and_nodes_are_those_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """So are those of a policy that changes, a silent agent, and cards that are cordoned."""
+    policy = policy_log.PolicyLog()
+    policy.in_force(wire.PolicySpec())
+    nodes = node_log.NodeLog(list[events.Event]().append, "uid-{}".format)
+    well = node_summaries.NodeSummary("n2", 1, 0, 1, silent=False)
+    nodes.begin([well])
+    caplog.clear()
+
+    policy.in_force(wire.PolicySpec(strategy="binpack"))
+    nodes.update([dataclasses.replace(well, silent=True, cordoned=("GPU-…",))])
+    nodes.update([well])
+
+    changed, silent, cordoned, renewed, _ = caplog.messages
+    for line in (changed, silent.partition("; ")[0], cordoned):
+        assert f"| `{line}` |" in SECTION
+    assert f"`{renewed.removeprefix('node n2: ')}`" in SECTION

@@ -22,6 +22,7 @@ from berth_operator.engine import (
 )
 from berth_operator.http_api import auth, pages, server, views
 from berth_operator.kube import (
+    bind_log,
     events,
     feeds,
     kind_statuses,
@@ -41,6 +42,116 @@ from support import builders, ledgers
 
 MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
 PAGE: Final = (MANIFESTS / "operating.md").read_text()
+TEXT: Final = " ".join(PAGE.split())
+PLAIN: Final = settings.Settings()
+USUAL: Final = http_server.USUAL
+
+# What it says of limits and times, by what it speaks of.
+SENTENCES: Final = {
+    "leadership": [
+        f"(`--lease-duration`, {PLAIN.lease_duration:g} s)",
+        f"waited out ({app.SETTLE_SECONDS:g} s)",
+        f"`--retry-period` ({PLAIN.retry_period:g} s)",
+        f"exit code {leadership.EXIT_LOST}",
+    ],
+    "load on the API server": [
+        f"`--binds-at-once` ({PLAIN.binds_at_once})",
+        f"`--audit-period` ({PLAIN.audit_period / 60:g} min)",
+        f"{app.SECONDARY_RATE['meanwhile']:g} a second while binds are under way",
+        f"{app.SECONDARY_RATE['otherwise']:g} otherwise",
+        f"beyond {events.MOST_QUEUED} waiting ones",
+    ],
+    "requests of others": [
+        f"a port has {USUAL.connections} of them (the probes have {http_server.PROBES.connections},",
+        f"whole within {USUAL.request_seconds:g} s",
+        f"read within {USUAL.answer_seconds:g} s",
+        f"kubectl apply -f {auth.RIGHTS}",
+    ],
+    "Kopf": [
+        f"did not deliver for {kopf_lag.QUIET_CHECKS * kopf_lag.CHECK_SECONDS:g} s",
+        f"that come: {kopf_lag.BEHIND_CHECKS * kopf_lag.CHECK_SECONDS:g} s",
+    ],
+    "exit codes": [
+        f"ends with {simulation.EXIT_INTERRUPTED} at Ctrl-C, and with {program.EXIT_PIPE} when",
+    ],
+    "pods that say too much together": [
+        f"shows `{Reason.TOO_MUCH_TOGETHER}`",
+        f"no more than {waiting_pod_memory.FREE_BYTES // 1024} KiB of memory is not counted",
+    ],
+    "bound pods": [
+        f"more than {pod_limits.MAX_DEVICE_AMOUNTS} amounts of devices that are not zero, all cards",
+    ],
+    "nodes": [
+        f"A Node has limits, too: {pod_limits.MAX_NODE_LABELS} labels, {pod_limits.MAX_NODE_TAINTS} taints ",
+        f"taints and {pod_limits.MAX_NODE_RESOURCES} resources.",
+        f"It has {schema_limits.TOTAL_LINKS} links and {schema_limits.TOTAL_OCCUPANTS} occupants at most,",
+        f"more than {device_size.MAX_PROFILES} MIG profiles",
+        f"Of all nodes together {node_table.MOST_RESOURCES} different resources count,",
+        f"{node_table.MOST_KINDS} MIG profiles and {node_table.MOST_KINDS} types of other devices;",
+    ],
+    "summaries": [
+        f"Up to {kind_statuses.AT_ONCE} Devices at a time, each within {kind_statuses.WRITE_SECONDS:g} s;",
+        f"at last once in {write_failures.PAUSE_SECONDS[-1]:g} s",
+    ],
+    "GpuPods": [
+        f"The leader looks every {misplaced_gpupods.PERIOD_SECONDS:g} s",
+        f"A GpuPod lists {schema_limits.TOTAL_POD_DEVICES} devices at most",
+        f"of one node list {unreadable_pods.MOST_SHARES} together",
+        f"up to {misplaced_gpupods.MOST_RECENT_READ} in each second",
+        f"Of one node {misplaced_gpupods.MOST_OF_A_NODE} GpuPods are followed",
+        f"up to {misplaced_gpupods.MOST_CROWDED_READ} of these are judged in each second",
+        f"`has more than {misplaced_gpupods.MOST_OF_A_NODE} GpuPods`",
+    ],
+    "refused pods": [
+        f"Where a namespace has more than {bind_refusals.MOST_WITHOUT_TURNS}, it is asked about a thirtieth",
+    ],
+    "the log": [
+        f"In a minute {logs.MOST_OF_ALL} lines are written at most",
+        f"{logs.KEPT_FOR_ERRORS} of which are kept for errors",
+        f"and {logs.MOST_OF_A_KIND} of a kind",
+        f"of most kinds {logs.MOST_ABOUT_ONE} about one object",
+        f"{bind_log.BURST_LINES} at once, and one more each {bind_log.SECONDS_A_LINE:g} s",
+        f"summed up each {bind_log.PERIOD_SECONDS:g} s",
+    ],
+    "the loop": [
+        f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms",
+        f"why it waits after {waiting_reasons.DIAGNOSIS_SECONDS * 1e3:g} ms",
+        f"pauses of up to {queued_pods.LONGEST_DEMOTED_SECONDS:g} s",
+        f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}",
+        f"and for {views.SECONDS * 1e3:g} ms at some",
+        f"have taken {pod_explanations.RUN_SECONDS:g} s, {pod_explanations.MIN_SECONDS * 1e3:g} ms are left",
+    ],
+}
+
+# What it says in words, and the figure that these stand for.
+WORDS: Final = [
+    ("at most a second old", http_server.CACHED_SECONDS, 1),
+    ("as `Retry-After` says, at most a minute", rate_limiter.LONGEST_BACKOFF_SECONDS, 60),
+    ("by itself, for ten such pods a second, the oldest first", feeds.READ_REJECTED_SECONDS, 1 / 10),
+    (
+        "For an hour after that, what is written for the same node is",
+        misplaced_gpupods.OFFENDER_SECONDS,
+        3600,
+    ),
+    ("a thirtieth", bind_refusals.ALL_ASKED_SECONDS / bind_refusals.RETRY_SECONDS, 30),
+    ("three binds were refused", bind_refusals.OFTEN, 3),
+    ("an eighth", pod_status.BATCH / pod_status.RESERVED_FOR_REWRITES, 8),
+    ("In a minute", logs.WINDOW_SECONDS, 60),
+    ("explains each pod for up to a second", pod_explanations.POD_SECONDS, 1),
+]
+
+
+@pytest.mark.parametrize("sentences", SENTENCES.values(), ids=SENTENCES.keys())
+def test_its_figures_are_those_of_the_code(sentences: list[str]) -> None:
+    """What it says of limits and times is what the programs do."""
+    assert [sentence for sentence in sentences if sentence not in TEXT] == []
+
+
+@pytest.mark.parametrize(("words", "figure", "expected"), WORDS, ids=[words for words, _, _ in WORDS])
+def test_its_words_for_figures_are_those_of_the_code(words: str, figure: float, expected: float) -> None:
+    """Who changes the figure changes the words, too."""
+    assert words in TEXT
+    assert figure == expected
 
 
 def test_its_metrics_exist() -> None:
@@ -69,35 +180,6 @@ def test_its_flags_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert [flag for flag in named if f"  {flag} " not in text] == []
 
 
-def test_its_figures_are_those_of_the_code() -> None:
-    """What it says of limits and times is what the operator does."""
-    plain = settings.Settings()
-
-    assert f"(`--lease-duration`, {plain.lease_duration:g} s)" in PAGE
-    assert f"waited out ({app.SETTLE_SECONDS:g} s)" in PAGE
-    assert f"`--binds-at-once` ({plain.binds_at_once})" in PAGE
-    assert f"`--retry-period` ({plain.retry_period:g} s)" in PAGE
-    assert f"`--audit-period` ({plain.audit_period / 60:g} min)" in PAGE
-    assert f"{app.SECONDARY_RATE['meanwhile']:g} a second while binds are under way" in PAGE
-    assert f"{app.SECONDARY_RATE['otherwise']:g} otherwise" in PAGE
-    assert f"beyond {events.MOST_QUEUED} waiting ones" in PAGE
-    assert f"exit code {leadership.EXIT_LOST}" in PAGE
-    usual, probes = http_server.USUAL, http_server.PROBES
-    assert f"a port\nhas {usual.connections} of them (the probes have {probes.connections}," in PAGE
-    assert f"whole within {usual.request_seconds:g} s" in PAGE
-    assert f"read within {usual.answer_seconds:g} s" in PAGE
-    assert http_server.CACHED_SECONDS == 1, "at most a second old"
-    assert f"kubectl apply -f {auth.RIGHTS}" in PAGE
-    assert rate_limiter.LONGEST_BACKOFF_SECONDS == 60, "at most a minute"
-    assert f"The leader looks every {misplaced_gpupods.PERIOD_SECONDS:g} s" in PAGE
-    quiet, behind = (
-        kopf_lag.QUIET_CHECKS * kopf_lag.CHECK_SECONDS,
-        kopf_lag.BEHIND_CHECKS * kopf_lag.CHECK_SECONDS,
-    )
-    assert f"did not deliver for {quiet:g} s" in PAGE
-    assert f"that come: {behind:g} s" in PAGE
-
-
 def test_its_exit_codes_are_those_of_the_programs() -> None:
     """Each code that it lists is one that a program ends with, and means that."""
     table = PAGE.split("## Exit codes")[1].split("\n## ")[0]
@@ -114,7 +196,6 @@ def test_its_exit_codes_are_those_of_the_programs() -> None:
 
     assert meanings.keys() == words.keys()
     assert all(word in meanings[code] for code, word in words.items())
-    assert f"ends with {simulation.EXIT_INTERRUPTED} at Ctrl-C, and with\n{program.EXIT_PIPE} when" in PAGE
 
 
 def test_its_columns_are_those_of_devices() -> None:
@@ -179,33 +260,10 @@ def test_its_limits_are_those_of_the_code(what: str, most: tuple[int, ...]) -> N
     assert tuple(map(int, re.findall(r"(?<!RE)\b\d+\b", line.split(" | ")[1]))) == most
 
 
-def test_what_it_says_of_pods_that_say_too_much_together_is_so() -> None:
-    """What is free, and how soon they are read again, is what the operator does."""
-    text = " ".join(PAGE.split())
-
-    assert f"shows `{Reason.TOO_MUCH_TOGETHER}`" in text
-    assert 1 / feeds.READ_REJECTED_SECONDS == 10
-    assert "by itself, for ten such pods a second, the oldest first and namespaces in turns" in text
-    assert f"no more than {waiting_pod_memory.FREE_BYTES // 1024} KiB of memory is not counted" in text
-
-
-def test_its_limits_of_bound_pods_are_those_of_the_code() -> None:
-    """What it says of a bound pod that says too much is what is added up."""
-    assert (
-        f"more than\n{pod_limits.MAX_DEVICE_AMOUNTS} amounts of devices that are not zero, all cards" in PAGE
-    )
-
-
-def test_its_limits_of_nodes_are_those_of_the_code() -> None:
-    """What it says a Node or a Device may say is what is read."""
-    labels, taints, resources = (
-        pod_limits.MAX_NODE_LABELS,
-        pod_limits.MAX_NODE_TAINTS,
-        pod_limits.MAX_NODE_RESOURCES,
-    )
-
-    assert f"A Node has limits, too: {labels} labels, {taints} taints and {resources} resources." in PAGE
+def test_its_limits_of_devices_are_those_of_the_code() -> None:
+    """What it says a Device may say is what is read."""
     device = PAGE.split("A Device has limits", maxsplit=1)[1].split("The API server", maxsplit=1)[0]
+
     assert set(map(int, re.findall(r"\d+", device))) == {
         schema_limits.TOTAL_UUIDS,
         schema_limits.TOTAL_FUNCTIONS,
@@ -213,84 +271,11 @@ def test_its_limits_of_nodes_are_those_of_the_code() -> None:
         schema_limits.TOTAL_FUNCTION_LABELS,
         schema_limits.TOTAL_LABEL_TEXT,
     }
-    assert (
-        f"It has {schema_limits.TOTAL_LINKS} links "
-        f"and {schema_limits.TOTAL_OCCUPANTS} occupants at most, too." in PAGE
-    )
-    assert f"more than {device_size.MAX_PROFILES} MIG profiles" in " ".join(PAGE.split())
-    kinds = f"{node_table.MOST_KINDS} MIG profiles and {node_table.MOST_KINDS} types of other devices"
-    assert (
-        f"Of all nodes together {node_table.MOST_RESOURCES} different resources count, and {kinds};" in PAGE
-    )
-
-
-def test_what_it_says_of_summaries_is_so() -> None:
-    """How many Devices are written at a time, by when, and how often one that fails."""
-    text = " ".join(PAGE.split())
-
-    assert (
-        f"Up to {kind_statuses.AT_ONCE} Devices at a time, each within {kind_statuses.WRITE_SECONDS:g} s;"
-        in text
-    )
-    assert f"at last once in {write_failures.PAUSE_SECONDS[-1]:g} s" in text
-
-
-def test_its_limits_of_gpupods_are_those_of_the_code() -> None:
-    """What it says of GpuPods is how many devices count, and how fast misplaced ones are judged."""
-    text = " ".join(PAGE.split())
-
-    assert f"A GpuPod lists {schema_limits.TOTAL_POD_DEVICES} devices at most" in text
-    assert f"of one node list {unreadable_pods.MOST_SHARES} together" in text
-    assert "For an hour after that, what is written for the same node is judged as it comes, up to" in text
-    assert f"up to {misplaced_gpupods.MOST_RECENT_READ} in each second" in text
-    assert misplaced_gpupods.OFFENDER_SECONDS == 3600, "an hour"
-    assert f"Of one node {misplaced_gpupods.MOST_OF_A_NODE} GpuPods are followed" in text
-    assert f"up to {misplaced_gpupods.MOST_CROWDED_READ} of these are judged in each second" in text
-    assert f"`has more than {misplaced_gpupods.MOST_OF_A_NODE} GpuPods`" in text
-
-
-def test_its_figures_of_refused_pods_are_those_of_the_code() -> None:
-    """What it says of a crowd of refused pods is what is asked."""
-    text = " ".join(PAGE.split())
-
-    assert (
-        f"Where a namespace has more than {bind_refusals.MOST_WITHOUT_TURNS}, it is asked about a thirtieth"
-        in text
-    )
-    assert bind_refusals.ALL_ASKED_SECONDS / bind_refusals.RETRY_SECONDS == 30, "a thirtieth"
-    assert bind_refusals.OFTEN == 3, "three binds"
-
-
-def test_its_share_of_sentences_is_that_of_the_code() -> None:
-    """What it says is kept for pods that show a sentence already is kept."""
-    assert pod_status.RESERVED_FOR_REWRITES * 8 == pod_status.BATCH, "an eighth"
-
-
-def test_its_limits_of_the_log_are_those_of_the_code() -> None:
-    """What it says of lines that are left out is what is written."""
-    assert logs.WINDOW_SECONDS == 60, "a minute"
-    text = " ".join(PAGE.split())
-    assert f"In a minute {logs.MOST_OF_ALL} lines are written at most" in text
-    assert f"{logs.KEPT_FOR_ERRORS} of which are kept for errors" in text
-    assert f"and {logs.MOST_OF_A_KIND} of a kind" in text
-    assert f"of most kinds {logs.MOST_ABOUT_ONE} about one object" in text
 
 
 def test_its_times_are_those_of_the_loop() -> None:
-    """What it says of rounds, searches and pauses is what the loop does."""
-    assert f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms" in PAGE
-    assert f"why it waits after {waiting_reasons.DIAGNOSIS_SECONDS * 1e3:g} ms" in PAGE
-    assert f"pauses of up to {queued_pods.LONGEST_DEMOTED_SECONDS:g} s" in PAGE
-    assert (
-        f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}"
-        in PAGE
-    )
-    assert f"and for {views.SECONDS * 1e3:g} ms at some" in PAGE
-    assert pod_explanations.POD_SECONDS == 1, "up to a second"
-    assert (
-        f"have taken {pod_explanations.RUN_SECONDS:g} s,\n{pod_explanations.MIN_SECONDS * 1e3:g} ms are left"
-        in PAGE
-    )
+    """What it says of rounds and of a search that is not finished is what the loop does."""
+    assert "so a round ends after about 50 ms" in TEXT
     assert loop.ROUND_SECONDS < 0.05, "with what cannot be interrupted, about 50 ms"
     assert explain.brief([Count(Reason.UNDECIDED, "", 1)], builders.candidate()).endswith(
         "not fully evaluated: search budget"

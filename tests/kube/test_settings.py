@@ -19,37 +19,42 @@ def test_defaults_are_those_of_the_contract() -> None:
 
     assert (found.lease_duration, found.renew_deadline, found.retry_period) == (6.0, 4.0, 1.0)
     assert (found.listen, found.listen_probes, found.kubeconfig) == ("", "", None)
-    assert (found.log_level, found.log_format) == ("info", "text")
+    assert (found.log_level, found.log_format, found.metrics_auth) == ("info", "text", "open")
     assert found.name
 
 
-def test_a_flag_wins_over_its_variable() -> None:
-    """Every flag has a variable behind it, which counts where the flag is not given."""
-    by_variable = parse(BERTH_LEASE_DURATION="9", BERTH_LOG_LEVEL="DEBUG", BERTH_LISTEN=":8080")
-    in_json = parse("--log-format", "JSON"), parse(BERTH_LOG_FORMAT="json")
-    by_flag = parse("--lease-duration", "8", BERTH_LEASE_DURATION="9")
+@pytest.mark.parametrize(
+    ("variables", "field", "value"),
+    [
+        ({"BERTH_LEASE_DURATION": "9"}, "lease_duration", 9.0),
+        ({"BERTH_LOG_LEVEL": "DEBUG"}, "log_level", "debug"),
+        ({"BERTH_LOG_FORMAT": "json"}, "log_format", "json"),
+        ({"BERTH_METRICS_AUTH": "Token"}, "metrics_auth", "token"),
+        ({"BERTH_LISTEN": ":8080"}, "listen", "0.0.0.0:8080"),
+    ],
+)
+def test_every_flag_has_a_variable_behind_it(variables: dict[str, str], field: str, value: object) -> None:
+    """It counts where the flag is not given, in any case of its letters."""
+    assert getattr(parse(**variables), field) == value
 
-    assert (by_variable.lease_duration, by_variable.log_level) == (9.0, "debug")
-    assert by_variable.listen == "0.0.0.0:8080"
-    assert by_flag.lease_duration == 8.0
-    assert [one.log_format for one in in_json] == ["json", "json"]
+
+def test_a_flag_wins_over_its_variable() -> None:
+    """Even over one that could not be used."""
+    found = parse("--lease-duration", "8", "--listen", ":80", BERTH_LEASE_DURATION="9", BERTH_LISTEN="bad")
+
+    assert (found.lease_duration, found.listen) == (8.0, "0.0.0.0:80")
 
 
 @pytest.mark.parametrize(
-    ("words", "address"),
-    [
-        (("--listen", "127.0.0.1:80"), "127.0.0.1:80"),
-        (("--listen", ":80"), "0.0.0.0:80"),
-        (("--listen", "[::1]:80"), "[::1]:80"),
-        (("--listen", ""), ""),
-    ],
+    ("value", "address"),
+    [("127.0.0.1:80", "127.0.0.1:80"), (":80", "0.0.0.0:80"), ("[::1]:80", "[::1]:80"), ("", "")],
     ids=["address", "everywhere", "IPv6", "nowhere"],
 )
-def test_where_to_listen(words: tuple[str, ...], address: str) -> None:
+def test_where_to_listen(value: str, address: str) -> None:
     """HOST:PORT, with the host left out for every address, and nothing for nothing; the probes likewise."""
-    flag, where = words
-    assert parse(flag, where).listen == address
-    assert parse(f"{flag}-probes", where).listen_probes == address
+    found = parse("--listen", value, "--listen-probes", value)
+
+    assert (found.listen, found.listen_probes) == (address, address)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +83,7 @@ def test_where_to_listen(words: tuple[str, ...], address: str) -> None:
         pytest.param(["--binds-per-second", "inf"], "'inf' is not a number a second", id="for ever a second"),
         pytest.param(["--log-level", "loud"], "'loud' is not one of debug, info, warning, error", id="level"),
         pytest.param(["--log-format", "xml"], "'xml' is not one of text, json", id="format"),
+        pytest.param(["--metrics-auth", "maybe"], "'maybe' is not one of open, token", id="metrics"),
         pytest.param(["--listen", "8080"], "'8080' is not HOST:PORT", id="a port alone"),
         pytest.param(["--listen", "a:b"], "'a:b' is not HOST:PORT", id="no port"),
         pytest.param(["--listen", ":65536"], "':65536': a port is at most 65535", id="a port too high"),
@@ -98,48 +104,34 @@ def test_a_mistake_is_one_sentence(words: list[str], sentence: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
-def test_a_bad_variable_is_told_by_its_name() -> None:
-    """A variable goes through the same checks, and is blamed itself, unless a flag stands above it."""
-    with pytest.raises(flags.UsageError, match=r"^BERTH_BINDS_AT_ONCE: 'few' is not a whole number"):
-        parse(BERTH_BINDS_AT_ONCE="few")
-    with pytest.raises(flags.UsageError, match=r"^BERTH_LISTEN: 'bad' is not HOST:PORT"):
-        parse(BERTH_LISTEN="bad")
-
-    assert parse("--listen", ":80", BERTH_LISTEN="bad").listen == "0.0.0.0:80"
-
-
-def test_metrics_are_open_or_behind_a_token() -> None:
-    """The metrics are open unless chosen otherwise, and there are only these two choices."""
-    assert parse().metrics_auth == "open"
-    assert parse(BERTH_METRICS_AUTH="Token").metrics_auth == "token"
-    with pytest.raises(flags.UsageError, match="argument --metrics-auth: 'maybe' is not one of open, token"):
-        parse("--metrics-auth", "maybe")
+@pytest.mark.parametrize(
+    ("variable", "value", "fault"),
+    [
+        ("BERTH_BINDS_AT_ONCE", "few", "'few' is not a whole number"),
+        ("BERTH_LISTEN", "bad", "'bad' is not HOST:PORT"),
+    ],
+)
+def test_a_bad_variable_is_told_by_its_name(variable: str, value: str, fault: str) -> None:
+    """A variable goes through the same checks, and is blamed itself."""
+    with pytest.raises(flags.UsageError, match=f"^{variable}: {fault}"):
+        parse(**{variable: value})
 
 
-def test_help_names_every_variable(capsys: pytest.CaptureFixture[str]) -> None:
-    """--help ends well and tells each flag with its variable, whatever the variables say."""
+def test_help_names_every_flag_with_its_value_and_its_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends well whatever the variables say; what stands for a value is what can be written there."""
     with pytest.raises(SystemExit) as ended:
         parse("--help", BERTH_LISTEN="bad")
 
-    said = capsys.readouterr().out
+    text = capsys.readouterr().out
+    variables = ["BERTH_" + flag.upper().replace("-", "_") for flag, *_ in settings.FLAGS]
+    shapes = [
+        "  --kubeconfig FILE",
+        "  --listen HOST:PORT",
+        "  --metrics-auth open|token",
+        "  --renew-deadline SECONDS",
+        "  --binds-at-once NUMBER",
+        "  --binds-per-second NUMBER",
+        *(f"--{flag} {shape}" for flag, shape, *_ in settings.FLAGS),
+    ]
     assert ended.value.code == 0
-    for flag, shape, *_ in settings.FLAGS:
-        assert f"--{flag} {shape}" in said
-        assert "BERTH_" + flag.upper().replace("-", "_") in said
-
-
-def test_help_says_what_a_value_looks_like(capsys: pytest.CaptureFixture[str]) -> None:
-    """What stands for a value in the help is a thing that can be written there, not the end of a flag."""
-    with pytest.raises(SystemExit):
-        parse("--help")
-
-    said = capsys.readouterr().out
-    for shown in (
-        "--kubeconfig FILE",
-        "--listen HOST:PORT",
-        "--metrics-auth open|token",
-        "--renew-deadline SECONDS",
-        "--binds-at-once NUMBER",
-        "--binds-per-second NUMBER",
-    ):
-        assert f"  {shown}" in said
+    assert [words for words in (*variables, *shapes) if words not in text] == []
