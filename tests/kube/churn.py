@@ -25,11 +25,11 @@ class Churn:
     """The means to change things, and what there is so far."""
 
     admin: api.Api
-    yard: pods.PodClient
+    client: pods.PodClient
     chance: random.Random
     nodes: list[str]
-    made: set[str] = dataclasses.field(default_factory=set)
-    named: set[str] = dataclasses.field(default_factory=set)
+    pods: set[str] = dataclasses.field(default_factory=set)
+    gpupods: set[str] = dataclasses.field(default_factory=set)
     serial: int = 0
 
     async def begin(self) -> None:
@@ -44,8 +44,8 @@ class Churn:
 
     async def end(self) -> None:
         """Take everything away."""
-        await self.yard.delete(*self.made)
-        for name in self.named:
+        await self.client.delete(*self.pods)
+        for name in self.gpupods:
             await self.drop(resources.GPU_PODS, name)
         for node in self.nodes:
             for resource in (resources.NODES, resources.DEVICES):
@@ -75,24 +75,19 @@ class Churn:
     async def renew(self, node: str) -> None:
         """Renew the Lease of a node's agent."""
         now = lease.micro_time(dt.datetime.now(dt.UTC))
-        thing = {
-            "metadata": {"name": node, "namespace": names.NODES_NAMESPACE},
-            "spec": {"holderIdentity": "churn", "renewTime": now},
-        }
-        await self.admin.apply(resources.LEASES, thing, manager="churn")
+        await self.admin.apply(resources.LEASES, manifests.lease(node, now), manager="churn")
 
     async def change(
         self, resource: resources.Resource, name: str, change: dict[str, Any], *, sub: str = ""
     ) -> None:
         """Change an object."""
-        namespace = names.NODES_NAMESPACE if resource is resources.LEASES else ""
-        path = resource.path(name, namespace=namespace, sub=sub)
+        path = resource.path(name, sub=sub)
         await self.admin.send("PATCH", path, body=msgspec.json.encode(change), content=api.MERGE_PATCH)
 
     async def drop(self, resource: resources.Resource, name: str) -> None:
         """Delete an object, if it is there."""
-        spaces = {resources.LEASES: names.NODES_NAMESPACE, resources.GPU_PODS: self.yard.namespace}
-        namespace = spaces.get(resource, "")
+        namespaces = {resources.LEASES: names.NODES_NAMESPACE, resources.GPU_PODS: self.client.namespace}
+        namespace = namespaces.get(resource, "")
         with contextlib.suppress(errors.NotFound):
             await self.admin.delete(resource, name, namespace=namespace)
 
@@ -100,7 +95,7 @@ class Churn:
 
     def a_pod(self) -> str:
         """Choose a pod."""
-        return self.chance.choice(sorted(self.made))
+        return self.chance.choice(sorted(self.pods))
 
     async def new_pod(self) -> None:
         """Create a pod of ours or of somebody else, gated or not; half of them are bound at once."""
@@ -111,8 +106,8 @@ class Churn:
             spec["schedulerName"] = "somebody-else"
         if self.chance.random() < 0.2:
             spec["schedulingGates"] = [{"name": "example.com/g"}]
-        await self.yard.create(manifests.pod(name, self.chance.randint(0, 2), **spec))
-        self.made.add(name)
+        await self.client.create(manifests.pod(name, self.chance.randint(0, 2), **spec))
+        self.pods.add(name)
         if self.chance.random() < 0.5:
             await self.bind(name)
 
@@ -127,43 +122,43 @@ class Churn:
             manifests.allocated("elsewhere", 0),
             {},
         ]
-        await self.yard.bind(name or self.a_pod(), node, self.chance.choice(kinds))
+        await self.client.bind(name or self.a_pod(), node, self.chance.choice(kinds))
 
     async def finish(self) -> None:
         """Have a pod end, well or badly."""
         phase = self.chance.choice(["Succeeded", "Failed", "Running"])
-        await self.yard.patch(self.a_pod(), {"status": {"phase": phase}}, sub="status")
+        await self.client.patch(self.a_pod(), {"status": {"phase": phase}}, sub="status")
 
     async def recreate(self) -> None:
         """Put another pod in the place of one."""
         name = self.a_pod()
-        await self.yard.delete(name)
-        await self.yard.create(manifests.pod(name))
+        await self.client.delete(name)
+        await self.client.create(manifests.pod(name))
         if self.chance.random() < 0.5:
             await self.bind(name)
 
     async def ungate(self) -> None:
         """Open a pod's gates."""
-        await self.yard.patch(self.a_pod(), {"spec": {"schedulingGates": None}})
+        await self.client.patch(self.a_pod(), {"spec": {"schedulingGates": None}})
 
     async def new_gpupod(self) -> None:
         """Write a GpuPod for a pod, mostly of the node where it is, as its agent does."""
-        pod = await self.yard.read(self.a_pod())
+        pod = await self.client.read(self.a_pod())
         node = pod.spec.node_name if self.chance.random() < 0.8 else self.a_node()
         minors = self.chance.sample(range(CARDS + 1), self.chance.randint(0, 2))
         thing = manifests.gpupod(pod.metadata.name, pod.metadata.uid, node, *minors)
         # It has no owner, so it outlives its pod, as it may for a while.
-        await self.admin.create(resources.GPU_PODS, thing, namespace=self.yard.namespace)
-        self.named.add(pod.metadata.name)
+        await self.admin.create(resources.GPU_PODS, thing, namespace=self.client.namespace)
+        self.gpupods.add(pod.metadata.name)
 
     async def drop_gpupod(self) -> None:
         """Delete the GpuPod of a pod."""
         await self.drop(resources.GPU_PODS, self.a_pod())
 
-    async def odd_condition(self) -> None:
+    async def null_condition(self) -> None:
         """Write a condition without words and times on a pod, as some programs do."""
         change = {"status": {"conditions": [{"type": "example.com/odd", "status": "True"}]}}
-        await self.yard.patch(self.a_pod(), change, sub="status")
+        await self.client.patch(self.a_pod(), change, sub="status")
 
 
 STEPS: list[Callable[[Churn], Awaitable[Any]]] = [
@@ -174,11 +169,11 @@ STEPS: list[Callable[[Churn], Awaitable[Any]]] = [
     Churn.finish,
     Churn.recreate,
     Churn.ungate,
-    Churn.odd_condition,
+    Churn.null_condition,
     Churn.new_gpupod,
     Churn.new_gpupod,
     Churn.drop_gpupod,
-    lambda churn: churn.yard.delete(churn.a_pod()),
+    lambda churn: churn.client.delete(churn.a_pod()),
     lambda churn: churn.renew(churn.a_node()),
     lambda churn: churn.drop(resources.LEASES, churn.a_node()),
     lambda churn: churn.drop(resources.NODES, churn.a_node()),

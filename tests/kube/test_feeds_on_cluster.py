@@ -5,72 +5,47 @@ import contextlib
 import json
 import random
 import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from berth_crds.client import api, informer, resources, watch
-from berth_operator.engine import rate_limiter
-from berth_operator.engine.ledger import Ledger
-from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import events, feeds, pod_status
-from kube import churn
+from kube import churn, eventually, servers
 from kube.conftest import Wired
-from support import builders, clock, inventories, manifests, pods
+from kube.following import Follower
+from support import builders, inventories, ledgers, manifests, pods
 from testbed import cluster as clusters
 from testbed import waiting
 
 
-class Follower:
-    """A ledger, and the feeds that keep it."""
+@pytest.fixture(autouse=True)
+def recovers_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notice a silent connection soon, and do not wait long before another attempt."""
+    monkeypatch.setattr(watch, "IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05, 0.1, 0.2))
 
-    def __init__(self, session: api.Api) -> None:
-        self.ledger = Ledger(time.monotonic)
-        watchdog = Watchdog(self.ledger, clock=time.monotonic)
-        wall = clock.Clock().wall
-        status_writer = pod_status.PodStatusWriter(
-            session,
-            events.EventRecorder(session, rate_limiter.unlimited(), wall=wall, instance="test"),
-            rate_limiter.unlimited(),
-            wall=wall,
-        )
-        self.feeds = feeds.Feeds(session, self.ledger, watchdog, status_writer)
 
-    def told(self) -> dict[str, Any]:
-        """Return all that the ledger knows."""
-        entries = self.ledger.backlog._entries.values()
-        return {
-            "inventory": inventories.contents(self.ledger.inventory),
-            "leftovers": inventories.leftovers(self.ledger.inventory),
-            "waiting": {entry.candidate.uid: entry.candidate for entry in entries},
-            "states": dict(self.ledger._states),
-            "rules": self.ledger.policy,
-        }
+def contents(follower: Follower) -> dict[str, Any]:
+    """Return all that the ledger knows."""
+    leftovers = inventories.leftovers(follower.ledger.inventory)
+    return ledgers.contents(follower.ledger) | {"leftovers": leftovers}
 
 
 @contextlib.asynccontextmanager
 async def following(session: api.Api) -> AsyncIterator[Follower]:
-    """Follow the cluster beside the block; nothing may have ended by itself."""
-    follower = Follower(session)
-    task = asyncio.create_task(follower.feeds.run())
-    try:
-        await asyncio.wait_for(follower.feeds.wait_synced(), 20)
+    """Follow the cluster beside the block, with a writer of statuses."""
+    follower = Follower(session, servers.StatusWriter(session))
+    async with follower.following():
         yield follower
-        assert not task.done(), "the feeds ended by themselves"
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 @pytest.fixture
-async def life(admin: api.Api, namespace: str, request: pytest.FixtureRequest) -> AsyncIterator[churn.Churn]:
+async def life(pod_client: pods.PodClient, request: pytest.FixtureRequest) -> AsyncIterator[churn.Churn]:
     """Lend a cluster in which something happens, another thing in each test and the same in each run."""
-    chance = random.Random(request.node.name)
     word = secrets.token_hex(2)
-    nodes = [f"churn-{word}-{at}" for at in range(4)]
-    lent = churn.Churn(admin, pods.PodClient(admin, namespace), chance, nodes)
+    nodes = [f"churn-{word}-{number}" for number in range(4)]
+    lent = churn.Churn(pod_client.admin, pod_client, random.Random(request.node.name), nodes)
     try:
         await lent.begin()
         yield lent
@@ -85,13 +60,11 @@ async def ends_right(follower: Follower, admin: api.Api) -> None:
     pods of nodes that are long gone.
     """
     async with following(admin) as fresh:
-
-        async def equal() -> bool:
-            return follower.told() == fresh.told()
-
         with contextlib.suppress(waiting.TimedOut):
-            await waiting.eventually(equal, what="the ledger to be right", seconds=20)
-        assert follower.told() == fresh.told()
+            await eventually.holds(
+                lambda: contents(follower) == contents(fresh), "the ledger to be right", seconds=20
+            )
+        assert contents(follower) == contents(fresh)
 
 
 # ---------------------------------------------------------------- troubles
@@ -135,11 +108,9 @@ async def partition(wired: Wired, _: clusters.Cluster, meanwhile: Callable[[], A
     before = wired.wire.connections
     wired.wire.hold()
     await meanwhile()
-
-    async def noticed() -> bool:
-        return wired.wire.connections >= before + 6
-
-    await waiting.eventually(noticed, what="the silence to be noticed", seconds=20)
+    await eventually.holds(
+        lambda: wired.wire.connections >= before + 6, "the silence to be noticed", seconds=20
+    )
     wired.wire.resume()
 
 
@@ -151,47 +122,14 @@ async def crash(wired: Wired, cluster: clusters.Cluster, meanwhile: Callable[[],
     assert wired.wire.connections
 
 
-async def test_it_tells_what_kopf_should_have_delivered(
-    life: churn.Churn, wired: Wired, admin: api.Api
-) -> None:
-    """The revision of each Device and policy; nothing while the server is not heard."""
-    async with following(wired.session) as follower:
-        await life.steps(20)
-        found = {one.plural: await revisions(admin, one) for one in (resources.DEVICES, resources.POLICIES)}
-
-        async def told() -> bool:
-            known = follower.feeds.revisions()
-            return known is not None and known.known == found
-
-        await waiting.eventually(told, what="the revisions to be told")
-        wired.wire.refuse()
-        wired.wire.cut()
-        await waiting.eventually(
-            lambda: asyncio.sleep(0, follower.feeds.revisions() is None), what="the silence to be told"
-        )
-
-
-async def revisions(admin: api.Api, resource: resources.Resource) -> dict[str, str]:
-    """Read the revision of each object of a kind."""
-    items = json.loads(await admin.send("GET", resource.path()))["items"]
-    return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in items}
-
-
 TROUBLES: list[Trouble] = [none, cuts, away, forgotten, partition, crash]
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
 async def test_the_ledger_ends_right(
-    life: churn.Churn,
-    wired: Wired,
-    admin: api.Api,
-    berth: clusters.Cluster,
-    trouble: Trouble,
-    monkeypatch: pytest.MonkeyPatch,
+    life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster, trouble: Trouble
 ) -> None:
     """Objects made, changed, deleted and recreated before, during and after the trouble: the end is right."""
-    monkeypatch.setattr(watch, "IDLE_SECONDS", 1.0)
-    monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05, 0.1, 0.2))
     async with following(wired.session) as follower:
         await life.steps(20)
 
@@ -203,15 +141,9 @@ async def test_the_ledger_ends_right(
 
 @pytest.mark.slow
 async def test_the_ledger_ends_right_after_everything(
-    life: churn.Churn,
-    wired: Wired,
-    admin: api.Api,
-    berth: clusters.Cluster,
-    monkeypatch: pytest.MonkeyPatch,
+    life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster
 ) -> None:
     """One trouble after the other, in an order of chance, while the cluster lives on: the end is right."""
-    monkeypatch.setattr(watch, "IDLE_SECONDS", 1.0)
-    monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05, 0.1, 0.2))
     async with following(wired.session) as follower:
         for trouble in life.chance.sample(TROUBLES, len(TROUBLES)):
             await trouble(wired, berth, lambda: life.steps(10))
@@ -221,77 +153,8 @@ async def test_the_ledger_ends_right_after_everything(
         await ends_right(follower, admin)
 
 
-# ---------------------------------------------------------------- records that were lost
-
-
-async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
-    """Under the operator's own rights: held by name while the GpuPod is there, withheld before and after."""
-    node = life.nodes[0]
-    pod = await life.yard.create(manifests.pod("lost", 2))
-    life.made.add("lost")
-    await life.yard.bind("lost", node)
-    async with following(wired.session) as follower:
-
-        async def holds(*minors: int) -> None:
-            async def so() -> bool:
-                hold = follower.ledger.inventory.hold(pod.uid)
-                found = [one.uuid for one in hold.shares] if hold else []
-                return found == [builders.uuid(node, minor) for minor in minors]
-
-            await waiting.eventually(so, what=f"the pod to hold {minors}", seconds=10)
-
-        await holds()
-        thing = manifests.gpupod("lost", pod.uid, node, 1, 3)
-        await admin.create(resources.GPU_PODS, thing, namespace=life.yard.namespace)
-        life.named.add("lost")
-        await holds(1, 3)
-        async with following(admin) as fresh:
-            restarted = fresh.told()["inventory"][node]["holds"][pod.uid]
-        assert restarted == follower.ledger.inventory.hold(pod.uid)
-        await life.drop(resources.GPU_PODS, "lost")
-        await holds()
-
-        hold = follower.ledger.inventory.hold(pod.uid)
-        assert hold is not None
-        assert hold.withheld == 2
-        await ends_right(follower, admin)
-
-
-# ---------------------------------------------------------------- holds that are only assumed
-
-
-async def assumed(follower: Follower, life: churn.Churn, name: str) -> None:
-    """Have a pod's place assumed, as before a Binding is sent."""
-    candidate = await life.yard.create(manifests.pod(name))
-    life.made.add(name)
-
-    async def known() -> bool:
-        return candidate.uid in follower.ledger.backlog
-
-    await waiting.eventually(known, what="the pod to wait", seconds=10)
-    follower.ledger.assume(builders.bind(candidate.uid, life.nodes[0], 3))
-
-
-async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(
-    life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster
-) -> None:
-    """Of places assumed before the connection was lost, the bound stay, those of deleted pods are free."""
-    async with following(wired.session) as follower:
-        for name in ("bound", "deleted", "recreated"):
-            await assumed(follower, life, name)
-
-        async def meanwhile() -> None:
-            await life.yard.bind("bound", life.nodes[0], manifests.allocated(life.nodes[0], 3))
-            await life.yard.delete("deleted", "recreated")
-            await life.yard.create(manifests.pod("recreated"))
-
-        await forgotten(wired, berth, meanwhile)
-
-        await ends_right(follower, admin)
-
-
-async def test_a_picture_that_caught_up_is_complete(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
-    """The ledger then has all that was there when it was asked to, with no event awaited."""
+async def test_a_ledger_that_caught_up_is_complete(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
+    """It then has all that was there when it was asked to, with no event awaited."""
     async with following(wired.session) as follower:
         wired.wire.hold(answers_only=True)
         await life.steps(30)
@@ -301,4 +164,88 @@ async def test_a_picture_that_caught_up_is_complete(life: churn.Churn, wired: Wi
         await follower.feeds.catch_up()
 
         async with following(admin) as fresh:
-            assert follower.told() == fresh.told()
+            assert contents(follower) == contents(fresh)
+
+
+# ---------------------------------------------------------------- what Kopf should have delivered
+
+
+async def revisions(admin: api.Api, resource: resources.Resource) -> dict[str, str]:
+    """Read the revision of each object of a kind."""
+    items = json.loads(await admin.send("GET", resource.path()))["items"]
+    return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
+
+
+async def test_it_knows_what_kopf_should_have_delivered(
+    life: churn.Churn, wired: Wired, admin: api.Api
+) -> None:
+    """The revision of each Device and policy; nothing while the server is not heard."""
+    async with following(wired.session) as follower:
+
+        def known() -> object:
+            found = follower.feeds.revisions()
+            return found and found.known
+
+        await life.steps(20)
+        kinds = (resources.DEVICES, resources.POLICIES)
+        found = {resource.plural: await revisions(admin, resource) for resource in kinds}
+        await eventually.holds(lambda: known() == found, "the revisions to be known")
+        wired.wire.refuse()
+        wired.wire.cut()
+        await eventually.holds(lambda: known() is None, "the silence to be known")
+
+
+# ---------------------------------------------------------------- records that were lost
+
+
+async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
+    """Under the operator's own rights: held by name while the GpuPod is there, withheld before and after."""
+    node = life.nodes[0]
+    pod = await life.client.create(manifests.pod("lost", 2))
+    life.pods.add("lost")
+    life.gpupods.add("lost")
+    await life.client.bind("lost", node)
+    async with following(wired.session) as follower:
+
+        async def until_held(*minors: int, withheld: int = 0) -> None:
+            expected = [builders.uuid(node, minor) for minor in minors], withheld
+
+            def held() -> bool:
+                hold = follower.ledger.inventory.hold(pod.uid)
+                return hold is not None and ([share.uuid for share in hold.shares], hold.withheld) == expected
+
+            await eventually.holds(held, f"the pod to hold {expected}", seconds=10)
+
+        await until_held(withheld=2)
+        gpupod = manifests.gpupod("lost", pod.uid, node, 1, 3)
+        await admin.create(resources.GPU_PODS, gpupod, namespace=life.client.namespace)
+        await until_held(1, 3)
+        await ends_right(follower, admin)
+        await life.drop(resources.GPU_PODS, "lost")
+        await until_held(withheld=2)
+        await ends_right(follower, admin)
+
+
+# ---------------------------------------------------------------- holds that are only assumed
+
+
+async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(
+    life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster
+) -> None:
+    """Of places assumed before the connection was lost, the bound stay, those of deleted pods are free."""
+    node = life.nodes[0]
+    async with following(wired.session) as follower:
+        for name in ("bound", "deleted", "recreated"):
+            candidate = await life.client.create(manifests.pod(name))
+            life.pods.add(name)
+            await follower.feeds.catch_up()
+            follower.ledger.assume(builders.bind(candidate.uid, node, 3))
+
+        async def meanwhile() -> None:
+            await life.client.bind("bound", node, manifests.allocated(node, 3))
+            await life.client.delete("deleted", "recreated")
+            await life.client.create(manifests.pod("recreated"))
+
+        await forgotten(wired, berth, meanwhile)
+
+        await ends_right(follower, admin)

@@ -1,7 +1,7 @@
 """A waiting pod shows why, in words that autoscalers and people know, and never after it was bound."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,10 +10,9 @@ from berth_operator.kube import pod_status
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
-from kube import servers
+from kube import eventually, servers
 from kube.conftest import RecordingApi
 from support import builders, manifests, pods, timeless
-from testbed import waiting
 
 
 class PodOnServer:
@@ -41,17 +40,9 @@ class PodOnServer:
         path = resources.PODS.path("p", namespace=self.client.namespace, sub="status")
         return self.session.sent.count(("PATCH", path))
 
-    async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until something holds."""
-
-        async def holds() -> bool:
-            return bool(condition())
-
-        await waiting.eventually(holds, what=what, seconds=5)
-
     async def until_written(self, count: int) -> raw.PodCondition:
         """Wait for a write, and read the condition."""
-        await self.until(lambda: self.writes >= count and not self.writer._due, f"write {count}")
+        await eventually.holds(lambda: self.writes >= count and not self.writer._due, f"write {count}")
         return pods.scheduled(await self.client.read("p"))
 
 
@@ -118,7 +109,7 @@ async def test_a_bound_pod_is_never_written_over(pod: PodOnServer) -> None:
     await pod.client.bind("p", "somewhere")
 
     pod.writer.unschedulable(pod.candidate, "all full")
-    await pod.until(lambda: pod.writes >= 2, "a second try")
+    await eventually.holds(lambda: pod.writes >= 2, "a second try")
     pod.writer.pod_left(pod.candidate.uid)
     tries = pod.writes
     await asyncio.sleep(0.2)
