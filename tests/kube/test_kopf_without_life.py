@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import aiohttp
@@ -18,14 +18,13 @@ from prometheus_client import generate_latest, registry
 from berth_crds import names
 from berth_crds.client import resources
 from berth_operator import metrics
-from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import kopf_lag, kopf_runs, kopf_settings, reconciler
-from support import clock, stub
+from kube import eventually
+from kube.reconcilers import STATUS, Thing, running, serve, summary
+from support import stub
 from testbed import waiting
 
-Thing = dict[str, Any]
 KNOWN = kopf_lag.Revisions({names.DEVICES: {"n1": "5"}, names.POLICIES: {}})
-STATUS = resources.DEVICES.path("n1", sub="status")
 
 
 @pytest.fixture(autouse=True)
@@ -39,35 +38,22 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def released() -> Iterator[threading.Event]:
-    """Lend an event that happens at the end, for threads that would stay for ever."""
-    event = threading.Event()
-    yield event
-    event.set()
-    for one in threading.enumerate():
-        if one.name == "kopf":
-            one.join(5)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[stub.Stub]:
+def server(server: stub.Stub) -> stub.Stub:
     """Lend a server that takes statuses."""
-    async with stub.Stub() as lent:
-        lent.on("PATCH", STATUS, stub.thing({}))
-        yield lent
+    server.on("PATCH", STATUS, stub.thing({}))
+    return server
 
 
-def device(kopfs: Thing) -> Callable[..., Awaitable[None]]:
-    """Return the handler of Devices that was registered with a Kopf."""
-    functions: list[Any] = [one.fn for one in kopfs["registry"]._watching._handlers]
-    handler: Callable[..., Awaitable[None]] = functions[0]
+def handler_of(handlers: Any) -> Callable[..., Awaitable[Any]]:
+    """Return the first of the handlers that were registered with a Kopf."""
+    handler: Callable[..., Awaitable[Any]] = next(iter(handlers._handlers)).fn
     return handler
 
 
-async def tell(kopfs: Thing, version: str = "5", **status: Any) -> None:
+async def deliver(options: Thing, version: str = "5", **status: Any) -> None:
     """Deliver the Device n1, as Kopf does."""
     meta = {"name": "n1", "resourceVersion": version}
-    await device(kopfs)(type=None, name="n1", meta=meta, status=status)
+    await handler_of(options["registry"]._watching)(type=None, name="n1", meta=meta, status=status)
 
 
 # ---------------------------------------------------------------- how it hangs
@@ -78,9 +64,9 @@ async def never_lists(_: Thing, __: threading.Event) -> None:
     await asyncio.Event().wait()
 
 
-async def delivers_only_once(kopfs: Thing, _: threading.Event) -> None:
+async def delivers_only_once(options: Thing, _: threading.Event) -> None:
     """Deliver an old revision, and nothing after that."""
-    await tell(kopfs, "4")
+    await deliver(options, "4")
     await asyncio.Event().wait()
 
 
@@ -96,58 +82,59 @@ async def blocks_its_loop(_: Thing, released: threading.Event) -> None:
     released.wait()
 
 
-async def delivers(kopfs: Thing, _: threading.Event) -> None:
+async def delivers(options: Thing, _: threading.Event) -> None:
     """Do not hang."""
-    await tell(kopfs)
+    await deliver(options)
     await asyncio.Event().wait()
 
 
 Hang = Callable[[Thing, threading.Event], Awaitable[None]]
 
 
-class Played:
+class FakeKopf:
     """A Kopf of which the first run hangs; the next one delivers what there is, once it is allowed to."""
 
-    def __init__(self, hang: Hang, released: threading.Event) -> None:
-        self._hang = hang
-        self._released = released
+    def __init__(self) -> None:
+        self.hang: Hang = never_lists
+        self.released = threading.Event()  # At the end, for threads that would stay for ever.
         self.allowed = threading.Event()  # Not before the trouble was seen, which would be over by then.
         self.runs: list[Thing] = []
 
-    async def spawn_tasks(self, **kopfs: Any) -> list[asyncio.Task[None]]:
+    async def spawn_tasks(self, **options: Any) -> list[asyncio.Task[None]]:
         """Start a run."""
-        self.runs.append(kopfs)
-        work = self._play(self._hang if len(self.runs) == 1 else delivers, kopfs)
+        self.runs.append(options)
+        work = self._run(self.hang if len(self.runs) == 1 else delivers, options)
         return [asyncio.create_task(work)]
 
-    async def _play(self, hang: Hang, kopfs: Thing) -> None:
+    async def _run(self, hang: Hang, options: Thing) -> None:
         if hang is delivers:
-            leave = functools.partial(asyncio.to_thread, self.allowed.wait, 0)
-            await waiting.eventually(leave, what="leave to deliver", seconds=30)
-        await hang(kopfs, self._released)
+            allowed = functools.partial(asyncio.to_thread, self.allowed.wait, 0)
+            await waiting.eventually(allowed, what="leave to deliver", seconds=30)
+        await hang(options, self.released)
 
 
-@contextlib.asynccontextmanager
-async def running(server: stub.Stub, measured: metrics.Kopf) -> AsyncIterator[reconciler.Reconciler]:
-    """Run a reconciler beside the block."""
-    lent = reconciler.Reconciler(
-        server.link, rate_limiter.unlimited(), agent="test", wall=clock.Clock().wall, kopf_metrics=measured
-    )
-    lent.start()
-    try:
-        yield lent
-    finally:
-        await asyncio.to_thread(lent.stop)
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKopf]:
+    """Lend a Kopf that is run in place of the real one."""
+    lent = FakeKopf()
+    monkeypatch.setattr(kopf, "spawn_tasks", lent.spawn_tasks)
+    yield lent
+    lent.released.set()
+    for thread in threading.enumerate():
+        if thread.name == "kopf":
+            thread.join(5)
 
 
-async def looked(one: reconciler.Reconciler, until: Callable[[], object], what: str) -> None:
-    """Have it look again and again until something is so."""
+async def compare_until(
+    reconciler_: reconciler.Reconciler, condition: Callable[[], object], what: str
+) -> None:
+    """Have a reconciler compare again and again until something holds."""
 
-    async def so() -> bool:
-        one.compare(KNOWN)
-        return bool(until())
+    def compared() -> object:
+        reconciler_.compare(KNOWN)
+        return condition()
 
-    await waiting.eventually(so, what=what, seconds=30)
+    await eventually.holds(compared, what, seconds=30)
 
 
 # ---------------------------------------------------------------- what becomes of it
@@ -163,35 +150,29 @@ async def looked(one: reconciler.Reconciler, until: Callable[[], object], what: 
     ],
 )
 async def test_it_is_ended_and_started_again(
-    hang: Hang,
-    server: stub.Stub,
-    released: threading.Event,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    hang: Hang, server: stub.Stub, fake: FakeKopf, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next run delivers, its summaries are written; until then the trouble is told and counted."""
-    played, into = Played(hang, released), registry.CollectorRegistry()
-    monkeypatch.setattr(kopf, "spawn_tasks", played.spawn_tasks)
-    summary = node_summaries.NodeSummary("n1", 4, 0, 4, silent=False)
+    fake.hang, collected = hang, registry.CollectorRegistry()
 
-    async with running(server, metrics.Kopf(into)) as one:
-        one.update([summary])
-        await looked(one, lambda: one.fault, "the trouble to be told")
-        told = one.fault
-        played.allowed.set()
-        await looked(one, lambda: len(played.runs) > 1 and not one.fault, "the next run to be well")
-        await looked(one, lambda: "PATCH" in {each.method for each in server.requests}, "the status")
+    async with running(server.link, metrics.Kopf(collected)) as lent:
+        lent.update([summary()])
+        await compare_until(lent, lambda: lent.fault, "the fault")
+        fault = lent.fault
+        fake.allowed.set()
+        await compare_until(lent, lambda: len(fake.runs) > 1 and not lent.fault, "the next run to be well")
+        await compare_until(lent, lambda: server.bodies, "the status")
 
-    assert told.startswith("Kopf is ended: it shows no life: revision 5 of n1 (devices) has not come for")
-    assert len([each for each in caplog.messages if each.startswith("Kopf is ended")]) == 1
-    assert 'berth_kopf_ends_total{reason="no-life"} 1.0' in generate_latest(into).decode()
+    assert fault.startswith("Kopf is ended: it shows no life: revision 5 of n1 (devices) has not come for")
+    assert len([message for message in caplog.messages if message.startswith("Kopf is ended")]) == 1
+    assert 'berth_kopf_ends_total{reason="no-life"} 1.0' in generate_latest(collected).decode()
 
 
 async def test_one_that_cannot_be_started_is_started_again(
-    server: stub.Stub, released: threading.Event, monkeypatch: pytest.MonkeyPatch
+    server: stub.Stub, fake: FakeKopf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lack of threads or file descriptors passes, and is told meanwhile."""
-    played, start, lacking = Played(delivers, released), threading.Thread.start, [True]
+    fake.hang, start, lacking = delivers, threading.Thread.start, [True]
 
     def started(thread: threading.Thread) -> None:
         if thread.name == "kopf" and lacking:
@@ -199,31 +180,29 @@ async def test_one_that_cannot_be_started_is_started_again(
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    monkeypatch.setattr(kopf, "spawn_tasks", played.spawn_tasks)
     monkeypatch.setattr(threading.Thread, "start", started)
 
-    async with running(server, metrics.Kopf(registry.CollectorRegistry())) as one:
-        await looked(one, lambda: one.fault, "the trouble to be told")
-        told = one.fault
-        played.allowed.set()
-        await looked(one, lambda: played.runs and not one.fault, "the next run to be well")
+    async with running(server.link) as lent:
+        await compare_until(lent, lambda: lent.fault, "the fault")
+        fault = lent.fault
+        fake.allowed.set()
+        await compare_until(lent, lambda: fake.runs and not lent.fault, "the next run to be well")
 
-    assert told.startswith("Kopf cannot be run: can't start new thread")
+    assert fault.startswith("Kopf cannot be run: can't start new thread")
 
 
+@pytest.mark.usefixtures("fake")
 async def test_a_thread_that_cannot_keep_kopf_is_noticed(
     server: stub.Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing would be shown any more, so the process has to end; one that was told to end is well."""
-    monkeypatch.setattr(kopf, "spawn_tasks", Played(never_lists, threading.Event()).spawn_tasks)
-    measured = metrics.Kopf(registry.CollectorRegistry())
-    async with running(server, measured) as well:
+    async with running(server.link) as well:
         assert not well.failed
 
     monkeypatch.setattr(asyncio, "run", out_of_descriptors)
     monkeypatch.setattr(reconciler, "STOP_SECONDS", 0.01)
-    async with running(server, measured) as ill:
-        await looked(ill, lambda: ill.failed, "the thread to end")
+    async with running(server.link) as ill:
+        await compare_until(ill, lambda: ill.failed, "the thread to end")
 
     assert not well.failed
 
@@ -234,64 +213,45 @@ def out_of_descriptors(work: Any) -> None:
     raise OSError(24, "Too many open files")
 
 
-async def test_what_an_ended_run_still_says_reaches_nobody(
-    server: stub.Stub, released: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_an_ended_run_still_says_reaches_nobody(server: stub.Stub, fake: FakeKopf) -> None:
     """A thread that wakes up late neither delivers nor sends a request."""
     refused = threading.Event()
 
-    async def late(kopfs: Thing, released: threading.Event) -> None:
+    async def late(options: Thing, released: threading.Event) -> None:
         released.wait()
-        await tell(kopfs, "9", summary={"free": 0})
-        found: list[Any] = [each.fn for each in kopfs["registry"]._activities._handlers]
-        session = (await found[0]()).aiohttp_session
+        await deliver(options, "9", summary={"free": 0})
+        login = await handler_of(options["registry"]._activities)()
         try:
-            await session.get(f"{server.link.server}/late")
+            await login.aiohttp_session.get(f"{server.link.server}/late")
         except aiohttp.ClientConnectionError:
             refused.set()
 
-    played = Played(late, released)
-    played.allowed.set()
-    monkeypatch.setattr(kopf, "spawn_tasks", played.spawn_tasks)
+    fake.hang = late
+    fake.allowed.set()
 
-    async with running(server, metrics.Kopf(registry.CollectorRegistry())) as one:
-        await looked(one, lambda: len(played.runs) > 1 and not one.fault, "the next run to be well")
-        released.set()
-        await waiting.eventually(lambda: asyncio.to_thread(refused.wait, 1), what="the late request")
-        one.update([node_summaries.NodeSummary("n1", 0, 0, 0, silent=False)])
-        await looked(one, lambda: server.bodies, "the status")
+    async with running(server.link) as lent:
+        await compare_until(lent, lambda: len(fake.runs) > 1 and not lent.fault, "the next run to be well")
+        fake.released.set()
+        await eventually.holds(refused.is_set, "the late request")
+        lent.update([summary(free=0, healthy=0)])
+        await compare_until(lent, lambda: server.bodies, "the status")
 
-    assert "/late" not in {each.path for each in server.requests}
+    assert "/late" not in {request.path for request in server.requests}
     assert all(b'"conditions"' in body for body in server.bodies)
 
 
-async def test_a_server_that_is_not_heard_is_no_sign(
-    server: stub.Stub, released: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_is_not_heard_is_no_sign(server: stub.Stub, fake: FakeKopf) -> None:
     """While the informers do not know for sure, and while nobody looks, no run is judged."""
-    played = Played(never_lists, released)
-    monkeypatch.setattr(kopf, "spawn_tasks", played.spawn_tasks)
-
-    async with running(server, metrics.Kopf(registry.CollectorRegistry())) as one:
+    async with running(server.link) as lent:
         for _ in range(20):
-            one.compare(None)
+            lent.compare(None)
         await asyncio.sleep(0.2)
 
-        assert one.fault == ""
-        assert len(played.runs) == 1
+        assert lent.fault == ""
+        assert len(fake.runs) == 1
 
 
 # ---------------------------------------------------------------- why it hangs
-
-
-def kinds(*plurals: str) -> Thing:
-    """Make the answer of a server that is asked which kinds there are."""
-    verbs = ["get", "list", "patch", "watch"]
-    found = [
-        {"name": each, "kind": each, "singularName": each, "namespaced": False, "verbs": verbs}
-        for each in plurals
-    ]
-    return {"kind": "APIResourceList", "groupVersion": names.API_VERSION, "resources": found}
 
 
 async def test_the_end_of_one_watch_ends_the_others(
@@ -300,40 +260,32 @@ async def test_the_end_of_one_watch_ends_the_others(
     """Kopf itself waits for ever for a watcher that has to ask anew while it ends because of another one."""
     monkeypatch.setattr(kopf_runs, "GRACE_SECONDS", 1.0)
     monkeypatch.setattr(kopf_runs, "WATCHER_SECONDS", 3.0)
-    version = {"groupVersion": names.API_VERSION, "version": names.VERSION}
-    group = {"name": names.GROUP, "versions": [version], "preferredVersion": version}
-    talking = asyncio.Event()
+    streams = asyncio.Event()
 
     async def busy(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        talking.set()
-        for count in itertools.count(3):
-            meta = {"name": "default", "uid": "u1", "resourceVersion": str(count)}
+        streams.set()
+        for version in itertools.count(3):
+            meta = {"name": "default", "uid": "u1", "resourceVersion": str(version)}
             await response.write(json.dumps(stub.event("MODIFIED", {"metadata": meta})).encode() + b"\n")
             await asyncio.sleep(0.1)
         return response
 
-    gone = stub.later(talking, stub.status(404, "404 page not found"))
-    server.on("GET", "/api", stub.thing({"versions": ["v1"]}))
-    server.on("GET", "/api/v1", stub.thing(kinds("namespaces")))
-    server.on("GET", "/apis", stub.thing({"kind": "APIGroupList", "groups": [group]}))
-    server.on("GET", f"/apis/{names.API_VERSION}", stub.thing(kinds(names.DEVICES, names.POLICIES)))
-    for resource, answer in ((resources.DEVICES, gone), (resources.POLICIES, busy)):
-        answers = {"": stub.page(version="2"), "true": answer}
-        server.on("GET", resource.path(), stub.by_query("watch", answers))
+    gone = stub.later(streams, stub.status(404, "404 page not found"))
+    serve(server, {resources.DEVICES: gone, resources.POLICIES: busy})
 
-    async with running(server, metrics.Kopf(registry.CollectorRegistry())) as one:
+    async with running(server.link) as lent:
+        lists = functools.partial(server.asked, limit="100")
+        await eventually.holds(
+            lambda: [request.path for request in lists()].count(resources.DEVICES.path()) > 1,
+            "the next run",
+            seconds=30,
+        )
+        fault = lent.fault
 
-        async def again() -> bool:
-            devices = [each for each in server.asked(limit="100") if each.path == resources.DEVICES.path()]
-            return len(devices) > 1
-
-        await waiting.eventually(again, what="the next run", seconds=30)
-        told = one.fault
-
-    assert told.startswith("Kopf ended: 404 page not found")
-    assert not [each for each in threading.enumerate() if each.name == "kopf"]
+    assert fault.startswith("Kopf ended: 404 page not found")
+    assert "kopf" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_kopf_never_kills_the_process() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import secrets
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,123 +15,94 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import handlers, kind_statuses, reconciler
-from support import clock, stub
+from kube import eventually
+from kube.reconcilers import STATUS, Thing, groups, kinds, running, serve, summary
+from support import manifests, stub
 from testbed import waiting
 
-Thing = dict[str, Any]
+
+class DeviceOnServer:
+    """A Device without cards on the real server."""
+
+    def __init__(self, admin: api.Api) -> None:
+        self.admin = admin
+        self.name = f"reconciler-{secrets.token_hex(3)}"
+
+    async def create(self) -> None:
+        """Create it."""
+        await self.admin.create(resources.DEVICES, manifests.device(self.name, 0))
+
+    async def delete(self) -> None:
+        """Delete it, if it is there."""
+        with contextlib.suppress(errors.NotFound):
+            await self.admin.delete(resources.DEVICES, self.name)
+
+    async def until_free(self, count: int) -> None:
+        """Wait until it shows so many free cards."""
+
+        async def shown() -> bool:
+            found = await self.admin.get(resources.DEVICES, self.name, into=dict)
+            return bool(found.get("status", {}).get("summary", {}).get("free") == count)
+
+        await waiting.eventually(shown, what=f"{count} free cards", seconds=60)
 
 
 @pytest.fixture
-async def name(admin: api.Api) -> AsyncIterator[str]:
-    """Lend the name of a Device that exists."""
-    lent = f"reconciler-{secrets.token_hex(3)}"
-    await create(admin, lent)
+async def device(admin: api.Api) -> AsyncIterator[DeviceOnServer]:
+    """Lend a Device."""
+    lent = DeviceOnServer(admin)
+    await lent.create()
     yield lent
-    with contextlib.suppress(errors.NotFound):
-        await admin.delete(resources.DEVICES, lent)
-
-
-async def create(admin: api.Api, name: str) -> None:
-    """Create a Device without cards."""
-    spec = {"node": name, "devices": []}
-    thing = {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": {"name": name}, "spec": spec}
-    await admin.create(resources.DEVICES, thing)
-
-
-@contextlib.asynccontextmanager
-async def running(link: connection.Connection) -> AsyncIterator[reconciler.Reconciler]:
-    """Run a reconciler beside the block."""
-    lent = reconciler.Reconciler(
-        link, rate_limiter.unlimited(), agent="test-reconciler", wall=clock.Clock().wall
-    )
-    lent.start()
-    try:
-        yield lent
-    finally:
-        await asyncio.to_thread(lent.stop)
-
-
-def summary(name: str, **changes: Any) -> node_summaries.NodeSummary:
-    """Sum a node up."""
-    return dataclasses.replace(node_summaries.NodeSummary(name, 4, 0, 4, silent=False), **changes)
-
-
-async def until_shown(admin: api.Api, name: str, condition: Callable[[Thing], object], what: str) -> None:
-    """Wait until a Device's status shows something."""
-
-    async def shown() -> bool:
-        found = await admin.get(resources.DEVICES, name, into=dict)
-        return bool(condition(found.get("status", {})))
-
-    await waiting.eventually(shown, what=what, seconds=60)
-
-
-def free(count: int) -> Callable[[Thing], bool]:
-    """Ask whether a status shows so many free cards."""
-    return lambda status: status.get("summary", {}).get("free") == count
+    await lent.delete()
 
 
 # ---------------------------------------------------------------- what it does
 
 
-async def test_it_shows_what_it_is_told(account: Path, admin: api.Api, name: str) -> None:
-    """A summary handed over from the engine's thread becomes the Device's status, and so does the next."""
-    async with running(connection.load(account)) as kopf_:
-        kopf_.update([summary(name)])
-        await until_shown(admin, name, free(4), "the first summary")
+async def test_it_shows_what_it_is_given_and_puts_right_what_was_edited(
+    account: Path, device: DeviceOnServer
+) -> None:
+    """Each summary becomes the Device's status; an edit of our part is undone, a new Device filled in."""
+    async with running(connection.load(account)) as reconciler_:
+        for free in (1, 4):
+            reconciler_.update([summary(device.name, free=free)])
+            await device.until_free(free)
 
-        kopf_.update([summary(name, free=1, used=3)])
-        await until_shown(admin, name, free(1), "the second summary")
+        path = resources.DEVICES.path(device.name, sub="status")
+        edit = b'{"status": {"summary": {"free": 9}}}'
+        await device.admin.send("PATCH", path, body=edit, content=api.MERGE_PATCH)
+        await device.until_free(4)
 
-
-async def test_it_puts_right_what_was_edited(account: Path, admin: api.Api, name: str) -> None:
-    """An edit of our part is undone without anything new from the engine; a recreated Device is filled in."""
-    async with running(connection.load(account)) as kopf_:
-        kopf_.update([summary(name)])
-        await until_shown(admin, name, free(4), "the summary")
-
-        path = resources.DEVICES.path(name, sub="status")
-        await admin.send("PATCH", path, body=b'{"status": {"summary": {"free": 9}}}', content=api.MERGE_PATCH)
-        await until_shown(admin, name, free(4), "the summary again")
-
-        await admin.delete(resources.DEVICES, name)
-        await create(admin, name)
-        await until_shown(admin, name, free(4), "the summary of the new Device")
+        await device.delete()
+        await device.create()
+        await device.until_free(4)
 
 
 async def test_it_judges_policies(account: Path, admin: api.Api, namespace: str) -> None:
     """A policy gets its condition by itself."""
-    policy = f"reconciler-{namespace}"
-    spec = {"strategy": "spread"}
-    thing = {
-        "apiVersion": names.API_VERSION,
-        "kind": "PlacementPolicy",
-        "metadata": {"name": policy},
-        "spec": spec,
-    }
+    name = f"reconciler-{namespace}"
 
-    async def told() -> bool:
-        found = await admin.get(resources.POLICIES, policy, into=dict)
+    async def judged() -> bool:
+        found = await admin.get(resources.POLICIES, name, into=dict)
         return bool(found.get("status", {}).get("conditions"))
 
     async with running(connection.load(account)):
-        await admin.create(resources.POLICIES, thing)
-        await waiting.eventually(told, what="the condition", seconds=20)
-    await admin.delete(resources.POLICIES, policy)
+        policy = manifests.own("PlacementPolicy", name, spec={"strategy": "spread"})
+        await admin.create(resources.POLICIES, policy)
+        await waiting.eventually(judged, what="the condition", seconds=20)
+    await admin.delete(resources.POLICIES, name)
 
 
-async def test_a_server_under_another_name(account: Path, admin: api.Api, name: str) -> None:
+@pytest.mark.skipif(not socket.has_ipv6, reason="only IPv6 has another way to write this machine's address")
+async def test_a_server_under_another_name(account: Path, device: DeviceOnServer) -> None:
     """A kubeconfig's tls-server-name holds for Kopf's requests as it does for ours."""
     link = connection.load(account)
-    if not socket.has_ipv6:
-        pytest.skip("only IPv6 has another way to write this machine's address")
-    odd = link.server.replace("127.0.0.1", "[::ffff:127.0.0.1]")  # The same address; no certificate says it.
-    async with running(dataclasses.replace(link, server=odd, server_name="kubernetes")) as kopf_:
-        kopf_.update([summary(name)])
+    other = link.server.replace("127.0.0.1", "[::ffff:127.0.0.1]")  # The same; no certificate says it.
+    async with running(dataclasses.replace(link, server=other, server_name="kubernetes")) as reconciler_:
+        reconciler_.update([summary(device.name)])
 
-        await until_shown(admin, name, free(4), "the summary")
+        await device.until_free(4)
 
 
 # ---------------------------------------------------------------- when Kopf ends
@@ -143,19 +114,6 @@ async def raising(error: BaseException | None) -> None:
         raise error
 
 
-def failing(first: list[BaseException | None], ended: list[str]) -> Callable[..., Any]:
-    """Make a Kopf that ends like this, one after the other, and then is the real one."""
-    real = kopf.spawn_tasks
-
-    async def spawn_tasks(**settings: Any) -> Any:
-        ended.append("started")
-        if not first:
-            return await real(**settings)
-        return [asyncio.create_task(raising(first.pop(0)))]
-
-    return spawn_tasks
-
-
 @pytest.mark.parametrize(
     "end",
     [
@@ -165,163 +123,138 @@ def failing(first: list[BaseException | None], ended: list[str]) -> Callable[...
     ],
 )
 async def test_kopf_is_started_again(
-    account: Path, admin: api.Api, name: str, end: BaseException | None, monkeypatch: pytest.MonkeyPatch
+    account: Path, device: DeviceOnServer, end: BaseException | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However Kopf ends, it is started again, and in the end all is shown."""
-    started: list[str] = []
+    real, starts = kopf.spawn_tasks, 0
+
+    async def spawn_tasks(**options: Any) -> Any:
+        nonlocal starts
+        starts += 1
+        return [asyncio.create_task(raising(end))] if starts <= 2 else await real(**options)
+
     monkeypatch.setattr(reconciler, "PAUSE_SECONDS", (0.05,))
-    monkeypatch.setattr(kopf, "spawn_tasks", failing([end, end], started))
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn_tasks)
 
-    async with running(connection.load(account)) as kopf_:
-        kopf_.update([summary(name)])
-        await until_shown(admin, name, free(4), "the summary")
+    async with running(connection.load(account)) as reconciler_:
+        reconciler_.update([summary(device.name)])
+        await device.until_free(4)
 
-    assert started == ["started"] * 3
-
-
-VERBS = ["get", "list", "patch", "watch"]
-
-
-def kinds(*plurals: str) -> Thing:
-    """Make the answer of a server that is asked which of our kinds there are."""
-    found = [
-        {"name": one, "kind": one, "singularName": one, "namespaced": False, "verbs": VERBS}
-        for one in plurals
-    ]
-    return {"kind": "APIResourceList", "groupVersion": names.API_VERSION, "resources": found}
-
-
-def groups(*group_names: str) -> Thing:
-    """Make the answer of a server that is asked which groups there are."""
-    version = {"groupVersion": names.API_VERSION, "version": names.VERSION}
-    found = [{"name": one, "versions": [version], "preferredVersion": version} for one in group_names]
-    return {"kind": "APIGroupList", "groups": found}
+    assert starts == 3
 
 
 @pytest.mark.parametrize(
     ("first_groups", "first_kinds", "missing"),
     [
-        pytest.param(
-            groups(), kinds(names.DEVICES, names.POLICIES), "devices and placementpolicies", id="none"
-        ),
+        pytest.param(groups(), None, "devices and placementpolicies", id="none"),
         pytest.param(groups(names.GROUP), kinds(names.DEVICES), "placementpolicies", id="one kind"),
     ],
 )
 async def test_a_server_that_does_not_name_our_kinds_yet(
+    server: stub.Stub,
     first_groups: Thing,
-    first_kinds: Thing,
+    first_kinds: Thing | None,
     missing: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Kopf asks once which kinds there are: one that found less than all is not the last."""
     monkeypatch.setattr(reconciler, "PAUSE_SECONDS", (0.05,))
-    device = {"metadata": {"name": "n1", "resourceVersion": "1"}, "status": {}}
-    path = resources.DEVICES.path("n1", sub="status")
-    all_kinds = kinds(names.DEVICES, names.POLICIES)
-    discovery = f"/apis/{names.API_VERSION}"
     silent = stub.watch(until=asyncio.Event())
+    watches = dict.fromkeys((resources.DEVICES, resources.POLICIES), silent)
+    serve(server, watches, first_groups=first_groups, first_kinds=first_kinds)
+    server.on("PATCH", STATUS, stub.thing({}))
 
-    async with stub.Stub() as server:
-        server.on("GET", "/api", stub.thing({"versions": ["v1"]}))
-        server.on("GET", "/api/v1", stub.thing(kinds("namespaces")))
-        server.on("GET", "/apis", stub.thing(first_groups), stub.thing(groups(names.GROUP)))
-        first = [] if not first_groups["groups"] else [stub.thing(first_kinds)]
-        server.on("GET", discovery, *first, stub.thing(all_kinds))
-        for resource, items in ((resources.DEVICES, [device]), (resources.POLICIES, [])):
-            answers = {"": stub.page(*items, version="2"), "true": silent}
-            server.on("GET", resource.path(), stub.by_query("watch", answers))
-        server.on("PATCH", path, stub.thing({}))
-        async with running(server.link) as kopf_:
-            kopf_.update([summary("n1")])
-            await waiting.eventually(
-                lambda: asyncio.sleep(0, any(one.method == "PATCH" for one in server.requests)),
-                what="the status",
-            )
+    async with running(server.link) as reconciler_:
+        reconciler_.update([summary()])
+        await eventually.holds(
+            lambda: "PATCH" in {request.method for request in server.requests}, "the status"
+        )
 
-    said = [one.message for one in caplog.records if "Kopf ended" in one.message]
-    assert said == [f"Kopf ended: the API server did not name {missing} of {names.GROUP} yet"]
+    assert [message for message in caplog.messages if "Kopf ended" in message] == [
+        f"Kopf ended: the API server did not name {missing} of {names.GROUP} yet"
+    ]
 
 
 async def test_a_flush_that_fails_is_not_the_last(
-    account: Path, admin: api.Api, name: str, monkeypatch: pytest.MonkeyPatch
+    account: Path, device: DeviceOnServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault in one flush is said, and the next one writes."""
     real, faults = kind_statuses.KindStatuses.flush, [ValueError("a fault of ours")] * 2
 
-    async def flush(desk: Any) -> None:
+    async def flush(statuses: Any) -> None:
         if faults:
             raise faults.pop()
-        await real(desk)
+        await real(statuses)
 
     monkeypatch.setattr(kind_statuses.KindStatuses, "flush", flush)
 
-    async with running(connection.load(account)) as kopf_:
-        kopf_.update([summary(name)])
-        await until_shown(admin, name, free(4), "the summary")
+    async with running(connection.load(account)) as reconciler_:
+        reconciler_.update([summary(device.name)])
+        await device.until_free(4)
 
 
 async def test_it_ends_when_told_to(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread ends soon, whether Kopf runs or is waited for, and news after that harm nobody."""
     monkeypatch.setattr(reconciler, "PAUSE_SECONDS", (3600.0,))
     link = connection.load(account)
-    nowhere = dataclasses.replace(link, server="https://127.0.0.1:9")
 
-    for one in (link, nowhere):
-        async with running(one) as kopf_:
+    for server in (link.server, "https://127.0.0.1:9"):
+        async with running(dataclasses.replace(link, server=server)) as reconciler_:
             pass
-        kopf_.update([summary("nobody")])
+        reconciler_.update([summary("nobody")])
 
-    assert not [one for one in threading.enumerate() if one.name in {"reconciler", "kopf"}]
+    assert not {thread.name for thread in threading.enumerate()} & {"reconciler", "kopf"}
 
 
 # ---------------------------------------------------------------- handlers
 
 
-class Desk:
-    """A desk that only notes what it is told."""
+class RecordingSink:
+    """Records what the handlers hand over."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, Any]] = []
+        self.calls: list[tuple[Any, ...]] = []
 
     def device_seen(self, name: str, status: Thing, version: str) -> None:
-        """Note."""
-        self.told.append((name, (status, version)))
+        """Record it."""
+        self.calls.append((name, status, version))
 
     def device_gone(self, name: str) -> None:
-        """Note."""
-        self.told.append((name, "lost"))
+        """Record it."""
+        self.calls.append(("no device", name))
 
     def policy_seen(self, body: Thing) -> None:
-        """Note."""
-        self.told.append(("policy", body))
+        """Record it."""
+        self.calls.append(("policy", body))
 
     def policy_gone(self, name: str) -> None:
-        """Note."""
-        self.told.append((name, "lost"))
+        """Record it."""
+        self.calls.append(("no policy", name))
 
 
 async def test_handlers_are_thin() -> None:
     """Each handler hands over the few plain values needed, and returns nothing: Kopf would store it."""
-    registry, desk = kopf.OperatorRegistry(), Desk()
-    handlers.register(registry, desk)
-    functions: list[Any] = [one.fn for one in registry._watching._handlers]
-    device, policy = functions
-    meta = {"resourceVersion": "7"}
+    registry, sink = kopf.OperatorRegistry(), RecordingSink()
+    handlers.register(registry, sink)
+    device: Any
+    policy: Any
+    device, policy = (handler.fn for handler in registry._watching._handlers)
+    meta, body = {"resourceVersion": "7"}, {"metadata": {"name": "default"}}
 
     returned = [
         await device(type="ADDED", name="n1", meta=meta, status={"summary": {}, "devices": [{"minor": 0}]}),
         await device(type=None, name="n2", meta={}, status={}),
         await device(type="DELETED", name="n1", meta=meta, status={}),
-        await policy(type="MODIFIED", name="default", body={"metadata": {"name": "default"}}),
-        await policy(type="DELETED", name="default", body={"metadata": {"name": "default"}}),
+        await policy(type="MODIFIED", name="default", body=body),
+        await policy(type="DELETED", name="default", body=body),
     ]
 
     assert returned == [None] * 5
-    assert desk.told == [
-        ("n1", ({"summary": {}}, "7")),
-        ("n2", ({}, "")),
-        ("n1", "lost"),
-        ("policy", {"metadata": {"name": "default"}}),
-        ("default", "lost"),
+    assert sink.calls == [
+        ("n1", {"summary": {}}, "7"),
+        ("n2", {}, ""),
+        ("no device", "n1"),
+        ("policy", body),
+        ("no policy", "default"),
     ]

@@ -1,0 +1,77 @@
+"""Reconcilers that run beside a test, and servers that say what Kopf asks them."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from berth_crds import names
+from berth_crds.client import connection, resources
+from berth_operator import metrics
+from berth_operator.engine import node_summaries, rate_limiter
+from berth_operator.kube import reconciler
+from support import clock, stub
+
+Thing = dict[str, Any]
+STATUS = resources.DEVICES.path("n1", sub="status")
+
+
+@contextlib.asynccontextmanager
+async def running(
+    link: connection.Connection, kopf_metrics: metrics.Kopf | None = None
+) -> AsyncIterator[reconciler.Reconciler]:
+    """Run a reconciler beside the block."""
+    lent = reconciler.Reconciler(
+        link,
+        rate_limiter.unlimited(),
+        agent="test-reconciler",
+        wall=clock.Clock().wall,
+        kopf_metrics=kopf_metrics,
+    )
+    lent.start()
+    try:
+        yield lent
+    finally:
+        await asyncio.to_thread(lent.stop)
+
+
+def summary(name: str = "n1", **changes: Any) -> node_summaries.NodeSummary:
+    """Return the summary of a node."""
+    return dataclasses.replace(node_summaries.NodeSummary(name, 4, 0, 4, silent=False), **changes)
+
+
+def kinds(*plurals: str) -> Thing:
+    """Return the answer of a server that is asked which kinds of a group there are."""
+    verbs = ["get", "list", "patch", "watch"]
+    found = [
+        {"name": plural, "kind": plural, "singularName": plural, "namespaced": False, "verbs": verbs}
+        for plural in plurals
+    ]
+    return {"kind": "APIResourceList", "groupVersion": names.API_VERSION, "resources": found}
+
+
+def groups(*group_names: str) -> Thing:
+    """Return the answer of a server that is asked which groups there are."""
+    version = {"groupVersion": names.API_VERSION, "version": names.VERSION}
+    found = [{"name": name, "versions": [version], "preferredVersion": version} for name in group_names]
+    return {"kind": "APIGroupList", "groups": found}
+
+
+def serve(
+    server: stub.Stub,
+    watches: Mapping[resources.Resource, stub.Answer],
+    *,
+    first_groups: Thing | None = None,
+    first_kinds: Thing | None = None,
+) -> None:
+    """Have a server say what Kopf asks: its kinds, perhaps not all at first, the Device n1, and watches."""
+    device = {"metadata": {"name": "n1", "resourceVersion": "1"}, "status": {}}
+    all_kinds = kinds(names.DEVICES, names.POLICIES)
+    server.on("GET", "/api", stub.thing({"versions": ["v1"]}))
+    server.on("GET", "/api/v1", stub.thing(kinds("namespaces")))
+    server.on("GET", "/apis", *map(stub.thing, filter(None, (first_groups, groups(names.GROUP)))))
+    server.on("GET", f"/apis/{names.API_VERSION}", *map(stub.thing, filter(None, (first_kinds, all_kinds))))
+    for resource, items in ((resources.DEVICES, [device]), (resources.POLICIES, [])):
+        answers = {"": stub.page(*items, version="2"), "true": watches[resource]}
+        server.on("GET", resource.path(), stub.by_query("watch", answers))
