@@ -71,10 +71,10 @@ def test_an_assumed_place_of_an_odd_pod_withholds_everything() -> None:
 def test_each_fault_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """A pod that withholds cards is warned of when that begins or changes, not at each event."""
     sinks = with_node()
-    damaged, missing = {"annotations": {names.ALLOCATION: "{"}}, {"annotations": {}}
+    damaged: dict[str, str] = {names.ALLOCATION: "{"}
 
-    for metadata in (damaged, damaged | {"resourceVersion": "6"}, missing, missing):
-        feed(sinks.pods, pod(metadata=metadata))
+    for version, annotations in enumerate((damaged, damaged, {}, {})):
+        feed(sinks.pods, pod(metadata={"annotations": annotations, "resourceVersion": str(version)}))
 
     assert len(caplog.messages) == 2
     assert all("ml/p withholds cards of its node" in message for message in caplog.messages)
