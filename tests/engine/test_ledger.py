@@ -169,6 +169,30 @@ def test_confirmation_of_what_was_assumed_is_no_news() -> None:
     assert ledgers.ready_names(ledger) == []
 
 
+def test_what_is_known_of_a_pod_beside_its_cards_is_kept_up_to_date() -> None:
+    """Labels, priority and start of a bound pod are those that the watch showed last, and are no news."""
+    ledger = ledgers.with_nodes()
+    pod = builders.pod("p", gpus=2, labels={"app": "a"}, priority=7)
+    ledgers.pod_seen(ledger, pod)
+    bind = ledgers.assume(ledger)
+    assumed = ledger.inventory.hold("uid-p")
+    ledgers.add_waiting(ledger, "b", cards=9)
+    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
+
+    answered = builders.answered(bind.placement)
+    bound = builders.pod("p", gpus=2, labels={"app": "b"}, annotations=answered, priority=7, nodeName="n1")
+    ledgers.pod_seen(ledger, builders.admitted(bound))
+
+    hold = ledger.inventory.hold("uid-p")
+    assert assumed is not None
+    assert hold is not None
+    assert (assumed.priority, assumed.labels, assumed.start) == (7, (("app", "a"),), "")
+    assert (hold.priority, hold.labels, hold.start) == (7, (("app", "b"),), "2026-01-01T00:00:00Z")
+    assert hold == assumed
+    assert hold.namespace == builders.NAMESPACE
+    assert ledgers.ready_names(ledger) == []
+
+
 def seen(pod: raw.Pod | None) -> Callable[[Ledger], None]:
     """Have the watch show a pod, or that it is gone."""
     return lambda ledger: ledgers.pod_seen(ledger, pod, "uid-p")

@@ -219,8 +219,10 @@ class Ledger:
 
     def _confirm(self, hold: holds.Hold, known: holds.Hold | None) -> None:
         """Charge what a pod on a node holds, in place of what was charged of it before."""
-        if known == hold and self.state(hold.uid) is State.CONFIRMED:
-            return
+        if known == hold:
+            self.inventory.refresh(hold)
+            if self.state(hold.uid) is State.CONFIRMED:
+                return
         self._step(hold.uid, Step.CONFIRM)
         self.revisions.remove(hold.uid)
         self._forget_waiting(hold.uid)

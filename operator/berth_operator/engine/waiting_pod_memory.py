@@ -156,5 +156,5 @@ def _sentence(who: str, most: int) -> str:
 def _without(candidate: queued_pods.Candidate, detail: str) -> queued_pods.Candidate:
     fault = decisions.Refusal(decisions.Reason.TOO_MUCH_TOGETHER, detail=detail)
     return dataclasses.replace(
-        candidate, request=requests.NO_DEVICES, demand=facts.NO_DEMAND, faults=(fault,), small=()
+        candidate, request=requests.NO_DEVICES, demand=facts.NO_DEMAND, faults=(fault,), small=(), labels=()
     )

@@ -79,6 +79,7 @@ class PodSink:
             # A pod that is known already stays charged, whatever its weight is now.
             new = self._ledger.state(hold.uid) is State.FREE or hold.uid in self._ledger.unadmitted_pods
             nameless = bound_pod_memory.trimmed(nameless, admitted=where is None or not new)
+            hold = dataclasses.replace(hold, labels=())
             if where is not None and new:
                 hold, teaches, where = bound_pod_memory.bare_hold(hold), None, facts.NOWHERE
         self._ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)

@@ -253,4 +253,6 @@ def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -
         amounts=tuple(sorted(demand.amounts + demand.served)),
         shares=allocator.held(placement.grants),
         host_ports=demand.host_ports,
+        priority=candidate.priority,
+        labels=candidate.labels,
     )

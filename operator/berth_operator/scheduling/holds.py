@@ -21,6 +21,9 @@ class Hold:
     its allocation is missing or cannot be read. `marked` are uuids and minors of cards that it
     may have beside its shares: nobody knows how much of them, so nothing more of them is given.
     `by_agent` tells that its shares are what an agent says in a GpuPod, and no record of a bind.
+    Priority, labels and the time at which its kubelet admitted it say which pod it is, and not what
+    it takes: what holds the same is equal. Of a pod that is longer than usual, and of one for whose
+    labels there is no room, not all labels are known.
     """
 
     uid: str
@@ -32,6 +35,14 @@ class Hold:
     marked: frozenset[str | int] = frozenset()
     host_ports: tuple[facts.HostPort, ...] = ()
     by_agent: bool = False
+    priority: int = dataclasses.field(default=0, compare=False)
+    labels: facts.Labels = dataclasses.field(default=(), compare=False)
+    start: str = dataclasses.field(default="", compare=False)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the pod."""
+        return self.title.partition("/")[0]
 
     @property
     def devices(self) -> bool:

@@ -289,6 +289,10 @@ class Inventory:
         self._vacate_if_idle(info)
         return hold
 
+    def refresh(self, hold: Hold) -> None:
+        """Replace what a pod holds by an equal hold, of which the pod is better known."""
+        self._info_at(self._holders[hold.uid]).holds[hold.uid] = hold
+
     def take_affected(self) -> set[str]:
         """Return the nodes whose claims have changed because pods hold cards that are not there, once."""
         affected, self._affected = self._affected, set()

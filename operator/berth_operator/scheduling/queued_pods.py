@@ -39,6 +39,7 @@ class Candidate:
     created: str = ""
     faults: tuple[decisions.Refusal, ...] = ()
     small: tuple[requests.SmallAmount, ...] = ()
+    labels: facts.Labels = dataclasses.field(default=(), compare=False)
 
     @property
     def asks(self) -> tuple[requests.Request, facts.Demand]:

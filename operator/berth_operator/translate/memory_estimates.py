@@ -35,6 +35,11 @@ def of_bound(
     return ITEM * (len(words) + len(hold.host_ports)) + sum(map(sys.getsizeof, words))
 
 
+def of_labels(labels: facts.Labels) -> int:
+    """Return the bytes of the labels of a pod."""
+    return ITEM * len(labels) + sum(map(sys.getsizeof, itertools.chain.from_iterable(labels)))
+
+
 def of_bound_request(
     amounts: facts.Amounts, expected: held_devices.ExpectedDevices, ports: Sequence[facts.HostPort]
 ) -> int:

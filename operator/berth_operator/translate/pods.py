@@ -43,7 +43,7 @@ class WaitingPod:
 
     candidate: queued_pods.Candidate
     gated: bool
-    byte_size: int = 0
+    byte_size: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class BoundPod:
     sample: workload.Sample | None = None
     nameless: allocation_recovery.UnreadableAllocation | None = None
     unadmitted_where: facts.Where | None = None
-    byte_size: int = 0
+    byte_size: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,9 +96,9 @@ def classify(pod: raw.Pod) -> ClassifiedPod:
     if pod.spec.scheduler_name != names.SCHEDULER_NAME or pod.metadata.deletion_timestamp:
         return IgnoredPod(pod.metadata.uid)
     pod_request = cached_request(pod)
-    return WaitingPod(
-        _candidate(pod, pod_request), gated=bool(pod.spec.scheduling_gates), byte_size=pod_request.byte_size
-    )
+    waiting = _candidate(pod, pod_request)
+    size = pod_request.byte_size + memory_estimates.of_labels(waiting.labels)
+    return WaitingPod(waiting, gated=bool(pod.spec.scheduling_gates), byte_size=size)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,6 +167,7 @@ def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
         created=pod.metadata.creation_timestamp,
         faults=pod_request.faults,
         small=pod_request.small,
+        labels=_labels(pod),
     )
 
 
@@ -209,13 +210,21 @@ def read_bound(pod: raw.Pod) -> BoundPod:
         withheld=held.withheld,
         marked=held.marked,
         host_ports=bound_request.host_ports,
+        priority=device_requests.priority(pod),
+        labels=_labels(pod),
+        start=pod.status.start_time or "",
     )
     # A readable allocation names at least one device.
     nameless = held_devices.nameless(pod, bound_request.expected) if held.fault and not held.shares else None
     where = _unadmitted(pod)
     large = where is not None or nameless is not None
-    weight = memory_estimates.of_bound(hold, nameless, where) if large else 0
+    weight = memory_estimates.of_labels(hold.labels)
+    weight += memory_estimates.of_bound(hold, nameless, where) if large else 0
     return BoundPod(hold, held.fault, bound_request.sample, nameless, where, weight)
+
+
+def _labels(pod: raw.Pod) -> facts.Labels:
+    return tuple(pod.metadata.labels.items())
 
 
 def _unadmitted(pod: raw.Pod) -> facts.Where | None:

@@ -16,6 +16,7 @@ UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 LARGEST: Final = 2**53  # More than any node has, and a thousand times as much still fits into 64 bits.
 
 Amounts = tuple[tuple[str, int], ...]
+Labels = tuple[tuple[str, str], ...]
 
 
 class Effect(enum.StrEnum):
