@@ -61,12 +61,12 @@ def is_bare(hold: Hold, where: facts.Where) -> bool:
 
 
 def trimmed(
-    nameless: allocation_recovery.UnreadableAllocation | None, *, admitted: bool
-) -> allocation_recovery.UnreadableAllocation | None:
-    """Return what must be known of a pod whose record cannot be read, without what may be long."""
-    if nameless is None:
-        return None
-    return dataclasses.replace(nameless, starts=()) if admitted else NOTHING_GRANTED
+    hold: Hold, nameless: allocation_recovery.UnreadableAllocation | None, *, admitted: bool
+) -> tuple[Hold, allocation_recovery.UnreadableAllocation | None]:
+    """Return what must be known of a pod, and of its record that cannot be read, without what may be long."""
+    if nameless is not None:
+        nameless = dataclasses.replace(nameless, starts=()) if admitted else NOTHING_GRANTED
+    return dataclasses.replace(hold, labels=()), nameless
 
 
 # Its GpuPod, which may come first, is kept until the pod is admitted.

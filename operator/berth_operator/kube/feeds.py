@@ -67,19 +67,18 @@ class PodSink:
                 self._observer.pod_waiting(thing)
                 self._ledger.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
             case pods.BoundPod() as bound:
-                self._bound(bound, thing.metadata.namespace)
+                self._bound(bound)
             case pods.IgnoredPod(uid):
                 self._over(uid)
 
-    def _bound(self, pod: pods.BoundPod, namespace: str) -> None:
+    def _bound(self, pod: pods.BoundPod) -> None:
         hold, teaches, nameless, where = pod.hold, pod.sample, pod.nameless, pod.unadmitted_where
         self.budget.release(hold.uid)
         self._observer.pod_left(hold.uid)
-        if not self._allowance.charge(hold.uid, namespace, pod.byte_size):
+        if not self._allowance.charge(hold.uid, hold.namespace, pod.byte_size):
             # A pod that is known already stays charged, whatever its weight is now.
             new = self._ledger.state(hold.uid) is State.FREE or hold.uid in self._ledger.unadmitted_pods
-            nameless = bound_pod_memory.trimmed(nameless, admitted=where is None or not new)
-            hold = dataclasses.replace(hold, labels=())
+            hold, nameless = bound_pod_memory.trimmed(hold, nameless, admitted=where is None or not new)
             if where is not None and new:
                 hold, teaches, where = bound_pod_memory.bare_hold(hold), None, facts.NOWHERE
         self._ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)
