@@ -124,7 +124,7 @@ def _device(entry: DeviceEntry, file: str, kernel: sysfs.Kernel) -> probe.ExtraD
         vendor=entry.vendor,
         model=probe.model_name(entry.model),
         memory=entry.memory,
-        location=kernel.location(entry.bus_id) if entry.bus_id else probe.PciLocation(),
+        location=kernel.location(entry.bus_id) if entry.bus_id else probe.UNKNOWN_LOCATION,
         labels=tuple(sorted(_labels(entry).items())),
         health=probe.DeviceHealth()
         if healthy

@@ -51,11 +51,9 @@ def spec(
     return wire.DeviceSpec(
         node=node,
         boot_id=outcome.boot_id,
-        driver=wire.Driver(version=outcome.driver.version, cuda=outcome.driver.cuda),
+        driver=outcome.driver,
         devices=_few_links((*(_among(each, listed) for each in cards), *others)),
-        partitions=tuple(
-            _partition(group) for group in outcome.partitions if listed.issuperset(group.members)
-        ),
+        partitions=tuple(group for group in outcome.partitions if listed.issuperset(group.members)),
         summary=_summary((*cards, *others)),
     )
 
@@ -66,7 +64,6 @@ def _without_cordon(spec: wire.DeviceSpec) -> wire.DeviceSpec:
 
 def card(reading: probe.Card) -> wire.Card:
     """Return the entry of one card."""
-    place = reading.location
     return wire.Card(
         uuid=reading.uuid,
         type=vocabulary.DeviceType.GPU,
@@ -77,9 +74,9 @@ def card(reading: probe.Card) -> wire.Card:
         module_id=reading.module_id,
         memory=reading.memory,
         compute_capability=reading.compute_capability,
-        topology=_topology(place),
-        links=tuple(wire.Link(link.peer, link.kind, link.count) for link in reading.links),
-        mig=None if reading.mig is None else _mig(reading.mig),
+        topology=_topology(reading.location),
+        links=reading.links,
+        mig=reading.mig,
     )
 
 
@@ -101,38 +98,13 @@ def device(reading: probe.ExtraDevice) -> wire.Card:
         memory=reading.memory,
         topology=_topology(reading.location),
         labels=dict(reading.labels),
-        vf_groups=tuple(map(_vf_group, reading.vf_groups)),
+        vf_groups=reading.vf_groups,
     )
 
 
-def _topology(place: probe.PciLocation) -> wire.Topology | None:
-    if place == probe.PciLocation():
-        return None
-    return wire.Topology(place.numa_node, place.pcie_root, place.bus_id)
-
-
-def _vf_group(group: probe.VfGroup) -> wire.VfGroup:
-    return wire.VfGroup(vfs=tuple(wire.Vf(each.minor, each.bus_id) for each in group.vfs))
-
-
-def _mig(reading: probe.Mig) -> wire.Mig:
-    return wire.Mig(reading.enabled, tuple(map(_instance, reading.instances)))
-
-
-def _instance(reading: probe.MigInstance) -> wire.MigInstance:
-    where = reading.placement
-    return wire.MigInstance(
-        uuid=reading.uuid,
-        profile=reading.profile,
-        memory=reading.memory,
-        gi=reading.gi,
-        ci=reading.ci,
-        placement=wire.MigPlacement(where.start, where.size) if where else None,
-    )
-
-
-def _partition(group: probe.Partition) -> wire.Partition:
-    return wire.Partition(members=group.members, link=group.link or "", score=group.score)
+def _topology(location: wire.Topology) -> wire.Topology | None:
+    """Return a location; None where all of it is unknown."""
+    return None if location == probe.UNKNOWN_LOCATION else location
 
 
 def _remembered(sample: probe.Sample, known: Iterable[wire.Card]) -> tuple[wire.Card, ...]:

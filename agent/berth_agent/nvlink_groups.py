@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from berth_agent import probe
-from berth_crds import catalog, schema_limits, vocabulary
+from berth_crds import catalog, schema_limits, vocabulary, wire
 
 PARTITION_SIZES: Final = (8, 4, 2, 1)
 FULL_SIZES: Final = (8, 4)  # Of boards that the catalogue does not know.
 
 
-def partitions(cards: Iterable[probe.Card]) -> tuple[probe.Partition, ...]:
+def partitions(cards: Iterable[probe.Card]) -> tuple[wire.Partition, ...]:
     """Return the groups of every full board with an NVLink switch, the largest first."""
     full = tuple(board for board in _boards(sorted(cards, key=_by_socket)) if _is_full(board))
     sizes = itertools.product(PARTITION_SIZES, full)
@@ -34,7 +34,7 @@ def _by_socket(card: probe.Card) -> tuple[bool, int, str, int]:
 
 
 def _nvlinks(card: probe.Card) -> dict[str, int | None]:
-    return {link.peer: link.count for link in card.links if link.kind is vocabulary.LinkKind.NVLINK}
+    return {link.peer: link.count for link in card.links if link.kind == vocabulary.LinkKind.NVLINK}
 
 
 def _boards(cards: Sequence[probe.Card]) -> Iterator[tuple[probe.Card, ...]]:
@@ -64,12 +64,12 @@ def _sizes(model: str) -> tuple[int, ...]:
     return (known.layout.cards,) if known.layout.nvlinks is catalog.Nvlinks.FULL else ()
 
 
-def _cut(board: Sequence[probe.Card], size: int) -> Iterator[probe.Partition]:
+def _cut(board: Sequence[probe.Card], size: int) -> Iterator[wire.Partition]:
     """Yield the groups of one size, in the order of the sockets."""
     count = next(iter(_nvlinks(board[0]).values())) or 0
     for start in range(0, len(board) - size + 1, size):
-        yield probe.Partition(
+        yield wire.Partition(
             members=tuple(card.uuid for card in board[start : start + size]),
-            link=vocabulary.LinkKind.NVLINK if size > 1 else None,
+            link=vocabulary.LinkKind.NVLINK if size > 1 else "",
             score=count if size > 1 else 0,
         )

@@ -11,68 +11,16 @@ that the node has none.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
-from berth_crds import schema_limits, text, vocabulary
+from berth_crds import schema_limits, text, vocabulary, wire
+
+UNKNOWN_LOCATION: Final = wire.Topology()
 
 
 def model_name(raw: str) -> str:
     """Return the name of a model as one line that the schema takes, from a driver or a file."""
     return text.line(raw, most=schema_limits.LONGEST_MODEL)
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The versions of the driver; an unknown one is empty."""
-
-    version: str = ""
-    cuda: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PciLocation:
-    """Where a device is in the machine; what is unknown is None, never zero."""
-
-    numa_node: int | None = None
-    pcie_root: str | None = None
-    bus_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """The closest link of a card to one peer."""
-
-    peer: str
-    kind: vocabulary.LinkKind
-    count: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MigPlacement:
-    """Which memory slices of its card a MIG instance occupies."""
-
-    start: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class MigInstance:
-    """One MIG instance; its placement is None where the driver does not report it."""
-
-    uuid: str
-    profile: str
-    memory: int
-    gi: int
-    ci: int
-    placement: MigPlacement | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Mig:
-    """MIG mode of a card that can do MIG."""
-
-    enabled: bool
-    instances: tuple[MigInstance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +87,9 @@ class Card:
     compute_capability: str = ""
     module_id: int | None = None
     vendor: str = "nvidia"
-    location: PciLocation = PciLocation()
-    links: tuple[Link, ...] = ()
-    mig: Mig | None = None
+    location: wire.Topology = UNKNOWN_LOCATION
+    links: tuple[wire.Link, ...] = ()
+    mig: wire.Mig | None = None
     health: DeviceHealth | None = DeviceHealth()
     measurements: Measurements = Measurements()
 
@@ -152,21 +100,6 @@ class XidEvent:
 
     uuid: str
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Vf:
-    """One virtual function of a device; its address is its identity."""
-
-    minor: int
-    bus_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class VfGroup:
-    """Virtual functions of a device that are interchangeable."""
-
-    vfs: tuple[Vf, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +116,8 @@ class ExtraDevice:
     vendor: str = ""
     model: str = ""
     memory: int | None = None
-    location: PciLocation = PciLocation()
-    vf_groups: tuple[VfGroup, ...] = ()
+    location: wire.Topology = UNKNOWN_LOCATION
+    vf_groups: tuple[wire.VfGroup, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     health: DeviceHealth | None = DeviceHealth()
     problem: DeviceHealth | None = None
@@ -209,22 +142,13 @@ class LostCard:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
-    """Cards that share a ring; `link` is None for a single card."""
-
-    members: tuple[str, ...]
-    link: vocabulary.LinkKind | None
-    score: int
-
-
-@dataclass(frozen=True, slots=True)
 class Sample:
     """All cards of a node, its extra devices, and the errors reported since the sample before."""
 
-    driver: Driver
+    driver: wire.Driver
     boot_id: str
     cards: tuple[Card | LostCard, ...]
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[wire.Partition, ...] = ()
     devices: tuple[ExtraDevice, ...] = ()
     xids: tuple[XidEvent, ...] = ()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from berth_agent import probe, sysfs
-from berth_crds import schema_limits, vocabulary
+from berth_crds import schema_limits, vocabulary, wire
 
 MOST_PORTS: Final = 256  # More than any device has.
 
@@ -63,7 +63,7 @@ def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.
         vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
         model=probe.model_name(sysfs.text(own / "hca_type") or ""),
         location=kernel.location(address),
-        vf_groups=(probe.VfGroup(vfs),) if vfs else (),
+        vf_groups=(wire.VfGroup(vfs=vfs),) if vfs else (),
         health=None,
         problem=_problem(dict(_ports(own))),
         origin="the kernel",
@@ -87,12 +87,12 @@ def _ports(own: Path) -> Iterator[tuple[str, str]]:
             yield port.name, state
 
 
-def _virtual(place: Path) -> Iterator[probe.Vf]:
+def _virtual(place: Path) -> Iterator[wire.Vf]:
     """Return the virtual functions of a device, in the order of their numbers."""
     numbered = ((_VF.fullmatch(entry.name), entry) for entry in sysfs.entries(place))
     found = sorted((int(match.group(1)), sysfs.target(entry)) for match, entry in numbered if match)
     return (
-        probe.Vf(number, address)
+        wire.Vf(number, address)
         for number, address in found[: schema_limits.MOST_VFS]
         if sysfs.is_address(address)
     )

@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import msgspec
 
 from berth_agent import nvlink_groups, probe, sysfs
-from berth_crds import catalog, names, schema_limits, text, vocabulary
+from berth_crds import catalog, names, schema_limits, text, vocabulary, wire
 from berth_crds.text import quoted
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MOST_BYTES: Final = 1 << 20  # Of the file of faults.
 BUSES_PER_ROOT: Final = 4
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, names.GROUP)
-DRIVER: Final = probe.Driver(version="simulated")
+DRIVER: Final = wire.Driver(version="simulated")
 
 _PART: Final = re.compile(r"([0-9]{1,3})\s*x\s*(.+)", re.IGNORECASE)
 
@@ -137,28 +137,28 @@ def _card(node: str, slot: Slot, slots: tuple[Slot, ...]) -> probe.Card:
         module_id=None if model.layout.nvlinks is catalog.Nvlinks.NONE else slot.minor + 1,
         location=_place(slot),
         links=tuple(_link(node, slot, peer) for peer in slots if peer is not slot),
-        mig=probe.Mig(enabled=False) if model.mig else None,
+        mig=wire.Mig(enabled=False) if model.mig else None,
     )
 
 
-def _place(slot: Slot) -> probe.PciLocation:
+def _place(slot: Slot) -> wire.Topology:
     bus = slot.root * BUSES_PER_ROOT
-    return probe.PciLocation(
+    return wire.Topology(
         numa_node=slot.numa_node,
         pcie_root=f"pci0000:{bus:02x}",
         bus_id=f"0000:{bus + 1 + slot.lane:02x}:00.0",
     )
 
 
-def _link(node: str, slot: Slot, peer: Slot) -> probe.Link:
+def _link(node: str, slot: Slot, peer: Slot) -> wire.Link:
     """Return the closest link between two cards."""
     if count := slot.model.layout.links(slot.place, peer.place) if slot.board == peer.board else 0:
-        return probe.Link(_uuid(node, peer), vocabulary.LinkKind.NVLINK, count)
+        return wire.Link(_uuid(node, peer), vocabulary.LinkKind.NVLINK, count)
     if slot.root == peer.root:
-        return probe.Link(_uuid(node, peer), vocabulary.LinkKind.PCIE_SWITCH)
+        return wire.Link(_uuid(node, peer), vocabulary.LinkKind.PCIE_SWITCH)
     if slot.numa_node == peer.numa_node:
-        return probe.Link(_uuid(node, peer), vocabulary.LinkKind.NUMA)
-    return probe.Link(_uuid(node, peer), vocabulary.LinkKind.SYSTEM)
+        return wire.Link(_uuid(node, peer), vocabulary.LinkKind.NUMA)
+    return wire.Link(_uuid(node, peer), vocabulary.LinkKind.SYSTEM)
 
 
 # ---------------------------------------------------------------- faults

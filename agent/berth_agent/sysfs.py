@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from berth_agent import probe
-from berth_crds import schema_limits
+from berth_crds import schema_limits, wire
 from berth_crds import text as texts
 
 LONGEST_TEXT: Final = 4096  # The kernel writes no more than a page.
@@ -35,9 +34,9 @@ class Kernel:
         """Return the id of the current boot; empty where unknown."""
         return (text(self.proc / "sys/kernel/random/boot_id") or "")[: schema_limits.LONGEST_BOOT_ID]
 
-    def location(self, address: str) -> probe.PciLocation:
+    def location(self, address: str) -> wire.Topology:
         """Return the location of a PCI device."""
-        return probe.PciLocation(self.numa_node(address), self.pcie_root(address), address)
+        return wire.Topology(self.numa_node(address), self.pcie_root(address), address)
 
     def numa_node(self, address: str) -> int | None:
         """Return the NUMA node that a PCI device is attached to."""

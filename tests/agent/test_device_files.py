@@ -72,7 +72,7 @@ def test_files_name_devices(shelf: Shelf) -> None:
     assert first == probe.ExtraDevice(
         "npu-0000:5e:00.0", "npu", 0, "acme", "Acme N1", 1 << 35, labels=(("fabric", "a"),)
     )
-    assert second.location == probe.PciLocation(None, None, "0000:5e:00.0")
+    assert second.location == wire.Topology(None, None, "0000:5e:00.0")
 
 
 def test_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:

@@ -97,11 +97,11 @@ def test_zero_and_false_are_written() -> None:
 
 def test_mig_instances_are_described() -> None:
     """An instance stands with its ids and its slices, the first of which is zero."""
-    instance = probe.MigInstance(
-        "MIG-1", "1g.10gb", 10_468_982_784, gi=7, ci=0, placement=probe.MigPlacement(0, 1)
+    instance = wire.MigInstance(
+        "MIG-1", "1g.10gb", 10_468_982_784, gi=7, ci=0, placement=wire.MigPlacement(0, 1)
     )
     card = dataclasses.replace(
-        next(PAIR.answering_cards()), mig=probe.Mig(enabled=True, instances=(instance,))
+        next(PAIR.answering_cards()), mig=wire.Mig(enabled=True, instances=(instance,))
     )
 
     written = msgspec.to_builtins(device_spec.card(card))["mig"]

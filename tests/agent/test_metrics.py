@@ -44,7 +44,7 @@ class Clock:
 def seen(node: str = "n1") -> node_view.NodeView:
     """Return a board with two cards on it, of which the first measures something."""
     first, second = simulated.machine(node, "2xA100-SXM4-80GB").answering_cards()
-    sample = probe.Sample(probe.Driver(), "", (dataclasses.replace(first, measurements=VITALS), second))
+    sample = probe.Sample(wire.Driver(), "", (dataclasses.replace(first, measurements=VITALS), second))
     made = node_view.NodeView(node)
     made.record_sample(sample, 90.0)
     return made

@@ -22,7 +22,7 @@ import pytest
 
 from berth_agent import device_spec, probe, sampler
 from berth_agent.nvml import calls, nvml_probe
-from berth_crds import device, vocabulary
+from berth_crds import device, vocabulary, wire
 from support import nodes
 from support.nvml import build, fixtures, machine, presets
 from testbed import waiting
@@ -153,12 +153,12 @@ def at_call(number: int, deed: Callable[[], None], monkeypatch: pytest.MonkeyPat
 def test_new_driver_is_told_at_once(place: nodes.Place) -> None:
     """Versions are those of now, not those of the first look."""
     rig = place(presets.A10)
-    assert rig.look().driver == probe.Driver("550.107.02", "12.4")
+    assert rig.look().driver == wire.Driver("550.107.02", "12.4")
 
     rig.machine.change({"driver.version": "580.65.06", "driver.cuda": 13000})
-    assert rig.look().driver == probe.Driver("580.65.06", "13.0")
+    assert rig.look().driver == wire.Driver("580.65.06", "13.0")
     rig.machine.change({"driver.cuda": None})
-    assert rig.look().driver == probe.Driver("580.65.06", "")
+    assert rig.look().driver == wire.Driver("580.65.06", "")
 
 
 # ---------------------------------------------------------------- one card that fails
@@ -173,7 +173,7 @@ REQUIRED: Final = (
 OPTIONAL: Final[dict[str, tuple[Callable[[probe.Card], Any], Any]]] = {
     "nvmlDeviceGetCudaComputeCapability": (lambda card: card.compute_capability, ""),
     "nvmlDeviceGetModuleId": (lambda card: card.module_id, None),
-    "nvmlDeviceGetPciInfo_v3": (lambda card: card.location, probe.PciLocation()),
+    "nvmlDeviceGetPciInfo_v3": (lambda card: card.location, wire.Topology()),
     "nvmlDeviceGetMigMode": (lambda card: card.mig, None),
     "nvmlDeviceGetMinorNumber": (lambda card: card.minor, 3),
     "nvmlDeviceGetNvLinkState": (

@@ -13,6 +13,7 @@ import pytest
 
 from berth_agent import device_spec, probe, sysfs
 from berth_agent.nvml import nvml_probe
+from berth_crds import wire
 from support import nodes
 from support.nvml import presets
 
@@ -81,7 +82,7 @@ LEVELS: Final = {
             presets.MIXED,
             {},
             lambda sample: next(sample.answering_cards()).location,
-            probe.PciLocation(None, "pci0000:00", "0000:04:00.0"),
+            wire.Topology(None, "pci0000:00", "0000:04:00.0"),
             id="the kernel's -1 is no NUMA node",
         ),
         pytest.param(
@@ -192,7 +193,7 @@ def test_without_sysfs_the_place_is_what_nvml_tells(place: nodes.Place) -> None:
 
     sample = nodes.look(looking)
     assert sample.boot_id == ""
-    assert next(sample.answering_cards()).location == probe.PciLocation(None, None, "0000:12:00.0")
+    assert next(sample.answering_cards()).location == wire.Topology(None, None, "0000:12:00.0")
     rig.machine.lose(0)
     assert [(lost.index, lost.bus_id) for lost in nodes.look(looking).lost_cards()] == [(0, None)]
 

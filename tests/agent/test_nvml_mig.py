@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from berth_agent import probe
+from berth_crds import wire
 from support import nodes
 from support.nvml import presets
 
@@ -18,7 +19,7 @@ GPU_IS_LOST, RESET_REQUIRED, FUNCTION_NOT_FOUND = 15, 16, 13
 # ---------------------------------------------------------------- MIG
 
 
-def instances(looking: probe.Probe) -> list[tuple[str, int, int, probe.MigPlacement | None]]:
+def instances(looking: probe.Probe) -> list[tuple[str, int, int, wire.MigPlacement | None]]:
     """Give profile, ids and placement of the instances of the first card."""
     mig = nodes.first(looking).mig
     assert mig
@@ -30,10 +31,10 @@ def test_instances_stand_with_profile_and_placement(place: nodes.Place) -> None:
     looking = place(presets.MIG).start()
 
     assert instances(looking) == [
-        ("3g.40gb", 1, 0, probe.MigPlacement(4, 4)),
-        ("2g.20gb", 3, 0, probe.MigPlacement(0, 2)),
-        ("1g.10gb", 9, 0, probe.MigPlacement(2, 1)),
-        ("1g.10gb+me", 11, 0, probe.MigPlacement(3, 1)),
+        ("3g.40gb", 1, 0, wire.MigPlacement(4, 4)),
+        ("2g.20gb", 3, 0, wire.MigPlacement(0, 2)),
+        ("1g.10gb", 9, 0, wire.MigPlacement(2, 1)),
+        ("1g.10gb+me", 11, 0, wire.MigPlacement(3, 1)),
     ]
     mig = nodes.first(looking).mig
     assert mig
@@ -49,7 +50,7 @@ def test_empty_mig_card_is_a_card(place: nodes.Place) -> None:
     sample = nodes.look(rig.start())
     assert not list(sample.lost_cards())
     assert [card.mig for card in sample.answering_cards()] == [
-        probe.Mig(enabled=card.index == 2, instances=()) for card in sample.answering_cards()
+        wire.Mig(enabled=card.index == 2, instances=()) for card in sample.answering_cards()
     ]
 
 
@@ -66,14 +67,14 @@ def test_instances_are_those_of_now(place: nodes.Place) -> None:
         "1g.10gb+me",
     ]
     rig.machine.change({"card.0.mig.mode": "0 0"})
-    assert nodes.first(rig.source).mig == probe.Mig(enabled=False)
+    assert nodes.first(rig.source).mig == wire.Mig(enabled=False)
 
 
 def test_pending_mode_is_not_the_mode(place: nodes.Place) -> None:
     """A mode that waits for a reset does not count yet."""
     rig = place(presets.DGX_A100, {"card.0.mig.mode": "0 1"})
 
-    assert nodes.first(rig.start()).mig == probe.Mig(enabled=False)
+    assert nodes.first(rig.start()).mig == wire.Mig(enabled=False)
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION])

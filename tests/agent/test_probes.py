@@ -41,7 +41,7 @@ def preset(rig: nodes.Rig) -> presets.Preset:
     return rig.preset
 
 
-def ways(sample: probe.Sample) -> Mapping[tuple[int, int], probe.Link]:
+def ways(sample: probe.Sample) -> Mapping[tuple[int, int], wire.Link]:
     """Give the way between each two cards, by their indices."""
     index = {card.uuid: card.index for card in sample.answering_cards()}
     return {(card.index, index[link.peer]): link for card in sample.answering_cards() for link in card.links}

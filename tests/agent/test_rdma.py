@@ -136,7 +136,7 @@ def test_device_is_told_by_its_address(tree: Tree) -> None:
             minor=0,
             vendor="mellanox",
             model="MT4123",
-            location=probe.PciLocation(1, "pci0000:3a", "0000:3b:00.0"),
+            location=wire.Topology(1, "pci0000:3a", "0000:3b:00.0"),
             health=None,
         ),
         probe.ExtraDevice(
@@ -144,7 +144,7 @@ def test_device_is_told_by_its_address(tree: Tree) -> None:
             type="rdma",
             minor=1,
             model="MT4123",
-            location=probe.PciLocation(None, "pci0000:97", "0000:9f:00.0"),
+            location=wire.Topology(None, "pci0000:97", "0000:9f:00.0"),
             health=None,
         ),
     )
@@ -159,8 +159,8 @@ def test_virtual_functions_belong_to_their_device(tree: Tree) -> None:
 
     (found,) = rdma.devices(tree.kernel)
     assert found.vf_groups == (
-        probe.VfGroup(
-            (probe.Vf(0, "0000:3b:00.2"), probe.Vf(1, "0000:3b:00.3"), probe.Vf(10, "0000:3b:01.4"))
+        wire.VfGroup(
+            vfs=(wire.Vf(0, "0000:3b:00.2"), wire.Vf(1, "0000:3b:00.3"), wire.Vf(10, "0000:3b:01.4"))
         ),
     )
 
@@ -194,8 +194,8 @@ def test_links_in_circles_cost_what_they_stand_for(tree: Tree) -> None:
     spoil(tree.kernel.sys / "bus/pci/devices/0000:3b:00.2")
 
     (found,) = rdma.devices(tree.kernel)
-    assert found.vf_groups == (probe.VfGroup((probe.Vf(0, "0000:3b:00.2"),)),)
-    assert found.location == probe.PciLocation(None, "pci0000:3a", "0000:3b:00.0")
+    assert found.vf_groups == (wire.VfGroup(vfs=(wire.Vf(0, "0000:3b:00.2"),)),)
+    assert found.location == wire.Topology(None, "pci0000:3a", "0000:3b:00.0")
     assert found.problem is not None
 
 
@@ -227,7 +227,7 @@ def test_virtual_function_of_an_odd_number_is_none(tree: Tree, name: str) -> Non
     _link(place / name, tree.kernel.device("0000:3b:00.2"))
 
     (found,) = rdma.devices(tree.kernel)
-    assert found.vf_groups == (probe.VfGroup((probe.Vf(1, "0000:3b:00.2"),)),)
+    assert found.vf_groups == (wire.VfGroup(vfs=(wire.Vf(1, "0000:3b:00.2"),)),)
 
 
 def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:

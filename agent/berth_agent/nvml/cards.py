@@ -13,7 +13,7 @@ import pynvml
 
 from berth_agent import probe, sysfs
 from berth_agent.nvml import calls, links, measurements, mig
-from berth_crds import schema_limits
+from berth_crds import schema_limits, wire
 
 # Cards that only drive a display: the driver lists them, but no workload may have them.
 DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
@@ -26,7 +26,7 @@ class StaticFacts:
     model: str
     compute_capability: str
     module_id: int | None
-    location: probe.PciLocation
+    location: wire.Topology
     slowdown_temperature: int | None
     nvlink_targets: dict[int, str | None] = dataclasses.field(default_factory=dict)
     profiles: mig.Profiles | None = None
@@ -59,7 +59,7 @@ def facts(handle: Any, address: str | None, kernel: sysfs.Kernel) -> StaticFacts
         model=probe.model_name(calls.ask(pynvml.nvmlDeviceGetName, handle)),
         compute_capability=_capability(capability),
         module_id=_module_id(handle),
-        location=kernel.location(address) if address else probe.PciLocation(),
+        location=kernel.location(address) if address else probe.UNKNOWN_LOCATION,
         slowdown_temperature=measurements.slowdown_temperature(handle),
     )
 

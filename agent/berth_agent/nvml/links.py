@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pynvml
 
-from berth_agent import probe, sysfs
+from berth_agent import sysfs
 from berth_agent.nvml import calls
-from berth_crds import vocabulary
+from berth_crds import vocabulary, wire
 
 SWITCH: Final = "switch"  # The target of an NVLink that leads to no card; otherwise a PCI address.
 MOST_NVLINKS: Final = pynvml.NVML_NVLINK_MAX_LINKS
@@ -39,7 +39,7 @@ class LinkEndpoint:
     """One card, as far as its links need it: uuid, location, and NVLinks by target."""
 
     uuid: str
-    location: probe.PciLocation
+    location: wire.Topology
     nvlinks: NvlinkCounts
 
 
@@ -81,15 +81,15 @@ def address(pci: Any) -> str | None:
 
 def between(
     one: LinkEndpoint, peers: Sequence[LinkEndpoint], ancestor: Callable[[str, str], int | None]
-) -> Iterator[probe.Link]:
+) -> Iterator[wire.Link]:
     """Yield the closest link of a card to each of its peers."""
     for peer in peers:
         if peer.uuid == one.uuid:
             continue
         if count := _nvlink_count(one, peer):
-            yield probe.Link(peer.uuid, vocabulary.LinkKind.NVLINK, count)
+            yield wire.Link(peer.uuid, vocabulary.LinkKind.NVLINK, count)
         elif kind := KINDS.get(ancestor(one.uuid, peer.uuid)) or _by_location(one.location, peer.location):
-            yield probe.Link(peer.uuid, kind)
+            yield wire.Link(peer.uuid, kind)
 
 
 def _nvlink_count(one: LinkEndpoint, peer: LinkEndpoint) -> int:
@@ -106,7 +106,7 @@ def common_ancestor(one: Any, peer: Any) -> int | None:
         return None
 
 
-def _by_location(one: probe.PciLocation, other: probe.PciLocation) -> vocabulary.LinkKind | None:
+def _by_location(one: wire.Topology, other: wire.Topology) -> vocabulary.LinkKind | None:
     if one.pcie_root is not None and one.pcie_root == other.pcie_root:
         return vocabulary.LinkKind.PCIE_HOST
     if one.numa_node is None or other.numa_node is None:

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import pynvml
 
-from berth_agent import probe
 from berth_agent.nvml import calls
-from berth_crds import catalog, schema_limits
+from berth_crds import catalog, schema_limits, wire
 
 Profiles = Mapping[int, str]  # Names of GPU instance profiles by the card's own id of them.
 
@@ -24,7 +23,7 @@ _EIGHTHS: Final = 8
 GOING: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 
 
-def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> probe.Mig | None:
+def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> wire.Mig | None:
     """Return MIG mode and instances of a card with `total` bytes; None where it cannot do MIG."""
     mode = calls.ask_or_none(pynvml.nvmlDeviceGetMigMode, handle)
     if mode is None:
@@ -32,15 +31,15 @@ def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> probe.
     # The second is the mode after the next reset, which does not matter yet.
     current, _ = mode
     if current != pynvml.NVML_DEVICE_MIG_ENABLE:
-        return probe.Mig(enabled=False)
+        return wire.Mig(enabled=False)
     parts = tuple(_parts(handle))
     names = profiles() if parts else {}
     read = (_existing(handle, part, total, names) for part in parts)
     found = {one.uuid: one for one in read if one and _is_valid(one)}
-    return probe.Mig(enabled=True, instances=tuple(found.values()))
+    return wire.Mig(enabled=True, instances=tuple(found.values()))
 
 
-def _existing(handle: Any, part: Any, total: int, names: Profiles) -> probe.MigInstance | None:
+def _existing(handle: Any, part: Any, total: int, names: Profiles) -> wire.MigInstance | None:
     """Return an instance; None for one that was destroyed meanwhile, which must not fail the card."""
     try:
         return _instance(handle, part, total, names)
@@ -50,7 +49,7 @@ def _existing(handle: Any, part: Any, total: int, names: Profiles) -> probe.MigI
         raise
 
 
-def _is_valid(one: probe.MigInstance) -> bool:
+def _is_valid(one: wire.MigInstance) -> bool:
     """Whether the schema takes an instance."""
     numbers = (
         one.gi is None
@@ -81,12 +80,12 @@ def _parts(handle: Any) -> Iterator[Any]:
                 raise
 
 
-def _instance(handle: Any, part: Any, total: int, names: Profiles) -> probe.MigInstance:
+def _instance(handle: Any, part: Any, total: int, names: Profiles) -> wire.MigInstance:
     gi = calls.ask(pynvml.nvmlDeviceGetGpuInstanceId, part)
     shape = calls.ask(pynvml.nvmlDeviceGetAttributes_v2, part)
     info = _gpu_instance(handle, gi)
     whole = names.get(info.profileId) if info else None
-    return probe.MigInstance(
+    return wire.MigInstance(
         uuid=calls.ask(pynvml.nvmlDeviceGetUUID, part),
         profile=_cut(whole or name(shape, total), shape),
         memory=shape.memorySizeMB * catalog.MIB,
@@ -108,14 +107,14 @@ def _gpu_instance(handle: Any, gi: int) -> Any:
         raise
 
 
-def _placement(info: Any) -> probe.MigPlacement | None:
+def _placement(info: Any) -> wire.MigPlacement | None:
     if (
         info is None
         or not info.placement.size
         or info.placement.start + info.placement.size > schema_limits.MOST_SLICES
     ):
         return None
-    return probe.MigPlacement(info.placement.start, info.placement.size)
+    return wire.MigPlacement(info.placement.start, info.placement.size)
 
 
 def name(shape: Any, total: int) -> str:

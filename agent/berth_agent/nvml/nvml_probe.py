@@ -14,8 +14,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from berth_agent import card_processes, nvlink_groups, probe, sysfs
 from berth_agent.nvml import calls, cards, lost_cards, running_processes, session
+from berth_crds import wire
 
 # Opening the library may wake every card of the node, which takes seconds where nothing keeps
 # them awake. With a sample every ten seconds, a card that came back is seen within a minute.
@@ -162,6 +165,6 @@ def _linked_to(card: probe.Card, remembered: Sequence[probe.Card], order: Mappin
     return dataclasses.replace(card, links=tuple(sorted(links, key=lambda link: order[link.peer])))
 
 
-def _links_back(uuid: str, remembered: Sequence[probe.Card]) -> Iterator[probe.Link]:
+def _links_back(uuid: str, remembered: Sequence[probe.Card]) -> Iterator[wire.Link]:
     for peer in remembered:
-        yield from (dataclasses.replace(link, peer=peer.uuid) for link in peer.links if link.peer == uuid)
+        yield from (msgspec.structs.replace(link, peer=peer.uuid) for link in peer.links if link.peer == uuid)

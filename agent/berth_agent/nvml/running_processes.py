@@ -30,5 +30,5 @@ def on(handle: Any, card: probe.Card) -> Iterator[card_processes.Process]:
     yield from (listed[key] for key in sorted(listed))
 
 
-def _instances(card: probe.Card) -> Mapping[tuple[int, int], str]:
+def _instances(card: probe.Card) -> Mapping[tuple[int | None, int | None], str]:
     return {(each.gi, each.ci): each.uuid for each in card.mig.instances} if card.mig else {}

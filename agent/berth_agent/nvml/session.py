@@ -17,7 +17,7 @@ import pynvml
 
 from berth_agent import probe, sysfs
 from berth_agent.nvml import calls, cards, events, links
-from berth_crds import schema_limits, text
+from berth_crds import schema_limits, text, wire
 
 DRIVER: Final = "nvidia"  # As the kernel calls it.
 
@@ -55,12 +55,12 @@ class Session:
         """Whether the driver has got or released a card since the session began."""
         return self._kernel.driven_by(DRIVER) != self._addresses
 
-    def driver(self) -> probe.Driver:
+    def driver(self) -> wire.Driver:
         """Return the versions of the driver."""
         version = _version()
         cuda = calls.ask_or(0, pynvml.nvmlSystemGetCudaDriverVersion_v2)
         newest = f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda > 0 else ""
-        return probe.Driver(text.line(version, most=schema_limits.LONGEST_DRIVER_VERSION), newest)
+        return wire.Driver(text.line(version, most=schema_limits.LONGEST_DRIVER_VERSION), newest)
 
     def read_cards(self) -> tuple[CardOutcome, ...]:
         """Return every card that the library counts, or why it is lost."""
