@@ -19,7 +19,7 @@ GPU_IS_LOST, RESET_REQUIRED, FUNCTION_NOT_FOUND = 15, 16, 13
 # ---------------------------------------------------------------- MIG
 
 
-def instances(looking: probe.Probe) -> list[tuple[str, int, int, wire.MigPlacement | None]]:
+def instances(looking: probe.Probe) -> list[tuple[str, int | None, int | None, wire.MigPlacement | None]]:
     """Give profile, ids and placement of the instances of the first card."""
     mig = nodes.first(looking).mig
     assert mig
