@@ -1,6 +1,5 @@
 """What may stand together in one container, and what it asks of each card."""
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Final
@@ -13,6 +12,7 @@ from berth_crds import names
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.requests import Gpus, Instances, OtherDevices, Replicas
+from berth_operator.translate import device_requests
 from support import builders
 from translate import pod_requests
 
@@ -263,49 +263,12 @@ def test_bad_combination(resources: dict[str, object], sentence: str) -> None:
     assert found == [(Reason.INVALID_REQUEST, sentence)]
 
 
-def test_sentences_are_all_different() -> None:
-    """Each thing that is refused can be told from all the others by its sentence."""
-    sentences = [sentence for _, sentence in REFUSED.values()]
-
-    assert len(set(sentences)) == len(sentences)
-
-
 def test_replicas_of_instances_are_not_served() -> None:
     """What makes sense and is not served says so, and what to write instead."""
-    found = pod_requests.faults(pod_requests.asking({"nvidia.com/mig-1g.10gb.shared": 1}))
-
     name = "nvidia.com/mig-1g.10gb.shared"
+
     sentence = f"container main: {name}: replicas of MIG instances are not served; ask for whole instances"
-    assert found == [(Reason.UNSUPPORTED_REQUEST, sentence)]
-
-
-# ---------------------------------------------------------------- container by container
-
-
-def test_containers_are_judged_one_by_one() -> None:
-    """Two containers of 60 percent are no request for 120 percent."""
-    pod = builders.pod(
-        containers=[builders.asking("a", {names.GPU: 60}), builders.asking("b", {names.GPU: 60})]
-    )
-
-    request = pod_requests.request(pod)
-
-    assert [one.asks for one in request.containers] == [(Gpus(1, core=60, ratio=60),)] * 2
-
-
-def test_containers_may_ask_in_different_ways() -> None:
-    """One way in each container is all that is asked of people."""
-    pod = builders.pod(
-        containers=[
-            builders.asking("a", {names.NVIDIA_GPU: 1}),
-            builders.asking("b", {MEMORY: "1Gi"}),
-            builders.asking("c", {"nvidia.com/mig-1g.10gb": 1}),
-        ]
-    )
-
-    request = pod_requests.request(pod)
-
-    assert [type(one.asks[0]) for one in request.containers] == [Gpus, Gpus, Instances]
+    assert pod_requests.faults(pod_requests.asking({name: 1})) == [(Reason.UNSUPPORTED_REQUEST, sentence)]
 
 
 # ---------------------------------------------------------------- properties
@@ -344,57 +307,46 @@ def test_memory_is_divided_rounding_up(total: int, cards: int) -> None:
     assert (ask.memory - 1) * cards < total <= ask.memory * cards
 
 
-def second_opinion(asked: Mapping[str, int]) -> Gpus | None:
+def koordinator(asked: Mapping[str, int]) -> Gpus | None:
     """Walk through the table of combinations as Koordinator has it, card by card; None where it refuses."""
-    given = {name: value for name, value in asked.items() if value}
-    if not {MEMORY, RATIO} & set(given) or {MEMORY, RATIO} <= set(given):
+    core, ratio, memory, count = (asked[name] for name in (CORE, RATIO, MEMORY, SHARED))
+    if bool(ratio) is bool(memory):
         return None
-    count = given.get(SHARED, 0)
     if not count:
-        if any(given.get(name, 0) > 100 and given.get(name, 0) % 100 for name in (CORE, RATIO)):
+        if any(percent > 100 and percent % 100 for percent in (core, ratio)):
             return None
-        count = max(1, given.get(RATIO, 0) // 100)
-    if any(given.get(name, 0) % count or given.get(name, 0) // count > 100 for name in (CORE, RATIO)):
+        count = max(1, ratio // 100)
+    if any(percent % count or percent // count > 100 for percent in (core, ratio)):
         return None
-    core, ratio, memory = (given.get(name, 0) for name in (CORE, RATIO, MEMORY))
     return Gpus(count, core=core // count, ratio=ratio // count, memory=-(-memory // count))
 
 
-MEASURES = [
-    {SHARED: shared, CORE: core, RATIO: ratio, MEMORY: memory}
-    for shared, core, ratio, memory in itertools.product(
-        (0, 1, 2, 3),
-        (0, 1, 50, 99, 100, 101, 150, 200, 300),
-        (0, 1, 50, 100, 150, 200, 300, 301),
-        (0, 1, 7 * builders.GIB),
-    )
-]
-
-
 @pytest.mark.parametrize("shared", [0, 1, 2, 3])
-def test_second_opinion_on_all_combinations(shared: int) -> None:
+def test_all_combinations_of_measures_are_read_as_koordinator_does(shared: int) -> None:
     """The grammar agrees with the table that it was made from, on every small combination."""
-    for asked in (asked for asked in MEASURES if asked[SHARED] == shared and any(asked.values())):
-        pod = pod_requests.asking(asked)
-        expected = second_opinion(asked)
+    cores, ratios = (0, 1, 50, 99, 100, 101, 150, 200, 300), (0, 1, 50, 100, 150, 200, 300, 301)
+    for core, ratio, memory in itertools.product(cores, ratios, (0, 1, 7 * builders.GIB)):
+        asked = {SHARED: shared, CORE: core, RATIO: ratio, MEMORY: memory}
+        request, faults = device_requests.request(pod_requests.asking(asked))
+        found = [ask for container in request.containers for ask in container.asks]
+        expected = koordinator(asked)
 
-        if expected is None:
-            assert [reason for reason, _ in pod_requests.faults(pod)] == [Reason.INVALID_REQUEST], asked
-        else:
-            assert pod_requests.request(pod).containers[0].asks == (expected,), asked
+        assert found == ([expected] if expected else []), asked
+        refused = any(asked.values()) and expected is None
+        assert [fault.reason for fault in faults] == [Reason.INVALID_REQUEST] * refused, asked
 
 
 @pod_requests.PROPERTY
 @hypothesis.given(st.permutations(list(GOOD)), st.integers(1, 4))
 def test_containers_do_not_disturb_each_other(order: list[str], count: int) -> None:
     """What a container asks for does not depend on the containers beside it."""
-    chosen = order[:count]
-    pod = builders.pod(
-        containers=[builders.asking(f"c{at}", GOOD[name][0]) for at, name in enumerate(chosen)]
+    chosen = [GOOD[name][0] for name in order[:count]]
+    alone = [pod_requests.request(pod_requests.asking(asked)).containers[0] for asked in chosen]
+
+    together = pod_requests.request(
+        builders.pod(containers=[builders.asking(f"c{at}", asked) for at, asked in enumerate(chosen)])
     )
 
-    request = pod_requests.request(pod)
-
-    alone = [pod_requests.request(pod_requests.asking(GOOD[name][0])).containers[0] for name in chosen]
-    renamed = [dataclasses.replace(one, name=f"c{at}") for at, one in enumerate(alone)]
-    assert list(request.containers) == renamed
+    assert [(one.name, one.asks) for one in together.containers] == [
+        (f"c{at}", one.asks) for at, one in enumerate(alone)
+    ]

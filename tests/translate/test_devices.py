@@ -1,12 +1,18 @@
 """A published Device becomes cards in the order of their minors, each with its trouble."""
 
-from typing import Any
+import pathlib
+from typing import Any, Final
+from unittest import mock
 
 import pytest
+import yaml
 
-from berth_crds import wire
+import berth_crds
+from berth_crds import schema_limits, wire
+from berth_operator.scheduling import uuid_ownership
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.translate import devices
+from berth_operator.scheduling.devices import facts
+from berth_operator.translate import devices, raw
 from support import builders
 
 MIG = {"mig": {"enabled": True}}
@@ -14,45 +20,29 @@ SICK = {"uuid": "GPU-n1-0", "health": "Unhealthy"}
 HAUNTED = {"uuid": "GPU-n1-0", "health": "Healthy", "occupants": [{"pid": 7}]}
 
 
-def trouble(thing: wire.Device) -> Reason | None:
-    """Return the trouble of the first card."""
-    return devices.read(thing).cards[0].trouble
-
-
 def test_cards_are_read() -> None:
     """A card keeps its identity, its minor and its bytes; its model gets the one spelling."""
-    thing = builders.published(cards=[{"model": "NVIDIA A100-SXM4-80GB", "memory": 85198045184}])
+    thing = builders.published(
+        cards=[{"model": "NVIDIA A100-SXM4-80GB", "memory": 85198045184}, {"memory": None}]
+    )
 
     found = devices.read(thing)
 
     assert (found.node, found.failed) == ("n1", "")
-    (card,) = found.cards
-    assert (card.uuid, card.minor, card.model) == ("GPU-n1-0", 0, "A100-SXM4-80GB")
-    assert (card.memory, card.trouble) == (85198045184, None)
+    assert found.cards == (
+        facts.Card("GPU-n1-0", 0, "A100-SXM4-80GB", 85198045184),
+        facts.Card("GPU-n1-1", 1, builders.MODEL, 0),
+    ), "memory that is unknown is none to promise"
 
 
-def test_cards_come_by_minor() -> None:
+def test_only_gpus_are_cards_and_they_come_by_minor() -> None:
     """However they are listed, cards stand in the order of their minors, equals by uuid."""
     cards: list[dict[str, Any]] = [{"minor": 10}, {"minor": 2}, {"minor": 2, "uuid": "GPU-a"}, {"minor": 0}]
+    others = [{"type": kind} for kind in ("rdma", "fpga", "quantum")]
 
-    found = devices.read(builders.published(cards=cards))
+    found = devices.read(builders.published(cards=[*cards, *others]))
 
     assert [card.uuid for card in found.cards] == ["GPU-n1-3", "GPU-a", "GPU-n1-1", "GPU-n1-0"]
-
-
-@pytest.mark.parametrize("kind", ["rdma", "fpga", "quantum"])
-def test_only_gpus_are_cards(kind: str) -> None:
-    """Devices of other types, known or not, are not given out as cards."""
-    found = devices.read(builders.published(cards=[{"type": kind}, {}]))
-
-    assert [card.minor for card in found.cards] == [1]
-
-
-def test_card_without_memory() -> None:
-    """A card whose memory is unknown has none to promise."""
-    thing = builders.published(cards=[{"memory": None}])
-
-    assert devices.read(thing).cards[0].memory == 0
 
 
 @pytest.mark.parametrize(
@@ -84,19 +74,11 @@ def test_trouble(
     cordon: bool,  # noqa: FBT001  a column of the table
     expected: Reason | None,
 ) -> None:
-    """A card has at most one trouble, the one that somebody must see to first (I6)."""
-    thing = builders.published(
-        cards=[card], verdicts=[verdict] if verdict else [], cordon=["GPU-n1-0"] if cordon else []
-    )
+    """A card has at most one trouble, the one that somebody must see to first (I6); others stay well."""
+    verdicts, cordoned = [verdict] if verdict else [], ["GPU-n1-0", "GPU-gone"] if cordon else []
+    thing = builders.published(cards=[card, {}], verdicts=verdicts, cordon=cordoned)
 
-    assert trouble(thing) is expected
-
-
-def test_cordon_is_by_uuid() -> None:
-    """People take cards out of service by identity, not by place."""
-    thing = builders.published(cards=[{}, {}], cordon=["GPU-n1-1", "GPU-gone"])
-
-    assert [card.trouble for card in devices.read(thing).cards] == [None, Reason.CORDONED]
+    assert [card.trouble for card in devices.read(thing).cards] == [expected, None]
 
 
 @pytest.mark.parametrize(
@@ -132,3 +114,103 @@ def test_failed_source_gives_its_reason() -> None:
     conditions = (wire.Condition("NVMLReady", "False", reason="DriverGone"),)
 
     assert devices.failed_source(conditions) == "DriverGone"
+
+
+# ---------------------------------------------------------------- a Device that says too much
+
+Cards = list[dict[str, Any]]
+
+NIC: Final = {"type": "rdma", "memory": None, "model": ""}
+
+
+def cut(cards: int, each: int, profiles: int = 1) -> Cards:
+    """Return cards with so many MIG instances each, of so many profiles in all."""
+    numbers = [[card * each + one for one in range(each)] for card in range(cards)]
+    lists = [
+        [{"uuid": f"M{at}", "profile": f"1g.{at % profiles + 1}gb", "memory": 1} for at in those]
+        for those in numbers
+    ]
+    return [{"mig": {"enabled": True, "instances": instances}} for instances in lists]
+
+
+def virtual(groups: int, functions: int, labels: int = 0, length: int = 1) -> Cards:
+    """Return a network card with so many groups of so many functions, and labels of so many characters."""
+    said = {f"l{at:02}": "x" * length for at in range(labels)}
+    vfs = [[{"minor": 0, "busID": f"{at:04}:{one:03}"} for one in range(functions)] for at in range(groups)]
+    return [NIC | {"vfGroups": [{"labels": said, "vfs": each} for each in vfs]}]
+
+
+def labelled(cards: int, labels: int, length: int = 1) -> Cards:
+    """Return cards with so many labels each, of so many characters."""
+    return [{"labels": {f"l{at:02}": "x" * length for at in range(labels)}}] * cards
+
+
+CASES: Final[dict[str, tuple[Cards, Cards, str]]] = {
+    "uuids": (cut(8, 63), cut(8, 64), "512 uuids of cards and MIG instances"),
+    "profiles": (cut(2, 64, 64), cut(2, 64, 65), "64 MIG profiles"),
+    "functions": (virtual(16, 256), virtual(17, 256), "4096 virtual functions"),
+    "labels of cards": (labelled(64, 16), labelled(64, 17), "1024 labels"),
+    "labels of functions": (
+        virtual(1, 256, 64),
+        virtual(1, 257, 64),
+        "16384 labels of virtual functions, counted for each of them",
+    ),
+    "long labels": (
+        labelled(32, 16, 253),
+        labelled(32, 16, 254),
+        "131072 characters in labels",
+    ),
+}
+
+
+@pytest.mark.parametrize(("enough", "too_much", "what"), CASES.values(), ids=CASES.keys())
+def test_a_device_that_says_too_much_is_closed(enough: Cards, too_much: Cards, what: str) -> None:
+    """As much as the limit is read; of more nothing is given, but the cards stay known, and it says why."""
+    read, closed = (devices.read(builders.published(cards=cards)) for cards in (enough, too_much))
+
+    assert (read.failed, closed.failed) == ("", f"more than {what}")
+    kept = [*closed.cards, *closed.others]
+    assert len(kept) == len(too_much)
+    assert not any(one.instances or one.functions or one.labels for one in kept)
+    assert [one.mig for one in closed.cards] == ["mig" in one for one in too_much if one.get("type") is None]
+
+
+def test_labels_of_functions_are_sorted_once_for_each_group() -> None:
+    """All functions of a group share one list of labels, however many they are."""
+    thing = builders.published(cards=virtual(2, 200, 40))
+
+    with mock.patch.object(devices, "sorted", wraps=sorted, create=True) as ordered:
+        (found,) = devices.read(thing).others
+
+    assert len({id(one.labels) for one in found.functions}) == 2
+    assert ordered.call_count < 10
+
+
+def test_function_without_an_address_is_not_kept() -> None:
+    """It cannot be given out, so nothing is known of it."""
+    vfs = [{"minor": 0}, {"minor": 1, "busID": "0000:3b:00.2"}, {"minor": 2, "busID": ""}]
+
+    (found,) = devices.read(builders.published(cards=[NIC | {"vfGroups": [{"vfs": vfs}]}])).others
+
+    assert found.functions == (facts.Function("0000:3b:00.2", 1),)
+
+
+def test_uuids_that_are_read_can_all_be_recorded() -> None:
+    """The status of a Device takes a claim for each of them."""
+    crd = yaml.safe_load((pathlib.Path(berth_crds.__file__).parents[1] / "devices.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+
+    assert schema["status"]["properties"]["claims"]["maxItems"] >= schema_limits.TOTAL_UUIDS
+
+
+@pytest.mark.parametrize(
+    ("length", "failed"), [(1 << 20, ""), ((1 << 20) + 1, "more than 1048576 bytes as an object")]
+)
+def test_a_device_into_which_little_can_be_written_is_closed(length: int, failed: str) -> None:
+    """Whose its cards are might not be recorded there, so it claims none of them."""
+    thing = builders.published(cards=cut(2, 3))
+
+    found = devices.read(raw.Device(thing.metadata, thing.spec, thing.status, length=length))
+
+    assert (found.failed, found.large, len(found.cards)) == (failed, bool(failed), 2)
+    assert len(list(uuid_ownership.named(found))) == (0 if failed else 8)

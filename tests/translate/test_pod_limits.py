@@ -1,7 +1,8 @@
 """What a pod says beyond the limits is refused in a sentence that names the limit, and none of it is kept."""
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,9 +24,14 @@ LONG: Final = "x" * 10_000
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def many(what: str, count: int) -> str:
-    """Write a list of so many things."""
-    return ",".join(f"{what}{at}" for at in range(count))
+def many(count: int, *words: str) -> str:
+    """Write a list of so many words, numbered; of several words all but the last come once."""
+    return ",".join([*words[:-1], *(f"{words[-1]}{at}" for at in range(count - len(words) + 1))])
+
+
+def containers(count: int, requests: Mapping[str, object] = {}, **fields: Any) -> list[dict[str, Any]]:
+    """Return so many containers with the same requests."""
+    return [builders.asking(f"c{at}", requests, **fields) for at in range(count)]
 
 
 # ---------------------------------------------------------------- the whole pod
@@ -48,7 +54,7 @@ def measured(pod: dict[str, Any]) -> Any:
 )
 def test_a_pod_that_etcd_may_not_take_with_its_bind(more: int, refused: bool) -> None:  # noqa: FBT001
     """It is refused for its length as an object, which is the same however it comes, and nothing is kept."""
-    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [builders.asking("c", CARD)]}
+    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": containers(1, CARD)}
     meta = {"name": "p", "namespace": "ml", "uid": "u", "annotations": {"a": ""}}
     bare = sum(len(msgspec.json.encode(part)) for part in (spec, meta))
     meta["annotations"] = {"a": "x" * (pod_limits.MAX_BYTES - bare + more)}
@@ -61,176 +67,147 @@ def test_a_pod_that_etcd_may_not_take_with_its_bind(more: int, refused: bool) ->
         assert found.faults[0].detail.startswith("the pod has more than 1048576 bytes as an object")
 
 
-# ---------------------------------------------------------------- annotations
-
-LISTS: dict[str, tuple[dict[str, object], str, str, str, int]] = {
-    "models": (CARD, names.MODEL, "m", "models", pod_limits.MAX_MODELS),
-    "models to avoid": (CARD, names.AVOID_MODEL, "m", "models", pod_limits.MAX_MODELS),
-    "uuids": (CARD, names.UUIDS, "GPU-", "uuids", pod_limits.MAX_UUIDS),
-    "uuids to avoid": (CARD, names.AVOID_UUIDS, "GPU-", "uuids", pod_limits.MAX_UUIDS),
-    "labels": (NIC, names.LABELS, "fabric=a,l=", "labels", pod_limits.MAX_LABELS),
-    "types": (CARD | NIC, names.JOINT, "gpu,rdma", "types", pod_limits.MAX_LABELS),
-}
+# ---------------------------------------------------------------- annotations and containers
 
 
-@pytest.mark.parametrize(("asked", "key", "one", "what", "most"), LISTS.values(), ids=LISTS.keys())
-def test_list_that_is_too_long(asked: dict[str, object], key: str, one: str, what: str, most: int) -> None:
-    """A list may have so many entries and not one more."""
-    text = ",".join(f"{one}{at}" if one[-1] in "m-" else one for at in range(most + 1))
-
-    said = pod_requests.sentences(pod_requests.asking(asked, annotations={key: text}))
-
-    count = text.count(",") + 1
-    assert said[0] == f"annotation {key} names {count} {what}; {most} are the most"
+def list_of(key: str, text: str, what: str, most: int) -> tuple[dict[str, str], str]:
+    """Return an annotation that lists more than the limit, and the sentence about it."""
+    return {key: text}, f"annotation {key} names {text.count(',') + 1} {what}; {most} are the most"
 
 
-def test_lists_may_be_as_long_as_the_limit() -> None:
-    """What is asked for within the limits is all taken."""
-    said = {
-        names.MODEL: many("m", pod_limits.MAX_MODELS),
-        names.AVOID_UUIDS: many("GPU-", pod_limits.MAX_UUIDS),
-    }
-
-    conditions = pod_requests.request(pod_requests.asking(CARD, annotations=said)).conditions
-
-    assert (len(conditions.models), len(conditions.avoid_uuids)) == (
-        pod_limits.MAX_MODELS,
-        pod_limits.MAX_UUIDS,
-    )
+def text_of(key: str, text: str, sentence: str) -> tuple[dict[str, str], str]:
+    """Return an annotation that is too long, and the sentence about it."""
+    return {key: text}, f"annotation {key}{sentence}"
 
 
-WORDS: dict[str, tuple[str, str, str]] = {
-    "a model": (names.MODEL, f"T4,{'x' * 129}", ": a model has 129 characters; 128 are the most"),
-    "a scope": (names.SCOPE, LONG, " has 10000 characters; 4096 are the most"),
-    "a pattern": (names.MODEL_PATTERN, LONG, " has 10000 characters; 4096 are the most"),
-    "an amount": (
-        names.MEMORY_AT_LEAST,
-        "1" * 100,
-        f": {'1' * 60}... is not an amount of memory, such as 40Gi",
+MODELS, UUIDS, LABELS = pod_limits.MAX_MODELS, pod_limits.MAX_UUIDS, pod_limits.MAX_LABELS
+TOO_LONG: dict[str, tuple[dict[str, str], str]] = {
+    "models": list_of(names.MODEL, many(MODELS + 1, "m"), "models", MODELS),
+    "models to avoid": list_of(names.AVOID_MODEL, many(MODELS + 1, "m"), "models", MODELS),
+    "uuids": list_of(names.UUIDS, many(UUIDS + 1, "GPU-"), "uuids", UUIDS),
+    "uuids to avoid": list_of(names.AVOID_UUIDS, many(UUIDS + 1, "GPU-"), "uuids", UUIDS),
+    "labels": list_of(names.LABELS, many(LABELS + 1, "fabric=a", "l="), "labels", LABELS),
+    "types": list_of(names.JOINT, ",".join(["gpu,rdma"] * LABELS), "types", LABELS),
+    "a model": text_of(names.MODEL, f"T4,{'x' * 129}", ": a model has 129 characters; 128 are the most"),
+    "a label": text_of(names.LABELS, f"fabric={'a' * 400}", ": a label has 407 characters; 400 are the most"),
+    "a scope": text_of(names.SCOPE, LONG, " has 10000 characters; 4096 are the most"),
+    "a pattern": text_of(names.MODEL_PATTERN, LONG, " has 10000 characters; 4096 are the most"),
+    "an amount": text_of(
+        names.MEMORY_AT_LEAST, "1" * 100, f": {'1' * 60}... is not an amount of memory, such as 40Gi"
     ),
-    "a list": (names.MODEL, "," * 40_000, " has 40000 characters; 32768 are the most"),
-    "a record": (
-        "pod.alpha/DeviceInformation",
-        "[" * 40_000,
-        " has 40000 characters; 32768 are the most",
+    "a list": text_of(names.MODEL, "," * 40_000, " has 40000 characters; 32768 are the most"),
+    "a record": text_of(
+        "pod.alpha/DeviceInformation", "[" * 40_000, " has 40000 characters; 32768 are the most"
     ),
-    "another project's list": (
-        "nvidia.com/use-gputype",
-        "A" * 40_000,
-        " has 40000 characters; 32768 are the most",
+    "another project's list": text_of(
+        "nvidia.com/use-gputype", "A" * 40_000, " has 40000 characters; 32768 are the most"
     ),
 }
 
 
-@pytest.mark.parametrize(("key", "text", "sentence"), WORDS.values(), ids=WORDS.keys())
-def test_text_that_is_too_long(key: str, text: str, sentence: str) -> None:
-    """A text that nobody means is refused before it is read."""
-    said = pod_requests.sentences(pod_requests.asking(CARD, annotations={key: text}))
-
-    assert f"annotation {key}{sentence}" in said
+@pytest.mark.parametrize(("annotations", "sentence"), TOO_LONG.values(), ids=TOO_LONG.keys())
+def test_text_that_is_too_long(annotations: dict[str, str], sentence: str) -> None:
+    """A list may have so many entries and not one more; a text that nobody means is not read."""
+    assert sentence in pod_requests.sentences(pod_requests.asking(CARD | NIC, annotations=annotations))
 
 
-def test_label_that_is_too_long() -> None:
-    """A label with its value has a length of its own."""
-    said = pod_requests.sentences(pod_requests.asking(NIC, annotations={names.LABELS: f"fabric={'a' * 400}"}))
+def test_what_is_as_long_as_the_limit_is_read() -> None:
+    """What is asked for within the limits is all taken, and containers that ask for nothing do not count."""
+    listed = {names.MODEL: many(MODELS, "m"), names.AVOID_UUIDS: many(UUIDS, "GPU-")}
+    asking = [*containers(pod_limits.MAX_ASKS, CARD), *(builders.container(f"p{at}") for at in range(1000))]
 
-    assert said == [f"annotation {names.LABELS}: a label has 407 characters; 400 are the most"]
+    found = pod_requests.request(builders.pod(containers=asking, annotations=listed))
+
+    assert (len(found.conditions.models), len(found.conditions.avoid_uuids)) == (MODELS, UUIDS)
+    assert len(found.containers) == pod_limits.MAX_ASKS
 
 
 def test_few_of_many_faults_are_told() -> None:
     """Thousands of misspelt keys give some sentences, and one that says that there are more."""
-    odd = {f"{names.GROUP}/odd-{at}": "" for at in range(5000)}
+    unknown = {f"{names.GROUP}/unknown-{at}": "" for at in range(5000)}
 
-    said = pod_requests.sentences(pod_requests.asking(CARD, annotations=odd))
+    found = pod_requests.sentences(pod_requests.asking(CARD, annotations=unknown))
 
-    assert len(said) == pod_limits.MAX_FAULTS + 1
-    assert said[-1] == "there is more that is wrong with the pod"
-
-
-# ---------------------------------------------------------------- containers
+    assert len(found) == pod_limits.MAX_FAULTS + 1
+    assert found[-1] == "there is more that is wrong with the pod"
 
 
-def test_asks_of_all_containers_are_counted() -> None:
-    """So many containers may ask for devices; of the others there may be any number."""
-    asking = [builders.asking(f"c{at}", CARD) for at in range(pod_limits.MAX_ASKS)]
-    plain = [builders.container(f"p{at}") for at in range(1000)]
-
-    enough = pod_requests.request(builders.pod(containers=[*asking, *plain]))
-    too_many = builders.pod(containers=[*asking, builders.asking("one-more", CARD)])
-
-    assert len(enough.containers) == pod_limits.MAX_ASKS
-    (said,) = pod_requests.sentences(too_many)
-    assert said == (
-        "the containers of the pod ask for devices 65 times, each kind of device in each container counted; "
-        "Berth serves 64 at most"
-    )
-
-
-def test_pieces_of_all_containers_are_counted() -> None:
-    """Replicas and MIG instances are placed one by one, so their sum has a limit."""
-    shared = [builders.asking(f"c{at}", {names.NVIDIA_GPU_SHARED: 64}) for at in range(5)]
-
-    (said,) = pod_requests.sentences(builders.pod(containers=shared))
-
-    assert said == "the pod asks for 320 replicas and MIG instances; Berth serves 256 at most"
-
-
-def test_amounts_of_devices_are_counted_before_they_are_read() -> None:
-    """Thousands of amounts are refused for their number alone."""
-    profiles = [{f"nvidia.com/mig-{each}g.{at}gb": 1 for at in range(60)} for each in range(9)]
-    asking = [builders.asking(f"c{at}", one) for at, one in enumerate(profiles)]
-
-    waiting = pod_requests.sentences(builders.pod(containers=asking))
-    bound = pods.read_bound(builders.pod(nodeName="n1", containers=asking))
-
-    assert waiting == ["the pod has 540 amounts of devices in its containers; Berth reads 256 at most"]
-    assert bound.hold.withheld == holds.ALL_CARDS
+MANY_PROFILES: Final = [
+    builders.asking(f"c{each}", {f"nvidia.com/mig-{each}g.{at}gb": 1 for at in range(60)})
+    for each in range(9)
+]
+RECORD: Final = {f"c{at}": {"requests": {"alpha.gpu/numgpu": 1}} for at in range(65)}
+TOO_MANY: dict[str, tuple[dict[str, Any], str]] = {
+    "asks": (
+        {"containers": containers(65, CARD)},
+        (
+            "the containers of the pod ask for devices 65 times, "
+            "each kind of device in each container counted; Berth serves 64 at most"
+        ),
+    ),
+    "pieces, which are placed one by one": (
+        {"containers": containers(5, {names.NVIDIA_GPU_SHARED: 64})},
+        "the pod asks for 320 replicas and MIG instances; Berth serves 256 at most",
+    ),
+    "amounts, which are not read then": (
+        {"containers": MANY_PROFILES},
+        "the pod has 540 amounts of devices in its containers; Berth reads 256 at most",
+    ),
+    "containers of a record": (
+        {
+            "containers": containers(65),
+            "annotations": {aliases.KUBEGPU_RECORDS[0]: json.dumps({"runningcontainer": RECORD})},
+        },
+        f"annotation {aliases.KUBEGPU_RECORDS[0]} names 65 containers; 64 are the most",
+    ),
+}
 
 
-def test_containers_of_a_record_are_counted_before_they_are_read() -> None:
-    """KubeGPU's record may name as many containers as may ask for devices."""
-    many = {f"c{at}": {"requests": {"alpha.gpu/numgpu": 1}} for at in range(65)}
-    record = {aliases.KUBEGPU_RECORDS[0]: json.dumps({"runningcontainer": many})}
-    containers = [builders.asking(name) for name in many]
-
-    (said,) = pod_requests.sentences(builders.pod(containers=containers, annotations=record))
-
-    assert said.endswith("names 65 containers; 64 are the most")
+@pytest.mark.parametrize(("about", "sentence"), TOO_MANY.values(), ids=TOO_MANY.keys())
+def test_what_all_containers_ask_for_is_counted(about: dict[str, Any], sentence: str) -> None:
+    """So many containers may ask for devices, and for so many; of the others there may be any number."""
+    assert pod_requests.sentences(builders.pod(**about)) == [sentence]
 
 
 # ---------------------------------------------------------------- the spec
 
 
-def term(*values: str, expressions: int = 1) -> dict[str, Any]:
-    """Return one term of an affinity."""
-    one = {"key": "zone", "operator": "In", "values": list(values) or ["a"]}
-    return {"matchExpressions": [one] * expressions}
+def affinity(terms: int = 1, *, expressions: int = 1, values: Sequence[str] = ("a",)) -> dict[str, Any]:
+    """Return an affinity of so many terms of so many expressions."""
+    expression = {"key": "zone", "operator": "In", "values": list(values)}
+    term = {"matchExpressions": [expression] * expressions}
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term] * terms}}}}
 
 
-def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
-    """Return an affinity of these terms."""
-    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
+RESOURCES: Final[dict[str, object]] = {f"example.com/r{at}": 1 for at in range(65)}
+# What says too much of one thing, what is said of that, and how much is read.
+SPECS: dict[str, tuple[dict[str, Any], str, int]] = {
+    "amounts": (
+        {"containers": containers(2049, {"cpu": 1, "memory": 1})},
+        "4098 requests and limits in its containers",
+        4096,
+    ),
+    "containers": ({"containers": containers(4097)}, "4097 containers", 4096),
+    "names": ({"containers": containers(1, RESOURCES)}, "65 different resources", 64),
+    "names of the overhead": ({"overhead": RESOURCES}, "66 different resources", 64),
+    "labels": (
+        {"nodeSelector": {f"l{at}": "" for at in range(65)}},
+        "65 labels in its node selector",
+        64,
+    ),
+    "tolerations": ({"tolerations": [{"key": "a"}] * 129}, "129 tolerations", 128),
+    "terms": (affinity(65), "65 terms in its node affinity", 64),
+    "expressions": (affinity(expressions=257), "257 expressions in its node affinity", 256),
+    "values": (affinity(values=["a"] * 1025), "1025 values in its node affinity", 1024),
+    "text": (
+        affinity(values=["x" * 32_768]),
+        "32774 characters in its node selector, affinity and tolerations",
+        32_768,
+    ),
+}
 
 
-def specs() -> Iterator[Any]:
-    """Return specs that say too much of one thing, and what is said of each."""
-    amounts = [builders.asking(f"c{at}", {"cpu": 1, "memory": 1}) for at in range(2049)]
-    resources = {f"example.com/r{at}": 1 for at in range(65)}
-    yield "amounts", {"containers": amounts}, "4098 requests and limits in its containers", 4096
-    crowd = [builders.container(f"c{at}") for at in range(4097)]
-    yield "containers", {"containers": crowd}, "4097 containers", 4096
-    yield "names", {"containers": [builders.asking("main", resources)]}, "65 different resources", 64
-    yield "names of the overhead", {"overhead": resources}, "66 different resources", 64
-    yield "labels", {"nodeSelector": {f"l{at}": "" for at in range(65)}}, "65 labels in its node selector", 64
-    yield "tolerations", {"tolerations": [{"key": "a"}] * 129}, "129 tolerations", 128
-    yield "terms", affinity(*[term()] * 65), "65 terms in its node affinity", 64
-    yield "expressions", affinity(term(expressions=257)), "257 expressions in its node affinity", 256
-    yield "values", affinity(term(*["a"] * 1025)), "1025 values in its node affinity", 1024
-    text = "32774 characters in its node selector, affinity and tolerations"
-    yield "text", affinity(term("x" * 32_768)), text, 32_768
-
-
-@pytest.mark.parametrize(("spec", "what", "most"), [pytest.param(*case[1:], id=case[0]) for case in specs()])
+@pytest.mark.parametrize(("spec", "what", "most"), SPECS.values(), ids=SPECS.keys())
 def test_spec_that_says_too_much(spec: dict[str, Any], what: str, most: int) -> None:
     """What is said of the place and of resources has limits, and what is beyond them is not kept."""
     candidate = pods.candidate(builders.pod(**{"gpus": 1} | spec))
@@ -241,27 +218,33 @@ def test_spec_that_says_too_much(spec: dict[str, Any], what: str, most: int) -> 
     assert (candidate.request, candidate.demand) == (requests.NO_DEVICES, facts.NO_DEMAND)
 
 
+# ---------------------------------------------------------------- bound pods
+
 FOREIGN: Final[dict[str, Any]] = {"nodeName": "n1", "schedulerName": "default-scheduler"}
 MANY: Final = 5000  # More than is read of a pod that can be refused.
-
-
-def crowds() -> Iterator[tuple[str, dict[str, Any], dict[str, int]]]:
-    """Return specs of bound pods that say very much, and what that comes to."""
-    words: dict[str, Any] = {"requests": {"cpu": "0", "memory": "0"}, "limits": {"ephemeral-storage": "1"}}
-    nothing = [builders.container(f"c{at}", resources=words) for at in range(MANY)]
-    yield "nothing", {"containers": nothing}, {"ephemeral-storage": MANY}
-    figures = [builders.asking(f"c{at}", {"cpu": f"{at}m"}) for at in range(MANY)]
-    yield "figures", {"containers": figures}, {facts.CPU: MANY * (MANY - 1) // 2}
-    others = [{"restartPolicy": "Always"} | one for one in figures]
-    yield "sidecars", {"initContainers": others, "containers": figures}, {facts.CPU: MANY * (MANY - 1)}
-    yield "one by one", {"initContainers": figures}, {facts.CPU: MANY - 1}
-    yield "no cards", {"containers": [builders.asking(f"c{at}", NO_CARD) for at in range(MANY)]}, {}
-
-
 NO_CARD: Final = {names.NVIDIA_GPU: 0, names.GPU_MEMORY: 0}
+NOTHING: Final = {"requests": {"cpu": "0", "memory": "0"}, "limits": {"ephemeral-storage": "1"}}
+FIGURES: Final = [builders.asking(f"c{at}", {"cpu": f"{at}m"}) for at in range(MANY)]
+# Specs of bound pods that say very much, and what that comes to.
+MUCH: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "nothing": (
+        {"containers": [builders.container(resources=NOTHING)] * MANY},
+        {"ephemeral-storage": MANY},
+    ),
+    "figures": ({"containers": FIGURES}, {facts.CPU: MANY * (MANY - 1) // 2}),
+    "sidecars": (
+        {
+            "initContainers": [{"restartPolicy": "Always"} | one for one in FIGURES],
+            "containers": FIGURES,
+        },
+        {facts.CPU: MANY * (MANY - 1)},
+    ),
+    "one by one": ({"initContainers": FIGURES}, {facts.CPU: MANY - 1}),
+    "no cards": ({"containers": containers(MANY, NO_CARD)}, {}),
+}
 
 
-@pytest.mark.parametrize(("spec", "takes"), [pytest.param(*case[1:], id=case[0]) for case in crowds()])
+@pytest.mark.parametrize(("spec", "takes"), MUCH.values(), ids=MUCH.keys())
 def test_a_bound_pod_counts_for_what_it_asks_however_much_it_says(
     spec: dict[str, Any], takes: dict[str, int]
 ) -> None:
@@ -272,68 +255,82 @@ def test_a_bound_pod_counts_for_what_it_asks_however_much_it_says(
     assert not found.hold.devices
 
 
-@pytest.mark.parametrize("place", ["overhead", "resources"])
-def test_of_a_bound_pod_only_so_many_names_are_kept(place: str) -> None:
-    """No node has as many resources, and what is kept takes memory."""
-    amounts = {f"hugepages-{at}": "1" for at in range(MANY)}
-    spec: dict[str, Any] = {place: amounts if place == "overhead" else {"requests": amounts}}
+HUGE_PAGES: Final = {f"hugepages-{at}": "1" for at in range(MANY)}
+OWN: Final = builders.asking("own", {"cpu": 1, "memory": "1Gi"})
 
-    found = pods.read_bound(builders.pod(containers=[builders.asking("main", {"cpu": 1})], **spec, **FOREIGN))
 
-    assert dict(found.hold.amounts)[facts.CPU] == 1000
-    assert len(found.hold.amounts) <= pod_limits.MAX_BOUND_RESOURCES + 3
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"containers": [OWN], "overhead": HUGE_PAGES}, id="in the overhead"),
+        pytest.param({"containers": [OWN], "resources": {"requests": HUGE_PAGES}}, id="of the whole pod"),
+        pytest.param(
+            {"containers": [*containers(1, {f"example.com/r{at:03}": 1 for at in range(500)}), OWN]},
+            id="in a container",
+        ),
+    ],
+)
+def test_of_a_bound_pod_only_so_many_names_are_kept(spec: dict[str, Any]) -> None:
+    """What no node has is left out of a long list, cpu and memory never are."""
+    amounts = dict(pods.read_bound(builders.pod(**spec, **FOREIGN)).hold.amounts)
+
+    assert (amounts[facts.CPU], amounts[facts.MEMORY]) == (1000, 2**30)
+    assert len(amounts) <= pod_limits.MAX_BOUND_RESOURCES + 3
 
 
 def test_a_bound_pod_of_many_amounts_of_devices_may_have_all_cards_that_it_names() -> None:
     """It keeps all of them back, and what each resource may have brought it is all of them as well."""
-    amounts = [{"cpu": 1, names.NVIDIA_GPU: 1}, {"memory": 1, "nvidia.com/mig-1g.5gb": 1}] * 129
-    containers = [builders.asking(f"c{at}", one) for at, one in enumerate(amounts)]
+    asked = [{"cpu": 1, names.NVIDIA_GPU: 1}, {"memory": 1, "nvidia.com/mig-1g.5gb": 1}] * 129
+    asking = [builders.asking(f"c{at}", amounts) for at, amounts in enumerate(asked)]
 
-    found = pods.read_bound(builders.pod(containers=containers, **FOREIGN))
+    found = pods.read_bound(builders.pod(containers=asking, **FOREIGN))
 
+    every = dict.fromkeys((names.NVIDIA_GPU, "nvidia.com/mig-1g.5gb"), holds.ALL_CARDS)
     assert found.hold.withheld == holds.ALL_CARDS
     assert found.nameless is not None
-    assert found.nameless.plugged == dict.fromkeys(
-        (names.NVIDIA_GPU, "nvidia.com/mig-1g.5gb"), holds.ALL_CARDS
-    )
-
-
-def test_a_bound_pod_of_many_containers_that_asks_for_no_card_keeps_none_back() -> None:
-    """How much it says of other things is no reason to keep cards from others."""
-    containers = [builders.asking(f"c{at}", {"cpu": 1}) for at in range(4097)]
-
-    assert not pods.read_bound(builders.pod(containers=containers, **FOREIGN)).hold.devices
+    assert found.nameless.plugged == every
 
 
 def test_a_bound_pod_of_many_containers_keeps_what_its_record_names() -> None:
     """Its record counts however much the pod says beside it."""
-    containers = [builders.container("main", gpus=1), *(builders.container(f"c{at}") for at in range(4096))]
-    annotations = builders.record("n1", main=[0])
+    asking = [builders.container("main", gpus=1), *containers(4096)]
+    record = builders.record("n1", main=[0])
 
-    found = pods.read_bound(builders.pod(containers=containers, annotations=annotations, nodeName="n1"))
+    found = pods.read_bound(builders.pod(containers=asking, annotations=record, nodeName="n1"))
 
-    assert [share.minor for share in found.hold.shares] == [0]
-    assert not found.fault
+    assert ([share.minor for share in found.hold.shares], found.fault) == ([0], "")
 
 
 def test_where_a_bound_pod_may_run_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is where it is: affinity and tolerations of a bound pod, however many, are not looked at."""
     monkeypatch.setattr(demands, "where", None)
 
-    assert (
-        pods.read_bound_request(builders.pod(gpus=1, tolerations=[{"key": "a"}], nodeName="n1")).sample
-        is not None
-    )
+    assert pods.read_bound_request(builders.pod(gpus=1, tolerations=[{"key": "a"}], nodeName="n1")).sample
 
 
-def test_bound_pod_of_many_resources_keeps_the_usual_ones() -> None:
-    """It cannot be refused: what no node has is left out of a long list, cpu and memory never are."""
-    containers = [
-        builders.asking("a", {f"example.com/r{at:03}": 1 for at in range(500)}),
-        builders.asking("b", {"cpu": 2, "memory": "1Gi"}),
-    ]
+# ---------------------------------------------------------------- how much memory a request takes
 
-    found = dict(demands.amounts(builders.pod(nodeName="n1", containers=containers).spec))
+HEAVY: dict[str, dict[str, Any]] = {
+    "uuids": {"annotations": {names.UUIDS: many(500, "w")}},
+    "uuids to avoid": {"annotations": {names.AVOID_UUIDS: many(500, "w")}},
+    "values": affinity(values=[f"w{at}" for at in range(500)]),
+    "tolerations": {"tolerations": [{"key": f"key-{at}", "value": f"v{at}"} for at in range(128)]},
+    "a long word": {"nodeSelector": {"a": "x" * 30_000}},
+}
 
-    assert (found[facts.CPU], found[facts.MEMORY]) == (2000, 2**30)
-    assert len(found) == pod_limits.MAX_BOUND_RESOURCES + 3
+
+@pytest.mark.parametrize("spec", HEAVY.values(), ids=HEAVY.keys())
+def test_whatever_is_said_counts_as_memory(spec: dict[str, Any]) -> None:
+    """Each thing counts as more than its words take, wherever it stands."""
+    found = pods.read_request(builders.pod(gpus=1, **spec))
+    things = found.request.size + found.demand.size
+
+    assert found.byte_size > max(things * sys.getsizeof("w000"), 30_000 if things < 10 else 0)
+
+
+def test_what_is_refused_takes_no_memory() -> None:
+    """Nothing of it is kept."""
+    found = pods.read_request(builders.pod(gpus=1, tolerations=[{"key": "a"}] * 200))
+
+    assert found.faults
+    assert found.byte_size == 0

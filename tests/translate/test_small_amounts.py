@@ -1,6 +1,5 @@
 """A pod that asks for a few bytes of memory has left out the unit, and is asked whether it has."""
 
-import pathlib
 from typing import Any, Final
 
 import pytest
@@ -9,7 +8,7 @@ from berth_crds import names, policy
 from berth_operator.scheduling import policy as rules
 from berth_operator.scheduling import under_policy
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.translate import pod_limits, pods, refusals
+from berth_operator.translate import pod_limits, pods, raw, refusals
 from support import builders
 from translate import pod_requests
 
@@ -19,7 +18,7 @@ LONG: Final = f"0.{'0' * 60}1"
 EACH: Final = "genius/gpu-memory-each"
 
 
-def refused(pod: Any, **fields: Any) -> list[str]:
+def refused(pod: raw.Pod, **fields: Any) -> list[str]:
     """Return what a policy finds wrong with a pod that is well otherwise."""
     candidate = pods.candidate(pod)
     assert candidate.faults == ()
@@ -61,14 +60,6 @@ RESOURCES: dict[str, tuple[dict[str, object], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("resources", "asked", "meant"), RESOURCES.values(), ids=RESOURCES.keys())
-def test_a_container_that_leaves_out_the_unit(resources: dict[str, object], asked: str, meant: str) -> None:
-    """The sentence shows what was written, how much that is, and the unit that makes sense of it."""
-    found = refused(pod_requests.asking(resources))
-
-    assert found == [f"container main: {asked}; did you mean {meant}? The {REFUSES}"]
-
-
 # The same on the pod itself.
 ON_THE_POD: dict[str, tuple[dict[str, Any], str, str]] = {
     "KAI": ({"annotations": {"gpu-memory": "8"}}, "annotation gpu-memory: 8 MiB", "8192"),
@@ -79,12 +70,16 @@ ON_THE_POD: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "Genius' condition": ({"gpus": 1, "labels": {EACH: "40"}}, f"label {EACH}: 40 MiB", "40960"),
 }
+LEFT_OUT: Final = {
+    name: (pod_requests.asking(resources), f"container main: {asked}", meant)
+    for name, (resources, asked, meant) in RESOURCES.items()
+} | {name: (builders.pod(**about), asked, meant) for name, (about, asked, meant) in ON_THE_POD.items()}
 
 
-@pytest.mark.parametrize(("about", "asked", "meant"), ON_THE_POD.values(), ids=ON_THE_POD.keys())
-def test_a_key_on_the_pod_that_leaves_out_the_unit(about: dict[str, Any], asked: str, meant: str) -> None:
-    """Amounts and conditions of annotations and labels are treated alike."""
-    assert refused(builders.pod(**about)) == [f"{asked}; did you mean {meant}? The {REFUSES}"]
+@pytest.mark.parametrize(("pod", "asked", "meant"), LEFT_OUT.values(), ids=LEFT_OUT.keys())
+def test_who_leaves_out_the_unit_is_asked_for_it(pod: raw.Pod, asked: str, meant: str) -> None:
+    """The sentence shows what was written, how much that is, and the unit that makes sense of it."""
+    assert refused(pod) == [f"{asked}; did you mean {meant}? The {REFUSES}"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +95,7 @@ def test_a_key_on_the_pod_that_leaves_out_the_unit(about: dict[str, Any], asked:
         pytest.param(builders.pod(gpus=1, labels={EACH: "0"}), id="any card"),
     ],
 )
-def test_an_amount_that_may_be_meant_is_let_through(pod: Any) -> None:
+def test_an_amount_that_may_be_meant_is_let_through(pod: raw.Pod) -> None:
     """Nobody is asked who wrote what a card can give."""
     assert refused(pod) == []
 
@@ -141,15 +136,6 @@ def test_each_container_is_told_and_very_many_are_not() -> None:
 
     assert len(found) == pod_limits.MAX_FAULTS
     assert [sentence.split(":")[0] for sentence in found[:2]] == ["container c0", "container c1"]
-
-
-def test_the_readme_shows_the_sentence() -> None:
-    """What a user is told there is what the operator says."""
-    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
-    (sentence,) = refused(pod_requests.asking({names.GPU_MEMORY: 8}))
-
-    assert f"`{sentence.split('? ')[0]}?`" in readme
-    assert "`spec.sharing.minMemoryMiB`" in readme
 
 
 def test_no_policy_can_refuse_more_than_is_kept() -> None:

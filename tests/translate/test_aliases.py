@@ -1,12 +1,72 @@
-"""Koordinator's hints in JSON: what has a meaning in Berth is in the golden pairs, all else is refused."""
+"""Pods written for other projects ask for the very same as their spelling in Berth's own keys."""
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
+import yaml
 
-from berth_crds import names
+from berth_crds import aliases, names
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.translate import converters, device_requests, raw
+from support import builders
 from translate import pod_requests
+
+GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden" / "aliases"
+PAIRS: Final = {
+    f"{path.stem}: {pair['name']}": pair
+    for path in sorted(GOLDEN.glob("*.yaml"))
+    for pair in yaml.safe_load(path.read_text())
+}
+
+
+def pod(written: dict[str, Any]) -> raw.Pod:
+    """Make a pod of the short form in the golden files."""
+    main = builders.container("main", resources={"limits": written.get("limits", {})})
+    return builders.pod(
+        annotations=written.get("annotations", {}),
+        labels=written.get("labels", {}),
+        initContainers=written.get("initContainers", []),
+        containers=written.get("containers", [main]),
+    )
+
+
+def keys(written: dict[str, Any]) -> Iterator[str]:
+    """Return every key by which a pod of the golden files asks."""
+    for kind in ("annotations", "labels", "limits"):
+        yield from written.get(kind, {})
+    for container in (*written.get("containers", ()), *written.get("initContainers", ())):
+        yield from container.get("resources", {}).get("limits", {})
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
+def test_pair(pair: dict[str, Any]) -> None:
+    """The two spellings give equal requests, neither is refused, and the second is in Berth's words alone.
+
+    Nor does what a bound pod withholds depend on the words in which it asked.
+    """
+    theirs, ours = pod(pair["theirs"]), pod(pair["ours"])
+    foreign = {*aliases.RESOURCES, *(row.key for row in aliases.OPTIONS)}
+
+    assert pod_requests.request(theirs) == pod_requests.request(ours)
+    assert device_requests.amounts_request(theirs) == device_requests.amounts_request(ours)
+    assert not foreign & {*keys(pair["ours"])}
+    assert {key.partition("/")[0] for key in keys(pair["ours"])} <= {names.GROUP, "nvidia.com", "cpu"}
+
+
+def test_every_alias_has_a_pair() -> None:
+    """No row of the tables of aliases is there without an example of what it means, nor without a reader."""
+    shown = {key for pair in PAIRS.values() for key in keys(pair["theirs"])}
+    every = {row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS)}
+    every |= {aliases.KAI_CONTAINER, *aliases.KUBEGPU_RECORDS}
+
+    assert every - shown == {"genius/gpu-memory-total"}, "which is refused"
+    assert {row.converter for row in aliases.OPTIONS} == set(converters.CONVERTERS)
+
+
+# ---------------------------------------------------------------- Koordinator's hints in JSON
 
 INVALID, UNSUPPORTED = Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST
 HINT = "scheduling.koordinator.sh/device-allocate-hint"

@@ -3,13 +3,14 @@
 from typing import Any, Final
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
-from berth_crds import aliases, names, text
+from berth_crds import aliases, names, text, wire
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.requests import Gpus
-from berth_operator.translate import annotations, demands, device_requests, pods, raw
+from berth_operator.translate import annotations, demands, device_requests, devices, pods, policies, raw
 from support import builders
 from translate import pod_requests
 
@@ -142,23 +143,21 @@ def any_pod(draw: st.DrawFn) -> raw.Pod:
 @pod_requests.PROPERTY
 @hypothesis.given(any_pod())
 def test_every_pod_is_read(pod: raw.Pod) -> None:
-    """A pod is read, or refused in sentences that are fit to print; it never stops the operator."""
+    """A pod is read or refused, never stops the operator, and the same pod gives the same request.
+
+    What people are told is wrong quotes what they wrote in one plain line, and steers nobody's terminal. No
+    ask is read that the core would have to mistrust, nor a request that its tables cannot be asked by.
+    """
     request, faults = device_requests.request(pod)
+    again, _ = device_requests.request(pod)
 
     assert all(fault.detail.isprintable() and len(fault.detail) < 500 for fault in faults)
     assert {fault.reason for fault in faults} <= {Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST}
     assert isinstance(pods.classify(pod), pods.WaitingPod | pods.BoundPod)
     assert all(name for name, _ in demands.demand(pod.spec).served)
     assert request.need.cards >= 0
-
-
-@pod_requests.PROPERTY
-@hypothesis.given(any_pod())
-def test_what_is_read_makes_sense(pod: raw.Pod) -> None:
-    """No ask leaves this room that the core would have to mistrust."""
-    request, _ = device_requests.request(pod)
-
-    for ask in (ask for one in request.containers for ask in one.asks):
+    assert (request, hash(request)) == (again, hash(again))
+    for ask in (ask for container in request.containers for ask in container.asks):
         assert 1 <= ask.count <= 64
         match ask:
             case requests.Gpus():
@@ -168,26 +167,6 @@ def test_what_is_read_makes_sense(pod: raw.Pod) -> None:
                 assert (ask.memory > 0) != (ask.ratio > 0)
             case requests.OtherDevices():
                 assert 1 <= ask.share <= 100
-
-
-@pod_requests.PROPERTY
-@hypothesis.given(any_pod())
-def test_a_refusal_is_one_plain_line(pod: raw.Pod) -> None:
-    """What people are told is wrong quotes what they wrote, and steers nobody's terminal."""
-    for sentence in pod_requests.sentences(pod):
-        assert sentence.isprintable()
-        assert len(sentence) <= text.LONGEST
-
-
-@pod_requests.PROPERTY
-@hypothesis.given(any_pod())
-def test_equal_pods_give_equal_requests(pod: raw.Pod) -> None:
-    """The same pod gives the same request, and one that the tables of the search can be asked by."""
-    first, second = device_requests.request(pod), device_requests.request(pod)
-
-    assert first == second
-    assert hash(first[0].conditions) == hash(second[0].conditions)
-    assert hash(first[0].grouping) == hash(second[0].grouping)
 
 
 # ---------------------------------------------------------------- the same in other words
@@ -252,3 +231,63 @@ def test_whole_cards(count: int) -> None:
     for name in ("berth.dev/gpu", "koordinator.sh/gpu", "kubernetes.io/gpu"):
         same({name: 100 * count}, requests.cards(count))
     same({}, requests.cards(count), labels={"genius/gpu-number": str(count)})
+
+
+# ---------------------------------------------------------------- texts that would steer a terminal
+
+NASTY: Final = "a\x1b[2J\r\nforged\u202e\u200b\x9b\x7f\x00"
+# Texts that get past the first look of one reader or another.
+TEXTS: Final = (
+    NASTY,
+    f"{NASTY}=b",
+    f"rdma={NASTY}",
+    f"gpu,{NASTY}",
+    f"(?P<{NASTY}>",
+    f"\\{NASTY}",
+    f"[{NASTY}",
+    NASTY * 10_000,
+    f'{{"rdma": {{"{"a" * 100_000}": 1}}}}',
+    '{"rdma": {"\\u001b\\ud800": 1}}',
+    '{"\\u001b\\u202e": {"allocateStrategy": "\\u001b"}}',
+    '{"allocatePolicy": "\\u001b\\n"}',
+    '{"runningcontainer": {"\\u001b": {"requests": {"a": 1}}}}',
+    f"{'k' * 100_000}=a,{'k' * 100_000}=b",
+)
+
+
+@pytest.mark.parametrize("key", ANNOTATIONS)
+def test_what_stands_in_a_key_is_quoted_plainly(key: str) -> None:
+    """Whichever key it is, and however it is misread, the sentence is one line that can be read."""
+    for said in TEXTS:
+        about: dict[str, Any] = {"annotations": {key: said}, "labels": {key: said}}
+        for detail in pod_requests.sentences(pod_requests.asking({names.NVIDIA_GPU: 1}, **about)):
+            assert detail.isprintable()
+            assert len(detail) <= text.LONGEST
+
+
+@pytest.mark.parametrize("key", [names.NVIDIA_GPU, names.GPU_MEMORY, "nvidia.com/mig-1g.10gb"])
+def test_an_amount_is_quoted_plainly(key: str) -> None:
+    """A quantity that is none is shown, without what would steer a terminal."""
+    (detail,) = pod_requests.sentences(pod_requests.asking({key: NASTY}))
+
+    assert detail.isprintable()
+    assert r"a\x1b[2J forged" in detail
+
+
+def test_what_an_agent_says_is_a_plain_line() -> None:
+    """Models and reasons of a Device come into sentences, tables and pages: they are clean from here on."""
+    card = wire.Card(uuid="GPU-1", type="gpu", minor=0, model=f"NVIDIA {NASTY}", memory=1)
+    failed = wire.Condition("NVMLReady", "False", NASTY)
+    spec, status = wire.DeviceSpec(node="n1", devices=(card,)), wire.DeviceStatus(conditions=(failed,))
+
+    read = devices.read(wire.Device(wire.Meta(name="n1"), spec, status))
+
+    assert (read.cards[0].model + read.failed).isprintable()
+
+
+def test_what_a_policy_says_is_quoted_plainly() -> None:
+    """A strategy that nobody knows is quoted in the policy's condition."""
+    said = policies.read(wire.PlacementPolicy(wire.Meta(name="p"), wire.PolicySpec(strategy=NASTY)))
+
+    assert isinstance(said, str)
+    assert said.isprintable()
