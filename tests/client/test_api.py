@@ -21,9 +21,7 @@ GET = CONFIG_MAPS.path("a", namespace="ml")
 
 async def test_where_nobody_listens_nothing_was_done() -> None:
     """A refused connection is unambiguous, for the request never left, and counts as no answer."""
-    reservation = ports.Reservation()
-    reservation.release()
-    link, count = connection.Connection(server=f"http://127.0.0.1:{reservation.port}"), mock.Mock()
+    link, count = connection.Connection(server=f"http://127.0.0.1:{ports.free()}"), mock.Mock()
 
     async with api.Api(link, agent="test", count_request=count) as session:
         with pytest.raises(errors.Unreachable) as caught:

@@ -1,6 +1,5 @@
 """Long work lets all others have their turn by the clock, whatever its pieces cost."""
 
-import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,44 +11,34 @@ import pytest
 from berth_crds.client import cooperative, informer, watch
 from client.informers import CONFIG_MAPS, ConfigMap, InformerSetup, RecordingSink, config_map, until
 from support import clock, stub, timeless
+from support.other_task import OtherTask
 
 PIECES: Final = 12
 
 
-class OtherTask:
-    """Another task, which counts the turns that it has."""
-
-    def __init__(self) -> None:
-        self.turns = 0
-
-    async def run(self) -> None:
-        """Have turn after turn."""
-        for self.turns in itertools.count(1):
-            await asyncio.sleep(0)
-
-    def pieces(self) -> Iterator[int]:
-        """Yield at each piece of work how many turns it had so far."""
-        for _ in range(PIECES):
-            yield self.turns
+def pieces(other: OtherTask) -> Iterator[int]:
+    """Yield at each piece of work how many turns another task had so far."""
+    for _ in range(PIECES):
+        yield other.turns
 
 
 async def run(other: OtherTask, seconds: cooperative.Clock) -> list[int]:
     """Do the pieces as they are iterated over."""
     found: list[int] = []
-    await cooperative.run(map(found.append, other.pieces()), seconds)
+    await cooperative.run(map(found.append, pieces(other)), seconds)
     return found
 
 
 async def gather(other: OtherTask, seconds: cooperative.Clock) -> list[int]:
     """Gather the pieces."""
-    return await cooperative.gather(other.pieces(), seconds)
+    return await cooperative.gather(pieces(other), seconds)
 
 
 async def for_each(other: OtherTask, seconds: cooperative.Clock) -> list[int]:
     """Gather the pieces as they come, all at once."""
 
     async def come() -> AsyncIterator[int]:
-        for piece in other.pieces():
+        for piece in pieces(other):
             yield piece
 
     found: list[int] = []

@@ -1,14 +1,13 @@
-"""Who is let in: this machine where nobody else can come, else whoever the API server vouches for."""
+"""Who is let in: this machine where nobody else can come, else whoever the API server knows."""
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from berth_crds.client import errors
 from berth_operator.http_api import auth
-from http_api import desks
+from http_api import served_pages
 
 PAGE = "/debug/backlog"
 
@@ -34,47 +33,38 @@ def test_only_loopback_addresses_are_this_machine(address: str, here: bool) -> N
     assert auth.is_loopback(address) is here
 
 
-async def test_this_machine_needs_no_token() -> None:
-    """Behind a loopback address nobody is asked for a token, and the API server for nothing."""
-    desk = desks.desk(local=True)
-
-    assert await desk.ask(PAGE) == (200, "[]\n")
-    assert desk.reviewer.asked == []
-
-
-async def test_a_web_page_is_not_this_machine() -> None:
-    """A browser that was led here under another name has to show a token, as all others."""
-    desk = desks.desk(local=True)
-
-    status, _ = await desk.ask(PAGE, Host="evil.example.com")
-
-    assert status == 401
-
-
-async def test_the_same_machine_is_a_stranger_at_an_open_address() -> None:
-    """Where others can reach the port, coming from this machine means nothing."""
-    desk = desks.desk(local=False)
-
-    assert await desk.ask(PAGE) == (401, "/debug/backlog needs a bearer token.\n")
+ANONYMOUS = "/debug/backlog needs a bearer token.\n"
+NO_RIGHT = "user-mayNot may not get /debug/backlog: no role of theirs has it among its nonResourceURLs.\n"
 
 
 @pytest.mark.parametrize(
-    ("token", "status", "sentence"),
+    ("local", "headers", "status", "sentence"),
     [
-        ("may", 200, "[]\n"),
-        (
-            "mayNot",
-            403,
-            "user-mayNot may not get /debug/backlog: no role of theirs has it among its nonResourceURLs.\n",
+        pytest.param(True, {}, 200, "[]\n", id="this machine"),
+        pytest.param(True, {"Host": "evil.example.com"}, 401, ANONYMOUS, id="a web page led here by a name"),
+        pytest.param(False, {}, 401, ANONYMOUS, id="this machine, at an open address"),
+        pytest.param(False, {"Authorization": "Basic bWU6bWU="}, 401, ANONYMOUS, id="another scheme"),
+        pytest.param(False, {"Authorization": "bearer may"}, 200, "[]\n", id="a right"),
+        pytest.param(False, {"Authorization": "Bearer mayNot"}, 403, NO_RIGHT, id="no right"),
+        pytest.param(
+            False,
+            {"Authorization": "Bearer unknown"},
+            401,
+            "The API server does not know this token.\n",
+            id="an unknown token",
         ),
-        ("unknown", 401, "The API server does not know this token.\n"),
     ],
 )
-async def test_rights_decide(token: str, status: int, sentence: str) -> None:
-    """A known token with the right is let in, one without it is forbidden, an unknown one is nobody."""
-    desk = desks.desk(local=False, reviewer=desks.Reviewer(may={PAGE}, mayNot=set()))
+async def test_who_may_read_a_page(local: bool, headers: dict[str, str], status: int, sentence: str) -> None:  # noqa: FBT001
+    """At a loopback address whoever is on this machine, else whom the API server allows; a 401 says how."""
+    reviewer = served_pages.Reviewer(may={PAGE}, mayNot=set())
 
-    assert await desk.ask(PAGE, token=token) == (status, sentence)
+    async with served_pages.serve(local=local, reviewer=reviewer).client() as client:
+        answer = await client.get(PAGE, headers=headers)
+
+        assert (answer.status, await answer.text()) == (status, sentence)
+    assert answer.headers.get("WWW-Authenticate") == ("Bearer" if status == 401 else None)
+    assert len(reviewer.asked) == (sentence != ANONYMOUS and not local)
 
 
 TOKENS = {
@@ -95,77 +85,55 @@ def test_only_a_bearer_token_is_one(header: str, token: str) -> None:
 
 async def test_a_right_is_for_one_page() -> None:
     """Who may read one page may not read another by it, even while the first answer is remembered."""
-    desk = desks.desk(local=False, reviewer=desks.Reviewer(may={PAGE}))
+    served = served_pages.serve(local=False, reviewer=served_pages.Reviewer(may={PAGE}))
 
-    async with desk.client() as client:
-        headers = {"Authorization": "Bearer may"}
-        first = await client.get(PAGE, headers=headers)
-        second = await client.get("/debug/ledger", headers=headers)
+    async with served.client("may") as client:
+        answers = [await client.get(page) for page in (PAGE, "/debug/ledger")]
 
-    assert (first.status, second.status) == (200, 403)
-
-
-async def test_who_is_unknown_is_told_how_to_log_in() -> None:
-    """A 401 names the scheme, as HTTP asks for."""
-    desk = desks.desk(local=False)
-
-    async with desk.client() as client:
-        answer = await client.get(PAGE, headers={"Authorization": "Basic bWU6bWU="})
-
-    assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert [answer.status for answer in answers] == [200, 403]
 
 
 async def test_answers_are_remembered_for_a_few_seconds() -> None:
-    """The API server is asked once for a while, and again when that is over."""
-    desk = desks.desk(local=False, reviewer=desks.Reviewer(may={PAGE}))
+    """The API server is asked once for a while: a right that was taken away is gone when that is over."""
+    served = served_pages.serve(local=False, reviewer=served_pages.Reviewer(may={PAGE}))
 
-    async with desk.client() as client:
-        for seconds in (0.0, 1.0, auth.CACHE_SECONDS):
-            desk.now.advance(seconds)
-            await client.get(PAGE, headers={"Authorization": "bearer may"})
+    async with served.client("may") as client:
+        statuses = [(await client.get(PAGE)).status]
+        served.reviewer.rights["may"] = set()
+        for seconds in (1.0, auth.CACHE_SECONDS):
+            served.now.advance(seconds)
+            statuses.append((await client.get(PAGE)).status)
 
-    assert desk.reviewer.asked == [("may", PAGE)] * 2
-
-
-async def test_a_right_that_was_taken_away_is_gone_soon() -> None:
-    """What is remembered does not outlive the right for more than those seconds."""
-    desk = desks.desk(local=False, reviewer=desks.Reviewer(may={PAGE}))
-
-    async with desk.client() as client:
-        headers = {"Authorization": "Bearer may"}
-        before = await client.get(PAGE, headers=headers)
-        desk.reviewer.rights["may"] = set()
-        desk.now.advance(auth.CACHE_SECONDS)
-        after = await client.get(PAGE, headers=headers)
-
-    assert (before.status, after.status) == (200, 403)
+    assert statuses == [200, 200, 403]
+    assert served.reviewer.asked == [("may", PAGE)] * 2
 
 
-async def test_what_cannot_be_asked_is_a_no() -> None:
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        pytest.param(
+            errors.Unreachable("no route", ambiguous=True),
+            "The API server cannot be asked about the token: no route.\n",
+            id="no answer",
+        ),
+        pytest.param(
+            errors.Forbidden(403, "cannot create resource tokenreviews", reason="Forbidden"),
+            f"The operator may not ask the API server whose token this is: kubectl apply -f {auth.RIGHTS}.\n",
+            id="no right of the operator",
+        ),
+    ],
+)
+async def test_what_cannot_be_asked_is_a_no(error: errors.ClientError, sentence: str) -> None:
     """Without an answer of the API server nobody is let in, and that is not remembered."""
-    desk = desks.desk(local=False, reviewer=desks.Reviewer(may={PAGE}))
-    desk.reviewer.trouble = errors.Unreachable("no route", ambiguous=True)
+    served = served_pages.serve(local=False, reviewer=served_pages.Reviewer(may={PAGE}))
+    served.reviewer.trouble = error
 
-    async with desk.client() as client:
-        headers = {"Authorization": "Bearer may"}
-        failed = await client.get(PAGE, headers=headers)
-        said = await failed.text()
-        desk.reviewer.trouble = None
-        later = await client.get(PAGE, headers=headers)
+    async with served.client("may") as client:
+        failed = await client.get(PAGE)
+        assert (failed.status, await failed.text()) == (503, sentence)
+        served.reviewer.trouble = None
 
-    assert (failed.status, later.status) == (503, 200)
-    assert said == "The API server cannot be asked about the token: no route.\n"
-
-
-async def test_a_right_that_the_operator_lacks_is_named() -> None:
-    """Where the operator may not ask about tokens, the page says what to apply."""
-    desk = desks.desk(local=False)
-    desk.reviewer.trouble = errors.Forbidden(403, "cannot create resource tokenreviews", reason="Forbidden")
-
-    status, sentence = await desk.ask(PAGE, token="any")  # noqa: S106
-
-    asked = "The operator may not ask the API server whose token this is"
-    assert (status, sentence) == (503, f"{asked}: kubectl apply -f {auth.RIGHTS}.\n")
+        assert (await client.get(PAGE)).status == 200
 
 
 def test_what_is_to_be_applied_is_there() -> None:
@@ -173,51 +141,42 @@ def test_what_is_to_be_applied_is_there() -> None:
     assert (Path(__file__).resolve().parents[2] / auth.RIGHTS).is_file()
 
 
-async def test_who_is_not_heard_in_time_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many ask with made-up tokens, nobody waits for ever to be told that nothing is known."""
-    desk = desks.desk(local=False)
+async def test_who_is_not_reviewed_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask with made-up tokens, nobody waits for ever to learn that nothing is known."""
+    served = served_pages.serve(local=False)
     monkeypatch.setattr(auth, "REVIEW_SECONDS", 0.1)
+    monkeypatch.setattr(served.reviewer, "review", lambda *_: asyncio.Event().wait())
 
-    async def never(_token: str, _path: str) -> None:
-        await asyncio.Event().wait()
+    async with served.client("any") as client, asyncio.timeout(20):
+        answers = await asyncio.gather(*(client.get(PAGE) for _ in range(2 * auth.REVIEWS_AT_ONCE)))
 
-    monkeypatch.setattr(desk.reviewer, "review", never)
-
-    async with asyncio.timeout(20):
-        said = await asyncio.gather(
-            *(desk.ask(PAGE, token=f"t{at}") for at in range(2 * auth.REVIEWS_AT_ONCE))
-        )
-
-    assert set(said) == {(503, "The API server cannot be asked about the token: no answer in time.\n")}
+        assert {(answer.status, await answer.text()) for answer in answers} == {
+            (503, "The API server cannot be asked about the token: no answer in time.\n")
+        }
 
 
 async def test_a_crowd_with_made_up_tokens_is_turned_away_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for a review holds a place that others need, so only a few may."""
-    desk, reviewed = desks.desk(local=False), asyncio.Event()
+    served, reviews, reviewed = served_pages.serve(local=False), list[str](), asyncio.Event()
 
-    async def later(_token: str, _path: str) -> None:
+    async def review(token: str, _path: str) -> None:
+        reviews.append(token)
         await reviewed.wait()
 
-    monkeypatch.setattr(desk.reviewer, "review", later)
-    async with desk.client() as client, asyncio.timeout(20):
-        crowd = [
-            asyncio.create_task(client.get(PAGE, headers={"Authorization": f"Bearer t{at}"}))
-            for at in range(2 * auth.MOST_WAITING)
-        ]
-        done, waiting = set[asyncio.Task[Any]](), set(crowd)
-        while len(done) < auth.MOST_WAITING:
-            some, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            done |= some
-        early = {one.result().status for one in done}
+    monkeypatch.setattr(served.reviewer, "review", review)
+    async with served.client("any") as client, asyncio.timeout(20):
+        crowd = asyncio.as_completed([client.get(PAGE) for _ in range(2 * auth.MOST_WAITING)])
+        early = {(await next(crowd)).status for _ in range(auth.MOST_WAITING)}
+        assert len(reviews) == auth.REVIEWS_AT_ONCE
         reviewed.set()
-        late = {(await one).status for one in waiting}
+        late = {(await answer).status for answer in crowd}
 
     assert (early, late) == ({503}, {401})
 
 
 async def test_what_is_remembered_is_bounded() -> None:
     """Strangers with ever new tokens cannot fill the memory."""
-    guard = auth.Guard(desks.Reviewer(), clock=lambda: 0.0, local=False)
+    guard = auth.Guard(served_pages.Reviewer(), clock=lambda: 0.0, local=False)
 
     for number in range(3 * auth.MOST_CACHED):
         guard._remember((str(number), PAGE), auth._Cached(1.0, None))
@@ -228,7 +187,7 @@ async def test_what_is_remembered_is_bounded() -> None:
 @pytest.mark.parametrize(("guarded", "status"), [(False, 200), (True, 401)], ids=["open", "token"])
 async def test_metrics_are_open_unless_chosen_otherwise(guarded: bool, status: int) -> None:  # noqa: FBT001
     """The metrics name no pod and are open; whoever wants it can have them behind a token too."""
-    desk = desks.desk(local=False, metrics_guarded=guarded)
+    served = served_pages.serve(local=False, metrics_guarded=guarded)
 
-    assert (await desk.ask("/metrics"))[0] == status
-    assert (await desk.ask("/healthz"))[0] == 200
+    assert (await served.ask("/metrics"))[0] == status
+    assert (await served.ask("/healthz"))[0] == 200

@@ -1,4 +1,4 @@
-"""Answers of many megabytes take the memory of a few, however many ask and however slowly they read."""
+"""Answers of many megabytes take the memory of a few, however many ask and however slow they read."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,14 +8,14 @@ import pytest
 from aiohttp import web
 
 from berth_operator.http_api import long_answers, pages
-from http_api import desks
+from http_api import served_pages
 
 
 async def test_long_answers_are_made_one_after_the_other() -> None:
     """However many ask, the memory that answers take while they are made is that of one."""
-    desk, making, most = desks.desk(), 0, 0
+    served, making, most = served_pages.serve(), 0, 0
 
-    async def slowly() -> AsyncGenerator[list[dict[str, Any]]]:
+    async def slow() -> AsyncGenerator[list[dict[str, Any]]]:
         nonlocal making, most
         making += 1
         most = max(most, making)
@@ -23,8 +23,8 @@ async def test_long_answers_are_made_one_after_the_other() -> None:
         yield [{"kind": "Node"}]
         making -= 1
 
-    desk.snapshot = slowly  # type: ignore[method-assign]
-    async with desk.client() as client:
+    served.snapshot = slow  # type: ignore[method-assign]
+    async with served.client() as client:
         answers = await asyncio.gather(*(client.get("/debug/snapshot") for _ in range(5)))
 
     assert [answer.status for answer in answers] == [200] * 5
@@ -32,11 +32,12 @@ async def test_long_answers_are_made_one_after_the_other() -> None:
 
 
 async def test_few_long_answers_wait_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slowly clients read, the memory of their answers is that of a few."""
-    desk, kept, most, full, read_now = desks.desk(), 0, 0, asyncio.Event(), asyncio.Event()
+    """However slow clients read, the memory of their answers is that of a few."""
+    served, kept, most = served_pages.serve(), 0, 0
+    full, read_now = asyncio.Event(), asyncio.Event()
     send = long_answers.send
 
-    async def slowly(*given: Any) -> web.StreamResponse:
+    async def slow(*given: Any) -> web.StreamResponse:
         nonlocal kept, most
         kept += 1
         most = max(most, kept)
@@ -46,8 +47,8 @@ async def test_few_long_answers_wait_to_be_read(monkeypatch: pytest.MonkeyPatch)
         kept -= 1
         return await send(*given)
 
-    monkeypatch.setattr(long_answers, "send", slowly)
-    async with desk.client() as client, asyncio.timeout(20):
+    monkeypatch.setattr(long_answers, "send", slow)
+    async with served.client() as client, asyncio.timeout(20):
         asked = [asyncio.create_task(client.get("/debug/backlog")) for _ in range(3 * pages.LONG_ANSWERS)]
         await full.wait()
         read_now.set()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 
 REQUEST = b"GET %s HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -22,21 +23,14 @@ class Client:
             await self._writer.drain()
 
     async def ask(self, path: str, head: bytes = b"") -> str:
-        """Ask on this connection, and give the status line, or nothing where it was closed."""
+        """Ask and read the answer; return its status line, or nothing where the connection was closed."""
         await self.send(head or REQUEST % path.encode())
-        return await self.answer()
-
-    async def answer(self) -> str:
-        """Read the status line of an answer, and the answer; nothing where the connection was closed."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             async with asyncio.timeout(SOON):
-                head = (await self._reader.readuntil(b"\r\n\r\n")).decode()
-                line, *fields = head.split("\r\n")
-                lengths = [
-                    one.partition(":")[2] for one in fields if one.lower().startswith("content-length:")
-                ]
-                await self._reader.readexactly(int(lengths[0]))
-                return line.partition(" ")[2]
+                answer = (await self._reader.readuntil(b"\r\n\r\n")).decode()
+                length = re.search("\r\nContent-Length: (.+)\r\n", answer, re.IGNORECASE)
+                await self._reader.readexactly(int(length[1]) if length else 0)
+                return answer.partition("\r\n")[0].partition(" ")[2]
         return ""
 
     async def rest(self) -> int:
@@ -48,24 +42,19 @@ class Client:
                     count += len(part)
         return count
 
-    def close(self) -> None:
-        """Go."""
-        self._writer.close()
-
 
 @contextlib.asynccontextmanager
 async def connected(address: str, count: int = 1) -> AsyncIterator[list[Client]]:
     """Open so many connections, one after the other, and close them in the end."""
     host, _, port = address.rpartition(":")
-    made: list[Client] = []
-    try:
+    async with contextlib.AsyncExitStack() as closing:
+        made: list[Client] = []
         while len(made) < count:
             # A small buffer, so that an answer that is not read stays with its sender.
-            made.append(Client(*await asyncio.open_connection(host, int(port), limit=1 << 12)))
+            reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 12)
+            closing.callback(writer.close)
+            made.append(Client(reader, writer))
         yield made
-    finally:
-        for one in made:
-            one.close()
 
 
 async def ask(address: str, path: str = "/healthz") -> str:

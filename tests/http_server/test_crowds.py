@@ -64,14 +64,12 @@ def _descriptors() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def running(program: str, directory: Path) -> AsyncIterator[tuple[str, str, Path]]:
-    """Run a program without an API server, and tell where it listens, where its probes are, and its log."""
-    listen, probes, nowhere = (ports.Reservation() for _ in range(3))
+    """Run a program without an API server; yield where it listens, where its probes are, and its log."""
+    nowhere = ports.Reservation()
     config = directory / "config"
     config.write_text(kubeconfigs.NOWHERE.format(port=nowhere.port))
-    where = [f"127.0.0.1:{one.port}" for one in (listen, probes)]
-    for one in (listen, probes):
-        one.release()
-    flags = ["--kubeconfig", str(config), "--listen", where[0], "--listen-probes", where[1]]
+    listen, probes = (f"127.0.0.1:{ports.free()}" for _ in range(2))
+    flags = ["--kubeconfig", str(config), "--listen", listen, "--listen-probes", probes]
     command = ["bash", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "bash"]
     started = processes.start(
         program,
@@ -79,26 +77,27 @@ async def running(program: str, directory: Path) -> AsyncIterator[tuple[str, str
         log=directory / "log",
         env=dict(os.environ),
     )
+
+    async def answers() -> bool:
+        with contextlib.suppress(ConnectionError):
+            return await clients.ask(listen) == await clients.ask(probes) == OK
+        return False
+
     try:
-        await waiting.eventually(lambda: _answer(where), what=f"the {program} to listen")
-        yield where[0], where[1], started.log
+        await waiting.eventually(answers, what=f"the {program} to listen")
+        yield listen, probes, started.log
     finally:
         started.kill()
         nowhere.release()
 
 
-async def _answer(addresses: list[str]) -> bool:
-    with contextlib.suppress(ConnectionError):
-        return [await clients.ask(address) for address in addresses] == [OK] * len(addresses)
-    return False
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_crowd_makes_nobody_restart_a_program(program: str, tmp_path: Path) -> None:
-    """While more clients stay idle than there are file descriptors, the probes answer, there and here."""
+    """While more clients stay idle than there are file descriptors, pages and probes answer."""
     async with running(program, tmp_path) as (listen, probes, log):
-        async with clients.connected(listen, CROWD):
+        async with clients.connected(listen, CROWD), clients.connected(probes, DESCRIPTORS):
             assert await clients.ask(probes) == OK
+            assert await clients.ask(probes, "/metrics") == "404 Not Found"
             assert await clients.ask(listen) == OK
             assert await clients.ask(listen, "/metrics") == OK
 
@@ -109,37 +108,28 @@ async def test_a_crowd_makes_nobody_restart_a_program(program: str, tmp_path: Pa
     assert "Too many open files" not in log.read_text()
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_crowd_at_the_probes_keeps_no_kubelet_out(program: str, tmp_path: Path) -> None:
-    """The probes are as well defended as the other pages, and serve nothing else."""
-    async with running(program, tmp_path) as (_, probes, _log), clients.connected(probes, DESCRIPTORS):
-        assert await clients.ask(probes) == OK
-        assert await clients.ask(probes, "/metrics") == "404 Not Found"
-
-
 class Starving:
-    """A listener in a process that has not one file descriptor left, until it is relieved."""
+    """A listener in a process that has not one file descriptor left, until it may close some."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         script = [sys.executable, "-c", STARVING]
         with log.open("wb") as errors:
-            self.process = subprocess.Popen(script, stdin=-1, stdout=-1, stderr=errors, text=True)
+            self.process = subprocess.Popen(script, stdin=-1, stdout=-1, stderr=errors, text=True, bufsize=1)
         assert self.process.stdout
         self.address = self.process.stdout.readline().strip()
 
-    def relieve(self) -> None:
-        """Give it its file descriptors."""
+    def close_files(self) -> None:
+        """Let it have file descriptors."""
         assert self.process.stdin
         self.process.stdin.write("\n")
-        self.process.stdin.flush()
 
-    def said(self) -> list[str]:
-        """Give the lines of its log."""
+    def logged(self) -> list[str]:
+        """Return the lines of its log."""
         return self._log.read_text().splitlines()
 
     def seconds_used(self) -> float:
-        """Tell how much processor time it has used."""
+        """Return how much processor time it has used."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -153,8 +143,8 @@ def starving(tmp_path: Path) -> Iterator[Starving]:
         made.process.kill()
 
 
-async def test_without_file_descriptors_it_says_so_once_and_rests(starving: Starving) -> None:
-    """Who cannot accept says it in one line, waits without a busy loop, and says when it is over."""
+async def test_without_file_descriptors_it_logs_that_once_and_rests(starving: Starving) -> None:
+    """Who cannot accept logs one line, waits without a busy loop, and logs when it is over."""
     # Given a process without file descriptors, and a crowd that stays
     async with clients.connected(starving.address, 100) as crowd:
         before = starving.seconds_used()
@@ -162,17 +152,14 @@ async def test_without_file_descriptors_it_says_so_once_and_rests(starving: Star
 
         # When it has descriptors again
         used = starving.seconds_used() - before
-        starving.relieve()
+        starving.close_files()
 
         # Then it has not turned in vain, and serves
         assert used < 0.5
         assert await crowd[-1].ask("/healthz") == OK
         assert await clients.ask(starving.address) == OK
 
-    async def over() -> bool:
-        return len(starving.said()) > 1
-
-    await waiting.eventually(over, what="the shortage to be over")
-    short, over_ = starving.said()
+    await asyncio.to_thread(waiting.until, lambda: len(starving.logged()) > 1, what="the shortage to be over")
+    short, over = starving.logged()
     assert short.endswith("no connection can be accepted: Too many open files")
-    assert over_.endswith("connections are accepted again")
+    assert over.endswith("connections are accepted again")

@@ -1,8 +1,9 @@
-"""An operator's HTTP side in memory: a ledger, a reviewer that answers as told, and a client that asks."""
+"""The pages of an operator in memory: a ledger, a reviewer of tokens, and a client that asks."""
 
 import contextlib
 import dataclasses
 import datetime as dt
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
@@ -36,8 +37,8 @@ class Reviewer:
 
 
 @dataclasses.dataclass
-class Desk:
-    """What an operator would have behind its pages."""
+class ServedPages:
+    """What an operator has behind its pages, and a client of them."""
 
     ledger: Ledger
     now: clock.Clock = dataclasses.field(default_factory=clock.Clock)
@@ -49,7 +50,7 @@ class Desk:
     listed: list[dict[str, Any]] | errors.ClientError = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Make the loop, which decides only when told to."""
+        """Make the loop, which decides only when it is called."""
         self.records = decision_records.DecisionRecords(self.measured.scheduling, wall=lambda: NOON)
         writer = writers.Writer(self.now)
         self.loop = loop.Loop(
@@ -81,19 +82,28 @@ class Desk:
         yield self.listed
 
     @contextlib.asynccontextmanager
-    async def client(self) -> AsyncIterator[test_utils.TestClient[web.Request, web.Application]]:
-        """Serve, and lend a client."""
-        async with test_utils.TestClient(test_utils.TestServer(self.application())) as client:
+    async def client(
+        self, token: str = ""
+    ) -> AsyncIterator[test_utils.TestClient[web.Request, web.Application]]:
+        """Serve, and lend a client that shows a token."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        served = test_utils.TestServer(self.application())
+        async with test_utils.TestClient(served, headers=headers) as client:
             yield client
 
-    async def ask(self, path: str, *, token: str = "", **headers: str) -> tuple[int, str]:
-        """Ask once, and give the status and the text."""
-        given = {"Authorization": f"Bearer {token}"} if token else {}
+    async def ask(self, path: str) -> tuple[int, str]:
+        """Ask once, and return the status and the text."""
         async with self.client() as client:
-            answer = await client.get(path, headers={**given, **headers})
+            answer = await client.get(path)
             return answer.status, await answer.text()
 
+    async def read(self, path: str) -> Any:
+        """Read a page as JSON."""
+        status, text = await self.ask(path)
+        assert status == 200, text
+        return json.loads(text)
 
-def desk(nodes: int = 1, cards: int = 2, **fields: Any) -> Desk:
-    """Return a desk over a ledger with some nodes."""
-    return Desk(ledgers.with_nodes(nodes, cards), **fields)
+
+def serve(nodes: int = 1, cards: int = 2, **fields: Any) -> ServedPages:
+    """Return the pages of a ledger with some nodes."""
+    return ServedPages(ledgers.with_nodes(nodes, cards), **fields)
