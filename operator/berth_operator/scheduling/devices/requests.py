@@ -176,6 +176,11 @@ class Grouping:
     labels: tuple[tuple[str, str], ...] = ()
     function_labels: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def bound(self) -> bool:
+        """Whether cards of a node that would each do may still not do together."""
+        return self.required and self.scope not in {None, Scope.NODE}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SmallAmount:
@@ -289,7 +294,7 @@ def need_of(request: Request) -> Need:
         instances=tuple(Instances(name, most.get(name, 0)) for name in profiles),
         replicas=most.get("replicas", 0),
         other_types=tuple(sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})),
-        simple=_simple(request, asks),
+        simple=not request.grouping.bound and (not request or only_ask(request) is not None),
     )
 
 
@@ -359,11 +364,8 @@ def _contains(one: Gpus, other: Gpus) -> bool:
     )
 
 
-def _simple(request: Request, asks: list[Ask]) -> bool:
-    """One ask, for whole cards or for a share of one, without a word on how they belong together."""
-    if request.grouping.required and request.grouping.scope not in {None, Scope.NODE}:
-        return False
-    if len(asks) != 1:
-        return not asks
-    ask = asks[0]
-    return isinstance(ask, Gpus) and (ask.whole or ask.count == 1)
+def only_ask(request: Request) -> Gpus | None:
+    """Return what one container asks, if it is whole cards or a share of one card and no more is asked."""
+    asks = request.containers[0].asks if len(request.containers) == 1 else ()
+    ask = asks[0] if len(asks) == 1 else None
+    return ask if isinstance(ask, Gpus) and ask.count and (ask.whole or ask.count == 1) else None

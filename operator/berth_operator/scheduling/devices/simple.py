@@ -5,7 +5,6 @@ building a puzzle. Which slot a share starts on may have been decided already, w
 nodes were compared; such a slot is checked and used.
 """
 
-from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
     device_view,
@@ -21,14 +20,9 @@ from berth_operator.scheduling.devices import (
 
 
 def ask_of(request: requests.Request) -> requests.Gpus | None:
-    """Return the only ask of a simple request, or None where the search is needed."""
-    if len(request.containers) != 1 or len(request.containers[0].asks) != 1:
-        return None
-    ask = request.containers[0].asks[0]
-    if not isinstance(ask, requests.Gpus) or ask.count < 1:
-        return None
-    free = not request.grouping.required or request.grouping.scope in {None, Scope.NODE}
-    return ask if ask.whole or (ask.count == 1 and free) else None
+    """Return the only ask of a request that needs no search; of whole cards, sets are compared."""
+    ask = requests.only_ask(request)
+    return ask if ask is not None and (ask.whole or not request.grouping.bound) else None
 
 
 def find(
