@@ -10,15 +10,14 @@ things, at nearly the same moments.
 
 import argparse
 import asyncio
-import contextlib
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from berth_crds.client import api, connection
 from e2e import fleet, rig, scenarios
+from e2e import stage as stages
 from e2e.stage import Stage
 from support import kubelet, witness
 from testbed import cluster as clusters
@@ -26,18 +25,6 @@ from testbed import console, interceptor, processes
 
 SHAPE: Final = "8xT4"
 NODES: Final = 4
-
-
-@contextlib.asynccontextmanager
-async def arena(base: fleet.Fleet) -> AsyncIterator[Stage]:
-    """Make a stage that all rounds play on."""
-    link = connection.load(base.cluster.admin_kubeconfig)
-    async with api.Api(link, agent="chaos") as admin, kubelet.Kubelets(base.cluster) as kubelets:
-        stage = Stage(base, kubelets, admin)
-        try:
-            yield stage
-        finally:
-            await stage.close()
 
 
 async def furnish(stage: Stage) -> witness.Cards:
@@ -69,7 +56,7 @@ async def play(
 async def rounds(base: fleet.Fleet, arguments: argparse.Namespace) -> int:
     """Play all rounds; stop at the first that fails."""
     chosen = [arguments.scenario] if arguments.scenario else list(scenarios.SCENARIOS)
-    async with arena(base) as stage:
+    async with stages.lent(base) as stage:
         cards = await furnish(stage)
         for at in range(arguments.rounds):
             seed, name = arguments.seed + at, chosen[(arguments.seed + at) % len(chosen)]

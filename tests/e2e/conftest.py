@@ -5,10 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from berth_crds.client import api, connection
 from e2e import fleet
 from e2e import stage as stages
-from support import kubelet
 from testbed import cluster as clusters
 from testbed import processes, waiting
 
@@ -36,10 +34,5 @@ def leader(base: fleet.Fleet) -> Iterator[processes.Program]:
 @pytest.fixture
 async def stage(base: fleet.Fleet) -> AsyncIterator[stages.Stage]:
     """Yield a stage."""
-    link = connection.load(base.cluster.admin_kubeconfig)
-    async with api.Api(link, agent="test-e2e") as admin, kubelet.Kubelets(base.cluster) as kubelets:
-        lent = stages.Stage(base, kubelets, admin)
-        try:
-            yield lent
-        finally:
-            await lent.close()
+    async with stages.lent(base) as stage:
+        yield stage

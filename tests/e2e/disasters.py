@@ -70,7 +70,7 @@ async def two_servers(on: rig.Rig, *, how: str = "") -> None:
         }[how]
         stall()
         await on.crowd.singles(count)
-        await waiting.eventually(lambda: _true(detour.sent >= count), what="the binds to be sent")
+        await waiting.eventually(lambda: detour.sent >= count, what="the binds to be sent")
         on.depose(leader)
         await _taken_by_rivals(on, count)
         gate.set()
@@ -79,30 +79,23 @@ async def two_servers(on: rig.Rig, *, how: str = "") -> None:
     on.forgive()
 
 
-async def _true(value: object) -> bool:
-    return bool(value)
-
-
 async def _taken_by_rivals(on: rig.Rig, count: int) -> None:
     """Have pods that come first take every card under the next leader."""
     rivals = await on.crowd.rivals(count, seconds=RIVALS_SECONDS)
-
-    async def taken() -> bool:
-        bound = {one["metadata"]["name"] for one in on.witness.pods.values() if one["spec"].get("nodeName")}
-        return set(rivals) <= bound
-
-    await waiting.eventually(taken, what="the rivals to be bound", seconds=TAKEOVER_SECONDS)
+    await waiting.eventually(
+        lambda: set(rivals) <= on.witness.bound(), what="the rivals to be bound", seconds=TAKEOVER_SECONDS
+    )
 
 
 async def _decided(victim: rig.Seat) -> None:
     """Wait until the other server has said something to each bind, or has given it up."""
     binds = [one for one in victim.wire.seen if one.deed is Deed.DETOUR]
-
-    async def answered() -> bool:
-        return all(one.status for one in binds)
-
     with contextlib.suppress(waiting.TimedOut):
-        await waiting.eventually(answered, what="the late binds to be answered", seconds=LATE_SECONDS)
+        await waiting.eventually(
+            lambda: all(one.status for one in binds),
+            what="the late binds to be answered",
+            seconds=LATE_SECONDS,
+        )
     done = [one for one in binds if one.status == CREATED]
     if done:
         raise rig.Wrong(f"{len(done)} late binds were carried out, the first of {done[0].call.name}")
@@ -162,11 +155,11 @@ async def refused_binds(on: rig.Rig) -> None:
         if killed:
             on.chance.choice(on.seats).kill()
         await asyncio.sleep(on.chance.uniform(2.0, 5.0))
-
-    async def others_are_bound() -> bool:
-        return all(map(refusing.refuses, on.waiting()))
-
-    await waiting.eventually(others_are_bound, what="the others to be bound", seconds=TAKEOVER_SECONDS)
+    await waiting.eventually(
+        lambda: all(map(refusing.refuses, on.waiting())),
+        what="the others to be bound",
+        seconds=TAKEOVER_SECONDS,
+    )
     on.within = on.within if killed else rig.CLEAN_SECONDS
     refusing.over = True
     on.seats[0].wire.note()
@@ -193,11 +186,11 @@ async def spoiled_records(on: rig.Rig) -> None:
     await on.start(2)
     leader = await on.deciding()
     holders = await on.crowd.singles(HOLDERS)
-
-    async def bound() -> bool:
-        return not set(holders) & set(on.waiting())
-
-    await waiting.eventually(bound, what="the holders to be bound", seconds=TAKEOVER_SECONDS)
+    await waiting.eventually(
+        lambda: not set(holders) & set(on.waiting()),
+        what="the holders to be bound",
+        seconds=TAKEOVER_SECONDS,
+    )
     async with _unguarded(on):
         for name in on.chance.sample(holders, on.chance.randint(1, HOLDERS)):
             await _spoil(on, name)

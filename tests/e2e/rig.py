@@ -137,12 +137,10 @@ class Seat:
         self._kept.cancel()
         await asyncio.gather(self._kept, return_exceptions=True)
         self.signal(signal.SIGCONT)
-
-        async def listens() -> bool:
-            # Before it says this, a process has not learned yet to end in order.
-            return self.said("talking to") or not self.program.alive()
-
-        await waiting.eventually(listens, what="an operator to start")
+        # Before it says this, a process has not learned yet to end in order.
+        await waiting.eventually(
+            lambda: self.said("talking to") or not self.program.alive(), what="an operator to start"
+        )
         self.signal(signal.SIGTERM)
         return await self._rig.stage.ended(self.program)
 
@@ -192,20 +190,18 @@ class Rig:
 
     async def deciding(self, *but: Seat) -> Seat:
         """Wait until a replica other than these decides, and give it."""
-
-        async def found() -> Seat | None:
-            return next((one for one in self.seats if one not in but and one.said("deciding:")), None)
-
-        return await waiting.eventually(found, what="an operator to decide", seconds=40)
+        return await waiting.eventually(
+            lambda: next((one for one in self.seats if one not in but and one.said("deciding:")), None),
+            what="an operator to decide",
+            seconds=40,
+        )
 
     async def standby(self, *leading: Seat) -> Seat:
         """Wait until another replica stands by, and give it."""
         [other] = [one for one in self.seats if one not in leading]
-
-        async def ready() -> bool:
-            return other.said("campaigning")
-
-        await waiting.eventually(ready, what="an operator to stand by", seconds=40)
+        await waiting.eventually(
+            lambda: other.said("campaigning"), what="an operator to stand by", seconds=40
+        )
         return other
 
     async def carry_out(self, plan: plans.Plan) -> None:
@@ -287,7 +283,7 @@ class Rig:
         async with self.witness.looking_away():
             yield
         self.seats[0].wire.note()
-        self.crowd.made = {one["metadata"]["name"] for one in self.witness.pods.values()}
+        self.crowd.made = self.witness.names()
 
     # ------------------------------------------------------------ the end
 
@@ -308,12 +304,11 @@ class Rig:
             raise Wrong(f"asked to end, operators ended with {statuses}")
 
     async def _until_bound(self, start: float, seconds: float) -> None:
-        async def all_bound() -> bool:
-            return not self.waiting()
-
         try:
             left = start + seconds - time.monotonic()
-            await waiting.eventually(all_bound, what="all that fits to be bound", seconds=left)
+            await waiting.eventually(
+                lambda: not self.waiting(), what="all that fits to be bound", seconds=left
+            )
         except waiting.TimedOut:
             raise Wrong(f"still not bound after {seconds:g} s:\n{await self._why()}") from None
 
@@ -338,7 +333,7 @@ class Rig:
         """Return the names of the pods that fit and wait."""
         pods = [one for one in self.witness.pods.values() if not one["spec"].get("nodeName")]
         titles = [one["metadata"]["name"] for one in pods if "deletionTimestamp" not in one["metadata"]]
-        seen = {one["metadata"]["name"] for one in self.witness.pods.values()} | set(self.gone())
+        seen = self.witness.names() | set(self.gone())
         return [*(one for one in titles if self.crowd.fits(one)), *(self.crowd.made - seen)]
 
     def gone(self) -> list[str]:
@@ -347,11 +342,11 @@ class Rig:
 
     async def _fill(self, deadline: float) -> None:
         """Ask for every card that nobody holds: all of them must be given."""
-
-        async def quiet() -> bool:
-            return not any(map(passing, self.witness.pods.values()))
-
-        await waiting.eventually(quiet, what="passing pods to finish", seconds=20)
+        await waiting.eventually(
+            lambda: not any(map(passing, self.witness.pods.values())),
+            what="passing pods to finish",
+            seconds=20,
+        )
         await self.crowd.fill(len(self.witness.unheld()))
         seconds = max(CLEAN_SECONDS, deadline - time.monotonic())
         await self._until_bound(time.monotonic(), seconds)

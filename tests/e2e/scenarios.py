@@ -69,11 +69,7 @@ async def sleeps(on: rig.Rig) -> None:
         await on.deciding(leader)
         await asyncio.sleep(on.chance.uniform(0.0, 2.0))
         leader.signal(signal.SIGCONT)
-
-        async def ended() -> bool:
-            return len(leader.exits) > before
-
-        await waiting.eventually(ended, what="the sleeper to end")
+        await waiting.eventually(lambda: len(leader.exits) > before, what="the sleeper to end")
     if leader.exits[-1] != leadership.EXIT_LOST:
         raise rig.Wrong(f"the sleeper ended with {leader.exits[-1]}")
 
@@ -115,20 +111,14 @@ class Holding:
 
     async def holds(self) -> None:
         """Wait until as many binds are held as should be."""
-
-        async def enough() -> bool:
-            return self.held >= self.most
-
-        await waiting.eventually(enough, what=f"{self.most} binds to be held")
+        await waiting.eventually(lambda: self.held >= self.most, what=f"{self.most} binds to be held")
 
     async def answered(self) -> list[interceptor.Record]:
         """Wait until the server has decided on all of them."""
         records = [one for one in self.victim.wire.seen if one.deed is Deed.HOLD]
-
-        async def decided() -> bool:
-            return all(one.status for one in records)
-
-        await waiting.eventually(decided, what="the server to decide on the held binds")
+        await waiting.eventually(
+            lambda: all(one.status for one in records), what="the server to decide on the held binds"
+        )
         return records
 
 

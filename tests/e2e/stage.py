@@ -8,7 +8,7 @@ import collections
 import contextlib
 import json
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -99,21 +99,14 @@ class Stage:
 
     async def says(self, program: processes.Program, word: str, *, seconds: float = SOON) -> None:
         """Wait for a word in a program's log."""
-
-        async def said() -> bool:
-            return word in program.log.read_text()
-
-        await waiting.eventually(said, what=f"{program.name} to say {word!r}", seconds=seconds)
+        await waiting.eventually(
+            lambda: word in program.log.read_text(), what=f"{program.name} to say {word!r}", seconds=seconds
+        )
 
     async def ended(self, program: processes.Program, *, seconds: float = SOON) -> int:
         """Wait for the end of a program, and give its exit status."""
-
-        async def over() -> bool:
-            return not program.alive()
-
-        await waiting.eventually(over, what=f"{program.name} to end", seconds=seconds)
-        status: int = program.process.returncode
-        return status
+        await waiting.eventually(lambda: not program.alive(), what=f"{program.name} to end", seconds=seconds)
+        return int(program.process.returncode)
 
     # ------------------------------------------------------------ pods
 
@@ -140,11 +133,7 @@ class Stage:
 
     async def end(self, name: str, phase: str) -> None:
         """Let a running pod come to an end of its own; before it runs, the kubelet would overrule us."""
-
-        async def running() -> bool:
-            return bool((await self.pods())[name]["status"].get("phase") == "Running")
-
-        await self.until(f"{name} to run", running)
+        await self.until_pod(name, "run", lambda pod: pod["status"].get("phase") == "Running")
         await self.patch(resources.PODS, name, {"status": {"phase": phase}}, sub="status")
 
     # ------------------------------------------------------------ what is there
@@ -185,18 +174,57 @@ class Stage:
         found: list[Thing] = json.loads(nesting.cut_deep_values(body))["items"]
         return found
 
+    async def may(self, user: str, attributes: Mapping[str, str]) -> bool:
+        """Ask the server whether an account of Berth's may do something."""
+        groups = ("system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{fleet.SYSTEM}")
+        review = {"spec": {"user": user, "groups": groups, "resourceAttributes": attributes}}
+        path = resources.ACCESS_REVIEWS.path()
+        answer = json.loads(await self.admin.send("POST", path, body=msgspec.json.encode(review)))
+        return bool(answer["status"]["allowed"])
+
     # ------------------------------------------------------------ waiting
 
     async def until(
-        self, what: str, condition: Callable[[], Awaitable[T | None]], *, seconds: float = SOON
+        self,
+        what: str,
+        condition: Callable[[], Awaitable[T | None]],
+        *,
+        seconds: float = SOON,
+        instead: Callable[[], object] | None = None,
     ) -> T:
         """Wait for a condition that asks the API server; in vain, tell what all programs said last."""
         try:
-            return await waiting.eventually(condition, what=what, seconds=seconds)
+            return await waiting.eventually(condition, what=what, seconds=seconds, instead=instead)
         except waiting.TimedOut as error:
             programs = {one.name: one for one in (*self._operators, *self.fleet.programs)}.values()
             logs = [f"{one.name} said:\n{processes.tail(one.log)}" for one in programs]
             raise waiting.TimedOut("\n\n".join([str(error), *logs])) from None
+
+    async def until_pod(self, name: str, what: str, holds: Callable[[Pod], object]) -> Pod:
+        """Wait until something is true of a pod, and give the pod."""
+
+        async def found() -> Pod | None:
+            pod = (await self.pods())[name]
+            return pod if holds(pod) else None
+
+        return await self.until(f"{name} to {what}", found)
+
+    async def until_device(self, name: str, what: str, holds: Callable[[Thing], object]) -> Thing:
+        """Wait until something is true of a Device, and give the Device."""
+
+        async def found() -> Thing | None:
+            device = (await self.devices())[name]
+            return device if holds(device) else None
+
+        return await self.until(f"the Device {name} to {what}", found)
+
+    async def until_gone(self, *names_: str) -> None:
+        """Wait until these pods are gone."""
+
+        async def gone() -> bool:
+            return set(names_).isdisjoint(await self.pods())
+
+        await self.until(f"{', '.join(names_)} to be gone", gone)
 
     async def until_bound(self, *names_: str, seconds: float = SOON) -> dict[str, str]:
         """Wait until these pods have a node, and give the nodes of all."""
@@ -216,11 +244,11 @@ class Stage:
             said = scheduled(pod)
             return said if said.get("status") == "False" and word in said["message"] else None
 
-        try:
-            return await self.until(f"{name} to be told {word!r}", told)
-        except waiting.TimedOut as error:
-            seen = f"{name} is on node {pod['spec'].get('nodeName')!r}, and is told {scheduled(pod)}"
-            raise waiting.TimedOut(f"{seen}\n\n{error}") from None
+        return await self.until(
+            f"{name} to be told {word!r}",
+            told,
+            instead=lambda: f"a pod on node {pod['spec'].get('nodeName')!r} that is told {scheduled(pod)}",
+        )
 
     async def until_ready(self, *nodes: str, truth: str = "True") -> None:
         """Wait until Devices are Ready, or not."""
@@ -303,6 +331,18 @@ class Stage:
         path = resources.LEASES.path(names.LEADER_LEASE, namespace=where)
         with contextlib.suppress(errors.NotFound):
             await self.admin.send("PATCH", path, body=VACANT, content=api.MERGE_PATCH)
+
+
+@contextlib.asynccontextmanager
+async def lent(base: fleet.Fleet) -> AsyncIterator[Stage]:
+    """Yield a stage on a cluster, and take everything away again."""
+    link = connection.load(base.cluster.admin_kubeconfig)
+    async with api.Api(link, agent="test-e2e") as admin, kubelet.Kubelets(base.cluster) as kubelets:
+        stage = Stage(base, kubelets, admin)
+        try:
+            yield stage
+        finally:
+            await stage.close()
 
 
 VACANT: Final = b'{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}'

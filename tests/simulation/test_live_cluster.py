@@ -13,12 +13,12 @@ from typing import Final
 import pytest
 
 from berth_crds import names
-from berth_crds.client import api, connection
 from berth_operator.scheduling.explain import sentences
 from e2e import fleet
+from e2e import stage as stages
 from e2e.stage import Pod, Stage, Thing, scheduled
 from simulation import desk, every_container, every_field
-from support import kubelet, manifests
+from support import manifests
 from testbed import cluster as clusters
 
 pytestmark = pytest.mark.cluster
@@ -58,13 +58,8 @@ def furnished() -> Iterator[fleet.Fleet]:
 @pytest.fixture
 async def live(furnished: fleet.Fleet) -> AsyncIterator[Stage]:
     """Yield a stage on it."""
-    link = connection.load(furnished.cluster.admin_kubeconfig)
-    async with api.Api(link, agent="test-live") as admin, kubelet.Kubelets(furnished.cluster) as kubelets:
-        lent = Stage(furnished, kubelets, admin)
-        try:
-            yield lent
-        finally:
-            await lent.close()
+    async with stages.lent(furnished) as stage:
+        yield stage
 
 
 def add(cluster: clusters.Cluster, namespace: str, pods: list[Pod]) -> None:

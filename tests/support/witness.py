@@ -104,6 +104,14 @@ class Books:
         """Return the names of the cards of which nothing is promised, and their nodes."""
         return {uuid: card.node for uuid, card in self.cards.items() if not self._core.get(uuid)}
 
+    def names(self) -> set[str]:
+        """Return the names of the pods that there are."""
+        return {pod["metadata"]["name"] for pod in self.pods.values()}
+
+    def bound(self) -> set[str]:
+        """Return the names of those that have a node."""
+        return {pod["metadata"]["name"] for pod in self.pods.values() if pod["spec"].get("nodeName")}
+
     # ------------------------------------------------------------ one pod
 
     def _judge(self, uid: str, revision: int, pod: Raw) -> None:
