@@ -8,8 +8,9 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import resources
-from e2e.stage import Stage, cards_of, condition, uuids
+from e2e.stage import Stage, Thing, cards_of, condition, uuids
 from support import kubelet, manifests
+from testbed import waiting
 
 pytestmark = pytest.mark.usefixtures("leader")
 
@@ -22,6 +23,11 @@ async def minors(stage: Stage) -> dict[str, str]:
         for name, one in found.items()
         if one["spec"].get("nodeName")
     }
+
+
+def summary(device: Thing) -> Thing:
+    """Return the counts of a Device, and the reason why cards are not given."""
+    return dict(device["status"]["summary"])
 
 
 async def card(stage: Stage, node: str, minor: int) -> str:
@@ -65,12 +71,10 @@ async def test_a_cordoned_card_gets_no_new_pod(stage: Stage) -> None:
     both = [await card(stage, "cordoned", minor) for minor in (0, 1)]
     await stage.patch(resources.DEVICES, "cordoned", {"spec": {"cordon": both}})
 
-    async def shown() -> bool:
-        found = (await stage.devices())["cordoned"]["status"]["summary"]
-        return "2 cards cordoned" in found.get("reason", "")
-
     # Devices and pods come by watches of their own: a pod made at once may come first.
-    await stage.until("the Device to show what the operator knows of it", shown)
+    await stage.until_device(
+        "cordoned", "show it", lambda device: "2 cards cordoned" in summary(device).get("reason", "")
+    )
     await stage.create(manifests.pod("new"))
     await stage.until_told("new", "cordoned")
     assert (await stage.pods())["old"]["spec"]["nodeName"] == "cordoned"
@@ -88,53 +92,35 @@ async def test_a_cordon_takes_minors_and_tells_what_it_does_not_know(stage: Stag
 
     await stage.patch(resources.DEVICES, "named", {"spec": {"cordon": ["1", "GPU-nonsense"]}})
 
-    async def shown() -> str:
-        return stage.cluster.kubectl("describe", "device", "named")
-
-    async def told() -> bool:
-        text = await shown()
+    def told() -> bool:
+        text = stage.cluster.kubectl("describe", "device", "named")
         event = "NoSuchDevice" in text and "The cordon names no device: GPU-nonsense. Write the uuid" in text
         return event and "1 card cordoned; cordon names no device: GPU-nonsense" in text
 
-    await stage.until("an event on the Device, and the reason", told)
+    await waiting.eventually(told, what="an event on the Device, and the reason", seconds=30)
     await stage.create(manifests.pod("a"), manifests.pod("b"))
     await stage.until_told("b")
     assert await minors(stage) == {"a": "0"}
 
 
 async def test_a_shared_card_is_given_to_so_many_pods_and_no_more(stage: Stage) -> None:
-    """Pods that ask for a replica share a card that is shared; the next one waits, and is told why."""
+    """Pods that ask for a replica share a card that is shared; others wait, and what they are told helps."""
+    one = {names.NVIDIA_GPU_SHARED: "1"}
     await stage.machines(kubelet.FakeNode("shared"))
     await stage.agent("--sharing", "time-slicing:2", shared="1xT4")
     await stage.until_ready("shared")
     assert (await stage.devices())["shared"]["spec"]["summary"]["sharing"] == "time-slicing x2"
 
-    for name in ("a", "b"):
-        await stage.create(replica(name))
-        await stage.until_bound(name)
-    await stage.create(replica("c"))
+    await stage.create(manifests.pod("whole"))
+    await stage.until_told("whole", "cards that are given out only as time-sliced or MPS replicas")
+    await stage.until_told("whole", f"if it asked for 1 replica ({names.NVIDIA_GPU_SHARED})")
+    await stage.create(manifests.pod("a", one), manifests.pod("b", one))
+    await stage.until_bound("a", "b")
+    await stage.create(manifests.pod("c", one))
     await stage.until_told("c", "replica")
     assert await minors(stage) == {"a": "0", "b": "0"}
     await stage.delete("a")
     await stage.until_bound("c")
-
-
-async def test_who_wants_a_whole_card_reads_that_there_are_only_replicas(stage: Stage) -> None:
-    """An idle node that shares its cards does not say that it is full, and what a pod reads there helps."""
-    await stage.machines(kubelet.FakeNode("sliced"))
-    await stage.agent("--sharing", "time-slicing:4", sliced="1xT4")
-    await stage.until_ready("sliced")
-
-    await stage.create(manifests.pod("whole"))
-    await stage.until_told("whole", "cards that are given out only as time-sliced or MPS replicas")
-    await stage.until_told("whole", f"if it asked for 1 replica ({names.NVIDIA_GPU_SHARED})")
-    await stage.create(replica("helped"))
-    await stage.until_bound("helped")
-
-
-def replica(name: str) -> dict[str, Any]:
-    """Describe a pod that asks for one replica of a shared card."""
-    return manifests.pod(name, {names.NVIDIA_GPU_SHARED: "1"})
 
 
 async def test_an_unhealthy_card_gets_no_new_pod_and_recovers(stage: Stage, tmp_path: Path) -> None:
@@ -169,12 +155,9 @@ async def test_a_failed_source_takes_the_whole_node(stage: Stage, tmp_path: Path
     faults.write_text(
         json.dumps({"blind": {"source": {"reason": "DriverNotLoaded", "message": "no driver"}}})
     )
-
-    async def told() -> bool:
-        found = condition((await stage.devices())["blind"], "NVMLReady")
-        return bool(found.get("status") == "False")
-
-    await stage.until("the Device to tell", told)
+    await stage.until_device(
+        "blind", "tell", lambda device: condition(device, "NVMLReady").get("status") == "False"
+    )
     await stage.create(manifests.pod("a"))
     await stage.until_told("a", "DriverNotLoaded")
     faults.write_text("{}")
@@ -213,11 +196,10 @@ async def test_a_foreign_pod_with_cards_withholds_them(stage: Stage) -> None:
     await stage.create(manifests.pod("stranger", schedulerName="somebody-else"))
     await stage.bind("stranger", "foreign")
 
-    async def withheld() -> bool:
-        found = (await stage.devices())["foreign"]["status"]["summary"]
-        return bool(found["free"] == 1 and "without a readable allocation" in found.get("reason", ""))
-
-    await stage.until("one card to be withheld", withheld)
+    device = await stage.until_device(
+        "foreign", "withhold a card", lambda device: summary(device)["free"] == 1
+    )
+    assert "without a readable allocation" in summary(device)["reason"]
     await stage.create(manifests.pod("a"))
     await stage.until_bound("a")
     await stage.create(manifests.pod("b"))
@@ -287,56 +269,39 @@ async def test_taints_selectors_and_cordons_are_kept(stage: Stage) -> None:
     assert bound == {"tolerant": "tainted", "plain": "zoned"}
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [{"cpu": "3"}, {"memory": "3Gi"}, {"example.com/licence": "1"}],
-    ids=lambda limits: next(iter(limits)),
-)
-async def test_what_a_node_has_beside_cards_is_kept(stage: Stage, limits: dict[str, str]) -> None:
+async def test_what_a_node_has_beside_cards_is_kept(stage: Stage) -> None:
     """Cpu, memory and resources of others run out like cards, and come back when a pod ends."""
-    name = "narrow-" + next(iter(limits))[0]
-    await stage.machines(kubelet.FakeNode(name, cpu="4", memory="4Gi", extended={"example.com/licence": 1}))
-    await stage.agent(**{name: "4xT4"})
-    await stage.until_ready(name)
-
-    await stage.create(manifests.pod("a", {names.NVIDIA_GPU: "1"} | limits))
-    await stage.until_bound("a")
-    await stage.create(manifests.pod("b", {names.NVIDIA_GPU: "1"} | limits), manifests.pod("small"))
-    await stage.until_bound("small")
-    await stage.until_told("b", next(iter(limits)))
-    await stage.delete("a")
-
-    await stage.until_bound("b")
-
-
-async def test_a_pod_that_wants_a_resource_nobody_has_waits(stage: Stage) -> None:
-    """A name that no node advertises is not ours to ignore."""
-    await stage.nodes(usual="1xT4")
-    await stage.until_ready("usual")
+    licence = {"example.com/licence": 1}
+    await stage.machines(kubelet.FakeNode("narrow", cpu="4", memory="4Gi", extended=licence))
+    await stage.agent(narrow="8xT4")
+    await stage.until_ready("narrow")
 
     await stage.create(manifests.pod("odd", {names.NVIDIA_GPU: "1", "example.com/unheard-of": "1"}))
-
     await stage.until_told("odd", "example.com/unheard-of")
+    for name, amount in (("cpu", "3"), ("memory", "3Gi"), ("example.com/licence", "1")):
+        first, second = (f"{name.rpartition('/')[2]}-{at}" for at in range(2))
+        limits = {names.NVIDIA_GPU: "1", name: amount}
+        await stage.create(manifests.pod(first, limits))
+        await stage.until_bound(first)
+        await stage.create(manifests.pod(second, limits))
+        await stage.until_told(second, name)
+        await stage.delete(first)
+        await stage.until_bound(second)
 
 
 async def test_a_policy_is_read_live(stage: Stage) -> None:
     """Binpack fills a node, spread does not, and a change counts from the next pod on."""
     await stage.nodes(left="4xT4", right="4xT4")
     await stage.until_ready("left", "right")
-    await stage.create(manifests.pod("a"))
-    await stage.until_bound("a")
-    await stage.create(manifests.pod("b"))
-    packed = await stage.until_bound("b")
+    await stage.create(manifests.pod("a"), manifests.pod("b"))
+    packed = await stage.until_bound("a", "b")
 
     await stage.patch(resources.POLICIES, "default", {"spec": {"strategy": "spread"}})
     try:
 
-        async def gone() -> bool:
-            return "c" not in await stage.pods()
-
         async def spreads() -> bool:
             await stage.delete(*(set(await stage.pods()) - {"a", "b"}))
-            await stage.until("the pod before to be gone", gone)
+            await stage.until_gone("c")
             await stage.create(manifests.pod("c"))
             return (await stage.until_bound("c"))["c"] != packed["a"]
 
