@@ -9,17 +9,16 @@ import argparse
 import asyncio
 import contextlib
 import dataclasses
-import json
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
 from e2e import fleet
 from support import kubelet
 from testbed import cluster as clusters
-from testbed import console, images, pki, ports, processes, waiting, workers
+from testbed import console, images, pki, ports, processes, workers
 
 PLAYED: Final = "node-1"
 SHAPE: Final = "8xA100-SXM4-80GB"
@@ -73,7 +72,7 @@ async def prepare(
     started = (programs.operator("--listen", address), programs.agent(*nodes))
     for program in started:
         stack.callback(program.stop, grace=5)
-    await waiting.eventually(_ready(cluster, len(nodes)), what="the Devices to be ready", seconds=60)
+    await asyncio.to_thread(programs.until_ready, *dict(nodes))
     pod = cluster.directory / "first-pod.yaml"
     pod.write_text(first_pod().replace(IMAGE, images.NAME) if names else first_pod())
     return Prepared(pod, address, started)
@@ -86,15 +85,6 @@ def first_pod() -> str:
     )
     assert found, "the README begins with a pod"
     return found[1]
-
-
-def _ready(cluster: clusters.Cluster, count: int) -> Callable[[], Awaitable[bool]]:
-    async def ready() -> bool:
-        devices = json.loads(await asyncio.to_thread(cluster.kubectl, "get", "devices", "-o", "json"))
-        told = [one for each in devices["items"] for one in each.get("status", {}).get("conditions", [])]
-        return bool(sum(one["type"] == "Ready" and one["status"] == "True" for one in told) == count)
-
-    return ready
 
 
 def words(cluster: clusters.Cluster, names: Sequence[str], prepared: Prepared) -> str:

@@ -40,6 +40,12 @@ class Fleet:
             seconds=30,
         )
 
+    def until_ready(self, *nodes: str) -> None:
+        """Wait until the Devices of nodes are there, and ready."""
+        for node in nodes:
+            for state in ("create", "condition=Ready"):
+                self.cluster.kubectl("wait", f"--for={state}", f"device/{node}", "--timeout=60s")
+
     def protect(self) -> None:
         """Apply the policies again that guard what pods hold."""
         file = str(ROOT / "manifests" / "admission.yaml")

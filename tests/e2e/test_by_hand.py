@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from e2e import by_hand, fleet
-from testbed import processes, waiting, workers
+from testbed import pages, processes, waiting, workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -75,15 +74,10 @@ def test_the_first_pod_runs_and_the_examples_can_be_applied(shell: dict[str, str
     """What the program says to type binds the README's first pod, and it runs; every example is taken."""
     call(shell, shell["COMMAND"])
     call(shell, f"kubectl apply -f {EXAMPLES / 'pods'}")
-
-    def runs() -> bool:
-        return bool(pods(shell, "default")["train"]["status"].get("phase") == "Running")
-
-    waiting.until(runs, what="the first pod to run", seconds=60)
+    call(shell, "kubectl wait --for=jsonpath='{.status.phase}'=Running pod/train --timeout=60s")
     if shell["INSIDE"]:
         assert "HOSTNAME=train" in call(shell, shell["INSIDE"])
-    train = pods(shell, "default")["train"]
-    assert train["metadata"]["annotations"]["berth.dev/minors"] == "0,1"
+    assert pods(shell, "default")["train"]["metadata"]["annotations"]["berth.dev/minors"] == "0,1"
     named = re.findall(
         r"^  name: (\S+)$", "".join(path.read_text() for path in EXAMPLES.glob("pods/*")), re.MULTILINE
     )
@@ -92,11 +86,10 @@ def test_the_first_pod_runs_and_the_examples_can_be_applied(shell: dict[str, str
 
 def test_the_operator_tells_how_it_is_doing(shell: dict[str, str]) -> None:
     """The address that is printed is the operator's, whose pages the README lists."""
-    address = call(shell, "echo $OPERATOR").strip()
+    port = int(call(shell, "echo $OPERATOR").rpartition(":")[2])
 
     for page in ("/healthz", "/readyz", "/metrics", "/debug/backlog"):
-        with urllib.request.urlopen(f"http://{address}{page}", timeout=10) as answer:
-            assert answer.status == http.HTTPStatus.OK
+        assert pages.get(port, page)[0] == http.HTTPStatus.OK
 
 
 def test_make_starts_it() -> None:

@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
 
+from e2e import by_hand, fleet
 from support import kubelet
-from testbed import binaries, lending, processes, waiting
+from testbed import binaries, lending, processes
 from testbed import cluster as clusters
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -79,12 +80,14 @@ async def test_an_existing_cluster_is_set_up_by_the_commands_of_the_readme(
     # When both programs run as it says, and the pod of the first page is created
     started = [run(command, place, shell, at) for at, command in enumerate((operator, agent))]
     try:
-        await waiting.eventually(_ready(base), what="the Device to be ready", seconds=30)
-        namespace = base.namespace("readme")
-        base.kubectl("apply", "-n", namespace, "-f", "-", stdin=first_example())
+        await asyncio.to_thread(fleet.Fleet(base).until_ready, NODE)
+        where = ("-n", base.namespace("readme"))
+        base.kubectl("apply", *where, "-f", "-", stdin=by_hand.first_pod())
 
         # Then it runs on that node, with two cards of its own
-        pod = await waiting.eventually(_bound(base, namespace), what="the pod to be bound", seconds=20)
+        bound = ("--for=condition=PodScheduled", "pod/train", "--timeout=20s")
+        await asyncio.to_thread(base.kubectl, *where, "wait", *bound)
+        pod = json.loads(base.kubectl(*where, "get", "pod", "train", "-o", "json"))
         assert pod["spec"]["nodeName"] == NODE
         assert pod["metadata"]["annotations"]["berth.dev/minors"] == "0,1"
     finally:
@@ -96,32 +99,6 @@ def run(command: str, place: Path, shell: dict[str, str], at: int) -> processes.
     """Start one of the README's programs."""
     words = ["bash", "-c", f"cd {place} && exec {command.strip()}"]
     return processes.start(f"readme-{at}", words, log=place / f"{at}.log", env=shell)
-
-
-def first_example() -> str:
-    """Return the pod on the README's first page."""
-    found = re.search(r"^```yaml\n(apiVersion.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
-    assert found
-    return found[1]
-
-
-def _ready(cluster: clusters.Cluster) -> Any:
-    async def ready() -> bool:
-        devices = json.loads(cluster.kubectl("get", "devices", "-o", "json"))["items"]
-        conditions = [one for device in devices for one in device.get("status", {}).get("conditions", [])]
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-    return ready
-
-
-def _bound(cluster: clusters.Cluster, namespace: str) -> Any:
-    async def bound() -> dict[str, Any] | None:
-        pod: dict[str, Any] = json.loads(
-            cluster.kubectl("get", "pod", "train", "-n", namespace, "-o", "json")
-        )
-        return pod if pod["spec"].get("nodeName") else None
-
-    return bound
 
 
 KUBECTL: Final = """\

@@ -81,7 +81,8 @@ async def test_pod_runs_with_the_card_that_it_was_given(stage: Stage, worker: wo
         {"container": "main", "uuids": [card(worker)], "source": "podresources"}
     ]
     await stage.delete("p")
-    await until_gone(stage)
+    await stage.until_gone("p")
+    stage.cluster.kubectl("wait", "--for=delete", "gpupod/p", "-n", stage.namespace, "--timeout=30s")
     await stage.create(asking())
     await stage.until_bound("p")
     await until_verified(stage)
@@ -98,16 +99,6 @@ async def until_verified(stage: Stage) -> Thing:
         return None
 
     return await stage.until("the pod's card to be verified", verified, seconds=60)
-
-
-async def until_gone(stage: Stage) -> None:
-    """Wait until neither the pod nor its record is there."""
-
-    async def gone() -> bool:
-        records = stage.cluster.kubectl("get", "gpupods", "-n", stage.namespace, "-o", "name")
-        return not await stage.pods() and not records
-
-    await stage.until("the pod to go", gone)
 
 
 async def cards_told(stage: Stage, worker: workers.Worker) -> str | None:

@@ -26,15 +26,6 @@ async def room(stage: Stage) -> Stage:
     return stage
 
 
-@pytest.fixture
-async def wire(room: Stage) -> AsyncIterator[proxy.Proxy]:
-    """Yield a wire between an operator and the API server."""
-    async with proxy.Proxy(room.cluster.port) as lent:
-        yield lent
-        # What was being connected at the end is still on its way into the proxy.
-        await asyncio.sleep(0.05)
-
-
 async def some_bound(stage: Stage, count: int) -> None:
     """Wait until some pods are bound."""
 
@@ -48,23 +39,20 @@ async def some_bound(stage: Stage, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-async def test_restarting_amid_fifty_pending_pods_loses_none_and_binds_none_twice(
-    room: Stage, number: signal.Signals
-) -> None:
-    """Whatever moment the operator ends at, each pod is bound exactly once, and no card twice."""
+async def test_restarting_amid_fifty_pending_pods_loses_none_and_binds_none_twice(room: Stage) -> None:
+    """Where an operator ends in order amid its work, each pod is bound exactly once, and no card twice."""
     first = await room.deciding_operator("--binds-at-once", "1")
     await room.until_ready(*ROOM)
 
     creating = asyncio.create_task(room.create(*map(manifests.pod, FIFTY)))
     await some_bound(room, 10)
-    first.process.send_signal(number)
+    first.process.send_signal(signal.SIGTERM)
     status = await room.ended(first)
     room.operator()
     await creating
     await room.until_bound(*FIFTY, seconds=60)
 
-    assert status == (0 if number is signal.SIGTERM else -signal.SIGKILL)
+    assert status == 0
     await room.assert_sound(*FIFTY)
 
 
@@ -86,7 +74,7 @@ async def test_who_ends_while_taking_over_leaves_the_wait_to_the_next(stage: Sta
 
 
 async def test_one_leads_and_the_other_stands_by(room: Stage) -> None:
-    """The second operator waits; when the first one ends in order, it decides within two seconds."""
+    """The second operator waits; the first one ends in order and releases the Lease for it."""
     first = await room.deciding_operator()
     await room.until_ready(*ROOM)
     second = await standing_by(room)
@@ -95,13 +83,11 @@ async def test_one_leads_and_the_other_stands_by(room: Stage) -> None:
     assert "deciding:" not in second.log.read_text()
     transitions = (await room.leader())["leaseTransitions"]
 
-    loop = asyncio.get_running_loop()
     first.process.send_signal(signal.SIGTERM)
     assert await room.ended(first) == 0
-    gone = loop.time()
     await room.says(second, "deciding:")
 
-    assert loop.time() - gone < 2.0
+    assert "left to lapse" not in first.log.read_text()
     assert (await room.leader())["leaseTransitions"] == transitions + 1
     await room.create(manifests.pod("c"))
     await room.until_bound("c")
@@ -116,29 +102,25 @@ async def standing_by(stage: Stage) -> processes.Program:
 
 
 @pytest.mark.slow
-async def test_a_leader_cut_off_ends_and_another_goes_on(room: Stage, wire: proxy.Proxy) -> None:
+async def test_a_leader_cut_off_ends_and_another_goes_on(room: Stage) -> None:
     """Binds that were carried out unheard are found by the next one; the old one ends before it begins."""
-    cut_off = await room.deciding_operator("--binds-at-once", "4", wire=wire)
-    await room.until_ready(*ROOM)
-    second = await standing_by(room)
-    creating = asyncio.create_task(room.create(*map(manifests.pod, FIFTY)))
-    await some_bound(room, 10)
+    async with proxy.Proxy(room.cluster.port) as wire:
+        cut_off = await room.deciding_operator("--binds-at-once", "4", wire=wire)
+        await room.until_ready(*ROOM)
+        second = await standing_by(room)
+        creating = asyncio.create_task(room.create(*map(manifests.pod, FIFTY)))
+        await some_bound(room, 10)
 
-    wire.hold(answers_only=True)
-    status = await room.ended(cut_off)
-    assert "deciding:" not in second.log.read_text()
+        wire.hold(answers_only=True)
+        status = await room.ended(cut_off)
+        assert "deciding:" not in second.log.read_text()
     await creating
     await room.until_bound(*FIFTY, seconds=60)
 
     assert status == leadership.EXIT_LOST
     await room.assert_sound(*FIFTY)
-    assert len(await terms(room)) == 2
-
-
-async def terms(stage: Stage) -> set[str]:
-    """Name the terms under which pods were bound."""
-    found = await stage.pods()
-    return {one["metadata"]["annotations"][names.TERM] for one in found.values()}
+    terms = {one["metadata"]["annotations"][names.TERM] for one in (await room.pods()).values()}
+    assert len(terms) == 2
 
 
 @pytest.mark.slow
@@ -213,10 +195,7 @@ async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -
     await stage.end("done", "Succeeded")
     await stage.delete("deleted")
 
-    async def gone() -> bool:
-        return "deleted" not in await stage.pods()
-
-    await stage.until("the deleted pod to be gone", gone)
+    await stage.until_gone("deleted")
     await stage.deciding_operator()
 
     await stage.until_bound("next")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from berth_crds import names
-from berth_crds.client import api, connection, errors, resources
+from berth_crds.client import errors, resources
 from e2e.stage import Stage
 from support import kubelet, manifests
 
@@ -30,15 +30,10 @@ async def test_the_name_comes_back_to_the_pods_own_node(stage: Stage) -> None:
     await stage.machines(kubelet.FakeNode("n2"))
     await stage.create(manifests.pod("train"))
     uid = (await stage.pods())["train"]["metadata"]["uid"]
-    meta = {
-        "name": "train",
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "train", "uid": uid}],
-    }
-    spec = {"node": "n2", "podUID": uid, "containers": []}
-    squat = {"apiVersion": names.API_VERSION, "kind": "GpuPod", "metadata": meta, "spec": spec}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "train", "uid": uid}
+    squat = manifests.gpupod("train", uid, "n2", ownerReferences=[owner])
 
-    token = stage.cluster.kubeconfig_by_node(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT, ["n2"])
-    async with api.Api(connection.load(token, context="n2"), agent="test-squatter") as other:
+    async with stage.session(names.AGENT_ACCOUNT, node="n2") as other:
         await other.create(resources.GPU_PODS, squat, namespace=stage.namespace)
     operator = stage.operator()
     await stage.until_bound("train")

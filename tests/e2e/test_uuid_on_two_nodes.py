@@ -1,43 +1,26 @@
 """A uuid that two nodes publish is given out on the first of them alone, and everybody is told (I1)."""
 
 import datetime as dt
-from typing import Any
 
 import pytest
 
-from berth_crds import names
-from berth_crds.client import lease, resources
+from berth_crds.client import resources
+from berth_crds.client.lease import micro_time
 from e2e.stage import Stage, cards_of
 from support import kubelet, manifests
 
 SHARED = "GPU-of-both"
 
 
-def device(node: str, *uuids: str) -> dict[str, Any]:
-    """Make a Device of these cards."""
-    cards = [
-        {"uuid": uuid, "type": "gpu", "vendor": "nvidia", "model": "T4", "minor": at, "memory": 16 << 30}
-        for at, uuid in enumerate(uuids)
-    ]
-    spec = {"node": node, "devices": cards, "summary": {"models": "T4", "gpus": len(cards)}}
-    return {"apiVersion": names.API_VERSION, "kind": "Device", "metadata": {"name": node}, "spec": spec}
-
-
 async def publish(stage: Stage, node: str, *uuids: str) -> None:
     """Publish a node's cards, as its agent would."""
-    await stage.admin.apply(resources.DEVICES, device(node, *uuids), manager="test")
-    renewed = lease.micro_time(dt.datetime.now(dt.UTC))
-    beat = {"holderIdentity": node, "leaseDurationSeconds": 60, "renewTime": renewed}
-    await stage.admin.apply(
-        resources.LEASES,
-        {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": node, "namespace": names.NODES_NAMESPACE},
-            "spec": beat,
-        },
-        manager="test",
-    )
+    device = manifests.device(node, len(uuids))
+    for card, uuid in zip(device["spec"]["devices"], uuids, strict=True):
+        card["uuid"] = uuid
+    device["spec"]["summary"] = {"models": "T4", "gpus": len(uuids)}
+    await stage.admin.apply(resources.DEVICES, device, manager="test")
+    lease = manifests.lease(node, micro_time(dt.datetime.now(dt.UTC)))
+    await stage.admin.apply(resources.LEASES, lease, manager="test")
 
 
 async def reasons(stage: Stage) -> dict[str, str]:

@@ -12,7 +12,7 @@ import yaml
 
 from testbed import pki
 
-User = Mapping[str, str]
+User = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Endpoint:
     """A server and the authority that vouches for it."""
 
     server: str
-    ca_file: Path
+    ca_file: Path | None
 
 
 def certificate(pair: pki.Pair) -> User:
@@ -38,7 +38,9 @@ def token(value: str) -> User:
 
 def write(path: Path, endpoint: Endpoint, users: Mapping[str, User], *, namespace: str = "default") -> Path:
     """Write a kubeconfig with a context for each user, of the user's name; the first is the current one."""
-    cluster = {"server": endpoint.server, "certificate-authority-data": _embedded(endpoint.ca_file)}
+    cluster = {"server": endpoint.server}
+    if endpoint.ca_file:
+        cluster["certificate-authority-data"] = _embedded(endpoint.ca_file)
     context = {"cluster": "testbed", "namespace": namespace}
     document = {
         "apiVersion": "v1",
