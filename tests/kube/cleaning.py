@@ -1,4 +1,4 @@
-"""What tests of the removal of misplaced GpuPods need: a server with one of them, and a cleaner."""
+"""A cleaner of misplaced GpuPods, and a server with one of them, for tests of their removal."""
 
 import json
 from typing import Any
@@ -29,12 +29,9 @@ NONE = stub.thing(
 
 
 def gpupod(node: str = "n1", pod_uid: str = "u1", **meta: Any) -> Thing:
-    """Make the GpuPod ml/train."""
-    spec = {"node": node, "podUID": pod_uid, "containers": []}
-    return {
-        "metadata": {"name": "train", "namespace": "ml", "uid": "g1", "resourceVersion": "5"} | meta,
-        "spec": spec,
-    }
+    """Return the GpuPod ml/train."""
+    usual = {"name": "train", "namespace": "ml", "uid": "g1", "resourceVersion": "5"}
+    return {"metadata": usual | meta, "spec": {"node": node, "podUID": pod_uid, "containers": []}}
 
 
 def pod(node: str = "n1", uid: str = "u1") -> stub.Answer:
@@ -43,8 +40,8 @@ def pod(node: str = "n1", uid: str = "u1") -> stub.Answer:
     return stub.thing({"metadata": {"name": "train", "namespace": "ml", "uid": uid}, "spec": spec})
 
 
-class Scene:
-    """A server with one GpuPod and its pod, what the operator knows of both, and a cleaner."""
+class Cleaner(misplaced_gpupods.GpuPodCleaner):
+    """A cleaner that leads, what the operator knows, and the server that it asks."""
 
     def __init__(self, server: stub.Stub, session: api.Api) -> None:
         self.server = server
@@ -52,9 +49,9 @@ class Scene:
         self.store = misplaced_gpupods.GpuPodStore()
         self.clock = clock.Clock()
         self.leading = True
-        self.reasons: list[metrics.Removal] = []
-        self.cleaner = misplaced_gpupods.GpuPodCleaner(
-            session, self.ledger, self.store, self, clock=self.clock, removed=self.reasons.append
+        self.removals: list[metrics.Removal] = []
+        super().__init__(
+            session, self.ledger, self.store, self, clock=self.clock, removed=self.removals.append
         )
         server.on("DELETE", WHERE, stub.thing({}))
 
@@ -65,14 +62,15 @@ class Scene:
     async def sure(self) -> None:
         """Be sure at once."""
 
-    @property
-    def removed(self) -> int:
-        """How many were removed."""
-        return len(self.reasons)
-
     def knows(self, node: str, *, pod_uid: str = "u1", uid: str = "g1", title: str = "ml/train") -> None:
         """Let the operator know of a GpuPod."""
         self.store.put(title, misplaced_gpupods.Record(uid, pod_uid, node))
+
+    def knows_many(self, count: int, node: str = "n2") -> None:
+        """Let the operator know of so many GpuPods of pods that are not there."""
+        for number in range(count):
+            title = f"many/{node}-{number:04d}"
+            self.knows(node, uid=f"g{number}", pod_uid=f"u{number}", title=title)
 
     def bound(self, node: str, *, uid: str = "u1") -> None:
         """Let the operator know of the bound pod."""
@@ -83,10 +81,22 @@ class Scene:
         self.server.on("GET", LISTED, stub.page(*([found] if found else []), version="9"))
         self.server.on("GET", POD, answer)
 
-    async def passes(self, count: int = 2) -> None:
-        """Look so many times."""
+    def misplaced(self, uid: str = "g1") -> None:
+        """Let the GpuPod be of n2, and its pod bound to n1."""
+        self.knows("n2", uid=uid)
+        self.bound("n1")
+        self.serves(gpupod("n2", uid=uid), pod())
+
+    async def scans(self, count: int = 2) -> None:
+        """Scan so many times."""
         for _ in range(count):
-            await self.cleaner.scan()
+            await self.scan()
+
+    @property
+    def reads(self) -> list[str]:
+        """The names of the GpuPods that were read, in this order."""
+        asked = [request.query.get("fieldSelector", "") for request in self.server.requests]
+        return [selector.removeprefix("metadata.name=") for selector in asked if selector]
 
     @property
     def deletes(self) -> list[Thing]:
