@@ -1,6 +1,5 @@
 """Reviews: whose token it is and what they may read, as the API server says."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -16,24 +15,18 @@ ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 KNOWN = {"status": {"authenticated": True, "user": {"username": "ann", "groups": ["dev"], "uid": "7"}}}
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[stub.Stub]:
-    """Play an API server."""
-    async with stub.Stub() as server:
-        yield server
-
-
-async def judged(server: stub.Stub, *, token: Any, access: Any = None) -> tuple[str, bool] | None:
-    """Have a token judged by these answers."""
+async def review(
+    server: stub.Stub, session: api.Api, *, token: Any, access: Any = None
+) -> tuple[str, bool] | None:
+    """Have a token reviewed by a server with these answers."""
     server.on("POST", TOKENS, stub.thing(token, code=201))
     server.on("POST", ACCESS, stub.thing(access or {}, code=201))
-    async with api.Api(server.link, agent="test") as session:
-        return await access_reviews.AccessReviews(session).review("secret", "/debug/ledger")
+    return await access_reviews.AccessReviews(session).review("secret", "/debug/ledger")
 
 
-async def test_the_right_is_asked_for_whom_the_token_names(server: stub.Stub) -> None:
+async def test_the_right_is_asked_for_whom_the_token_names(server: stub.Stub, stub_session: api.Api) -> None:
     """The second question names the user, the groups, the path and the verb of the first."""
-    answer = await judged(server, token=KNOWN, access={"status": {"allowed": True}})
+    answer = await review(server, stub_session, token=KNOWN, access={"status": {"allowed": True}})
 
     asked = [msgspec.json.decode(body)["spec"] for body in server.bodies]
     assert answer == ("ann", True)
@@ -57,9 +50,11 @@ NOBODY = {
 
 
 @pytest.mark.parametrize("token", NOBODY.values(), ids=NOBODY.keys())
-async def test_a_token_that_names_nobody_is_nobodys(server: stub.Stub, token: Any) -> None:
+async def test_a_token_that_names_nobody_is_nobodys(
+    server: stub.Stub, stub_session: api.Api, token: Any
+) -> None:
     """Nothing is asked about a user whom the server did not name."""
-    assert await judged(server, token=token) is None
+    assert await review(server, stub_session, token=token) is None
     assert len(server.requests) == 1
 
 
@@ -68,18 +63,19 @@ async def test_a_token_that_names_nobody_is_nobodys(server: stub.Stub, token: An
     [{"allowed": False}, {"allowed": True, "denied": True}, {}],
     ids=["not allowed", "denied", "nothing said"],
 )
-async def test_what_is_not_plainly_allowed_is_not(server: stub.Stub, status: Any) -> None:
+async def test_what_is_not_plainly_allowed_is_not(
+    server: stub.Stub, stub_session: api.Api, status: Any
+) -> None:
     """Only a plain yes is one."""
-    assert await judged(server, token=KNOWN, access={"status": status}) == ("ann", False)
+    assert await review(server, stub_session, token=KNOWN, access={"status": status}) == ("ann", False)
 
 
-async def test_a_server_that_fails_says_nothing_of_rights(server: stub.Stub) -> None:
+async def test_a_server_that_fails_says_nothing_of_rights(server: stub.Stub, stub_session: api.Api) -> None:
     """An error is an error, and neither a yes nor a no."""
     server.on("POST", TOKENS, stub.status(403, "you may not ask", reason="Forbidden"))
 
-    async with api.Api(server.link, agent="test") as session:
-        with pytest.raises(errors.Forbidden, match="you may not ask"):
-            await access_reviews.AccessReviews(session).review("secret", "/debug/ledger")
+    with pytest.raises(errors.Forbidden, match="you may not ask"):
+        await access_reviews.AccessReviews(stub_session).review("secret", "/debug/ledger")
 
 
 async def test_the_shipped_role_is_what_it_takes(berth: clusters.Cluster, admin: api.Api) -> None:

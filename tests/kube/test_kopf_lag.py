@@ -1,5 +1,7 @@
 """Kopf has stopped when it does not deliver what the informers know, and not sooner."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from berth_crds import names
@@ -9,146 +11,130 @@ from berth_operator.kube import kopf_lag
 DEVICE, POLICY = names.DEVICES, names.POLICIES
 
 
-def known(*, restores: int = 0, policies: dict[str, str] | None = None, **devices: str) -> kopf_lag.Revisions:
-    """Say what the informers know."""
-    return kopf_lag.Revisions({DEVICE: devices, POLICY: policies or {}}, restores)
+def known(
+    devices: Mapping[str, str] = {}, policies: Mapping[str, str] = {}, *, restores: int = 0
+) -> kopf_lag.Revisions:
+    """Return what the informers know."""
+    return kopf_lag.Revisions({DEVICE: devices, POLICY: policies}, restores)
 
 
-def looks(
-    one: kopf_lag.KopfLag, revisions: kopf_lag.Revisions, count: int
+def check(
+    lag: kopf_lag.KopfLag, revisions: kopf_lag.Revisions, count: int = 1
 ) -> list[kopf_lag.KopfFault | None]:
-    """Look again and again."""
-    return [one.check(revisions) for _ in range(count)]
+    """Check again and again."""
+    return [lag.check(revisions) for _ in range(count)]
 
 
-def test_a_run_that_delivers_nothing_has_stopped() -> None:
-    """What is known and never comes shows it after a while, and the sentence names it."""
-    one = kopf_lag.KopfLag()
+def found(faults: list[kopf_lag.KopfFault | None]) -> kopf_lag.KopfFault:
+    """Return the fault that only the last check has found."""
+    *early, last = faults
+    assert not any(early)
+    assert last is not None
+    return last
 
-    early = looks(one, known(n1="5"), kopf_lag.QUIET_CHECKS)
-    found = one.check(known(n1="5"))
 
-    assert early == [None] * kopf_lag.QUIET_CHECKS
-    assert found is not None
-    assert found.cause is metrics.KopfEnd.LIFELESS
-    assert "revision 5 of n1 (devices) has not come for 20 s" in found.text
+def lag(**devices: str) -> kopf_lag.KopfLag:
+    """Return the lag of a run of Kopf that has delivered Devices in these revisions."""
+    made = kopf_lag.KopfLag()
+    for name, version in devices.items():
+        made.delivered(DEVICE, name, version)
+    return made
 
 
 @pytest.mark.parametrize(
-    "delivered",
+    ("delivered", "awaited"),
     [
-        pytest.param("5", id="that very revision"),
-        pytest.param("12", id="a later one, for Kopf may be ahead"),
+        pytest.param({}, "5", id="nothing"),
+        pytest.param({"n1": "4"}, "5", id="a name that comes back is another object"),
+        pytest.param({"n1": "abc"}, "abd", id="another revision that is no number"),
     ],
 )
-def test_who_delivered_it_has_not_stopped(delivered: str) -> None:
+def test_a_run_that_delivers_nothing_has_stopped(delivered: dict[str, str], awaited: str) -> None:
+    """What is known and never comes shows it after a while, and the sentence names it."""
+    faults = check(lag(**delivered), known({"n1": awaited}), kopf_lag.QUIET_CHECKS + 1)
+
+    assert f"revision {awaited} of n1 (devices) has not come for 20 s" in found(faults).text
+    assert found(faults).cause is metrics.KopfEnd.LIFELESS
+
+
+@pytest.mark.parametrize(
+    ("delivered", "awaited"),
+    [
+        pytest.param({"n1": "5"}, {"n1": "5"}, id="that very revision"),
+        pytest.param({"n1": "12"}, {"n1": "5"}, id="a later one, for Kopf may be ahead"),
+        pytest.param({"n1": "abc"}, {"n1": "abc"}, id="that very one, which is no number"),
+        pytest.param({}, {}, id="nothing, where there is nothing to deliver"),
+    ],
+)
+def test_who_delivered_it_has_not_stopped(delivered: dict[str, str], awaited: dict[str, str]) -> None:
     """What was delivered once need not come again, however long nothing happens."""
-    one = kopf_lag.KopfLag()
-    one.delivered(DEVICE, "n1", delivered)
+    run = lag(**delivered)
 
-    found = looks(one, known(n1="5"), 1000)
-
-    assert not any(found)
-    assert one.behind == 0
+    assert not any(check(run, known(awaited), 1000))
+    assert run.behind == 0
 
 
 def test_one_watcher_can_stop_beside_another() -> None:
     """Policies that come do not speak for Devices that do not."""
-    one = kopf_lag.KopfLag()
-    one.delivered(DEVICE, "n1", "5")
-    found = None
+    run, faults = lag(n1="5"), []
 
-    for version in range(100, 100 + 2 * kopf_lag.QUIET_CHECKS):
-        one.delivered(POLICY, "default", str(version))
-        found = found or one.check(known(n1="6", policies={"default": str(version)}))
+    for version in map(str, range(100, 100 + kopf_lag.QUIET_CHECKS + 1)):
+        run.delivered(POLICY, "default", version)
+        faults += check(run, known({"n1": "6"}, {"default": version}))
 
-    assert found is not None
-    assert "(devices)" in found.text
+    assert "(devices)" in found(faults).text
 
 
 def test_an_object_that_changes_all_the_while_is_not_behind() -> None:
     """Kopf may always be one revision late: each of them comes in its time."""
-    one = kopf_lag.KopfLag()
-    found: list[kopf_lag.KopfFault | None] = []
+    run, faults = lag(), []
 
     for version in range(1000):
-        found.append(one.check(known(n1=str(version + 1))))
-        one.delivered(DEVICE, "n1", str(version))
+        faults += check(run, known({"n1": str(version + 1)}))
+        run.delivered(DEVICE, "n1", str(version))
 
-    assert not any(found)
+    assert not any(faults)
 
 
 def test_one_object_that_never_comes_is_found_among_many_that_do() -> None:
     """A worker can stop alone; it is given more time, for a long list takes some."""
-    one = kopf_lag.KopfLag()
-    found: list[kopf_lag.KopfFault | None] = []
+    run, faults = lag(), []
 
-    for version in range(kopf_lag.BEHIND_CHECKS + 1):
-        one.delivered(DEVICE, "n2", str(version))
-        found.append(one.check(known(n1="5", n2=str(version))))
+    for version in map(str, range(kopf_lag.BEHIND_CHECKS + 1)):
+        run.delivered(DEVICE, "n2", version)
+        faults += check(run, known({"n1": "5", "n2": version}))
 
-    assert not any(found[:-1])
-    assert (last := found[-1]) is not None and "of n1 (devices)" in last.text
+    assert "of n1 (devices)" in found(faults).text
 
 
 def test_a_list_may_take_its_time() -> None:
     """Thousands of objects on a busy machine come one after the other: the last one is not overdue."""
-    one, count = kopf_lag.KopfLag(), 10 * kopf_lag.BEHIND_CHECKS
-    there = kopf_lag.Revisions({DEVICE: {f"n{at}": "5" for at in range(count)}})
-    found: list[kopf_lag.KopfFault | None] = []
+    run, faults = lag(), []
+    devices = {f"n{number}": "5" for number in range(10 * kopf_lag.BEHIND_CHECKS)}
 
-    for at in range(count):
-        one.delivered(DEVICE, f"n{at}", "5")
-        found.append(one.check(there))
+    for name in devices:
+        run.delivered(DEVICE, name, "5")
+        faults += check(run, known(devices))
 
-    assert not any(found)
+    assert not any(faults)
 
 
 def test_what_is_gone_is_not_awaited() -> None:
     """An object that was deleted before Kopf saw it, and one that both saw going, show nothing."""
-    one = kopf_lag.KopfLag()
-    one.delivered(DEVICE, "n2", "7")
+    run = lag(n2="7")
 
-    looks(one, known(n1="5", n2="7"), kopf_lag.QUIET_CHECKS)
-    one.gone(DEVICE, "n2")
+    check(run, known({"n1": "5", "n2": "7"}), kopf_lag.QUIET_CHECKS)
+    run.gone(DEVICE, "n2")
 
-    assert not any(looks(one, known(), 1000))
-
-
-def test_a_kind_without_objects_shows_nothing() -> None:
-    """Where there is nothing to deliver, nobody can tell, and nobody misses anything."""
-    assert not any(looks(kopf_lag.KopfLag(), known(), 1000))
-
-
-def test_an_object_made_again_is_awaited_anew() -> None:
-    """A name that comes back is another object, of a later revision."""
-    one = kopf_lag.KopfLag()
-    one.delivered(DEVICE, "n1", "5")
-
-    found = looks(one, known(n1="9"), kopf_lag.QUIET_CHECKS + 1)
-
-    assert found[-1] is not None
+    assert not any(check(run, known(), 1000))
 
 
 def test_a_restore_ends_a_run_at_once() -> None:
     """Its watches stand at revisions of a lost future; a run that began after the restore is well."""
-    one, later = kopf_lag.KopfLag(), kopf_lag.KopfLag()
-    one.delivered(DEVICE, "n1", "50")
+    run = lag(n1="50")
 
-    before, after = one.check(known(n1="50")), one.check(known(restores=1, n1="30"))
+    (before,), (after,) = check(run, known({"n1": "50"})), check(run, known({"n1": "30"}, restores=1))
 
     assert before is None
     assert after is not None and after.cause is metrics.KopfEnd.RESTORED
-    later.delivered(DEVICE, "n1", "30")
-    assert not any(looks(later, known(restores=1, n1="30"), 100))
-
-
-def test_revisions_that_are_no_numbers_are_compared_as_they_are() -> None:
-    """Nothing else can be said of them than whether they are the same."""
-    one = kopf_lag.KopfLag()
-    one.delivered(DEVICE, "n1", "abc")
-
-    same, other = looks(one, known(n1="abc"), 100), looks(one, known(n1="abd"), kopf_lag.QUIET_CHECKS + 1)
-
-    assert not any(same)
-    assert other[-1] is not None
+    assert not any(check(lag(n1="30"), known({"n1": "30"}, restores=1), 100))
