@@ -1,24 +1,18 @@
 """The inventory's rows, slots and columns come and go with the cluster, and keep nothing that is not so."""
 
-from collections.abc import Callable
+from typing import Final
 from unittest import mock
 
 import numpy as np
 import pytest
 
 from berth_operator.scheduling import node_table
-from berth_operator.scheduling.constraints import resources
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import MOST_NAMED, Inventory
 from berth_operator.scheduling.nodes import facts
 from support import builders, inventories, worlds
-
-
-def room(inventory: Inventory, demand: facts.Demand) -> list[bool]:
-    """Return which rows have the resources left."""
-    found: list[bool] = resources.room(inventory, np.arange(inventory.size), demand).tolist()
-    return found
+from support.inventories import room
 
 
 def places(inventory: Inventory, where: facts.Where) -> list[bool]:
@@ -27,105 +21,30 @@ def places(inventory: Inventory, where: facts.Where) -> list[bool]:
     return found
 
 
-MANY = [f"n{number:02}" for number in range(40)]
+def licences(count: int) -> facts.Demand:
+    """Ask for so many licences."""
+    return builders.demand(extra={worlds.LICENCE: count})
 
 
-def test_node_is_known_by_its_node_object_alone() -> None:
-    """A Device or a bound pod makes a row, but no pod goes where there is no Node."""
-    inventory = builders.inventory(builders.device("n1"), builders.hold("a", "n2"))
-
-    found = {info.name: bool(inventory.table.known[inventory.index[info.name]]) for info in inventory.each()}
-
-    assert found == {"n1": False, "n2": False}
-
-
-@pytest.mark.parametrize(
-    "leave",
-    [
-        pytest.param(["node", "device", "hold"], id="the hold last"),
-        pytest.param(["hold", "device", "node"], id="the node last"),
-        pytest.param(["hold", "node", "device"], id="the device last"),
-    ],
-)
-def test_row_lives_as_long_as_anything_names_it(leave: list[str]) -> None:
-    """A node is forgotten with the last thing that names it, and not earlier."""
-    inventory = builders.inventory(*builders.nodes(1), builders.hold("a", shares=(0,)))
-    steps: dict[str, Callable[[], object]] = {
-        "node": lambda: inventory.drop_node("n1"),
-        "device": lambda: inventory.drop_device("n1"),
-        "hold": lambda: inventory.release("uid-a"),
-    }
-
-    seen = []
-    for what in leave:
-        steps[what]()
-        seen.append(inventory.node("n1") is not None)
-
-    assert seen == [True, True, False]
-    assert inventories.leftovers(inventory) == []
-
-
-def test_dropping_what_is_not_there_changes_nothing() -> None:
-    """News of the end of something unknown is no news."""
-    inventory = builders.inventory(*builders.nodes(1))
-    before = inventories.contents(inventory)
-
-    inventory.drop_node("nobody")
-    inventory.drop_device("nobody")
-    inventory.set_silent("nobody", False)
-
-    assert inventories.contents(inventory) == before
+MANY: Final = [f"n{number:02}" for number in range(40)]
 
 
 def test_vacant_rows_are_used_again() -> None:
     """Nodes that come and go do not make the tables grow, and inherit nothing."""
     inventory = builders.inventory(*builders.nodes(2))
-    inventory.charge(builders.hold("a", "n1", (0,), amounts=(("cpu", 8000),)))
-    inventory.release("uid-a")
     inventory.drop_node("n1")
     inventory.drop_device("n1")
 
     inventory.put_node(builders.node("n9", cpu=1000))
 
     assert inventory.size == 2
-    assert (
-        inventories.contents(inventory)["n9"]
-        == inventories.contents(builders.inventory(builders.node("n9", cpu=1000)))["n9"]
-    )
-
-
-def test_tables_grow_with_the_cluster() -> None:
-    """Many nodes with many cards keep all that they had when the tables were small."""
-    first = builders.inventory(*builders.nodes(1), builders.hold("a", shares=(0,), amounts=(("cpu", 500),)))
-    before = inventories.contents(first)["n1"]
-
-    for number in range(2, 100):
-        first.put_node(builders.node(f"n{number}"))
-        first.put_device(builders.device(f"n{number}", number % 20))
-        first.set_silent(f"n{number}", False)
-
-    assert inventories.contents(first)["n1"] == before
-    found = inventories.contents(first)
-    assert [found[f"n{number}"]["free cards"] for number in range(2, 100)] == [n % 20 for n in range(2, 100)]
-
-
-def test_foreign_resources_get_columns_of_their_own() -> None:
-    """A resource that only some nodes advertise is asked of those, and used up on them."""
-    licences = builders.node("n2", extra={"example.com/licence": 2})
-    inventory = builders.inventory(builders.node("n1"), licences)
-    one, two = (builders.demand(extra={"example.com/licence": count}) for count in (1, 2))
-
-    fresh = [room(inventory, one), room(inventory, two)]
-    inventory.charge(builders.hold("a", "n2", amounts=(("example.com/licence", 1),)))
-    used = [room(inventory, one), room(inventory, two)]
-
-    assert fresh == [[False, True], [False, True]]
-    assert used == [[False, True], [False, False]]
+    fresh = builders.inventory(builders.node("n9", cpu=1000))
+    assert inventories.contents(inventory)["n9"] == inventories.contents(fresh)["n9"]
 
 
 def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
     """After a thousand names new ones are nobody's, and what was known before stays."""
-    inventory = builders.inventory(builders.node(extra={"example.com/licence": 3}))
+    inventory = builders.inventory(builders.node(extra={worlds.LICENCE: 3}))
 
     for turn in range(2, 32):
         inventory.put_node(
@@ -133,69 +52,66 @@ def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
         )
 
     assert len(inventory.table.resources) == node_table.MOST_RESOURCES
-    assert room(inventory, builders.demand(extra={"example.com/licence": 3})) == [True, *[False] * 30]
+    assert room(inventory, licences(3)) == [True, *[False] * 30]
     assert not any(room(inventory, builders.demand(extra={"example.com/31-49": 1})))
 
 
 def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
     """A node that names others at each write takes no more room than once, and gives what it names now."""
-    inventory = builders.inventory(builders.node(extra={"example.com/licence": 3}))
+    inventory = builders.inventory(builders.node(extra={worlds.LICENCE: 3}))
 
     for turn in range(30):
         inventory.put_node(builders.node("n2", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
 
     assert len(inventory.table.resources) == len(node_table.BASE) + 1 + 50
-    assert room(inventory, builders.demand(extra={"example.com/licence": 3})) == [True, False]
-    assert room(inventory, builders.demand(extra={"example.com/29-49": 1})) == [False, True]
-    assert room(inventory, builders.demand(extra={"example.com/28-49": 1})) == [False, False]
+    assert room(inventory, licences(3)) == [True, False]
+    now, before = (builders.demand(extra={f"example.com/{turn}-49": 1}) for turn in (29, 28))
+    assert [room(inventory, now), room(inventory, before)] == [[False, True], [False, False]]
 
 
-def test_resource_unknown_to_all_nodes_has_no_room() -> None:
-    """What no node advertises, no node has."""
-    inventory = builders.inventory(*builders.nodes(2))
+LICENCES: Final = builders.node("n2", extra={worlds.LICENCE: 2})
+USED: Final = builders.hold("a", "n2", amounts=((worlds.LICENCE, 1),))
+SERVED: Final = facts.Demand(served=((worlds.SERVED, 2),))
+# What an inventory has been told, one after the other; a demand; which nodes have room for it.
+ROOM: Final[dict[str, tuple[tuple[facts.Node | Hold, ...], facts.Demand, list[bool]]]] = {
+    "a resource that only some nodes advertise": (
+        (builders.node(), LICENCES),
+        licences(2),
+        [False, True],
+    ),
+    "what is left of it": ((builders.node(), LICENCES, USED), licences(1), [False, True]),
+    "and no more": ((builders.node(), LICENCES, USED), licences(2), [False, False]),
+    "what pods use that were there before it was advertised": (
+        (builders.node(), builders.node("n2"), USED, LICENCES),
+        licences(2),
+        [False, False],
+    ),
+    "what is advertised no more": ((LICENCES, builders.node("n2")), licences(1), [False]),
+    "what no node advertises": ((builders.node(), builders.node("n2")), licences(1), [False, False]),
+    "a name that Berth serves and no node advertises: the Device alone judges": (
+        (builders.node(),),
+        SERVED,
+        [True],
+    ),
+    "a name that Berth serves, advertised and enough": (
+        (builders.node(extra={worlds.SERVED: 2}),),
+        SERVED,
+        [True],
+    ),
+    "a name that Berth serves, advertised and too few: the smaller holds": (
+        (builders.node(extra={worlds.SERVED: 1}), builders.node("n2", extra={worlds.SERVED: 9})),
+        SERVED,
+        [False, True],
+    ),
+}
 
-    found = room(inventory, builders.demand(extra={"example.com/unicorn": 1}))
 
-    assert found == [False, False]
-
-
-def test_resource_used_before_it_is_advertised_is_remembered() -> None:
-    """Pods that were there before the node spoke of a resource still use it up."""
-    inventory = builders.inventory(builders.node(), builders.hold("a", amounts=(("example.com/licence", 2),)))
-
-    inventory.put_node(builders.node(extra={"example.com/licence": 3}))
-
-    assert room(inventory, builders.demand(extra={"example.com/licence": 1})) == [True]
-    assert room(inventory, builders.demand(extra={"example.com/licence": 2})) == [False]
-
-
-def test_resource_no_longer_advertised_is_gone() -> None:
-    """A node that stops advertising a resource has none of it."""
-    inventory = builders.inventory(builders.node(extra={"example.com/licence": 3}))
-
-    inventory.put_node(builders.node())
-
-    assert room(inventory, builders.demand(extra={"example.com/licence": 1})) == [False]
-
-
-@pytest.mark.parametrize(
-    ("advertised", "enough"),
-    [
-        pytest.param({}, True, id="not advertised: the Device alone judges"),
-        pytest.param({worlds.SERVED: 2}, True, id="advertised and enough"),
-        pytest.param({worlds.SERVED: 1}, False, id="advertised and too few: the smaller holds"),
-    ],
-)
-def test_served_names_are_asked_where_advertised(advertised: dict[str, int], enough: bool) -> None:  # noqa: FBT001  a column of the table
-    """A name that Berth serves is asked of the node only where the node advertises it too."""
-    inventory = builders.inventory(
-        builders.node(extra=advertised), builders.node("n2", extra={worlds.SERVED: 9})
-    )
-    demand = facts.Demand(served=((worlds.SERVED, 2),))
-
-    found = room(inventory, demand)
-
-    assert found == [enough, True]
+@pytest.mark.parametrize(("known", "demand", "expected"), ROOM.values(), ids=ROOM)
+def test_which_nodes_have_room(
+    known: tuple[facts.Node | Hold, ...], demand: facts.Demand, expected: list[bool]
+) -> None:
+    """A resource is asked of the nodes that advertise it, and used up on them."""
+    assert room(builders.inventory(*known), demand) == expected
 
 
 def test_answers_about_places_follow_the_nodes() -> None:

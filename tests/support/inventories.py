@@ -8,7 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from berth_operator.scheduling import demand_model, holds, node_info, node_table
+from berth_operator.scheduling.constraints import resources
 from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.nodes import facts
 
 # The values of each table in a row of no node.
 EMPTY: Final = {
@@ -92,6 +94,12 @@ def open_cards(inventory: Inventory, at: str = "n1") -> list[str]:
     if info is None or info.device is None or not info.open or info.withheld >= holds.ALL_CARDS:
         return []
     return [one.uuid for one in info.device.cards if one.trouble is None and one.uuid not in info.used]
+
+
+def room(inventory: Inventory, demand: facts.Demand) -> list[bool]:
+    """Return which rows have the resources left."""
+    found: list[bool] = resources.room(inventory, np.arange(inventory.size), demand).tolist()
+    return found
 
 
 def leftovers(inventory: Inventory) -> list[str]:
