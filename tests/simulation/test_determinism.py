@@ -16,7 +16,7 @@ from berth_crds import names
 from berth_operator.simulation import files, placing
 from berth_operator.simulation.cluster import Cluster
 from berth_operator.simulation.scenario import Scenario
-from simulation import desk
+from simulation import simulator
 
 pytestmark = pytest.mark.slow  # Whole programs, again and again.
 
@@ -51,9 +51,9 @@ WISHES: Final[tuple[dict[str, str], ...]] = (
 
 
 @st.composite
-def pods(draw: st.DrawFn, name: str) -> desk.Body:
+def pods(draw: st.DrawFn, name: str) -> simulator.Body:
     """Return a pod, sometimes of two containers and an init container."""
-    made = desk.pod(
+    made = simulator.pod(
         name,
         draw(st.sampled_from(LIMITS)),
         annotations=draw(st.sampled_from(WISHES)),
@@ -67,29 +67,31 @@ def pods(draw: st.DrawFn, name: str) -> desk.Body:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> list[desk.Body]:
+def clusters(draw: st.DrawFn) -> list[simulator.Body]:
     """Return nodes and their Devices, some of them without the other."""
     shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=4))
-    return [one for at, shape in enumerate(shapes) for one in desk.both(f"n{at}", shape)]
+    return [one for at, shape in enumerate(shapes) for one in simulator.both(f"n{at}", shape)]
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> tuple[list[desk.Body], list[desk.Body]]:
+def scenes(draw: st.DrawFn) -> tuple[list[simulator.Body], list[simulator.Body]]:
     """Return a cluster and pods."""
     count = draw(st.integers(0, 8))
     return draw(clusters()), [draw(pods(f"p{at}")) for at in range(count)]
 
 
-def json_of(*objects: desk.Body) -> str:
+def json_of(*objects: simulator.Body) -> str:
     """Place these and give what is printed as JSON."""
-    answer = desk.run("place", "-", "-o", "json", stdin=desk.written(*objects))
+    answer = simulator.run("place", "-", "-o", "json", stdin=simulator.written(*objects))
     assert answer.code == 0, answer.notes
     return answer.out
 
 
 @hypothesis.given(scenes(), st.randoms(use_true_random=False))
 @PROPERTY
-def test_order_of_nodes(scene: tuple[list[desk.Body], list[desk.Body]], chance: random.Random) -> None:
+def test_order_of_nodes(
+    scene: tuple[list[simulator.Body], list[simulator.Body]], chance: random.Random
+) -> None:
     """In which order nodes and Devices are given, and where the pods stand among them, matters to nobody."""
     nodes, wanted = scene
     usual = json_of(*nodes, *wanted)
@@ -102,10 +104,10 @@ def test_order_of_nodes(scene: tuple[list[desk.Body], list[desk.Body]], chance: 
     assert json_of(*mixed) == usual
 
 
-def picture(objects: Sequence[desk.Body]) -> tuple[dict[str, Any], list[placing.Outcome]]:
+def picture(objects: Sequence[simulator.Body]) -> tuple[dict[str, Any], list[placing.Outcome]]:
     """Place these and give what every pod then holds, and what became of those that were placed."""
     scenario, cluster = Scenario(), Cluster()
-    scenario.add(files.of_text(desk.written(*objects), "given"))
+    scenario.add(files.of_text(simulator.written(*objects), "given"))
     outcomes, _, notes = placing.place(scenario, cluster)
     assert notes == []
     return {uid: hold for info in cluster.inventory.each() for uid, hold in info.holds.items()}, outcomes
@@ -113,10 +115,10 @@ def picture(objects: Sequence[desk.Body]) -> tuple[dict[str, Any], list[placing.
 
 @hypothesis.given(scenes())
 @PROPERTY
-def test_fed_back(scene: tuple[list[desk.Body], list[desk.Body]]) -> None:
+def test_fed_back(scene: tuple[list[simulator.Body], list[simulator.Body]]) -> None:
     """Pods printed as bound and read again hold the same, and nothing new is placed."""
     nodes, wanted = scene
-    bound = desk.run("place", "-", "-o", "yaml", stdin=desk.written(*nodes, *wanted))
+    bound = simulator.run("place", "-", "-o", "yaml", stdin=simulator.written(*nodes, *wanted))
     again = [document.value for document in files.of_text(bound.out, "bound")]
 
     holds, outcomes = picture([*nodes, *wanted])
@@ -125,13 +127,13 @@ def test_fed_back(scene: tuple[list[desk.Body], list[desk.Body]]) -> None:
     assert [type(one) for one in outcomes_again] == [
         type(one) for one in outcomes if not isinstance(one, placing.Placed)
     ]
-    once_more = desk.run("place", "-", "-o", "yaml", stdin=desk.written(*nodes, *again))
+    once_more = simulator.run("place", "-", "-o", "yaml", stdin=simulator.written(*nodes, *again))
     assert once_more.out == bound.out
 
 
 @hypothesis.given(scenes())
 @PROPERTY
-def test_promises(scene: tuple[list[desk.Body], list[desk.Body]]) -> None:
+def test_promises(scene: tuple[list[simulator.Body], list[simulator.Body]]) -> None:
     """No card is given out above its capacity, and each pod's devices are of its node."""
     nodes, wanted = scene
     holds, _ = picture([*nodes, *wanted])
@@ -155,7 +157,7 @@ def test_promises(scene: tuple[list[desk.Body], list[desk.Body]]) -> None:
 def test_hash_seed(output: str) -> None:
     """Two processes print the same bytes, whatever Python's hashes."""
     words = [sys.executable, "-m", "berth_operator.simulation", "place", "-o", output]
-    folders = [desk.EXAMPLES / "cluster", desk.EXAMPLES / "pods"]
+    folders = [simulator.EXAMPLES / "cluster", simulator.EXAMPLES / "pods"]
     printed = [
         subprocess.run(
             [*words, *folders],
@@ -171,8 +173,8 @@ def test_hash_seed(output: str) -> None:
 
 def test_names_of_files(tmp_path: Path) -> None:
     """How the input is cut into files changes nothing."""
-    nodes, wanted = desk.both("n1"), [desk.pod("a"), desk.pod("b", {"nvidia.com/gpu": 4})]
-    parts = [desk.save(tmp_path / f"{at}.yaml", one) for at, one in enumerate((*nodes, *wanted))]
+    nodes, wanted = simulator.both("n1"), [simulator.pod("a"), simulator.pod("b", {"nvidia.com/gpu": 4})]
+    parts = [simulator.save(tmp_path / f"{at}.yaml", one) for at, one in enumerate((*nodes, *wanted))]
 
-    answer = desk.run("place", "-o", "json", *parts)
+    answer = simulator.run("place", "-o", "json", *parts)
     assert answer.out == json_of(*nodes, *wanted)

@@ -14,10 +14,10 @@ import pytest
 
 from berth_operator.simulation import __main__ as program
 from berth_operator.simulation import cli
-from simulation import desk
+from simulation import simulator
 
-GOLDEN: Final = desk.ROOT / "tests" / "golden" / "simulation"
-PODS: Final = sorted((desk.EXAMPLES / "pods").glob("[a-z]*.yaml"))
+GOLDEN: Final = simulator.ROOT / "tests" / "golden" / "simulation"
+PODS: Final = sorted((simulator.EXAMPLES / "pods").glob("[a-z]*.yaml"))
 ENDINGS: Final = {"text": "txt", "json": "jsonl", "yaml": "yaml"}
 
 
@@ -32,7 +32,7 @@ def compare(name: str, printed: str) -> None:
 
 def printed(command: str, *words: str | Path) -> str:
     """Run the simulation, which must have nothing to complain of."""
-    answer = desk.run(command, *words)
+    answer = simulator.run(command, *words)
     assert (answer.code, answer.notes) == (0, "")
     return answer.out
 
@@ -41,7 +41,7 @@ def printed(command: str, *words: str | Path) -> str:
 @pytest.mark.parametrize("pods", PODS, ids=lambda path: path.stem)
 def test_pods(pods: Path, output: str) -> None:
     """Each file of pods by itself on the example cluster."""
-    told = printed("place", desk.EXAMPLES / "cluster", pods, "-o", output)
+    told = printed("place", simulator.EXAMPLES / "cluster", pods, "-o", output)
 
     compare(f"{pods.stem}.{ENDINGS[output]}", told)
 
@@ -49,7 +49,7 @@ def test_pods(pods: Path, output: str) -> None:
 @pytest.mark.parametrize("output", ENDINGS)
 def test_all(output: str) -> None:
     """All pods together on the example cluster."""
-    told = printed("place", desk.EXAMPLES / "cluster", desk.EXAMPLES / "pods", "-o", output)
+    told = printed("place", simulator.EXAMPLES / "cluster", simulator.EXAMPLES / "pods", "-o", output)
 
     compare(f"all.{ENDINGS[output]}", told)
 
@@ -57,8 +57,8 @@ def test_all(output: str) -> None:
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_day(output: str) -> None:
     """The example trace."""
-    start = [desk.EXAMPLES / "cluster" / name for name in ("dgx-1v.yaml", "mig.yaml")]
-    told = printed("replay", desk.EXAMPLES / "day.jsonl", *start, "-o", output)
+    start = [simulator.EXAMPLES / "cluster" / name for name in ("dgx-1v.yaml", "mig.yaml")]
+    told = printed("replay", simulator.EXAMPLES / "day.jsonl", *start, "-o", output)
 
     compare(f"day.{ENDINGS[output]}", told)
 
@@ -72,20 +72,20 @@ def test_nothing_left_over() -> None:
 
 def test_command_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command that the README gives places all examples."""
-    text = (desk.ROOT / "README.md").read_text()
+    text = (simulator.ROOT / "README.md").read_text()
     (command,) = re.findall(r"^\S+/berth-simulation (.*manifests.*)$", text, flags=re.MULTILINE)
-    monkeypatch.chdir(desk.ROOT)
+    monkeypatch.chdir(simulator.ROOT)
 
     sums = (GOLDEN / "all.txt").read_text().splitlines()[-1]
     assert printed(*command.split()).splitlines()[-1] == sums
 
 
-PAGES: Final = (desk.ROOT / "README.md", *sorted((desk.ROOT / "manifests").rglob("*.md")))
+PAGES: Final = (simulator.ROOT / "README.md", *sorted((simulator.ROOT / "manifests").rglob("*.md")))
 
 
 def test_the_program_of_the_pages_is_installed() -> None:
     """What pages and help call is what `make setup` puts there, and nothing is called that needs more."""
-    scripts = tomllib.loads((desk.ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    scripts = tomllib.loads((simulator.ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     programs = set(re.findall(r"\.venv/bin/(berth-\w+)", "".join(page.read_text() for page in PAGES)))
 
     assert programs == scripts.keys()
@@ -98,16 +98,16 @@ def test_the_program_of_the_pages_is_installed() -> None:
 @pytest.mark.parametrize("command", ["place", "replay"])
 def test_commands_of_the_examples(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the page of examples says of files that are there works in the folder of the checkout."""
-    text = (desk.EXAMPLES / "README.md").read_text().replace("\\\n", "")
+    text = (simulator.EXAMPLES / "README.md").read_text().replace("\\\n", "")
     (words,) = re.findall(rf"^\S+/berth-simulation ({command} manifests.*)$", text, flags=re.MULTILINE)
-    monkeypatch.chdir(desk.ROOT)
+    monkeypatch.chdir(simulator.ROOT)
 
     assert printed(*words.split())
 
 
 def test_readme() -> None:
     """The README speaks of each file of examples."""
-    text = (desk.EXAMPLES / "README.md").read_text()
-    files = [path for path in desk.EXAMPLES.rglob("*") if path.is_file() and path.name != "README.md"]
+    text = (simulator.EXAMPLES / "README.md").read_text()
+    files = [path for path in simulator.EXAMPLES.rglob("*") if path.is_file() and path.name != "README.md"]
 
     assert [path.name for path in files if path.name not in text] == []

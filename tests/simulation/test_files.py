@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from simulation import desk
+from simulation import simulator
 from support import deep
 
-OBJECTS = *desk.both("n1"), desk.pod("a"), desk.pod("b")
+OBJECTS = *simulator.both("n1"), simulator.pod("a"), simulator.pod("b")
 LIST = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": OBJECTS}
 EXPECTED = {"ml/a": "n1", "ml/b": "n1"}
 
 
 def went(*words: object, stdin: str = "") -> dict[str, str | None]:
     """Return where each pod went."""
-    answer = desk.run("place", *words, "-o", "json", stdin=stdin)
+    answer = simulator.run("place", *words, "-o", "json", stdin=stdin)
     assert answer.code == 0, answer.notes
-    return desk.went(answer.objects)
+    return simulator.nodes(answer.objects)
 
 
 TEXTS = {
@@ -50,7 +50,7 @@ def test_deep_objects() -> None:
     assert went("-", stdin="\n".join(bodies)) == EXPECTED
     assert went("-", stdin="\n".join([json.dumps(OBJECTS[0]), *bodies[1:]])) == EXPECTED
     assert went("-", stdin=json.dumps(LIST).replace(json.dumps(OBJECTS[0]), bodies[0])) == EXPECTED
-    broken = desk.run("place", "-", stdin=bodies[0][:-2])
+    broken = simulator.run("place", "-", stdin=bodies[0][:-2])
     assert (broken.code, "not JSON" in "".join(broken.notes)) == (2, True)
 
 
@@ -59,7 +59,7 @@ def test_typed_list() -> None:
     pods = [{key: value for key, value in one.items() if key in {"metadata", "spec"}} for one in OBJECTS[2:]]
     listed = {"apiVersion": "v1", "kind": "PodList", "items": pods}
 
-    assert went("-", stdin=desk.written(*OBJECTS[:2], listed)) == EXPECTED
+    assert went("-", stdin=simulator.written(*OBJECTS[:2], listed)) == EXPECTED
 
 
 def test_folder(tmp_path: Path) -> None:

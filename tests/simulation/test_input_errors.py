@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from simulation import desk
+from simulation import simulator
 
-POD: Final = desk.pod("p")
+POD: Final = simulator.pod("p")
 
 
 def changed(body: Any, *path: Any, to: Any) -> Any:
@@ -31,12 +31,12 @@ def pod(*path: Any, to: Any) -> str:
 
 def device(*path: Any, to: Any) -> str:
     """Return a Device with one field changed."""
-    return json.dumps(changed(desk.device("n1", "2xT4"), *path, to=to))
+    return json.dumps(changed(simulator.device("n1", "2xT4"), *path, to=to))
 
 
 def node(field: str, **amounts: Any) -> str:
     """Return a Node with these amounts in its status."""
-    return json.dumps(desk.node() | {"status": {field: amounts}})
+    return json.dumps(simulator.node() | {"status": {field: amounts}})
 
 
 def asking(requests: Any, limits: Any) -> str:
@@ -51,7 +51,7 @@ def listed(**fields: Any) -> str:
 
 MAIN: Final = ("spec", "containers", 0)
 TIME: Final = "expected a time such as 2026-03-02T08:00:00Z, found"
-CARD: Final = desk.device("n1", "2xT4")["spec"]["devices"][0]
+CARD: Final = simulator.device("n1", "2xT4")["spec"]["devices"][0]
 INSTANCE: Final = {"uuid": "MIG-1", "profile": "1g.5gb", "memory": 5 * 2**30}
 POLICY: Final = {
     "apiVersion": "berth.dev/v1alpha1",
@@ -174,15 +174,15 @@ CASES: Final = {
         "Pod ml/p: spec.priority: expected a whole number of 32 bits, found 2147483648",
     ),
     "a class beyond all bounds": (
-        json.dumps(desk.priority("low", -(2**31) - 1)),
+        json.dumps(simulator.priority("low", -(2**31) - 1)),
         "PriorityClass low: value: expected a whole number of 32 bits, found -2147483649",
     ),
     "a renewal that is no time": (
-        json.dumps(desk.lease("n1", "yesterday")),
+        json.dumps(simulator.lease("n1", "yesterday")),
         f"Lease berth-nodes/n1: spec.renewTime: {TIME} 'yesterday'",
     ),
     "a renewal without a zone": (
-        json.dumps(desk.lease("n1", "2026-03-02T08:00:00")),
+        json.dumps(simulator.lease("n1", "2026-03-02T08:00:00")),
         f"Lease berth-nodes/n1: spec.renewTime: {TIME} '2026-03-02T08:00:00'",
     ),
     "a deletion that is no time": (
@@ -246,7 +246,7 @@ CASES: Final = {
         ),
     ),
     "no value": (
-        json.dumps(desk.priority("p", 1) | {"value": None}),
+        json.dumps(simulator.priority("p", 1) | {"value": None}),
         "PriorityClass p: value is missing",
     ),
     "a Deployment": (
@@ -263,9 +263,9 @@ CASES: Final = {
             "give its pods (kubectl get pods -o yaml prints them)"
         ),
     ),
-    "a pod given twice": (desk.written(POD, POD), "Pod ml/p: it is given twice"),
+    "a pod given twice": (simulator.written(POD, POD), "Pod ml/p: it is given twice"),
     "a uid given twice": (
-        desk.written(*(desk.pod(name, meta={"uid": "u"}) for name in "ab")),
+        simulator.written(*(simulator.pod(name, meta={"uid": "u"}) for name in "ab")),
         "Pod ml/b: it has the uid of Pod ml/a",
     ),
     "a terminal's commands": (
@@ -281,16 +281,16 @@ def test_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: 
     monkeypatch.chdir(tmp_path)
     Path("bad.yaml").write_text(text)
 
-    assert desk.run("place", "bad.yaml") == (2, "", f"berth-simulation: bad.yaml: {said}\n")
+    assert simulator.run("place", "bad.yaml") == (2, "", f"berth-simulation: bad.yaml: {said}\n")
 
 
 def test_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an object stands in two files, both are named."""
     monkeypatch.chdir(tmp_path)
-    desk.save(Path("a.yaml"), POD)
-    desk.save(Path("b.yaml"), POD)
+    simulator.save(Path("a.yaml"), POD)
+    simulator.save(Path("b.yaml"), POD)
 
-    answer = desk.run("place", "a.yaml", "b.yaml")
+    answer = simulator.run("place", "a.yaml", "b.yaml")
     assert answer == (2, "", "berth-simulation: b.yaml: Pod ml/p: it is given twice (first in a.yaml)\n")
 
 
@@ -317,9 +317,9 @@ def test_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
     Path("binary.yaml").write_bytes(b"\xff\xfe")
-    desk.save(Path("pod.yaml"), POD)
+    simulator.save(Path("pod.yaml"), POD)
 
-    assert desk.run("place", *words) == (2, "", f"berth-simulation: {said}\n")
+    assert simulator.run("place", *words) == (2, "", f"berth-simulation: {said}\n")
 
 
 GOOD: Final = {
@@ -334,10 +334,10 @@ GOOD: Final = {
     },
     "another kind without a name": {"apiVersion": "v1", "kind": "Secret"},
     "another kind that is named List": {"apiVersion": "example.com/v1", "kind": "AllowList"},
-    "a request below its limit": desk.pod(
+    "a request below its limit": simulator.pod(
         containers=[{"name": "a", "resources": {"requests": {"cpu": 1}, "limits": {"cpu": 2}}}]
     ),
-    "a request in other digits": desk.pod(
+    "a request in other digits": simulator.pod(
         containers=[
             {"name": "a", "resources": {"requests": {"berth.dev/gpu": "50"}, "limits": {"berth.dev/gpu": 50}}}
         ]
@@ -346,8 +346,8 @@ GOOD: Final = {
 
 
 @pytest.mark.parametrize("body", GOOD.values(), ids=GOOD.keys())
-def test_no_mistake(body: desk.Body) -> None:
+def test_no_mistake(body: simulator.Body) -> None:
     """What the API server would take, or what is none of ours, is no mistake."""
-    answer = desk.run("place", "-", stdin=json.dumps(body))
+    answer = simulator.run("place", "-", stdin=json.dumps(body))
 
     assert answer.code == 0, answer.notes

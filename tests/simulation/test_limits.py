@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from berth_agent import metrics
-from simulation import desk
+from simulation import simulator
 
-PAGE: Final = (desk.ROOT / "manifests" / "limits.md").read_text()
+PAGE: Final = (simulator.ROOT / "manifests" / "limits.md").read_text()
 Body = dict[str, Any]
 
 
@@ -29,7 +29,7 @@ def pod_of(cell: str, name: str = "p") -> Body:
     """Return a pod of ours with what a cell says in it."""
     said: Body = yaml.safe_load(cell.strip("`"))
     assert said.keys() <= {"spec", "container", "limits", "annotations", "labels"}
-    made = desk.pod(
+    made = simulator.pod(
         name,
         said.get("limits", {"nvidia.com/gpu": 1}),
         annotations=said.get("annotations", {}),
@@ -49,7 +49,7 @@ def test_what_is_refused_is_told_in_these_words(line: list[str]) -> None:
     """A pod with it, which would fit without it, waits, and its sentence is that of the page."""
     cell, sentence = line
 
-    [told] = desk.place(*desk.both(), pod_of(cell))
+    [told] = simulator.place(*simulator.both(), pod_of(cell))
 
     assert told["node"] is None
     assert any(sentence.strip("`") in one["message"] for one in told["refusals"])
@@ -57,22 +57,22 @@ def test_what_is_refused_is_told_in_these_words(line: list[str]) -> None:
 
 # Two nodes alike but for their zone; who asks for nothing more comes to the one in zone a.
 ZONES: Final = (
-    desk.node("n1", labels={"zone": "a"}),
-    desk.device("n1"),
-    desk.node("n2", labels={"zone": "b"}),
-    desk.device("n2"),
-    desk.pod("web", {}, meta={"uid": "u1", "labels": {"app": "web"}}, nodeName="n1", phase="Running"),
-    desk.pod("db", {}, meta={"uid": "u2", "labels": {"app": "db"}}, nodeName="n2", phase="Running"),
+    simulator.node("n1", labels={"zone": "a"}),
+    simulator.device("n1"),
+    simulator.node("n2", labels={"zone": "b"}),
+    simulator.device("n2"),
+    simulator.pod("web", {}, meta={"uid": "u1", "labels": {"app": "web"}}, nodeName="n1", phase="Running"),
+    simulator.pod("db", {}, meta={"uid": "u2", "labels": {"app": "db"}}, nodeName="n2", phase="Running"),
 )
 
 
 @pytest.mark.parametrize("line", PASSED_OVER, ids=lambda line: line[0])
 def test_what_is_passed_over_changes_nothing(line: list[str]) -> None:
     """A pod with it is placed where it would be without it, though its wish points elsewhere."""
-    plain = desk.place(*ZONES, desk.pod("p"))
-    wishing = desk.place(*ZONES, pod_of(line[0]))
+    plain = simulator.place(*ZONES, simulator.pod("p"))
+    wishing = simulator.place(*ZONES, pod_of(line[0]))
 
-    assert desk.went(plain) == {"ml/p": "n1"}
+    assert simulator.nodes(plain) == {"ml/p": "n1"}
     assert wishing == plain
 
 
@@ -81,40 +81,46 @@ def test_what_is_passed_over_changes_nothing(line: list[str]) -> None:
 
 def shown(*objects: Body) -> dict[str, Body]:
     """Place pods and return all as they would be, by name."""
-    answer = desk.run("place", "-", "-o", "yaml", stdin=desk.written(*objects))
+    answer = simulator.run("place", "-", "-o", "yaml", stdin=simulator.written(*objects))
     assert answer.code == 0, answer.notes
     return {one["metadata"]["name"]: one for one in yaml.safe_load_all(answer.out) if one}
 
 
 def preemption() -> None:
     """The cards are full of what is least important, and the most important pod waits."""
-    low, high = desk.priority("low", -1), desk.priority("high", 1000)
-    full = shown(low, *desk.both(), desk.pod("small", {"nvidia.com/gpu": 4}, priorityClassName="low"))[
-        "small"
-    ]
-    told = desk.place(
-        low, high, *desk.both(), full, desk.pod("large", {"nvidia.com/gpu": 1}, priorityClassName="high")
+    low, high = simulator.priority("low", -1), simulator.priority("high", 1000)
+    full = shown(
+        low, *simulator.both(), simulator.pod("small", {"nvidia.com/gpu": 4}, priorityClassName="low")
+    )["small"]
+    told = simulator.place(
+        low,
+        high,
+        *simulator.both(),
+        full,
+        simulator.pod("large", {"nvidia.com/gpu": 1}, priorityClassName="high"),
     )
     assert full["spec"]["nodeName"] == "n1"
-    assert desk.went(told) == {"ml/large": None}
+    assert simulator.nodes(told) == {"ml/large": None}
 
 
 def gangs() -> None:
     """Of two pods that need each other one is placed, though the other does not fit."""
-    both = [desk.pod(name, {"nvidia.com/gpu": 3}) for name in ("a", "b")]
-    assert desk.went(desk.place(*desk.both(), *both)) == {"ml/a": "n1", "ml/b": None}
+    both = [simulator.pod(name, {"nvidia.com/gpu": 3}) for name in ("a", "b")]
+    assert simulator.nodes(simulator.place(*simulator.both(), *both)) == {"ml/a": "n1", "ml/b": None}
 
 
 def cutting() -> None:
     """A card that could be cut is not."""
-    wanting = desk.pod("p", {"nvidia.com/mig-1g.10gb": 1})
-    assert desk.went(desk.place(*desk.both("n1", "1xA100-SXM4-80GB"), wanting)) == {"ml/p": None}
+    wanting = simulator.pod("p", {"nvidia.com/mig-1g.10gb": 1})
+    assert simulator.nodes(simulator.place(*simulator.both("n1", "1xA100-SXM4-80GB"), wanting)) == {
+        "ml/p": None
+    }
 
 
 def shares() -> None:
     """What is promised stands in the annotations, and nothing else in the pod is changed."""
-    asked = [desk.pod(name, {"berth.dev/gpu": part}) for name, part in (("a", 40), ("b", 60), ("c", 1))]
-    found = shown(*desk.both("n1", "1xT4"), *asked)
+    asked = [simulator.pod(name, {"berth.dev/gpu": part}) for name, part in (("a", 40), ("b", 60), ("c", 1))]
+    found = shown(*simulator.both("n1", "1xT4"), *asked)
     parts = {
         name: one["metadata"]["annotations"].get("main.devices.berth.dev/core") for name, one in found.items()
     }
@@ -125,7 +131,7 @@ def shares() -> None:
 
 def seen() -> None:
     """A container is what its pod says it is: no environment is added."""
-    found = shown(*desk.both(), desk.pod("p"))["p"]
+    found = shown(*simulator.both(), simulator.pod("p"))["p"]
     assert found["metadata"]["annotations"]["main.devices.berth.dev/uuids"].startswith("GPU-")
     assert "env" not in found["spec"]["containers"][0]
 
@@ -133,26 +139,28 @@ def seen() -> None:
 def forced() -> None:
     """What was deleted is gone, and the next pod is placed in the same moment."""
     trace = [
-        {"at": 0, "add": desk.pod("a", {"nvidia.com/gpu": 4})},
-        {"at": 1, "add": desk.pod("b", {"nvidia.com/gpu": 4})},
+        {"at": 0, "add": simulator.pod("a", {"nvidia.com/gpu": 4})},
+        {"at": 1, "add": simulator.pod("b", {"nvidia.com/gpu": 4})},
         {"at": 2, "delete": "ml/a"},
     ]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.jsonl")
         file.write_text("".join(f"{json.dumps(line)}\n" for line in trace))
-        told = desk.run("replay", file, "-", "-o", "json", stdin=desk.written(*desk.both())).objects
+        told = simulator.run(
+            "replay", file, "-", "-o", "json", stdin=simulator.written(*simulator.both())
+        ).objects
     assert [(one["at"], one["pod"]) for one in told if one["event"] == "placed"] == [(0, "ml/a"), (2, "ml/b")]
 
 
 def others() -> None:
     """A pod that another scheduler bound keeps what it asks for, and the rest is given out."""
-    node, device = desk.both()
+    node, device = simulator.both()
     node["status"]["allocatable"]["nvidia.com/gpu"] = "4"
-    theirs = desk.pod(
+    theirs = simulator.pod(
         "theirs", {"nvidia.com/gpu": 3}, meta={"uid": "u"}, schedulerName="other", nodeName="n1"
     )
-    ours = [desk.pod("p1", {"nvidia.com/gpu": 1}), desk.pod("p2", {"nvidia.com/gpu": 1})]
-    told = desk.went(desk.place(node, device, theirs, *ours))
+    ours = [simulator.pod("p1", {"nvidia.com/gpu": 1}), simulator.pod("p2", {"nvidia.com/gpu": 1})]
+    told = simulator.nodes(simulator.place(node, device, theirs, *ours))
     assert {name: told[name] for name in ("ml/p1", "ml/p2")} == {"ml/p1": "n1", "ml/p2": None}
 
 
@@ -170,25 +178,28 @@ def driver() -> None:
 
 def toolkit() -> None:
     """The annotation that the example feeds its environment from is there once the pod has a node."""
-    example = yaml.safe_load((desk.EXAMPLES / "pods" / "whole.yaml").read_text())
+    example = yaml.safe_load((simulator.EXAMPLES / "pods" / "whole.yaml").read_text())
     [fed] = [one["valueFrom"]["fieldRef"]["fieldPath"] for one in example["spec"]["containers"][0]["env"]]
-    [placed] = shown(*desk.both(), example).values()
+    [placed] = shown(*simulator.both(), example).values()
     assert placed["metadata"]["annotations"][re.fullmatch(r"metadata.annotations\['(.*)'\]", fed)[1]]  # type: ignore[index]
 
 
 def plugin() -> None:
     """The node's own count of `nvidia.com/gpu` counts beside the Device; Berth's own name is not counted."""
-    node, device = desk.both()
+    node, device = simulator.both()
     node["status"]["allocatable"]["nvidia.com/gpu"] = "1"
-    pods = [desk.pod("theirs", {"nvidia.com/gpu": 2}), desk.pod("ours", {"berth.dev/gpu": 200})]
-    assert desk.went(desk.place(node, device, *pods)) == {"ml/theirs": None, "ml/ours": "n1"}
+    pods = [simulator.pod("theirs", {"nvidia.com/gpu": 2}), simulator.pod("ours", {"berth.dev/gpu": 200})]
+    assert simulator.nodes(simulator.place(node, device, *pods)) == {"ml/theirs": None, "ml/ours": "n1"}
 
 
 def discovery() -> None:
     """A selector needs its label, and a model does not."""
-    choosy = desk.pod("selects", nodeSelector={"nvidia.com/gpu.product": "Tesla-T4"})
-    asking = desk.pod("asks", annotations={"berth.dev/model": "T4"})
-    assert desk.went(desk.place(*desk.both(), choosy, asking)) == {"ml/selects": None, "ml/asks": "n1"}
+    choosy = simulator.pod("selects", nodeSelector={"nvidia.com/gpu.product": "Tesla-T4"})
+    asking = simulator.pod("asks", annotations={"berth.dev/model": "T4"})
+    assert simulator.nodes(simulator.place(*simulator.both(), choosy, asking)) == {
+        "ml/selects": None,
+        "ml/asks": "n1",
+    }
 
 
 def exporter() -> None:
@@ -199,7 +210,7 @@ def exporter() -> None:
 
 def stock() -> None:
     """A pod of another scheduler is left to it."""
-    told = desk.place(*desk.both(), desk.pod("p", schedulerName="default-scheduler"))
+    told = simulator.place(*simulator.both(), simulator.pod("p", schedulerName="default-scheduler"))
     assert all(one["node"] is None for one in told)
 
 
@@ -236,10 +247,10 @@ def test_every_line_of_the_page_is_tried() -> None:
 
 def test_the_page_is_linked_from_where_people_begin() -> None:
     """The first screen of the README leads to it, and each of its own links leads somewhere."""
-    readme = (desk.ROOT / "README.md").read_text()
+    readme = (simulator.ROOT / "README.md").read_text()
     assert "manifests/limits.md" in readme.split("\n## ")[0]
     for target, anchor in re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", PAGE):
-        page: Path = desk.ROOT / "manifests" / target
+        page: Path = simulator.ROOT / "manifests" / target
         heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
         assert not anchor or anchor in {
             re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in heads

@@ -17,7 +17,7 @@ from berth_operator.scheduling.explain import sentences
 from e2e import fleet
 from e2e import stage as stages
 from e2e.stage import Pod, Stage, Thing, scheduled
-from simulation import desk, every_container, every_field
+from simulation import every_container, every_field, simulator
 from support import manifests
 from testbed import cluster as clusters
 
@@ -64,8 +64,8 @@ async def live(furnished: fleet.Fleet) -> AsyncIterator[Stage]:
 
 def add(cluster: clusters.Cluster, namespace: str, pods: list[Pod]) -> None:
     """Create what the pods name, and the pods; one is given a container for debugging."""
-    cluster.kubectl("-n", namespace, "apply", "--filename=-", stdin=desk.written(*FURNITURE))
-    cluster.kubectl("-n", namespace, "create", "--filename=-", stdin=desk.written(*pods))
+    cluster.kubectl("-n", namespace, "apply", "--filename=-", stdin=simulator.written(*FURNITURE))
+    cluster.kubectl("-n", namespace, "create", "--filename=-", stdin=simulator.written(*pods))
     one = json.loads(cluster.kubectl("-n", namespace, "get", "pod", "every-0", "--output=json"))
     one["spec"]["ephemeralContainers"] = [every_container.debugging()]
     path = f"/api/v1/namespaces/{namespace}/pods/every-0/ephemeralcontainers"
@@ -93,7 +93,7 @@ def usual() -> list[Pod]:
     ]
 
 
-def foretold(answer: desk.Answer, told: desk.Answer) -> dict[str, tuple[object, str]]:
+def foretold(answer: simulator.Answer, told: simulator.Answer) -> dict[str, tuple[object, str]]:
     """Return of each pod what it is to get, and what it is to be told where it gets nothing."""
     said = dict(re.findall(r"^\S+?/(\S+) .*(?:waits|refused): (.*)$", told.out, re.MULTILINE))
     found = {str(one["pod"]).rpartition("/")[2]: one for one in answer.objects if "pod" in one}
@@ -138,11 +138,11 @@ async def test_a_dump_of_a_cluster_where_every_field_is_used(live: Stage, tmp_pa
 
     dump = tmp_path / "cluster.yaml"
     dump.write_text(cluster.kubectl("get", KINDS, "--all-namespaces", "--output=yaml"))
-    placed, told = desk.run("place", dump, "-o", "json"), desk.run("place", dump)
+    placed, told = simulator.run("place", dump, "-o", "json"), simulator.run("place", dump)
     assert placed.code == told.code == 0, placed.notes
     trace = tmp_path / "trace.jsonl"
     trace.write_text("")
-    replayed = desk.run("replay", trace, dump, "-o", "json")
+    replayed = simulator.run("replay", trace, dump, "-o", "json")
     assert replayed.code == 0, replayed.notes
 
     await live.deciding_operator()
@@ -154,7 +154,7 @@ async def test_a_dump_of_a_cluster_where_every_field_is_used(live: Stage, tmp_pa
 
     # Once they are bound, the same is read of it, and nobody moves.
     dump.write_text(cluster.kubectl("get", KINDS, "--all-namespaces", "--output=yaml"))
-    again = desk.run("place", dump, "-o", "json")
+    again = simulator.run("place", dump, "-o", "json")
     waiting = {name for name, one in pods.items() if not one["spec"].get("nodeName")}
     assert (again.code, again.notes) == (0, "")
     assert {str(one["pod"]).rpartition("/")[2] for one in again.objects if one["node"] is None} == waiting

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from simulation import desk
+from simulation import simulator
 
 MARKS: Final = "\u202a\u202e\u2066\u2069\u200f\u061c"
 NASTY: Final = f"h100{MARKS}x"
@@ -22,22 +22,22 @@ ANNOTATIONS: Final = (
 )
 
 
-def cluster() -> list[desk.Body]:
+def cluster() -> list[simulator.Body]:
     """Make two nodes: the driver of one misnames its cards, the other has none that can be read."""
-    good, bad = desk.device("n1"), desk.device("n2")
+    good, bad = simulator.device("n1"), simulator.device("n2")
     for card in good["spec"]["devices"]:
         card["model"] = f"NVIDIA {NASTY}"
     good["spec"]["cordon"] = [NASTY]
     condition = {"type": "NVMLReady", "status": "False", "reason": "Broken", "message": NASTY}
     bad["status"] = {"conditions": [condition]}
-    return [desk.node("n1"), good, desk.node("n2"), bad]
+    return [simulator.node("n1"), good, simulator.node("n2"), bad]
 
 
-def pods() -> list[desk.Body]:
+def pods() -> list[simulator.Body]:
     """Make a pod for each key that may say anything, and some that say it elsewhere."""
     asked = {"nvidia.com/gpu": 1, "berth.dev/rdma": 1}
     said = [
-        desk.pod(f"a{at}-{form}", asked, annotations={f"berth.dev/{key}": text})
+        simulator.pod(f"a{at}-{form}", asked, annotations={f"berth.dev/{key}": text})
         for at, key in enumerate(ANNOTATIONS)
         for form, text in enumerate((NASTY, f"rdma={NASTY}", f"GPU-{NASTY}"))
     ]
@@ -47,13 +47,13 @@ def pods() -> list[desk.Body]:
         {"schedulingGates": [{"name": NASTY}]},
         {"nodeSelector": {"disk": NASTY}},
     ]
-    return said + [desk.pod(f"b{at}", **spec) for at, spec in enumerate(elsewhere)]
+    return said + [simulator.pod(f"b{at}", **spec) for at, spec in enumerate(elsewhere)]
 
 
 @pytest.mark.parametrize("words", [[], ["--explain"], ["-o", "json"]], ids=["text", "explained", "json"])
 def test_marks_of_direction_are_spelt_out(words: list[str]) -> None:
     """In no form of the answer is a mark of direction, from whoever's text."""
-    answer = desk.run("place", "-", *words, stdin=desk.written(*cluster(), *pods()))
+    answer = simulator.run("place", "-", *words, stdin=simulator.written(*cluster(), *pods()))
 
     assert answer.code == 0, answer.notes
     shown = answer.out + answer.notes

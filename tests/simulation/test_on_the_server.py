@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from simulation import desk
+from simulation import simulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
     from testbed import cluster as clusters
 
-FOLDER = desk.EXAMPLES / "cluster"
+FOLDER = simulator.EXAMPLES / "cluster"
 
 
-def examples(namespace: str) -> Iterator[desk.Body]:
+def examples(namespace: str) -> Iterator[simulator.Body]:
     """Return all example objects beside the cluster, in a namespace."""
-    for path in sorted((desk.EXAMPLES / "pods").glob("*.yaml")):
+    for path in sorted((simulator.EXAMPLES / "pods").glob("*.yaml")):
         yield from yaml.safe_load_all(
             path.read_text().replace("namespace: examples", f"namespace: {namespace}")
         )
 
 
-def placed(*objects: Any) -> list[desk.Body]:
+def placed(*objects: Any) -> list[simulator.Body]:
     """Place pods on the example cluster."""
-    return desk.place(*objects, words=(FOLDER,))
+    return simulator.place(*objects, words=(FOLDER,))
 
 
 def deleted(cluster: clusters.Cluster, file: Path) -> None:
@@ -43,13 +43,13 @@ def test_as_kubectl_prints_it(
 ) -> None:
     """The server takes all examples, and read back through kubectl they are placed as they were written."""
     objects = list(examples(namespace))
-    file = desk.save(tmp_path / "objects.yaml", *objects)
+    file = simulator.save(tmp_path / "objects.yaml", *objects)
     request.addfinalizer(functools.partial(deleted, cluster, file))
     cluster.kubectl("apply", "-f", str(file))
 
     for output in ("yaml", "json"):
         printed = cluster.kubectl("-n", namespace, "get", "priorityclasses,pods", "-o", output)
-        answer = desk.run("place", FOLDER, "-", "-o", "json", "-q", stdin=printed)
+        answer = simulator.run("place", FOLDER, "-", "-o", "json", "-q", stdin=printed)
         by_name = sorted(objects, key=lambda one: (one["kind"] == "Pod", one["metadata"]["name"]))
         assert (answer.code, answer.objects) == (0, placed(*by_name))
 
@@ -61,14 +61,14 @@ def test_bound_as_printed(
     objects = list(examples(namespace))
     bound = tmp_path / "bound.yaml"
     words = ("place", FOLDER, "-", "-o", "yaml", "-q")
-    bound.write_text(desk.run(*words, stdin=desk.written(*objects)).out)
-    classes = desk.save(tmp_path / "classes.yaml", *(one for one in objects if one["kind"] != "Pod"))
+    bound.write_text(simulator.run(*words, stdin=simulator.written(*objects)).out)
+    classes = simulator.save(tmp_path / "classes.yaml", *(one for one in objects if one["kind"] != "Pod"))
     for file in (classes, bound):
         request.addfinalizer(functools.partial(deleted, cluster, file))
         cluster.kubectl("apply", "-f", str(file))
 
     printed = cluster.kubectl("-n", namespace, "get", "pods", "-o", "yaml")
-    answer = desk.run("place", FOLDER, "-", "-o", "json", "-q", stdin=printed)
-    usual = desk.run("place", FOLDER, "-", "-o", "json", "-q", stdin=desk.written(*objects))
+    answer = simulator.run("place", FOLDER, "-", "-o", "json", "-q", stdin=printed)
+    usual = simulator.run("place", FOLDER, "-", "-o", "json", "-q", stdin=simulator.written(*objects))
     waiting = {one["pod"] for one in usual.objects if one["node"] is None}
     assert {one["pod"]: one["node"] for one in answer.objects} == dict.fromkeys(waiting)

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from berth_crds import allocation, names
-from simulation import desk, every_field
+from simulation import every_field, simulator
 from support import manifests
 
 BIG = {"nvidia.com/gpu": 4}
 
 
-def record(of: desk.Body, *minors: int, core: int = 100) -> dict[str, str]:
+def record(of: simulator.Body, *minors: int, core: int = 100) -> dict[str, str]:
     """Return the annotation that hands cards of a Device to the container."""
     listed = [card for card in of["spec"]["devices"] if card["minor"] in minors]
     shares = [
@@ -23,10 +23,10 @@ def record(of: desk.Body, *minors: int, core: int = 100) -> dict[str, str]:
 
 def test_placed() -> None:
     """A pod that fits has its node and the record that its annotation would hold, and no refusals."""
-    one = desk.device()
-    (told,) = desk.place(desk.node(), one, desk.pod())
+    one = simulator.device()
+    (told,) = simulator.place(simulator.node(), one, simulator.pod())
 
-    share = {"uuid": desk.cards(one)[0], "minor": 0, "core": 100, "memory": 15360 << 20}
+    share = {"uuid": simulator.cards(one)[0], "minor": 0, "core": 100, "memory": 15360 << 20}
     assert told == {
         "pod": "ml/p",
         "node": "n1",
@@ -38,30 +38,30 @@ def test_placed() -> None:
 
 def test_refused() -> None:
     """A pod that does not fit has a refusal for each card in the way, and what is nearest."""
-    one = desk.device()
-    busy = desk.pod("busy", BIG, annotations=record(one, 0, 1, 2), nodeName="n1", phase="Running")
-    (told,) = desk.place(desk.node(), one, busy, desk.pod("p", BIG))
+    one = simulator.device()
+    busy = simulator.pod("busy", BIG, annotations=record(one, 0, 1, 2), nodeName="n1", phase="Running")
+    (told,) = simulator.place(simulator.node(), one, busy, simulator.pod("p", BIG))
 
     assert (told["pod"], told["node"], told["allocation"]) == ("ml/p", None, None)
     of_node, *of_cards = told["refusals"]
     assert (of_node["node"], of_node["device"], of_node["reason"]) == ("n1", None, "Full")
-    assert [refusal["device"] for refusal in of_cards] == desk.cards(one)[:3]
+    assert [refusal["device"] for refusal in of_cards] == simulator.cards(one)[:3]
     assert {(refusal["node"], refusal["reason"]) for refusal in of_cards} == {("n1", "InUse")}
     assert all(refusal["message"] for refusal in told["refusals"])
     assert "n1 has 1 card free, 4 wanted" in told["nearest"]
 
 
-CARDS, NODE = desk.device(), desk.node()
-FULL = desk.pod("busy", BIG, annotations=record(CARDS, 0, 1, 2, 3), nodeName="n1")
-OTHER = desk.pod("other", schedulerName="default-scheduler")
-HAND_MADE = desk.node() | {"status": {"capacity": {"cpu": "2"}}}
+CARDS, NODE = simulator.device(), simulator.node()
+FULL = simulator.pod("busy", BIG, annotations=record(CARDS, 0, 1, 2, 3), nodeName="n1")
+OTHER = simulator.pod("other", schedulerName="default-scheduler")
+HAND_MADE = simulator.node() | {"status": {"capacity": {"cpu": "2"}}}
 POLICY = manifests.own("PlacementPolicy", "default", spec={"strategy": "binpack"})
-USUAL, LOW = desk.priority("usual", 10, globalDefault=True), desk.priority("low", 1)
-TWO_NODES = *desk.both("n1"), *desk.both("n2"), desk.pod("a"), desk.pod("b")
-WENT: dict[str, tuple[tuple[desk.Body, ...], list[str], dict[str, str | None]]] = {
+USUAL, LOW = simulator.priority("usual", 10, globalDefault=True), simulator.priority("low", 1)
+TWO_NODES = *simulator.both("n1"), *simulator.both("n2"), simulator.pod("a"), simulator.pod("b")
+WENT: dict[str, tuple[tuple[simulator.Body, ...], list[str], dict[str, str | None]]] = {
     **{
         f"a pod that {phase} holds nothing and is not listed": (
-            (NODE, CARDS, FULL | {"status": {"phase": phase}}, desk.pod("p", BIG)),
+            (NODE, CARDS, FULL | {"status": {"phase": phase}}, simulator.pod("p", BIG)),
             [],
             {"ml/p": "n1"},
         )
@@ -69,46 +69,56 @@ WENT: dict[str, tuple[tuple[desk.Body, ...], list[str], dict[str, str | None]]] 
     },
     "by priority, then in the order given, whatever the names and ages": (
         (
-            *desk.both(),
-            desk.priority("urgent", 1000),
-            desk.pod("z", meta={"creationTimestamp": "2026-03-02T08:00:00Z"}),
-            desk.pod("a", meta={"creationTimestamp": "2020-03-02T08:00:00Z"}),
-            desk.pod("m", priority=5),
-            desk.pod("urgent", priorityClassName="urgent"),
-            desk.pod("system", priorityClassName="system-node-critical"),
+            *simulator.both(),
+            simulator.priority("urgent", 1000),
+            simulator.pod("z", meta={"creationTimestamp": "2026-03-02T08:00:00Z"}),
+            simulator.pod("a", meta={"creationTimestamp": "2020-03-02T08:00:00Z"}),
+            simulator.pod("m", priority=5),
+            simulator.pod("urgent", priorityClassName="urgent"),
+            simulator.pod("system", priorityClassName="system-node-critical"),
         ),
         [],
         {"ml/system": "n1", "ml/urgent": "n1", "ml/m": "n1", "ml/z": "n1", "ml/a": None},
     ),
     "the cluster's default class counts for pods that name none": (
-        (*desk.both(), LOW, USUAL, desk.pod("first", priorityClassName="low"), desk.pod("second")),
+        (
+            *simulator.both(),
+            LOW,
+            USUAL,
+            simulator.pod("first", priorityClassName="low"),
+            simulator.pod("second"),
+        ),
         [],
         {"ml/second": "n1", "ml/first": "n1"},
     ),
-    "without --all pods of other schedulers are not placed": ((*desk.both(), OTHER), [], {"ml/other": None}),
-    "with --all they are": ((*desk.both(), OTHER), ["--all"], {"ml/other": "n1"}),
+    "without --all pods of other schedulers are not placed": (
+        (*simulator.both(), OTHER),
+        [],
+        {"ml/other": None},
+    ),
+    "with --all they are": ((*simulator.both(), OTHER), ["--all"], {"ml/other": "n1"}),
     "a node without allocatable has its capacity": (
-        (HAND_MADE, CARDS, desk.pod("fits", {"cpu": "2"})),
+        (HAND_MADE, CARDS, simulator.pod("fits", {"cpu": "2"})),
         [],
         {"ml/fits": "n1"},
     ),
-    "and no more": ((HAND_MADE, CARDS, desk.pod("too-much", {"cpu": "3"})), [], {"ml/too-much": None}),
+    "and no more": ((HAND_MADE, CARDS, simulator.pod("too-much", {"cpu": "3"})), [], {"ml/too-much": None}),
     "a pod without a namespace or a name gets the same in every run": (
         (
-            *desk.both(),
-            desk.pod(meta={"name": "plain", "namespace": None}),
-            *(desk.pod(meta={"name": None, "generateName": "job-"}) for _ in range(2)),
+            *simulator.both(),
+            simulator.pod(meta={"name": "plain", "namespace": None}),
+            *(simulator.pod(meta={"name": None, "generateName": "job-"}) for _ in range(2)),
         ),
         [],
         {"default/plain": "n1", "ml/job-1": "n1", "ml/job-2": "n1"},
     ),
     "without pods that hold or wait": (
-        (NODE, CARDS, FULL, desk.pod("first", BIG), desk.pod("second", BIG)),
+        (NODE, CARDS, FULL, simulator.pod("first", BIG), simulator.pod("second", BIG)),
         ["--without", "ml/busy,ml/first"],
         {"ml/second": "n1"},
     ),
     "with all of them": (
-        (NODE, CARDS, FULL, desk.pod("first", BIG), desk.pod("second", BIG)),
+        (NODE, CARDS, FULL, simulator.pod("first", BIG), simulator.pod("second", BIG)),
         [],
         {"ml/first": None, "ml/second": None},
     ),
@@ -119,26 +129,28 @@ WENT: dict[str, tuple[tuple[desk.Body, ...], list[str], dict[str, str | None]]] 
 
 @pytest.mark.parametrize(("objects", "words", "expected"), WENT.values(), ids=WENT.keys())
 def test_where_pods_go(
-    objects: tuple[desk.Body, ...], words: list[str], expected: dict[str, str | None]
+    objects: tuple[simulator.Body, ...], words: list[str], expected: dict[str, str | None]
 ) -> None:
     """Each pod that waits has its node, or none, in this order."""
-    assert list(desk.went(desk.place(*objects, words=words)).items()) == list(expected.items())
+    assert list(simulator.nodes(simulator.place(*objects, words=words)).items()) == list(expected.items())
 
 
-SILENT = desk.device(conditions=[{"type": "Ready", "status": "False", "reason": "AgentSilent"}])
+SILENT = simulator.device(conditions=[{"type": "Ready", "status": "False", "reason": "AgentSilent"}])
 
 
 @pytest.mark.parametrize(
     ("objects", "reason"),
     [
-        pytest.param((*desk.both(), desk.pod(limits={"berth.dev/gpu": 150})), "InvalidRequest", id="invalid"),
-        pytest.param((desk.pod(),), "NoNodes", id="no nodes"),
-        pytest.param((NODE, SILENT, desk.pod()), "Silent", id="an agent that the operator found silent"),
+        pytest.param(
+            (*simulator.both(), simulator.pod(limits={"berth.dev/gpu": 150})), "InvalidRequest", id="invalid"
+        ),
+        pytest.param((simulator.pod(),), "NoNodes", id="no nodes"),
+        pytest.param((NODE, SILENT, simulator.pod()), "Silent", id="an agent that the operator found silent"),
     ],
 )
-def test_one_reason(objects: tuple[desk.Body, ...], reason: str) -> None:
+def test_one_reason(objects: tuple[simulator.Body, ...], reason: str) -> None:
     """A pod that is not placed for one reason has one refusal, of no device, and only a node can be near."""
-    (told,) = desk.place(*objects)
+    (told,) = simulator.place(*objects)
 
     (refusal,) = told["refusals"]
     assert (refusal["device"], refusal["reason"]) == (None, reason)
@@ -148,17 +160,17 @@ def test_one_reason(objects: tuple[desk.Body, ...], reason: str) -> None:
 
 def test_without_cards() -> None:
     """A pod without devices gets a node and no record."""
-    (told,) = desk.place(*desk.both(), desk.pod(limits={"cpu": "1"}))
+    (told,) = simulator.place(*simulator.both(), simulator.pod(limits={"cpu": "1"}))
 
     assert (told["node"], told["allocation"]) == ("n1", None)
 
 
 def test_charged() -> None:
     """Pods that have a node and a record hold what it says, and are not placed again."""
-    one = desk.device()
-    busy = desk.pod("busy", annotations=record(one, 0), nodeName="n1", phase="Running")
-    half = desk.pod("half", {"berth.dev/gpu": 50}, annotations=record(one, 1, core=50), nodeName="n1")
-    told = desk.place(desk.node(), one, busy, half, desk.pod("p", {"nvidia.com/gpu": 2}))
+    one = simulator.device()
+    busy = simulator.pod("busy", annotations=record(one, 0), nodeName="n1", phase="Running")
+    half = simulator.pod("half", {"berth.dev/gpu": 50}, annotations=record(one, 1, core=50), nodeName="n1")
+    told = simulator.place(simulator.node(), one, busy, half, simulator.pod("p", {"nvidia.com/gpu": 2}))
 
     (only,) = told
     shares = only["allocation"]["containers"]["main"]["gpu"]
@@ -166,17 +178,17 @@ def test_charged() -> None:
 
 
 WITHHOLDS = "Pod ml/lost withholds cards of n1: it asks for cards and has no allocation"
-LOST: dict[str, tuple[tuple[desk.Body, ...], int, list[int], str]] = {
+LOST: dict[str, tuple[tuple[simulator.Body, ...], int, list[int], str]] = {
     "no record": (
-        (desk.pod("lost", {"nvidia.com/gpu": 3}, nodeName="n1", phase="Running"),),
+        (simulator.pod("lost", {"nvidia.com/gpu": 3}, nodeName="n1", phase="Running"),),
         2,
         [],
         WITHHOLDS,
     ),
     "a GpuPod that names a card": (
         (
-            desk.pod("lost", meta={"uid": "u-1", "namespace": None}, nodeName="n1", phase="Running"),
-            desk.gpupod("lost", "u-1", 0, namespace=""),
+            simulator.pod("lost", meta={"uid": "u-1", "namespace": None}, nodeName="n1", phase="Running"),
+            simulator.gpupod("lost", "u-1", 0, namespace=""),
         ),
         3,
         [1, 2, 3],
@@ -185,8 +197,8 @@ LOST: dict[str, tuple[tuple[desk.Body, ...], int, list[int], str]] = {
     **{
         name: (
             (
-                desk.pod("lost", meta={"uid": "u-1"}, nodeName="n1", phase="Running"),
-                desk.gpupod("lost", uid, *minors),
+                simulator.pod("lost", meta={"uid": "u-1"}, nodeName="n1", phase="Running"),
+                simulator.gpupod("lost", uid, *minors),
             ),
             4,
             [],
@@ -203,11 +215,13 @@ LOST: dict[str, tuple[tuple[desk.Body, ...], int, list[int], str]] = {
 
 @pytest.mark.parametrize(("objects", "wanted", "minors", "note"), LOST.values(), ids=LOST.keys())
 def test_bound_without_a_readable_record(
-    objects: tuple[desk.Body, ...], wanted: int, minors: list[int], note: str
+    objects: tuple[simulator.Body, ...], wanted: int, minors: list[int], note: str
 ) -> None:
     """It withholds as many cards as it asks for, or holds what its GpuPod names, and a note says so."""
-    pod = desk.pod("p", {"nvidia.com/gpu": wanted})
-    answer = desk.run("place", "-", "-o", "json", stdin=desk.written(*desk.both(), *objects, pod))
+    pod = simulator.pod("p", {"nvidia.com/gpu": wanted})
+    answer = simulator.run(
+        "place", "-", "-o", "json", stdin=simulator.written(*simulator.both(), *objects, pod)
+    )
 
     (told,) = answer.objects
     given = told["allocation"]["containers"]["main"]["gpu"] if told["node"] else []
@@ -217,20 +231,20 @@ def test_bound_without_a_readable_record(
 
 def test_not_there() -> None:
     """Where a bound pod's record names a device that is not there, a note says so."""
-    one, before = desk.device(), desk.device(shape="8xT4")
-    swapped = desk.pod("swapped", annotations=record(before, 7), nodeName="n1", phase="Running")
-    answer = desk.run("place", "-", stdin=desk.written(desk.node(), one, swapped))
+    one, before = simulator.device(), simulator.device(shape="8xT4")
+    swapped = simulator.pod("swapped", annotations=record(before, 7), nodeName="n1", phase="Running")
+    answer = simulator.run("place", "-", stdin=simulator.written(simulator.node(), one, swapped))
 
     assert answer.notes == (
-        f"berth-simulation: stdin: Pod ml/swapped: its allocation names {desk.cards(before)[7]}, "
+        f"berth-simulation: stdin: Pod ml/swapped: its allocation names {simulator.cards(before)[7]}, "
         f"which the Device n1 does not have\n"
     )
 
 
 def test_unknown_class() -> None:
     """A pod whose class is not given has the priority 0, and a note says so."""
-    objects = *desk.both(), desk.pod(priorityClassName="nobody-knows")
-    answer = desk.run("place", "-", stdin=desk.written(*objects))
+    objects = *simulator.both(), simulator.pod(priorityClassName="nobody-knows")
+    answer = simulator.run("place", "-", stdin=simulator.written(*objects))
 
     assert answer.code == 0
     assert "Pod ml/p: there is no PriorityClass nobody-knows, so its priority is 0" in answer.notes
@@ -238,10 +252,10 @@ def test_unknown_class() -> None:
 
 def test_not_ours() -> None:
     """Pods of other schedulers and gated ones are told of, last, and not placed."""
-    other = desk.pod("other", schedulerName="default-scheduler")
-    gated = desk.pod("gated", schedulingGates=[{"name": "example.com/wait"}])
-    leaving = desk.pod("leaving", meta={"deletionTimestamp": "2026-03-02T08:00:00Z"})
-    told = desk.place(*desk.both(), other, gated, leaving, desk.pod())
+    other = simulator.pod("other", schedulerName="default-scheduler")
+    gated = simulator.pod("gated", schedulingGates=[{"name": "example.com/wait"}])
+    leaving = simulator.pod("leaving", meta={"deletionTimestamp": "2026-03-02T08:00:00Z"})
+    told = simulator.place(*simulator.both(), other, gated, leaving, simulator.pod())
 
     assert [(one["pod"], one["node"]) for one in told] == [
         ("ml/p", "n1"),
@@ -262,21 +276,23 @@ EARLY, LATER, LATE = (f"2026-03-02T08:0{at}:00.000000Z" for at in (0, 1, 2))
     ("leases", "nodes"),
     [
         pytest.param([], {"n1", "n2"}, id="without Leases all count as alive"),
-        pytest.param([desk.lease("n1")], {"n1"}, id="with Leases those that have one"),
+        pytest.param([simulator.lease("n1")], {"n1"}, id="with Leases those that have one"),
         pytest.param(
-            [desk.lease("n1", EARLY), desk.lease("n2", LATE)], {"n2"}, id="a Lease much older than the newest"
+            [simulator.lease("n1", EARLY), simulator.lease("n2", LATE)],
+            {"n2"},
+            id="a Lease much older than the newest",
         ),
         pytest.param(
-            [desk.lease("n1", "2026-03-02T08:01:30.5Z"), desk.lease("n2", LATE)],
+            [simulator.lease("n1", "2026-03-02T08:01:30.5Z"), simulator.lease("n2", LATE)],
             {"n1", "n2"},
             id="a Lease within the grace period",
         ),
     ],
 )
-def test_agents(leases: list[desk.Body], nodes: set[str]) -> None:
+def test_agents(leases: list[simulator.Body], nodes: set[str]) -> None:
     """Only nodes whose agents live get pods."""
-    pods = [desk.pod(f"p{at}", BIG) for at in range(2)]
-    told = desk.place(*desk.both("n1"), *desk.both("n2"), *leases, *pods)
+    pods = [simulator.pod(f"p{at}", BIG) for at in range(2)]
+    told = simulator.place(*simulator.both("n1"), *simulator.both("n2"), *leases, *pods)
 
     assert {one["node"] for one in told} - {None} == nodes
 
@@ -286,13 +302,13 @@ def test_agents(leases: list[desk.Body], nodes: set[str]) -> None:
 
 def test_add(tmp_path: Path) -> None:
     """With --add there are more objects, and one of the same name takes the place of the other."""
-    more = desk.save(tmp_path / "more.yaml", *desk.both("n2", "8xT4"))
-    larger = desk.save(tmp_path / "larger.yaml", desk.device("n1", "8xT4"))
-    objects = *desk.both("n1"), desk.pod(limits={"nvidia.com/gpu": 8})
+    more = simulator.save(tmp_path / "more.yaml", *simulator.both("n2", "8xT4"))
+    larger = simulator.save(tmp_path / "larger.yaml", simulator.device("n1", "8xT4"))
+    objects = *simulator.both("n1"), simulator.pod(limits={"nvidia.com/gpu": 8})
 
-    assert desk.went(desk.place(*objects)) == {"ml/p": None}
-    assert desk.went(desk.place(*objects, words=["--add", more])) == {"ml/p": "n2"}
-    assert desk.went(desk.place(*objects, words=["--add", larger])) == {"ml/p": "n1"}
+    assert simulator.nodes(simulator.place(*objects)) == {"ml/p": None}
+    assert simulator.nodes(simulator.place(*objects, words=["--add", more])) == {"ml/p": "n2"}
+    assert simulator.nodes(simulator.place(*objects, words=["--add", larger])) == {"ml/p": "n1"}
 
 
 # ---------------------------------------------------------------- text
@@ -300,8 +316,13 @@ def test_add(tmp_path: Path) -> None:
 
 def test_text() -> None:
     """People get a table, with what is nearest and what would help below the reason, and a sum."""
-    objects = *desk.both(), desk.pod("one"), desk.pod("four", BIG), desk.pod("part", {"berth.dev/gpu": 25})
-    answer = desk.run("place", "-", stdin=desk.written(*objects))
+    objects = (
+        *simulator.both(),
+        simulator.pod("one"),
+        simulator.pod("four", BIG),
+        simulator.pod("part", {"berth.dev/gpu": 25}),
+    )
+    answer = simulator.run("place", "-", stdin=simulator.written(*objects))
 
     lines = answer.out.splitlines()
     assert lines.pop(4).lstrip().startswith("would fit ")
@@ -318,19 +339,21 @@ def test_text() -> None:
 
 def test_explain() -> None:
     """With --explain each card that refuses has its line."""
-    one = desk.device()
-    objects = desk.node(), one, desk.pod("one"), desk.pod("four", BIG)
-    answer = desk.run("place", "-", "--explain", stdin=desk.written(*objects))
+    one = simulator.device()
+    objects = simulator.node(), one, simulator.pod("one"), simulator.pod("four", BIG)
+    answer = simulator.run("place", "-", "--explain", stdin=simulator.written(*objects))
 
     assert "ml/four: 0/1 nodes are available: 1 has fewer than 4 free cards" in answer.out
-    assert desk.cards(one)[0] in answer.out
+    assert simulator.cards(one)[0] in answer.out
 
 
 def test_notes() -> None:
     """What plays no part is counted beside the output; -q is quiet."""
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
-    objects = *desk.both(), desk.device("n9"), config, config, desk.pod()
-    loud, quiet = (desk.run("place", "-", *words, stdin=desk.written(*objects)) for words in ((), ("-q",)))
+    objects = *simulator.both(), simulator.device("n9"), config, config, simulator.pod()
+    loud, quiet = (
+        simulator.run("place", "-", *words, stdin=simulator.written(*objects)) for words in ((), ("-q",))
+    )
 
     assert loud.out == quiet.out
     assert quiet.notes == ""
@@ -343,17 +366,17 @@ def test_what_is_printed_steers_no_terminal(words: tuple[str, ...]) -> None:
     """A snapshot holds what anybody in a cluster wrote; to look at it is safe."""
     nasty = "T4\x1b[2J\r\n\u202e\x9b"
     taint = {"key": "a", "value": nasty, "effect": "NoSchedule"}
-    tainted = desk.node("n2") | {"spec": {"taints": [taint]}}
+    tainted = simulator.node("n2") | {"spec": {"taints": [taint]}}
     given = [
-        *desk.both(),
+        *simulator.both(),
         tainted,
-        desk.device("n2"),
-        desk.pod("model", annotations={"berth.dev/model": nasty}),
-        desk.pod("wrong", annotations={"berth.dev/scope": nasty}),
-        desk.pod("large", {"nvidia.com/gpu": 5}),
+        simulator.device("n2"),
+        simulator.pod("model", annotations={"berth.dev/model": nasty}),
+        simulator.pod("wrong", annotations={"berth.dev/scope": nasty}),
+        simulator.pod("large", {"nvidia.com/gpu": 5}),
     ]
 
-    answer = desk.run("place", "-", *words, stdin=desk.written(*given))
+    answer = simulator.run("place", "-", *words, stdin=simulator.written(*given))
 
     assert answer.code == 0, answer.notes
     assert all(line.isprintable() for line in answer.out.split("\n"))
@@ -369,9 +392,9 @@ def test_what_is_printed_steers_no_terminal(words: tuple[str, ...]) -> None:
         ({"affinity": {"podAntiAffinity": every_field.NEAR}}, "pod anti-affinity"),
     ],
 )
-def test_what_berth_does_not_honour_is_read_all_the_same(spec: desk.Body, uses: str) -> None:
+def test_what_berth_does_not_honour_is_read_all_the_same(spec: simulator.Body, uses: str) -> None:
     """It is said of the pod, and the others are placed."""
-    told = desk.place(*desk.both(), desk.pod("a", **spec), desk.pod("b"))
+    told = simulator.place(*simulator.both(), simulator.pod("a", **spec), simulator.pod("b"))
     refused, placed = told
     assert uses in refused["refusals"][0]["message"]
     assert placed["node"] == "n1"

@@ -6,20 +6,20 @@ from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import allocator
 from berth_operator.simulation import pod_explanations
 from berth_operator.simulation.cluster import Cluster
-from simulation import desk
+from simulation import simulator
 from support import builders, clock
 
 
 def test_explanation_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The counts are told all the same, and that there may be more to say."""
-    parts = [desk.pod(limits={"berth.dev/gpu-core": 40, "berth.dev/gpu-memory": "1Gi"})] * 9
+    parts = [simulator.pod(limits={"berth.dev/gpu-core": 40, "berth.dev/gpu-memory": "1Gi"})] * 9
     containers = [one["spec"]["containers"][0] | {"name": f"c{at}"} for at, one in enumerate(parts)]
-    objects = *desk.both(), desk.pod(containers=containers)
-    (usual,) = desk.place(*objects)
+    objects = *simulator.both(), simulator.pod(containers=containers)
+    (usual,) = simulator.place(*objects)
 
     monkeypatch.setattr(pod_explanations, "POD_SECONDS", 0.0)
     monkeypatch.setattr(pod_explanations, "MIN_SECONDS", 0.0)
-    (late,) = desk.place(*objects)
+    (late,) = simulator.place(*objects)
 
     assert pod_explanations.UNFINISHED not in str(usual["nearest"])
     assert pod_explanations.UNFINISHED in late["nearest"]

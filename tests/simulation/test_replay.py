@@ -7,207 +7,226 @@ from typing import Any, Final
 import pytest
 
 from berth_crds import names
-from simulation import desk
-
-FOUR: Final = {"nvidia.com/gpu": 4}
+from simulation import simulator
 
 
 def replay(
-    *events: desk.Body, given: tuple[desk.Body, ...] = (), words: tuple[str, ...] = ()
-) -> list[desk.Body]:
-    """Run a trace over these objects, and give what is told as JSON."""
-    answer = run(*events, given=given or desk.both(), words=("-o", "json", *words))
+    *events: simulator.Body, given: tuple[simulator.Body, ...] = (), words: tuple[str, ...] = ()
+) -> list[simulator.Body]:
+    """Run a trace over these objects, and return the lines of JSON."""
+    answer = run(*events, given=given or simulator.both(), words=("-o", "json", *words))
     assert answer.code == 0, answer.notes
     return answer.objects
 
 
-def run(*events: object, given: tuple[desk.Body, ...] = (), words: tuple[str, ...] = ()) -> desk.Answer:
+def run(
+    *events: object, given: tuple[simulator.Body, ...] = (), words: tuple[str, ...] = ()
+) -> simulator.Answer:
     """Run a trace over these objects."""
     first = [{"at": 0, "apply": one} for one in given]
-    return desk.run("replay", "-", *words, stdin="".join(f"{json.dumps(one)}\n" for one in (*first, *events)))
+    return simulator.run(
+        "replay", "-", *words, stdin="".join(f"{json.dumps(one)}\n" for one in (*first, *events))
+    )
 
 
-def brief(told: list[desk.Body]) -> list[tuple[float, str, str]]:
-    """Return of each line when, what and who; without the summary and what was applied at the start."""
+def brief(lines: list[simulator.Body]) -> list[tuple[float, str, str]]:
+    """Return of each line when, what and who; without what was applied and the summary."""
     return [
-        (one["at"], one["event"], one.get("pod") or one.get("name", ""))
-        for one in told
-        if one["event"] != "summary" and (one["at"], one["event"]) != (0, "applied")
+        (line["at"], line["event"], line.get("pod") or line.get("name", ""))
+        for line in lines
+        if line["event"] not in {"applied", "summary"}
     ]
 
 
-def test_waits() -> None:
-    """A pod that does not fit is placed at the very moment at which another ends."""
-    told = replay(
-        {"at": 10, "add": desk.pod("a", FOUR), "for": 100},
-        {"at": 20, "add": desk.pod("b", FOUR), "for": 50},
-    )
-
-    assert brief(told) == [
-        (10, "placed", "ml/a"),
-        (20, "waiting", "ml/b"),
-        (110, "finished", "ml/a"),
-        (110, "placed", "ml/b"),
-        (160, "finished", "ml/b"),
-    ]
+def add(at: float, name: str, limits: int | dict[str, Any] = 1, **fields: Any) -> simulator.Body:
+    """Return the event of a pod that comes."""
+    seconds = {"for": fields.pop("seconds")} if "seconds" in fields else {}
+    return {"at": at, "add": simulator.pod(name, limits, **fields)} | seconds
 
 
-def test_told_like_place() -> None:
-    """A decision is told with the very fields that `place` prints."""
-    one = *desk.both(), desk.pod("a"), desk.pod("b", FOUR)
-    placed = desk.place(*one)
-    told = replay(*({"at": 0, "add": pod} for pod in one[2:]))
+def apply(at: float, *objects: simulator.Body) -> list[simulator.Body]:
+    """Return the events of objects that are created or changed."""
+    return [{"at": at, "apply": one} for one in objects]
 
-    decisions = [line for line in told if "pod" in line]
+
+def remove(at: float, kind: str, name: str, **meta: str) -> simulator.Body:
+    """Return the event of an object that goes."""
+    return {"at": at, "remove": {"kind": kind, "name": name, **meta}}
+
+
+GATED: Final = [{"name": "example.com/wait"}]
+LOST: Final = simulator.pod("lost", nodeName="n1", meta={"uid": "u-1"})
+LAST_CARDS: Final = {names.UUIDS: ",".join(simulator.cards(simulator.device())[1:])}
+# Events, and what happens then: when, what, to whom.
+CASES: Final[dict[str, tuple[list[simulator.Body], list[tuple[float, str, str]]]]] = {
+    "a pod that does not fit is placed at the very moment at which another ends": (
+        [add(10, "a", 4, seconds=100), add(20, "b", 4, seconds=50)],
+        [
+            (10, "placed", "ml/a"),
+            (20, "waiting", "ml/b"),
+            (110, "finished", "ml/a"),
+            (110, "placed", "ml/b"),
+            (160, "finished", "ml/b"),
+        ],
+    ),
+    "a pod that was just refused is tried again the moment it can be helped": (
+        [add(0, "a", 4), add(1, "b", 4), {"at": 1.01, "finish": "ml/a"}],
+        [
+            (0, "placed", "ml/a"),
+            (1, "waiting", "ml/b"),
+            (1.01, "finished", "ml/a"),
+            (1.01, "placed", "ml/b"),
+        ],
+    ),
+    "when room comes, the most important pod gets it; of equals the one that came first": (
+        [
+            add(0, "a", 4, seconds=100),
+            add(1, "z", 4, seconds=100),
+            add(2, "b", 4),
+            add(3, "urgent", 4, priority=1, seconds=100),
+        ],
+        [
+            (0, "placed", "ml/a"),
+            *((at, "waiting", f"ml/{name}") for at, name in ((1, "z"), (2, "b"), (3, "urgent"))),
+            (100, "finished", "ml/a"),
+            (100, "placed", "ml/urgent"),
+            (200, "finished", "ml/urgent"),
+            (200, "placed", "ml/z"),
+            (300, "finished", "ml/z"),
+            (300, "placed", "ml/b"),
+        ],
+    ),
+    "a refusal whose words stay the same is told once": (
+        [add(0, "a", seconds=10), add(0, "b", seconds=20), add(0, "huge", 16)],
+        [
+            (0, "placed", "ml/a"),
+            (0, "placed", "ml/b"),
+            (0, "waiting", "ml/huge"),
+            (10, "finished", "ml/a"),
+            (20, "finished", "ml/b"),
+        ],
+    ),
+    "a deleted pod gives back what it holds, and waits no more; its name is free again": (
+        [
+            add(0, "a", 4),
+            add(0, "b", 4),
+            {"at": 5, "delete": "ml/b"},
+            remove(6, "Pod", "a", namespace="ml"),
+            add(7, "a", 4),
+        ],
+        [
+            (0, "placed", "ml/a"),
+            (0, "waiting", "ml/b"),
+            (5, "deleted", "ml/b"),
+            (6, "deleted", "ml/a"),
+            (7, "placed", "ml/a"),
+        ],
+    ),
+    "a pod that was deleted before its time does not end the one that has its name now": (
+        [add(0, "a", seconds=10), {"at": 5, "delete": "ml/a"}, add(6, "a", seconds=100)],
+        [(0, "placed", "ml/a"), (5, "deleted", "ml/a"), (6, "placed", "ml/a"), (106, "finished", "ml/a")],
+    ),
+    "a new node helps those who wait; one that goes takes its pods and its Device with it": (
+        [
+            add(0, "big", 8),
+            *apply(10, *simulator.both("n2", "8xT4")),
+            remove(20, "Node", "n2"),
+            {"at": 30, "finish": "ml/big"},
+            add(40, "next", 8),
+        ],
+        [
+            (0, "waiting", "ml/big"),
+            (10, "placed", "ml/big"),
+            (20, "removed", "n2"),
+            (20, "deleted with its node", "ml/big"),
+            (40, "waiting", "ml/next"),
+        ],
+    ),
+    "a trace of a cluster tells of a Node that goes and of its Device": (
+        [remove(1, "Node", "n1"), remove(2, "Device", "n1")],
+        [(1, "removed", "n1")],
+    ),
+    "without its Lease an agent is silent, and its node gets no pod until the Lease is back": (
+        [
+            *apply(0, simulator.lease("n1"), simulator.lease("n2")),
+            remove(1, "Lease", "n1"),
+            add(2, "p"),
+            *apply(3, simulator.lease("n1")),
+        ],
+        [(1, "removed", "n1"), (2, "waiting", "ml/p"), (3, "placed", "ml/p")],
+    ),
+    "a waiting pod can be edited, and a gated one let in": (
+        [
+            add(0, "gated", schedulingGates=GATED),
+            add(0, "wrong", {"berth.dev/gpu": 150}),
+            *apply(5, simulator.pod("gated"), simulator.pod("wrong", {"berth.dev/gpu": 100})),
+        ],
+        [
+            (0, "not tried", "ml/gated"),
+            (0, "refused", "ml/wrong"),
+            (5, "placed", "ml/gated"),
+            (5, "placed", "ml/wrong"),
+        ],
+    ),
+    "the cards that a GpuPod names are taken while it is there; without it the pod withholds as many": (
+        [
+            {"at": 0, "add": LOST},
+            add(0, "p", 3, annotations=LAST_CARDS),
+            *apply(1, simulator.gpupod("lost", "u-1", 3)),
+            *apply(2, simulator.gpupod("lost", "u-1", 0)),
+            remove(3, "GpuPod", "lost", namespace="ml"),
+            {"at": 4, "finish": "ml/p"},
+            add(5, "q", 3, annotations=LAST_CARDS),
+        ],
+        [
+            (0, "waiting", "ml/p"),
+            (1, "waiting", "ml/p"),
+            (2, "placed", "ml/p"),
+            (3, "removed", "lost"),
+            (4, "finished", "ml/p"),
+            (5, "waiting", "ml/q"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "expected"), CASES.values(), ids=CASES)
+def test_what_happens(events: list[simulator.Body], expected: list[tuple[float, str, str]]) -> None:
+    """Pods come and go, and wait, as they would on a cluster."""
+    assert brief(replay(*events)) == expected
+
+
+def test_decisions_are_those_of_place() -> None:
+    """A decision has the very fields that `place` prints."""
+    pods = simulator.pod("a"), simulator.pod("b", 4)
+    placed = simulator.place(*simulator.both(), *pods)
+
+    decisions = [line for line in replay(*({"at": 0, "add": pod} for pod in pods)) if "pod" in line]
+
     assert [{key: line[key] for key in placed[0]} for line in decisions] == placed
-
-
-def test_help_comes_at_once() -> None:
-    """A pod that was just refused is tried again the moment it can be helped, as in the operator."""
-    told = replay(
-        {"at": 0, "add": desk.pod("a", FOUR)},
-        {"at": 1, "add": desk.pod("b", FOUR)},
-        {"at": 1.01, "finish": "ml/a"},
-    )
-
-    assert brief(told)[-1] == (1.01, "placed", "ml/b")
-
-
-def test_priority() -> None:
-    """When room comes, the most important pod gets it; of equals the one that came first."""
-    told = replay(
-        {"at": 0, "add": desk.pod("a", FOUR), "for": 100},
-        {"at": 1, "add": desk.pod("z", FOUR), "for": 100},
-        {"at": 2, "add": desk.pod("b", FOUR), "for": 100},
-        {"at": 3, "add": desk.pod("urgent", FOUR, priority=1), "for": 100},
-    )
-
-    assert [who for _, event, who in brief(told) if event == "placed"] == [
-        "ml/a",
-        "ml/urgent",
-        "ml/z",
-        "ml/b",
-    ]
-
-
-def test_said_once() -> None:
-    """A refusal whose words stay the same is told once, however often the pod is tried."""
-    told = replay(
-        {"at": 0, "add": desk.pod("a"), "for": 10},
-        {"at": 0, "add": desk.pod("b"), "for": 20},
-        {"at": 0, "add": desk.pod("huge", {"nvidia.com/gpu": 16})},
-    )
-
-    assert [event for _, event, who in brief(told) if who == "ml/huge"] == ["waiting"]
-
-
-def test_delete() -> None:
-    """A deleted pod gives back what it holds, and waits no more; its name is free again."""
-    told = replay(
-        {"at": 0, "add": desk.pod("a", FOUR)},
-        {"at": 0, "add": desk.pod("b", FOUR)},
-        {"at": 5, "delete": "ml/b"},
-        {"at": 6, "remove": {"kind": "Pod", "namespace": "ml", "name": "a"}},
-        {"at": 7, "add": desk.pod("a", FOUR)},
-    )
-
-    assert brief(told)[2:] == [(5, "deleted", "ml/b"), (6, "deleted", "ml/a"), (7, "placed", "ml/a")]
-
-
-def test_end_of_another() -> None:
-    """A pod that was deleted before its time does not end the one that has its name now."""
-    told = replay(
-        {"at": 0, "add": desk.pod("a"), "for": 10},
-        {"at": 5, "delete": "ml/a"},
-        {"at": 6, "add": desk.pod("a"), "for": 100},
-    )
-
-    assert brief(told)[-1] == (106, "finished", "ml/a")
-
-
-def test_node_joins_and_leaves() -> None:
-    """A new node helps those who wait; one that goes takes its pods and its Device with it."""
-    joining = [{"at": 10, "apply": one} for one in desk.both("n2", "8xT4")]
-    told = replay(
-        {"at": 0, "add": desk.pod("big", {"nvidia.com/gpu": 8})},
-        *joining,
-        {"at": 20, "remove": {"kind": "Node", "name": "n2"}},
-        {"at": 30, "finish": "ml/big"},
-        {"at": 40, "add": desk.pod("next", {"nvidia.com/gpu": 8})},
-    )
-
-    assert [one for one in brief(told) if one[1] != "applied"] == [
-        (0, "waiting", "ml/big"),
-        (10, "placed", "ml/big"),
-        (20, "removed", "n2"),
-        (20, "deleted with its node", "ml/big"),
-        (40, "waiting", "ml/next"),
-    ]
-
-
-def test_device_goes_with_its_node() -> None:
-    """A Device is gone with its Node; a trace of a cluster, which tells of both, is no mistake."""
-    told = replay(
-        {"at": 1, "remove": {"kind": "Node", "name": "n1"}},
-        {"at": 2, "remove": {"kind": "Device", "name": "n1"}},
-    )
-
-    assert brief(told) == [(1, "removed", "n1")]
-
-
-def test_agent_falls_silent() -> None:
-    """Without its Lease an agent is silent, and its node gets no pod until the Lease is back."""
-    told = replay(
-        {"at": 0, "apply": desk.lease("n1")},
-        {"at": 0, "apply": desk.lease("n2")},
-        {"at": 1, "remove": {"kind": "Lease", "name": "n1"}},
-        {"at": 2, "add": desk.pod()},
-        {"at": 3, "apply": desk.lease("n1")},
-    )
-
-    events = [(at, event) for at, event, _ in brief(told) if event in {"placed", "waiting"}]
-    assert events == [(2, "waiting"), (3, "placed")]
-
-
-def test_edited() -> None:
-    """A waiting pod can be edited, and a gated one let in; it keeps its place among its equals."""
-    gated = desk.pod("gated", schedulingGates=[{"name": "example.com/wait"}])
-    told = replay(
-        {"at": 0, "add": gated},
-        {"at": 0, "add": desk.pod("wrong", {"berth.dev/gpu": 150})},
-        {"at": 5, "apply": desk.pod("gated")},
-        {"at": 5, "apply": desk.pod("wrong", {"berth.dev/gpu": 100})},
-    )
-
-    assert [one for one in brief(told) if one[1] != "applied"] == [
-        (0, "not tried", "ml/gated"),
-        (0, "refused", "ml/wrong"),
-        (5, "placed", "ml/gated"),
-        (5, "placed", "ml/wrong"),
-    ]
 
 
 def test_files(tmp_path: Path) -> None:
     """A trace may name files, relative to itself; each use makes new names where they are generated."""
-    desk.save(tmp_path / "cluster.yaml", *desk.both())
-    desk.save(tmp_path / "pod.yaml", desk.pod(meta={"name": None, "generateName": "job-"}))
+    simulator.save(tmp_path / "cluster.yaml", *simulator.both())
+    simulator.save(tmp_path / "pod.yaml", simulator.pod(meta={"name": None, "generateName": "job-"}))
     events = [{"at": at, "add": "pod.yaml"} for at in (0, 1)]
     (tmp_path / "trace.jsonl").write_text("\n".join(map(json.dumps, events)))
-    answer = desk.run("replay", tmp_path / "trace.jsonl", tmp_path / "cluster.yaml", "-o", "json")
+    answer = simulator.run("replay", tmp_path / "trace.jsonl", tmp_path / "cluster.yaml", "-o", "json")
 
     assert brief(answer.objects) == [(0, "placed", "ml/job-1"), (1, "placed", "ml/job-2")]
 
 
 def test_summary() -> None:
     """In the end: what became of all, how long they waited, and the mean over time of cards given out."""
-    told = replay(
-        {"at": 0, "add": desk.pod("a", FOUR), "for": 100},
-        {"at": 0, "add": desk.pod("b", {"berth.dev/gpu": 50}), "for": 100},
-        {"at": 0, "add": desk.pod("wrong", {"berth.dev/gpu": 150})},
-        {"at": 0, "add": desk.pod("huge", {"nvidia.com/gpu": 16})},
+    *_, summary = replay(
+        add(0, "a", 4, seconds=100),
+        add(0, "b", {"berth.dev/gpu": 50}, seconds=100),
+        add(0, "wrong", {"berth.dev/gpu": 150}),
+        add(0, "huge", 16),
     )
 
-    assert told[-1] == {
+    assert summary == {
         "at": 200,
         "event": "summary",
         "pods": {"came": 4, "placed": 2, "finished": 2, "deleted": 0, "waiting": 1, "refused": 1, "aside": 0},
@@ -218,7 +237,7 @@ def test_summary() -> None:
 
 def test_text() -> None:
     """People get a line for each thing that happens, and a sum."""
-    answer = run({"at": 0, "add": desk.pod("a"), "for": 30}, given=desk.both())
+    answer = run(add(0, "a", seconds=30), given=simulator.both())
 
     assert answer.out.splitlines() == [
         "[       0.0 s] Node n1 applied",
@@ -234,13 +253,10 @@ def test_text() -> None:
 
 def test_many() -> None:
     """With thousands of arrivals every pod gets its turn, and nothing is given out twice."""
-    events = [
-        {"at": at / 10, "add": desk.pod(f"p{at}", {"nvidia.com/gpu": 1 + at % 4}), "for": 7}
-        for at in range(300)
-    ]
-    told = replay(*events, given=(*desk.both("n1"), *desk.both("n2", "8xT4")))
+    events = (add(at / 10, f"p{at}", 1 + at % 4, seconds=7) for at in range(300))
 
-    summary = told[-1]
+    *_, summary = replay(*events, given=(*simulator.both("n1"), *simulator.both("n2", "8xT4")))
+
     assert summary["pods"]["placed"] == summary["pods"]["finished"] == 300
     assert summary["cards"]["peak"] <= summary["cards"]["there"] == 12
 
@@ -248,9 +264,9 @@ def test_many() -> None:
 BAD: Final[dict[str, tuple[Any, str]]] = {
     "no JSON": ("{", "it is not JSON"),
     "no object": (3, "expected an object, found 3"),
-    "no time": ({"add": desk.pod()}, "at: expected seconds since the start, found nothing"),
+    "no time": ({"add": simulator.pod()}, "at: expected seconds since the start, found nothing"),
     "a time before the start": (
-        {"at": -1, "add": desk.pod()},
+        {"at": -1, "add": simulator.pod()},
         "at: expected seconds since the start, found -1",
     ),
     "a time beyond all bounds": (
@@ -259,7 +275,7 @@ BAD: Final[dict[str, tuple[Any, str]]] = {
     ),
     "no number": ('{"at": NaN, "finish": "a"}', "at: expected seconds since the start, found nan"),
     "a time that is true": (
-        {"at": True, "add": desk.pod()},
+        {"at": True, "add": simulator.pod()},
         "at: expected seconds since the start, found true",
     ),
     "nothing that happens": (
@@ -271,10 +287,10 @@ BAD: Final[dict[str, tuple[Any, str]]] = {
         "expected one of add, finish, delete, apply, remove, found finish, delete",
     ),
     "a word too many": ({"at": 0, "finish": "a", "for": 3}, "'for' is not known beside finish"),
-    "adding a node": ({"at": 0, "add": desk.node()}, "add is for pods; write apply for Node n1"),
+    "adding a node": ({"at": 0, "add": simulator.node()}, "add is for pods; write apply for Node n1"),
     "a file that is not there": ({"at": 0, "add": "no.yaml"}, "no.yaml: No such file or directory"),
     "a malformed pod": (
-        {"at": 0, "add": desk.pod(containers=[])},
+        {"at": 0, "add": simulator.pod(containers=[])},
         "Pod ml/p: spec.containers is missing or empty",
     ),
     "an unknown pod": ({"at": 0, "finish": "ml/a"}, "there is no Pod ml/a at this time"),
@@ -299,45 +315,24 @@ BAD: Final[dict[str, tuple[Any, str]]] = {
 
 @pytest.mark.parametrize(("event", "said"), BAD.values(), ids=BAD.keys())
 def test_mistakes(event: Any, said: str) -> None:
-    """What makes no sense is told with its line, and nothing is printed."""
+    """What makes no sense is reported with its line, and nothing is printed."""
     line = event if isinstance(event, str) else json.dumps(event)
-    answer = desk.run("replay", "-", stdin=f"{json.dumps({'at': 0, 'apply': desk.node()})}\n\n{line}\n")
+    answer = simulator.run(
+        "replay", "-", stdin=f"{json.dumps({'at': 0, 'apply': simulator.node()})}\n\n{line}\n"
+    )
 
     assert answer == (2, "", f"berth-simulation: stdin: line 3: {said}\n")
 
 
-def test_gpupod() -> None:
-    """The cards that a GpuPod names are taken while it is there; without it the pod withholds as many."""
-    lost = desk.pod("lost", nodeName="n1", meta={"uid": "u-1"})
-    three, last = {"nvidia.com/gpu": 3}, {names.UUIDS: ",".join(desk.cards(desk.device())[1:])}
-    told = replay(
-        {"at": 0, "add": lost},
-        {"at": 0, "add": desk.pod("p", three, annotations=last)},
-        {"at": 1, "apply": desk.gpupod("lost", "u-1", 3)},
-        {"at": 2, "apply": desk.gpupod("lost", "u-1", 0)},
-        {"at": 3, "remove": {"kind": "GpuPod", "namespace": "ml", "name": "lost"}},
-        {"at": 4, "finish": "ml/p"},
-        {"at": 5, "add": desk.pod("q", three, annotations=last)},
-    )
-
-    assert [one for one in brief(told) if one[1] in {"waiting", "placed"}] == [
-        (0, "waiting", "ml/p"),
-        (1, "waiting", "ml/p"),
-        (2, "placed", "ml/p"),
-        (5, "waiting", "ml/q"),
-    ]
-
-
 def test_removed_twice() -> None:
     """What was removed is not there any more."""
-    node = {"kind": "Node", "name": "n1"}
-    answer = run(*({"at": at, "remove": node} for at in range(2)), given=(desk.node(),))
+    answer = run(*(remove(at, "Node", "n1") for at in range(2)), given=(simulator.node(),))
 
     assert answer == (2, "", "berth-simulation: stdin: line 3: there is no Node n1 at this time\n")
 
 
 def test_twice() -> None:
     """A pod cannot come while it is there."""
-    answer = run(*({"at": at, "add": desk.pod("a")} for at in range(2)))
+    answer = run(add(0, "a"), add(1, "a"))
 
     assert answer == (2, "", "berth-simulation: stdin: line 2: Pod ml/a is there already\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulation import desk
+from simulation import simulator
 
 
 @pytest.mark.parametrize(
@@ -20,15 +20,15 @@ from simulation import desk
     ],
 )
 def test_a_pod_that_its_kubelet_cannot_admit_takes_nothing(
-    status: desk.Body, place: str | None, note: str
+    status: simulator.Body, place: str | None, note: str
 ) -> None:
     """It counts once it has started, as on a cluster."""
-    node = desk.node()
+    node = simulator.node()
     node["status"]["allocatable"]["nvidia.com/gpu"] = 4
     asks = {"nvidia.com/gpu": 4, "cpu": 65}
-    large = desk.pod("large", asks, nodeName="n1", schedulerName="other") | {"status": status}
-    given = desk.written(node, desk.device(), large, desk.pod())
-    answer = desk.run("place", "-", "-o", "json", stdin=given)
+    large = simulator.pod("large", asks, nodeName="n1", schedulerName="other") | {"status": status}
+    given = simulator.written(node, simulator.device(), large, simulator.pod())
+    answer = simulator.run("place", "-", "-o", "json", stdin=given)
 
     (told,) = answer.objects
     assert told["node"] == place

@@ -5,6 +5,7 @@ replica, a device with or without one of its functions. All ways are listed and 
 held against the rules as a whole. It is far too slow for anything but tiny nodes.
 """
 
+import collections
 import itertools
 import re
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ def ways(view: device_view.View, request: requests.Request) -> Iterator[Way]:
     """List all ways to serve a request that break no rule."""
     asks = [(owner, ask) for owner, container in enumerate(request.containers) for ask in container.asks]
     # What follows is chosen last, because how many are needed depends on what leads.
-    asks.sort(key=lambda one: is_follower(request, one[1]))
+    asks.sort(key=lambda one: follows(request, one[1]))
     for way in _extend(view, request, asks, ()):
         if allowed(view, request, way):
             yield way
@@ -58,27 +59,24 @@ def options(
     view: device_view.View, request: requests.Request, owner: int, ask: requests.Ask, way: Way
 ) -> Iterator[tuple[Thing, ...]]:
     """List what one ask could get, each thing judged by itself."""
-    if isinstance(ask, requests.Gpus):
-        cards = [card for card in view.device.cards if plain(card) and may(request, card)]
-        yield from itertools.combinations(map(Thing, cards), ask.count)
-    elif isinstance(ask, requests.Instances):
-        things = [
-            Thing(card, one.uuid)
-            for card in view.device.cards
-            if card.trouble is None and card.mig and card.replicas <= 1 and may(request, card)
-            for one in card.instances
-            if one.profile == ask.profile and may_instance(request, card, one)
-        ]
-        yield from itertools.combinations(things, ask.count)
-    elif isinstance(ask, requests.Replicas):
-        cards = [
-            card
-            for card in view.device.cards
-            if card.trouble is None and not card.mig and card.replicas > 1 and may(request, card)
-        ]
-        yield from itertools.combinations_with_replacement(map(Thing, cards), ask.count)
-    else:
-        yield from options_of_parts(view, request, owner, ask, way)
+    cards = [card for card in view.device.cards if card.trouble is None and may(request, card)]
+    match ask:
+        case requests.Gpus():
+            return itertools.combinations((Thing(card) for card in cards if plain(card)), ask.count)
+        case requests.Instances():
+            things = (
+                Thing(card, one.uuid)
+                for card in cards
+                if card.mig and card.replicas <= 1
+                for one in card.instances
+                if one.profile == ask.profile and may_instance(request, card, one)
+            )
+            return itertools.combinations(things, ask.count)
+        case requests.Replicas():
+            shared = (Thing(card) for card in cards if not card.mig and card.replicas > 1)
+            return itertools.combinations_with_replacement(shared, ask.count)
+        case requests.OtherDevices():
+            return options_of_parts(view, request, owner, ask, way)
 
 
 def options_of_parts(
@@ -125,19 +123,21 @@ def plain(card: facts.Card) -> bool:
 def may(request: requests.Request, card: facts.Card) -> bool:
     """Return whether the conditions allow a card."""
     asked, key = request.conditions, catalog.model_key(card.model)
-    if asked.models and key not in {catalog.model_key(model) for model in asked.models}:
-        return False
-    if key in {catalog.model_key(model) for model in asked.avoid_models}:
-        return False
-    if asked.pattern and not re.search(asked.pattern, catalog.normal_model(card.model), re.IGNORECASE):
-        return False
-    avoided = asked.avoid_pattern
-    if avoided and re.search(avoided, catalog.normal_model(card.model), re.IGNORECASE):
-        return False
     names = {card.uuid, *(one.uuid for one in card.instances)}
-    if asked.uuids and not names & asked.uuids:
-        return False
-    return card.uuid not in asked.avoid_uuids and card.memory >= asked.memory_at_least
+    return (
+        (not asked.models or key in map(catalog.model_key, asked.models))
+        and key not in map(catalog.model_key, asked.avoid_models)
+        and (not asked.pattern or found(asked.pattern, card))
+        and (not asked.avoid_pattern or not found(asked.avoid_pattern, card))
+        and (not asked.uuids or bool(names & asked.uuids))
+        and card.uuid not in asked.avoid_uuids
+        and card.memory >= asked.memory_at_least
+    )
+
+
+def found(pattern: str, card: facts.Card) -> bool:
+    """Return whether a pattern is found in the model of a card."""
+    return re.search(pattern, catalog.normal_model(card.model), re.IGNORECASE) is not None
 
 
 def may_instance(request: requests.Request, card: facts.Card, one: facts.Instance) -> bool:
@@ -150,15 +150,15 @@ def may_instance(request: requests.Request, card: facts.Card, one: facts.Instanc
 
 def amounts(request: requests.Request, way: Way) -> frozenset[tuple[str, str, str, int, int]]:
     """Return what each container gets of what, in percent and bytes."""
-    sums: dict[tuple[str, str, str], tuple[int, int]] = {}
+    sums = collections.defaultdict[tuple[str, str, str], list[tuple[int, int]]](list)
     for given in way:
         for thing in given.things:
-            uuid, function = named(given.ask, thing)
-            key = request.containers[given.owner].name, uuid, function
-            core, memory = amount(given.ask, thing)
-            before = sums.get(key, (0, 0))
-            sums[key] = before[0] + core, before[1] + memory
-    return frozenset((*key, *both) for key, both in sums.items())
+            key = request.containers[given.owner].name, *named(given.ask, thing)
+            sums[key].append(amount(given.ask, thing))
+    return frozenset(
+        (*key, sum(core for core, _ in parts), sum(memory for _, memory in parts))
+        for key, parts in sums.items()
+    )
 
 
 def named(ask: requests.Ask, thing: Thing) -> tuple[str, str]:
@@ -213,23 +213,15 @@ def phase_fits(view: device_view.View, phase: set[int], way: Way) -> bool:
     return True
 
 
-def card_fits(
-    view: device_view.View,
-    card: facts.Card,
-    here: list[tuple[requests.Ask, str]],
-) -> bool:
+def card_fits(view: device_view.View, card: facts.Card, here: list[tuple[requests.Ask, str]]) -> bool:
     """Hold what one card must give at one time against what is left of it."""
-    used = view.used.get(card.uuid, device_view.Usage())
-    named = [part for _, part in here if part]
-    if len(named) != len(set(named)):
-        return False
-    if any(
-        view.used.get(part, device_view.Usage()) != device_view.Usage() or part in view.functions
-        for part in named
-    ):
+    used = view.usage(card.uuid)
+    pieces = [piece for _, piece in here if piece]
+    taken = [piece for piece in pieces if in_use(view, piece) or piece in view.functions]
+    if taken or len(pieces) != len(set(pieces)):
         return False
     if card.mig:
-        return used == device_view.Usage()
+        return not in_use(view, card.uuid)
     if card.replicas > 1:
         return replicas_in_use(card, used) + len(here) <= card.replicas
     if card.type != "gpu":
@@ -237,24 +229,24 @@ def card_fits(
     return share_fits(view, card, used, [ask for ask, _ in here])
 
 
+def in_use(view: device_view.View, uuid: str) -> bool:
+    """Return whether anybody has anything of a device or instance."""
+    return view.usage(uuid) != device_view.UNUSED
+
+
 def share_fits(
     view: device_view.View, card: facts.Card, used: device_view.Usage, here: list[requests.Ask]
 ) -> bool:
     """Add up shares and whole cards."""
-    core, memory = used.core, used.memory
-    if any(view.used.get(one.uuid, device_view.Usage()) != device_view.Usage() for one in card.instances):
+    if any(in_use(view, one.uuid) for one in card.instances):
         return False
-    for ask in here:
-        assert isinstance(ask, requests.Gpus)
-        if ask.core == 100 and ask.ratio == 100:
-            if used != device_view.Usage() or len(here) > 1:
-                return False
-            continue
-        if (ask.memory or ask.ratio) and not card.memory:
-            return False
-        core += ask.core
-        memory += -(-card.memory * ask.ratio // 100) if ask.ratio else ask.memory
-    return core <= 100 and memory <= card.memory if here and not is_whole(here[0]) else True
+    if any(map(is_whole, here)):
+        return not in_use(view, card.uuid) and len(here) == 1
+    parts = [amount(ask, Thing(card)) for ask in here]
+    if not card.memory and any(isinstance(ask, requests.Gpus) and (ask.memory or ask.ratio) for ask in here):
+        return False
+    core, memory = map(sum, zip(*parts, strict=True))
+    return used.core + core <= 100 and used.memory + memory <= card.memory
 
 
 def is_whole(ask: requests.Ask) -> bool:
@@ -264,21 +256,19 @@ def is_whole(ask: requests.Ask) -> bool:
 
 def replicas_in_use(card: facts.Card, used: device_view.Usage) -> int:
     """Find how many replicas the holds amount to, by counting up."""
-    count = used.pods
     core, memory = 100 // card.replicas, card.memory // card.replicas
-    while (core and count * core < used.core) or (memory and count * memory < used.memory):
-        count += 1
-    return count
+    return next(
+        count
+        for count in itertools.count(used.pods)
+        if count * core >= used.core and (not memory or count * memory >= used.memory)
+    )
 
 
 def part_fits(view: device_view.View, card: facts.Card, here: list[requests.Ask]) -> bool:
     """Add up the percents of another device."""
-    used = view.used.get(card.uuid, device_view.Usage())
-    busy = used != device_view.Usage() or any(one.bus in view.functions for one in card.functions)
+    busy = in_use(view, card.uuid) or any(one.bus in view.functions for one in card.functions)
     shares = [ask.share for ask in here if isinstance(ask, requests.OtherDevices)]
-    if 100 in shares and busy:
-        return False
-    return used.core + sum(shares) <= 100
+    return not (100 in shares and busy) and view.usage(card.uuid).core + sum(shares) <= 100
 
 
 def leaves_withheld(view: device_view.View, way: Way) -> bool:
@@ -298,23 +288,19 @@ def leaves_withheld(view: device_view.View, way: Way) -> bool:
 def in_scope(view: device_view.View, request: requests.Request, way: Way) -> bool:
     """Return whether the cards sit as close as they must."""
     grouping, board = request.grouping, view.device.board
-    if not grouping.required or grouping.scope in {None, Scope.NODE}:
-        return True
     order = in_order(view)
     slots = {order.index(thing.card) for given in way for thing in given.things if thing.card.type == "gpu"}
-    if not slots:
+    if not slots or not grouping.required or grouping.scope in {None, Scope.NODE}:
         return True
-    mask = sum(1 << at for at in slots)
     if grouping.scope is not Scope.NVLINK:
+        mask = node_topology.mask_of(slots)
         return any(mask & ~group == 0 for group in dict(board.groups).get(grouping.scope, ()))
     if max(slots) >= board.size:
         return False
-    count = whole_count(request)
-    if count in {part.size for part in board.partitions}:
-        whole = sum(1 << at for at in whole_slots(view, way))
-        if whole not in {part.mask for part in board.partitions}:
-            return False
-    return all(linked(board, a, b) for a in slots for b in slots if a < b)
+    whole = node_topology.mask_of(whole_slots(view, way))
+    masks = {part.mask for part in board.partitions if part.size == whole_count(request)}
+    joined = all(linked(board, a, b) for a, b in itertools.combinations(slots, 2))
+    return joined and (not masks or whole in masks)
 
 
 def linked(board: node_topology.NodeTopology, a: int, b: int) -> bool:
@@ -325,12 +311,11 @@ def linked(board: node_topology.NodeTopology, a: int, b: int) -> bool:
 
 def whole_count(request: requests.Request) -> int:
     """Return how many whole cards are needed at the same time at most."""
-    return max(
-        sum(
-            ask.count for at in phase for ask in request.containers[at].asks if is_whole(ask) for ask in [ask]
-        )
-        for phase in phases(request)
-    )
+    counts = [
+        [ask.count for ask in container.asks if isinstance(ask, requests.Gpus) and is_whole(ask)]
+        for container in request.containers
+    ]
+    return max(sum(sum(counts[at]) for at in phase) for phase in phases(request))
 
 
 def whole_slots(view: device_view.View, way: Way) -> frozenset[int]:
@@ -349,43 +334,30 @@ def in_order(view: device_view.View) -> list[facts.Card]:
 # ---------------------------------------------------------------- together
 
 
+def type_of(ask: requests.Ask) -> str:
+    """Return the type of device that an ask is for, if it leads or follows: none for every device."""
+    if isinstance(ask, requests.OtherDevices):
+        return "" if ask.every else ask.type
+    return "gpu"
+
+
 def leader(request: requests.Request) -> str:
     """Name the type that leads, if any does."""
     joint = request.grouping.joint
-    asked = {
-        ask.type if isinstance(ask, requests.OtherDevices) else "gpu"
-        for container in request.containers
-        for ask in container.asks
-        if not (isinstance(ask, requests.OtherDevices) and ask.every)
-    }
+    asked = {type_of(ask) for container in request.containers for ask in container.asks}
     first = "gpu" if "gpu" in joint else next(iter(joint), "")
     return first if len(asked & set(joint)) > 1 and first in asked else ""
 
 
 def follows(request: requests.Request, ask: requests.Ask) -> bool:
     """Return whether an ask must sit beside what leads."""
-    head = leader(request)
-    return (
-        isinstance(ask, requests.OtherDevices)
-        and bool(head)
-        and ask.type != head
-        and ask.type in request.grouping.joint
-        and not ask.every
-    )
-
-
-is_follower = follows
+    head, own = leader(request), type_of(ask)
+    return bool(head) and own not in {head, "gpu"} and own in request.grouping.joint
 
 
 def roots_to_follow(request: requests.Request, owner: int, way: Way) -> set[str | None]:
     """Name the roots of a container's leading devices, or of all of them where it has none."""
-    head = leader(request)
-    led = [
-        given
-        for given in way
-        if (given.ask.type if isinstance(given.ask, requests.OtherDevices) else "gpu") == head
-        and not (isinstance(given.ask, requests.OtherDevices) and given.ask.every)
-    ]
+    led = [given for given in way if type_of(given.ask) == leader(request)]
     own = [given for given in led if given.owner == owner]
     return {thing.card.root for given in own or led for thing in given.things}
 
@@ -393,8 +365,8 @@ def roots_to_follow(request: requests.Request, owner: int, way: Way) -> set[str 
 def is_joint(request: requests.Request, way: Way) -> bool:
     """Return whether what follows covers exactly the roots of what leads."""
     for given in way:
-        if follows(request, given.ask):
-            roots = roots_to_follow(request, given.owner, way)
-            if {thing.card.root for thing in given.things} != roots or None in roots:
-                return False
+        roots = roots_to_follow(request, given.owner, way)
+        own = {thing.card.root for thing in given.things}
+        if follows(request, given.ask) and (own != roots or None in roots):
+            return False
     return True

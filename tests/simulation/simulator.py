@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unittest import mock
 
 import msgspec
@@ -22,25 +22,12 @@ EXAMPLES: Final = ROOT / "manifests" / "examples"
 Body = dict[str, Any]
 
 
-class Answer(tuple[int, str, str]):
-    """Exit code, output, and what was told beside it."""
+class Answer(NamedTuple):
+    """Exit code, what was printed, and what was printed beside it."""
 
-    __slots__ = ()
-
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        return self[0]
-
-    @property
-    def out(self) -> str:
-        """What was printed."""
-        return self[1]
-
-    @property
-    def notes(self) -> str:
-        """What was printed beside it."""
-        return self[2]
+    code: int
+    out: str
+    notes: str
 
     @property
     def objects(self) -> list[Body]:
@@ -55,14 +42,19 @@ def run(*words: object, stdin: str = "") -> Answer:
     with mock.patch("sys.stdin", typed), contextlib.redirect_stdout(out), contextlib.redirect_stderr(notes):
         code = program.main([str(word) for word in words])
     gc.enable()
-    return Answer((code, out.getvalue(), notes.getvalue()))
+    return Answer(code, out.getvalue(), notes.getvalue())
+
+
+def run_on(objects: Sequence[Body], *words: object) -> Answer:
+    """Place pods; the program must end well."""
+    answer = run("place", "-", *words, stdin=written(*objects))
+    assert answer.code == 0, answer.notes
+    return answer
 
 
 def place(*objects: Body, words: Sequence[object] = ()) -> list[Body]:
-    """Place pods and give what is said of each."""
-    answer = run("place", "-", "-o", "json", *words, stdin=written(*objects))
-    assert answer.code == 0, answer.notes
-    return answer.objects
+    """Place pods and return what is printed of each."""
+    return run_on(objects, "-o", "json", *words).objects
 
 
 def written(*objects: Body) -> str:
@@ -82,6 +74,7 @@ def save(path: Path, *objects: Body) -> Path:
 node = manifests.node
 lease = manifests.lease
 priority = manifests.priority_class
+pod = functools.partial(manifests.pod, namespace="ml", phase="Pending")
 
 
 def device(name: str = "n1", shape: str = "4xT4", **status: object) -> Body:
@@ -100,15 +93,12 @@ def cards(of: Body) -> list[str]:
     return [card["uuid"] for card in of["spec"]["devices"]]
 
 
-pod = functools.partial(manifests.pod, namespace="ml", phase="Pending")
-
-
 def gpupod(name: str, uid: str, *minors: int, at: str = "n1", namespace: str = "ml") -> Body:
     """Return the GpuPod of a pod, which names cards of its node."""
     meta = {"namespace": namespace} if namespace else {}
     return manifests.gpupod(name, uid, at, *minors, of=device(at), **meta)
 
 
-def went(told: Sequence[Body]) -> dict[str, str | None]:
-    """Return where each pod went."""
-    return {one["pod"]: one["node"] for one in told}
+def nodes(answers: Sequence[Body]) -> dict[str, str | None]:
+    """Return the node of each pod."""
+    return {one["pod"]: one["node"] for one in answers}
