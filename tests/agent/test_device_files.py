@@ -1,17 +1,15 @@
 """Further devices from files: listed beside the cards, and never able to spoil them."""
 
-import datetime as dt
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from berth_agent import device_files, device_spec, extra_devices, probe, sysfs
-from berth_crds import device, device_status, vocabulary, wire
+from berth_agent import device_files, extra_devices, probe, sysfs
+from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import presets
 
@@ -75,57 +73,18 @@ def test_files_name_devices(shelf: Shelf) -> None:
     assert second.location == wire.Topology(None, None, "0000:5e:00.0")
 
 
-def test_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    """A folder may come later."""
+def test_half_a_file_counts_as_it_was(tmp_path: Path) -> None:
+    """What is being written does not make devices come and go; a file that is gone, or a folder, does."""
     shelf = Shelf(tmp_path / "later")
-    assert shelf.uuids() == []
-
+    found = [shelf.uuids()]
     shelf.path.mkdir()
     shelf.put("a.json", NPU)
-    assert shelf.uuids() == [NPU["uuid"]]
-
-
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        pytest.param({"uuid": "no spaces"}, "uuid", id="uuid"),
-        pytest.param({"uuid": "npu-1\n"}, "uuid", id="uuid with a line end"),
-        pytest.param({"type": "npu\n"}, "type", id="type with a line end"),
-        pytest.param({"vendor": "acme\n"}, "vendor", id="vendor with a line end"),
-        pytest.param({"busID": "0000:5e:00.0\n"}, "busID", id="address with a line end"),
-        pytest.param({"reason": "Worn\n"}, "reason", id="reason with a line end"),
-        pytest.param({"type": "NPU"}, "type", id="type"),
-        pytest.param({"minor": -1}, "minor", id="minor"),
-        pytest.param({"minor": "0"}, "minor", id="minor as text"),
-        pytest.param({"memory": 0}, "memory", id="no memory"),
-        pytest.param({"type": "gpu", "memory": None}, "must have memory", id="GPU without memory"),
-        pytest.param({"busID": "5E:00.0"}, "busID", id="address"),
-        pytest.param({"health": "Poorly"}, "Poorly", id="health"),
-        pytest.param({"vendor": "Acme!"}, "vendor", id="vendor"),
-        pytest.param({"colour": "red"}, "colour", id="unknown field"),
-    ],
-)
-def test_file_that_cannot_be_used_lists_nothing(
-    shelf: Shelf, caplog: pytest.LogCaptureFixture, entry: dict[str, Any], words: str
-) -> None:
-    """A bad value is told once in the log, and costs its own file only."""
-    shelf.put("bad.json", NPU | {"uuid": "npu-9"} | entry)
-    shelf.put("good.json", NPU)
-
-    assert shelf.uuids() == shelf.uuids() == [NPU["uuid"]]
-    (told,) = caplog.messages
-    assert words in told
-
-
-def test_half_a_file_counts_as_it_was(shelf: Shelf) -> None:
-    """What is being written does not make devices come and go; a file that is gone does."""
-    shelf.put("a.json", NPU)
-    assert shelf.uuids() == [NPU["uuid"]]
-
+    found.append(shelf.uuids())
     (shelf.path / "a.json").write_text((shelf.path / "a.json").read_text()[:40])
-    assert shelf.uuids() == [NPU["uuid"]]
+    found.append(shelf.uuids())
     (shelf.path / "a.json").unlink()
-    assert shelf.uuids() == []
+
+    assert [*found, shelf.uuids()] == [[], [NPU["uuid"]], [NPU["uuid"]], []]
 
 
 def test_devices_stand_beside_the_cards(shelf: Shelf, looking: probe.Probe) -> None:
@@ -135,26 +94,20 @@ def test_devices_stand_beside_the_cards(shelf: Shelf, looking: probe.Probe) -> N
         NPU | {"health": "Unhealthy", "reason": "Overheated", "message": "too hot"},
         NPU | {"uuid": "acme-gpu", "type": "gpu", "minor": 8, "model": "Acme G1"},
     )
-    sample = nodes.look(looking)
-    spec = device_spec.spec(nodes.NODE, sample, None)
-    assert len(device.DeviceSpec.model_validate_json(msgspec.json.encode(spec)).devices) == 10
-    assert spec.summary == wire.SpecSummary("A10 x8, Acme-G1 x1", 9)
-    now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    (verdict,) = nodes.status(sample, spec, now=now).devices
-    assert (verdict.uuid, verdict.health, verdict.reason) == (
-        NPU["uuid"],
-        vocabulary.Health.UNHEALTHY,
-        "Overheated",
-    )
+    spec = nodes.spec(looking)
+    (verdict,) = nodes.status(nodes.look(looking), spec).devices
+
+    assert (len(spec.devices), spec.summary) == (10, wire.SpecSummary("A10 x8, Acme-G1 x1", 9))
+    assert (verdict.uuid, verdict.health, verdict.reason) == (NPU["uuid"], "Unhealthy", "Overheated")
 
 
 def test_lost_card_keeps_its_minor(shelf: Shelf, looking: probe.Probe, rig: nodes.Mocked) -> None:
     """A device that claims the minor of a card that is lost for now is not listed over it."""
-    before = device_spec.spec(nodes.NODE, nodes.look(looking), None)
+    before = nodes.spec(looking)
     rig.machine.lose(0)
     shelf.put("a.json", NPU | {"type": "gpu", "minor": 0})
 
-    assert device_spec.spec(nodes.NODE, nodes.look(looking), before) == before
+    assert nodes.spec(looking, before) == before
 
 
 def test_what_clashes_is_left_out(
@@ -174,7 +127,7 @@ def test_what_clashes_is_left_out(
     assert sum("left out" in message for message in caplog.messages) == 6
 
 
-# ---------------------------------------------------------------- odd files
+# ---------------------------------------------------------------- files that cannot be used
 
 
 def test_words_of_a_file_are_one_line(shelf: Shelf) -> None:
@@ -194,27 +147,44 @@ def test_words_that_grow_by_their_escapes_still_fit(shelf: Shelf, looking: probe
     bad = "\u202e"
     words = {"model": bad * 128, "labels": {bad * 253: bad * 253}, "message": bad * 1024}
     shelf.put("a.json", NPU | words | {"health": "Unhealthy"})
-    sample = nodes.look(looking)
-    spec = device_spec.spec(nodes.NODE, sample, None)
-    told = nodes.status(sample, spec, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
-    device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
-    device_status.DeviceStatus.model_validate_json(msgspec.json.encode(told))
+
+    assert nodes.status(nodes.look(looking), nodes.spec(looking)).devices[0].message
 
 
 def test_summary_fits_however_many_models_there_are(shelf: Shelf, looking: probe.Probe) -> None:
     """The columns of kubectl are short; the list of models is cut to what the server takes."""
     gpus = ({"uuid": f"g-{at}", "type": "gpu", "minor": 8 + at, "model": f"{at}" * 40} for at in range(30))
     shelf.put("a.json", *(NPU | one for one in gpus))
-    spec = device_spec.spec(nodes.NODE, nodes.look(looking), None)
-    device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
-    assert spec.summary is not None
-    assert spec.summary.models.startswith("A10 x8, ")
-    assert spec.summary.gpus == 38
+
+    summary = nodes.spec(looking).summary
+    assert summary is not None
+    assert (summary.models.partition(" ")[0], summary.gpus) == ("A10", 38)
+
+
+def entry(changes: dict[str, Any]) -> Callable[[Path], object]:
+    """Return a function that writes a file of one device with these changes."""
+    text = json.dumps({"devices": [NPU | {"uuid": "npu-9"} | changes]})
+    return lambda path: path.write_text(text)
 
 
 @pytest.mark.parametrize(
-    ("odd", "words"),
+    ("write", "words"),
     [
+        pytest.param(entry({"uuid": "no spaces"}), "uuid", id="uuid"),
+        pytest.param(entry({"uuid": "npu-1\n"}), "uuid", id="uuid with a line end"),
+        pytest.param(entry({"type": "npu\n"}), "type", id="type with a line end"),
+        pytest.param(entry({"vendor": "acme\n"}), "vendor", id="vendor with a line end"),
+        pytest.param(entry({"busID": "0000:5e:00.0\n"}), "busID", id="address with a line end"),
+        pytest.param(entry({"reason": "Worn\n"}), "reason", id="reason with a line end"),
+        pytest.param(entry({"type": "NPU"}), "type", id="type"),
+        pytest.param(entry({"minor": -1}), "minor", id="minor"),
+        pytest.param(entry({"minor": "0"}), "minor", id="minor as text"),
+        pytest.param(entry({"memory": 0}), "memory", id="no memory"),
+        pytest.param(entry({"type": "gpu", "memory": None}), "must have memory", id="GPU without memory"),
+        pytest.param(entry({"busID": "5E:00.0"}), "busID", id="address"),
+        pytest.param(entry({"health": "Poorly"}), "Poorly", id="health"),
+        pytest.param(entry({"vendor": "Acme!"}), "vendor", id="vendor"),
+        pytest.param(entry({"colour": "red"}), "colour", id="unknown field"),
         pytest.param(lambda path: path.symlink_to(path), "symbolic links", id="a link in a circle"),
         pytest.param(lambda path: path.mkdir(), "directory", id="a folder"),
         pytest.param(os.mkfifo, "no regular file", id="a pipe"),
@@ -227,17 +197,17 @@ def test_summary_fits_however_many_models_there_are(shelf: Shelf, looking: probe
         ),
     ],
 )
-def test_odd_file_lists_nothing(
-    shelf: Shelf, caplog: pytest.LogCaptureFixture, odd: Callable[[Path], object], words: str
+def test_file_that_cannot_be_used_lists_nothing(
+    shelf: Shelf, caplog: pytest.LogCaptureFixture, write: Callable[[Path], object], words: str
 ) -> None:
-    """What is no file of a reasonable size is told once, and costs nobody else."""
-    odd(shelf.path / "a\n\x1b.json")
+    """A bad value, or no file of a reasonable size, is one line of the log, and costs its own file only."""
+    write(shelf.path / "a\n\x1b.json")
     shelf.put("b.json", NPU)
 
     assert shelf.uuids() == shelf.uuids() == [NPU["uuid"]]
-    (told,) = caplog.messages
-    assert words in told
-    assert told.isprintable()
+    (message,) = caplog.messages
+    assert words in message
+    assert message.isprintable()
 
 
 def test_folder_is_read_so_far(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
@@ -253,30 +223,20 @@ def test_folder_is_read_so_far(shelf: Shelf, caplog: pytest.LogCaptureFixture) -
 # ---------------------------------------------------------------- one uuid, named twice
 
 
+@pytest.mark.parametrize("second", [{"minor": 1, "model": "later"}, {}], ids=["another", "equal"])
 def test_the_first_file_that_names_a_uuid_has_it(
-    shelf: Shelf, looking: probe.Probe, caplog: pytest.LogCaptureFixture
+    shelf: Shelf, looking: probe.Probe, caplog: pytest.LogCaptureFixture, second: dict[str, Any]
 ) -> None:
     """Of two files that name one uuid the first counts, by their names; one sentence tells of both."""
-    shelf.put("b.json", NPU | {"minor": 1, "model": "later"})
-    shelf.put("a.json", NPU | {"model": "earlier"})
+    shelf.put("b.json", NPU | second)
+    shelf.put("a.json", NPU)
 
     for _ in range(2):
         (found,) = nodes.look(looking).devices
-        assert found.model == "earlier"
+        assert found.model == NPU["model"]
     assert caplog.messages == [
         f"the device {NPU['uuid']} of b.json is left out: a.json names this uuid already"
     ]
-
-
-def test_equal_entries_are_one_device(
-    shelf: Shelf, looking: probe.Probe, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Two files that say the very same of one device are told of as well."""
-    shelf.put("a.json", NPU)
-    shelf.put("b.json", NPU)
-
-    assert len(nodes.look(looking).devices) == 1
-    assert "of b.json is left out: a.json names this uuid already" in caplog.text
 
 
 @pytest.mark.parametrize("minor", [0, 40], ids=["and its minor", "and another minor"])
@@ -284,13 +244,13 @@ def test_the_drivers_card_wins(
     shelf: Shelf, looking: probe.Probe, rig: nodes.Mocked, caplog: pytest.LogCaptureFixture, minor: int
 ) -> None:
     """A file that names the uuid of a card is refused, whether the card answers or is lost for now."""
-    before = device_spec.spec(nodes.NODE, nodes.look(looking), None)
+    before = nodes.spec(looking)
     shelf.put("a.json", NPU | {"uuid": before.devices[0].uuid, "type": "gpu", "minor": minor})
 
-    assert device_spec.spec(nodes.NODE, nodes.look(looking), before) == before
+    assert nodes.spec(looking, before) == before
     assert "of a.json is left out: the driver names this uuid already" in caplog.text
     rig.machine.lose(0)
-    assert device_spec.spec(nodes.NODE, nodes.look(looking), before) == before
+    assert nodes.spec(looking, before) == before
 
 
 def test_an_instance_of_the_driver_wins(

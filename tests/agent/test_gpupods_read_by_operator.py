@@ -1,8 +1,5 @@
 """What the operator makes of the record of a pod that Berth did not place: it knows those very cards."""
 
-import datetime as dt
-from typing import Final
-
 import msgspec
 import pytest
 
@@ -17,8 +14,6 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.translate import devices, gpupods
 from support import nodes
 from support.nvml import presets
-
-NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 CARDS = tuple(wire.Card(uuid=f"GPU-{one}", type="gpu", minor=at, memory=16) for at, one in enumerate("abcd"))
 DEVICE = devices.read(wire.Device(wire.Meta(name="n1"), wire.DeviceSpec("n1", devices=CARDS)))
@@ -97,7 +92,7 @@ def refused(looking: probe.Probe, ask: requests.Ask, sharing: wire.Sharing | Non
     """Say why the operator refuses to place a pod on the cards as the agent sees them, if it does."""
     sample = nodes.look(looking)
     spec = device_spec.spec(nodes.NODE, sample, None)
-    status = nodes.status(sample, spec, now=NOON)
+    status = nodes.status(sample, spec)
     cards = tuple(msgspec.structs.replace(each, sharing=sharing) for each in spec.devices)
     seen = wire.Device(wire.Meta(name="n1"), msgspec.structs.replace(spec, devices=cards), status)
     request = requests.Request((requests.ContainerRequest("main", (ask,)),))

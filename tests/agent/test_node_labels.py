@@ -34,7 +34,7 @@ def told(spec: wire.DeviceSpec) -> dict[str, str]:
 
 def test_one_model_is_told_in_full(place: nodes.Place) -> None:
     """Product, memory, count, compute capability and driver each have a label."""
-    spec = device_spec.spec(nodes.NODE, nodes.look(place(presets.DGX_A100).start()), None)
+    spec = nodes.spec(place(presets.DGX_A100).start())
 
     assert told(spec) == {
         "gpu.product": "A100-SXM4-80GB",

@@ -7,7 +7,6 @@ others with it, and nothing that is served is older than the look that serves it
 
 import collections
 import contextlib
-import datetime as dt
 import itertools
 import os
 import subprocess
@@ -16,67 +15,43 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import pynvml
 import pytest
 
-from berth_agent import device_spec, probe, sampler
+from berth_agent import probe, sampler
 from berth_agent.nvml import calls, nvml_probe
-from berth_crds import device, vocabulary, wire
+from berth_crds import vocabulary
 from support import nodes
 from support.nvml import build, fixtures, machine, presets
 from testbed import waiting
 
-NOW: Final = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-NOT_SUPPORTED, NO_PERMISSION, UNKNOWN = 3, 4, 999
-GPU_IS_LOST, RESET_REQUIRED, FUNCTION_NOT_FOUND = 15, 16, 13
+NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, UNKNOWN = 3, 4, 13, 999
 
 
 # ---------------------------------------------------------------- the source as a whole
 
 
-def test_missing_library_is_a_sentence(tmp_path: Path) -> None:
-    """On a node without a driver the probe says so and lives; nothing is raised, no list is empty."""
-    script = (
-        "from berth_agent import sysfs; from berth_agent.nvml import nvml_probe;"
-        "probe = nvml_probe.NvmlProbe(sysfs.Kernel()); print(probe.sample()); print(probe.sample())"
-    )
-    environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
-    told = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-
-    if told[0].startswith("Sample"):
-        pytest.skip("this machine has a driver")
-    assert len(told) == 2
-    assert all("LibraryMissing" in line and "libnvidia-ml.so.1 is missing" in line for line in told)
-
-
 def test_library_that_appears_is_found(tmp_path: Path) -> None:
-    """A driver installed after the agent was started is found without starting it anew."""
+    """Without a driver the probe says so; one installed after the agent was started is found as it runs."""
     fixtures.require()
     made = machine.Machine.make(tmp_path / "node", presets.A10)
     script = (
         "import ctypes, sys; from berth_agent import sysfs; from berth_agent.nvml import nvml_probe;"
         "probe = nvml_probe.NvmlProbe(sysfs.Kernel()); first = probe.sample();"
-        "ctypes.CDLL(sys.argv[1]); print(type(first).__name__, len(probe.sample().cards))"
+        "ctypes.CDLL(sys.argv[1]); print(first, len(probe.sample().cards), sep='\\n')"
     )
-    told = subprocess.run(
+    first, cards = subprocess.run(
         [sys.executable, "-c", script, str(build.library())],
-        env={**os.environ, machine.VARIABLE: str(made.state)},
+        env={**os.environ, "LD_LIBRARY_PATH": "", machine.VARIABLE: str(made.state)},
         capture_output=True,
         text=True,
         check=True,
-    ).stdout.split()
+    ).stdout.splitlines()
 
-    if told[0] == "Sample":
+    if first.startswith("Sample"):
         pytest.skip("this machine has a driver")
-    assert told == ["SourceFailed", "8"]
+    assert "LibraryMissing" in first and "libnvidia-ml.so.1 is missing" in first
+    assert cards == "8"
 
 
 @pytest.mark.parametrize(
@@ -183,9 +158,19 @@ OPTIONAL: Final[dict[str, tuple[Callable[[probe.Card], Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("code", [GPU_IS_LOST, RESET_REQUIRED, UNKNOWN, NO_PERMISSION])
-@pytest.mark.parametrize("call", [*REQUIRED, *OPTIONAL])
-def test_card_that_fails_a_call_is_one_lost_card(place: nodes.Place, call: str, code: int) -> None:
+LOST: Final = {15: "GpuIsLost", 16: "ResetRequired", UNKNOWN: "UnknownError", NO_PERMISSION: "NoPermission"}
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "reason"),
+    [
+        *((call, code, reason) for call in (*REQUIRED, *OPTIONAL) for code, reason in LOST.items()),
+        *((call, NOT_SUPPORTED, "NotSupported") for call in REQUIRED),
+    ],
+)
+def test_card_that_fails_a_call_is_one_lost_card(
+    place: nodes.Place, call: str, code: int, reason: str
+) -> None:
     """Whichever call fails on a card, that card is lost with NVML's reason, and the seven others stay."""
     rig = place(presets.DGX_A100)
     before = rig.look()
@@ -193,11 +178,9 @@ def test_card_that_fails_a_call_is_one_lost_card(place: nodes.Place, call: str, 
 
     # What cannot change is asked for once in a session: that such a call fails is seen by the next one.
     rig.source.close()
-    sample = rig.source.sample()
-    assert isinstance(sample, probe.Sample)
+    sample = rig.look()
     (lost,) = sample.lost_cards()
-    assert lost.index == 3
-    assert lost.reason == {15: "GpuIsLost", 16: "ResetRequired", 999: "UnknownError", 4: "NoPermission"}[code]
+    assert (lost.index, lost.reason) == (3, reason)
     assert lost.message.startswith("nvmlDeviceGet")
     assert [card.uuid for card in sample.answering_cards()] == [
         card.uuid for card in before.answering_cards() if card.index != 3
@@ -216,45 +199,6 @@ def test_what_a_card_does_not_have_is_absent(place: nodes.Place, call: str, code
     assert (len(cards), read(cards[3])) == (8, absent)
     assert not list(sample.lost_cards())
     assert cards[2].module_id == 3
-
-
-@pytest.mark.parametrize("call", REQUIRED)
-def test_card_without_the_needful_is_lost(place: nodes.Place, call: str) -> None:
-    """A card that has no uuid, name or memory to tell cannot be given out; it is lost, not left out."""
-    rig = place(presets.A10, {f"card.2.error.{call}": NOT_SUPPORTED})
-
-    sample = nodes.look(rig.start())
-    assert [(lost.index, lost.reason) for lost in sample.lost_cards()] == [(2, "NotSupported")]
-    assert len(list(sample.answering_cards())) == 7
-
-
-def test_name_that_is_no_text_costs_one_card(place: nodes.Place) -> None:
-    """A name in no encoding is that card's trouble only."""
-    rig = place(presets.A10, {"card.1.name": "NVIDIA \udcff"})
-
-    sample = nodes.look(rig.start())
-    assert [(lost.index, lost.message) for lost in sample.lost_cards()] == [
-        (1, "nvmlDeviceGetName failed: the answer is no text")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "listed"),
-    [
-        pytest.param("memory", "0 0 0", False, id="no memory"),
-        pytest.param("module", 2**32 - 1, True, id="no such module"),
-    ],
-)
-def test_odd_value_does_not_cost_the_list(
-    place: nodes.Place, key: str, value: object, *, listed: bool
-) -> None:
-    """What the schema would refuse never reaches it: for one odd value it would refuse all cards."""
-    rig = place(presets.A10, {f"card.1.{key}": value})
-
-    sample = nodes.look(rig.start())
-    said = msgspec.json.encode(device_spec.spec(nodes.NODE, sample, None))
-    assert len(device.DeviceSpec.model_validate_json(said).devices) == (8 if listed else 7)
-    assert ({card.model for card in sample.answering_cards()}, len(sample.cards)) == ({"NVIDIA A10"}, 8)
 
 
 def test_card_that_was_reset_is_back_at_the_next_look(place: nodes.Place) -> None:
@@ -313,6 +257,78 @@ def test_what_cannot_change_is_asked_once(place: nodes.Place, monkeypatch: pytes
     nodes.look(looking)
     assert {name: counts[name] for name in static} == {name: at_first[name] for name in static}
     assert counts["nvmlDeviceGetMinorNumber"] == 2 * at_first["nvmlDeviceGetMinorNumber"] == 16
+
+
+# ---------------------------------------------------------------- answers that make no sense
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [
+        pytest.param({"card.1.minor": 4294967295}, 0, id="no minor"),
+        pytest.param({"card.1.minor": -1}, 0, id="a minor below zero"),
+        pytest.param({"card.1.capability": "-1 0"}, 0, id="a capability below zero"),
+        pytest.param({"card.1.capability": "100000000 100000000"}, 0, id="a huge capability"),
+        pytest.param({"card.1.memory": "18446744073709551615 0 0"}, 1, id="all the memory that there can be"),
+        pytest.param({"card.1.memory": "0 0 0"}, 1, id="no memory"),
+        pytest.param({"card.1.module": 2**32 - 1}, 0, id="no such module"),
+        pytest.param({"card.1.name": "NVIDIA \udcff"}, 1, id="a name that is no text"),
+        pytest.param({"card.1.uuid": "GPU with spaces"}, 1, id="a uuid that is none"),
+        pytest.param({"card.1.name": "X" * 90}, 0, id="a long name"),
+        pytest.param({"card.1.name": "X\x1b[2J\x07\u202e"}, 0, id="a name that steers a terminal"),
+        pytest.param({"driver.version": "9\x1b[2J\u200b"}, 0, id="a version that steers a terminal"),
+        pytest.param({"driver.version": "9" * 79}, 0, id="a long version"),
+        pytest.param({"driver.version": "5\udcff"}, 0, id="a version that is no text"),
+        pytest.param({"driver.cuda": -12}, 0, id="a CUDA version below zero"),
+        pytest.param({"card.1.bus": "00000000:12345:00.0"}, 0, id="a bus that there cannot be"),
+        pytest.param({"card.1.nvlink.0": "1 0 00000000:12345:00.0"}, 0, id="a link to nowhere"),
+        pytest.param({"card.1.threshold.1": 0}, 0, id="a threshold of zero"),
+        pytest.param({"card.1.temperature": 4294967295}, 0, id="a temperature of nowhere"),
+    ],
+)
+def test_nonsense_costs_at_most_one_card(place: nodes.Place, changes: dict[str, object], lost: int) -> None:
+    """What the server would refuse never reaches it: the field is absent, or that one card is lost."""
+    rig = place(presets.DGX_A100, changes)
+    spec = rig.spec()
+
+    assert (len(spec.devices), nodes.status(rig.look(), spec).devices) == (8 - lost, ())
+    assert spec.driver is not None
+    assert all(text.isprintable() for text in (spec.driver.version, *(card.model for card in spec.devices)))
+
+
+INSTANCE: Final = presets.instance("mig", 0, 9, 2, size=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        pytest.param(INSTANCE.replace("MIG-", "MIG "), 3, id="a uuid that is none"),
+        pytest.param(f"MIG-{'x' * 70} {INSTANCE.partition(' ')[2]}", 3, id="a uuid that is too long"),
+        pytest.param(INSTANCE.replace(" 9728 1 1 19 ", " 9728 0 0 77 "), 3, id="no slices"),
+        pytest.param(presets.instance("mig", 2, 1, 4, size=4), 3, id="one that is there already"),
+        pytest.param(INSTANCE.replace(" 9 0 ", " 900 0 "), 3, id="a number that is too large"),
+        pytest.param(INSTANCE, 4, id="nothing wrong"),
+    ],
+)
+def test_nonsense_costs_at_most_one_instance(place: nodes.Place, line: str, left: int) -> None:
+    """An instance that the server would refuse is not listed; the card and its other instances are."""
+    rig = place(presets.MIG)
+    assert rig.machine.read()["card.0.mig.3"] == INSTANCE
+    rig.machine.change({"card.0.mig.3": line})
+    spec = nodes.spec(rig.start())
+
+    assert spec.devices[0].mig is not None
+    assert len(spec.devices[0].mig.instances) == left
+
+
+def test_numa_node_that_there_cannot_be_is_unknown(place: nodes.Place) -> None:
+    """What the kernel says of it reaches nobody."""
+    rig = place(presets.A10)
+    for told in rig.machine.sys.glob("devices/*/*/*/numa_node"):
+        told.write_text("99999\n")
+    spec = nodes.spec(rig.start())
+
+    assert {card.topology.numa_node for card in spec.devices if card.topology} == {None}
 
 
 # ---------------------------------------------------------------- calls that hang

@@ -1,21 +1,17 @@
 """What the driver tells of sick cards, as the real bindings read it from the mock of NVML."""
 
-import datetime as dt
 from collections.abc import Callable
 from typing import Final
 
 import pytest
 
-from berth_agent import device_spec, device_status, health_monitor, probe
-from berth_agent.health import health_rules
+from berth_agent import probe
 from berth_agent.nvml import nvml_probe
-from berth_crds import vocabulary, wire
+from berth_crds import vocabulary
 from support import nodes
 from support.nvml import machine, presets
 
-GPU_IS_LOST: Final = 15
 UNKNOWN: Final = 999
-NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
 def started(rig: nodes.Mocked) -> nvml_probe.NvmlProbe:
@@ -212,7 +208,7 @@ def test_old_driver_is_asked_for_the_temperature_in_the_old_way(place: nodes.Pla
 @pytest.mark.parametrize("call", VITALS)
 def test_card_that_gets_lost_while_it_is_measured_is_lost(place: nodes.Place, call: str) -> None:
     """A card that goes between two calls is no card without numbers: it is gone."""
-    rig = place(presets.DGX_A100, {f"card.0.error.{call}": GPU_IS_LOST})
+    rig = place(presets.DGX_A100, {f"card.0.error.{call}": 15})
 
     (lost,) = nodes.look(rig.start()).lost_cards()
     assert (lost.reason, lost.uuid) == ("GpuIsLost", uuid(rig, 0))
@@ -226,79 +222,6 @@ def test_every_recovery_action_has_a_word(place: nodes.Place, action: int) -> No
     found = nodes.first(rig.start()).measurements.recovery
     assert found is not None
     assert (found is vocabulary.Recovery.NONE) == (action == 0)
-
-
-# ---------------------------------------------------------------- verdicts
-
-
-class Seen:
-    """What a Device says, look after look, of a machine under the mock."""
-
-    def __init__(self, rig: nodes.Mocked, rules: health_rules.HealthRules) -> None:
-        self._looking = started(rig)
-        self._health = health_monitor.HealthMonitor()
-        self._rules = rules
-        self._now = NOON
-        self.spec: wire.DeviceSpec | None = None
-        self.status = wire.DeviceStatus()
-
-    def look(self) -> dict[int, str]:
-        """Look once, and give what is said of each card that is not plainly healthy, by minor."""
-        self._now += dt.timedelta(seconds=10)
-        outcome = self._looking.sample()
-        known = health_monitor.HealthContext(self.spec, self.status, self._rules)
-        self.spec = device_spec.spec(nodes.NODE, outcome, self.spec)
-        verdicts = self._health.judge(outcome, self.spec, known, now=self._now.timestamp())
-        self.status = device_status.status(outcome, verdicts, self.status, now=self._now)
-        minors = {each.uuid: each.minor for each in self.spec.devices}
-        return {minors[each.uuid]: each.reason for each in self.status.devices}
-
-
-def test_card_falls_ill_and_comes_back(place: nodes.Place) -> None:
-    """An error, the loss of the card, the reset: one case of one card, and the others stay what they are."""
-    rig = place(presets.DGX_A100)
-    seen = Seen(rig, health_rules.HealthRules(cool_down=60, clean_looks=3))
-    assert seen.look() == {}
-
-    rig.machine.raise_xid(2, 79)
-    assert seen.look() == {2: "XidCritical"}
-    first = seen.status.devices
-    rig.machine.lose(2)
-    for _ in range(10):
-        assert seen.look() == {2: "XidCritical"}
-    assert seen.status.devices == first
-    rig.machine.find(2)
-    rig.machine.reset(2)
-    said = [seen.look() for _ in range(20)]
-    assert (said, said[0], said[-1]) == (sorted(said, key=len, reverse=True), {2: "XidCritical"}, {})
-
-
-def test_failed_source_neither_condemns_nor_heals(place: nodes.Place) -> None:
-    """While nothing can be seen the verdicts stand, and the time does not count as seen well."""
-    rig = place(presets.DGX_A100)
-    seen = Seen(rig, health_rules.HealthRules(cool_down=20, clean_looks=3))
-    seen.look()
-    rig.machine.raise_xid(2, 48)
-    assert seen.look() == {2: "XidCritical"}
-
-    rig.machine.unload()
-    for _ in range(10):
-        assert seen.look() == {2: "XidCritical"}
-    rig.machine.load()
-    assert [seen.look() for _ in range(3)] == [{2: "XidCritical"}, {2: "XidCritical"}, {}]
-
-
-def test_sick_card_in_mig_mode_is_sick_as_a_whole(place: nodes.Place) -> None:
-    """The verdict is the card's, so that it holds for each of its instances."""
-    rig = place(presets.MIG)
-    seen = Seen(rig, health_rules.DEFAULT)
-    seen.look()
-    rig.machine.raise_xid(0, 95, at=(1, 0))
-
-    assert seen.look() == {0: "XidCritical"}
-    assert seen.spec is not None
-    assert seen.spec.devices[0].mig is not None
-    assert len(seen.spec.devices[0].mig.instances) == 4
 
 
 # ---------------------------------------------------------------- what fails now and then

@@ -4,11 +4,11 @@ Indices move, minors are in another order, the kernel does not know every NUMA n
 card that is lost says nothing of itself at all.
 """
 
-import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
 from berth_agent import device_spec, probe, sysfs
@@ -17,9 +17,7 @@ from berth_crds import wire
 from support import nodes
 from support.nvml import presets
 
-NOW: Final = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-NOT_SUPPORTED, NO_PERMISSION, UNKNOWN = 3, 4, 999
-GPU_IS_LOST, RESET_REQUIRED, FUNCTION_NOT_FOUND = 15, 16, 13
+NOT_SUPPORTED: Final = 3
 
 
 # ---------------------------------------------------------------- what one look reads
@@ -160,14 +158,14 @@ def test_card_that_nvml_does_not_count_is_not_forgotten(place: nodes.Place) -> N
 def test_lost_card_is_known_again_by_an_agent_started_anew(place: nodes.Place) -> None:
     """An agent that has never seen the card finds it in the Device by its address, not by its index."""
     rig = place(presets.A10)
-    known = device_spec.spec(nodes.NODE, nodes.look(rig.start()), None)
+    known = nodes.spec(rig.start())
     rig.machine.unplug(0)
     rig.machine.lose(3)
     gone, lost = known.devices[0].uuid, known.devices[3].uuid
 
     outcome = nodes.look(rig.start())
     spec = device_spec.spec(nodes.NODE, outcome, known)
-    (verdict,) = nodes.status(outcome, spec, now=NOW).devices
+    (verdict,) = nodes.status(outcome, spec).devices
     assert verdict.uuid == lost
     assert {each.uuid for each in spec.devices} == {each.uuid for each in known.devices} - {gone}
 
@@ -216,3 +214,45 @@ def test_partitions_follow_the_sockets(place: nodes.Place) -> None:
 
     pairs = [group.members for group in sample.partitions if len(group.members) == 2]
     assert [[modules[each] for each in pair] for pair in pairs] == [[1, 2], [3, 4], [5, 6], [7, 8]]
+
+
+# ---------------------------------------------------------------- the order in which the driver finds them
+
+
+@pytest.mark.parametrize("preset", [presets.DGX_A100, presets.DGX_1V, presets.MIXED], ids=lambda it: it.name)
+def test_order_in_which_cards_are_found_changes_nothing_but_indices(
+    place: nodes.Place, preset: presets.Preset
+) -> None:
+    """Under running pods a board keeps its groups, and each card its links, though the driver counts anew."""
+    rig = place(preset)
+    before = rig.spec()
+    order = range(len(before.devices))
+    rig.machine.reorder([*order[1:], 0])
+    rig.machine.load()
+    after = rig.spec(before)
+
+    assert (by_uuid(before), before.partitions) == (by_uuid(after), after.partitions)
+    assert {each.uuid: each.index for each in after.devices} == {
+        each.uuid: order[(each.index or 0) - 1] for each in before.devices
+    }
+
+
+def test_groups_go_by_the_bus_where_sockets_are_not_told(place: nodes.Place) -> None:
+    """Not even minors say where a card sits."""
+    rig = place(presets.DGX_A100, {f"card.{card}.module": None for card in range(8)})
+    before = rig.look()
+    rig.machine.change({f"card.{card}.minor": 7 - card for card in range(8)})
+    after = rig.look()
+
+    assert (len(before.partitions), after.partitions) == (15, before.partitions)
+
+
+def by_uuid(spec: wire.DeviceSpec) -> dict[str, object]:
+    """Give what is said of each card, but for where it stands in the list and in which order its peers do."""
+    return {
+        each.uuid: (
+            msgspec.structs.replace(each, index=None, links=()),
+            frozenset((link.peer, link.kind, link.count) for link in each.links),
+        )
+        for each in spec.devices
+    }

@@ -1,34 +1,32 @@
-"""The mock of NVML is a fair one: the real bindings see layouts, numbers and errors as NVML gives them."""
+"""The mock of NVML answers the real bindings with layouts, numbers and errors as NVML does.
+
+Who makes or breaks one of its machines by hand and mistypes is told so, and nothing is changed.
+"""
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import pynvml
 import pytest
 
-from support.nvml import build, fixtures, machine, presets
+from support.nvml import build, fixtures, lines, machine, presets
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[machine.Machine]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[machine.Machine]:
     """Lend a node with two T4 and two V100, with the library open."""
-    with fixtures.running(tmp_path, presets.MIXED, monkeypatch) as made:
+    with fixtures.running(tmp_path, presets.MIXED, monkeypatch) as machine_:
         pynvml.nvmlInit()
-        yield made
+        yield machine_
 
 
-def card(index: int) -> Any:
-    """Give the handle of a card."""
-    return pynvml.nvmlDeviceGetHandleByIndex(index)
-
-
-# ---------------------------------------------------------------- fair in form
+# ---------------------------------------------------------------- layouts and errors
 
 
 def layouts() -> Iterator[tuple[str, str, int, int]]:
@@ -56,11 +54,11 @@ def test_structs_are_laid_out_as_in_the_bindings() -> None:
     assert len({name for name, *_ in table}) == 16
 
 
-def test_errors_are_those_of_the_bindings(bench: machine.Machine) -> None:
+def test_errors_are_those_of_the_bindings(made: machine.Machine) -> None:
     """Any code that the file orders arrives as the error that the bindings have for it."""
     codes = [value for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")]
     for code in codes:
-        bench.fail("nvmlDeviceGetCount_v2", code)
+        made.fail("nvmlDeviceGetCount_v2", code)
 
         with pytest.raises(pynvml.NVMLError) as refusal:
             pynvml.nvmlDeviceGetCount()
@@ -86,21 +84,12 @@ def test_a_program_finds_the_mock_by_the_loader(tmp_path: Path) -> None:
     assert told.stdout.split() == ["8", "550.107.02"]
 
 
-# ---------------------------------------------------------------- fair in behaviour
+# ---------------------------------------------------------------- behaviour
 
 
-def test_minor_is_not_index(bench: machine.Machine) -> None:
-    """Indices count up, minors are what the machine has, and uuid, address and index find one card."""
-    assert [pynvml.nvmlDeviceGetMinorNumber(card(index)) for index in range(4)] == [2, 0, 3, 1]
-
-    assert pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(pynvml.nvmlDeviceGetUUID(card(2)))) == 2
-    assert pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByPciBusId(b"00000000:3B:00.0")) == 2
-    assert "card.2.minor" in bench.read()
-
-
-def test_nothing_answers_before_init_and_after_shutdown(bench: machine.Machine) -> None:
+@pytest.mark.usefixtures("made")
+def test_nothing_answers_before_init_and_after_shutdown() -> None:
     """Init is counted: the library answers until as many shut it down as opened it."""
-    assert bench.state.exists()
     pynvml.nvmlInit()
     pynvml.nvmlShutdown()
     assert pynvml.nvmlDeviceGetCount() == 4
@@ -110,150 +99,111 @@ def test_nothing_answers_before_init_and_after_shutdown(bench: machine.Machine) 
         pynvml.nvmlDeviceGetCount()
 
 
-def test_measured_values_follow_the_file(bench: machine.Machine) -> None:
-    """Memory, utilisation, power, temperature, ECC errors and remapped rows are what the file says."""
-    handle = card(1)
-    bench.fill(1, 5 << 30)
-    bench.change(
-        {
-            "card.1.utilization": "83 40",
-            "card.1.power": 70_500,
-            "card.1.temperature": 88,
-            "card.1.ecc.1.0": 3,
-            "card.1.rows": "1 2 1 0",
-            "card.1.field.230": 1,
-        }
-    )
+@pytest.mark.parametrize(
+    ("happens", "afterwards"),
+    [
+        pytest.param(machine.Machine.reset, 0, id="a card that was reset answers to those who open anew"),
+        pytest.param(machine.Machine.unplug, 1, id="the cards behind one that was taken out move up"),
+    ],
+)
+def test_card_is_lost_until_the_library_is_opened_anew(
+    made: machine.Machine, happens: Callable[[machine.Machine, int], None], afterwards: int
+) -> None:
+    """Every call on it says that it is lost, on a handle from before included, and the others answer."""
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(4)]
+    uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+    happens(made, 0)
 
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
-    assert (memory.used, memory.total) == (5 << 30, 15360 << 20)
-    assert memory.free == memory.total - memory.used - memory.reserved
-    assert pynvml.nvmlDeviceGetMemoryInfo(handle).used == memory.used + memory.reserved
-    assert pynvml.nvmlDeviceGetUtilizationRates(handle).gpu == 83
-    assert pynvml.nvmlDeviceGetPowerUsage(handle) == 70_500
-    assert pynvml.nvmlDeviceGetTemperatureV(handle, pynvml.NVML_TEMPERATURE_GPU) == 88
-    assert pynvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0) == 3
-    assert pynvml.nvmlDeviceGetRemappedRows(handle) == (1, 2, 1, 0)
-    (action,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
-    assert action.value.ullVal == pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET
-
-
-def test_what_the_file_does_not_say_is_not_supported(bench: machine.Machine) -> None:
-    """A line that is taken away leaves a card that has no such thing."""
-    bench.change({"card.0.power": None})
-
-    with pytest.raises(pynvml.NVMLError_NotSupported):
-        pynvml.nvmlDeviceGetPowerUsage(card(0))
-    assert pynvml.nvmlDeviceGetPowerUsage(card(1)) == 62_000
-
-
-def test_a_lost_card_leaves_the_others(bench: machine.Machine) -> None:
-    """Every call on a lost card says so, a handle from before included; the others answer."""
-    before = card(1)
-    bench.lose(1)
-
-    with pytest.raises(pynvml.NVMLError_GpuIsLost):
-        card(1)
-    with pytest.raises(pynvml.NVMLError_GpuIsLost):
-        pynvml.nvmlDeviceGetName(before)
-    assert pynvml.nvmlDeviceGetCount() == 4
-    assert pynvml.nvmlDeviceGetName(card(2)) == "Tesla V100-PCIE-16GB"
-
-
-def test_an_unplugged_card_moves_the_indices(bench: machine.Machine) -> None:
-    """A card that is taken out is lost; once the library is opened anew, those behind it move up."""
-    second = pynvml.nvmlDeviceGetUUID(card(1))
-    bench.unplug(0)
-
-    assert pynvml.nvmlDeviceGetCount() == 4
-    with pytest.raises(pynvml.NVMLError_GpuIsLost):
-        card(0)
+    for call, argument in ((pynvml.nvmlDeviceGetHandleByIndex, 0), (pynvml.nvmlDeviceGetName, handles[0])):
+        with pytest.raises(pynvml.NVMLError_GpuIsLost):
+            call(argument)
+    assert (pynvml.nvmlDeviceGetCount(), pynvml.nvmlDeviceGetName(handles[1])) == (4, "Tesla T4")
     pynvml.nvmlShutdown()
     pynvml.nvmlInit()
-    assert (pynvml.nvmlDeviceGetCount(), pynvml.nvmlDeviceGetUUID(card(0))) == (3, second)
+    assert pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0)) == uuids[afterwards]
 
 
-def test_a_reset_card_answers_only_after_init(bench: machine.Machine) -> None:
-    """Who opened the library before a reset finds the card lost until the library is opened anew."""
-    bench.reset(3)
-
-    with pytest.raises(pynvml.NVMLError_GpuIsLost):
-        card(3)
-    pynvml.nvmlShutdown()
-    pynvml.nvmlInit()
-    assert pynvml.nvmlDeviceGetMinorNumber(card(3)) == 1
+# ---------------------------------------------------------------- the command
 
 
-def test_a_call_hangs_until_the_file_lets_it_go(bench: machine.Machine) -> None:
-    """A call that hangs holds up only itself, and goes on once it is released."""
-    names: list[str] = []
-    handle, other = card(0), card(1)
-    bench.hang("nvmlDeviceGetName", card=0)
-    caller = threading.Thread(target=lambda: names.append(pynvml.nvmlDeviceGetName(handle)), daemon=True)
-    caller.start()
+SOURCE: Final = (build.HERE / "nvml.c").read_text()
+NAMED: Final = "there are dgx-1v, dgx-a100, hgx-h100, 8-a10, t4-v100, mig, no-driver"
 
-    caller.join(0.1)
-    assert not names
-    assert pynvml.nvmlDeviceGetName(other) == "Tesla T4"
-    bench.release("nvmlDeviceGetName", card=0)
-    caller.join(30)
-    assert names == ["Tesla T4"]
-
-
-def test_events_reach_those_who_asked(bench: machine.Machine) -> None:
-    """An XID is told once, to a set that asked for it before, and with the instance that it names."""
-    bench.raise_xid(0, 13)
-    events = pynvml.nvmlEventSetCreate()
-    pynvml.nvmlDeviceRegisterEvents(card(0), pynvml.nvmlEventTypeXidCriticalError, events)
-    bench.raise_xid(1, 48)
-    bench.raise_xid(0, 79, at=(7, 0))
-
-    told = pynvml.nvmlEventSetWait_v2(events, 1000)
-    assert (told.eventData, told.gpuInstanceId, told.computeInstanceId) == (79, 7, 0)
-    assert pynvml.nvmlDeviceGetMinorNumber(told.device) == 2
-    with pytest.raises(pynvml.NVMLError_Timeout):
-        pynvml.nvmlEventSetWait_v2(events, 20)
-    pynvml.nvmlEventSetFree(events)
+MISTAKES: Final = {
+    "another machine": (["dgx-foo"], f"'dgx-foo' is no machine that is known; {NAMED}"),
+    "a line that nobody reads": (
+        ["card.2.lots=1"],
+        "no machine has a line 'card.2.lots'; did you mean card.2.lost?",
+    ),
+    "a number too few": (["ancestor.0=10"], "no machine has a line 'ancestor.0'; did you mean ancestor.0.N?"),
+    "no line at all": (["xyz=1"], "no machine has a line 'xyz'"),
+    "a card too many": (["card.4.lost=1"], "'card.4.lost': this machine has no card 4"),
+    "a machine and a change": (
+        ["mig", "card.0.lost=1"],
+        "'mig' is no KEY=VALUE, and a machine to make stands alone",
+    ),
+    "one of two changes": (
+        ["card.0.lost=1", "card.0.lots=1"],
+        "no machine has a line 'card.0.lots'; did you mean card.0.lost?",
+    ),
+}
 
 
-def test_waiting_for_an_event_ends_when_it_comes(bench: machine.Machine) -> None:
-    """A wait of many seconds ends as soon as the file tells an event, and does not hold up other calls."""
-    events = pynvml.nvmlEventSetCreate()
-    pynvml.nvmlDeviceRegisterEvents(card(0), pynvml.nvmlEventTypeXidCriticalError, events)
-    told: list[int] = []
-    waiter = threading.Thread(
-        target=lambda: told.append(pynvml.nvmlEventSetWait_v2(events, 60_000).eventData), daemon=True
-    )
-    waiter.start()
+@pytest.mark.parametrize(("words", "said"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_one_line(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be done is said in one line with what can, and the machine stays as it is."""
+    made = machine.Machine.make(tmp_path, presets.MIXED)
+    before = made.read()
 
-    assert pynvml.nvmlDeviceGetCount() == 4
-    bench.raise_xid(0, 74)
-    waiter.join(30)
-    assert told == [74]
+    with pytest.raises(SystemExit) as ended:
+        machine.main([str(tmp_path), *words])
 
-
-def test_processes_are_listed(bench: machine.Machine) -> None:
-    """Processes are listed by kind, with their memory."""
-    bench.change({"card.0.process.0": f"c 4242 {1 << 30}", "card.0.process.1": f"g 17 {1 << 20}"})
-
-    (one,) = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(card(0))
-    assert (one.pid, one.usedGpuMemory) == (4242, 1 << 30)
-    assert [each.pid for each in pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3(card(0))] == [17]
-    assert pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(card(0)) == []
+    assert ended.value.code == 2
+    assert capsys.readouterr() == ("", f"python -m support.nvml.machine: {said}\n")
+    assert made.read() == before
 
 
-def test_a_person_can_change_the_machine(tmp_path: Path) -> None:
-    """The command makes a machine, prints how to use it, and changes single lines of it."""
+def test_a_person_can_make_and_change_a_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command makes a machine, prints how to use it, and changes single lines of it; not of none."""
     fixtures.require()
-    folder = tmp_path / "node"
+    with pytest.raises(SystemExit):
+        machine.main([str(tmp_path / "none"), "card.0.lost=1"])
+    assert "none is no machine yet; make one first, such as dgx-a100" in capsys.readouterr().err
+    machine.main([str(tmp_path), "mig"])
+    machine.main([str(tmp_path), "card.0.lost=1", "card.0.power="])
 
-    def tell(*words: str) -> str:
-        command = [sys.executable, "-m", "support.nvml.machine", str(folder), *words]
-        where = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=where).stdout
+    state = machine.Machine(tmp_path).read()
+    assert machine.VARIABLE in capsys.readouterr().out
+    assert (state["card.0.lost"], "card.0.power" in state) == ("1", False)
 
-    assert machine.VARIABLE in tell("mig")
-    tell("card.0.lost=1", "card.0.power=")
-    after = machine.Machine(folder).read()
-    assert after["card.0.lost"] == "1"
-    assert "card.0.power" not in after
+
+@pytest.mark.parametrize(("words", "code"), [([], 2), (["--help"], 0)], ids=["nothing", "help"])
+def test_what_can_be_asked_is_told(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Help names the machines; whoever says nothing reads what to say."""
+    with pytest.raises(SystemExit) as ended:
+        machine.main(words)
+
+    said = capsys.readouterr()
+    assert ended.value.code == code
+    assert "FOLDER (MACHINE | KEY=VALUE ...)" in said.out + said.err
+    assert all(preset.name in said.out for preset in presets.PRESETS) == (code == 0)
+
+
+def test_a_card_can_be_added() -> None:
+    """A card that gets a uuid is one, and may have other lines at once."""
+    assert lines.fault({"card.4.uuid": "GPU-4", "card.4.name": "Tesla T4"}, presets.MIXED.state) == ""
+
+
+def test_all_that_machines_have_and_the_mock_reads_is_known() -> None:
+    """The list of lines is whole: it has those of every machine, and those that the mock asks for."""
+    of_machines = {key for preset in presets.PRESETS for key in preset.state}
+    read = set(re.findall(r'state_(?:text|number)\((?:\d+, )?"([^"]+)"', SOURCE))
+    filled = {re.sub("%(u|d|lld)", "0", key).replace("%s", "nvmlInit") for key in read}
+    of_cards = re.findall(r'^(TEXT|NUMBER|PAIR|NUMBER_OF)\(\w+, "(\S+)"\)', SOURCE, re.MULTILINE)
+    filled |= {f"card.0.{key}{'.0' if kind == 'NUMBER_OF' else ''}" for kind, key in of_cards}
+    general = {"nvmlInit.0.0", "card.0.nvmlInit", "card.0."}  # Tables and keys that are given by name.
+
+    assert len(of_cards) > 10
+    assert {key for key in of_machines | filled - general if not lines.KNOWN.fullmatch(key)} == set()

@@ -193,7 +193,7 @@ def test_a_lost_card_is_one_entry(rig: nodes.Rig) -> None:
 def test_a_lost_card_does_not_change_the_inventory(rig: nodes.Rig) -> None:
     """The Device goes on listing what it listed, and gets one bad verdict, on the card that is lost."""
     source = rig.start()
-    before = device_spec.spec(nodes.NODE, nodes.look(source), None)
+    before = nodes.spec(source)
     rig.lose(0)
 
     outcome = nodes.look(source)

@@ -1,16 +1,14 @@
 """RDMA devices and their virtual functions, read from a tree made as the kernel makes it."""
 
 import dataclasses
-import datetime as dt
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from berth_agent import device_spec, extra_devices, probe, rdma, simulated, sysfs
 from berth_agent.health import cooldown, verdicts
-from berth_crds import device, device_status, wire
+from berth_crds import vocabulary, wire
 from support import nodes
 from support.clinic import RULES
 from support.nvml import presets
@@ -43,15 +41,11 @@ class Tree:
         _link(place / "physfn", of)
         _link(of / f"virtfn{number}", place)
 
-    def port(self, name: str, number: int, state: str) -> None:
+    def port(self, name: str, number: int | str, state: str) -> None:
         """Have a port of a device be in a state, in the kernel's words."""
         port = self.kernel.sys / "class/infiniband" / name / "ports" / str(number)
         port.mkdir(parents=True, exist_ok=True)
         (port / "state").write_text(f"{state}\n")
-
-    def add_software(self, name: str) -> None:
-        """Add an RDMA device that is no hardware."""
-        (self.kernel.sys / "class/infiniband" / name).mkdir(parents=True)
 
     def _function(self, address: str, root: str) -> Path:
         place = self.kernel.sys / "devices" / root / "0000:3a:01.0" / address
@@ -72,42 +66,33 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def test_node_without_rdma_has_none(tree: Tree) -> None:
-    """Where the kernel has no list of RDMA devices there are none, and nothing fails."""
+    """Without a list of RDMA devices there are none, nor does one count that exists in software only."""
     assert rdma.devices(tree.kernel) == ()
-    tree.add_software("rxe0")
+    (tree.kernel.sys / "class/infiniband/rxe0").mkdir(parents=True)
     assert rdma.devices(tree.kernel) == ()
 
 
-def test_device_without_an_active_port_is_closed(tree: Tree) -> None:
-    """One port is enough; none is told as the reason; and with its link nothing is wrong any more."""
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        pytest.param([], "", id="no port"),
+        pytest.param(["1: DOWN", "2: INIT"], "port 1 is DOWN, port 2 is INIT", id="none active"),
+        pytest.param(["1: DOWN", "4: ACTIVE"], "", id="one active"),
+        pytest.param([""], "", id="empty"),
+        pytest.param(["nonsense"], "", id="words of another kernel"),
+    ],
+)
+def test_device_without_an_active_port_is_closed(tree: Tree, states: list[str], words: str) -> None:
+    """One port is enough, and a port that tells nothing is not held against its device."""
     tree.add("mlx5_0", "0000:3b:00.0")
-    assert sign(tree) is None
+    for number, state in enumerate(states, start=1):
+        tree.port("mlx5_0", number, state)
 
-    tree.port("mlx5_0", 1, "1: DOWN")
-    tree.port("mlx5_0", 2, "2: INIT")
-    closed = sign(tree)
-    assert closed is not None
-    assert (closed.state, closed.reason) == ("Unhealthy", "PortDown")
-    assert closed.message == "none of its ports is active: port 1 is DOWN, port 2 is INIT"
-
-    tree.port("mlx5_0", 2, "4: ACTIVE")
-    assert sign(tree) is None
-
-
-@pytest.mark.parametrize("state", ["", "nonsense"])
-def test_port_that_tells_nothing_is_not_held_against_its_device(tree: Tree, state: str) -> None:
-    """What the kernel of another age writes there condemns nobody."""
-    tree.add("mlx5_0", "0000:3b:00.0")
-    tree.port("mlx5_0", 1, state)
-
-    assert sign(tree) is None
-
-
-def sign(tree: Tree) -> probe.DeviceHealth | None:
-    """Say what is wrong with the only device of a node."""
-    (only,) = rdma.devices(tree.kernel)
-    assert only.health is None
-    return only.problem
+    (device,) = rdma.devices(tree.kernel)
+    down = probe.DeviceHealth(
+        vocabulary.Health.UNHEALTHY, "PortDown", message=f"none of its ports is active: {words}"
+    )
+    assert (device.health, device.problem) == (None, down if words else None)
 
 
 def test_port_that_flaps_is_damped(tree: Tree) -> None:
@@ -185,13 +170,15 @@ def test_links_in_circles_cost_what_they_stand_for(tree: Tree) -> None:
     """A device whose links lead in circles is not there, or knows less; the others are as they were."""
     place = tree.add("mlx5_0", "0000:3b:00.0")
     tree.add_vf(0, "0000:3b:00.2", of=place)
-    spoil(place / "virtfn1")
-    spoil(place / "physfn")
-    spoil(place / "numa_node")
     tree.port("mlx5_0", 1, "1: DOWN")
-    spoil(tree.kernel.sys / "class/infiniband/mlx5_0/ports/2")
-    spoil(tree.kernel.sys / "class/infiniband/mlx5_7")
-    spoil(tree.kernel.sys / "bus/pci/devices/0000:3b:00.2")
+    for name in ("virtfn1", "physfn", "numa_node"):
+        spoil(place / name)
+    for name in (
+        "class/infiniband/mlx5_0/ports/2",
+        "class/infiniband/mlx5_7",
+        "bus/pci/devices/0000:3b:00.2",
+    ):
+        spoil(tree.kernel.sys / name)
 
     (found,) = rdma.devices(tree.kernel)
     assert found.vf_groups == (wire.VfGroup(vfs=(wire.Vf(0, "0000:3b:00.2"),)),)
@@ -204,19 +191,14 @@ def test_words_of_a_driver_are_one_line(tree: Tree) -> None:
     place = tree.add("mlx5_0", "0000:3b:00.0")
     (place / "infiniband/mlx5_0/hca_type").write_text("MT\x1b[31m4123\n" + "!" * 500)
     tree.port("mlx5_0", 1, "1: DO\x1b[2JWN " + "!" * 2000)
-    odd = tree.kernel.sys / "class/infiniband/mlx5_0/ports" / os.fsdecode(b"2\n\xff")
-    odd.mkdir()
-    (odd / "state").write_text("2: INIT")
+    tree.port("mlx5_0", os.fsdecode(b"2\n\xff"), "2: INIT")
     sample = dataclasses.replace(CARDLESS, devices=rdma.devices(tree.kernel))
 
     spec = device_spec.spec(nodes.NODE, sample, None)
-    (card,) = spec.devices
-    told = nodes.status(sample, spec, now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
-    device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
-    device_status.DeviceStatus.model_validate_json(msgspec.json.encode(told))
+    (card,), (verdict,) = spec.devices, nodes.status(sample, spec).devices
     assert card.model.startswith(r"MT\x1b[31m4123 !!")
-    assert told.devices[0].message.startswith(r"none of its ports is active: port 1 is DO\x1b[2JWN !!")
-    assert told.devices[0].message.isprintable()
+    assert verdict.message.startswith(r"none of its ports is active: port 1 is DO\x1b[2JWN !!")
+    assert verdict.message.isprintable()
 
 
 @pytest.mark.parametrize("name", ["virtfn01", "virtfn999999", "virtfn1\n", "virtfn-1"])
@@ -231,24 +213,15 @@ def test_virtual_function_of_an_odd_number_is_none(tree: Tree, name: str) -> Non
 
 
 def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:
-    """The Device lists both, counts the cards only, and is one that the schema accepts."""
+    """The Device lists both, counts the cards only, and stays as it was while the cards' source fails."""
+    rig = place(presets.A10)
     tree.add_vf(0, "0000:3b:00.2", of=tree.add("mlx5_0", "0000:3b:00.0"))
-    looking = extra_devices.ExtraDevicesProbe(place(presets.A10).start(), [lambda: rdma.devices(tree.kernel)])
+    looking = extra_devices.ExtraDevicesProbe(rig.source, [lambda: rdma.devices(tree.kernel)])
 
-    spec = device_spec.spec(nodes.NODE, nodes.look(looking), None)
-    said = device.DeviceSpec.model_validate_json(msgspec.json.encode(spec))
-    assert [each.type for each in said.devices] == ["gpu"] * 8 + ["rdma"]
+    spec = nodes.spec(looking)
+    assert [each.type for each in spec.devices] == ["gpu"] * 8 + ["rdma"]
     assert spec.summary == wire.SpecSummary("A10 x8", 8)
     assert spec.devices[8].vf_groups == (wire.VfGroup(vfs=(wire.Vf(0, "0000:3b:00.2"),)),)
     assert spec.devices[8].topology == wire.Topology(1, "pci0000:3a", "0000:3b:00.0")
-
-
-def test_failed_source_keeps_what_stands_beside(tree: Tree, place: nodes.Place) -> None:
-    """While the cards' source says nothing the Device stays as it was, other devices included."""
-    tree.add("mlx5_0", "0000:3b:00.0")
-    rig = place(presets.A10)
-    looking = extra_devices.ExtraDevicesProbe(rig.start(), [lambda: rdma.devices(tree.kernel)])
-    before = device_spec.spec(nodes.NODE, nodes.look(looking), None)
     rig.machine.unload()
-
-    assert device_spec.spec(nodes.NODE, nodes.failed(looking), before) == before
+    assert device_spec.spec(nodes.NODE, nodes.failed(looking), spec) == spec

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import msgspec
 import pytest
 
 from berth_agent import device_spec, device_status, health_monitor, probe, simulated, sysfs
 from berth_agent.health import health_rules
 from berth_agent.nvml import nvml_probe
-from berth_crds import wire
+from berth_crds import device, wire
+from berth_crds import device_status as status_schema
 from support.nvml import fixtures, machine, presets
 
 NODE: Final = "n1"
+NOON: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
 class Rig(Protocol):
@@ -110,7 +113,7 @@ class Mocked:
 
     def spec(self, known: wire.DeviceSpec | None = None) -> wire.DeviceSpec:
         """Return the Device that follows from one sample."""
-        return device_spec.spec(NODE, self.look(), known)
+        return spec(self.source, known)
 
     def lose(self, index: int) -> None:
         """Let a card fall off the bus."""
@@ -170,6 +173,13 @@ def look(looking: probe.Probe) -> probe.Sample:
     return outcome
 
 
+def spec(looking: probe.Probe, known: wire.DeviceSpec | None = None) -> wire.DeviceSpec:
+    """Return the Device that follows from one sample of a node that answers; the schema accepts it."""
+    found = device_spec.spec(NODE, look(looking), known)
+    device.DeviceSpec.model_validate_json(msgspec.json.encode(found))
+    return found
+
+
 def first(looking: probe.Probe) -> probe.Card:
     """Return the first card of a node that answers."""
     return next(look(looking).answering_cards())
@@ -191,15 +201,17 @@ def status(
     said: wire.DeviceSpec,
     before: wire.DeviceStatus | None = None,
     *,
-    now: dt.datetime,
+    now: dt.datetime = NOON,
     beside: device_status.OtherSources = device_status.NO_OTHER_SOURCES,
 ) -> wire.DeviceStatus:
-    """Return how the cards of `said` fare, judged by this one look."""
+    """Return how the cards of `said` fare, judged by this one look; the schema accepts it."""
     so_far = before or wire.DeviceStatus()
     verdicts = health_monitor.HealthMonitor().judge(
         outcome, said, health_monitor.HealthContext(said, so_far, AT_ONCE), now=0.0
     )
-    return device_status.status(outcome, verdicts, so_far, beside, now=now)
+    found = device_status.status(outcome, verdicts, so_far, beside, now=now)
+    status_schema.DeviceStatus.model_validate_json(msgspec.json.encode(found))
+    return found
 
 
 Maker = Callable[[Path, pytest.MonkeyPatch], Iterator[Rig]]
