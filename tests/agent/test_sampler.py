@@ -101,13 +101,6 @@ async def until_answered(asking: sampler.Sampler) -> tuple[probe.XidEvent, ...]:
     return (await waiting.eventually(answered, what="the probe to answer"))[0]
 
 
-async def test_sample_is_what_the_probe_gave(ask: Asker) -> None:
-    """A probe that answers in time is simply quoted."""
-    asking = ask(simulated.SimulatedProbe(CARDS, simulated.FaultFile(None, "n1")), deadline=DEADLINE)
-
-    assert (await asking.sample()).outcome == CARDS
-
-
 async def test_hung_probe_is_a_failed_source_and_not_asked_twice(scripted: Scripted, ask: Asker) -> None:
     """The deadline is waited for once: later samples end at once, start no other look, and say the same."""
     asking = ask(scripted, deadline=0.02)
@@ -212,19 +205,6 @@ async def test_probe_that_cannot_report_events_is_told_of_once(
 
 
 # ---------------------------------------------------------------- the end
-
-
-async def test_the_thread_ends_with_the_sampler(ask: Asker, ready: Scripted) -> None:
-    """A sampler that is closed leaves no thread behind."""
-    before = set(threading.enumerate())
-    asking = ask(ready, deadline=DEADLINE)
-    await asking.sample()
-    (thread,) = set(threading.enumerate()) - before
-
-    asking.close()
-
-    await asyncio.to_thread(thread.join, 5)
-    assert not thread.is_alive()
 
 
 async def test_what_a_probe_holds_open_is_closed_after_its_last_look(ask: Asker, scripted: Scripted) -> None:

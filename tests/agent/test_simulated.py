@@ -1,13 +1,14 @@
 """The probe without hardware makes up cards as real machines have them, the same each time."""
 
 import collections
+import dataclasses
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-from berth_agent import device_spec, probe, simulated
+from berth_agent import probe, simulated
 from berth_crds import catalog, schema_limits, vocabulary
 
 A100 = "8xA100-SXM4-80GB"
@@ -58,8 +59,8 @@ def test_bad_shape_is_told_in_a_sentence(shape: str, sentence: str) -> None:
 
 
 def test_machine_is_the_same_at_every_start() -> None:
-    """Equal node and shape give equal cards; another node has other ones."""
-    assert simulated.machine("n1", A100) == simulated.machine("n1", A100)
+    """Equal node and shape give equal cards, to which pods hold on; another node has other ones."""
+    assert cards("1xT4")[0].uuid == "GPU-79848501-3ed9-57e3-88de-a27fef7e2ef0"
     assert not {card.uuid for card in cards(A100)} & {card.uuid for card in cards(A100, node="n2")}
 
 
@@ -67,14 +68,13 @@ def test_machine_is_the_same_at_every_start() -> None:
 def test_every_model_makes_a_valid_machine(model: catalog.Model) -> None:
     """Of every model in the catalogue, up to 64 cards have distinct identities and places."""
     for count in (1, 3, 8, 64):
-        found = cards(f"{count}x{model.name}")
+        sample = simulated.machine("n1", f"{count}x{model.name}")
+        found = tuple(sample.answering_cards())
 
-        for identity in ("uuid", "minor", "index"):
-            assert len({getattr(card, identity) for card in found}) == count
-        assert len({card.location.bus_id for card in found}) == count
+        identities = [(card.uuid, card.minor, card.index, card.location.bus_id) for card in found]
+        assert [len(set(column)) for column in zip(*identities, strict=True)] == [count] * 4
         assert {card.memory for card in found} == {model.memory}
-        spec = device_spec.spec("n1", simulated.machine("n1", f"{count}x{model.name}"), None)
-        assert len(spec.partitions) <= schema_limits.MOST_PARTITIONS
+        assert len(sample.partitions) <= schema_limits.MOST_PARTITIONS
 
 
 @pytest.mark.parametrize("shape", ["4xA100-SXM4-80GB", "8xV100-SXM2-16GB", "8xL40S"])
@@ -95,40 +95,27 @@ def test_board_spreads_over_the_machine() -> None:
 
 
 def broken(tmp_path: Path, faults: object) -> probe.Outcome:
-    """Look at a node of two cards with these faults in the file."""
+    """Sample a node of three cards with these faults in the file."""
     path = tmp_path / "faults.json"
     path.write_text(faults if isinstance(faults, str) else json.dumps(faults))
-    return simulated.SimulatedProbe(simulated.machine("n1", "2xT4"), simulated.FaultFile(path, "n1")).sample()
+    return simulated.SimulatedProbe(simulated.machine("n1", "3xT4"), simulated.FaultFile(path, "n1")).sample()
 
 
-def test_fault_breaks_one_card(tmp_path: Path) -> None:
-    """A fault changes the health of the card it names, and nothing else."""
-    fault = {
-        "health": "Unhealthy",
-        "reason": "XidCritical",
-        "xid": 79,
-        "message": "gone",
-        "recovery": "reset",
-    }
-    outcome = broken(tmp_path, {"n1": {"1": fault}, "n2": {"0": fault}})
+def test_faults_break_the_cards_that_they_name(tmp_path: Path) -> None:
+    """A fault changes the health of its card, or has it be lost, and nothing else."""
+    words = {"reason": "XidCritical", "message": "gone"}
+    ill = {"health": "Unhealthy", "xid": 79, "recovery": "reset", **words}
+    outcome = broken(tmp_path, {"n1": {"0": {"lost": True, **words}, "1": ill}, "n2": {"2": ill}})
 
-    assert isinstance(outcome, probe.Sample)
-    good, bad = outcome.answering_cards()
-    assert good.health == probe.DeviceHealth()
-    assert bad.health == probe.DeviceHealth(
+    healthy = simulated.machine("n1", "3xT4")
+    _, second, third = healthy.answering_cards()
+    health = probe.DeviceHealth(
         vocabulary.Health.UNHEALTHY, "XidCritical", 79, "gone", vocabulary.Recovery.RESET
     )
-
-
-def test_lost_card_is_one_entry(tmp_path: Path) -> None:
-    """A card that cannot be read is one lost entry beside the good one."""
-    outcome = broken(tmp_path, {"n1": {"0": {"lost": True, "reason": "GpuIsLost", "message": "no answer"}}})
-
-    assert isinstance(outcome, probe.Sample)
-    assert tuple(outcome.lost_cards()) == (
-        probe.LostCard(0, "GpuIsLost", "no answer", judged_by_source=True),
+    lost = probe.LostCard(0, "XidCritical", "gone", judged_by_source=True)
+    assert outcome == dataclasses.replace(
+        healthy, cards=(lost, dataclasses.replace(second, health=health), third)
     )
-    assert [card.minor for card in outcome.answering_cards()] == [1]
 
 
 @pytest.mark.parametrize(
@@ -171,19 +158,6 @@ def test_what_the_file_names_in_vain_is_told_once(
     assert isinstance(found, probe.Sample)
     assert list(found.answering_cards())[1].health == probe.DeviceHealth()
     assert [one.getMessage() for one in caplog.records] == [f"node n1: the file of faults {path} {words}"]
-
-
-def test_file_is_read_anew_for_each_sample(tmp_path: Path) -> None:
-    """A card breaks and heals as the file changes, and a file that is not there breaks nothing."""
-    path = tmp_path / "faults.json"
-    healthy = simulated.machine("n1", "2xT4")
-    look = simulated.SimulatedProbe(healthy, simulated.FaultFile(path, "n1")).sample
-
-    assert look() == healthy
-    path.write_text('{"n1": {"0": {}}}')
-    assert look() != healthy
-    path.unlink()
-    assert look() == healthy
 
 
 def test_hang_lasts_until_the_file_changes(tmp_path: Path) -> None:
