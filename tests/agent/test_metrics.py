@@ -31,7 +31,7 @@ MEASURED = probe.Measurements(
 
 
 FIRST, SECOND = simulated.machine("n1", "2xA100-SXM4-80GB").answering_cards()
-SAMPLE = probe.Sample(probe.Driver(), "", (dataclasses.replace(FIRST, measurements=MEASURED), SECOND))
+SAMPLE = probe.Sample(wire.Driver(), "", (dataclasses.replace(FIRST, measurements=MEASURED), SECOND))
 
 Series = Mapping[tuple[str, frozenset[tuple[str, str]]], float]  # By name and labels.
 

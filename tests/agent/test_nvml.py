@@ -20,7 +20,7 @@ import pytest
 
 from berth_agent import probe, sampler
 from berth_agent.nvml import calls, nvml_probe
-from berth_crds import vocabulary
+from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import build, fixtures, machine, presets
 from testbed import waiting

@@ -12,7 +12,7 @@ from support.nvml import presets
 NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, UNKNOWN = 3, 4, 13, 999
 
 
-def instances(looking: probe.Probe) -> tuple[probe.MigInstance, ...]:
+def instances(looking: probe.Probe) -> tuple[wire.MigInstance, ...]:
     """Return the instances of the first card, which is in MIG mode."""
     mig = nodes.first(looking).mig
     assert mig
@@ -25,10 +25,10 @@ def test_instances_stand_with_profile_and_placement(place: nodes.Place) -> None:
     found = instances(place(presets.MIG).start())
 
     assert [(each.profile, each.gi, each.ci, each.memory >> 20, each.placement) for each in found] == [
-        ("3g.40gb", 1, 0, 40192, probe.MigPlacement(4, 4)),
-        ("2g.20gb", 3, 0, 19968, probe.MigPlacement(0, 2)),
-        ("1g.10gb", 9, 0, 9728, probe.MigPlacement(2, 1)),
-        ("1g.10gb+me", 11, 0, 9728, probe.MigPlacement(3, 1)),
+        ("3g.40gb", 1, 0, 40192, wire.MigPlacement(4, 4)),
+        ("2g.20gb", 3, 0, 19968, wire.MigPlacement(0, 2)),
+        ("1g.10gb", 9, 0, 9728, wire.MigPlacement(2, 1)),
+        ("1g.10gb+me", 11, 0, 9728, wire.MigPlacement(3, 1)),
     ]
     assert all(each.uuid.startswith("MIG-") for each in found)
 

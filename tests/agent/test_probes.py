@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from berth_agent import device_spec, probe, sampler
-from berth_crds import vocabulary
+from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import presets
 from testbed import waiting
