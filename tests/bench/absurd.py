@@ -49,11 +49,6 @@ MOST_ANNOTATIONS: Final = 250_000  # Bytes of all annotations, likewise.
 # ---------------------------------------------------------------- known bad ones
 
 
-def container(name: str, **limits: object) -> dict[str, Any]:
-    """Return a container; underscores and double underscores in names stand for dots and slashes."""
-    return holding(name, {key.replace("__", "/").replace("_", "."): value for key, value in limits.items()})
-
-
 def holding(name: str, limits: Mapping[str, object]) -> dict[str, Any]:
     """Return a container that asks for this."""
     asked = {key: str(value) for key, value in limits.items()}
@@ -199,8 +194,7 @@ class Draw:
         asked: dict[str, object] = {}
         if dice.random() < 0.7:
             asked |= {"cpu": dice.choice((1, 4, "500m", 300)), "memory": dice.choice(("1Gi", "64Gi", "9Ti"))}
-        kinds = (_whole, _percent, _measured, _measured, _bytes, _replicas, _instances, _foreign, _nothing)
-        asked |= dice.choice(kinds)(dice)
+        asked |= dice.choice(AMOUNTS)(dice)
         if dice.random() < 0.15:
             asked[dice.choice((names.RDMA, names.FPGA))] = dice.choice((1, 30, 50, 100, 200, 800))
         if dice.random() < 0.05:
@@ -290,18 +284,6 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 Dice = random.Random
 
 
-def _nothing(_: Dice) -> dict[str, object]:
-    return {}
-
-
-def _whole(dice: Dice) -> dict[str, object]:
-    return {names.NVIDIA_GPU: dice.choice((1, 1, 2, 3, 4, 8, 9, 30, 64))}
-
-
-def _percent(dice: Dice) -> dict[str, object]:
-    return {names.GPU: dice.choice((1, 7, 13, 25, 33, 49, 50, 51, 99, 100, 300))}
-
-
 def _measured(dice: Dice) -> dict[str, object]:
     cards = dice.choice((1, 1, 2, 3, 5, 8))
     asked: dict[str, object] = {names.GPU_SHARED: cards, names.GPU_MEMORY_RATIO: cards * dice.randint(1, 100)}
@@ -314,17 +296,22 @@ def _bytes(dice: Dice) -> dict[str, object]:
     return {names.GPU_SHARED: cards, names.GPU_MEMORY: memory, names.GPU_CORE: cards * dice.randint(1, 100)}
 
 
-def _replicas(dice: Dice) -> dict[str, object]:
-    return {names.NVIDIA_GPU_SHARED: dice.choice((1, 2, 7, 31, 64))}
-
-
 def _instances(dice: Dice) -> dict[str, object]:
     some = dice.sample(PROFILES, dice.randint(1, 3))
     return {f"{names.NVIDIA_MIG_PREFIX}{one}": dice.choice((1, 2, 7, 20)) for one in some}
 
 
-def _foreign(dice: Dice) -> dict[str, object]:
-    return {dice.choice(tuple(aliases.RESOURCES)): dice.choice((1, 2, 30, 100, 3000))}
+AMOUNTS: Final[tuple[Callable[[Dice], dict[str, object]], ...]] = (
+    lambda dice: {names.NVIDIA_GPU: dice.choice((1, 1, 2, 3, 4, 8, 9, 30, 64))},
+    lambda dice: {names.GPU: dice.choice((1, 7, 13, 25, 33, 49, 50, 51, 99, 100, 300))},
+    _measured,
+    _measured,
+    _bytes,
+    lambda dice: {names.NVIDIA_GPU_SHARED: dice.choice((1, 2, 7, 31, 64))},
+    _instances,
+    lambda dice: {dice.choice(tuple(aliases.RESOURCES)): dice.choice((1, 2, 30, 100, 3000))},
+    lambda _: {},
+)
 
 
 def _hint(draw: Draw) -> str:

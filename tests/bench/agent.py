@@ -9,23 +9,20 @@ writes is counted in the API server's audit log.
 import argparse
 import asyncio
 import contextlib
-import dataclasses
-import os
+import json
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Final
 
-from bench import gauges, scenario
+from bench import gauges, results, scenario, systems
 from berth_agent import settings
 from berth_crds import names
-from berth_crds.client import api, connection, errors, lease, resources
 from e2e import fleet
 from support import podresources
 from support.nvml import build, machine, presets
-from testbed import audit, processes, waiting
+from testbed import audit, processes
 from testbed import cluster as clusters
 
 RESULT: Final = "agent.json"
@@ -39,20 +36,7 @@ MOST_MIB: Final = 60.0
 MOST_PERCENT: Final = 1.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
-    """What was measured; writes to anything but Devices and Leases are `other_writes`."""
-
-    rss_mib: float
-    peak_mib: float
-    cpu_percent: float
-    device_writes: int
-    lease_writes: int
-    other_writes: int
-    seconds: float
-
-
-async def measure(seconds: float) -> Row:
+async def measure(seconds: float) -> results.Row:
     """Start the agent, let it settle, and measure it."""
     with clusters.Cluster(controller_manager=False, tell=scenario.tell) as testbed:
         scenario.tell("installing Berth's kinds, roles and policies")
@@ -67,61 +51,32 @@ async def measure(seconds: float) -> Row:
 async def _agent(testbed: clusters.Cluster) -> AsyncIterator[processes.Program]:
     """Start an agent on a machine of eight cards, and wait until it vouches for them."""
     made = machine.Machine.make(testbed.directory / "machine", presets.DGX_A100)
-    async with contextlib.AsyncExitStack() as stack:
-        admin = await stack.enter_async_context(
-            api.Api(connection.load(testbed.admin_kubeconfig), agent="bench")
-        )
-        await admin.create(resources.NODES, {"metadata": {"name": NODE}})
-        socket = testbed.directory / "kubelet.sock"
-        await stack.enter_async_context(podresources.Kubelet(socket))
-        environment = _environment(made, testbed.directory / "bytecode")
-        # A program that is installed is compiled already, and this checkout may not be.
-        await asyncio.to_thread(_compile, environment)
-        program = processes.start(
-            "agent",
-            _command(testbed, made, socket),
-            log=testbed.directory / "agent.log",
-            env=environment,
-        )
-        stack.callback(program.kill)
-
-        async def vouched() -> bool:
-            if not program.alive():
-                raise SystemExit(f"the agent ended:\n{processes.tail(program.log)}")
-            try:
-                await admin.get(resources.LEASES, NODE, into=lease.Lease, namespace=names.NODES_NAMESPACE)
-            except errors.NotFound:
-                return False
-            return True
-
-        await waiting.eventually(vouched, what="the agent's Lease", seconds=60)
-        yield program
-
-
-def _command(testbed: clusters.Cluster, made: machine.Machine, socket: Path) -> list[str]:
+    socket = testbed.directory / "kubelet.sock"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+    testbed.kubectl("create", "--filename=-", stdin=json.dumps(node))
+    environment = systems.environment(testbed) | {
+        "LD_LIBRARY_PATH": str(build.library().parent),
+        machine.VARIABLE: str(made.state),
+    }
+    # A program that is installed is compiled already, and this checkout may not be.
+    help_ = [sys.executable, "-m", "berth_agent", "--help"]
+    await asyncio.to_thread(subprocess.run, help_, env=environment, stdout=subprocess.DEVNULL, check=True)
     account = testbed.kubeconfig_by_node(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT, [NODE])
-    return [
+    command = [
         *(sys.executable, "-m", "berth_agent", "--node", NODE, "--kubeconfig", str(account)),
         *("--sysfs", str(made.sys), "--procfs", str(made.proc), "--pod-resources", str(socket)),
     ]
+    async with podresources.Kubelet(socket):
+        program = processes.start("agent", command, log=testbed.directory / "agent.log", env=environment)
+        try:
+            lease = ("wait", "--for=create", "-n", names.NODES_NAMESPACE, f"lease/{NODE}", "--timeout=60s")
+            await asyncio.to_thread(testbed.kubectl, *lease)
+            yield program
+        finally:
+            program.kill()
 
 
-def _environment(made: machine.Machine, bytecode: Path) -> dict[str, str]:
-    mock = {"LD_LIBRARY_PATH": str(build.library().parent), machine.VARIABLE: str(made.state)}
-    compiled = {"PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONDONTWRITEBYTECODE": ""}
-    return {**os.environ, **mock, **compiled, "PYTHONUNBUFFERED": "1"}
-
-
-def _compile(environment: dict[str, str]) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "berth_agent", "--help"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
-
-
-async def _watched(testbed: clusters.Cluster, program: processes.Program, seconds: float) -> Row:
+async def _watched(testbed: clusters.Cluster, program: processes.Program, seconds: float) -> results.Row:
     """Leave the agent alone, and tell now and then how long it takes."""
     pid, written = program.process.pid, len(testbed.audit())
     started, computed = time.monotonic(), gauges.processor_seconds(pid)
@@ -132,38 +87,32 @@ async def _watched(testbed: clusters.Cluster, program: processes.Program, second
     await asyncio.sleep(1)  # The log has a line for each write just after its answer.
     mine = audit.writes_by(testbed.audit()[written:], USER)
     devices, leases = (len(audit.writes_to(mine, kind)) for kind in (names.DEVICES, "leases"))
-    return Row(
-        rss_mib=round(gauges.resident_mib(pid), 1),
-        peak_mib=round(gauges.peak_mib(pid), 1),
-        cpu_percent=round(100 * used / took, 2),
-        device_writes=devices,
-        lease_writes=leases,
-        other_writes=len(mine) - devices - leases,
-        seconds=round(took, 1),
-    )
-
-
-def bounds(row: Row) -> dict[str, bool]:
-    """Tell of each bound whether it was kept; an agent that vouches for nothing keeps none for nothing."""
-    silent = not row.device_writes and not row.other_writes and bool(row.lease_writes)
     return {
-        f"at most {MOST_MIB:g} MiB": row.rss_mib <= MOST_MIB,
-        f"at most {MOST_PERCENT:g} % of a core": row.cpu_percent <= MOST_PERCENT,
+        "rss_mib": round(gauges.resident_mib(pid), 1),
+        "peak_mib": round(gauges.peak_mib(pid), 1),
+        "cpu_percent": round(100 * used / took, 2),
+        "device_writes": devices,
+        "lease_writes": leases,
+        "other_writes": len(mine) - devices - leases,
+        "seconds": round(took, 1),
+    }
+
+
+def bounds(row: results.Row) -> dict[str, bool]:
+    """Tell of each bound whether it was kept; an agent that vouches for nothing keeps none for nothing."""
+    silent = not row["device_writes"] and not row["other_writes"] and bool(row["lease_writes"])
+    return {
+        f"at most {MOST_MIB:g} MiB": row["rss_mib"] <= MOST_MIB,
+        f"at most {MOST_PERCENT:g} % of a core": row["cpu_percent"] <= MOST_PERCENT,
         "no write but renewals of the Lease": silent,
     }
 
 
-def report(row: Row) -> str:
-    """Write what was measured, and whether the bounds were kept."""
-    written = f"{row.device_writes} to Devices, {row.lease_writes} to Leases, {row.other_writes} to others"
-    lines = [
-        f"memory      {row.rss_mib:.1f} MiB resident, {row.peak_mib:.1f} at most",
-        f"processor   {row.cpu_percent:.2f} % of a core",
-        f"writes      {written} in {row.seconds:.0f} s",
-        "",
-        *(f"{bound}: {'held' if kept else 'NOT HELD'}" for bound, kept in bounds(row).items()),
-    ]
-    return "\n".join(lines)
+REPORT: Final = """\
+memory      {rss_mib:.1f} MiB resident, {peak_mib:.1f} at most
+processor   {cpu_percent:.2f} % of a core
+writes      {device_writes} to Devices, {lease_writes} to Leases, {other_writes} to others in {seconds:.0f} s
+"""
 
 
 def main() -> int:
@@ -174,9 +123,12 @@ def main() -> int:
     if chosen.seconds <= SHORTEST_SECONDS:
         parser.error(f"the Lease is renewed every {SHORTEST_SECONDS:g} s: please watch for longer")
     row = scenario.finish(measure(chosen.seconds))
-    print(report(row))
-    scenario.write(RESULT, dataclasses.asdict(row))
-    return 0 if all(bounds(row).values()) else 1
+    judged = bounds(row)
+    print(REPORT.format_map(row))
+    for bound, kept in judged.items():
+        print(f"{bound}: {'held' if kept else 'NOT HELD'}")
+    results.write(RESULT, row)
+    return 0 if all(judged.values()) else 1
 
 
 if __name__ == "__main__":

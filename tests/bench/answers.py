@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bench import arena, gauges, lives, scenario, sightings, times
+from bench import arena, gauges, lives, results, scenario, sightings, times
 from berth_crds import names
 from testbed import processes, waiting
 
@@ -286,7 +286,7 @@ def main() -> int:
         )
     rows = summary(scenario.finish(measure(chosen)))
     print(report(rows))
-    scenario.write(RESULT, [record(*row) for row in rows])
+    results.write(RESULT, [record(*row) for row in rows])
     return 0
 
 

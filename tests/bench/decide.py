@@ -7,16 +7,15 @@ decision and what it does to the picture.
 """
 
 import argparse
-import json
+import itertools
 import random
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from bench import results
 from berth_operator.scheduling import cycle, decisions, holds, queued_pods
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.devices import requests
@@ -26,8 +25,6 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from support import boards as layouts
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-RESULT: Final = ROOT / "build" / "bench" / "decide.json"
 SIZES: Final = (100, 1000, 5000, 10000)
 FILLS: Final = {"empty": 0.0, "half": 0.5, "nearly full": 0.95}
 MODEL: Final = "NVIDIA H100 80GB HBM3"
@@ -56,9 +53,7 @@ def pods(kind: str) -> Iterator[queued_pods.Candidate]:
     """Return pods of one kind of request, without end."""
     request = requests.Request((requests.ContainerRequest("main", (REQUESTS[kind],)),))
     demand = facts.Demand(((facts.CPU, 4_000), (facts.MEMORY, 16 << 30), (facts.PODS, 1)))
-    at = 0
-    while True:
-        at += 1
+    for at in itertools.count(1):
         yield queued_pods.Candidate(f"{kind}-{at}", "bench", f"{kind}-{at}", request, demand)
 
 
@@ -105,9 +100,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="*", default=SIZES, help="sizes of cluster")
     chosen = parser.parse_args()
     rows = [row for count in chosen.nodes for row in bench(count)]
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps(rows, indent=1) + "\n")
-    print(f"\nwritten to {RESULT.relative_to(ROOT)}", file=sys.stderr)
+    results.write("decide.json", rows)
 
 
 def bench(count: int) -> list[dict[str, object]]:

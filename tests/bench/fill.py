@@ -8,20 +8,19 @@ until the program is quiet again, so that events posted behind the binds are inc
 
 import argparse
 import asyncio
-import dataclasses
-import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from bench import arena, gauges, lives, scenario, systems
+from bench import arena, gauges, lives, results, scenario, systems
 from testbed import audit, processes
 
 RESULT: Final = "head-to-head.json"
 LOG_SECONDS: Final = 1.0  # The server writes a line of the audit log just after its answer.
 GRACE: Final = 10.0
-COLUMNS: Final = (
+TABLE: Final = results.Table(
+    32,
     ("pods/s", "pods_per_s", "{:8.0f}"),
     ("CPU ms/pod", "cpu_ms_per_pod", "{:10.2f}"),
     ("server ms/pod", "server_cpu_ms_per_pod", "{:13.2f}"),
@@ -30,23 +29,6 @@ COLUMNS: Final = (
     ("events/pod", "events_per_pod", "{:10.2f}"),
     ("others/pod", "other_writes_per_pod", "{:10.2f}"),
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
-    """The figures of one run of one system."""
-
-    scenario: str
-    system: str
-    run: int
-    pods_per_s: float
-    cpu_ms_per_pod: float
-    rss_mib: float
-    api_writes_per_pod: float
-    events_per_pod: float
-    other_writes_per_pod: float
-    server_cpu_ms_per_pod: float
-    start_cpu_s: float
 
 
 class Bench:
@@ -58,7 +40,7 @@ class Bench:
         self._profile = profile
         self._server = place.cluster.pid("kube-apiserver")
 
-    async def run(self, system: systems.System, number: int, *, pods: int = 0) -> Row:
+    async def run(self, system: systems.System, number: int, *, pods: int = 0) -> results.Row:
         """Let one system fill the cluster once."""
         count = pods or self._pods
         await self._place.police(wanted=system.policed)
@@ -68,11 +50,10 @@ class Bench:
         await asyncio.sleep(1)  # The server is done with what making the pods left behind.
         program = await system.start(self._place, namespace, self._profile if number else None)
         try:
-            row = await self._measure(system, program, watching, sighting, count=count, number=number)
+            row = await self._measure(program, watching, sighting, count)
             await asyncio.sleep(LOG_SECONDS)
-            writes = gauges.count(
-                audit.read(self._place.log, start=start), user=system.user, namespace=namespace
-            )
+            written = audit.read(self._place.log, start=start)
+            writes, events, others = gauges.writes(written, user=system.user, namespace=namespace)
             await self._place.clear(namespace)
             # Berth takes note in its Devices; the next run shall not have to.
             await gauges.quiet(program.process.pid, self._place.log)
@@ -80,47 +61,41 @@ class Bench:
             watching.cancel()
             program.stop(grace=GRACE)
         assert sighting.count == count, f"{sighting.count} of {count} pods were bound"
-        return dataclasses.replace(
-            row,
-            api_writes_per_pod=writes.pods / count,
-            events_per_pod=writes.events / count,
-            other_writes_per_pod=writes.others / count,
-        )
+        return {
+            "scenario": "fill",
+            "system": system.name,
+            "run": number,
+            **row,
+            "api_writes_per_pod": writes / count,
+            "events_per_pod": events / count,
+            "other_writes_per_pod": others / count,
+        }
 
     async def _measure(
         self,
-        system: systems.System,
         program: processes.Program,
         watching: asyncio.Task[None],
         sighting: arena.Sighting,
-        *,
         count: int,
-        number: int,
-    ) -> Row:
+    ) -> results.Row:
         pid = program.process.pid
         before, server_before = await lives.until_first(program, watching, sighting, server=self._server)
         await lives.until_last(program, watching, sighting, count=count)
         server = gauges.processor_seconds(self._server) - server_before
         cost = await gauges.quiet(pid, self._place.log) - before
-        return Row(
-            "fill",
-            system.name,
-            number,
-            pods_per_s=count / sighting.seconds,
-            cpu_ms_per_pod=cost / count * 1000,
-            rss_mib=gauges.peak_mib(pid),
-            server_cpu_ms_per_pod=server / count * 1000,
-            start_cpu_s=before,
-            api_writes_per_pod=0,
-            events_per_pod=0,
-            other_writes_per_pod=0,
-        )
+        return {
+            "pods_per_s": count / sighting.seconds,
+            "cpu_ms_per_pod": cost / count * 1000,
+            "rss_mib": gauges.peak_mib(pid),
+            "server_cpu_ms_per_pod": server / count * 1000,
+            "start_cpu_s": before,
+        }
 
 
-async def compare(chosen: argparse.Namespace) -> list[Row]:
+async def compare(chosen: argparse.Namespace) -> list[results.Row]:
     """Run everything, the order of the systems reversed from run to run."""
     contestants = [systems.ALL[name] for name in chosen.systems]
-    rows: list[Row] = []
+    rows: list[results.Row] = []
     async with scenario.furnished(chosen.nodes) as place:
         bench = Bench(place, chosen.pods, chosen.profile)
         for system in contestants:
@@ -129,38 +104,26 @@ async def compare(chosen: argparse.Namespace) -> list[Row]:
         for number in range(1, chosen.runs + 1):
             for system in contestants if number % 2 else reversed(contestants):
                 rows.append(await bench.run(system, number))
-                scenario.tell(f"run {number}: {line(system.title, dataclasses.asdict(rows[-1]))}")
+                scenario.tell(f"run {number}: {TABLE.line(system.title, rows[-1])}")
     return rows
 
 
 # ---------------------------------------------------------------- what is printed
 
 
-def line(title: str, figures: dict[str, Any]) -> str:
-    """Write the figures of a system in one line."""
-    return f"{title:<32}" + "  ".join(form.format(figures[key]) for _, key, form in COLUMNS)
-
-
-def medians(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """Take the median of each figure over the runs of each system."""
-    found: dict[str, dict[str, float]] = {}
-    for name in dict.fromkeys(row.system for row in rows):
-        mine = [dataclasses.asdict(row) for row in rows if row.system == name]
-        found[name] = {key: statistics.median(one[key] for one in mine) for _, key, _ in COLUMNS}
-    return found
-
-
-def report(rows: Sequence[Row]) -> str:
+def report(rows: Sequence[results.Row]) -> str:
     """Write the table of medians, and how Berth compares."""
-    table = medians(rows)
-    heads = "  ".join(head.rjust(len(form.format(0))) for head, _, form in COLUMNS)
-    lines = ["", f"{'median of the runs':<32}{heads}"]
-    lines += [line(systems.ALL[name].title, figures) for name, figures in table.items()]
+    found = {
+        name: TABLE.medians([row for row in rows if row["system"] == name])
+        for name in dict.fromkeys(row["system"] for row in rows)
+    }
+    lines = ["", TABLE.heads("median of the runs")]
+    lines += [TABLE.line(systems.ALL[name].title, figures) for name, figures in found.items()]
     lines += [""]
     for other in ("kube-scheduler", "bare-fenced", "bare"):
-        if other in table and "berth" in table:
+        if other in found and "berth" in found:
             speed, cost = (
-                table["berth"][key] / table[other][key] for key in ("pods_per_s", "cpu_ms_per_pod")
+                found["berth"][key] / found[other][key] for key in ("pods_per_s", "cpu_ms_per_pod")
             )
             lines.append(
                 f"Berth against {other}: {speed:.2f} of its pods/s, {cost:.2f} of its CPU for each pod"
@@ -182,7 +145,7 @@ def main() -> int:
     chosen = parser.parse_args()
     rows = scenario.finish(compare(chosen))
     print(report(rows))
-    scenario.write(RESULT, [dataclasses.asdict(row) for row in rows])
+    results.write(RESULT, rows)
     return 0
 
 

@@ -12,17 +12,17 @@ import csv
 import dataclasses
 import gc
 import itertools
-import json
 import os
 import random
 import statistics
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from bench import results
 from berth_crds.vocabulary import Strategy
+from berth_operator.engine import garbage_collection
 from berth_operator.scheduling import (
     cycle,
     decisions,
@@ -37,9 +37,7 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-RESULT: Final = ROOT / "build" / "bench" / "openb.json"
-PLACES: Final = (ROOT / "build" / "openb", ROOT.parent / "shared" / "data" / "openb")
+PLACES: Final = (results.ROOT / "build" / "openb", results.ROOT.parent / "shared" / "data" / "openb")
 TRACES: Final = ("default", "cpu100", "gpushare40", "gpuspec20", "multigpu20")
 NODES: Final = "openb_node_list_gpu_node.csv"
 ARRIVALS: Final = 1.3  # of all GPU
@@ -56,21 +54,11 @@ PUBLISHED: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Task:
-    """One pod of the trace."""
+class Task(NamedTuple):
+    """One pod of the trace as the scheduler sees it, and the thousandths of a GPU for which it asks."""
 
-    name: str
-    cpu: int  # thousandths
-    memory: int  # MiB
-    gpus: int
-    share: int  # thousandths of each GPU
-    models: frozenset[str]
-
-    @property
-    def asked(self) -> int:
-        """Thousandths of a GPU in all."""
-        return self.gpus * self.share
+    candidate: queued_pods.Candidate
+    asked: int
 
 
 def find(name: str) -> Path:
@@ -93,32 +81,35 @@ def read(path: Path) -> list[Task]:
 def task(row: dict[str, str]) -> Task:
     """Read one pod: a share of one GPU, or whole ones, or none."""
     gpus = int(row["num_gpu"])
-    return Task(
+    share = int(row["gpu_milli"]) if gpus == 1 else WHOLE
+    percent = -(-share // 10)
+    ask = requests.Gpus(gpus, core=percent, ratio=percent)
+    containers = (requests.ContainerRequest("main", (ask,)),) if gpus else ()
+    models = frozenset(filter(None, (row.get("gpu_spec") or "").split("|")))
+    memory = int(row["memory_mib"]) << 20
+    demand = ((facts.CPU, int(row["cpu_milli"])), (facts.MEMORY, memory), (facts.PODS, 1))
+    candidate = queued_pods.Candidate(
+        uid=row["name"],
+        namespace="openb",
         name=row["name"],
-        cpu=int(row["cpu_milli"]),
-        memory=int(row["memory_mib"]),
-        gpus=gpus,
-        share=int(row["gpu_milli"]) if gpus == 1 else WHOLE if gpus else 0,
-        models=frozenset(filter(None, (row.get("gpu_spec") or "").split("|"))),
+        request=requests.Request(containers, requests.Conditions(models=models)),
+        demand=facts.Demand(tuple(pair for pair in demand if pair[1])),
     )
+    return Task(candidate, gpus * share)
 
 
 def arrivals(tasks: Sequence[Task], seed: int, capacity: int) -> list[Task]:
     """Shuffle the pods; cut them at 130 % of the capacity, or draw more until there."""
     chance, order, total = random.Random(seed), list(tasks), 0
     chance.shuffle(order)
+    drawn = (chance.choice(tasks) for _ in itertools.count())
     arrived: list[Task] = []
-    for one in itertools.chain(order, _drawn(chance, tasks)):
+    for one in itertools.chain(order, drawn):
         if total + one.asked > capacity * ARRIVALS:
             break
         total += one.asked
         arrived.append(one)
     return arrived
-
-
-def _drawn(chance: random.Random, tasks: Sequence[Task]) -> Iterator[Task]:
-    while True:
-        yield chance.choice(tasks)
 
 
 def cluster(path: Path) -> tuple[Inventory, int]:
@@ -137,27 +128,16 @@ def cluster(path: Path) -> tuple[Inventory, int]:
     return inventory, capacity
 
 
-def candidate(one: Task, at: int) -> queued_pods.Candidate:
-    """Make the pod that the scheduler sees."""
-    percent = -(-one.share // 10)
-    ask = requests.Gpus(one.gpus, core=percent, ratio=percent)
-    containers = (requests.ContainerRequest("main", (ask,)),) if one.gpus else ()
-    demand = ((facts.CPU, one.cpu), (facts.MEMORY, one.memory << 20), (facts.PODS, 1))
-    return queued_pods.Candidate(
-        uid=f"{one.name}-{at}",
-        namespace="openb",
-        name=one.name,
-        request=requests.Request(containers, requests.Conditions(models=one.models)),
-        demand=facts.Demand(tuple(pair for pair in demand if pair[1])),
-    )
-
-
 def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) -> tuple[float, float]:
     """Run one workload; return the percentage given out and the seconds it took."""
     inventory, capacity = cluster(nodes)
-    pods = [(candidate(one, at), one.asked) for at, one in enumerate(arrivals(tasks, seed, capacity))]
+    pods = [
+        (dataclasses.replace(one.candidate, uid=f"{one.candidate.uid}-{at}"), one.asked)
+        for at, one in enumerate(arrivals(tasks, seed, capacity))
+    ]
     search, backlog, policy = Search(inventory), Backlog(), Policy(strategy)
-    settle()
+    gc.unfreeze()
+    garbage_collection.settle()  # As the operator does once it has read everything.
     given, started = 0, time.perf_counter()
     for pod, asked in pods:
         inventory.workload.see(pod.uid, workload.sample(pod.request, pod.demand))
@@ -168,14 +148,6 @@ def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) ->
             given += asked
         backlog.remove(pod.uid)
     return 100 * given / capacity, time.perf_counter() - started
-
-
-def settle() -> None:
-    """Set the collector as the operator does once it has read everything."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 def bench(trace: str, seeds: Sequence[int], strategies: Sequence[Strategy]) -> list[dict[str, object]]:
@@ -224,9 +196,7 @@ def main() -> None:
         for trace in ([chosen.trace] if chosen.trace else TRACES)
         for row in bench(trace, chosen.seeds, strategies)
     ]
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps(rows, indent=1) + "\n")
-    print(f"\nwritten to {RESULT.relative_to(ROOT)}", file=sys.stderr)
+    results.write("openb.json", rows)
 
 
 if __name__ == "__main__":

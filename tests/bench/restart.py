@@ -10,7 +10,6 @@ then it is also watched for a minute whether the lead is kept. A watcher sees th
 
 import argparse
 import asyncio
-import dataclasses
 import datetime as dt
 import itertools
 import re
@@ -20,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bench import arena, gauges, lives, scenario, systems
+from bench import arena, gauges, lives, results, scenario, systems
 from berth_crds import names
 from testbed import processes
 
@@ -43,37 +42,18 @@ STAGES: Final = {
     "leading_s": "leading, term ",
     "deciding_s": "deciding: ",
 }
-COLUMNS: Final = (
-    ("connected", "connected_s", "{:10.2f}"),
-    ("complete", "complete_s", "{:9.2f}"),
-    ("leading", "leading_s", "{:8.2f}"),
-    ("deciding", "deciding_s", "{:9.2f}"),
-    ("first bind", "first_bind_s", "{:11.2f}"),
-    ("CPU s", "cpu_s", "{:7.2f}"),
-    ("peak MiB", "peak_mib", "{:9.0f}"),
-    ("steady MiB", "steady_mib", "{:11.0f}"),
-    ("peak later", "later_peak_mib", "{:11.0f}"),
+TABLE: Final = results.Table(
+    38,
+    ("connected", "connected_s", "{:8.2f}"),
+    ("complete", "complete_s", "{:8.2f}"),
+    ("leading", "leading_s", "{:7.2f}"),
+    ("deciding", "deciding_s", "{:8.2f}"),
+    ("first bind", "first_bind_s", "{:10.2f}"),
+    ("CPU s", "cpu_s", "{:5.2f}"),
+    ("peak MiB", "peak_mib", "{:8.0f}"),
+    ("steady MiB", "steady_mib", "{:10.0f}"),
+    ("peak later", "later_peak_mib", "{:10.0f}"),
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
-    """One start: seconds since the process began, and what it had used by its first bind and 10 s later."""
-
-    scenario: str
-    life: str
-    busy_loops: int
-    run: int
-    connected_s: float
-    complete_s: float
-    leading_s: float
-    deciding_s: float
-    first_bind_s: float
-    cpu_s: float
-    peak_mib: float
-    steady_mib: float
-    later_peak_mib: float
-    lead_kept: bool
 
 
 def stages(log: str, *, since: float) -> dict[str, float]:
@@ -96,17 +76,20 @@ class Bench:
         self._program = first
         self._server = place.cluster.pid("kube-apiserver")
 
-    async def run(self, life: str, number: int, *, loops: int) -> Row:
+    async def run(self, life: str, number: int, *, loops: int) -> results.Row:
         """End the operator that runs, start another beside so many busy loops, and measure it."""
-        self._end(life)
+        if life == RELEASED:
+            self.close()
+        else:
+            self._program.kill()
         with lives.busy(self._place, loops):
             row, namespace = await self._measured(life, number, loops)
         await self._place.clear(namespace)
-        if row.lead_kept:
+        if row["lead_kept"]:
             await gauges.quiet(self._program.process.pid, self._place.log)
         return row
 
-    async def _measured(self, life: str, number: int, loops: int) -> tuple[Row, str]:
+    async def _measured(self, life: str, number: int, loops: int) -> tuple[results.Row, str]:
         namespace = await self._place.fill(1, scheduler=names.SCHEDULER_NAME)
         sighting = arena.Sighting()
         watching = asyncio.create_task(self._place.watch(namespace, 1, sighting))
@@ -119,35 +102,30 @@ class Bench:
         peak = gauges.peak_mib(program.process.pid)
         await asyncio.sleep(WATCHED_SECONDS if loops else STEADY_SECONDS)
         pid, alive = program.process.pid, program.alive()
-        row = Row(
-            "restart",
-            life,
-            loops,
-            number,
+        row = {
+            "scenario": "restart",
+            "life": life,
+            "busy_loops": loops,
+            "run": number,
+            # Seconds since the process began, and what it had used by its first bind and 10 s later.
             **stages(program.log.read_text(), since=wall),
-            first_bind_s=sighting.first - start,
-            cpu_s=cost,
-            peak_mib=peak,
-            steady_mib=gauges.resident_mib(pid) if alive else 0.0,
-            later_peak_mib=gauges.peak_mib(pid) if alive else 0.0,
-            lead_kept=alive and LOST not in program.log.read_text(),
-        )
+            "first_bind_s": sighting.first - start,
+            "cpu_s": cost,
+            "peak_mib": peak,
+            "steady_mib": gauges.resident_mib(pid) if alive else 0.0,
+            "later_peak_mib": gauges.peak_mib(pid) if alive else 0.0,
+            "lead_kept": alive and LOST not in program.log.read_text(),
+        }
         return row, namespace
-
-    def _end(self, life: str) -> None:
-        if life == RELEASED:
-            self._program.stop(grace=GRACE)
-        else:
-            self._program.kill()
 
     def close(self) -> None:
         """End the last operator."""
         self._program.stop(grace=GRACE)
 
 
-async def measure(chosen: argparse.Namespace) -> list[Row]:
+async def measure(chosen: argparse.Namespace) -> list[results.Row]:
     """Bind the pods in a first life, then start operators one after another."""
-    rows: list[Row] = []
+    rows: list[results.Row] = []
     async with scenario.furnished(chosen.nodes) as place:
         scenario.tell(f"a first operator binds {chosen.pods} pods of one card each")
         bench = Bench(place, await lives.filled(place, chosen.pods))
@@ -156,7 +134,7 @@ async def measure(chosen: argparse.Namespace) -> list[Row]:
                 range(1, chosen.runs + 1), sorted({0, chosen.busy}), LIVES
             ):
                 rows.append(await bench.run(life, number, loops=loops))
-                scenario.tell(f"run {number}: {line(title(life, loops), dataclasses.asdict(rows[-1]))}")
+                scenario.tell(f"run {number}: {TABLE.line(title(life, loops), rows[-1])}")
         finally:
             bench.close()
     return rows
@@ -170,42 +148,39 @@ def title(life: str, loops: int) -> str:
     return f"{life}, {loops} busy loops" if loops else life
 
 
-def line(title: str, figures: dict[str, float]) -> str:
-    """Write the figures of one row."""
-    return f"{title:<38}" + "".join(form.format(figures[key]) for _, key, form in COLUMNS)
-
-
-def bounds(rows: Sequence[Row], nodes: int) -> Iterator[tuple[str, bool]]:
+def bounds(rows: Sequence[results.Row], nodes: int) -> Iterator[tuple[str, bool]]:
     """Judge what is promised: of starts after a release on a quiet machine, and of the lead on any."""
-    released = [row for row in rows if row.life == RELEASED and not row.busy_loops]
+    released = [row for row in rows if row["life"] == RELEASED and not row["busy_loops"]]
     if nodes <= BOUND_NODES:
-        slowest = max(row.first_bind_s for row in released)
+        slowest = max(row["first_bind_s"] for row in released)
         text = f"{RELEASED}: first bind within {BOUND_SECONDS:g} s in every run ({slowest:.2f} s at worst)"
         yield text, slowest <= BOUND_SECONDS
     else:
-        ratio = statistics.median(row.first_bind_s / row.complete_s for row in released)
+        ratio = statistics.median(row["first_bind_s"] / row["complete_s"] for row in released)
         text = f"{RELEASED}: first bind at most {BOUND_RATIO:g} times as late as everything is read once"
         yield f"{text} (median {ratio:.2f})", ratio <= BOUND_RATIO
-        peak = max(max(row.peak_mib, row.later_peak_mib) for row in released)
+        peak = max(max(row["peak_mib"], row["later_peak_mib"]) for row in released)
         yield f"at most {BOUND_MIB:g} MiB at any time ({peak:.0f})", peak <= BOUND_MIB
-    lost = sum(not row.lead_kept for row in rows)
+    lost = sum(not row["lead_kept"] for row in rows)
     yield f"the lead is never lost ({lost} times in {len(rows)} starts)", not lost
 
 
-def report(rows: Sequence[Row], nodes: int) -> str:
+def report(rows: Sequence[results.Row], nodes: int) -> str:
     """Write the medians of each kind, and whether the bounds were kept."""
-    heads = "".join(head.rjust(len(form.format(0))) for head, _, form in COLUMNS)
-    lines = ["", "Seconds since the process began; memory at the first bind and 10 s later.", ""]
-    lines += [f"{'median of the runs':<38}{heads}"]
-    for kind in dict.fromkeys((row.life, row.busy_loops) for row in rows):
-        mine = [dataclasses.asdict(row) for row in rows if (row.life, row.busy_loops) == kind]
-        middle = {key: statistics.median(one[key] for one in mine) for _, key, _ in COLUMNS}
-        lines += [line(title(*kind), middle)]
-    lines += [""]
-    lines += [f"{text}: {'held' if kept else 'NOT HELD'}" for text, kept in bounds(rows, nodes)]
-    lapsed = max(row.first_bind_s for row in rows if row.life == LAPSED)
-    lines += [f"{LAPSED}: no bound; first bind after {lapsed:.2f} s at worst, most of it waited on purpose"]
-    return "\n".join(lines)
+    kinds: dict[str, list[results.Row]] = {}
+    for row in rows:
+        kinds.setdefault(title(row["life"], row["busy_loops"]), []).append(row)
+    lapsed = max(row["first_bind_s"] for row in rows if row["life"] == LAPSED)
+    return "\n".join(
+        [
+            "\nSeconds since the process began; memory at the first bind and 10 s later.\n",
+            TABLE.heads("median of the runs"),
+            *(TABLE.line(kind, TABLE.medians(mine)) for kind, mine in kinds.items()),
+            "",
+            *(f"{text}: {'held' if kept else 'NOT HELD'}" for text, kept in bounds(rows, nodes)),
+            f"{LAPSED}: no bound; first bind after {lapsed:.2f} s at worst, most of it waited on purpose",
+        ]
+    )
 
 
 def main() -> int:
@@ -220,7 +195,7 @@ def main() -> int:
         parser.error("the pods must be fewer than the cards, so that one more fits")
     rows = scenario.finish(measure(chosen))
     print(report(rows, chosen.nodes))
-    scenario.write(RESULT, [dataclasses.asdict(row) for row in rows])
+    results.write(RESULT, rows)
     return 0 if all(kept for _, kept in bounds(rows, chosen.nodes)) else 1
 
 

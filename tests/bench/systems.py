@@ -18,6 +18,7 @@ import yaml
 from bench import arena
 from berth_crds import names
 from testbed import binaries, processes
+from testbed import cluster as clusters
 
 BERTH: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.OPERATOR_ACCOUNT}"
 RATE: Final = 5000
@@ -37,14 +38,15 @@ class System:
     scheduler: str = "nobody"
 
 
+def environment(cluster: clusters.Cluster) -> dict[str, str]:
+    """Return ours, but an installed program finds its bytecode: one from a checkout would compile itself."""
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cluster.directory / "bytecode")}
+    return {**os.environ, **compiled, "PYTHONUNBUFFERED": "1"}
+
+
 def _launch(place: arena.Arena, name: str, words: Sequence[str | Path]) -> processes.Program:
     log = place.cluster.directory / f"{name}-{secrets.token_hex(3)}.log"
-    # An installed program finds its bytecode; one from a checkout would compile itself at every start.
-    compiled = {
-        "PYTHONDONTWRITEBYTECODE": "",
-        "PYTHONPYCACHEPREFIX": str(place.cluster.directory / "bytecode"),
-    }
-    return processes.start(name, words, log=log, env={**os.environ, **compiled, "PYTHONUNBUFFERED": "1"})
+    return processes.start(name, words, log=log, env=environment(place.cluster))
 
 
 async def berth(place: arena.Arena, _namespace: str, profile: Path | None) -> processes.Program:

@@ -1,7 +1,7 @@
 """What `make bench` reads and reckons without a cluster: stages in a log, and spreads."""
 
-import dataclasses
 import datetime as dt
+from typing import Final
 
 import pytest
 
@@ -23,9 +23,15 @@ some library, unasked
     assert found == pytest.approx({"connected_s": 0.4, "deciding_s": 2.25})
 
 
-ROW = restart.Row(
-    "restart", restart.RELEASED, 0, 1, 1.0, 10.0, 10.1, 11.0, 11.5, 9.0, 400, 500, 550, lead_kept=True
-)
+ROW: Final = {
+    "life": restart.RELEASED,
+    "busy_loops": 0,
+    "complete_s": 10.0,
+    "first_bind_s": 11.5,
+    "peak_mib": 400,
+    "later_peak_mib": 550,
+    "lead_kept": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -41,14 +47,12 @@ ROW = restart.Row(
 )
 def test_each_bound_can_be_broken(nodes: int, change: dict[str, float], broken: int) -> None:
     """A small cluster has a bound in seconds; a large one in what reading it takes, and in memory."""
-    row = dataclasses.replace(ROW, **change)  # type: ignore[arg-type]
-
-    assert sum(not kept for _, kept in restart.bounds([row], nodes)) == broken
+    assert sum(not kept for _, kept in restart.bounds([ROW | change], nodes)) == broken
 
 
 def test_what_happens_beside_busy_loops_is_judged_by_the_lead_alone() -> None:
     """There nobody knows how much later everything is; that the lead is lost is never right."""
-    crowded = dataclasses.replace(ROW, busy_loops=2, first_bind_s=90.0, lead_kept=False)
+    crowded = ROW | {"busy_loops": 2, "first_bind_s": 90.0, "lead_kept": False}
 
     assert [kept for _, kept in restart.bounds([ROW, crowded], 5000)] == [True, True, False]
 

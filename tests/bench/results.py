@@ -1,0 +1,44 @@
+"""Where benchmarks write down what they found, and the tables that they print."""
+
+import json
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+FOLDER: Final = ROOT / "build" / "bench"
+
+# The figures of one measurement by name, as they are written down.
+Row = Mapping[str, Any]
+
+
+class Table:
+    """A table of figures: for each column its head, the name of its figure, and how that is written."""
+
+    def __init__(self, width: int, *columns: tuple[str, str, str]) -> None:
+        self._width = width
+        self._columns = columns
+
+    def heads(self, title: str) -> str:
+        """Write the first line."""
+        return f"{title:<{self._width}}" + "  ".join(
+            head.rjust(len(form.format(0))) for head, _, form in self._columns
+        )
+
+    def line(self, title: str, row: Row) -> str:
+        """Write the figures of one row."""
+        return f"{title:<{self._width}}" + "  ".join(form.format(row[key]) for _, key, form in self._columns)
+
+    def medians(self, rows: Sequence[Row]) -> Row:
+        """Take the median of each figure."""
+        return {key: statistics.median(row[key] for row in rows) for _, key, _ in self._columns}
+
+
+def write(name: str, found: Sequence[Row] | Row) -> None:
+    """Write what was found: one flat record, or a list of them."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / name
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    print(f"\nwritten to {path.relative_to(ROOT)}", file=sys.stderr)
