@@ -210,7 +210,7 @@ class Arena:
 
     def _measure(self) -> None:
         """Take the time of decisions and of sentences, pod by pod."""
-        self._decide, say = cycle.answer_for, self.loop.reporter.reasons.message
+        self._decide, say = cycle.decision_for, self.loop.reporter.reasons.message
 
         def said(candidate: queued_pods.Candidate, decision: decisions.Wait | decisions.Reject) -> str:
             started = time.thread_time()
@@ -218,7 +218,7 @@ class Arena:
             self.spent[candidate.uid].explained += time.thread_time() - started
             return sentence
 
-        cycle.answer_for = self._decided
+        cycle.decision_for = self._decided
         self.loop.reporter.reasons.message = said  # type: ignore[method-assign]
 
     def _decided(
@@ -245,7 +245,7 @@ class Arena:
 
     def close(self) -> None:
         """Leave no measuring behind."""
-        cycle.answer_for = self._decide
+        cycle.decision_for = self._decide
 
     # ------------------------------------------------------------ pods
 

@@ -61,14 +61,14 @@ def test_equal_seeds_draw_equal_pods(arena: delivery.Arena) -> None:
 
 def test_measuring_ends() -> None:
     """What is measured for one arena is not measured after it is closed."""
-    before = cycle.answer_for
+    before = cycle.decision_for
     arena = delivery.Arena(1)
-    meanwhile = cycle.answer_for
+    meanwhile = cycle.decision_for
 
     arena.close()
 
     assert meanwhile is not before
-    assert cycle.answer_for is before
+    assert cycle.decision_for is before
 
 
 # ---------------------------------------------------------------- the verdict

@@ -97,11 +97,11 @@ def test_what_closer_looks_showed_is_weighed() -> None:
     shares = requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
     assert ask(search, builders.request(*shares)) is not None
     ((key, answer),) = search._answers.items()
-    answer.closer[0] = decisions.Reason.FULL, ""
+    answer.whys[0] = decisions.Reason.FULL, ""
     search._bytes += search_memory.BYTES_A_REASON
 
     search.inventory.charge(builders.hold("a", "n1"))
     ask(search, builders.request(*shares))
 
-    assert not answer.closer
+    assert not answer.whys
     assert search._bytes == answer.bytes(key[0])

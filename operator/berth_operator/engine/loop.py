@@ -14,11 +14,11 @@ from berth_operator.scheduling import cycle, decisions
 
 QUIET_SECONDS: Final = 0.001
 LONGEST_SECONDS: Final = 0.01
-# Nothing else happens in this process during a round, so a round has an end, however hard its pods are: it
-# decides for the first part, and finds out why pods wait for the rest. What is left comes next time.
+# Nothing else happens in this process during a round, so a round has an end, however hard its pods are: in
+# its first part it decides, in the rest it finds out why pods wait. What is left comes in the next round.
 DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # Of these, for one pod.
-IN_ORDER_SECONDS: Final = 0.01  # Of these, for the first pods in order; the rest is for all in turns.
+IN_ORDER_SECONDS: Final = 0.01  # Of these, for the first pods in order; in the rest others have turns.
 ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, about 50 ms.
 
 
@@ -44,14 +44,14 @@ class Loop:
         )
 
     async def run(self) -> None:
-        """Decide for ever."""
+        """Make rounds, one whenever something has happened or is due."""
         while True:
             await self._wait_for_events()
             await self.binder.wait_ready()
             self.round()
 
     def round(self) -> None:
-        """Make one round of decisions and start to act on them."""
+        """Make one round of decisions, and start to act on them."""
         started = self._clock()
         self.binder.resume(started)
         made = self._decide(started)
@@ -59,7 +59,7 @@ class Loop:
         # All binds are assumed before anything is reported: reasons describe what is left after them.
         self.reporter.report_round((one.decision for one in made), until=started + ROUND_SECONDS)
         if made:
-            self._ledger.wake.set()  # There may be more than one round took.
+            self._ledger.wake.set()  # There may be more pods to try.
 
     def _decide(self, started: float) -> list[decision_records.RoundDecision]:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""
@@ -75,17 +75,17 @@ class Loop:
                 self.binder.bind(decision)
                 version = ledger.inventory.table.version
                 if self.binder.full:
-                    break  # Refusals cost the server nothing, binds do.
+                    break  # Decisions to wait cost the API server nothing, binds do.
         return made
 
     async def _wait_for_events(self) -> None:
-        """Wait for an event or a moment at which something is due, then for a moment of quiet."""
+        """Wait for an event or until something is due, then for a quiet window."""
         wake = self._ledger.wake
         while not wake.is_set():
             due = self._next_due()
-            patience = None if due is None else max(0.0, due - self._clock())
+            timeout = None if due is None else max(0.0, due - self._clock())
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(timeout):
                     await wake.wait()
             except TimeoutError:
                 due = self._next_due()
@@ -98,5 +98,5 @@ class Loop:
         wake.clear()
 
     def _next_due(self) -> float | None:
-        moments = self._ledger.backlog.next_due(), self.reporter.next_due(), self.binder.next_due()
-        return min((moment for moment in moments if moment is not None), default=None)
+        dues = self._ledger.backlog.next_due(), self.reporter.next_due(), self.binder.next_due()
+        return min((due for due in dues if due is not None), default=None)

@@ -1,11 +1,10 @@
 """The search for a place: which node, and then which of its devices.
 
-All nodes are asked at once in numpy whether they could take the pod and how good they
-would be; the best is then looked at closely by the allocator. What was worked out for a
-question is remembered, and the next pod with the same question only has it worked out
-anew for the nodes that changed since: that is what keeps a decision short however many
-nodes there are. Remembered scores stand in the order of the nodes' names, so that the
-first of several equal ones is the right one.
+All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the
+best one. The scores of a question are remembered, and for the next pod with the same question
+only the nodes that changed since are scored again: that keeps a decision short however many
+nodes there are. Scores are kept in the order of the nodes' names, so that of equal scores the
+first is the right one.
 """
 
 import collections
@@ -51,13 +50,13 @@ Key = tuple[Question, Policy, demand_model.DemandModel]
 
 
 class Search:
-    """Finds places in one inventory, and remembers what it worked out."""
+    """Finds places in one inventory, and remembers the scores of nodes."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
         self._answers: collections.OrderedDict[Key, Answer] = collections.OrderedDict()
         self._slow = search_memory.SlowNodes()
-        self._bytes = 0  # About what all answers take.
+        self._bytes = 0  # Of all answers, roughly.
 
     def place(
         self,
@@ -66,35 +65,35 @@ class Search:
         *,
         policy: Policy,
         effort: allocator.Effort | None = None,
-        spared: Collection[str] = (),
+        excluded: Collection[str] = (),
         question: Question | None = None,
     ) -> decisions.Placement | None:
-        """Find the best node and devices; a preferred scope is tried as a condition first, then wider ones.
+        """Return the best node and devices; a preferred scope is first tried as a condition, then wider ones.
 
-        Where `effort` is spent, nodes are left that were not looked at: the next time goes on with them.
-        The nodes in `spared` are left to others. `question` is what both ask together, where that is known.
+        Where `effort` is spent, some nodes were not searched: the next call goes on with them. `question`
+        is made of request and demand; a caller that has it passes it on.
         """
         effort = allocator.Effort() if effort is None else effort
         *narrow, _ = scopes.ladder(request.grouping)
         for scope in narrow:
             grouping = dataclasses.replace(request.grouping, scope=scope, required=True)
             closer = dataclasses.replace(request, grouping=grouping)
-            found = self._place(closer, ask(closer, demand), policy, effort, spared)
+            found = self._place(closer, ask(closer, demand), policy, effort, excluded)
             if found is not None:
                 return found
-        return self._place(request, question or ask(request, demand), policy, effort, spared)
+        return self._place(request, question or ask(request, demand), policy, effort, excluded)
 
     def may_place(self, question: Question, policy: Policy, names: Collection[str]) -> bool:
-        """Whether one of these nodes may have a place, as far as is known without another look at it."""
+        """Whether one of these nodes may have a place, as far as is known without another search."""
         score = self._answer(question, policy).score
-        return bool((score[self._places(names)] != search_memory.IMPOSSIBLE).any())
+        return bool((score[self._positions(names)] != search_memory.IMPOSSIBLE).any())
 
-    def _places(self, names: Collection[str]) -> node_table.Numbers:
-        """Return the places of some nodes in the order of names, without those that are not there."""
+    def _positions(self, names: Collection[str]) -> node_table.Numbers:
+        """Return the positions of those of some nodes that exist, in the order of names."""
         index = self.inventory.index
         rows = np.array([index[name] for name in names if name in index], dtype=np.int64)
-        places: node_table.Numbers = self.inventory.rank()[rows]
-        return places
+        positions: node_table.Numbers = self.inventory.rank()[rows]
+        return positions
 
     def _place(
         self,
@@ -102,31 +101,31 @@ class Search:
         question: Question,
         policy: Policy,
         effort: allocator.Effort,
-        spared: Collection[str],
+        excluded: Collection[str],
     ) -> decisions.Placement | None:
         answer = self._answer(question, policy)
-        last = self._slow.of(question)
-        kept = answer.set_aside(self._places(spared)) if spared else None
-        slow = answer.set_aside(self._places(last)) if last else None
-        found, asked = self._ask_nodes(request, question, answer, effort)
-        if slow is not None:
-            answer.put_back(slow)
+        slow = self._slow.of(question)
+        hidden = answer.hide(self._positions(excluded)) if excluded else None
+        postponed = answer.hide(self._positions(slow)) if slow else None
+        found, searched = self._search_nodes(request, question, answer, effort)
+        if postponed is not None:
+            answer.show(postponed)
             if found is None and not effort.spent:
-                found, _ = self._ask_nodes(request, question, answer, effort, asked=asked)
-        if kept is not None:
-            answer.put_back(kept)
+                found, _ = self._search_nodes(request, question, answer, effort, searched=searched)
+        if hidden is not None:
+            answer.show(hidden)
         return found
 
-    def _ask_nodes(
+    def _search_nodes(
         self,
         request: requests.Request,
         question: Question,
         answer: Answer,
         effort: allocator.Effort,
         *,
-        asked: int = 0,
+        searched: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
-        """Ask one node after the other, the best first, and count those that had to look closely."""
+        """Return a place on the best node that has one, and how many nodes were searched for it."""
         while len(answer.score) and (question.need.simple or not effort.spent):
             best = int(answer.score.argmax())
             if answer.score[best] == search_memory.IMPOSSIBLE:
@@ -134,39 +133,39 @@ class Search:
             info = self.inventory.by_rank(best)
             view = info.view()
             kind = None if question.need.simple else equivalence.of(view, request)
-            why = answer.alike.get(kind) if kind is not None else None
+            why = answer.whys_by_kind.get(kind) if kind is not None else None
             if why is None:
                 first = int(answer.slot[best]) if answer.slots else None
-                grants = _ask_node(view, request, first, effort)
+                grants = _allocate(view, request, first, effort)
                 if not isinstance(grants, allocator.Shortfall):
                     self._slow.note(question, info.name, slow=False)
-                    return decisions.Placement(info.name, grants), asked
-                asked += 1
-                if _cut_short(question, effort, asked):
+                    return decisions.Placement(info.name, grants), searched
+                searched += 1
+                if _cut_short(question, effort, searched):
                     break
                 why = grants.reason, grants.detail
                 self._slow.note(question, info.name, slow=grants.reason is decisions.Reason.UNDECIDED)
                 self._remember(answer, kind, why)
-            # Only a closer look could tell; it holds until the node changes.
+            # Only a search could show this; it holds until the node changes.
             answer.score[best] = search_memory.IMPOSSIBLE
-            answer.closer[info.row] = why
+            answer.whys[info.row] = why
             self._bytes += search_memory.BYTES_A_REASON
             effort.spend(1)
-        return None, asked
+        return None, searched
 
     def _remember(self, answer: Answer, kind: Hashable, why: Why) -> None:
-        """Remember what a node has said for those that are alike; of few kinds, for each is large."""
-        if kind is not None and len(answer.alike) < search_memory.MOST_KINDS:
-            answer.alike[kind] = why
+        """Remember why a node refused for all of its kind; of few kinds, because each is large."""
+        if kind is not None and len(answer.whys_by_kind) < search_memory.MOST_KINDS:
+            answer.whys_by_kind[kind] = why
             self._bytes += search_memory.BYTES_A_KIND
 
     def searched(self, question: Question, policy: Policy) -> dict[int, Why]:
-        """Return what a closer look showed of nodes that seemed able, by row."""
+        """Return why nodes that passed the filters refused when they were searched, by row."""
         answer = self._answers.get((question, policy, self.inventory.demand_model()))
-        return dict(answer.closer) if answer is not None else {}
+        return dict(answer.whys) if answer is not None else {}
 
     def searched_now(self, question: Question, policy: Policy) -> dict[int, Why]:
-        """Return what closer looks showed and still holds, by row, without looking at any node again."""
+        """Return the same as far as it still holds, without searching any node again."""
         self._answer(question, policy)
         return self.searched(question, policy)
 
@@ -209,40 +208,40 @@ class Search:
 
     def _fill(self, answer: Answer, rows: node_table.Rows, question: Question, policy: Policy) -> None:
         inventory = self.inventory
-        places = inventory.rank()[rows]
+        positions = inventory.rank()[rows]
         ranking, able = rank(inventory, rows, question, policy)
-        answer.score[places] = np.where(able, ranking.score, search_memory.IMPOSSIBLE)
-        if answer.closer:
-            before = len(answer.closer)
+        answer.score[positions] = np.where(able, ranking.score, search_memory.IMPOSSIBLE)
+        if answer.whys:
+            before = len(answer.whys)
             for row in np.arange(inventory.size)[rows].tolist():
-                answer.closer.pop(row, None)
-            self._bytes -= search_memory.BYTES_A_REASON * (before - len(answer.closer))
+                answer.whys.pop(row, None)
+            self._bytes -= search_memory.BYTES_A_REASON * (before - len(answer.whys))
         if ranking.slot is not None:
             answer.slots = True
-            answer.slot[places] = ranking.slot
+            answer.slot[positions] = ranking.slot
         answer.version = inventory.table.version
 
 
 def _rows(changed: set[int]) -> node_table.Rows:
-    """Return rows as what selects them; where they lie side by side that is a slice, which copies nothing."""
+    """Return an index of these rows; of adjacent ones that is a slice, which copies nothing."""
     first, last = min(changed), max(changed)
     if last - first + 1 == len(changed):
         return slice(first, last + 1)
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _cut_short(question: Question, effort: allocator.Effort, asked: int) -> bool:
-    """Return whether the no of a node means nothing, because others left it less than a node is given.
+def _cut_short(question: Question, effort: allocator.Effort, searched: int) -> bool:
+    """Whether the refusal of a node means nothing, because others left it less effort than its due.
 
-    A node that takes all the time there is for a pod is given up, or no other would ever be asked.
+    A node that takes all the time there is for a pod is given up, or no other would ever be searched.
     """
-    return effort.spent and not question.need.simple and not (asked == 1 and effort.late)
+    return effort.spent and not question.need.simple and not (searched == 1 and effort.late)
 
 
-def _ask_node(
+def _allocate(
     view: device_view.View, request: requests.Request, first: int | None, effort: allocator.Effort
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
-    """Ask the allocator; a simple request costs it no search, whatever was spent on others."""
+    """Return devices of a node or why not; a simple request needs no effort, whatever others have spent."""
     if request.need.simple:
         return allocator.place(view, request, first=first)
     part = effort.part(STEPS_A_NODE)
@@ -254,7 +253,7 @@ def _ask_node(
 def rank(
     inventory: Inventory, rows: node_table.Rows, question: Question, policy: Policy
 ) -> tuple[score_inputs.Ranking, node_table.Mask]:
-    """Score these nodes, and tell which of them could take the pod as far as sums can tell."""
+    """Return the scores of these nodes, and which of them could take the pod as far as sums can tell."""
     query = Query(inventory, rows, question)
     able = registry.able(query)
     strategy = question.grouping.strategy or policy.strategy
@@ -262,7 +261,7 @@ def rank(
 
 
 def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:
-    """Gather the numbers that a strategy sees."""
+    """Return the numbers that a strategy sees."""
     inventory, question = query.inventory, query.question
     asked = dict(question.demand.amounts)
     return score_inputs.ScoreInput(
