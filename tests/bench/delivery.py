@@ -226,11 +226,11 @@ class Arena:
         search: Search,
         candidate: queued_pods.Candidate,
         policy: Policy,
-        said: cycle.RefusedQuestions,
+        refused: cycle.RefusedQuestions,
         effort: allocator.Effort,
     ) -> decisions.Decision:
         started = time.thread_time()
-        answer = self._decide(search, candidate, policy, said, effort)
+        answer = self._decide(search, candidate, policy, refused, effort)
         self.spent[candidate.uid].decided += time.thread_time() - started
         return answer
 
