@@ -1,18 +1,20 @@
-"""The pods of an API server in memory: the truth, and a watch that tells of it later.
+"""The pods of an API server in memory, a watch that shows them later, and binds that arrive later.
 
 Each change of a pod is an object of its own that waits to be delivered; those of one pod
-arrive in order, those of different pods in any.
+arrive in order, those of different pods in any. Binds stay under way until a history goes on with them.
 """
 
+import asyncio
 import collections
+import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, Protocol, TypeVar
 
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.translate import raw
-from support import builders, ledgers
+from support import builders, ledgers, writers
 
 GATE = {"schedulingGates": [{"name": "g"}]}
 ENDED = {"Succeeded", "Failed"}
@@ -39,37 +41,26 @@ class Server:
         """Lift the gate of a pod."""
         self._change(name, {key: value for key, value in self.pods[name].items() if key not in GATE})
 
-    def edit(self, name: str, annotations: Mapping[str, str]) -> None:
-        """Edit what a waiting pod asks for."""
-        if not self.node(name):
-            self._change(name, self.pods[name] | {"annotations": dict(annotations)})
+    def change(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Change a pod: what a waiting one asks for, or its node."""
+        self._change(name, self.pods[name] | dict(fields))
+
+    def go_on(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Have a bound pod be admitted, or its containers start or end; what has ended stays so."""
+        if self.pods[name].get("phase") not in ENDED:
+            self.change(name, fields)
 
     def delete(self, name: str) -> None:
         """Delete a pod: at once where no kubelet has it, else when its containers have ended."""
         if self.node(name):
-            self._change(name, self.pods[name] | {"meta": LEAVING})
+            self.change(name, {"meta": LEAVING})
         else:
             self.vanish(name)
-
-    def finish(self, name: str, phase: str) -> None:
-        """Have the containers of a bound pod start or end; what has ended stays so."""
-        if self.node(name) and self.pods[name].get("phase") not in ENDED:
-            self._change(name, self.pods[name] | {"phase": phase})
-
-    def admit(self, name: str) -> None:
-        """Have the kubelet of a bound pod admit it."""
-        if self.node(name) and self.pods[name].get("phase") not in ENDED:
-            self._change(name, self.pods[name] | ADMITTED)
 
     def vanish(self, name: str) -> None:
         """Have a pod be gone."""
         del self.pods[name]
         self.news[name].append(None)
-
-    def bind_by_another(self, name: str, node: str) -> None:
-        """Have another scheduler bind a pod, without any record."""
-        if not self.node(name):
-            self._change(name, self.pods[name] | {"nodeName": node})
 
     # What our binds meet.
 
@@ -82,8 +73,7 @@ class Server:
         if "schedulingGates" in self.pods[name]:
             return ports.Refused("gated")
         self.ours.add(name)
-        answer = {"nodeName": placement.node, "annotations": builders.answered(placement)}
-        self._change(name, self.pods[name] | answer)
+        self.change(name, {"nodeName": placement.node, "annotations": builders.answered(placement)})
         return ports.Bound()
 
     def look(self, name: str) -> ports.ReadResult:
@@ -94,13 +84,9 @@ class Server:
 
     # What is true, and who is told of it.
 
-    def unbound(self) -> list[str]:
-        """Name the pods that have no node."""
-        return [name for name in self.pods if not self.node(name)]
-
-    def bound(self) -> list[str]:
-        """Name the pods that have one."""
-        return [name for name in self.pods if self.node(name)]
+    def having(self, *, node: bool) -> list[str]:
+        """Name the pods that have a node, or have none."""
+        return [name for name in self.pods if bool(self.node(name)) is node]
 
     def pending(self) -> list[str]:
         """Name the pods of which there is news to tell."""
@@ -112,9 +98,8 @@ class Server:
 
     def deliver(self, name: str, ledger: Ledger) -> None:
         """Apply the next news of a pod to a ledger."""
-        thing = self.news[name].popleft()
-        self.delivered[name] = thing
-        ledgers.pod_seen(ledger, thing, f"uid-{name}")
+        self.delivered[name] = self.news[name].popleft()
+        ledgers.pod_seen(ledger, self.delivered[name], f"uid-{name}")
 
     def objects(self) -> dict[str, raw.Pod]:
         """Return all pods as they are."""
@@ -122,10 +107,8 @@ class Server:
 
     def cards_in_use(self) -> list[str]:
         """List the cards of all unfinished pods that we bound."""
-        pods = self.objects()
-        mine = [pods[name] for name in self.ours if name in pods]
-        running = [pod for pod in mine if pod.status.phase not in ENDED]
-        return [card for pod in running for card in ledgers.held_cards(pod)]
+        mine = [pod for name, pod in self.objects().items() if name in self.ours]
+        return [card for pod in mine if pod.status.phase not in ENDED for card in ledgers.held_cards(pod)]
 
     def _change(self, name: str, fields: Mapping[str, Any]) -> None:
         self.pods[name] = dict(fields)
@@ -136,3 +119,62 @@ def made(name: str, fields: Mapping[str, Any]) -> raw.Pod:
     """Make the object of a pod."""
     pod = builders.pod(name, **{key: value for key, value in fields.items() if key not in ADMITTED})
     return builders.admitted(pod) if ADMITTED.keys() <= fields.keys() else pod
+
+
+# ---------------------------------------------------------------- binds on their way to it
+
+LOST: Final = ports.Unknown("timed out", version="some")  # Of a bind that named its pod's revision.
+Seen = TypeVar("Seen", ports.Answer, ports.ReadResult)
+
+
+class Player(Protocol):
+    """Who plays a history, and judges what is sent."""
+
+    server: Server
+
+    def check(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+        """Judge a bind at the moment at which it is sent."""
+
+    def heard(self, name: str, seen: Seen) -> Seen:
+        """Record what we learn of a pod."""
+
+
+@dataclasses.dataclass(slots=True)
+class PendingBind:
+    """A bind that was sent, and whoever waits for its answer."""
+
+    placement: decisions.Placement
+    answer: asyncio.Future[ports.Answer]
+
+
+class PendingBinds(writers.Lead):
+    """Writes binds that stay under way until the history goes on with them."""
+
+    def __init__(self, history: Player) -> None:
+        self.history = history
+        self.under_way: dict[str, PendingBind] = {}
+        self.lost: list[tuple[str, decisions.Placement]] = []  # Given up by us; they may still arrive.
+        self.sent: set[tuple[str, str]] = set()
+
+    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
+        """Send a bind; the first time what it gives must be right at this very moment (I6)."""
+        known = candidate.name, repr(placement)
+        if known not in self.sent or not self.lost:
+            self.history.check(candidate, placement)
+        self.sent.add(known)
+        pending = PendingBind(placement, asyncio.get_running_loop().create_future())
+        self.under_way[candidate.name] = pending
+        return await pending.answer
+
+    async def dry_run(self, *_: object) -> ports.Answer:
+        """Accept it: what is said of the bind itself matters here."""
+        return ports.Bound()
+
+    async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
+        """Void the binds that are on their way, and read the pod as it is."""
+        self.lost = [one for one in self.lost if one[0] != candidate.name]
+        return await self.read_pod(candidate)
+
+    async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
+        """Read a pod as it is."""
+        return self.history.heard(candidate.name, self.history.server.look(candidate.name))

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from berth_crds import names, wire
+from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
@@ -25,6 +26,14 @@ def bare(uid: str = "uid-p", at: str = "n1", **status: Any) -> wire.GpuPod:
     """Return a GpuPod of a pod that runs, and to which the kubelet gave nothing."""
     said = {"phase": "Running", "granted": (wire.Grant("main", (), "podresources"),)} | status
     return msgspec.structs.replace(builders.gpupod(at=at, uid=uid), status=wire.GpuPodStatus(**said))
+
+
+def heard() -> Ledger:
+    """Return a ledger of a node whose device plugin serves its cards, and whose agent asks the kubelet."""
+    ledger = ledgers.with_nodes()
+    ledger.node_seen(WITH_PLUGIN)
+    ledger.device_seen(builders.device("n1", heard=True))
+    return ledger
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the node first", "the pod first"])
@@ -107,9 +116,7 @@ def test_a_gpupod_that_names_more_than_its_pod_asks_for_is_ignored(
     pod: raw.Pod, order: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It names none of them, so the cards of its pod stay kept back; another one of the pod may name them."""
-    ledger = ledgers.with_nodes()
-    ledger.node_seen(WITH_PLUGIN)
-    ledger.device_seen(builders.device("n1", heard=True))
+    ledger = heard()
     ledgers.in_turn(
         lambda: ledgers.pod_seen(ledger, pod),
         lambda: ledgers.gpupod_seen(ledger, builders.gpupod(main=[0, 1, 2])),
@@ -126,17 +133,14 @@ def test_a_gpupod_that_names_more_than_its_pod_asks_for_is_ignored(
 
 def test_a_pod_that_starts_keeps_back_what_it_asks_for() -> None:
     """It may never be given anything; once it runs, it has been; once it is named, the others are free."""
-    ledger = ledgers.with_nodes()
-    ledger.node_seen(WITH_PLUGIN)
-    ledger.device_seen(builders.device("n1", heard=True))
+    ledger, found = heard(), []
 
-    ledgers.pod_seen(ledger, STARTING)
-    starts = ledgers.holding(ledger)
-    ledgers.pod_seen(ledger, FOREIGN)
-    runs = ledgers.holding(ledger)
+    for pod in (STARTING, FOREIGN):
+        ledgers.pod_seen(ledger, pod)
+        found.append(ledgers.holding(ledger))
     ledgers.gpupod_seen(ledger, builders.gpupod(main=[1, 2]))
 
-    assert (starts, runs, ledgers.holding(ledger)) == (([], 2), ([], EVERY), ([1, 2], 0))
+    assert [*found, ledgers.holding(ledger)] == [([], 2), ([], EVERY), ([1, 2], 0)]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])

@@ -1,27 +1,17 @@
 """Looking for garbage takes little time at once, for nothing else happens meanwhile."""
 
 import gc
-from collections.abc import Iterator
-
-import pytest
+from unittest import mock
 
 from berth_operator.engine import garbage_collection
 
 
-@pytest.fixture
-def undone() -> Iterator[None]:
-    """Have the rest of the tests look for garbage as ever."""
-    before = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*before)
+def test_a_usual_collection_is_of_few_objects() -> None:
+    """Of those that came since the last one, however much pods say; of all objects hardly ever."""
+    with mock.patch.object(gc, "freeze") as freeze, mock.patch.object(gc, "set_threshold") as thresholds:
+        garbage_collection.settle()
 
-
-@pytest.mark.usefixtures("undone")
-def test_a_usual_look_is_at_few_objects() -> None:
-    """At those that came since the last one, however much pods say; at all objects hardly ever."""
-    garbage_collection.settle()
-
-    young, once, all_ = gc.get_threshold()
+    young, once, every = thresholds.call_args.args
     assert young * once <= 50_000
-    assert young * once * all_ >= 100_000_000
+    assert young * once * every >= 100_000_000
+    freeze.assert_called_once_with()

@@ -21,7 +21,7 @@ from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods
-from engine import pod_server, unanswered_binds
+from engine import pod_server
 from support import builders, ledgers, timeless, worlds, writers
 
 NODES = ("n1", "n2")
@@ -60,10 +60,12 @@ class History(stateful.RuleBasedStateMachine):
         self.time = asyncio.Runner(loop_factory=timeless.Loop)
         self.clock = self.time.get_loop().time
         self.ledger = Ledger(self.clock)
-        self.wire = unanswered_binds.Wire(self)
+        self.binds = pod_server.PendingBinds(self)
         # Few at once, so that some wait for their turn while what they were decided on changes.
         few = bind_sender.Limits(binds_at_once=2)
-        self.loop = loop.Loop(self.ledger, self.wire, writers.PodStatusWriter(), clock=self.clock, limits=few)
+        self.loop = loop.Loop(
+            self.ledger, self.binds, writers.PodStatusWriter(), clock=self.clock, limits=few
+        )
         self.running = self.time.get_loop().create_task(self.loop.run())
         self.server = pod_server.Server()
         self.world = worlds.World()
@@ -139,31 +141,31 @@ class History(stateful.RuleBasedStateMachine):
                 self.server.deliver(name, self.ledger)
         self.a_moment_passes()
 
-    @stateful.precondition(lambda self: self.server.unbound())
+    @stateful.precondition(lambda self: self.server.having(node=False))
     @stateful.rule(data=st.data(), wish=st.sampled_from(WISHES), bind=RARELY, at=AT)
     def waiting_pod_changes(self, data: st.DataObject, wish: dict[str, str], bind: bool, at: str) -> None:  # noqa: FBT001  drawn by hypothesis
         """A gate is lifted, a waiting pod asks for another model, or somebody else binds it."""
-        name = self.pick(data, self.server.unbound())
+        name = self.pick(data, self.server.having(node=False))
         if "schedulingGates" in self.server.pods[name]:
             self.server.ungate(name)
         elif bind:
-            self.server.bind_by_another(name, at)
+            self.server.change(name, {"nodeName": at})
         else:
-            self.server.edit(name, wish)
+            self.server.change(name, {"annotations": wish})
 
     @stateful.precondition(lambda self: self.server.pods)
     @stateful.rule(data=st.data(), how=st.sampled_from(ENDS))
     def pod_goes_on(self, data: st.DataObject, how: str) -> None:
         """A kubelet brings a pod further, or takes it away, or somebody deletes it."""
-        bound = self.server.bound()
-        if how == "deleted":
-            self.server.delete(self.pick(data, self.server.pods))
-        elif bound and how == "admitted":
-            self.server.admit(self.pick(data, bound))
-        elif bound and how == "gone":
-            self.server.vanish(self.pick(data, bound))
-        elif bound:
-            self.server.finish(self.pick(data, bound), how)
+        bound = self.server.having(node=True)
+        match how:
+            case "deleted":
+                self.server.delete(self.pick(data, self.server.pods))
+            case "gone" if bound:
+                self.server.vanish(self.pick(data, bound))
+            case _ if bound:
+                fields = pod_server.ADMITTED if how == "admitted" else {"phase": how}
+                self.server.go_on(self.pick(data, bound), fields)
 
     @stateful.precondition(lambda self: self.server.pending())
     @stateful.rule(data=st.data())
@@ -178,13 +180,13 @@ class History(stateful.RuleBasedStateMachine):
             while self.server.news[name]:
                 self.server.deliver(name, self.ledger)
 
-    @stateful.precondition(lambda self: self.server.bound())
+    @stateful.precondition(lambda self: self.server.having(node=True))
     @stateful.rule(
         data=st.data(), at=AT, known=MOSTLY, minors=st.lists(st.integers(0, 4), unique=True, max_size=3)
     )
     def gpupod_comes(self, data: st.DataObject, at: str, known: bool, minors: list[int]) -> None:  # noqa: FBT001  drawn by hypothesis
         """An agent writes what a pod of its node holds; it may be of another node, or of another pod."""
-        name = self.pick(data, self.server.bound())
+        name = self.pick(data, self.server.having(node=True))
         node = self.server.node(name) if known else at
         uid = "" if data.draw(MOSTLY) else "uid-of-another"
         self.gpupods[name] = builders.gpupod(name, node, uid=uid, main=minors)
@@ -226,59 +228,59 @@ class History(stateful.RuleBasedStateMachine):
         assert placement.node in self.world.nodes
         assert {share.uuid for share in worlds.given(placement)} <= sound
 
-    def heard(self, name: str, seen: unanswered_binds.Seen) -> unanswered_binds.Seen:
+    def heard(self, name: str, seen: pod_server.Seen) -> pod_server.Seen:
         """Note that we learn of a pod's end before the watch tells it."""
         if isinstance(seen, ports.Gone):
             self.gone.add(name)
         return seen
 
-    @stateful.precondition(lambda self: self.wire.flights)
+    @stateful.precondition(lambda self: self.binds.under_way)
     @stateful.rule(data=st.data(), fate=st.sampled_from(FATES))
     def bind_goes_on(self, data: st.DataObject, fate: str) -> None:
         """The server takes a bind or refuses it, wants a rest, or it is lost on its way there or back."""
-        name = self.pick(data, self.wire.flights)
-        flight = self.wire.flights.pop(name)
+        name = self.pick(data, self.binds.under_way)
+        pending = self.binds.under_way.pop(name)
         answer: ports.Answer
         match fate:
             case "taken":
-                answer = self.heard(name, self.server.bind(name, flight.placement))
+                answer = self.heard(name, self.server.bind(name, pending.placement))
             case "taken, unheard":
-                self.server.bind(name, flight.placement)
-                answer = unanswered_binds.LOST
+                self.server.bind(name, pending.placement)
+                answer = pod_server.LOST
             case "late":
-                self.wire.strays.append((name, flight.placement))
-                answer = unanswered_binds.LOST
+                self.binds.lost.append((name, pending.placement))
+                answer = pod_server.LOST
             case "crowded out":
                 answer = ports.Throttled("slow down", 3.0)
             case _:
                 answer = ports.Refused("a webhook says no")
-        flight.answer.set_result(answer)
+        pending.answer.set_result(answer)
         self.time_passes(0.0)
 
-    @stateful.precondition(lambda self: self.wire.flights)
+    @stateful.precondition(lambda self: self.binds.under_way)
     @stateful.rule()
     def binds_are_held_up(self) -> None:
         """All that is under way takes too long, and we are past waiting for it."""
-        for name, flight in self.wire.flights.items():
-            self.wire.strays.append((name, flight.placement))
-            flight.answer.set_result(unanswered_binds.LOST)
-        self.wire.flights.clear()
+        for name, pending in self.binds.under_way.items():
+            self.binds.lost.append((name, pending.placement))
+            pending.answer.set_result(pod_server.LOST)
+        self.binds.under_way.clear()
         self.time_passes(4.0)
 
-    @stateful.precondition(lambda self: self.wire.flights)
+    @stateful.precondition(lambda self: self.binds.under_way)
     @stateful.rule()
     def binds_are_taken(self) -> None:
         """All that is under way arrives, and we hear of it."""
-        for name, flight in list(self.wire.flights.items()):
-            flight.answer.set_result(self.heard(name, self.server.bind(name, flight.placement)))
-        self.wire.flights.clear()
+        for name, pending in list(self.binds.under_way.items()):
+            pending.answer.set_result(self.heard(name, self.server.bind(name, pending.placement)))
+        self.binds.under_way.clear()
         self.time_passes(0.0)
 
-    @stateful.precondition(lambda self: self.wire.strays)
+    @stateful.precondition(lambda self: self.binds.lost)
     @stateful.rule(data=st.data())
     def late_bind_arrives(self, data: st.DataObject) -> None:
         """A bind that we gave up waiting for reaches the server all the same."""
-        stray = self.wire.strays.pop(data.draw(st.integers(0, len(self.wire.strays) - 1)))
+        stray = self.binds.lost.pop(data.draw(st.integers(0, len(self.binds.lost) - 1)))
         self.server.bind(*stray)
 
     # ------------------------------------------------------------ what always holds
@@ -359,7 +361,7 @@ class History(stateful.RuleBasedStateMachine):
         """Every bind comes to its end, the watch catches up, and nothing more happens."""
         self.whoever_fits_is_bound()
         self.ending = self.running.cancel()
-        for stray in self.wire.strays:
+        for stray in self.binds.lost:
             self.server.bind(*stray)
         while self.loop.binder.busy:
             self.binds_are_taken()

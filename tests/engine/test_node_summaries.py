@@ -1,18 +1,19 @@
-"""A node's cards in a few words, as people see them in a list of Devices."""
+"""What is said of the cards of nodes: in a list of Devices, and where a ledger cannot be right (I1, I2)."""
 
 import dataclasses
 
+import hypothesis
 import pytest
 
 from berth_crds import text
-from berth_operator.engine import node_summaries
+from berth_operator.engine import device_audit, node_summaries
 from berth_operator.engine.node_summaries import NodeSummary
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import node_topology
 from berth_operator.scheduling.inventory import Inventory
-from support import builders, clock
+from support import builders, clock, worlds
 
 
 def summed(inventory: Inventory) -> NodeSummary:
@@ -171,19 +172,19 @@ def test_long_reason_is_cut() -> None:
     assert len(found.reason) == text.LONGEST
 
 
-def parts(*shares: decisions.Share) -> holds.Hold:
-    """Return what a pod has of several cards."""
-    return holds.Hold("uid-p", "ml/p", "n1", (), shares)
-
-
 USES: dict[str, tuple[Inventory, str]] = {
     "nothing": (builders.inventory(*PLAIN), "0"),
     "whole cards": (builders.inventory(*PLAIN, builders.hold("a", shares=(0, 1))), "2"),
     "a whole card and a part": (
-        builders.inventory(*PLAIN, parts(builders.share(0), builders.share(1, core=40, memory=1))),
+        builders.inventory(
+            *PLAIN, builders.hold("p", shares=[builders.share(0), builders.share(1, core=40, memory=1)])
+        ),
         "1.4",
     ),
-    "next to nothing": (builders.inventory(*PLAIN, parts(builders.share(core=1, memory=1))), "0.1"),
+    "next to nothing": (
+        builders.inventory(*PLAIN, builders.hold("p", shares=[builders.share(core=1, memory=1)])),
+        "0.1",
+    ),
 }
 
 
@@ -193,3 +194,57 @@ def test_parts_in_use_are_added_up(inventory: Inventory, in_use: str) -> None:
     (found,) = node_summaries.summarize(inventory, {"n1"})
 
     assert found.in_use == in_use
+
+
+# ---------------------------------------------------------------- what cannot be right
+
+GIB = builders.GIB
+
+
+def part(name: str, core: int, gib: int, *, uuid: str = "GPU-n1-0") -> holds.Hold:
+    """Give a pod that was promised a part of a device."""
+    return builders.hold(name, shares=[decisions.Share(uuid, 0, core, gib * GIB)])
+
+
+def cut() -> devices.Device:
+    """Give a node whose card is cut."""
+    instance = devices.Instance("MIG-0", "1g.5gb", 5 * GIB)
+    return builders.device(cards=[builders.card(mig=True, instances=(instance,))])
+
+
+SMALL = builders.device(cards=[builders.card(memory=16 * GIB)])
+UNKNOWN = builders.device(cards=[builders.card(memory=0)])
+AUDITS: dict[str, tuple[Inventory, list[str]]] = {
+    "nobody holds anything": (builders.inventory(SMALL), []),
+    "two halves": (builders.inventory(SMALL, part("a", 50, 8), part("b", 50, 8)), []),
+    "memory that is not known": (builders.inventory(UNKNOWN, part("a", 50, 99)), []),
+    "too much compute": (
+        builders.inventory(SMALL, part("a", 50, 1), part("b", 60, 1)),
+        ["GPU-n1-0 of n1 is promised at 110 %, by ml/a and ml/b"],
+    ),
+    "too much memory": (
+        builders.inventory(SMALL, part("a", 1, 10), part("b", 1, 10)),
+        [f"GPU-n1-0 of n1 is promised with {20 * GIB} of {16 * GIB} bytes, by ml/a and ml/b"],
+    ),
+    "a card that was swapped": (
+        builders.inventory(SMALL, part("a", 1, 1, uuid="GPU-old")),
+        ["GPU-old of n1 is not there but promised, by ml/a"],
+    ),
+    "an instance twice": (
+        builders.inventory(cut(), part("a", 10, 1, uuid="MIG-0"), part("b", 10, 1, uuid="MIG-0")),
+        ["MIG-0 of n1 is promised 2 times, by ml/a and ml/b"],
+    ),
+    "no Device": (builders.inventory(builders.node(), part("a", 200, 99)), []),
+}
+
+
+@pytest.mark.parametrize(("inventory", "sentences"), AUDITS.values(), ids=AUDITS.keys())
+def test_audit(inventory: Inventory, sentences: list[str]) -> None:
+    """Each device that is promised above its capacity, or is not there, is named with its pods."""
+    assert [str(one) for one in device_audit.audit(inventory)] == sentences
+
+
+@hypothesis.given(worlds.worlds())
+def test_any_world_can_be_audited(world: worlds.World) -> None:
+    """Whatever is known, an audit ends, and finds the same in whatever order it came."""
+    assert device_audit.audit(world.paint()) == device_audit.audit(world.paint())

@@ -1,6 +1,7 @@
 """The watchdog tells silent agents from living ones, by what it saw on its own clock."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import pytest
@@ -13,107 +14,104 @@ from support import builders, clock, ledgers, timeless
 GRACE = 40.0
 
 
-class Scene:
-    """One node whose agent is watched."""
+class Cluster:
+    """A ledger of two nodes, the agents of which are watched."""
 
     def __init__(self) -> None:
         self.clock = clock.Clock()
         self.ledger = Ledger(self.clock)
         self.watchdog = Watchdog(self.ledger, clock=self.clock)
-        self.ledger.node_seen(builders.node())
+        for name in ("n1", "n2"):
+            self.ledger.node_seen(builders.node(name))
 
-    def device(self, *, found_silent: bool = False) -> None:
-        """Have the Device be seen."""
-        self.ledger.device_seen(builders.device())
-        self.watchdog.device_seen("n1", found_silent=found_silent)
-
-    def device_gone(self) -> None:
-        """Have the Device be gone."""
-        self.watchdog.device_gone("n1")
-        self.ledger.device_gone("n1")
-
-    def passing(self, seconds: float) -> None:
-        """Let time pass, and judge."""
-        self.clock.advance(seconds)
-        self.watchdog.judge()
-
-    @property
-    def silent(self) -> bool:
-        """Whether the ledger was told that the agent is silent."""
-        info = self.ledger.inventory.node("n1")
+    def silent(self, node: str = "n1") -> bool:
+        """Whether the ledger was told that an agent is silent."""
+        info = self.ledger.inventory.node(node)
         return info is not None and info.silent
 
 
-Step = Callable[[Scene], None]
+Step = Callable[[Cluster], None]
+
+
+def device(cluster: Cluster, *, node: str = "n1", found_silent: bool = False) -> None:
+    """Have a Device be seen, which may say that its agent is silent."""
+    cluster.ledger.device_seen(builders.device(node))
+    cluster.watchdog.device_seen(node, found_silent=found_silent)
+
+
+def device_gone(cluster: Cluster) -> None:
+    """Have the Device be gone."""
+    cluster.watchdog.device_gone("n1")
+    cluster.ledger.device_gone("n1")
 
 
 def lease(renewal: str) -> Step:
     """Have the Lease be seen."""
-    return lambda scene: scene.watchdog.lease_seen("n1", renewal)
+    return lambda cluster: cluster.watchdog.lease_seen("n1", renewal)
+
+
+def lease_gone(cluster: Cluster) -> None:
+    """Have the Lease be gone."""
+    cluster.watchdog.lease_gone("n1")
 
 
 def passes(seconds: float) -> Step:
-    """Let time pass."""
-    return lambda scene: scene.passing(seconds)
+    """Let time pass, and judge."""
+
+    def step(cluster: Cluster) -> None:
+        cluster.clock.advance(seconds)
+        cluster.watchdog.judge()
+
+    return step
 
 
-def lease_gone(scene: Scene) -> None:
-    """Have the Lease be gone."""
-    scene.watchdog.lease_gone("n1")
-
-
-def found_silent(scene: Scene) -> None:
-    """Have the Device be seen, which says that its agent is silent."""
-    scene.device(found_silent=True)
-
-
-def restored(scene: Scene) -> None:
+def restored(cluster: Cluster) -> None:
     """Have the cluster be restored from a backup."""
-    scene.watchdog.restored()
+    cluster.watchdog.restored()
 
 
-def shorter_grace(scene: Scene) -> None:
+def shorter_grace(cluster: Cluster) -> None:
     """Have a policy come into force."""
-    scene.ledger.policy_seen(Policy(grace_seconds=5))
-    scene.watchdog.judge()
+    cluster.ledger.policy_seen(Policy(grace_seconds=5))
+    cluster.watchdog.judge()
 
 
-DEVICE: Final = Scene.device
+found_silent = partial(device, found_silent=True)
 ALMOST: Final = passes(GRACE - 1)
 # What happens, and whether the agent is silent after each of the last steps.
 HISTORIES: dict[str, tuple[list[Step], list[bool]]] = {
-    "a Device without a Lease": ([DEVICE], [True]),
-    "the Lease comes first": ([lease("a"), DEVICE], [False]),
-    "the Device comes first": ([DEVICE, lease("a")], [True, False]),
+    "a Device without a Lease": ([device], [True]),
+    "the Lease comes first": ([lease("a"), device], [False]),
+    "the Device comes first": ([device, lease("a")], [True, False]),
     "renewals in time": (
-        [DEVICE, *(step for at in range(20) for step in (lease(str(at)), ALMOST))],
+        [device, *(step for at in range(20) for step in (lease(str(at)), ALMOST))],
         [False] * 40,
     ),
-    "the grace period is over": ([DEVICE, lease("a"), passes(GRACE), passes(0.1)], [False, True]),
-    "the same renewal is listed again": ([DEVICE, lease("a"), ALMOST, lease("a"), passes(2)], [False, True]),
-    "a renewal after a silence": ([DEVICE, lease("a"), passes(GRACE + 1), lease("b")], [True, False]),
+    "the grace period is over": ([device, lease("a"), passes(GRACE), passes(0.1)], [False, True]),
+    "the same renewal is listed again": ([device, lease("a"), ALMOST, lease("a"), passes(2)], [False, True]),
+    "a renewal after a silence": ([device, lease("a"), passes(GRACE + 1), lease("b")], [True, False]),
     "renewals by other clocks": (
-        [DEVICE, lease("2026-01-01"), ALMOST, lease("1999-01-01"), ALMOST, lease("2099-01-01"), ALMOST],
+        [device, lease("2026-01-01"), ALMOST, lease("1999-01-01"), ALMOST, lease("2099-01-01"), ALMOST],
         [False] * 6,
     ),
     "found silent before we started": (
         [lease("old"), found_silent, passes(5), lease("new")],
         [True, True, False],
     ),
-    "what we wrote of it ourselves": ([lease("a"), DEVICE, found_silent, passes(0)], [False] * 3),
-    "the Lease is deleted": ([DEVICE, lease("a"), lease_gone, lease("b")], [True, False]),
+    "what we wrote of it ourselves": ([lease("a"), device, found_silent, passes(0)], [False] * 3),
+    "the Lease is deleted": ([device, lease("a"), lease_gone, lease("b")], [True, False]),
     "the Device is deleted": (
-        [DEVICE, lease("a"), Scene.device_gone, passes(GRACE + 1), DEVICE, lease("b")],
+        [device, lease("a"), device_gone, passes(GRACE + 1), device, lease("b")],
         [True, False],
     ),
-    "a Lease long before its Device": ([lease("a"), ALMOST, DEVICE], [False]),
-    "a policy with a shorter grace period": ([DEVICE, lease("a"), passes(10), shorter_grace], [False, True]),
+    "a Lease long before its Device": ([lease("a"), ALMOST, device], [False]),
+    "a policy with a shorter grace period": ([device, lease("a"), passes(10), shorter_grace], [False, True]),
     "after a restore only a renewal counts": (
-        [DEVICE, lease("10:00:10"), passes(10), restored, lease("09:59:50"), passes(5), lease("10:00:20")],
+        [device, lease("10:00:10"), passes(10), restored, lease("09:59:50"), passes(5), lease("10:00:20")],
         [False, True, True, True, False],
     ),
     "a restore resurrects no dead agent": (
-        [DEVICE, lease("10:00:10"), passes(100), restored, lease("09:00:00"), passes(1)],
+        [device, lease("10:00:10"), passes(100), restored, lease("09:00:00"), passes(1)],
         [True] * 4,
     ),
 }
@@ -122,27 +120,23 @@ HISTORIES: dict[str, tuple[list[Step], list[bool]]] = {
 @pytest.mark.parametrize(("steps", "silent"), HISTORIES.values(), ids=HISTORIES.keys())
 def test_an_agent_is_silent_without_a_renewal_that_we_saw(steps: list[Step], silent: list[bool]) -> None:
     """It lives for the grace period after each renewal, by our own clock; an old Lease is no sign of life."""
-    scene, found = Scene(), []
+    cluster, found = Cluster(), []
 
     for step in steps:
-        step(scene)
-        found.append(scene.silent)
+        step(cluster)
+        found.append(cluster.silent())
 
     assert found[-len(silent) :] == silent
 
 
 def test_silence_of_one_is_not_that_of_another() -> None:
     """Each agent is judged by its own signs."""
-    scene = Scene()
-    scene.device()
-    scene.ledger.device_seen(builders.device("n2"))
-    scene.watchdog.device_seen("n2", found_silent=False)
+    cluster = Cluster()
 
-    lease("a")(scene)
+    for step in (device, partial(device, node="n2"), lease("a")):
+        step(cluster)
 
-    other = scene.ledger.inventory.node("n2")
-    assert other is not None
-    assert (scene.silent, other.silent) == (False, True)
+    assert (cluster.silent("n1"), cluster.silent("n2")) == (False, True)
 
 
 @timeless.scenario

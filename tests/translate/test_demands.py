@@ -1,5 +1,6 @@
 """What a pod demands of its node is what Kubernetes' own scheduler would reckon."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hypothesis
@@ -21,197 +22,183 @@ def asking(name: str, *, sidecar: bool = False, **requests: object) -> Container
     return builders.asking(name, requests, **lasting)
 
 
-def amounts(*containers: Container, init: tuple[Container, ...] = (), **spec: Any) -> dict[str, int]:
+def amounts(init: Sequence[Container] = (), **spec: Any) -> dict[str, int]:
     """Read what a pod of these containers demands, but for its own place among the pods."""
-    pod = builders.pod(containers=list(containers), initContainers=list(init), **spec)
-    found = dict(demands.amounts(pod.spec))
+    found = dict(demands.amounts(builders.pod(initContainers=list(init), **spec).spec))
     assert found.pop(facts.PODS) == 1
     return found
 
 
-def test_containers_run_together() -> None:
-    """The requests of all containers add up."""
-    found = amounts(asking("a", cpu="100m", memory="1Gi"), asking("b", cpu=1))
-
-    assert found == {"cpu": 1100, "memory": 2**30}
+def limited(name: str, **resources: Mapping[str, object]) -> Container:
+    """Return a container with these limits and requests."""
+    return builders.container(name, resources=resources)
 
 
-def test_limit_is_the_request_where_there_is_none() -> None:
-    """A container that sets a limit alone requests as much; one that sets both requests what it says."""
-    alone = builders.container("a", resources={"limits": {"cpu": 2, "memory": "1Gi"}})
-    both = builders.container("b", resources={"limits": {"cpu": 2}, "requests": {"cpu": 1}})
-
-    found = amounts(alone, both)
-
-    assert found == {"cpu": 3000, "memory": 2**30}
+def starting(main: Sequence[object], *init: Container) -> dict[str, Any]:
+    """Return a pod whose containers request so many cpus, and what runs before them."""
+    return {"containers": [asking(f"a{at}", cpu=cpu) for at, cpu in enumerate(main)], "init": init}
 
 
-@pytest.mark.parametrize(
-    ("init", "containers", "cpu"),
-    [
-        pytest.param((asking("i", cpu=1),), (asking("a", cpu=2),), 2000, id="a small init container"),
-        pytest.param((asking("i", cpu=3),), (asking("a", cpu=2),), 3000, id="a large init container"),
-        pytest.param(
-            (asking("i", cpu=3), asking("j", cpu=2)),
-            (asking("a", cpu=1),),
-            3000,
-            id="init containers take turns",
-        ),
-        pytest.param(
-            (asking("s", cpu=1, sidecar=True),),
-            (asking("a", cpu=2),),
-            3000,
-            id="a sidecar stays beside the others",
-        ),
-        pytest.param(
-            (asking("s", cpu=1, sidecar=True), asking("i", cpu=3)),
-            (asking("a", cpu=2),),
-            4000,
-            id="an init container beside an earlier sidecar",
-        ),
-        pytest.param(
-            (asking("i", cpu=3), asking("s", cpu=1, sidecar=True)),
-            (asking("a", cpu=1),),
-            3000,
-            id="an init container before the sidecar",
-        ),
-        pytest.param(
-            (asking("s", cpu=1, sidecar=True), asking("t", cpu=2, sidecar=True), asking("i", cpu=2)),
-            (asking("a", cpu=1),),
-            5000,
-            id="two sidecars",
-        ),
-    ],
-)
-def test_init_containers_and_sidecars(
-    init: tuple[Container, ...], containers: tuple[Container, ...], cpu: int
+def as_a_whole(**resources: Mapping[str, object]) -> dict[str, Any]:
+    """Return a pod that sets amounts for itself; its container requests a cpu and a GiB."""
+    return {"containers": [asking("a", cpu=1, memory="1Gi")], "resources": resources}
+
+
+GIB = 2**30
+SIDECAR = asking("s", cpu=1, sidecar=True)
+AMOUNTS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "containers run together": (
+        {"containers": [asking("a", cpu="100m", memory="1Gi"), asking("b", cpu=1)]},
+        {"cpu": 1100, "memory": GIB},
+    ),
+    "a limit is the request where there is none": (
+        {
+            "containers": [
+                limited("a", limits={"cpu": 2, "memory": "1Gi"}),
+                limited("b", limits={"cpu": 2}, requests={"cpu": 1}),
+            ]
+        },
+        {"cpu": 3000, "memory": GIB},
+    ),
+    "a small init container": (starting([2], asking("i", cpu=1)), {"cpu": 2000}),
+    "a large init container": (starting([2], asking("i", cpu=3)), {"cpu": 3000}),
+    "init containers take turns": (starting([1], asking("i", cpu=3), asking("j", cpu=2)), {"cpu": 3000}),
+    "a sidecar stays beside the others": (starting([2], SIDECAR), {"cpu": 3000}),
+    "an init container beside an earlier sidecar": (
+        starting([2], SIDECAR, asking("i", cpu=3)),
+        {"cpu": 4000},
+    ),
+    "an init container before the sidecar": (starting([1], asking("i", cpu=3), SIDECAR), {"cpu": 3000}),
+    "two sidecars": (
+        starting([1], SIDECAR, asking("t", cpu=2, sidecar=True), asking("i", cpu=2)),
+        {"cpu": 5000},
+    ),
+    "each resource has its own peak": (
+        {"containers": [asking("a", cpu=1, memory="2Gi")], "init": [asking("i", cpu=2, memory="1Gi")]},
+        {"cpu": 2000, "memory": 2 * GIB},
+    ),
+    "overhead comes on top, also of what no container asks for": (
+        starting([1]) | {"overhead": {"cpu": "250m", "memory": "120Mi"}},
+        {"cpu": 1250, "memory": 120 * 2**20},
+    ),
+    "of the whole, more than the containers": (
+        as_a_whole(requests={"cpu": 5}),
+        {"cpu": 5000, "memory": GIB},
+    ),
+    "of the whole, less than the containers": (
+        as_a_whole(requests={"cpu": "500m"}),
+        {"cpu": 500, "memory": GIB},
+    ),
+    "of the whole, nothing, but said so": (as_a_whole(requests={"cpu": 0}), {"memory": GIB}),
+    "of the whole, a limit where containers ask": (
+        as_a_whole(limits={"cpu": 5}),
+        {"cpu": 1000, "memory": GIB},
+    ),
+    "of the whole, a limit where no container asks": (
+        as_a_whole(limits={"hugepages-2Mi": "4Mi"}),
+        {"cpu": 1000, "memory": GIB, "hugepages-2Mi": 2**22},
+    ),
+    "of the whole, requests go before limits": (
+        as_a_whole(limits={"cpu": 5, "memory": "8Gi"}, requests={"cpu": 4}),
+        {"cpu": 4000, "memory": GIB},
+    ),
+    "of the whole, a resource that cannot be set": (
+        as_a_whole(requests={"ephemeral-storage": 7, "example.com/licence": 7}),
+        {"cpu": 1000, "memory": GIB},
+    ),
+    "of the whole, nothing set": (as_a_whole(), {"cpu": 1000, "memory": GIB}),
+    "of the whole, with overhead": (
+        as_a_whole(requests={"cpu": 2}) | {"overhead": {"cpu": "250m"}},
+        {"cpu": 2250, "memory": GIB},
+    ),
+    "a word": (starting(["much"]), {"cpu": facts.LARGEST}),
+    "an empty word": (starting([""]), {"cpu": facts.LARGEST}),
+    "more than any node has": (
+        starting(["9E"] * 5) | {"overhead": {"cpu": "9E"}},
+        {"cpu": facts.LARGEST},
+    ),
+    "less than nothing": (starting(["-5"]), {}),
+    "nothing": ({"containers": [{"name": "a"}]}, {}),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), AMOUNTS.values(), ids=AMOUNTS.keys())
+def test_the_most_that_is_needed_at_any_moment_is_demanded(
+    spec: dict[str, Any], expected: dict[str, int]
 ) -> None:
-    """The most that is needed at any moment of the start and afterwards is demanded."""
-    found = amounts(*containers, init=init)
-
-    assert found == {"cpu": cpu}
+    """Of each resource; what cannot be read is more than any node has, and sums stay within bounds."""
+    assert amounts(**spec) == expected
 
 
-def test_each_resource_has_its_own_peak() -> None:
-    """Cpu may peak in an init container and memory in the others."""
-    found = amounts(asking("a", cpu=1, memory="2Gi"), init=(asking("i", cpu=2, memory="1Gi"),))
-
-    assert found == {"cpu": 2000, "memory": 2**31}
+CPUS = st.integers(0, 4000)
 
 
-def test_overhead_comes_on_top() -> None:
-    """What the sandbox costs is added to the containers, also to a resource they do not ask for."""
-    found = amounts(asking("a", cpu=1), overhead={"cpu": "250m", "memory": "120Mi"})
+@pod_requests.PROPERTY
+@hypothesis.given(
+    init=st.lists(st.tuples(CPUS, st.booleans()), max_size=4),
+    main=st.lists(CPUS, min_size=1, max_size=3),
+    overhead=CPUS,
+)
+def test_second_opinion(init: list[tuple[int, bool]], main: list[int], overhead: int) -> None:
+    """Walking through the pod's life moment by moment comes to the same peak."""
+    early = [asking(f"i{at}", cpu=f"{cpu}m", sidecar=stays) for at, (cpu, stays) in enumerate(init)]
 
-    assert found == {"cpu": 1250, "memory": 120 * 2**20}
+    found = amounts(**starting([f"{cpu}m" for cpu in main], *early), overhead={"cpu": f"{overhead}m"})
+
+    moments = [sum(cpu for cpu, stays in init[:at] if stays) + cpu for at, (cpu, _) in enumerate(init)]
+    moments.append(sum(cpu for cpu, stays in init if stays) + sum(main))
+    assert found.get("cpu", 0) == max(moments) + overhead
+
+
+SERVED: dict[str, tuple[raw.Pod, facts.Amounts, facts.Amounts]] = {
+    "Berth's own": (
+        builders.pod(
+            gpus=2, initContainers=[builders.asking("i", {names.GPU: 100, "nvidia.com/mig-1g.5gb": 1})]
+        ),
+        ((facts.PODS, 1),),
+        ((names.GPU, 100), (names.NVIDIA_GPU, 2), ("nvidia.com/mig-1g.5gb", 1)),
+    ),
+    "of other projects": (
+        pod_requests.asking(
+            {
+                "nvidia.com/gpumem": 3000,
+                "koordinator.sh/gpu-core": 5,
+                "nvidia.com/priority": 1,
+                "amd.com/gpu": 1,
+            }
+        ),
+        (("amd.com/gpu", 1), (facts.PODS, 1)),
+        (("koordinator.sh/gpu-core", 5), ("nvidia.com/gpumem", 3000), ("nvidia.com/priority", 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "own", "served"), SERVED.values(), ids=SERVED.keys())
+def test_names_that_berth_serves_are_kept_apart(
+    pod: raw.Pod, own: facts.Amounts, served: facts.Amounts
+) -> None:
+    """What the Device answers for is asked of the node only where it advertises it, whoever named it."""
+    found = demands.demand(pod.spec)
+
+    assert (found.amounts, found.served) == (own, served)
+
+
+OS = "kubernetes.io/os"
+LINUX, WINDOWS = {"os": {"name": "linux"}}, {"os": {"name": "windows"}}
 
 
 @pytest.mark.parametrize(
-    ("whole", "found"),
+    ("spec", "selector"),
     [
-        pytest.param({"requests": {"cpu": 5}}, {"cpu": 5000, "memory": 2**30}, id="more than the containers"),
-        pytest.param(
-            {"requests": {"cpu": "500m"}}, {"cpu": 500, "memory": 2**30}, id="less than the containers"
-        ),
-        pytest.param({"requests": {"cpu": 0}}, {"memory": 2**30}, id="nothing, but said so"),
-        pytest.param(
-            {"limits": {"cpu": 5}}, {"cpu": 1000, "memory": 2**30}, id="a limit where containers ask"
-        ),
-        pytest.param(
-            {"limits": {"hugepages-2Mi": "4Mi"}},
-            {"cpu": 1000, "memory": 2**30, "hugepages-2Mi": 2**22},
-            id="a limit where no container asks",
-        ),
-        pytest.param(
-            {"limits": {"cpu": 5, "memory": "8Gi"}, "requests": {"cpu": 4}},
-            {"cpu": 4000, "memory": 2**30},
-            id="requests go before limits",
-        ),
-        pytest.param(
-            {"requests": {"ephemeral-storage": 7, "example.com/licence": 7}},
-            {"cpu": 1000, "memory": 2**30},
-            id="a resource that cannot be set for the whole",
-        ),
-        pytest.param({}, {"cpu": 1000, "memory": 2**30}, id="nothing set"),
+        (WINDOWS, ((OS, "windows"),)),
+        (LINUX | {"nodeSelector": {"zone": "a", OS: "linux"}}, ((OS, "linux"), ("zone", "a"))),
+        (LINUX | {"nodeSelector": {OS: "windows"}}, ((OS, "linux"), (OS, "windows"))),
+        ({}, ()),
     ],
 )
-def test_amounts_for_the_pod_as_a_whole(whole: dict[str, Any], found: dict[str, int]) -> None:
-    """Cpu, memory and huge pages set for the pod take the place of the containers' sum."""
-    assert amounts(asking("a", cpu=1, memory="1Gi"), resources=whole) == found
-
-
-def test_overhead_comes_on_top_of_the_whole() -> None:
-    """The pod's own amounts do not include the sandbox."""
-    found = amounts(asking("a", cpu=1), resources={"requests": {"cpu": 2}}, overhead={"cpu": "250m"})
-
-    assert found == {"cpu": 2250}
-
-
-@pytest.mark.parametrize(
-    ("value", "amount"),
-    [
-        pytest.param("much", facts.LARGEST, id="a word"),
-        pytest.param("", facts.LARGEST, id="nothing"),
-        pytest.param("9E", facts.LARGEST, id="more than any node has"),
-        pytest.param("-5", 0, id="less than nothing"),
-    ],
-)
-def test_odd_amounts_are_never_in_the_pods_favour(value: str, amount: int) -> None:
-    """What cannot be read is more than any node has; what is negative gives nothing back."""
-    found = amounts(asking("a", memory=value))
-
-    assert found.get("memory", 0) == amount
-
-
-def test_sums_stay_within_bounds() -> None:
-    """However many containers ask for the moon, the sum is a number that can be reckoned with."""
-    greedy = [asking(f"c{at}", cpu="9E") for at in range(5)]
-
-    found = amounts(*greedy, overhead={"cpu": "9E"})
-
-    assert found == {"cpu": facts.LARGEST}
-
-
-def test_names_that_berth_serves_are_kept_apart() -> None:
-    """What the Device answers for is asked of the node only where it advertises it."""
-    pod = builders.pod(
-        gpus=2, initContainers=[builders.asking("i", {names.GPU: 100, "nvidia.com/mig-1g.5gb": 1})]
-    )
-
-    found = demands.demand(pod.spec)
-
-    assert found.amounts == ((facts.PODS, 1),)
-    assert found.served == ((names.GPU, 100), (names.NVIDIA_GPU, 2), ("nvidia.com/mig-1g.5gb", 1))
-
-
-def test_names_of_other_projects_are_served_too() -> None:
-    """A resource that stands for one of Berth's is the Device's to judge, whoever gave it its name."""
-    pod = pod_requests.asking(
-        {"nvidia.com/gpumem": 3000, "koordinator.sh/gpu-core": 5, "nvidia.com/priority": 1, "amd.com/gpu": 1}
-    )
-
-    found = demands.demand(pod.spec)
-
-    assert found.amounts == (("amd.com/gpu", 1), (facts.PODS, 1))
-    assert found.served == (
-        ("koordinator.sh/gpu-core", 5),
-        ("nvidia.com/gpumem", 3000),
-        ("nvidia.com/priority", 1),
-    )
-
-
-def test_the_operating_system_is_asked_of_the_node() -> None:
+def test_the_operating_system_is_asked_of_the_node(spec: dict[str, Any], selector: object) -> None:
     """A kubelet of another system would not admit the pod; who names it twice says it once."""
-    label = "kubernetes.io/os"
-    windows, linux = {"name": "windows"}, {"name": "linux"}
-
-    def selector(**spec: Any) -> object:
-        return demands.where(builders.pod(**spec).spec).selector
-
-    assert selector(os=windows) == ((label, "windows"),)
-    assert selector(os=linux, nodeSelector={"zone": "a", label: "linux"}) == ((label, "linux"), ("zone", "a"))
-    assert selector(os=linux, nodeSelector={label: "windows"}) == ((label, "linux"), (label, "windows"))
-    assert selector() == ()
+    assert demands.where(builders.pod(**spec).spec).selector == selector
 
 
 def test_host_ports_are_those_of_what_keeps_running() -> None:
@@ -285,29 +272,3 @@ def test_absent_affinity(affinity: Any, found: object) -> None:
     pod = builders.pod(affinity=affinity)
 
     assert demands.where(pod.spec).affinity == found
-
-
-CPUS = st.integers(0, 4000)
-
-
-@pod_requests.PROPERTY
-@hypothesis.given(
-    init=st.lists(st.tuples(CPUS, st.booleans()), max_size=4),
-    main=st.lists(CPUS, min_size=1, max_size=3),
-    overhead=CPUS,
-)
-def test_second_opinion(init: list[tuple[int, bool]], main: list[int], overhead: int) -> None:
-    """Walking through the pod's life moment by moment comes to the same peak."""
-    containers = [asking(f"c{at}", cpu=f"{cpu}m") for at, cpu in enumerate(main)]
-    early = tuple(asking(f"i{at}", cpu=f"{cpu}m", sidecar=stays) for at, (cpu, stays) in enumerate(init))
-
-    found = amounts(*containers, init=early, overhead={"cpu": f"{overhead}m"})
-
-    moments = [sum(cpu for cpu, stays in init[:at] if stays) + cpu for at, (cpu, _) in enumerate(init)]
-    moments.append(sum(cpu for cpu, stays in init if stays) + sum(main))
-    assert found.get("cpu", 0) == max(moments) + overhead
-
-
-def test_resources_may_be_missing_everywhere() -> None:
-    """A pod that asks for nothing demands its place among the pods alone."""
-    assert demands.amounts(raw.PodSpec(containers=(raw.Container("a"),))) == ((facts.PODS, 1),)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any, Final
+from unittest import mock
 
 import msgspec
 import pytest
@@ -19,25 +20,20 @@ EXISTS: Final = {"key": "zone", "operator": "Exists"}
 MANY: Final = 40_000
 
 
-def whole(
-    spec: dict[str, Any], meta: dict[str, Any] | None = None, status: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def whole(spec: dict[str, Any], meta: dict[str, Any] | None = None) -> dict[str, Any]:
     """Write a pod that asks for a card."""
     usual = {"schedulerName": names.SCHEDULER_NAME, "containers": [builders.asking("c", CARD)]}
     named = {"name": "p", "namespace": "ml", "uid": "u", "resourceVersion": "7", "creationTimestamp": "now"}
-    return {"metadata": {**named, **(meta or {})}, "spec": {**usual, **spec}, "status": status or {}}
+    return {"metadata": named | (meta or {}), "spec": usual | spec, "status": {}}
 
 
-def come(pod: dict[str, Any], kind: type[raw.Pod] = long_pods.Pod) -> raw.Pod:
-    """Read a pod as a list shows it."""
-    found = watch.Codec(kind).decode_object(msgspec.Raw(msgspec.json.encode(pod)))
+def come(
+    spec: dict[str, Any], meta: dict[str, Any] | None = None, kind: type[raw.Pod] = long_pods.Pod
+) -> raw.Pod:
+    """Read such a pod as a list shows it."""
+    found = watch.Codec(kind).decode_object(msgspec.Raw(msgspec.json.encode(whole(spec, meta))))
     assert isinstance(found, raw.Pod), found
     return found
-
-
-def lengthened(pod: dict[str, Any]) -> dict[str, Any]:
-    """Make a pod long by what nobody reads."""
-    return {**pod, "spec": {**pod["spec"], "hostname": "x" * decoding.LONG_BYTES}}
 
 
 def required(terms: Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -47,7 +43,8 @@ def required(terms: Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
 
 def ports(*numbers: int) -> list[dict[str, Any]]:
     """Write the ports of a container, of which some are ports of the node."""
-    return [{"containerPort": 1, **({"hostPort": one} if one else {}), "protocol": "UDP"} for one in numbers]
+    usual = {"containerPort": 1, "protocol": "UDP"}
+    return [usual | ({"hostPort": number} if number else {}) for number in numbers]
 
 
 SPECS: Final[dict[str, dict[str, Any]]] = {
@@ -94,19 +91,20 @@ METAS: Final[dict[str, dict[str, Any]]] = {
     "an end": {"deletionTimestamp": "now"},
     "null": {"labels": None, "annotations": None},
 }
-PODS: Final = {
-    **{name: whole(spec) for name, spec in SPECS.items()},
-    **{name: whole({}, meta) for name, meta in METAS.items()},
+PODS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    **{name: (spec, {}) for name, spec in SPECS.items()},
+    **{name: ({}, meta) for name, meta in METAS.items()},
 }
 
 
-@pytest.mark.parametrize("pod", PODS.values(), ids=PODS.keys())
+@pytest.mark.parametrize(("spec", "meta"), PODS.values(), ids=PODS.keys())
 @pytest.mark.parametrize("where", [{}, ELSEWHERE, {"nodeName": "n1"}], ids=["waits", "foreign", "bound"])
-def test_a_long_pod_is_read_as_a_short_one(pod: dict[str, Any], where: dict[str, Any]) -> None:
-    """Whatever it says within the limits means the same, however much else stands there."""
-    pod = {**pod, "spec": {**pod["spec"], **where}}
-
-    short, long = come(pod, raw.Pod), come(lengthened(pod))
+def test_a_long_pod_is_read_as_a_short_one(
+    spec: dict[str, Any], meta: dict[str, Any], where: dict[str, Any]
+) -> None:
+    """Whatever it says within the limits means the same, however much else stands there that nobody reads."""
+    short = come(spec | where, meta, raw.Pod)
+    long = come(spec | where | {"hostname": "x" * decoding.LONG_BYTES}, meta)
 
     assert (short.length, long.length > decoding.LONG_BYTES) == (0, True)
     assert pods.classify(long) == pods.classify(short)
@@ -123,7 +121,7 @@ TOO_LONG: Final[dict[str, tuple[dict[str, Any], str]]] = {
 @pytest.mark.parametrize(("spec", "what"), TOO_LONG.values(), ids=TOO_LONG.keys())
 def test_a_list_longer_than_any_within_the_limits(spec: dict[str, Any], what: str) -> None:
     """No value is made of it; a pod that waits is refused for it, and a foreign one is not yet charged."""
-    waits, foreign = come(whole(spec)), come(whole({**spec, **ELSEWHERE}))
+    waits, foreign = come(spec), come(spec | ELSEWHERE)
 
     assert [one.spec.unread_list for one in (waits, foreign)] == [what] * 2
     assert not waits.spec.node_selector
@@ -165,7 +163,7 @@ def test_what_only_counts_as_there_or_not() -> None:
         "affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "a"}] * MANY}},
     }
 
-    found = come(whole(spec)).spec
+    found = come(spec).spec
 
     assert found.affinity is not None and found.affinity.pod_anti_affinity is not None
     lists = (found.scheduling_gates, found.resource_claims, found.affinity.pod_anti_affinity.required)
@@ -178,8 +176,8 @@ def test_ports_of_a_node_among_many_of_containers() -> None:
     some = {**builders.asking("c", CARD), "ports": ports(*[0] * MANY, 80, *[0] * MANY, 81)}
     many = {**builders.asking("c", CARD), "ports": ports(*range(1, MANY))}
 
-    found = pods.read_bound(come(whole({**ELSEWHERE, "containers": [some]})))
-    first = pods.read_bound(come(whole({**ELSEWHERE, "containers": [many]})))
+    found = pods.read_bound(come(ELSEWHERE | {"containers": [some]}))
+    first = pods.read_bound(come(ELSEWHERE | {"containers": [many]}))
 
     assert found.hold.host_ports == (facts.HostPort(80, "UDP"), facts.HostPort(81, "UDP"))
     assert [one.number for one in first.hold.host_ports] == list(range(1, pod_limits.MAX_PORTS + 1))
@@ -192,27 +190,21 @@ def test_labels_and_annotations_among_very_many() -> None:
     crowd = {f"key{at}": "" for at in range(MANY // 2)}
     said = {"labels": {key: "3"}, "annotations": {names.MODEL: "T4"}}
 
-    found = come(whole({}, {name: {**crowd, **some} for name, some in said.items()}))
+    found = come({}, {name: crowd | some for name, some in said.items()})
 
     assert found.metadata.labels == said["labels"]
-    assert pods.classify(found) == pods.classify(come(whole({}, said)))
+    assert pods.classify(found) == pods.classify(come({}, said))
 
 
-def test_only_containers_that_ask_for_devices_are_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_containers_that_ask_for_devices_are_asked_for_them() -> None:
     """What thousands of others ask for is added up once, and not read as a request."""
-    asked: list[str] = []
-    read = resources.of_container
-
-    def counted(container: raw.Container, **more: Any) -> resources.ContainerAmounts | None:
-        asked.append(container.name)
-        return read(container, **more)
-
-    monkeypatch.setattr(resources, "of_container", counted)
     others = [builders.asking(f"o{at}", {"cpu": f"{at}m"}) for at in range(pod_limits.MAX_AMOUNTS // 2 - 1)]
     containers = [*others, builders.asking("c", CARD)]
 
-    found = pods.read_bound(come(whole({**ELSEWHERE, "containers": containers})))
+    with mock.patch.object(resources, "of_container", wraps=resources.of_container) as read:
+        found = pods.read_bound(come(ELSEWHERE | {"containers": containers}))
 
+    asked = [call.args[0].name for call in read.call_args_list]
     assert found.hold.withheld == 1
     assert set(asked) <= {"c", "main"}
     assert len(asked) <= 3

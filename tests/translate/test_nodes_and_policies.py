@@ -34,9 +34,11 @@ def test_node_is_read_whole() -> None:
     )
 
 
-def test_bare_node() -> None:
-    """A node that has just come says nothing, and has nothing."""
-    assert node() == facts.Node("n1")
+def test_a_node_that_says_little() -> None:
+    """One that has just come has nothing, and one that reports its conditions anew is the same."""
+    noisy = {"conditions": [{"type": "Ready", "status": "True"}], "images": []}
+
+    assert node() == node(status=noisy) == facts.Node("n1")
 
 
 @pytest.mark.parametrize(
@@ -66,20 +68,12 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("body", "what"), TOO_MUCH.values(), ids=TOO_MUCH.keys())
 def test_a_node_that_says_too_much_is_told_what(body: dict[str, Any], what: str) -> None:
     """What is counted is labels, taints, resources, and the characters of it all."""
-    thing = msgspec.convert(body | {"metadata": {"name": "n1"} | body.get("metadata", {})}, raw.Node)
+    meta = {"name": "n1"} | body.get("metadata", {})
 
-    found = nodes.excess(thing)
+    found = nodes.excess(msgspec.convert(body | {"metadata": meta}, raw.Node))
 
     assert found.startswith(f"it has {what}, and Berth reads ")
     assert nodes.excess(raw.Node(wire.Meta(name="n1"))) == ""
-
-
-def test_heartbeat_is_no_change() -> None:
-    """A node that only reports its conditions anew is the same node."""
-    plain = {"allocatable": {"cpu": "8"}}
-    noisy = plain | {"conditions": [{"type": "Ready", "status": "True"}], "images": []}
-
-    assert node(status=plain) == node(status=noisy)
 
 
 def rules(**spec: Any) -> Policy | str:
@@ -91,7 +85,7 @@ def rules(**spec: Any) -> Policy | str:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        pytest.param({}, Policy(), id="nothing said"),
+        pytest.param({}, policies.DEFAULT, id="nothing said, as without any policy"),
         pytest.param({"strategy": "spread"}, Policy(Strategy.SPREAD), id="a strategy"),
         pytest.param({"agents": {"graceSeconds": 5}}, Policy(grace_seconds=5.0), id="a grace period"),
         pytest.param({"weights": {"core": 3, "memory": 0}}, Policy(weights=Weights(3, 0)), id="weights"),
@@ -165,15 +159,10 @@ def test_policy(spec: dict[str, Any], expected: Policy | str) -> None:
     assert rules(**spec) == expected
 
 
-def test_built_in_policy_is_that_of_an_empty_one() -> None:
-    """Without any policy the rules are those of one that says nothing."""
-    assert rules() == policies.DEFAULT
-
-
 @pytest.mark.parametrize(("seconds", "words"), [(1, "graceSeconds 1 nodes may close"), (15, "15"), (40, "")])
 def test_a_grace_period_that_agents_cannot_keep_is_remarked(seconds: int, words: str) -> None:
     """Such a policy is in force as it was written, and says what comes of it."""
-    said = policies.warning(Policy(grace_seconds=seconds))
+    warning = policies.warning(Policy(grace_seconds=seconds))
 
-    assert words in said
-    assert bool(said) is bool(words)
+    assert words in warning
+    assert bool(warning) is bool(words)

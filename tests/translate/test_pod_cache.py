@@ -48,16 +48,33 @@ def test_whatever_a_pod_asks_is_told_apart(change: dict[str, Any]) -> None:
     assert all(one != other for one, other in zip(keys(), keys(**change), strict=True))
 
 
-def test_where_a_pod_is_and_what_it_got_is_not_what_it_asked() -> None:
-    """Bound pods of one workload share a key, whatever node and cards they have."""
-    answer = {names.ALLOCATION: "x", names.TERM: "t/1", names.container_key("main", "uuids"): "GPU-1"}
+# What makes no difference to what a pod asks, and whether it waits.
+THE_SAME: dict[str, tuple[dict[str, Any], bool]] = {
+    "where it is and what it got": (
+        {
+            "nodeName": "n",
+            "annotations": {
+                names.ALLOCATION: "x",
+                names.TERM: "t/1",
+                names.container_key("main", "uuids"): "GPU-1",
+            },
+        },
+        False,
+    ),
+    "what others write": (
+        {"labels": {"step": "7"}, "annotations": {"cni.example.com/ip": "10.0.0.7", "note": "x"}},
+        True,
+    ),
+}
 
-    assert keys()[1] == keys(nodeName="n", annotations=answer)[1]
 
+@pytest.mark.parametrize(("change", "waits"), THE_SAME.values(), ids=THE_SAME.keys())
+def test_what_is_not_asked_makes_no_difference(change: dict[str, Any], *, waits: bool) -> None:
+    """Bound pods of one workload share a key, and what nobody reads is no reason to read a pod again."""
+    waiting, bound = keys(**change)
 
-def test_what_others_write_on_a_pod_is_not_what_it_asks() -> None:
-    """Labels and annotations that are not read are no reason to read a pod again."""
-    assert keys() == keys(labels={"step": "7"}, annotations={"cni.example.com/ip": "10.0.0.7"})
+    assert bound == keys()[1]
+    assert (waiting == keys()[0]) is waits
 
 
 @pytest.mark.parametrize("where", ["annotations", "labels"])

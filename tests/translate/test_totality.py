@@ -28,25 +28,15 @@ CLUSTER = (*builders.nodes(2), builders.hold("x", shares=(0,)))
 
 @worlds.PROPERTY
 @hypothesis.given(shapes.objects(raw.Pod))
-def test_every_pod_is_viewed(pod: raw.Pod) -> None:
-    """A pod of any shape waits, holds or is over."""
-    found = pods.classify(pod)
-
-    assert isinstance(found, pods.WaitingPod | pods.BoundPod | pods.IgnoredPod)
-
-
-@worlds.PROPERTY
-@hypothesis.given(shapes.objects(raw.Pod))
 def test_every_candidate_is_decided(pod: raw.Pod) -> None:
-    """A waiting pod of any shape gets an answer, and a refusal has words."""
-    candidate = pods.candidate(pod)
-    backlog = Backlog()
+    """A pod of any shape waits, holds or is over; if it waits it gets an answer, and a refusal has words."""
+    candidate, backlog, inventory = pods.candidate(pod), Backlog(), builders.inventory(*CLUSTER)
     backlog.push(candidate)
-    inventory = builders.inventory(*CLUSTER)
     before, search = inventories.contents(inventory), Search(inventory)
 
     (answer,) = cycle.decide(search, backlog, 0.0, Policy())
 
+    assert isinstance(pods.classify(pod), pods.WaitingPod | pods.BoundPod | pods.IgnoredPod)
     assert answer.uid == candidate.uid
     assert isinstance(answer, decisions.Bind) or reason_of(search, candidate, answer)
     assert inventories.contents(inventory) == before

@@ -1,9 +1,10 @@
-"""The change log tells each reader which nodes changed since it last read."""
+"""Which nodes and pods have changed since somebody looked last."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth_operator.engine import pod_revisions
 from berth_operator.engine.change_log import ChangeLog
 
 NODES = ("a", "b", "c", "d", "e")
@@ -65,3 +66,24 @@ def test_the_log_is_bounded_and_tells_its_state() -> None:
     log.record_all(f"n{number}" for number in range(100))
 
     assert repr(log) == "<ChangeLog: 3 nodes, revision 100>"
+
+
+# ---------------------------------------------------------------- revisions of pods
+
+
+def test_pods_that_came_or_changed_are_known_until_the_newest_revision_is_asked_for() -> None:
+    """A pod that is seen again is changed again; one that is dropped, even if it was never known, is not."""
+    known = pod_revisions.PodRevisions()
+    assert known.take_newest() == 0, "nothing known is as old as can be"
+    for uid, text in (("a", "7"), ("b", "9"), ("c", "8")):
+        known[uid] = pod_revisions.Revision.of(text)
+    for uid in ("b", "unknown"):
+        known.remove(uid)
+    first = set(known.changed)
+
+    newest = known.take_newest()
+    after = set(known.changed)
+    known["a"] = pod_revisions.Revision.of("10")
+
+    assert (first, newest, after, known.changed) == ({"a", "c"}, 8, set(), {"a"})
+    assert known.take_newest() == 10
