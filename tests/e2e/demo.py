@@ -7,11 +7,10 @@ on Ctrl-C; with `--keep` the cluster stays up until then.
 
 import argparse
 import asyncio
-import contextlib
+import itertools
 import json
 import sys
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from e2e import fleet
@@ -61,161 +60,125 @@ PODS: Final = (
     pod("huge", "nvidia.com/gpu=16", why="more cards than any node has"),
     pod("nonsense", "berth.dev/gpu=150", why="neither part of a card nor whole cards"),
 )
-PLACED: Final = 9  # The last three cannot be.
-
-
-class Story:
-    """Prints what happens, with the time since the start."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-        self._step = 0
-
-    def step(self, text: str) -> None:
-        """Begin a new part."""
-        self._step += 1
-        print(f"\n[{time.monotonic() - self._start:5.1f} s] {self._step}. {text}", flush=True)
-
-    def say(self, text: str) -> None:
-        """Add a line."""
-        print(f"          {text}", flush=True)
-
-    def show(self, command: str, output: str) -> None:
-        """Show a command and what it printed."""
-        print(f"\n  $ {command}")
-        print("\n".join(f"  {line}" for line in output.splitlines()), flush=True)
+TITLES: Final = [thing["metadata"]["name"] for _, thing in PODS]
+PLACED: Final = TITLES[:9]  # The last three cannot be.
+USED: Final = 13  # Cards of these; the init container of `prepared` borrows that of its main container.
 
 
 class Demo:
-    """One run."""
+    """One run: what happens is printed with the time since the start."""
 
     def __init__(self, cluster: clusters.Cluster, kubelets: kubelet.Kubelets) -> None:
         self._cluster = cluster
         self._kubelets = kubelets
         self._fleet = fleet.Fleet(cluster)
-        self._story = Story()
-        self._programs: dict[str, processes.Program] = {}
-        self._namespace = ""
+        self._start = time.monotonic()
+        self._steps = itertools.count(1)
+        self._where: tuple[str, ...] = ()
 
     async def play(self) -> None:
         """Play the whole story."""
         await self._install()
-        await self._start()
+        await self._start_programs()
         await self._ask()
-        await self._lose_an_agent()
-        await self._find_it_again()
+        await self._lose_an_agent_and_find_it_again()
 
     def end(self) -> None:
         """End what was started, agents first."""
-        for program in reversed(self._programs.values()):
+        for program in reversed(self._fleet.programs):
             program.stop(grace=5)
 
     # ------------------------------------------------------------ the parts
 
     async def _install(self) -> None:
-        self._story.step("Install: kubectl apply -f crds/ -f manifests/")
+        self._step("Install: kubectl apply -f crds/ -f manifests/")
         await asyncio.to_thread(self._fleet.install)
         await asyncio.to_thread(self._cluster.apply, QUICK_POLICY)
-        self._namespace = await asyncio.to_thread(self._cluster.namespace, "demo")
-        self._story.say(
-            "The kinds, the roles and the default policy are there; an agent may be silent for 5 s."
-        )
+        self._where = ("-n", await asyncio.to_thread(self._cluster.namespace, "demo"))
+        _say("The kinds, the roles and the default policy are there; an agent may be silent for 5 s.")
 
-    async def _start(self) -> None:
-        self._story.step("Start: three nodes, an operator, and agents, each under its own service account")
+    async def _start_programs(self) -> None:
+        self._step("Start: three nodes, an operator, and agents, each under its own service account")
         await self._kubelets.add(*(kubelet.FakeNode(name) for name, _ in NODES))
-        self._programs["operator"] = self._fleet.operator()
-        self._start_agents("agents", NODES[:2])
-        self._start_agents("edge", NODES[2:])
+        self._fleet.operator()
+        self._start_agent(*NODES[:2])
+        self._edge = self._start_agent(NODES[2])
         for name, shape in NODES:
-            self._story.say(f"{name}: {shape.replace('x', ' x ', 1)}")
-        await self._until("all Devices to be ready", lambda: all(self._ready(name) for name, _ in NODES))
-        self._show("get", "devices")
+            _say(f"{name}: {shape.replace('x', ' x ', 1)}")
+        await self._until_ready(*dict(NODES))
+        await self._show("get", "devices")
 
     async def _ask(self) -> None:
-        self._story.step(f"Ask: {len(PODS)} pods, each with schedulerName: berth-scheduler")
+        self._step(f"Ask: {len(PODS)} pods, each with schedulerName: berth-scheduler")
         for why, thing in PODS:
-            self._story.say(f"{thing['metadata']['name']:<12} {why}")
-        listing = {"apiVersion": "v1", "kind": "List", "items": [thing for _, thing in PODS]}
-        await asyncio.to_thread(self._kubectl, "apply", "-f", "-", stdin=json.dumps(listing))
-        await self._until("the pods that fit to run and the others to be told why", self._settled)
-        self._show("get", "devices")
-        self._show("get", "gpupods", "-A")
-        self._show("get", "pods", "-o", PLACES)
-        self._story.say("")
-        self._story.say("Why the others wait:")
-        self._show("get", "pods", "--field-selector=spec.nodeName=", "-o", REASONS)
+            _say(f"{thing['metadata']['name']:<12} {why}")
+        await self._create(*(thing for _, thing in PODS))
+        _say("... waiting for the pods that fit to run and the others to be told why")
+        await self._wait(RUNS, *(f"pod/{name}" for name in PLACED))
+        await self._wait("condition=PodScheduled=False", *(f"pod/{name}" for name in TITLES[9:]))
+        for state in ("create", "jsonpath={.status.granted}"):
+            await self._wait(state, *(f"gpupod/{name}" for name in PLACED if name != "helper"))
+        await waiting.eventually(self._all_shown, what="the Devices to show it", seconds=60)
+        await self._show("get", "devices")
+        await self._show("get", "gpupods", "-A")
+        await self._show("get", "pods", "-o", PLACES)
+        _say("Why the others wait:")
+        await self._show("get", "pods", "--field-selector=spec.nodeName=", "-o", REASONS)
 
-    async def _lose_an_agent(self) -> None:
-        self._story.step("An agent dies: the one that speaks for the node edge")
-        self._programs.pop("edge").kill()
-        await self._until("the operator to find it silent", lambda: self._ready("edge") is False)
-        self._show("get", "devices", "-o", "wide")
-        self._story.say("Pods on edge go on; its cards get no new pod, the other nodes work as before:")
+    async def _lose_an_agent_and_find_it_again(self) -> None:
+        self._step("An agent dies: the one that speaks for the node edge")
+        self._edge.kill()
+        _say("... waiting for the operator to find it silent")
+        await self._wait("condition=Ready=False", "device/edge")
+        await self._show("get", "devices", "-o", "wide")
+        _say("Pods on edge go on; its cards get no new pod, the other nodes work as before:")
         _, late = pod("late", "nvidia.com/gpu=1", why="")
-        await asyncio.to_thread(self._kubectl, "apply", "-f", "-", stdin=json.dumps(late))
-        await self._until("the pod `late` to run elsewhere", lambda: self._running() == PLACED + 1)
-        self._show("get", "pod", "late", "-o", PLACES)
+        await self._create(late)
+        await self._wait(RUNS, "pod/late")
+        await self._show("get", "pod", "late", "-o", PLACES)
+        self._step("The agent comes back")
+        self._start_agent(NODES[2])
+        await self._until_ready("edge")
+        await self._show("get", "devices")
 
-    async def _find_it_again(self) -> None:
-        self._story.step("The agent comes back")
-        self._start_agents("edge", NODES[2:])
-        await self._until("its Device to be ready", lambda: self._ready("edge"))
-        self._show("get", "devices")
+    # ------------------------------------------------------------ what is said and done
 
-    # ------------------------------------------------------------ what is seen
+    def _step(self, text: str) -> None:
+        passed = time.monotonic() - self._start
+        print(f"\n[{passed:5.1f} s] {next(self._steps)}. {text}", flush=True)
 
-    def _kubectl(self, *words: str, stdin: str | None = None) -> str:
-        return self._cluster.kubectl("-n", self._namespace, *words, stdin=stdin)
+    def _start_agent(self, *nodes: tuple[str, str]) -> processes.Program:
+        return self._fleet.agent(*nodes, flags=("--interval", "1"))
 
-    def _show(self, *words: str) -> None:
-        self._story.show(
-            f"kubectl {' '.join(TITLES.get(word, word) for word in words)}", self._kubectl(*words)
-        )
+    async def _kubectl(self, *words: str, stdin: str | None = None) -> str:
+        return await asyncio.to_thread(self._cluster.kubectl, *self._where, *words, stdin=stdin)
 
-    def _json(self, *words: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self._kubectl(*words, "-o", "json"))["items"]
-        return found
+    async def _create(self, *things: dict[str, Any]) -> None:
+        listing = {"apiVersion": "v1", "kind": "List", "items": things}
+        await self._kubectl("apply", "-f", "-", stdin=json.dumps(listing))
 
-    def _ready(self, name: str) -> bool | None:
-        devices = {one["metadata"]["name"]: one for one in self._json("get", "devices")}
-        conditions = devices.get(name, {}).get("status", {}).get("conditions", [])
-        return {"True": True, "False": False}.get(
-            next((one["status"] for one in conditions if one["type"] == "Ready"), "")
-        )
+    async def _wait(self, state: str, *things: str) -> None:
+        await self._kubectl("wait", f"--for={state}", *things, "--timeout=60s")
 
-    def _running(self) -> int:
-        return sum(one["status"].get("phase") == "Running" for one in self._json("get", "pods"))
+    async def _until_ready(self, *nodes: str) -> None:
+        _say("... waiting for the Devices to be ready")
+        await asyncio.to_thread(self._fleet.until_ready, *nodes)
 
-    def _settled(self) -> bool:
-        waiting_pods = [one for one in self._json("get", "pods") if not one["spec"].get("nodeName")]
-        told = all(one["status"].get("conditions") for one in waiting_pods)
-        gpupods = [one for one in self._json("get", "gpupods") if one.get("status", {}).get("granted")]
-        given = sum(len(held["devices"]) for one in gpupods for held in one["spec"]["containers"])
-        shown = sum(one["status"]["summary"]["used"] for one in self._json("get", "devices"))
-        # The init container of `prepared` holds the card that its main container holds.
-        return told and self._running() == PLACED and len(gpupods) == PLACED - 1 and shown == given - 1
+    async def _all_shown(self) -> bool:
+        listed = json.loads(await self._kubectl("get", "devices", "-o", "json"))["items"]
+        return bool(sum(one["status"]["summary"]["used"] for one in listed) == USED)
 
-    def _start_agents(self, name: str, nodes: tuple[tuple[str, str], ...]) -> None:
-        self._programs[name] = self._fleet.agent(*nodes, flags=("--interval", "1"), name=name)
-
-    async def _until(self, what: str, condition: Callable[[], Any]) -> None:
-        """Wait, with a sign of life every few seconds and an end when a program has died."""
-        started = time.monotonic()
-
-        async def holds() -> bool:
-            for program in self._programs.values():
-                if not program.alive():
-                    raise processes.CannotStart(f"{program.name} ended:\n{processes.tail(program.log)}")
-            if time.monotonic() - started > holds.told:  # type: ignore[attr-defined]
-                holds.told += 5.0  # type: ignore[attr-defined]
-                self._story.say(f"... waiting for {what} ({time.monotonic() - started:.0f} s)")
-            return bool(await asyncio.to_thread(condition))
-
-        holds.told = 3.0  # type: ignore[attr-defined]
-        await waiting.eventually(holds, what=what, seconds=60)
+    async def _show(self, *words: str) -> None:
+        """Show a command and what it prints."""
+        print(f"\n  $ kubectl {' '.join(SHORT.get(word, word) for word in words)}")
+        print("\n".join(f"  {line}" for line in (await self._kubectl(*words)).splitlines()), flush=True)
 
 
+def _say(text: str) -> None:
+    print(f"          {text}", flush=True)
+
+
+RUNS: Final = "jsonpath={.status.phase}=Running"
 PLACES: Final = (
     "custom-columns=POD:.metadata.name,PHASE:.status.phase,NODE:.spec.nodeName,"
     r"MINORS:.metadata.annotations.berth\.dev/minors"
@@ -228,7 +191,7 @@ Stays up until Ctrl-C. To look around with kubectl, in another shell:
 
 {exports}
 """
-TITLES: Final = {PLACES: "custom-columns=…", REASONS: "custom-columns=…"}
+SHORT: Final = {PLACES: "custom-columns=…", REASONS: "custom-columns=…"}
 
 
 async def run(*, keep: bool) -> None:
@@ -236,20 +199,14 @@ async def run(*, keep: bool) -> None:
     with clusters.Cluster() as cluster:
         async with kubelet.Kubelets(cluster) as kubelets:
             demo = Demo(cluster, kubelets)
-            with contextlib.closing(_Closing(demo)):
+            try:
                 await demo.play()
                 if keep:
                     print(STAYS.format(exports=console.exports(cluster)), flush=True)
                     await asyncio.Event().wait()
+            finally:
+                demo.end()
     print("\nThat was Berth; everything is stopped and removed.")
-
-
-class _Closing:
-    def __init__(self, demo: Demo) -> None:
-        self._demo = demo
-
-    def close(self) -> None:
-        self._demo.end()
 
 
 def main() -> int:

@@ -77,8 +77,8 @@ ALL, DEVICES = disasters.KINDS_AT_ONCE[:2]
 @pytest.mark.parametrize(
     ("kinds", "pauses", "outage"),
     [
-        pytest.param(ALL, (1.0, 3.0, 2.0), False, id="all kinds, for seconds"),
-        pytest.param(DEVICES, (0.0, 0.2, 0.0), False, id="Devices alone, for a moment"),
+        pytest.param(ALL, (1.0, 3.0), False, id="all kinds, for seconds"),
+        pytest.param(DEVICES, (0.0, 0.2), False, id="Devices alone, for a moment"),
         pytest.param(ALL, (0.5,), True, id="while the server restarts"),
     ],
 )
@@ -108,7 +108,6 @@ async def test_cards_of_spoiled_records_are_given_to_nobody(stage: Stage) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["watches", "every-answer"])
-async def test_a_bad_wire_is_outlived(stage: Stage, name: str) -> None:
+async def test_a_bad_wire_is_outlived(stage: Stage) -> None:
     """Watches that are reset, answers that are lost or doubled: pods are bound all the same, and once."""
-    await play(stage, scenarios.SCENARIOS[name])
+    await play(stage, scenarios.every_answer)

@@ -82,8 +82,6 @@ class Books:
         self.pods: dict[str, Raw] = {}
         self._held: dict[str, Held] = {}
         self._everything: dict[str, Held] = {}
-        self._core: dict[str, int] = {}
-        self._memory: dict[str, int] = {}
         self._terms: list[str] = []
 
     def take(self, change: str, pod: Raw) -> None:
@@ -93,16 +91,16 @@ class Books:
         self.revisions.append((revision, change, meta["name"]))
         if change == "DELETED":
             self.pods.pop(uid, None)
-            self._free(uid)
+            self._held.pop(uid, None)
             return
         self.pods[uid] = pod
         self._judge(uid, revision, pod)
         if pod["status"].get("phase") in FINISHED:
-            self._free(uid)
+            self._held.pop(uid, None)
 
     def unheld(self) -> dict[str, str]:
         """Return the names of the cards of which nothing is promised, and their nodes."""
-        return {uuid: card.node for uuid, card in self.cards.items() if not self._core.get(uuid)}
+        return {uuid: card.node for uuid, card in self.cards.items() if not self._holders(uuid)}
 
     def names(self) -> set[str]:
         """Return the names of the pods that there are."""
@@ -160,26 +158,18 @@ class Books:
 
     # ------------------------------------------------------------ all cards
 
+    def _holders(self, uuid: str) -> list[Held]:
+        return [held for held in self._held.values() if uuid in held.shares]
+
     def _charge(self, uid: str, revision: int, held: Held) -> None:
         self._held[uid] = held
-        self._add(held, +1)
         for uuid in held.shares:
-            card = self.cards.get(uuid, Card("", 0))
-            core, memory = self._core[uuid], self._memory[uuid]
+            card, holders = self.cards.get(uuid, Card("", 0)), self._holders(uuid)
+            core, memory = (sum(one.shares[uuid][part] for one in holders) for part in (0, 1))
             if core > card.core or memory > card.memory:
-                holders = [one.title for one in self._held.values() if uuid in one.shares]
-                said = f"I1: {core} % and {memory} bytes of {uuid} are promised, to {', '.join(holders)}"
+                titles = ", ".join(one.title for one in holders)
+                said = f"I1: {core} % and {memory} bytes of {uuid} are promised, to {titles}"
                 self._complain(revision, said)
-
-    def _free(self, uid: str) -> None:
-        held = self._held.pop(uid, None)
-        if held is not None:
-            self._add(held, -1)
-
-    def _add(self, held: Held, sign: int) -> None:
-        for uuid, (core, memory) in held.shares.items():
-            self._core[uuid] = self._core.get(uuid, 0) + sign * core
-            self._memory[uuid] = self._memory.get(uuid, 0) + sign * memory
 
     def _complain(self, revision: int, sentence: str) -> None:
         self.complaints.append(f"revision {revision}: {sentence}")
