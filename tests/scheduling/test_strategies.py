@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import hypothesis
 import numpy as np
@@ -10,89 +10,31 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import (
-    decisions,
-    questions,
-    queued_pods,
-    search,
-    strategies,
-    workload,
-)
+from berth_operator.scheduling import decisions, questions, queued_pods, search, strategies, workload
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy, Weights
-from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.strategies import score_inputs
+from scheduling.placements import minors, place
 from support import builders, worlds
 
-ALIKE = Weights()
-TENTH = requests.Gpus(1, core=10, ratio=10)
-CARD = requests.cards(1)
-SAMPLE = workload.Sample(1000, 0, ((100, 1),))
+BINPACK, SPREAD, WEIGHTED = Strategy.BINPACK, Strategy.SPREAD, Strategy.WEIGHTED
+FRAGMENTATION: Final = Strategy.FRAGMENTATION
+SAMPLE: Final = workload.Sample(1000, 0, ((100, 1),))
 EVERY = pytest.mark.parametrize("strategy", list(Strategy))
-
-
-def ranking(
-    inventory: Inventory,
-    pod: queued_pods.Candidate,
-    strategy: Strategy,
-    rows: Iterable[int] | None = None,
-) -> score_inputs.Ranking:
-    """Ask a strategy about these rows."""
-    asked = np.array(list(range(inventory.size) if rows is None else rows), dtype=np.int64)
-    question = questions.ask(pod.request, pod.demand)
-    query = Query(inventory, asked, question)
-    return strategies.STRATEGIES[strategy](search.score_input_of(query, Weights()))
-
-
-def place(
-    inventory: Inventory,
-    strategy: Strategy,
-    ask: requests.Ask | None,
-    *,
-    cpu: int = 0,
-    weights: Weights = ALIKE,
-) -> tuple[str, list[int]]:
-    """Name the node and the cards that a pod gets."""
-    request = builders.request(ask) if ask is not None else requests.NO_DEVICES
-    policy = Policy(strategy, weights)
-    found = Search(inventory).place(request, builders.demand(cpu), policy=policy)
-    assert found is not None
-    return found.node, [share.minor for share in worlds.given(found)]
-
-
-def part(name: str, at: str = "n1", minor: int = 0, *, percent: int = 50) -> Hold:
-    """Give a pod that has a part of a card."""
-    share = builders.share(minor, at=at, core=percent, memory=builders.MEMORY * percent // 100)
-    return dataclasses.replace(builders.hold(name, at), shares=(share,))
-
-
-def busy(name: str, at: str, cpu: int) -> Hold:
-    """Give a pod that has nothing but cpu."""
-    return builders.hold(name, at, amounts=(("cpu", cpu),))
 
 
 # ---------------------------------------------------------------- all of them
 
 
-@EVERY
-def test_every_strategy_of_the_contract_is_served(strategy: Strategy) -> None:
-    """What a policy may name, the core knows."""
-    assert strategy in strategies.STRATEGIES
-
-
-@worlds.PROPERTY
-@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates(), strategy=st.sampled_from(list(Strategy)))
-def test_scores_are_within_bounds(
-    world: worlds.World, pod: queued_pods.Candidate, strategy: Strategy
-) -> None:
-    """Whatever there is and whatever is asked, each node gets a number from 0 to 100."""
-    found = ranking(world.paint(), pod, strategy)
-
-    assert np.isfinite(found.score).all()
-    assert ((found.score >= 0) & (found.score <= score_inputs.BEST)).all()
+def ranking(
+    inventory: Inventory, pod: queued_pods.Candidate, strategy: Strategy, rows: Iterable[int]
+) -> score_inputs.Ranking:
+    """Ask a strategy about these rows."""
+    query = Query(inventory, np.array(list(rows), dtype=np.int64), questions.ask(pod.request, pod.demand))
+    return strategies.STRATEGIES[strategy](search.score_input_of(query, Weights()))
 
 
 @worlds.PROPERTY
@@ -100,17 +42,16 @@ def test_scores_are_within_bounds(
 def test_each_node_is_judged_by_itself(
     world: worlds.World, pod: queued_pods.Candidate, strategy: Strategy
 ) -> None:
-    """A node's score and card are the same whichever other nodes are asked beside it."""
+    """A node has a score from 0 to 100, and this and its card are the same whichever others are asked."""
     inventory = world.paint()
 
-    together = ranking(inventory, pod, strategy)
+    together = ranking(inventory, pod, strategy, range(inventory.size))
+    alone = [ranking(inventory, pod, strategy, [at]) for at in range(inventory.size)]
 
-    for at in range(inventory.size):
-        alone = ranking(inventory, pod, strategy, [at])
-        assert alone.score[0] == together.score[at]
-        assert (alone.slot is None) is (together.slot is None)
-        if alone.slot is not None and together.slot is not None:
-            assert alone.slot[0] == together.slot[at]
+    assert ((together.score >= 0) & (together.score <= score_inputs.BEST)).all()
+    assert [one.score[0] for one in alone] == list(together.score)
+    slots = [None] * inventory.size if together.slot is None else list(together.slot)
+    assert [one.slot if one.slot is None else one.slot[0] for one in alone] == slots
 
 
 @EVERY
@@ -120,224 +61,224 @@ def test_overbooked_node_is_merely_full(strategy: Strategy) -> None:
     twice = builders.hold("b", "n1", (0, 1))
     inventory = builders.inventory(*builders.nodes(2), absurd, twice)
 
-    found = ranking(inventory, builders.candidate(), strategy)
+    found = ranking(inventory, builders.candidate(), strategy, range(2))
 
-    assert np.isfinite(found.score).all()
     assert ((found.score >= 0) & (found.score <= score_inputs.BEST)).all()
 
 
-# ---------------------------------------------------------------- how full a node is
+# ---------------------------------------------------------------- which node, and which of its cards
 
 
-@pytest.mark.parametrize(
-    ("strategy", "node", "minor"),
-    [
-        pytest.param(Strategy.BINPACK, "n2", 1, id="binpack fills the fullest node and card"),
-        pytest.param(Strategy.SPREAD, "n1", 0, id="spread takes the emptiest node and card"),
-        pytest.param(Strategy.WEIGHTED, "n1", 0, id="weighted takes most of what is free"),
-        pytest.param(Strategy.FRAGMENTATION, "n2", 1, id="fragmentation breaks no further card"),
-    ],
-)
-def test_share(strategy: Strategy, node: str, minor: int) -> None:
-    """A share goes where the strategy says, down to the card."""
-    inventory = builders.inventory(*builders.nodes(2, cards=2), part("a", "n2", 1))
-
-    found = place(inventory, strategy, TENTH)
-
-    assert found == (node, [minor])
+def part(at: str, minor: int = 0, *, percent: int = 50) -> Hold:
+    """Return a pod that has a part of a card."""
+    share = builders.share(minor, at=at, core=percent, memory=builders.MEMORY * percent // 100)
+    return builders.hold(f"part-{at}-{minor}", at, [share])
 
 
-@pytest.mark.parametrize(
-    ("strategy", "node"),
-    [
-        pytest.param(Strategy.BINPACK, "n3", id="binpack: the fullest"),
-        pytest.param(Strategy.SPREAD, "n1", id="spread: the emptiest"),
-        pytest.param(Strategy.WEIGHTED, "n1", id="weighted: the one with most to give"),
-        pytest.param(Strategy.FRAGMENTATION, "n3", id="fragmentation: the one with the fewest whole cards"),
-    ],
-)
-def test_whole_card(strategy: Strategy, node: str) -> None:
-    """A whole card comes from where the strategy says."""
-    held = builders.hold("a", "n3", (0, 1)), builders.hold("b", "n2", (0,))
-    inventory = builders.inventory(*builders.nodes(3), *held)
-
-    found, _ = place(inventory, strategy, CARD)
-
-    assert found == node
+def busy(at: str, cpu: int) -> Hold:
+    """Return a pod that has nothing but cpu."""
+    return builders.hold("busy", at, amounts=(("cpu", cpu),))
 
 
-@pytest.mark.parametrize(
-    ("strategy", "node"),
-    [
-        pytest.param(Strategy.BINPACK, "n2", id="binpack"),
-        pytest.param(Strategy.SPREAD, "n2", id="spread"),
-        pytest.param(Strategy.WEIGHTED, "n2", id="weighted"),
-    ],
-)
-def test_pod_without_cards(strategy: Strategy, node: str) -> None:
-    """Free cards outweigh any amount of cpu."""
-    inventory = builders.inventory(
-        *builders.nodes(2), builders.hold("a", "n2", (0, 1)), busy("b", "n1", 6000)
-    )
-
-    found, _ = place(inventory, strategy, None, cpu=1000)
-
-    assert found == node
+def on_cpu(cpu: int) -> queued_pods.Candidate:
+    """Return a pod that asks for nothing but cpu."""
+    return builders.candidate(cards=0, demand=builders.demand(cpu))
 
 
-@pytest.mark.parametrize(
-    ("strategy", "node"),
-    [
-        pytest.param(Strategy.BINPACK, "n2", id="binpack fills the busy one"),
-        pytest.param(Strategy.SPREAD, "n1", id="spread takes the idle one"),
-    ],
-)
-def test_cpu_decides_between_nodes_without_cards(strategy: Strategy, node: str) -> None:
-    """Where there is no card, the share of cpu that is left decides, not its amount."""
-    large, small = builders.node("n1", cpu=64000), builders.node("n2", cpu=4000)
-    inventory = builders.inventory(large, small, busy("a", "n1", 8000), busy("b", "n2", 2000))
-
-    found, _ = place(inventory, strategy, None, cpu=100)
-
-    assert found == node
+def whole(cpu: int = 0) -> queued_pods.Candidate:
+    """Return a pod that asks for a card and cpu."""
+    return builders.candidate(demand=builders.demand(cpu))
 
 
-@pytest.mark.parametrize(
-    ("held", "node"),
-    [
-        pytest.param(range(0), "n2", id="the larger one while it is free"),
-        pytest.param(range(7), "n1", id="the smaller one once the larger is full"),
-    ],
-)
-def test_weighted_looks_at_hardware_and_at_what_is_left_of_it(held: Iterable[int], node: str) -> None:
-    """Large hardware is preferred, but what is left of it counts twice."""
-    known = builders.node("n1"), builders.device("n1", 4), builders.node("n2"), builders.device("n2", 8)
-    inventory = builders.inventory(*known, builders.hold("a", "n2", held))
-
-    found, _ = place(inventory, Strategy.WEIGHTED, CARD)
-
-    assert found == node
+def share_of(percent: int) -> queued_pods.Candidate:
+    """Return a pod that asks for a part of a card."""
+    return builders.candidate(cards=requests.Gpus(1, core=percent, ratio=percent))
 
 
-@pytest.mark.parametrize(
-    ("strategy", "weights", "node"),
-    [
-        pytest.param(Strategy.BINPACK, Weights(1, 0), "n1", id="the node whose compute is used"),
-        pytest.param(Strategy.BINPACK, Weights(0, 1), "n2", id="the node whose memory is used"),
-        pytest.param(Strategy.SPREAD, Weights(1, 0), "n2", id="away from used compute"),
-        pytest.param(Strategy.WEIGHTED, Weights(0, 1), "n1", id="to the memory that is left"),
-    ],
-)
-def test_policy_says_what_counts(strategy: Strategy, weights: Weights, node: str) -> None:
-    """Compute and memory count as much as the policy says; with weight 0 one is not looked at."""
-    by_core = dataclasses.replace(part("a", "n1"), shares=(builders.share(0, at="n1", core=60, memory=1),))
-    by_memory = builders.share(0, at="n2", core=1, memory=builders.MEMORY * 6 // 10)
-    held = by_core, dataclasses.replace(part("b", "n2"), shares=(by_memory,))
-    inventory = builders.inventory(*builders.nodes(2, cards=1), *held)
-
-    found, _ = place(inventory, strategy, TENTH, weights=weights)
-
-    assert found == node
+def cut(at: str) -> list[Any]:
+    """Return a node of which one card has MIG instances and another replicas."""
+    instances = builders.card(0, at=at, mig=True, instances=builders.instances(at, 0, 7))
+    return [builders.node(at), builders.device(at, [instances, builders.card(1, at=at, replicas=4)])]
 
 
-@EVERY
-@pytest.mark.parametrize("kind", ["plain", "instances", "replicas"])
-def test_pod_without_cards_leaves_cards_alone(strategy: Strategy, kind: str) -> None:
-    """A node without any card comes first, also where the others' cards are cut or shared."""
-    kinds = {
-        "plain": builders.card(0),
-        "instances": builders.card(0, mig=True, instances=builders.instances("n1", 0, 7)),
-        "replicas": builders.card(0, replicas=4),
-    }
-    served = builders.device("n1", [kinds[kind]])
-    inventory = builders.inventory(builders.node("n1"), served, builders.node("n2"), busy("b", "n2", 6000))
-
-    found, _ = place(inventory, strategy, None, cpu=1000)
-
-    assert found == "n2"
-
-
-@pytest.mark.parametrize("ask", [requests.Instances(builders.PROFILE, 1), requests.Replicas(1)], ids=str)
-@pytest.mark.parametrize(
-    ("strategy", "node"),
-    [
-        pytest.param(Strategy.BINPACK, "n2", id="binpack: the started one"),
-        pytest.param(Strategy.FRAGMENTATION, "n2", id="fragmentation: the started one"),
-        pytest.param(Strategy.SPREAD, "n1", id="spread: the other one"),
-    ],
-)
-def test_pieces_of_cut_cards(strategy: Strategy, node: str, ask: requests.Ask) -> None:
-    """MIG instances and replicas, too, come from where the strategy says."""
-    known: list[Any] = []
-    for at in ("n1", "n2"):
-        cut = builders.card(0, at=at, mig=True, instances=builders.instances(at, 0, 7))
-        known += [builders.node(at), builders.device(at, [cut, builders.card(1, at=at, replicas=4)])]
-    taken = decisions.Share(builders.instances("n2", 0, 7)[0].uuid, 0, 100, 1, profile=builders.PROFILE)
-    quarter = builders.share(1, at="n2", core=25, memory=builders.MEMORY // 4)
-    held = dataclasses.replace(builders.hold("a", "n2"), shares=(taken, quarter))
-
-    found, _ = place(builders.inventory(*known, held), strategy, ask)
-
-    assert found == node
-
-
-# ---------------------------------------------------------------- fragmentation
-
-
-def fragmented(*known: Hold, ask: requests.Ask | None, cpu: int = 0) -> str:
-    """Name the node that fragmentation prefers of two with four cards and eight cpus each."""
-    found, _ = place(builders.inventory(*builders.nodes(2), *known), Strategy.FRAGMENTATION, ask, cpu=cpu)
-    return found
-
-
-def test_work_on_cpus_leaves_cards_their_cpu() -> None:
-    """A pod without cards goes where no free card needs the cpu that it takes."""
-    assert fragmented(builders.hold("a", "n2", (0, 1, 2, 3)), ask=None, cpu=4000) == "n2"
-
-
-def test_stranded_cards_are_used_first() -> None:
-    """A pod that needs little cpu takes a card that the cpu left on its node would not feed anyway."""
-    assert fragmented(busy("a", "n2", 6000), ask=CARD, cpu=10) == "n2"
-
-
-def test_cards_are_not_stranded() -> None:
-    """A pod that needs much cpu goes where no other free card is left behind without any."""
-    assert fragmented(builders.hold("a", "n2", (0, 1, 2)), ask=CARD, cpu=6000) == "n2"
-
-
-def test_share_takes_the_rest_that_is_worth_least() -> None:
-    """Of two started cards the share goes to the one where it fits closest, on whichever node."""
-    known = part("a", "n1", 0, percent=50), part("b", "n2", 3, percent=80)
-    inventory = builders.inventory(*builders.nodes(2), *known)
-
-    found = place(inventory, Strategy.FRAGMENTATION, requests.Gpus(1, core=20, ratio=20))
-
-    assert found == ("n2", [3])
-
-
-def test_lesson_changes_the_choice() -> None:
-    """Where halves are what pods ask, a fifth is not cut off a half if a smaller rest will do."""
-    started = part("a", minor=0, percent=50), part("b", minor=1, percent=70)
-    inventory = builders.inventory(*builders.nodes(1), *started)
+def taught(inventory: Inventory, **sample: Any) -> Inventory:
+    """Have an inventory know a hundred pods that ask so."""
     for at in range(100):
-        inventory.workload.see(f"h{at}", dataclasses.replace(SAMPLE, sizes=((50, 1),)))
-
-    found = place(inventory, Strategy.FRAGMENTATION, requests.Gpus(1, core=20, ratio=20))
-
-    assert found == ("n1", [1])
+        inventory.workload.see(f"s{at}", dataclasses.replace(SAMPLE, **sample))
+    return inventory
 
 
-def test_card_in_surplus_goes_first() -> None:
-    """Of nodes that lose equally much space, the one whose model nobody else would ask for gives it."""
-    asked = ("h200",)
-    cards = [builders.card(minor, at="n1", model="H200") for minor in range(4)]
-    inventory = builders.inventory(
-        builders.node("n1"), builders.device("n1", cards), builders.node("n2"), builders.device("n2")
-    )
-    for at in range(100):
-        inventory.workload.see(f"s{at}", dataclasses.replace(SAMPLE, models=asked))
+def one_card(at: str, **fields: Any) -> list[Any]:
+    """Return a node of one card."""
+    return [builders.node(at), builders.device(at, [builders.card(0, at=at, **fields)])]
 
-    found, _ = place(inventory, Strategy.FRAGMENTATION, CARD)
 
-    assert inventory.demand_model().surplus != ()
-    assert found == "n2"
+def used(at: str, core: int, memory: int) -> Hold:
+    """Return a pod that uses so much compute and memory of a card."""
+    return builders.hold(f"used-{at}", at, [builders.share(at=at, core=core, memory=memory)])
+
+
+STARTED: Final = builders.inventory(*builders.nodes(2, cards=2), part("n2", 1))
+FULLER: Final = builders.inventory(
+    *builders.nodes(3), builders.hold("a", "n3", (0, 1)), builders.hold("b", "n2", (0,))
+)
+CARDS_OR_CPU: Final = builders.inventory(
+    *builders.nodes(2), builders.hold("a", "n2", (0, 1)), busy("n1", 6000)
+)
+NO_CARDS: Final = builders.inventory(
+    builders.node("n1", cpu=64000),
+    builders.node("n2", cpu=4000),
+    builders.hold("a", "n1", amounts=(("cpu", 8000),)),
+    builders.hold("b", "n2", amounts=(("cpu", 2000),)),
+)
+SIZES: Final = builders.node("n1"), builders.device("n1", 4), builders.node("n2"), builders.device("n2", 8)
+CORE_OR_MEMORY: Final = builders.inventory(
+    *builders.nodes(2, cards=1), used("n1", 60, 1), used("n2", 1, builders.MEMORY * 6 // 10)
+)
+INSTANCE: Final = decisions.Share("MIG-n2-0-0", 0, 100, 1, profile=builders.PROFILE)
+REPLICA: Final = builders.share(1, at="n2", core=25, memory=builders.MEMORY // 4)
+PIECES: Final = builders.inventory(*cut("n1"), *cut("n2"), builders.hold("a", "n2", [INSTANCE, REPLICA]))
+H200: Final = [builders.card(minor, model="H200") for minor in range(4)]
+CASES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, Policy, tuple[str, list[int]]]]] = {
+    **{
+        f"a share, by {strategy}: {why}": (STARTED, share_of(10), Policy(strategy), (node, [minor]))
+        for strategy, node, minor, why in (
+            (BINPACK, "n2", 1, "the fullest node and card"),
+            (SPREAD, "n1", 0, "the emptiest node and card"),
+            (WEIGHTED, "n1", 0, "most of what is free"),
+            (FRAGMENTATION, "n2", 1, "no further card is broken"),
+        )
+    },
+    **{
+        f"a whole card, by {strategy}: {why}": (FULLER, whole(), Policy(strategy), (node, [minor]))
+        for strategy, node, minor, why in (
+            (BINPACK, "n3", 2, "the fullest"),
+            (SPREAD, "n1", 0, "the emptiest"),
+            (WEIGHTED, "n1", 0, "the one with most to give"),
+            (FRAGMENTATION, "n3", 2, "the one with the fewest whole cards"),
+        )
+    },
+    **{
+        f"for a pod without cards, by {strategy}, free cards outweigh any amount of cpu": (
+            CARDS_OR_CPU,
+            on_cpu(1000),
+            Policy(strategy),
+            ("n2", []),
+        )
+        for strategy in (BINPACK, SPREAD, WEIGHTED)
+    },
+    **{
+        f"without cards the share of cpu decides, not its amount, by {strategy}": (
+            NO_CARDS,
+            on_cpu(100),
+            Policy(strategy),
+            (node, []),
+        )
+        for strategy, node in ((BINPACK, "n2"), (SPREAD, "n1"))
+    },
+    "weighted prefers large hardware": (
+        builders.inventory(*SIZES),
+        whole(),
+        Policy(WEIGHTED),
+        ("n2", [0]),
+    ),
+    "weighted counts twice what is left of it": (
+        builders.inventory(*SIZES, builders.hold("a", "n2", range(7))),
+        whole(),
+        Policy(WEIGHTED),
+        ("n1", [0]),
+    ),
+    **{
+        f"{strategy} with these weights: {weights}": (
+            CORE_OR_MEMORY,
+            share_of(10),
+            Policy(strategy, weights),
+            (node, [0]),
+        )
+        for strategy, weights, node in (
+            (BINPACK, Weights(1, 0), "n1"),
+            (BINPACK, Weights(0, 1), "n2"),
+            (SPREAD, Weights(1, 0), "n2"),
+            (WEIGHTED, Weights(0, 1), "n1"),
+        )
+    },
+    **{
+        f"by {strategy} a pod without cards leaves {what} alone": (
+            builders.inventory(*known, builders.node("n2"), busy("n2", 6000)),
+            on_cpu(1000),
+            Policy(strategy),
+            ("n2", []),
+        )
+        for strategy in Strategy
+        for what, known in (
+            ("cards", one_card("n1")),
+            ("cards that are cut", one_card("n1", mig=True, instances=builders.instances("n1", 0, 7))),
+            ("cards that are shared", one_card("n1", replicas=4)),
+        )
+    },
+    **{
+        f"by {strategy} a piece comes from the card of {node}: {ask}": (
+            PIECES,
+            builders.candidate(cards=ask),
+            Policy(strategy),
+            (node, [minor]),
+        )
+        for strategy, node in ((BINPACK, "n2"), (FRAGMENTATION, "n2"), (SPREAD, "n1"))
+        for ask, minor in ((requests.Instances(builders.PROFILE, 1), 0), (requests.Replicas(1), 1))
+    },
+    "a pod without cards goes where no free card needs the cpu that it takes": (
+        builders.inventory(*builders.nodes(2), builders.hold("a", "n2", range(4))),
+        on_cpu(4000),
+        Policy(FRAGMENTATION),
+        ("n2", []),
+    ),
+    "a pod that needs little cpu takes a card that the cpu left on its node would not feed anyway": (
+        builders.inventory(*builders.nodes(2), busy("n2", 6000)),
+        whole(10),
+        Policy(FRAGMENTATION),
+        ("n2", [0]),
+    ),
+    "a pod that needs much cpu goes where no other free card is left behind without any": (
+        builders.inventory(*builders.nodes(2), builders.hold("a", "n2", range(3))),
+        whole(6000),
+        Policy(FRAGMENTATION),
+        ("n2", [3]),
+    ),
+    "of two started cards a share goes to the one where it fits closest, on whichever node": (
+        builders.inventory(*builders.nodes(2), part("n1", 0, percent=50), part("n2", 3, percent=80)),
+        share_of(20),
+        Policy(FRAGMENTATION),
+        ("n2", [3]),
+    ),
+    "where halves are what pods ask, a fifth is not cut off a half if a smaller rest will do": (
+        taught(
+            builders.inventory(*builders.nodes(1), part("n1", 0, percent=50), part("n1", 1, percent=70)),
+            sizes=((50, 1),),
+        ),
+        share_of(20),
+        Policy(FRAGMENTATION),
+        ("n1", [1]),
+    ),
+    "of nodes that lose as much space, the one whose model nobody else would ask for gives it": (
+        taught(
+            builders.inventory(
+                builders.node("n1"), builders.device("n1", H200), builders.node("n2"), builders.device("n2")
+            ),
+            models=("h200",),
+        ),
+        whole(),
+        Policy(FRAGMENTATION),
+        ("n2", [0]),
+    ),
+}
+
+
+@pytest.mark.parametrize(("inventory", "pod", "policy", "expected"), CASES.values(), ids=CASES)
+def test_where_a_pod_goes(
+    inventory: Inventory, pod: queued_pods.Candidate, policy: Policy, expected: tuple[str, list[int]]
+) -> None:
+    """A pod goes where the strategy says, down to the card; weights say how much compute and memory count."""
+    found = place(inventory, pod, policy)
+
+    assert found is not None
+    assert (found.node, minors(found)) == expected
