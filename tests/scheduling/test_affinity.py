@@ -64,9 +64,7 @@ def test_expression(key: str, operator: str, values: list[str], holds: bool) -> 
     """An expression holds when Kubernetes says so, and not where it cannot be evaluated."""
     condition = facts.LabelExpression(key, operator, tuple(values))
 
-    found = affinity.holds(condition, LABELS)
-
-    assert found is holds
+    assert affinity.holds(condition, LABELS) is holds
 
 
 ZONE_A = facts.LabelExpression("zone", "In", ("a",))
@@ -99,9 +97,7 @@ ANOTHER = facts.LabelExpression("metadata.name", "NotIn", ("n1",))
 )
 def test_term(term: facts.Term, holds: bool) -> None:  # noqa: FBT001  a column of the table
     """A term holds when all that it says holds, and it says something."""
-    found = affinity.term_holds(term, NODE)
-
-    assert found is holds
+    assert affinity.term_holds(term, NODE) is holds
 
 
 @pytest.mark.parametrize(
@@ -131,9 +127,7 @@ def test_term(term: facts.Term, holds: bool) -> None:  # noqa: FBT001  a column 
 )
 def test_where(where: facts.Where, accepts: bool) -> None:  # noqa: FBT001  a column of the table
     """A node is accepted by the whole selector and at least one term."""
-    found = affinity.matches(where, NODE)
-
-    assert found is accepts
+    assert affinity.matches(where, NODE) is accepts
 
 
 @worlds.PROPERTY
@@ -144,9 +138,7 @@ def test_comparing_never_raises(left: str, right: str, operator: str) -> None:
     """Whatever people write, one pod's expression cannot stop the scheduler."""
     condition = facts.LabelExpression("size", operator, (right,))
 
-    found = affinity.holds(condition, {"size": left})
-
-    assert found in {True, False}
+    assert affinity.holds(condition, {"size": left}) in {True, False}
 
 
 @worlds.PROPERTY

@@ -1,72 +1,63 @@
 """What the nodes have together: who counts, and how often a change of it is seen."""
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.demand_model import DemandModel
 from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.nodes import facts
 from support import builders, clock, ledgers
 
 LARGE = [builders.card(minor, at="n9", memory=1 << 40) for minor in range(64)]
-ILL = [dataclasses.replace(one, trouble=Reason.UNHEALTHY) for one in LARGE]
-Change = Callable[[Ledger], None]
+ILL = [builders.card(minor, at="n9", memory=1 << 40, trouble=Reason.UNHEALTHY) for minor in range(64)]
 
 
-def joins(
-    cards: Sequence[devices.Card] = LARGE, *, failed: str = "", silent: bool = False, **node: Any
-) -> Change:
-    """Have a node with many cards and few cpus join."""
-
-    def join(ledger: Ledger) -> None:
-        ledger.node_seen(builders.node("n9", cpu=1000, **node))
-        ledger.device_seen(builders.device("n9", cards, failed=failed))
-        ledger.agent_silent("n9", silent=silent)
-
-    return join
+def together(ledger: Ledger) -> tuple[DemandModel, tuple[int, int]]:
+    """Return what depends on all that the nodes have."""
+    return ledger.inventory.demand_model(), ledger.inventory.scale()
 
 
-def leaves_its_device(ledger: Ledger) -> None:
-    """Have a node join and go, and its Device stay."""
-    joins()(ledger)
-    ledger.node_gone("n9")
-
-
-IDLE: dict[str, Change] = {
-    "a node that is cordoned": joins(unschedulable=True),
-    "a node whose cards cannot be read": joins(failed="NVML"),
-    "a node whose agent is silent": joins(silent=True),
-    "a node whose cards are all ill": joins(ILL),
-    "a node that is gone": leaves_its_device,
+JOINING: Final = builders.node("n9", cpu=1000)
+SPARE: Final[dict[str, tuple[facts.Node, devices.Device, bool]]] = {
+    "a node that is cordoned": (builders.node("n9", unschedulable=True), builders.device("n9", LARGE), False),
+    "a node whose cards cannot be read": (JOINING, builders.device("n9", LARGE, failed="NVML"), False),
+    "a node whose agent is silent": (JOINING, builders.device("n9", LARGE), True),
+    "a node whose cards are all ill": (JOINING, builders.device("n9", ILL), False),
 }
 
 
-@pytest.mark.parametrize("happen", IDLE.values(), ids=IDLE.keys())
-def test_a_node_that_can_give_nothing_does_not_count(happen: Change) -> None:
+@pytest.mark.parametrize(("node", "device", "silent"), SPARE.values(), ids=SPARE)
+def test_a_node_that_can_give_nothing_does_not_count(
+    node: facts.Node, device: devices.Device, *, silent: bool
+) -> None:
     """Where other pods go does not depend on cards that nobody can have."""
     ledger = ledgers.with_nodes(3)
-    before = ledger.inventory.demand_model(), ledger.inventory.scale()
+    before = together(ledger)
 
-    happen(ledger)
+    ledgers.join(ledger, node, device, silent=silent)
 
-    assert (ledger.inventory.demand_model(), ledger.inventory.scale()) == before
+    assert together(ledger) == before
 
 
-def test_a_node_that_can_give_something_counts() -> None:
+@pytest.mark.parametrize(
+    "leave", [Ledger.node_gone, Ledger.device_gone], ids=["the Node goes", "the Device goes"]
+)
+def test_a_node_that_can_give_something_counts(leave: Callable[[Ledger, str], object]) -> None:
     """It does from the moment its agent is heard, and no more once it is gone."""
     ledger = ledgers.with_nodes(3)
-    before = ledger.inventory.demand_model(), ledger.inventory.scale()
+    before = together(ledger)
 
-    joins()(ledger)
-    there = ledger.inventory.demand_model(), ledger.inventory.scale()
-    ledger.device_gone("n9")
+    ledgers.join(ledger, JOINING, builders.device("n9", LARGE))
+    there = together(ledger)
+    leave(ledger, "n9")
 
     assert there[0] != before[0]
     assert there[1] == (64, 64 << 40)
-    assert (ledger.inventory.demand_model(), ledger.inventory.scale()) == before
+    assert together(ledger) == before
 
 
 def test_what_is_no_news_of_all_voids_no_answer() -> None:
@@ -76,8 +67,8 @@ def test_what_is_no_news_of_all_voids_no_answer() -> None:
     before = ledger.inventory.supply_version, ledger.inventory.layout
 
     for less in range(1, 9):
-        first = builders.card(memory=builders.MEMORY - less)
-        ledger.device_seen(builders.device(cards=[first, *(builders.card(minor) for minor in (1, 2, 3))]))
+        cards = [builders.card(minor, memory=builders.MEMORY - (0 if minor else less)) for minor in range(4)]
+        ledger.device_seen(builders.device(cards=cards))
         ledger.inventory.demand_model()
 
     # The first of these takes from a node that was as large as any, and the others do not.

@@ -60,9 +60,7 @@ def test_faulty_pod_is_rejected_without_a_search() -> None:
     fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
     pod = builders.candidate(faults=(fault,))
 
-    found = decide(builders.inventory(*builders.nodes(1)), pod)
-
-    assert found == [Reject("uid-p", (fault,))]
+    assert decide(builders.inventory(*builders.nodes(1)), pod) == [Reject("uid-p", (fault,))]
 
 
 def test_round_takes_so_many_and_no_more() -> None:
@@ -161,9 +159,7 @@ def test_equal_inputs_give_equal_decisions(
     expected = decide(world.paint(), *pods)
     inventory = world.paint(data.draw(st.permutations(worlds.NODES)))
 
-    found = decide(inventory, *data.draw(st.permutations(pods)))
-
-    assert found == expected
+    assert decide(inventory, *data.draw(st.permutations(pods))) == expected
 
 
 @worlds.PROPERTY

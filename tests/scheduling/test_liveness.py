@@ -22,38 +22,27 @@ GRACE = 40.0
 )
 def test_silence(sign: Sign | None, now: float, condemned: bool, silent: bool) -> None:  # noqa: FBT001  columns of the table
     """An agent is silent without a sign of life in the grace period, or without one that we saw happen."""
-    found = liveness.silent(sign, now=now, grace=GRACE, condemned=condemned)
-
-    assert found is silent
+    assert liveness.silent(sign, now=now, grace=GRACE, condemned=condemned) is silent
 
 
-def test_first_reading_is_no_fresh_sign() -> None:
-    """The first Lease that we read may be of an agent that died long ago."""
-    signs: dict[str, Sign] = {}
-
-    news = liveness.note(signs, "n1", "10:00", now=5.0)
-
-    assert news
-    assert signs == {"n1": Sign("10:00", 5.0, fresh=False)}
+FIRST = Sign("10:00", 5.0, fresh=False)
 
 
-def test_repeated_renewal_is_no_news() -> None:
-    """Reading the same Lease again does not prolong a life."""
-    signs: dict[str, Sign] = {}
-    liveness.note(signs, "n1", "10:00", now=5.0)
-
-    news = liveness.note(signs, "n1", "10:00", now=30.0)
-
-    assert not news
-    assert signs == {"n1": Sign("10:00", 5.0, fresh=False)}
-
-
-def test_changed_renewal_is_a_fresh_sign() -> None:
+@pytest.mark.parametrize(
+    ("known", "renewal", "news", "sign"),
+    [
+        pytest.param(
+            {}, "10:00", True, Sign("10:00", 30.0, fresh=False), id="the first, perhaps of a dead agent"
+        ),
+        pytest.param({"n1": FIRST}, "10:00", False, FIRST, id="the same Lease again prolongs no life"),
+        pytest.param(
+            {"n1": FIRST}, "09:00", True, Sign("09:00", 30.0, fresh=True), id="one that changed is life"
+        ),
+    ],
+)
+def test_which_renewal_is_a_fresh_sign(known: dict[str, Sign], renewal: str, news: bool, sign: Sign) -> None:  # noqa: FBT001  a column of the table
     """A renewal that changes before our eyes is life, whatever time it names."""
-    signs: dict[str, Sign] = {}
-    liveness.note(signs, "n1", "10:00", now=5.0)
+    signs = dict(known)
 
-    news = liveness.note(signs, "n1", "09:00", now=30.0)
-
-    assert news
-    assert signs == {"n1": Sign("09:00", 30.0, fresh=True)}
+    assert liveness.note(signs, "n1", renewal, now=30.0) is news
+    assert signs == {"n1": sign}

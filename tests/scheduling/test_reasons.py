@@ -199,9 +199,7 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
 @pytest.mark.parametrize(("inventory", "pod", "counts"), CASES.values(), ids=CASES.keys())
 def test_first_reason(inventory: Inventory, pod: queued_pods.Candidate, counts: tuple[Count, ...]) -> None:
     """Each node gives its first reason, in the order in which its cards are asked ever more closely."""
-    found = reasons.count(inventory, questions.ask(pod.request, pod.demand), {})
-
-    assert found == counts
+    assert reasons.count(inventory, questions.ask(pod.request, pod.demand), {}) == counts
 
 
 def test_closer_look_speaks_last() -> None:

@@ -32,47 +32,35 @@ CORDON = facts.UNSCHEDULABLE_TAINT
 )
 def test_toleration(toleration: facts.Toleration, covers: bool) -> None:  # noqa: FBT001  a column of the table
     """A toleration covers a taint exactly when Kubernetes says so."""
-    found = taints.tolerates(toleration, GPU)
+    assert taints.tolerates(toleration, GPU) is covers
 
-    assert found is covers
+
+SECOND, THIRD = facts.Taint("a", "", "NoExecute"), facts.Taint("b", "", "NoSchedule")
+OF_GPU, OF_CPU = facts.Toleration("gpu", "Exists"), facts.Toleration("cpu", "Exists")
 
 
 @pytest.mark.parametrize(
-    ("effect", "keeps_away"),
+    ("node_taints", "tolerations", "left"),
     [
-        pytest.param("NoSchedule", True, id="NoSchedule"),
-        pytest.param("NoExecute", True, id="NoExecute"),
-        pytest.param("PreferNoSchedule", False, id="a preference only"),
-        pytest.param("NoAdmit", False, id="an effect of another scheduler"),
+        pytest.param([GPU], [], GPU, id="NoSchedule keeps a pod away"),
+        pytest.param([SECOND], [], SECOND, id="NoExecute does"),
+        pytest.param([facts.Taint("a", "", "PreferNoSchedule")], [], None, id="a preference does not"),
+        pytest.param(
+            [facts.Taint("a", "", "NoAdmit")], [], None, id="an effect of another scheduler does not"
+        ),
+        pytest.param(
+            [GPU, SECOND, THIRD], [OF_GPU], SECOND, id="one toleration does not excuse other taints"
+        ),
+        pytest.param([GPU], [OF_CPU, OF_GPU], None, id="tolerations are alternatives"),
     ],
 )
-def test_effects(effect: str, keeps_away: bool) -> None:  # noqa: FBT001  a column of the table
-    """Only the effects that forbid scheduling keep a pod away."""
-    node = builders.node(taints=(facts.Taint("gpu", "", effect),))
+def test_which_taint_is_left(
+    node_taints: list[facts.Taint], tolerations: list[facts.Toleration], left: facts.Taint | None
+) -> None:
+    """Only effects that forbid scheduling keep a pod away; the first taint that nothing covers is named."""
+    node = builders.node(taints=tuple(node_taints))
 
-    found = taints.untolerated(node, ())
-
-    assert (found is not None) is keeps_away
-
-
-def test_each_taint_must_be_tolerated() -> None:
-    """One toleration does not excuse the other taints; the first one left is named."""
-    second, third = facts.Taint("a", "", "NoExecute"), facts.Taint("b", "", "NoSchedule")
-    node = builders.node(taints=(GPU, second, third))
-
-    found = taints.untolerated(node, (facts.Toleration("gpu", "Exists"),))
-
-    assert found == second
-
-
-def test_one_taint_may_be_covered_by_any_toleration() -> None:
-    """Tolerations are alternatives."""
-    node = builders.node(taints=(GPU,))
-    useless, useful = facts.Toleration("cpu", "Exists"), facts.Toleration("gpu", "Exists")
-
-    found = taints.untolerated(node, (useless, useful))
-
-    assert found is None
+    assert taints.untolerated(node, tuple(tolerations)) == left
 
 
 @pytest.mark.parametrize(
@@ -95,6 +83,4 @@ def test_cordon(unschedulable: bool, tolerations: tuple[facts.Toleration, ...], 
     """A cordoned node takes only pods that tolerate being there."""
     node = builders.node(unschedulable=unschedulable)
 
-    found = taints.may_schedule(node, tolerations)
-
-    assert found is may
+    assert taints.may_schedule(node, tolerations) is may

@@ -50,9 +50,7 @@ TAUGHT: dict[str, tuple[tuple[int | requests.Ask, ...], tuple[tuple[int, int], .
 @pytest.mark.parametrize(("asks", "sizes"), TAUGHT.values(), ids=TAUGHT.keys())
 def test_sample(asks: tuple[int | requests.Ask, ...], sizes: tuple[tuple[int, int], ...]) -> None:
     """A pod teaches its cpu, and the pieces of cards that it asks for, in percent."""
-    found = workload.sample(builders.request(*asks), builders.demand(500))
-
-    assert found == workload.Sample(500, 0, sizes)
+    assert workload.sample(builders.request(*asks), builders.demand(500)) == workload.Sample(500, 0, sizes)
 
 
 @pytest.mark.parametrize(
