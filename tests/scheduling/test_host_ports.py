@@ -6,16 +6,15 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import cycle, explain, port_usage
-from berth_operator.scheduling.decisions import Bind, ClusterEvent, Wait
+from berth_operator.scheduling import explain, port_usage, queued_pods
+from berth_operator.scheduling.decisions import ClusterEvent, Wait
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.nodes.facts import HostPort
-from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from support import builders, clock
+from scheduling.placements import RULES, place
+from support import builders, ledgers
 
 WEB = HostPort(80)
 PORTS = st.builds(
@@ -28,13 +27,17 @@ PORTS = st.builds(
 
 def hold(name: str, node: str, *ports: HostPort) -> Hold:
     """Return a pod on a node that has these ports."""
-    return Hold(f"uid-{name}", f"ml/{name}", node, ((facts.PODS, 1),), host_ports=ports)
+    return builders.hold(name, node, amounts=((facts.PODS, 1),), host_ports=ports)
 
 
-def place(inventory: Inventory, *ports: HostPort) -> str | None:
+def asking(*ports: HostPort) -> queued_pods.Candidate:
+    """Return a pod that asks for these ports and a card."""
+    return builders.candidate(demand=builders.demand(host_ports=ports))
+
+
+def node_of(inventory: Inventory, *ports: HostPort) -> str | None:
     """Return the node on which a pod that asks for these ports is placed."""
-    pod = builders.candidate(demand=builders.demand(host_ports=ports))
-    found = Search(inventory).place(pod.request, pod.demand, policy=Policy())
+    found = place(inventory, asking(*ports))
     return found.node if found is not None else None
 
 
@@ -56,19 +59,18 @@ def test_a_node_takes_a_pod_exactly_if_its_ports_are_free(
     inventory.release("uid-gone")
 
     free = all(may_share(one, other) for one in asked for other in itertools.chain.from_iterable(there))
-    assert (place(inventory, *asked) is not None) == free
+    assert (node_of(inventory, *asked) is not None) == free
 
 
 def test_another_node_is_taken_and_named() -> None:
     """The pod goes where the port is free; where it is nowhere, each node says which port it is."""
     inventory = builders.inventory(*builders.nodes(2), hold("a", "n1", WEB))
-    assert place(inventory, WEB) == "n2"
+    assert node_of(inventory, WEB) == "n2"
 
     inventory.charge(hold("b", "n2", HostPort(80, address="10.0.0.1")))
-    pod = builders.candidate(demand=builders.demand(host_ports=(WEB,)))
-    found = explain.explain(Search(inventory), pod, policy=Policy())
+    found = explain.explain(Search(inventory), asking(WEB), policy=RULES)
 
-    assert explain.sentence(found, pod) == (
+    assert explain.sentence(found, asking(WEB)) == (
         "0/2 nodes are available: 2 have no free host port 80/TCP. Would fit if ml/a ended on n1."
     )
     assert [explain.would_fit(one) for one in found.advice] == [
@@ -79,25 +81,18 @@ def test_another_node_is_taken_and_named() -> None:
 
 def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
     """A port is no resource: its end alone wakes those that wait for it, and the placed pod has it."""
-    ledger = Ledger(clock.Clock())
-    ledger.node_seen(builders.node())
-    ledger.device_seen(builders.device())
-    ledger.agent_silent("n1", silent=False)
+    ledger = ledgers.with_nodes(1)
     ledger.pod_bound(hold("a", "n1", WEB))
-    pod = builders.candidate(demand=builders.demand(host_ports=(WEB,)))
-    ledger.pod_waiting(pod, gated=False)
-    (wait,) = cycle.decide(ledger.search, ledger.backlog, 0.0, ledger.policy)
+    ledger.pod_waiting(asking(WEB), gated=False)
+    (wait,) = ledgers.decide(ledger, 0.0)
     assert isinstance(wait, Wait)
-    assert wait.wants is not None
-    assert ClusterEvent.CAPACITY_FREED in wait.wants
-    ledger.backlog.put_off(pod.uid, now=0.0, wants=wait.wants)
+    assert ClusterEvent.CAPACITY_FREED in (wait.wants or ())
+    ledgers.put_off(ledger, "p", *(wait.wants or ()))
 
     ledger.pod_over("uid-a")
 
-    (bind,) = cycle.decide(ledger.search, ledger.backlog, 1.0, ledger.policy)
-    assert isinstance(bind, Bind)
-    ledger.assume(bind)
-    assert place(ledger.inventory, WEB) is None
+    ledgers.assume(ledger)
+    assert node_of(ledger.inventory, WEB) is None
 
 
 @pytest.mark.parametrize(
@@ -118,5 +113,4 @@ def test_nothing_is_kept_of_ports_that_are_free_again() -> None:
     usage.change(3, (WEB, WEB), 1)
     usage.change(3, (WEB, WEB), -1)
 
-    assert not usage._used
-    assert usage.rows_with(WEB) == []
+    assert (usage.rows_with(WEB), len(usage._used)) == ([], 0)

@@ -9,14 +9,14 @@ from berth_operator.scheduling.devices import facts as devices
 from support import builders, inventories
 
 
-def odd_device(turn: int, count: int, at: str = "n1") -> devices.Device:
+def named_device(turn: int, count: int, at: str = "n1") -> devices.Device:
     """Make a Device of models, MIG profiles and types that nobody else has, so many of each."""
     cut = tuple(devices.Instance(f"M-{at}-{one}", f"1g.{turn * count + one}gb", 1) for one in range(count))
     cards = (
         devices.Card(f"C-{at}", 0, "A100", mig=True, instances=cut),
-        *(devices.Card(f"C-{at}-{one}", one, f"odd {turn} {one}", 1) for one in range(1, count)),
+        *(devices.Card(f"C-{at}-{one}", one, f"model {turn} {one}", 1) for one in range(1, count)),
     )
-    others = tuple(devices.Card(f"O-{at}-{one}", one, type=f"odd-{turn}-{one}") for one in range(count))
+    others = tuple(devices.Card(f"O-{at}-{one}", one, type=f"type-{turn}-{one}") for one in range(count))
     return devices.Device(at, cards, others)
 
 
@@ -27,12 +27,12 @@ def test_names_that_a_node_has_no_more_leave_their_columns() -> None:
 
     widths = set()
     for turn in range(30):
-        inventory.put_device(odd_device(turn, 20))
+        inventory.put_device(named_device(turn, 20))
         table = inventory.table
         widths.add((table.instances.shape, table.others.shape, table.models.width, len(table.profiles)))
 
     assert len(widths) == 1
-    fresh = builders.inventory(builders.node(), *others, odd_device(29, 20))
+    fresh = builders.inventory(builders.node(), *others, named_device(29, 20))
     inventory.set_silent("n1", False)
     assert inventories.contents(inventory)["n1"] == inventories.contents(fresh)["n1"]
 
@@ -49,42 +49,41 @@ def test_many_names_at_once_are_made_room_for_at_once() -> None:
 
 def test_names_of_a_node_without_devices_are_nobodys() -> None:
     """With the Device its models, profiles and types are gone, and the next one has their numbers."""
-    inventory = builders.inventory(builders.node(), odd_device(0, 5))
+    inventory = builders.inventory(builders.node(), named_device(0, 5))
 
     inventory.drop_device("n1")
 
-    table = inventory.table
-    assert (len(table.models), len(table.profiles), len(table.types)) == (0, 0, 0)
-    inventory.put_device(odd_device(1, 5))
-    assert (table.models.width, table.profiles.width, table.types.width) == (5, 5, 5)
+    names = inventory.table.models, inventory.table.profiles, inventory.table.types
+    assert [len(one) for one in names] == [0, 0, 0]
+    inventory.put_device(named_device(1, 5))
+    assert [one.width for one in names] == [5, 5, 5]
 
 
 def test_name_that_two_nodes_have_stays_with_the_second() -> None:
     """A node that changes takes nothing from another, which keeps its numbers."""
     inventory = builders.inventory(
-        builders.node(), builders.node("n2"), odd_device(0, 5), odd_device(0, 5, "n2")
+        builders.node(), builders.node("n2"), named_device(0, 5), named_device(0, 5, "n2")
     )
     before = inventories.contents(inventory)["n2"]
 
     for turn in range(1, 4):
-        inventory.put_device(odd_device(turn, 5))
+        inventory.put_device(named_device(turn, 5))
 
     assert inventories.contents(inventory)["n2"] == before
 
 
 def test_profiles_beyond_the_limit_of_all_nodes_are_not_given() -> None:
     """What has no column is not given, nobody else's is touched, and the node can say how many that are."""
-    inventory = builders.inventory(builders.node(), builders.node("n2"), odd_device(0, 5, "n2"))
+    inventory = builders.inventory(builders.node(), builders.node("n2"), named_device(0, 5, "n2"))
     before = inventories.contents(inventory)["n2"]
 
-    inventory.put_device(odd_device(1, node_table.MOST_KINDS))
+    inventory.put_device(named_device(1, node_table.MOST_KINDS))
 
-    info = inventory.node("n1")
-    assert info is not None
+    (info,) = (info for info in inventory.each() if info.name == "n1")
     assert info.uncounted == 10
     assert (len(inventory.table.profiles), len(inventory.table.types)) == (node_table.MOST_KINDS,) * 2
     assert inventories.contents(inventory)["n2"] == before
-    inventory.put_device(odd_device(2, 5))
+    inventory.put_device(named_device(2, 5))
     assert info.uncounted == 0
 
 
@@ -95,7 +94,7 @@ def test_models_are_asked_for_only_while_a_node_has_them() -> None:
 
     with mock.patch.object(conditions, "model_meets", wraps=conditions.model_meets) as meets:
         for turn in range(20):
-            inventory.put_device(odd_device(turn, 10))
+            inventory.put_device(named_device(turn, 10))
             matching_cards(inventory, inventory.everything, asked)
 
     assert meets.call_count == 20 * 10

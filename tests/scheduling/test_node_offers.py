@@ -1,6 +1,7 @@
 """A node that is held against a waiting pod says no only where the search would find no place on it."""
 
 import dataclasses
+from typing import Any
 
 import hypothesis
 import pytest
@@ -40,9 +41,7 @@ def test_better_cards(after: devices.Card, better: bool) -> None:  # noqa: FBT00
     """Cards of which one has less memory, and nothing else is new, serve nobody whom they did not serve."""
     before = builders.device(cards=[CARD]), 1
 
-    found = node_offers.better_cards(before, (builders.device(cards=[after]), 1))
-
-    assert found is better
+    assert node_offers.better_cards(before, (builders.device(cards=[after]), 1)) is better
     assert node_offers.better_cards(before, (before[0], 0)), "fewer cards are kept back"
     assert not node_offers.better_cards(before, (None, 0)), "there are none any more"
 
@@ -73,26 +72,23 @@ def test_a_pod_that_nothing_helps_keeps_no_other_asleep() -> None:
     assert ledgers.ready_names(ledger) == ["plain"]
 
 
-def happen(ledger: Ledger, data: st.DataObject) -> None:
-    """Have one thing happen to a node, its cards, its agent or a pod on it."""
-    at = data.draw(st.sampled_from(worlds.NODES))
-    match data.draw(st.sampled_from(["hold", "end", "end", "node", "cards", "no node", "no cards", "agent"])):
+def happen(ledger: Ledger, what: str, name: str, value: Any) -> None:
+    """Have one thing happen to a node, its cards, its agent or a pod on it; None is something that goes."""
+    match what:
+        case "hold" if value is None or ledger.inventory.hold(name) is not None:
+            ledger.pod_over(name)
         case "hold":
-            hold = data.draw(worlds.held(f"h{data.draw(st.integers(0, 3))}"))
-            if ledger.inventory.hold(hold.uid) is None:
-                ledger.pod_bound(hold)
-        case "end":
-            ledger.pod_over(f"uid-h{data.draw(st.integers(0, 3))}")
+            ledger.pod_bound(value)
+        case "node" if value is None:
+            ledger.node_gone(name)
         case "node":
-            ledger.node_seen(data.draw(worlds.nodes(at)))
+            ledger.node_seen(value)
+        case "cards" if value is None:
+            ledger.device_gone(name)
         case "cards":
-            ledger.device_seen(data.draw(worlds.devices(at)))
-        case "no node":
-            ledger.node_gone(at)
-        case "no cards":
-            ledger.device_gone(at)
-        case _:
-            ledger.agent_silent(at, silent=data.draw(st.booleans()))
+            ledger.device_seen(value)
+        case "agent":
+            ledger.agent_silent(name, silent=not value)
 
 
 def decide(ledger: Ledger) -> None:
@@ -108,14 +104,12 @@ def test_nobody_sleeps_who_could_go(data: st.DataObject, pod: queued_pods.Candid
     """Whatever happens to nodes, cards and pods: who waits for a change has no place (I5)."""
     ledger = Ledger(clock.Clock())
     for at in worlds.NODES:
-        ledger.node_seen(data.draw(worlds.nodes(at)))
-        ledger.device_seen(data.draw(worlds.devices(at)))
-        ledger.agent_silent(at, silent=False)
+        ledgers.join(ledger, data.draw(worlds.nodes(at)), data.draw(worlds.devices(at)))
     ledger.pod_waiting(pod, gated=False)
 
-    for _ in range(data.draw(st.integers(1, 12))):
+    for change in data.draw(st.lists(worlds.changes(), min_size=1, max_size=12)):
         decide(ledger)
-        happen(ledger, data)
+        happen(ledger, *change)
         (entry,) = ledger.backlog.entries()
         if entry.wants is not None and not pod.faults:
             assert ledger.search.place(pod.request, pod.demand, policy=ledger.policy) is None

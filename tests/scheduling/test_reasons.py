@@ -9,6 +9,7 @@ from berth_operator.scheduling.devices import facts, requests
 from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
 from support import builders
+from support.builders import nic
 
 GIB = builders.GIB
 FULL_OF_T4 = (
@@ -18,26 +19,10 @@ FULL_OF_T4 = (
 )
 
 
-def nic(minor: int, trouble: Reason | None = None) -> facts.Card:
-    """Make a NIC."""
-    return facts.Card(f"rdma-{minor}", minor, type="rdma", trouble=trouble)
-
-
 def cut(trouble: Reason | None = None, *, instances: int = 1) -> facts.Device:
     """Make a card with some MIG instances of 1g.5gb."""
     made = tuple(facts.Instance(f"MIG-{at}", "1g.5gb", 5 * GIB, at) for at in range(instances))
     return builders.device(cards=[builders.card(mig=True, instances=made, trouble=trouble)])
-
-
-def nics(*made: facts.Card) -> facts.Device:
-    """Make a node's devices: two cards and these NICs."""
-    return builders.device(cards=2, others=made)
-
-
-def asks(*asks: requests.Ask) -> queued_pods.Candidate:
-    """Ask for several things, each in a container of its own."""
-    containers = tuple(requests.ContainerRequest(f"c{at}", (ask,)) for at, ask in enumerate(asks))
-    return queued_pods.Candidate("uid-p", "ml", "p", requests.Request(containers))
 
 
 CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
@@ -87,7 +72,9 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
             builders.device(cards=[builders.card(0), builders.card(1, memory=800 * GIB)]),
             builders.hold("a", "n1", [builders.share(1, core=100, memory=800 * builders.GIB)]),
         ),
-        asks(requests.Gpus(1, 10, 40 * GIB), requests.Gpus(2, 10, GIB)),
+        builders.candidate(
+            request=builders.request(requests.Gpus(1, 10, 40 * GIB), requests.Gpus(2, 10, GIB))
+        ),
         (Count(Reason.FULL, "", 1),),
     ),
     "withheld cards, of which a share may not start one": (
@@ -104,26 +91,26 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
         builders.inventory(
             builders.node(),
             builders.device(cards=0, others=(nic(0),)),
-            builders.hold("a", "n1", [decisions.Share("rdma-0", 0, 100, 0, "rdma")]),
+            builders.hold("a", "n1", [decisions.Share("rdma-n1-0", 0, 100, 0, "rdma")]),
         ),
         scenes.pod(requests.OtherDevices("rdma", 1)),
         (Count(Reason.FULL, "rdma", 1),),
     ),
     "no other device at all": (
-        builders.inventory(builders.node(), nics(nic(0))),
+        builders.inventory(builders.node(), builders.device(others=[nic(0)])),
         scenes.pod(requests.OtherDevices("fpga", 1)),
         (Count(Reason.NO_DEVICE, "fpga", 1),),
     ),
     "a cordoned other device": (
-        builders.inventory(builders.node(), nics(nic(0, Reason.CORDONED))),
+        builders.inventory(builders.node(), builders.device(others=[nic(0, trouble=Reason.CORDONED)])),
         scenes.pod(requests.OtherDevices("rdma", 1)),
         (Count(Reason.CORDONED, "rdma", 1),),
     ),
     "an unhealthy other device beside one that is full": (
         builders.inventory(
             builders.node(),
-            nics(nic(0, Reason.UNHEALTHY), nic(1)),
-            builders.hold("a", "n1", [decisions.Share("rdma-1", 1, 100, 0, "rdma")]),
+            builders.device(others=[nic(0, trouble=Reason.UNHEALTHY), nic(1)]),
+            builders.hold("a", "n1", [decisions.Share("rdma-n1-1", 1, 100, 0, "rdma")]),
         ),
         scenes.pod(requests.OtherDevices("rdma", 1)),
         (Count(Reason.FULL, "rdma", 1),),

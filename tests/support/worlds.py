@@ -221,18 +221,25 @@ def change(world: World, inventory: Inventory, what: str, name: str, value: Any)
         case "pod":
             inventory.workload.see(name, value)
             _set(world.samples, name, value)
-        case "node":
-            _set(world.nodes, name, value)
-            inventory.put_node(value) if value is not None else inventory.drop_node(name)
-        case "cards":
-            _set(world.devices, name, value)
-            inventory.put_device(value) if value is not None else inventory.drop_device(name)
-        case "agent" if value:
-            world.heard.add(name)
         case "agent":
-            world.heard.discard(name)
+            (world.heard.add if value else world.heard.discard)(name)
+        case _:
+            _set(world.nodes if what == "node" else world.devices, name, value)
+            _put(inventory, what, name, value)
     if name in world.devices:
         inventory.set_silent(name, name not in world.heard)
+
+
+def _put(inventory: Inventory, what: str, name: str, value: Any) -> None:
+    match value:
+        case facts.Node():
+            inventory.put_node(value)
+        case cards_.Device():
+            inventory.put_device(value)
+        case _ if what == "node":
+            inventory.drop_node(name)
+        case _:
+            inventory.drop_device(name)
 
 
 def _hold(world: World, inventory: Inventory, uid: str, hold: Hold | None) -> None:
