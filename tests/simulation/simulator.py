@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from berth_agent import device_spec, simulated
+from berth_crds import names
 from berth_operator.simulation import __main__ as program
 from support import manifests
 
@@ -86,6 +87,12 @@ def device(name: str = "n1", shape: str = "4xT4", **status: object) -> Body:
 def both(name: str = "n1", shape: str = "4xT4") -> tuple[Body, Body]:
     """Return a Node and its Device."""
     return node(name), device(name, shape)
+
+
+def advertising(count: int) -> Body:
+    """Return a Node that advertises so many cards of its own accord."""
+    amounts: Body = {names.NVIDIA_GPU: count}
+    return node(**amounts)
 
 
 def cards(of: Body) -> list[str]:

@@ -82,9 +82,7 @@ def scenes(draw: st.DrawFn) -> tuple[list[simulator.Body], list[simulator.Body]]
 
 def json_of(*objects: simulator.Body) -> str:
     """Place these and give what is printed as JSON."""
-    answer = simulator.run("place", "-", "-o", "json", stdin=simulator.written(*objects))
-    assert answer.code == 0, answer.notes
-    return answer.out
+    return simulator.run_on(objects, "-o", "json").out
 
 
 @hypothesis.given(scenes(), st.randoms(use_true_random=False))

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -27,17 +26,17 @@ def lines(section: str) -> list[list[str]]:
 
 def pod_of(cell: str, name: str = "p") -> Body:
     """Return a pod of ours with what a cell says in it."""
-    said: Body = yaml.safe_load(cell.strip("`"))
-    assert said.keys() <= {"spec", "container", "limits", "annotations", "labels"}
-    made = simulator.pod(
+    fields: Body = yaml.safe_load(cell.strip("`"))
+    assert fields.keys() <= {"spec", "container", "limits", "annotations", "labels"}
+    pod = simulator.pod(
         name,
-        said.get("limits", {"nvidia.com/gpu": 1}),
-        annotations=said.get("annotations", {}),
-        meta={"labels": said.get("labels", {})},
-        **said.get("spec", {}),
+        fields.get("limits", 1),
+        annotations=fields.get("annotations", {}),
+        meta={"labels": fields.get("labels", {})},
+        **fields.get("spec", {}),
     )
-    made["spec"]["containers"][0].update(said.get("container", {}))
-    return made
+    pod["spec"]["containers"][0].update(fields.get("container", {}))
+    return pod
 
 
 REFUSED: Final = lines("Refused with a sentence")
@@ -49,10 +48,10 @@ def test_what_is_refused_is_told_in_these_words(line: list[str]) -> None:
     """A pod with it, which would fit without it, waits, and its sentence is that of the page."""
     cell, sentence = line
 
-    [told] = simulator.place(*simulator.both(), pod_of(cell))
+    [answer] = simulator.place(*simulator.both(), pod_of(cell))
 
-    assert told["node"] is None
-    assert any(sentence.strip("`") in one["message"] for one in told["refusals"])
+    assert answer["node"] is None
+    assert any(sentence.strip("`") in refusal["message"] for refusal in answer["refusals"])
 
 
 # Two nodes alike but for their zone; who asks for nothing more comes to the one in zone a.
@@ -81,51 +80,42 @@ def test_what_is_passed_over_changes_nothing(line: list[str]) -> None:
 
 def shown(*objects: Body) -> dict[str, Body]:
     """Place pods and return all as they would be, by name."""
-    answer = simulator.run("place", "-", "-o", "yaml", stdin=simulator.written(*objects))
-    assert answer.code == 0, answer.notes
+    answer = simulator.run_on(objects, "-o", "yaml")
     return {one["metadata"]["name"]: one for one in yaml.safe_load_all(answer.out) if one}
+
+
+def nodes(*objects: Body) -> dict[str, str | None]:
+    """Place pods and return the node of each."""
+    return simulator.nodes(simulator.place(*objects))
 
 
 def preemption() -> None:
     """The cards are full of what is least important, and the most important pod waits."""
-    low, high = simulator.priority("low", -1), simulator.priority("high", 1000)
-    full = shown(
-        low, *simulator.both(), simulator.pod("small", {"nvidia.com/gpu": 4}, priorityClassName="low")
-    )["small"]
-    told = simulator.place(
-        low,
-        high,
-        *simulator.both(),
-        full,
-        simulator.pod("large", {"nvidia.com/gpu": 1}, priorityClassName="high"),
-    )
-    assert full["spec"]["nodeName"] == "n1"
-    assert simulator.nodes(told) == {"ml/large": None}
+    known = simulator.priority("low", -1), simulator.priority("high", 1000), *simulator.both()
+    small = shown(*known, simulator.pod("small", 4, priorityClassName="low"))["small"]
+    assert small["spec"]["nodeName"] == "n1"
+    assert nodes(*known, small, simulator.pod("large", priorityClassName="high")) == {"ml/large": None}
 
 
 def gangs() -> None:
     """Of two pods that need each other one is placed, though the other does not fit."""
-    both = [simulator.pod(name, {"nvidia.com/gpu": 3}) for name in ("a", "b")]
-    assert simulator.nodes(simulator.place(*simulator.both(), *both)) == {"ml/a": "n1", "ml/b": None}
+    pods = simulator.pod("a", 3), simulator.pod("b", 3)
+    assert nodes(*simulator.both(), *pods) == {"ml/a": "n1", "ml/b": None}
 
 
 def cutting() -> None:
     """A card that could be cut is not."""
     wanting = simulator.pod("p", {"nvidia.com/mig-1g.10gb": 1})
-    assert simulator.nodes(simulator.place(*simulator.both("n1", "1xA100-SXM4-80GB"), wanting)) == {
-        "ml/p": None
-    }
+    assert nodes(*simulator.both("n1", "1xA100-SXM4-80GB"), wanting) == {"ml/p": None}
 
 
 def shares() -> None:
     """What is promised stands in the annotations, and nothing else in the pod is changed."""
     asked = [simulator.pod(name, {"berth.dev/gpu": part}) for name, part in (("a", 40), ("b", 60), ("c", 1))]
     found = shown(*simulator.both("n1", "1xT4"), *asked)
-    parts = {
-        name: one["metadata"]["annotations"].get("main.devices.berth.dev/core") for name, one in found.items()
-    }
-    assert parts == {"a": "40", "b": "60", "c": None}
-    assert int(found["a"]["metadata"]["annotations"]["main.devices.berth.dev/memory"]) > 0
+    annotations = [found[name]["metadata"]["annotations"] for name in "abc"]
+    assert [one.get("main.devices.berth.dev/core") for one in annotations] == ["40", "60", None]
+    assert int(annotations[0]["main.devices.berth.dev/memory"]) > 0
     assert found["a"]["spec"] == {**asked[0]["spec"], "nodeName": "n1"}
 
 
@@ -139,29 +129,23 @@ def seen() -> None:
 def forced() -> None:
     """What was deleted is gone, and the next pod is placed in the same moment."""
     trace = [
-        {"at": 0, "add": simulator.pod("a", {"nvidia.com/gpu": 4})},
-        {"at": 1, "add": simulator.pod("b", {"nvidia.com/gpu": 4})},
+        *({"at": 0, "apply": one} for one in simulator.both()),
+        {"at": 0, "add": simulator.pod("a", 4)},
+        {"at": 1, "add": simulator.pod("b", 4)},
         {"at": 2, "delete": "ml/a"},
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "trace.jsonl")
-        file.write_text("".join(f"{json.dumps(line)}\n" for line in trace))
-        told = simulator.run(
-            "replay", file, "-", "-o", "json", stdin=simulator.written(*simulator.both())
-        ).objects
-    assert [(one["at"], one["pod"]) for one in told if one["event"] == "placed"] == [(0, "ml/a"), (2, "ml/b")]
+    lines = simulator.run("replay", "-", "-o", "json", stdin="\n".join(map(json.dumps, trace))).objects
+    placed = [(line["at"], line["pod"]) for line in lines if line["event"] == "placed"]
+    assert placed == [(0, "ml/a"), (2, "ml/b")]
 
 
 def others() -> None:
     """A pod that another scheduler bound keeps what it asks for, and the rest is given out."""
-    node, device = simulator.both()
-    node["status"]["allocatable"]["nvidia.com/gpu"] = "4"
-    theirs = simulator.pod(
-        "theirs", {"nvidia.com/gpu": 3}, meta={"uid": "u"}, schedulerName="other", nodeName="n1"
+    theirs = simulator.pod("theirs", 3, meta={"uid": "u"}, schedulerName="other", nodeName="n1")
+    found = nodes(
+        simulator.advertising(4), simulator.device(), theirs, simulator.pod("p1"), simulator.pod("p2")
     )
-    ours = [simulator.pod("p1", {"nvidia.com/gpu": 1}), simulator.pod("p2", {"nvidia.com/gpu": 1})]
-    told = simulator.nodes(simulator.place(node, device, theirs, *ours))
-    assert {name: told[name] for name in ("ml/p1", "ml/p2")} == {"ml/p1": "n1", "ml/p2": None}
+    assert (found["ml/p1"], found["ml/p2"]) == ("n1", None)
 
 
 def driver() -> None:
@@ -172,8 +156,7 @@ def driver() -> None:
         "with mock.patch.object(ctypes, 'CDLL', side_effect=OSError('no such file')): "
         "print(nvml_probe.NvmlProbe(sysfs.Kernel()).sample())"
     )
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert "LibraryMissing" in said
+    assert "LibraryMissing" in subprocess.check_output([sys.executable, "-c", script], text=True)
 
 
 def toolkit() -> None:
@@ -186,17 +169,15 @@ def toolkit() -> None:
 
 def plugin() -> None:
     """The node's own count of `nvidia.com/gpu` counts beside the Device; Berth's own name is not counted."""
-    node, device = simulator.both()
-    node["status"]["allocatable"]["nvidia.com/gpu"] = "1"
-    pods = [simulator.pod("theirs", {"nvidia.com/gpu": 2}), simulator.pod("ours", {"berth.dev/gpu": 200})]
-    assert simulator.nodes(simulator.place(node, device, *pods)) == {"ml/theirs": None, "ml/ours": "n1"}
+    pods = simulator.pod("theirs", 2), simulator.pod("ours", {"berth.dev/gpu": 200})
+    assert nodes(simulator.advertising(1), simulator.device(), *pods) == {"ml/theirs": None, "ml/ours": "n1"}
 
 
 def discovery() -> None:
     """A selector needs its label, and a model does not."""
     choosy = simulator.pod("selects", nodeSelector={"nvidia.com/gpu.product": "Tesla-T4"})
     asking = simulator.pod("asks", annotations={"berth.dev/model": "T4"})
-    assert simulator.nodes(simulator.place(*simulator.both(), choosy, asking)) == {
+    assert nodes(*simulator.both(), choosy, asking) == {
         "ml/selects": None,
         "ml/asks": "n1",
     }
@@ -210,8 +191,8 @@ def exporter() -> None:
 
 def stock() -> None:
     """A pod of another scheduler is left to it."""
-    told = simulator.place(*simulator.both(), simulator.pod("p", schedulerName="default-scheduler"))
-    assert all(one["node"] is None for one in told)
+    theirs = simulator.pod("p", schedulerName="default-scheduler")
+    assert nodes(*simulator.both(), theirs) == {"ml/p": None}
 
 
 IN_WORDS: Final[dict[str, Callable[[], None]]] = {
@@ -240,9 +221,9 @@ def test_a_line_in_words_holds(about: str) -> None:
 def test_every_line_of_the_page_is_tried() -> None:
     """A line that is added is tried, too, and what is tried stands there."""
     tables = ("Not built yet", "Promised, not enforced", "What to keep beside Berth")
-    said = [cells[0].strip("*") for section in tables for cells in lines(section)]
-    assert said == list(IN_WORDS)
-    assert len(re.findall(r"^\| ", PAGE, re.MULTILINE)) == len(said) + len(REFUSED) + len(PASSED_OVER) + 5
+    listed = [cells[0].strip("*") for section in tables for cells in lines(section)]
+    assert listed == list(IN_WORDS)
+    assert len(re.findall(r"^\| ", PAGE, re.MULTILINE)) == len(listed) + len(REFUSED) + len(PASSED_OVER) + 5
 
 
 def test_the_page_is_linked_from_where_people_begin() -> None:

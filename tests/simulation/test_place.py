@@ -21,37 +21,39 @@ def record(of: simulator.Body, *minors: int, core: int = 100) -> dict[str, str]:
     return {names.ALLOCATION: allocation.encode(held)}
 
 
+CARDS, NODE = simulator.device(), simulator.node()
+
+
 def test_placed() -> None:
     """A pod that fits has its node and the record that its annotation would hold, and no refusals."""
-    one = simulator.device()
-    (told,) = simulator.place(simulator.node(), one, simulator.pod())
+    share = {"uuid": simulator.cards(CARDS)[0], "minor": 0, "core": 100, "memory": 15360 << 20}
 
-    share = {"uuid": simulator.cards(one)[0], "minor": 0, "core": 100, "memory": 15360 << 20}
-    assert told == {
-        "pod": "ml/p",
-        "node": "n1",
-        "allocation": {"v": 1, "node": "n1", "containers": {"main": {"gpu": [share]}}},
-        "refusals": [],
-        "nearest": None,
-    }
+    assert simulator.place(NODE, CARDS, simulator.pod()) == [
+        {
+            "pod": "ml/p",
+            "node": "n1",
+            "allocation": {"v": 1, "node": "n1", "containers": {"main": {"gpu": [share]}}},
+            "refusals": [],
+            "nearest": None,
+        }
+    ]
 
 
 def test_refused() -> None:
     """A pod that does not fit has a refusal for each card in the way, and what is nearest."""
-    one = simulator.device()
-    busy = simulator.pod("busy", BIG, annotations=record(one, 0, 1, 2), nodeName="n1", phase="Running")
-    (told,) = simulator.place(simulator.node(), one, busy, simulator.pod("p", BIG))
+    busy = simulator.pod("busy", BIG, annotations=record(CARDS, 0, 1, 2), nodeName="n1", phase="Running")
 
-    assert (told["pod"], told["node"], told["allocation"]) == ("ml/p", None, None)
-    of_node, *of_cards = told["refusals"]
-    assert (of_node["node"], of_node["device"], of_node["reason"]) == ("n1", None, "Full")
-    assert [refusal["device"] for refusal in of_cards] == simulator.cards(one)[:3]
-    assert {(refusal["node"], refusal["reason"]) for refusal in of_cards} == {("n1", "InUse")}
-    assert all(refusal["message"] for refusal in told["refusals"])
-    assert "n1 has 1 card free, 4 wanted" in told["nearest"]
+    (answer,) = simulator.place(NODE, CARDS, busy, simulator.pod("p", BIG))
+
+    assert (answer["pod"], answer["node"], answer["allocation"]) == ("ml/p", None, None)
+    assert [(refusal["node"], refusal["device"], refusal["reason"]) for refusal in answer["refusals"]] == [
+        ("n1", None, "Full"),
+        *(("n1", uuid, "InUse") for uuid in simulator.cards(CARDS)[:3]),
+    ]
+    assert all(refusal["message"] for refusal in answer["refusals"])
+    assert "n1 has 1 card free, 4 wanted" in answer["nearest"]
 
 
-CARDS, NODE = simulator.device(), simulator.node()
 FULL = simulator.pod("busy", BIG, annotations=record(CARDS, 0, 1, 2, 3), nodeName="n1")
 OTHER = simulator.pod("other", schedulerName="default-scheduler")
 HAND_MADE = simulator.node() | {"status": {"capacity": {"cpu": "2"}}}
@@ -96,6 +98,7 @@ WENT: dict[str, tuple[tuple[simulator.Body, ...], list[str], dict[str, str | Non
         [],
         {"ml/other": None},
     ),
+    "a pod without devices": ((*simulator.both(), simulator.pod(limits={"cpu": "1"})), [], {"ml/p": "n1"}),
     "with --all they are": ((*simulator.both(), OTHER), ["--all"], {"ml/other": "n1"}),
     "a node without allocatable has its capacity": (
         (HAND_MADE, CARDS, simulator.pod("fits", {"cpu": "2"})),
@@ -150,35 +153,27 @@ SILENT = simulator.device(conditions=[{"type": "Ready", "status": "False", "reas
 )
 def test_one_reason(objects: tuple[simulator.Body, ...], reason: str) -> None:
     """A pod that is not placed for one reason has one refusal, of no device, and only a node can be near."""
-    (told,) = simulator.place(*objects)
+    (answer,) = simulator.place(*objects)
 
-    (refusal,) = told["refusals"]
-    assert (refusal["device"], refusal["reason"]) == (None, reason)
-    assert refusal["node"] == ("n1" if reason == "Silent" else None)
-    assert told["nearest"] is None or reason != "InvalidRequest"
-
-
-def test_without_cards() -> None:
-    """A pod without devices gets a node and no record."""
-    (told,) = simulator.place(*simulator.both(), simulator.pod(limits={"cpu": "1"}))
-
-    assert (told["node"], told["allocation"]) == ("n1", None)
-
-
-def test_charged() -> None:
-    """Pods that have a node and a record hold what it says, and are not placed again."""
-    one = simulator.device()
-    busy = simulator.pod("busy", annotations=record(one, 0), nodeName="n1", phase="Running")
-    half = simulator.pod("half", {"berth.dev/gpu": 50}, annotations=record(one, 1, core=50), nodeName="n1")
-    told = simulator.place(simulator.node(), one, busy, half, simulator.pod("p", {"nvidia.com/gpu": 2}))
-
-    (only,) = told
-    shares = only["allocation"]["containers"]["main"]["gpu"]
-    assert [share["minor"] for share in shares] == [2, 3]
+    (refusal,) = answer["refusals"]
+    node = "n1" if reason == "Silent" else None
+    assert (refusal["node"], refusal["device"], refusal["reason"]) == (node, None, reason)
+    assert answer["nearest"] is None or reason != "InvalidRequest"
 
 
 WITHHOLDS = "Pod ml/lost withholds cards of n1: it asks for cards and has no allocation"
-LOST: dict[str, tuple[tuple[simulator.Body, ...], int, list[int], str]] = {
+BOUND: dict[str, tuple[tuple[simulator.Body, ...], int, list[int], str]] = {
+    "pods that have a record hold what it says": (
+        (
+            simulator.pod("busy", annotations=record(CARDS, 0), nodeName="n1", phase="Running"),
+            simulator.pod(
+                "half", {"berth.dev/gpu": 50}, annotations=record(CARDS, 1, core=50), nodeName="n1"
+            ),
+        ),
+        2,
+        [2, 3],
+        "",
+    ),
     "no record": (
         (simulator.pod("lost", {"nvidia.com/gpu": 3}, nodeName="n1", phase="Running"),),
         2,
@@ -213,58 +208,66 @@ LOST: dict[str, tuple[tuple[simulator.Body, ...], int, list[int], str]] = {
 }
 
 
-@pytest.mark.parametrize(("objects", "wanted", "minors", "note"), LOST.values(), ids=LOST.keys())
-def test_bound_without_a_readable_record(
+@pytest.mark.parametrize(("objects", "wanted", "minors", "note"), BOUND.values(), ids=BOUND)
+def test_what_bound_pods_hold(
     objects: tuple[simulator.Body, ...], wanted: int, minors: list[int], note: str
 ) -> None:
-    """It withholds as many cards as it asks for, or holds what its GpuPod names, and a note says so."""
-    pod = simulator.pod("p", {"nvidia.com/gpu": wanted})
-    answer = simulator.run(
-        "place", "-", "-o", "json", stdin=simulator.written(*simulator.both(), *objects, pod)
-    )
+    """What its record says or its GpuPod names; else a pod withholds what it asks for, and a note says so."""
+    answer = simulator.run_on([NODE, CARDS, *objects, simulator.pod("p", wanted)], "-o", "json")
 
-    (told,) = answer.objects
-    given = told["allocation"]["containers"]["main"]["gpu"] if told["node"] else []
+    (placed,) = answer.objects
+    given = placed["allocation"]["containers"]["main"]["gpu"] if placed["node"] else []
     assert [share["minor"] for share in given] == minors
     assert note in answer.notes
 
 
-def test_not_there() -> None:
-    """Where a bound pod's record names a device that is not there, a note says so."""
-    one, before = simulator.device(), simulator.device(shape="8xT4")
-    swapped = simulator.pod("swapped", annotations=record(before, 7), nodeName="n1", phase="Running")
-    answer = simulator.run("place", "-", stdin=simulator.written(simulator.node(), one, swapped))
-
-    assert answer.notes == (
-        f"berth-simulation: stdin: Pod ml/swapped: its allocation names {simulator.cards(before)[7]}, "
-        f"which the Device n1 does not have\n"
-    )
+EIGHT = simulator.device(shape="8xT4")
+SWAPPED = simulator.pod("swapped", annotations=record(EIGHT, 7), nodeName="n1", phase="Running")
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
 
 
-def test_unknown_class() -> None:
-    """A pod whose class is not given has the priority 0, and a note says so."""
-    objects = *simulator.both(), simulator.pod(priorityClassName="nobody-knows")
-    answer = simulator.run("place", "-", stdin=simulator.written(*objects))
+@pytest.mark.parametrize(
+    ("objects", "note"),
+    [
+        pytest.param(
+            (SWAPPED,),
+            f"its allocation names {simulator.cards(EIGHT)[7]}, which the Device n1 does not have",
+            id="a record that names a device that is not there",
+        ),
+        pytest.param(
+            (simulator.pod(priorityClassName="nobody-knows"),),
+            "Pod ml/p: there is no PriorityClass nobody-knows, so its priority is 0",
+            id="a class that is not given",
+        ),
+        pytest.param((CONFIG, CONFIG), "passed over: 2 ConfigMap\n", id="what plays no part"),
+        pytest.param(
+            (simulator.device("n9"),),
+            "Device n9: there is no Node of this name",
+            id="a Device without a Node",
+        ),
+    ],
+)
+def test_notes(objects: tuple[simulator.Body, ...], note: str) -> None:
+    """What people may have overlooked is noted beside the output; -q is quiet."""
+    loud, quiet = (simulator.run_on([NODE, CARDS, *objects], *words) for words in ((), ("-q",)))
 
-    assert answer.code == 0
-    assert "Pod ml/p: there is no PriorityClass nobody-knows, so its priority is 0" in answer.notes
+    assert note in loud.notes
+    assert (quiet.out, quiet.notes) == (loud.out, "")
 
 
 def test_not_ours() -> None:
-    """Pods of other schedulers and gated ones are told of, last, and not placed."""
-    other = simulator.pod("other", schedulerName="default-scheduler")
+    """Pods of other schedulers and gated ones are listed last, and not placed."""
     gated = simulator.pod("gated", schedulingGates=[{"name": "example.com/wait"}])
     leaving = simulator.pod("leaving", meta={"deletionTimestamp": "2026-03-02T08:00:00Z"})
-    told = simulator.place(*simulator.both(), other, gated, leaving, simulator.pod())
+    placed, *others = simulator.place(*simulator.both(), OTHER, gated, leaving, simulator.pod())
 
-    assert [(one["pod"], one["node"]) for one in told] == [
-        ("ml/p", "n1"),
-        ("ml/other", None),
-        ("ml/gated", None),
-        ("ml/leaving", None),
+    assert (placed["pod"], placed["node"]) == ("ml/p", "n1")
+    assert [(one["pod"], one["node"], one["refusals"][0]["reason"]) for one in others] == [
+        ("ml/other", None, "NotOurs"),
+        ("ml/gated", None, "Gated"),
+        ("ml/leaving", None, "Deleting"),
     ]
-    assert [one["refusals"][0]["reason"] for one in told[1:]] == ["NotOurs", "Gated", "Deleting"]
-    assert "example.com/wait" in told[2]["refusals"][0]["message"]
+    assert "example.com/wait" in others[1]["refusals"][0]["message"]
 
 
 # ---------------------------------------------------------------- who is alive
@@ -291,10 +294,11 @@ EARLY, LATER, LATE = (f"2026-03-02T08:0{at}:00.000000Z" for at in (0, 1, 2))
 )
 def test_agents(leases: list[simulator.Body], nodes: set[str]) -> None:
     """Only nodes whose agents live get pods."""
-    pods = [simulator.pod(f"p{at}", BIG) for at in range(2)]
-    told = simulator.place(*simulator.both("n1"), *simulator.both("n2"), *leases, *pods)
+    pods = simulator.pod("p0", BIG), simulator.pod("p1", BIG)
 
-    assert {one["node"] for one in told} - {None} == nodes
+    answers = simulator.place(*simulator.both("n1"), *simulator.both("n2"), *leases, *pods)
+
+    assert set(simulator.nodes(answers).values()) - {None} == nodes
 
 
 # ---------------------------------------------------------------- what if
@@ -322,7 +326,7 @@ def test_text() -> None:
         simulator.pod("four", BIG),
         simulator.pod("part", {"berth.dev/gpu": 25}),
     )
-    answer = simulator.run("place", "-", stdin=simulator.written(*objects))
+    answer = simulator.run_on(objects)
 
     lines = answer.out.splitlines()
     assert lines.pop(4).lstrip().startswith("would fit ")
@@ -339,26 +343,10 @@ def test_text() -> None:
 
 def test_explain() -> None:
     """With --explain each card that refuses has its line."""
-    one = simulator.device()
-    objects = simulator.node(), one, simulator.pod("one"), simulator.pod("four", BIG)
-    answer = simulator.run("place", "-", "--explain", stdin=simulator.written(*objects))
+    answer = simulator.run_on([NODE, CARDS, simulator.pod("one"), simulator.pod("four", BIG)], "--explain")
 
     assert "ml/four: 0/1 nodes are available: 1 has fewer than 4 free cards" in answer.out
-    assert simulator.cards(one)[0] in answer.out
-
-
-def test_notes() -> None:
-    """What plays no part is counted beside the output; -q is quiet."""
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
-    objects = *simulator.both(), simulator.device("n9"), config, config, simulator.pod()
-    loud, quiet = (
-        simulator.run("place", "-", *words, stdin=simulator.written(*objects)) for words in ((), ("-q",))
-    )
-
-    assert loud.out == quiet.out
-    assert quiet.notes == ""
-    assert "passed over: 2 ConfigMap\n" in loud.notes
-    assert "Device n9: there is no Node of this name" in loud.notes
+    assert simulator.cards(CARDS)[0] in answer.out
 
 
 @pytest.mark.parametrize("words", [(), ("--explain",)], ids=["in short", "in full"])
@@ -376,9 +364,8 @@ def test_what_is_printed_steers_no_terminal(words: tuple[str, ...]) -> None:
         simulator.pod("large", {"nvidia.com/gpu": 5}),
     ]
 
-    answer = simulator.run("place", "-", *words, stdin=simulator.written(*given))
+    answer = simulator.run_on(given, *words)
 
-    assert answer.code == 0, answer.notes
     assert all(line.isprintable() for line in answer.out.split("\n"))
 
 
@@ -394,7 +381,7 @@ def test_what_is_printed_steers_no_terminal(words: tuple[str, ...]) -> None:
 )
 def test_what_berth_does_not_honour_is_read_all_the_same(spec: simulator.Body, uses: str) -> None:
     """It is said of the pod, and the others are placed."""
-    told = simulator.place(*simulator.both(), simulator.pod("a", **spec), simulator.pod("b"))
-    refused, placed = told
+    refused, placed = simulator.place(*simulator.both(), simulator.pod("a", **spec), simulator.pod("b"))
+
     assert uses in refused["refusals"][0]["message"]
     assert placed["node"] == "n1"

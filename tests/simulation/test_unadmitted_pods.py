@@ -23,13 +23,11 @@ def test_a_pod_that_its_kubelet_cannot_admit_takes_nothing(
     status: simulator.Body, place: str | None, note: str
 ) -> None:
     """It counts once it has started, as on a cluster."""
-    node = simulator.node()
-    node["status"]["allocatable"]["nvidia.com/gpu"] = 4
+    node = simulator.advertising(4)
     asks = {"nvidia.com/gpu": 4, "cpu": 65}
     large = simulator.pod("large", asks, nodeName="n1", schedulerName="other") | {"status": status}
-    given = simulator.written(node, simulator.device(), large, simulator.pod())
-    answer = simulator.run("place", "-", "-o", "json", stdin=given)
 
-    (told,) = answer.objects
-    assert told["node"] == place
+    answer = simulator.run_on([node, simulator.device(), large, simulator.pod()], "-o", "json")
+
+    assert [one["node"] for one in answer.objects] == [place]
     assert note in answer.notes
