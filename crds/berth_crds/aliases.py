@@ -3,7 +3,8 @@
 Berth understands pods written for Koordinator, HAMi, Volcano, gpushare, KAI, the NVIDIA device plugin,
 caden2016's scheduler, Genius and KubeGPU. AMOUNTS are keys that ask for devices, OPTIONS are keys that
 say which devices and how, and KINDS and GANGS are devices and groups of pods that Berth does not serve.
-`translate` walks the tables, `markdown` shows them in the manual; nothing else knows a foreign name.
+`translate` walks the tables; nothing else knows a foreign name. How each key is read stands in the manual,
+`manifests/aliases.md`; a test compares its rows with these tables.
 
 A figure is multiplied by `scale`, which turns MiB, GiB and fractions of a card into bytes
 and percent, rounded up. Most projects speak of all cards of a container together, as Berth
@@ -16,7 +17,7 @@ Volcano, GiB for gpushare (`--memory-unit=GiB`).
 
 import difflib
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,7 +56,6 @@ class Amount:
     each: bool = False
     where: Where = Where.RESOURCE
     beside: str = ""
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,6 @@ class Option:
     means: tuple[str, ...]
     converter: str
     where: Where = Where.ANNOTATION
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,6 @@ OWN: Final = (
 
 _KOORDINATOR: Final = "koordinator.sh/"
 _DEPRECATED: Final = "kubernetes.io/"
-_OLD: Final = "deprecated"
 
 AMOUNTS: Final = (
     Amount(KOORDINATOR, f"{_KOORDINATOR}gpu", names.GPU),
@@ -143,17 +141,17 @@ AMOUNTS: Final = (
     Amount(KOORDINATOR, f"{_KOORDINATOR}gpu-memory-ratio", names.GPU_MEMORY_RATIO),
     Amount(KOORDINATOR, f"{_KOORDINATOR}rdma", names.RDMA),
     Amount(KOORDINATOR, f"{_KOORDINATOR}fpga", names.FPGA),
-    Amount(KOORDINATOR, f"{_DEPRECATED}gpu", names.GPU, note=_OLD),
-    Amount(KOORDINATOR, f"{_DEPRECATED}gpu-core", names.GPU_CORE, note=_OLD),
-    Amount(KOORDINATOR, f"{_DEPRECATED}gpu-memory", names.GPU_MEMORY, note=_OLD),
-    Amount(KOORDINATOR, f"{_DEPRECATED}gpu-memory-ratio", names.GPU_MEMORY_RATIO, note=_OLD),
-    Amount(KOORDINATOR, f"{_DEPRECATED}rdma", names.RDMA, note=_OLD),
-    Amount(KOORDINATOR, f"{_DEPRECATED}fpga", names.FPGA, note=_OLD),
-    Amount(HAMI, "nvidia.com/gpumem", names.GPU_MEMORY, MIB, each=True, note="makes nvidia.com/gpu slices"),
-    Amount(HAMI, "nvidia.com/gpumem-percentage", names.GPU_MEMORY_RATIO, each=True, note="likewise"),
-    Amount(HAMI, "nvidia.com/gpucores", names.GPU_CORE, each=True, note="likewise"),
-    Amount(HAMI, "nvidia.com/priority", NOTHING, note="ranks tasks on one card; HAMi's libraries do that"),
-    Amount(VOLCANO, "volcano.sh/vgpu-number", names.NVIDIA_GPU, note="slices, with one of the next three"),
+    Amount(KOORDINATOR, f"{_DEPRECATED}gpu", names.GPU),
+    Amount(KOORDINATOR, f"{_DEPRECATED}gpu-core", names.GPU_CORE),
+    Amount(KOORDINATOR, f"{_DEPRECATED}gpu-memory", names.GPU_MEMORY),
+    Amount(KOORDINATOR, f"{_DEPRECATED}gpu-memory-ratio", names.GPU_MEMORY_RATIO),
+    Amount(KOORDINATOR, f"{_DEPRECATED}rdma", names.RDMA),
+    Amount(KOORDINATOR, f"{_DEPRECATED}fpga", names.FPGA),
+    Amount(HAMI, "nvidia.com/gpumem", names.GPU_MEMORY, MIB, each=True),
+    Amount(HAMI, "nvidia.com/gpumem-percentage", names.GPU_MEMORY_RATIO, each=True),
+    Amount(HAMI, "nvidia.com/gpucores", names.GPU_CORE, each=True),
+    Amount(HAMI, "nvidia.com/priority", NOTHING),
+    Amount(VOLCANO, "volcano.sh/vgpu-number", names.NVIDIA_GPU),
     Amount(VOLCANO, "volcano.sh/vgpu-memory", names.GPU_MEMORY, MIB, each=True),
     Amount(VOLCANO, "volcano.sh/vgpu-memory-percentage", names.GPU_MEMORY_RATIO, each=True),
     Amount(VOLCANO, "volcano.sh/vgpu-cores", names.GPU_CORE, each=True),
@@ -168,7 +166,6 @@ AMOUNTS: Final = (
         names.GPU_SHARED,
         where=Where.LABEL,
         beside="aliyun.com/gpu-mem",
-        note="of each container that asks for aliyun.com/gpu-mem",
     ),
     Amount(
         KAI,
@@ -177,13 +174,10 @@ AMOUNTS: Final = (
         100,
         each=True,
         where=Where.ANNOTATION,
-        note="such as 0.5; of the first container, or the one in gpu-fraction-container-name",
     ),
-    Amount(KAI, "gpu-memory", names.GPU_MEMORY, MIB, each=True, where=Where.ANNOTATION, note="likewise"),
-    Amount(
-        KAI, "gpu-fraction-num-devices", names.GPU_SHARED, where=Where.ANNOTATION, note="with one of the two"
-    ),
-    Amount(GENIUS, "genius/gpu-number", names.NVIDIA_GPU, where=Where.LABEL, note="for the first container"),
+    Amount(KAI, "gpu-memory", names.GPU_MEMORY, MIB, each=True, where=Where.ANNOTATION),
+    Amount(KAI, "gpu-fraction-num-devices", names.GPU_SHARED, where=Where.ANNOTATION),
+    Amount(GENIUS, "genius/gpu-number", names.NVIDIA_GPU, where=Where.LABEL),
     Amount(KUBEGPU, "alpha.gpu/numgpu", names.NVIDIA_GPU),
 )
 
@@ -207,52 +201,47 @@ KUBEGPU_PATHS: Final = ("alpha/grpresource/", "resource/group/")
 GENIUS_PRIORITY: Final = "genius/priority"
 GENIUS_MEMORY: Final = "genius/gpu-memory-each"
 
-_PREFERENCE: Final = "a preference, left alone; no mutex"
 OPTIONS: Final = (
     Option(
         KOORDINATOR,
         "scheduling.koordinator.sh/device-allocate-hint",
         (names.APPLY, names.LABELS, names.FUNCTION_LABELS, names.SCOPE),
         "allocate hint",
-        note="JSON; matchLabels alone, and no hint on gpu but requiredTopologyScope",
     ),
     Option(
         KOORDINATOR,
         "scheduling.koordinator.sh/device-joint-allocate",
         (names.JOINT,),
         "joint allocate",
-        note='JSON; only with requiredScope "SamePCIe"',
     ),
     Option(
         KOORDINATOR,
         "scheduling.koordinator.sh/gpu-partition-spec",
         (names.SCOPE,),
         "partition spec",
-        note="JSON; becomes nvlink; neither Restricted nor ringBusBandwidth",
     ),
-    Option(HAMI, "nvidia.com/use-gputype", (names.MODEL_PATTERN,), "any part", note="parts of names"),
-    Option(HAMI, "nvidia.com/nouse-gputype", (names.AVOID_MODEL_PATTERN,), "any part", note="parts of names"),
+    Option(HAMI, "nvidia.com/use-gputype", (names.MODEL_PATTERN,), "any part"),
+    Option(HAMI, "nvidia.com/nouse-gputype", (names.AVOID_MODEL_PATTERN,), "any part"),
     Option(HAMI, "nvidia.com/use-gpuuuid", (names.UUIDS,), "list of uuids"),
     Option(HAMI, "nvidia.com/nouse-gpuuuid", (names.AVOID_UUIDS,), "list of uuids"),
-    Option(HAMI, "nvidia.com/numa-bind", (names.SCOPE,), "numa", note="true becomes numa"),
-    Option(HAMI, "nvidia.com/vgpu-mode", (), "mode", note="only hami-core"),
+    Option(HAMI, "nvidia.com/numa-bind", (names.SCOPE,), "numa"),
+    Option(HAMI, "nvidia.com/vgpu-mode", (), "mode"),
     Option(HAMI, "hami.io/node-scheduler-policy", (names.STRATEGY,), "as it is"),
-    Option(HAMI, "hami.io/gpu-scheduler-policy", (), "card policy", note=_PREFERENCE),
+    Option(HAMI, "hami.io/gpu-scheduler-policy", (), "card policy"),
     Option(VOLCANO, "volcano.sh/vgpu-use-gpuuuid", (names.UUIDS,), "list of uuids"),
     Option(VOLCANO, "volcano.sh/vgpu-nouse-gpuuuid", (names.AVOID_UUIDS,), "list of uuids"),
-    Option(VOLCANO, "volcano.sh/vgpu-mode", (), "mode", note="only hami-core"),
-    Option(VOLCANO, "volcano.sh/vgpu-podgroup-policy", (), "group policy", note="no spread"),
+    Option(VOLCANO, "volcano.sh/vgpu-mode", (), "mode"),
+    Option(VOLCANO, "volcano.sh/vgpu-podgroup-policy", (), "group policy"),
     Option(CADEN, "nvidia-gpu-scheduler/gpu.model", (names.MODEL,), "as it is"),
-    Option(CADEN, "nvidia.com/gpu.model", (names.MODEL,), "as it is", note="before version 0.2.0"),
+    Option(CADEN, "nvidia.com/gpu.model", (names.MODEL,), "as it is"),
     Option(
         GENIUS,
         GENIUS_MEMORY,
         (names.MEMORY_AT_LEAST,),
         "more MiB than",
         Where.LABEL,
-        note="MiB; one more, because a card must have more than that",
     ),
-    Option(GENIUS, "genius/gpu-memory-total", (), "memory of a node", Where.LABEL, note="refused"),
+    Option(GENIUS, "genius/gpu-memory-total", (), "memory of a node", Where.LABEL),
     Option(GENIUS, "genius/gpu-model", (names.MODEL_PATTERN,), "as it is", Where.LABEL),
     Option(
         GENIUS,
@@ -260,7 +249,6 @@ OPTIONS: Final = (
         (),
         "priority",
         Where.LABEL,
-        note="orders the pods of one namespace, where no PriorityClass does; a policy may allow more",
     ),
 )
 
@@ -345,56 +333,3 @@ RESOURCES: Final = {one.key: one for one in AMOUNTS if one.where is Where.RESOUR
 ON_PODS: Final = tuple(one for one in AMOUNTS if one.where is not Where.RESOURCE)
 _SERVED: Final = frozenset({*OWN, *RESOURCES})
 _OF_NVIDIA: Final = sorted(one.removeprefix(NVIDIA) for one in _SERVED if one.startswith(NVIDIA))
-
-# ---------------------------------------------------------------- for the manual
-
-_HEAD: Final = ("Written for", "Key", "Where", "Stands for", "How it is read")
-_GANG_HEAD: Final = ("Written for", "Key", "Refused")
-
-
-def markdown() -> str:
-    """Render all aliases as a table for the manual."""
-    rows = [*map(_amount_row, AMOUNTS), *_record_rows(), *map(_option_row, OPTIONS)]
-    return _table(_HEAD, rows)
-
-
-def markdown_of_gangs() -> str:
-    """Render all keys that make a pod one of a group, and are refused, as a table for the manual."""
-    return _table(_GANG_HEAD, [row for gang in GANGS for row in _gang_rows(gang)])
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _amount_row(one: Amount) -> tuple[str, ...]:
-    return one.project, _code(one.key), one.where, _code(one.means), _how(one)
-
-
-def _option_row(one: Option) -> tuple[str, ...]:
-    return one.project, _code(one.key), one.where, " ".join(map(_code, one.means)) or "-", one.note
-
-
-def _record_rows() -> Iterator[tuple[str, ...]]:
-    yield KAI, _code(KAI_CONTAINER), Where.ANNOTATION, "-", "the container that is meant"
-    for key in KUBEGPU_RECORDS:
-        note = f"JSON; {' or '.join(map(_code, KUBEGPU_COUNTS))} in the requests of each container"
-        yield KUBEGPU, _code(key), Where.ANNOTATION, _code(names.NVIDIA_GPU), note
-
-
-def _gang_rows(gang: Gang) -> Iterator[tuple[str, ...]]:
-    for key in gang.names:
-        yield gang.project, _code(key), f"unless {_code(gang.size)} is 1" if gang.size else "always"
-    if gang.size:
-        yield gang.project, _code(gang.size), "if it is more than 1"
-
-
-def _how(one: Amount) -> str:
-    units = {1: "", 100: "times 100", MIB: "MiB", GIB: "GiB"}
-    parts = (units[one.scale], "of each card" if one.each else "", one.note)
-    return "; ".join(part for part in parts if part)
-
-
-def _code(key: str) -> str:
-    return f"`{key}`" if key else "-"

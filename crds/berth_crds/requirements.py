@@ -5,7 +5,7 @@ there is room, and its author would take it for granted that it got what it must
 refused. What its project only prefers, and what says that nothing is required, is passed over.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -82,30 +82,3 @@ REQUIREMENTS: Final = (
     Requirement(aliases.KAI, f"{_KAI}node-pool", _NODES, where=Where.LABEL),
 )
 KEYS: Final = frozenset(one.key for one in REQUIREMENTS)
-
-
-def markdown() -> str:
-    """Render all of them, and what of each is harmless, as a table for the manual."""
-    lines = ("| Written for | Key | Where | Refused |", "| --- | --- | --- | --- |", *map(_row, REQUIREMENTS))
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _row(one: Requirement) -> str:
-    return f"| {one.project} | `{one.key}` | {one.where} | {_refused(one)} |"
-
-
-def _refused(one: Requirement) -> str:
-    if one.harmless:
-        return f"unless it is {_listed(one.harmless)}"
-    if one.fields:
-        return f"JSON; if it says more than {' and '.join(_harmless(one.fields))}"
-    return "always"
-
-
-def _harmless(fields: Mapping[str, frozenset[str] | None]) -> Iterator[str]:
-    for name, words in fields.items():
-        yield f"`{name}`" if words is ANYTHING else f"`{name}`: {_listed(words)}"
-
-
-def _listed(words: frozenset[str]) -> str:
-    return " or ".join(f"`{word}`" for word in sorted(words))

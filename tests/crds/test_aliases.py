@@ -73,45 +73,62 @@ def test_kinds_are_not_served() -> None:
     assert both == []
 
 
-def test_manual_shows_every_key() -> None:
-    """The table for the manual has a row for each key, with as many columns as its head."""
-    lines = aliases.markdown().splitlines()
-
-    assert len({line.count(" | ") for line in lines}) == 1
-    for key in (*(row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS)), aliases.KAI_CONTAINER):
-        assert sum(f"`{key}`" in line.split(" | ")[1] for line in lines) >= 1
-    assert len(lines) == 2 + len(aliases.AMOUNTS) + len(aliases.OPTIONS) + 1 + len(aliases.KUBEGPU_RECORDS)
-
-
-def test_manual_says_what_a_key_stands_for() -> None:
-    """A reader learns the unit, and whether a figure is of each card."""
-    table = aliases.markdown()
-
-    assert "| HAMi | `nvidia.com/gpumem` | resource | `berth.dev/gpu-memory` | MiB; of each card;" in table
-    assert "| gpushare | `aliyun.com/gpu-mem` | resource | `berth.dev/gpu-memory` | GiB |" in table
-    assert "| caden2016 | `nvidia-gpu-scheduler/gpu.model` | annotation | `berth.dev/model` |  |" in table
-
-
 def test_places_are_few() -> None:
     """Keys stand in resources, annotations and labels; every place is used."""
     assert {row.where for row in (*aliases.AMOUNTS, *aliases.OPTIONS)} == {*Where}
 
 
-def test_the_manual_page_shows_the_table() -> None:
-    """The page of aliases is what the data says."""
+def manual_rows(columns: int) -> list[list[str]]:
+    """Return the rows of the manual's tables that have so many columns."""
     page = (Path(__file__).resolve().parents[2] / "manifests" / "aliases.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return [row for row in rows if len(row) == columns and row[0] not in {"Written for", "---"}]
 
-    assert aliases.markdown().strip() in page
-    assert aliases.markdown_of_gangs().strip() in page
-    assert requirements.markdown().strip() in page
+
+def test_the_manual_says_what_each_key_stands_for() -> None:
+    """It has one row for each key, and says in which unit a figure is, and whether it is of each card."""
+    units = {1: "", 100: "times 100; ", aliases.MIB: "MiB", aliases.GIB: "GiB"}
+    amounts = [(one, (one.means,) if one.means else (), units[one.scale]) for one in aliases.AMOUNTS]
+    keys = [*amounts, *((one, one.means, "") for one in aliases.OPTIONS)]
+    records = (aliases.KAI_CONTAINER, *aliases.KUBEGPU_RECORDS)
+
+    rows = {(where, key): (project, means, how) for project, key, where, means, how in manual_rows(5)}
+
+    assert len(rows) == len(keys) + len(records)
+    assert all((Where.ANNOTATION, f"`{key}`") in rows for key in records)
+    for one, means, unit in keys:
+        project, shown, how = rows[one.where, f"`{one.key}`"]
+        assert (project, shown) == (one.project, " ".join(f"`{key}`" for key in means) or "-")
+        assert how.startswith(unit)
+        assert ("of each card" in how) is getattr(one, "each", False)
+
+
+def test_the_manual_names_each_key_that_is_refused() -> None:
+    """It has one row for each key of a group, which says when it is refused, and for each requirement."""
+    gangs = {
+        (gang.project, f"`{key}`", f"unless `{gang.size}` is 1" if gang.size else "always")
+        for gang in aliases.GANGS
+        for key in gang.names
+    }
+    sizes = {(gang.project, f"`{gang.size}`", "if it is more than 1") for gang in aliases.GANGS if gang.size}
+    required = {(one.project, f"`{one.key}`", one.where): one for one in requirements.REQUIREMENTS}
+
+    assert {*map(tuple, manual_rows(3))} == gangs | sizes
+    assert len(manual_rows(3)) == sum(len(gang.keys) for gang in aliases.GANGS)
+    assert {(project, key, where) for project, key, where, _ in manual_rows(4)} == required.keys()
+    for project, key, where, refused in manual_rows(4):
+        one = required[project, key, where]
+        words = one.harmless.union(one.fields, *filter(None, one.fields.values()))
+        assert set(refused.split("`")[1::2]) == words
+        assert (refused == "always") is (not words)
 
 
 def test_a_key_of_a_group_stands_for_nothing_else() -> None:
-    """Each has one row, which says when it is refused, and no key means devices, too."""
+    """No two groups have the same key, and no key of a group means devices, too."""
     keys = [key for gang in aliases.GANGS for key in gang.keys]
-    shown = aliases.markdown_of_gangs().splitlines()[2:]
 
-    assert len(keys) == len({*keys}) == len(shown)
+    assert len(keys) == len({*keys})
     assert not {row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS)} & {*keys}
 
 
