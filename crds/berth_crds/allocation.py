@@ -21,10 +21,9 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
-from berth_crds import names, schema_limits, vocabulary
+from berth_crds import card_part, names, schema_limits, vocabulary
 
 FORMAT: Final = 1
-WHOLE_DEVICE: Final = 100  # core, in percent
 
 # No commas, spaces or quotes: these words are joined by commas and land in environments.
 _OPTIONAL: Final = re.compile(r"[A-Za-z0-9._:+-]{0,64}")
@@ -246,7 +245,7 @@ def _share(listed: object, path: str) -> Share:
     return Share(
         uuid=_word(fields, "uuid", pattern=schema_limits.UUID.regex, path=path),
         minor=_whole(fields, "minor", most=schema_limits.LARGEST_MINOR, path=path),
-        core=_whole(fields, "core", most=WHOLE_DEVICE, path=path),
+        core=_whole(fields, "core", most=card_part.WHOLE, path=path),
         memory=_whole(fields, "memory", most=schema_limits.LARGEST_MEMORY, path=path),
         profile=_optional(fields, "profile", path=path),
         vf=_optional(fields, "vf", path=path),

@@ -15,14 +15,9 @@ def figure(amount: float, scale: int, *, up: bool) -> str:
     return f"{tenths // 10}.{tenths % 10}" if tenths % 10 else str(tenths // 10)
 
 
-def byte_unit(amount: int) -> tuple[str, int]:
-    """Choose the unit in which an amount reads best."""
-    return next((one for one in BYTES if amount >= one[1]), BYTES[-1] if amount else BYTES[0])
-
-
 def memory_amount(size: int, *, up: bool) -> str:
-    """Write an amount of memory with its unit."""
-    name, scale = byte_unit(size)
+    """Write an amount of memory in the unit in which it reads best."""
+    name, scale = next((one for one in BYTES if size >= one[1]), BYTES[-1] if size else BYTES[0])
     return f"{figure(size, scale, up=up)} {name}"
 
 

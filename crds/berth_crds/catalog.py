@@ -32,13 +32,12 @@ class Nvlinks(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
-    """One way to cut a card: its name, its share, and the memory slices where it may start."""
+    """One way to cut a card: its name, its slices of compute and of memory, and where these may start."""
 
     name: str
     compute: int
     slices: int
     starts: tuple[int, ...]
-    memory: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +87,6 @@ class Model:
         """Return the spelling for labels and summaries."""
         return normal_model(self.name)
 
-    def profile(self, name: str) -> MigProfile | None:
-        """Find one of its MIG profiles by name; case is ignored."""
-        wanted = name.strip().lower()
-        return next((profile for profile in self.mig if profile.name == wanted), None)
-
 
 # NVLinks between the cards of a DGX-1 with V100: a hybrid cube mesh, six links for each card.
 CUBE: Final = (
@@ -115,32 +109,31 @@ _HGX_H100: Final = BoardLayout(cards=8, numa_nodes=2, pcie_roots=8, nvlinks=Nvli
 _ANYWHERE: Final = (0, 1, 2, 3, 4, 5, 6)
 
 
-def _sevenths(*sizes: tuple[str, float]) -> tuple[MigProfile, ...]:
-    """Cut a card of seven compute and eight memory slices; sizes are label and GiB, small to large."""
-    eighth, quarter, half, full = ((label, int(gib * GIB)) for label, gib in sizes)
+def _sevenths(eighth: str, quarter: str, half: str, full: str) -> tuple[MigProfile, ...]:
+    """Cut a card of seven compute and eight memory slices, given how its sizes are called."""
     return (
-        MigProfile(f"1g.{eighth[0]}", compute=1, slices=1, starts=_ANYWHERE, memory=eighth[1]),
-        MigProfile(f"1g.{eighth[0]}+me", compute=1, slices=1, starts=_ANYWHERE, memory=eighth[1]),
-        MigProfile(f"1g.{quarter[0]}", compute=1, slices=2, starts=(0, 2, 4, 6), memory=quarter[1]),
-        MigProfile(f"2g.{quarter[0]}", compute=2, slices=2, starts=(0, 2, 4), memory=quarter[1]),
-        MigProfile(f"3g.{half[0]}", compute=3, slices=4, starts=(0, 4), memory=half[1]),
-        MigProfile(f"4g.{half[0]}", compute=4, slices=4, starts=(0,), memory=half[1]),
-        MigProfile(f"7g.{full[0]}", compute=7, slices=8, starts=(0,), memory=full[1]),
+        MigProfile(f"1g.{eighth}", compute=1, slices=1, starts=_ANYWHERE),
+        MigProfile(f"1g.{eighth}+me", compute=1, slices=1, starts=_ANYWHERE),
+        MigProfile(f"1g.{quarter}", compute=1, slices=2, starts=(0, 2, 4, 6)),
+        MigProfile(f"2g.{quarter}", compute=2, slices=2, starts=(0, 2, 4)),
+        MigProfile(f"3g.{half}", compute=3, slices=4, starts=(0, 4)),
+        MigProfile(f"4g.{half}", compute=4, slices=4, starts=(0,)),
+        MigProfile(f"7g.{full}", compute=7, slices=8, starts=(0,)),
     )
 
 
 _MIG_24: Final = (
-    MigProfile("1g.6gb", compute=1, slices=1, starts=(0, 1, 2, 3), memory=5952 * MIB),
-    MigProfile("1g.6gb+me", compute=1, slices=1, starts=(0, 1, 2, 3), memory=5952 * MIB),
-    MigProfile("2g.12gb", compute=2, slices=2, starts=(0, 2), memory=11968 * MIB),
-    MigProfile("2g.12gb+me", compute=2, slices=2, starts=(0, 2), memory=11968 * MIB),
-    MigProfile("4g.24gb", compute=4, slices=4, starts=(0,), memory=24000 * MIB),
+    MigProfile("1g.6gb", compute=1, slices=1, starts=(0, 1, 2, 3)),
+    MigProfile("1g.6gb+me", compute=1, slices=1, starts=(0, 1, 2, 3)),
+    MigProfile("2g.12gb", compute=2, slices=2, starts=(0, 2)),
+    MigProfile("2g.12gb+me", compute=2, slices=2, starts=(0, 2)),
+    MigProfile("4g.24gb", compute=4, slices=4, starts=(0,)),
 )
-_MIG_40: Final = _sevenths(("5gb", 4.75), ("10gb", 9.75), ("20gb", 19.625), ("40gb", 39.5))
-_MIG_80: Final = _sevenths(("10gb", 9.75), ("20gb", 19.625), ("40gb", 39.5), ("80gb", 79.25))
-_MIG_96: Final = _sevenths(("12gb", 11.0), ("24gb", 23.0), ("48gb", 46.5), ("96gb", 93.0))
-_MIG_141: Final = _sevenths(("18gb", 16.0), ("35gb", 32.25), ("71gb", 69.5), ("141gb", 139.75))
-_MIG_180: Final = _sevenths(("23gb", 20.5), ("45gb", 44.25), ("90gb", 89.0), ("180gb", 178.5))
+_MIG_40: Final = _sevenths("5gb", "10gb", "20gb", "40gb")
+_MIG_80: Final = _sevenths("10gb", "20gb", "40gb", "80gb")
+_MIG_96: Final = _sevenths("12gb", "24gb", "48gb", "96gb")
+_MIG_141: Final = _sevenths("18gb", "35gb", "71gb", "141gb")
+_MIG_180: Final = _sevenths("23gb", "45gb", "90gb", "180gb")
 
 MODELS: Final = (
     Model("Tesla P100-PCIE-16GB", 16384 * MIB, "6.0", _QUAD, also=("P100", "P100-PCIE-16GB")),

@@ -299,7 +299,7 @@ class DeviceSpec(model_rules.Model):
     told in the column REASON and by an event. Absent or empty: no card is cordoned."""
 
 
-class Device(model_rules.Model):
+class Device(model_rules.Object):
     """All cards of one node: what is there, how it fares, and which cards people want spared.
 
     There is one Device for each node with cards; it has the node's name and goes when the node goes.
@@ -313,15 +313,6 @@ class Device(model_rules.Model):
             )
         )
     )
-
-    api_version: str = ""
-    """API group and version of this object: berth.dev/v1alpha1."""
-
-    kind: str = ""
-    """Kind of this object: Device."""
-
-    metadata: model_rules.Meta
-    """Standard object metadata."""
 
     spec: DeviceSpec
     """What the node has. The agent of the node writes it, except `cordon`, which belongs to people."""

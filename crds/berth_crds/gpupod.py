@@ -149,7 +149,7 @@ class GpuPodStatus(model_rules.Model):
     lists in the message; "Unknown" while no source can say."""
 
 
-class GpuPod(model_rules.Model):
+class GpuPod(model_rules.Object):
     """Which cards one pod was given, and which it really holds.
 
     It has the name and namespace of its pod and goes when the pod goes. Where another node's record has
@@ -158,15 +158,6 @@ class GpuPod(model_rules.Model):
     pod cannot be read.
     The operator removes one whose uid or node is not that of its pod.
     """
-
-    api_version: str = ""
-    """API group and version of this object: berth.dev/v1alpha1."""
-
-    kind: str = ""
-    """Kind of this object: GpuPod."""
-
-    metadata: model_rules.Meta
-    """Standard object metadata."""
 
     spec: GpuPodSpec
     """What the pod was given, by its allocation or else by the kubelet. The agent of its node writes it."""

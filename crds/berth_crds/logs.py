@@ -26,13 +26,11 @@ from berth_crds import json_lines, text
 PLAIN: Final = "text"
 JSON: Final = "json"
 FORMATS: Final = (PLAIN, JSON)
-LONGEST: Final = json_lines.LONGEST_MESSAGE
 WINDOW_SECONDS: Final = 60.0
 MOST_OF_ALL: Final = 600  # In a window.
 KEPT_FOR_ERRORS: Final = 100  # Of these, so that the reason why a program ends is always logged.
 MOST_OF_A_KIND: Final = 60
 MOST_ABOUT_ONE: Final = 4
-ABOUT: Final = json_lines.ABOUT
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +44,14 @@ class Formatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  the library's spelling
         """Return a record without its traceback as one line."""
-        return text.line(super().formatMessage(record), most=LONGEST)
+        return text.line(super().formatMessage(record), most=json_lines.LONGEST_MESSAGE)
 
     def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802  the library's spelling
         """Return a traceback, of which each line is clean."""
-        return "\n".join(text.line(each, most=LONGEST) for each in super().formatException(ei).splitlines())
+        return "\n".join(
+            text.line(each, most=json_lines.LONGEST_MESSAGE)
+            for each in super().formatException(ei).splitlines()
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -65,7 +66,7 @@ class _Suppressed:
         """Count a record that is not written."""
         self.number += 1
         self.level = max(self.level, record.levelno)
-        self.last = record.getMessage()[:LONGEST]
+        self.last = record.getMessage()[: json_lines.LONGEST_MESSAGE]
 
 
 class Limiter:
@@ -87,11 +88,11 @@ class Limiter:
 
     def _admits(self, record: logging.LogRecord) -> bool:
         """Count a record as written or as suppressed; return whether it is written."""
-        kind = str(record.msg)[:LONGEST]
+        kind = str(record.msg)[: json_lines.LONGEST_MESSAGE]
         most = MOST_OF_ALL if record.levelno >= logging.ERROR else MOST_OF_ALL - KEPT_FOR_ERRORS
         limits: dict[tuple[str, ...], int] = {(): most, (kind,): MOST_OF_A_KIND}
-        if name := getattr(record, ABOUT, ""):
-            limits[kind, str(name)[:LONGEST]] = MOST_ABOUT_ONE
+        if name := getattr(record, json_lines.ABOUT, ""):
+            limits[kind, str(name)[: json_lines.LONGEST_MESSAGE]] = MOST_ABOUT_ONE
         if any(self._written[key] >= most for key, most in limits.items()):
             # As many kinds are distinguished as records are written.
             known = kind in self._suppressed or (kind,) in self._written
@@ -111,7 +112,7 @@ class Limiter:
 
 def about(name: str, **of: object) -> dict[str, object]:
     """Return what a record carries, as its `extra`, to say which object it is about, with more fields."""
-    return {ABOUT: name, **fields(**of)}
+    return {json_lines.ABOUT: name, **fields(**of)}
 
 
 def fields(**of: object) -> dict[str, object]:
@@ -163,7 +164,7 @@ def report_exit(program: str, why: object) -> None:
     if any(isinstance(one.formatter, json_lines.Formatter) for one in logging.getLogger().handlers):
         logging.getLogger(program).critical("%s", why)
     else:
-        sys.stderr.write(f"{program}: {text.line(str(why), most=LONGEST)}\n")
+        sys.stderr.write(f"{program}: {text.line(str(why), most=json_lines.LONGEST_MESSAGE)}\n")
 
 
 def _install_hooks() -> None:

@@ -109,53 +109,38 @@ class OwnerReference(Model):
     """Who owns an object, so that it goes when the owner goes."""
 
     api_version: str
-    """API group and version of the owner."""
-
     kind: str
-    """Kind of the owner."""
-
     name: str
-    """Name of the owner."""
-
     uid: str
-    """Uid of the owner: another object of the same name does not own this one."""
-
     controller: Flag = False
-    """Whether the owner manages this object."""
 
 
 class Meta(Model):
     """The part of the standard object metadata that Berth reads or writes."""
 
     name: str = ""
-    """Name of the object."""
-
     namespace: str = ""
-    """Namespace of the object; absent on kinds that belong to the whole cluster."""
-
     uid: str = ""
-    """Identity of this very object, given by the server."""
-
     resource_version: str = ""
-    """Version of the stored object, given by the server."""
-
     generation: Annotated[int, pydantic.Field(strict=True)] = 0
-    """Rises whenever spec changes; given by the server."""
-
     creation_timestamp: str = ""
-    """When the object was made; given by the server."""
-
     deletion_timestamp: str | None = None
-    """When its deletion was asked for; absent while nobody has."""
-
     labels: dict[str, str] = pydantic.Field(default_factory=dict)
-    """Labels of the object."""
-
     annotations: dict[str, str] = pydantic.Field(default_factory=dict)
-    """Annotations of the object."""
-
     owner_references: tuple[OwnerReference, ...] = ()
-    """Owners of the object."""
+
+
+class Object(Model):
+    """What every kind of object has beside its own fields."""
+
+    api_version: str = ""
+    """API group and version of this object: berth.dev/v1alpha1."""
+
+    kind: str = ""
+    """Kind of this object."""
+
+    metadata: Meta
+    """Standard object metadata."""
 
 
 class Condition(Model):

@@ -147,21 +147,12 @@ class PolicyStatus(model_rules.Model):
     are not, and then the last good ones stay in force."""
 
 
-class PlacementPolicy(model_rules.Model):
+class PlacementPolicy(model_rules.Object):
     """The rules of placement.
 
     The one named `default` is in force; others have no effect. It is read live: a change holds from the
     next decision on.
     """
-
-    api_version: str = ""
-    """API group and version of this object: berth.dev/v1alpha1."""
-
-    kind: str = ""
-    """Kind of this object: PlacementPolicy."""
-
-    metadata: model_rules.Meta
-    """Standard object metadata."""
 
     spec: PolicySpec = PolicySpec()
     """The rules. Everything is optional; what is left out has the default shown."""

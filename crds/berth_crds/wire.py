@@ -8,8 +8,6 @@ mean something when they are zero or false (minor 0, counts) have no default tha
 them on the way out.
 """
 
-from typing import Literal
-
 import msgspec
 
 
@@ -350,12 +348,3 @@ class PlacementPolicy(Struct, frozen=True):
     status: PolicyStatus = PolicyStatus()
     api_version: str = ""
     kind: str = ""
-
-
-Kind = Literal["Device", "GpuPod", "PlacementPolicy"]
-
-PLURALS: dict[Kind, str] = {
-    "Device": "devices",
-    "GpuPod": "gpupods",
-    "PlacementPolicy": "placementpolicies",
-}

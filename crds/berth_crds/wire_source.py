@@ -30,8 +30,6 @@ mean something when they are zero or false (minor 0, counts) have no default tha
 them on the way out.
 """
 
-from typing import Literal
-
 import msgspec
 
 
@@ -45,7 +43,7 @@ LAST: Final = frozenset({"api_version", "kind"})
 def text() -> str:
     """Return the source of `wire`."""
     structs = map(_struct, _models())
-    return "\n\n".join((schema.HEADER + PREAMBLE, *structs, _plurals()))
+    return "\n\n".join((schema.HEADER + PREAMBLE, *structs))
 
 
 def _models() -> list[Model]:
@@ -113,9 +111,3 @@ def _default(field: fields.FieldInfo) -> str:
     if isinstance(default, pydantic.BaseModel):
         return f"{type(default).__name__}()"
     return json.dumps(default) if isinstance(default, str) else repr(default)
-
-
-def _plurals() -> str:
-    words = ", ".join(f'"{kind.name}"' for kind in schema.KINDS)
-    lines = "".join(f'    "{kind.name}": "{kind.plural}",\n' for kind in schema.KINDS)
-    return f"Kind = Literal[{words}]\n\nPLURALS: dict[Kind, str] = {{\n{lines}}}\n"

@@ -152,7 +152,7 @@ async def test_the_token_of_a_node_that_was_made_again_says_that_it_is_void(
     node = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     cluster.kubectl("create", "-f", "-", stdin=node)
     cluster.service_account(namespace, "agent")
-    token = connection.StaticToken(cluster.token(namespace, "agent", node=name))
+    token = connection.fixed_header(f"Bearer {cluster.token(namespace, 'agent', node=name)}")
 
     # When the Node is deleted and made again
     cluster.kubectl("delete", "node", name)

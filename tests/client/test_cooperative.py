@@ -29,11 +29,6 @@ async def run(other: OtherTask, seconds: cooperative.Clock) -> list[int]:
     return found
 
 
-async def gather(other: OtherTask, seconds: cooperative.Clock) -> list[int]:
-    """Gather the pieces."""
-    return await cooperative.gather(pieces(other), seconds)
-
-
 async def for_each(other: OtherTask, seconds: cooperative.Clock) -> list[int]:
     """Gather the pieces as they come, all at once."""
 
@@ -46,7 +41,7 @@ async def for_each(other: OtherTask, seconds: cooperative.Clock) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("work", [run, gather, for_each])
+@pytest.mark.parametrize("work", [run, for_each])
 @pytest.mark.parametrize(
     ("cost", "at_once"),
     [

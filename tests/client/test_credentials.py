@@ -54,7 +54,7 @@ async def test_the_error_of_a_request_with_a_void_token(
 ) -> None:
     """Whatever was asked, a 401 tells what became of the token, and what to do."""
     server.on(method, "/x", stub.status(401, "Unauthorized"))
-    bound = connection.StaticToken(token(time.time() + 3600, node=NODE))
+    bound = connection.fixed_header(f"Bearer {token(time.time() + 3600, node=NODE)}")
     async with api.Api(dataclasses.replace(server.link, authorization=bound), agent="test") as session:
         with pytest.raises(errors.Unauthorized) as caught:
             await session.send(method, "/x", body=body)

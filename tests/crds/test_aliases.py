@@ -86,22 +86,29 @@ def manual_rows(columns: int) -> list[list[str]]:
     return [row for row in rows if len(row) == columns and row[0] not in {"Written for", "---"}]
 
 
+def shown(*keys: str) -> str:
+    """Return keys as the manual shows them."""
+    return " ".join(f"`{key}`" for key in keys if key) or "-"
+
+
 def test_the_manual_says_what_each_key_stands_for() -> None:
-    """It has one row for each key, and says in which unit a figure is, and whether it is of each card."""
+    """It has one row for each key, and says in which unit an amount is, and whether it is of each card."""
     units = {1: "", 100: "times 100; ", aliases.MIB: "MiB", aliases.GIB: "GiB"}
-    amounts = [(one, (one.means,) if one.means else (), units[one.scale]) for one in aliases.AMOUNTS]
-    keys = [*amounts, *((one, one.means, "") for one in aliases.OPTIONS)]
-    records = (aliases.KAI_CONTAINER, *aliases.KUBEGPU_RECORDS)
+    amounts = {
+        (one.project, shown(one.key), str(one.where), shown(one.means)): one for one in aliases.AMOUNTS
+    }
+    options = {(one.project, shown(one.key), str(one.where), shown(*one.means)) for one in aliases.OPTIONS}
+    records = {
+        (aliases.KUBEGPU, shown(key), "annotation", "`nvidia.com/gpu`") for key in aliases.KUBEGPU_RECORDS
+    }
+    container = aliases.KAI, shown(aliases.KAI_CONTAINER), "annotation", "-"
 
-    rows = {(where, key): (project, means, how) for project, key, where, means, how in manual_rows(5)}
+    rows = {(project, key, where, means): how for project, key, where, means, how in manual_rows(5)}
 
-    assert len(rows) == len(keys) + len(records)
-    assert all((Where.ANNOTATION, f"`{key}`") in rows for key in records)
-    for one, means, unit in keys:
-        project, shown, how = rows[one.where, f"`{one.key}`"]
-        assert (project, shown) == (one.project, " ".join(f"`{key}`" for key in means) or "-")
-        assert how.startswith(unit)
-        assert ("of each card" in how) is getattr(one, "each", False)
+    assert rows.keys() == amounts.keys() | options | records | {container}
+    for row, amount in amounts.items():
+        assert rows[row].startswith(units[amount.scale])
+        assert ("of each card" in rows[row]) is amount.each
 
 
 def test_the_manual_names_each_key_that_is_refused() -> None:
@@ -112,7 +119,7 @@ def test_the_manual_names_each_key_that_is_refused() -> None:
         for key in gang.names
     }
     sizes = {(gang.project, f"`{gang.size}`", "if it is more than 1") for gang in aliases.GANGS if gang.size}
-    required = {(one.project, f"`{one.key}`", one.where): one for one in requirements.REQUIREMENTS}
+    required = {(one.project, shown(one.key), str(one.where)): one for one in requirements.REQUIREMENTS}
 
     assert {*map(tuple, manual_rows(3))} == gangs | sizes
     assert len(manual_rows(3)) == sum(len(gang.keys) for gang in aliases.GANGS)

@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_crds import allocation, names, schema_limits
+from berth_crds import allocation, card_part, names, schema_limits
 
 UUID = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
 OTHER = "GPU-0a8d3c52-95b1-4c0e-a0d2-6f3d9c1a7e44"
@@ -29,7 +29,7 @@ SHARES = st.builds(
     allocation.Share,
     uuid=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,40}", fullmatch=True).filter(str.isascii),
     minor=st.integers(0, schema_limits.LARGEST_MINOR),
-    core=st.integers(0, allocation.WHOLE_DEVICE),
+    core=st.integers(0, card_part.WHOLE),
     memory=st.integers(0, schema_limits.LARGEST_MEMORY),
     profile=st.sampled_from(["", "1g.10gb", "1c.3g.40gb", "1g.10gb+me"]),
     vf=st.sampled_from(["", "0000:1f:00.2", "0000:1f:00.3"]),

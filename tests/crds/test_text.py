@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from berth_crds import logs, text
+from berth_crds import json_lines, logs, text
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -134,7 +134,7 @@ def test_a_record_is_one_line() -> None:
 
 def test_a_long_record_is_cut() -> None:
     """A record has a bound, too."""
-    assert len(logged("a", "b" * 1_000_000)) == logs.LONGEST
+    assert len(logged("a", "b" * 1_000_000)) == json_lines.LONGEST_MESSAGE
 
 
 def test_a_traceback_keeps_its_lines_and_nothing_else() -> None:

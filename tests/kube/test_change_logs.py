@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth_crds import json_lines, logs, text, wire
+from berth_crds import json_lines, text, wire
 from berth_operator.engine import node_summaries
 from berth_operator.kube import auditor, events, node_log, policy_log, policy_sink, summary_reporter
 from support import clock, ledgers, timeless
@@ -103,7 +103,7 @@ def test_however_much_changes_the_line_stays_short(caplog: pytest.LogCaptureFixt
 
     line = caplog.messages[-1]
     assert line.endswith(f"; {256 - policy_log.MOST_LOGGED} more")
-    assert line == text.line(line, most=logs.LONGEST)
+    assert line == text.line(line, most=json_lines.LONGEST_MESSAGE)
 
 
 def test_only_what_is_in_force_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,8 +38,16 @@ READ_SECONDS: Final = 5.0  # A file on a dead disk must not keep a request for e
 Authorization = Callable[[], Awaitable[str]]
 
 
-async def _anonymous() -> str:
-    return ""
+def fixed_header(header: str) -> Authorization:
+    """Return an Authorization header that stays as it is; empty for none."""
+
+    async def authorization() -> str:
+        return header
+
+    return authorization
+
+
+ANONYMOUS: Final = fixed_header("")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +56,7 @@ class Connection:
 
     server: str
     trust: ssl.SSLContext | None = None
-    authorization: Authorization = _anonymous
+    authorization: Authorization = ANONYMOUS
     origin: str = "given directly"
     namespace: str = "default"
     server_name: str | None = None  # What the certificate says, where it is not the host of the URL.
@@ -145,17 +153,6 @@ def bearer(text: str) -> str:
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise ValueError("not a token")
     return token
-
-
-class StaticToken:
-    """A bearer token that stays as it is."""
-
-    def __init__(self, token: str) -> None:
-        self._value = f"Bearer {token}"
-
-    async def __call__(self) -> str:
-        """Return the Authorization header."""
-        return self._value
 
 
 # ---------------------------------------------------------------- kubeconfig
@@ -365,17 +362,8 @@ def _authorization(user: Mapping[str, Any], *, origin: str) -> Authorization:
     if user.get("tokenFile"):
         return TokenFile(Path(user["tokenFile"]))
     if user.get("token"):
-        return StaticToken(bearer(str(user["token"])))
+        return fixed_header(f"Bearer {bearer(str(user['token']))}")
     if user.get("username"):
         pair = f"{user['username']}:{user.get('password', '')}".encode()
-        header = f"Basic {base64.b64encode(pair).decode()}"
-        return _FixedHeader(header)
-    return _anonymous
-
-
-class _FixedHeader:
-    def __init__(self, header: str) -> None:
-        self._header = header
-
-    async def __call__(self) -> str:
-        return self._header
+        return fixed_header(f"Basic {base64.b64encode(pair).decode()}")
+    return ANONYMOUS

@@ -23,18 +23,6 @@ async def run(work: Iterable[None], clock: Clock) -> None:
             began = clock()
 
 
-async def gather(things: Iterable[T], clock: Clock) -> list[T]:
-    """Return what an iterable makes as it is iterated over."""
-    found: list[T] = []
-    began = clock()
-    for thing in things:
-        found.append(thing)
-        if clock() - began >= STEP_SECONDS:
-            await asyncio.sleep(0)
-            began = clock()
-    return found
-
-
 async def for_each(things: AsyncIterable[T], do: Callable[[T], None], clock: Clock) -> None:
     """Call a function with each thing that comes; many may come at once."""
     busy = 0.0

@@ -34,7 +34,7 @@ class Unusable(ClientError):
 class Unreachable(ClientError):
     """No answer came. `ambiguous` means that the server may have acted all the same."""
 
-    def __init__(self, message: str, *, ambiguous: bool) -> None:
+    def __init__(self, message: str, *, ambiguous: bool = True) -> None:
         super().__init__(message)
         self.ambiguous = ambiguous
 
@@ -42,15 +42,9 @@ class Unreachable(ClientError):
 class StreamIdle(Unreachable):
     """No data came on a stream: nothing happens, or the connection is dead."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, ambiguous=True)
-
 
 class TooLarge(Unreachable):
     """The answer has more bytes or values than are read."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, ambiguous=True)
 
 
 class ApiError(ClientError):

@@ -47,10 +47,6 @@ class History:
         self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
         self.restores = 0
 
-    def __repr__(self) -> str:
-        """Show the state in words."""
-        return f"<History: {len(self._followers)} followers, {self.restores} restores seen>"
-
     def join(self, follower: Follower) -> None:
         """Have a follower relist after each restore, for as long as it exists."""
         self._followers.add(follower)

@@ -143,10 +143,6 @@ class Informer(Generic[B]):
 
     # ------------------------------------------------------------ reading anew
 
-    async def read(self) -> None:
-        """Read the collection once and pass it to the sink, without following it."""
-        await self._list()
-
     async def refresh(self) -> None:
         """Read the collection anew by a quorum read that starts after this call, and wait for it."""
         before = self._lists
@@ -247,7 +243,7 @@ class Informer(Generic[B]):
         failures = 0
         while True:
             try:
-                await self._list()
+                await self.read()
                 failures = 0
                 await self._watch()
             except errors.ClientError as error:
@@ -257,7 +253,8 @@ class Informer(Generic[B]):
 
     # ------------------------------------------------------------ list
 
-    async def _list(self) -> None:
+    async def read(self) -> None:
+        """Read the collection once and pass it to the sink, without following it."""
         try:
             version = await self._list_all(self._page_sizes)
         except errors.Gone:

@@ -22,10 +22,6 @@ class PageSizes:
         self._most = most
         self.current = most
 
-    def __repr__(self) -> str:
-        """Show the number."""
-        return f"<PageSizes: {self.current} of {self._most}>"
-
     @property
     def longest(self) -> int:
         """How many bytes a page may have."""

@@ -53,13 +53,7 @@ class _Page(msgspec.Struct, gc=False):
     items: list[msgspec.Raw] | None = None
 
 
-class _ListHead(msgspec.Struct, gc=False):
-    """A list, of which only the revision matters."""
-
-    metadata: ListMeta
-
-
-_head: Final = msgspec.json.Decoder(_ListHead)
+_page: Final = msgspec.json.Decoder(_Page)
 # So a server begins all lines that tell of an object.
 _begin: Final = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":')
 
@@ -139,7 +133,6 @@ class Codec(Generic[T]):
     """
 
     _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
-    _page = msgspec.json.Decoder(_Page)
     _frame = msgspec.json.Decoder(_Frame)
     _with_metadata = msgspec.json.Decoder(_WithMetadata)
     _with_identity = msgspec.json.Decoder(_WithIdentity)
@@ -163,7 +156,7 @@ class Codec(Generic[T]):
         # A body that is not longer cannot have so many commas: no need to count.
         if len(body) > MOST_COMMAS and body.count(b",") > MOST_COMMAS:
             raise errors.TooLarge(f"it has more than {MOST_COMMAS} values")
-        page = decoding.decode(self._page, body)
+        page = decoding.decode(_page, body)
         items = page.items or ()
         if len(items) > MOST_ITEMS:
             raise errors.TooLarge(f"it has more than {MOST_ITEMS} objects")
@@ -243,7 +236,9 @@ async def list_pages(
         length += page.length
         if length > LONGEST_LIST:
             raise errors.Unreachable(f"{path}: the list does not end", ambiguous=False)
-        yield Collection(page.meta.resource_version, await cooperative.gather(page.objects, clock))
+        items: list[T | Undecodable] = []
+        await cooperative.run(map(items.append, page.objects), clock)
+        yield Collection(page.meta.resource_version, items)
         if not page.meta.continue_:
             return
         params["continue"] = page.meta.continue_
@@ -352,7 +347,7 @@ async def latest_revision(session: api.Api, path: str) -> str:
         deadline=LIST_DEADLINE_SECONDS,
     )
     try:
-        return decoding.decode(_head, body).metadata.resource_version
+        return decoding.decode(_page, body).metadata.resource_version
     except errors.DECODE_ERRORS as error:
         raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
 
