@@ -16,7 +16,7 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import uuid_ownership, uuid_records
 from berth_operator.scheduling.devices import facts
 from berth_operator.translate import raw
-from support import builders, clock, inventories, ledgers, worlds
+from support import builders, clock, inventories, ledgers, random_clusters
 
 MINORS: Final = (0, 1, 2, 3)
 THEIRS: Final = frozenset(builders.uuid("n2", minor) for minor in MINORS)
@@ -275,7 +275,7 @@ class World:
         self.ledger.all_devices_read()
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(STEPS, st.sampled_from(list(PODS.values())), st.data())
 def test_whatever_one_agent_does_another_node_has_its_cards(
     steps: list[Any], pod: raw.Pod, data: st.DataObject

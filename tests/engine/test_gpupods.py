@@ -13,7 +13,7 @@ from berth_operator.engine import unreadable_pods
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import ClusterEvent
-from support import builders, clock, inventories, ledgers, worlds
+from support import builders, clock, inventories, ledgers, random_clusters
 
 EVERY = holds.ALL_CARDS
 LOST = {names.ALLOCATION: "{"}
@@ -254,7 +254,7 @@ def play(ledger: Ledger, objects: Objects, step: Any) -> None:
             objects.pop(("device", node), None)
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(st.lists(STEPS, max_size=25), st.randoms(use_true_random=False))
 def test_any_history_ends_as_if_made_afresh(steps: list[Any], chance: Any) -> None:
     """However pods, GpuPods and Devices came, changed and went: a ledger of what is left is the same (I8)."""

@@ -22,7 +22,7 @@ from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods
 from engine import pod_server
-from support import builders, ledgers, timeless, worlds, writers
+from support import builders, ledgers, random_clusters, timeless, writers
 
 NODES = ("n1", "n2")
 MOST_PODS = 8
@@ -38,7 +38,9 @@ ENDS = ("admitted", "admitted", "Running", "Running", "Succeeded", "Failed", "go
 
 def usual(at: str) -> st.SearchStrategy[cards_.Device]:
     """Return mostly sound cards, and sometimes any."""
-    return st.one_of(st.integers(1, 4).map(lambda count: builders.device(at, count)), worlds.devices(at))
+    return st.one_of(
+        st.integers(1, 4).map(lambda count: builders.device(at, count)), random_clusters.devices(at)
+    )
 
 
 def shapes() -> st.SearchStrategy[dict[str, Any]]:
@@ -68,7 +70,7 @@ class History(stateful.RuleBasedStateMachine):
         )
         self.running = self.time.get_loop().create_task(self.loop.run())
         self.server = pod_server.Server()
-        self.world = worlds.World()
+        self.world = random_clusters.ClusterState()
         self.gpupods: dict[str, wire.GpuPod] = {}
         self.ending = False
         self.gone: set[str] = set()  # Known to us before the watch tells it.
@@ -92,7 +94,7 @@ class History(stateful.RuleBasedStateMachine):
         """A node, its cards or its agent come, change or go."""
         match what:
             case "node":
-                self.node_changes(data.draw(st.just(builders.node(at)) | worlds.nodes(at)))
+                self.node_changes(data.draw(st.just(builders.node(at)) | random_clusters.nodes(at)))
             case "cards":
                 self.cards_change(data.draw(usual(at)), heard=data.draw(MOSTLY))
             case "agent" if at in self.world.devices:
@@ -102,7 +104,7 @@ class History(stateful.RuleBasedStateMachine):
                 self.ledger.node_gone(at)
             case "no cards":
                 self.world.devices.pop(at, None)
-                self.world.heard.discard(at)
+                self.world.reporting.discard(at)
                 self.ledger.device_gone(at)
 
     @stateful.rule(counts=st.tuples(*[st.integers(1, 3)] * len(NODES)))
@@ -126,7 +128,7 @@ class History(stateful.RuleBasedStateMachine):
 
     def agent(self, at: str, *, heard: bool) -> None:
         """Judge an agent."""
-        (self.world.heard.add if heard else self.world.heard.discard)(at)
+        (self.world.reporting.add if heard else self.world.reporting.discard)(at)
         self.ledger.agent_silent(at, silent=not heard)
 
     # ------------------------------------------------------------ pods
@@ -223,10 +225,10 @@ class History(stateful.RuleBasedStateMachine):
         assert asked[0] == candidate
         sound = set()
         device = self.world.devices.get(placement.node)
-        if device is not None and not device.failed and placement.node in self.world.heard:
+        if device is not None and not device.failed and placement.node in self.world.reporting:
             sound = {card.uuid for card in device.cards if card.trouble is None}
         assert placement.node in self.world.nodes
-        assert {share.uuid for share in worlds.given(placement)} <= sound
+        assert {share.uuid for share in random_clusters.given(placement)} <= sound
 
     def heard(self, name: str, seen: pod_server.Seen) -> pod_server.Seen:
         """Note that we learn of a pod's end before the watch tells it."""
@@ -333,7 +335,7 @@ class History(stateful.RuleBasedStateMachine):
         for at in reversed(NODES):
             if at in self.world.devices:
                 fresh.device_seen(self.world.devices[at])
-                fresh.agent_silent(at, silent=at not in self.world.heard)
+                fresh.agent_silent(at, silent=at not in self.world.reporting)
             if at in self.world.nodes:
                 fresh.node_seen(self.world.nodes[at])
         return fresh
@@ -373,5 +375,5 @@ class History(stateful.RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = hypothesis.settings(
-    worlds.PROPERTY, max_examples=150, stateful_step_count=60, print_blob=True
+    random_clusters.PROPERTY, max_examples=150, stateful_step_count=60, print_blob=True
 )

@@ -12,7 +12,7 @@ from berth_operator.scheduling import cycle, decisions
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from engine.harness import Engine
-from support import builders, clock, timeless, worlds
+from support import builders, clock, random_clusters, timeless
 from support.writers import Reply
 
 NO = ports.Refused("no")
@@ -116,7 +116,9 @@ async def test_binds_under_way_are_bounded() -> None:
 
     await engine.run(until=lambda: engine.results() == {"bound": 8})
 
-    shares = [share for placement in engine.writer.placements.values() for share in worlds.given(placement)]
+    shares = [
+        share for placement in engine.writer.placements.values() for share in random_clusters.given(placement)
+    ]
     assert engine.writer.most_open == 3
     assert len({share.uuid for share in shares}) == len(shares) == 8
 

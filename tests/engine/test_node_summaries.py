@@ -13,7 +13,7 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import node_topology
 from berth_operator.scheduling.inventory import Inventory
-from support import builders, clock, worlds
+from support import builders, clock, random_clusters
 
 
 def summed(inventory: Inventory) -> NodeSummary:
@@ -244,7 +244,7 @@ def test_audit(inventory: Inventory, sentences: list[str]) -> None:
     assert [str(one) for one in device_audit.audit(inventory)] == sentences
 
 
-@hypothesis.given(worlds.worlds())
-def test_any_world_can_be_audited(world: worlds.World) -> None:
+@hypothesis.given(random_clusters.clusters())
+def test_any_world_can_be_audited(world: random_clusters.ClusterState) -> None:
     """Whatever is known, an audit ends, and finds the same in whatever order it came."""
-    assert device_audit.audit(world.paint()) == device_audit.audit(world.paint())
+    assert device_audit.audit(world.inventory()) == device_audit.audit(world.inventory())

@@ -10,7 +10,7 @@ from berth_operator.scheduling import policy
 from berth_operator.scheduling.decisions import Bind, Decision, Reason, Reject, Wait
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.policy import Policy
-from support import builders, ledgers, worlds
+from support import builders, ledgers, random_clusters
 
 NAMED = Policy(models=(("big", builders.MODEL),))
 WHOLE = Policy(fractions=False)
@@ -142,4 +142,4 @@ def test_each_pod_has_a_shared_card_of_its_own() -> None:
     found = ledgers.decide(shared(2, ALONE, "a", "b", "c"))
 
     assert [type(answer) for answer in found] == [Bind, Bind, Wait]
-    assert worlds.shares_of(found[:2]) == ["GPU-n1-0", "GPU-n1-1"]
+    assert random_clusters.shares_of(found[:2]) == ["GPU-n1-0", "GPU-n1-1"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.translate import raw
-from support import builders, clock, ledgers, worlds
+from support import builders, clock, ledgers, random_clusters
 
 Event = Callable[[Ledger], None]
 
@@ -15,7 +15,7 @@ WAITING = st.builds(builders.pod, gpus=st.integers(0, 3), priority=st.integers(0
 STARTING = st.builds(
     builders.pod,
     gpus=st.integers(0, 3),
-    nodeName=st.sampled_from(worlds.NODES),
+    nodeName=st.sampled_from(random_clusters.NODES),
     schedulerName=st.sampled_from(["berth-scheduler", "other"]),
     phase=st.sampled_from(["Pending", "Pending", "Running", "Succeeded"]),
     nodeSelector=st.sampled_from([{}, {}, {"zone": "a"}]),
@@ -24,7 +24,7 @@ STARTING = st.builds(
         st.just({}),
         st.builds(
             builders.record,
-            st.sampled_from(worlds.NODES),
+            st.sampled_from(random_clusters.NODES),
             main=st.lists(st.integers(0, 5), min_size=1, unique=True),
         ),
     ),
@@ -32,12 +32,12 @@ STARTING = st.builds(
 BOUND = STARTING | STARTING.map(builders.admitted)
 
 
-def news_of_node(world: worlds.World, name: str) -> list[Event]:
+def news_of_node(world: random_clusters.ClusterState, name: str) -> list[Event]:
     """Return what there is to hear of a node; what is judged of its agent follows its Device."""
 
     def device(ledger: Ledger) -> None:
         ledger.device_seen(world.devices[name])
-        ledger.agent_silent(name, silent=name not in world.heard)
+        ledger.agent_silent(name, silent=name not in world.reporting)
 
     found: list[Event] = [device] if name in world.devices else []
     if name in world.nodes:
@@ -59,11 +59,15 @@ def heard(events: list[Event]) -> Ledger:
     return ledger
 
 
-@worlds.PROPERTY
-@hypothesis.given(world=worlds.worlds(), pods=st.lists(WAITING | BOUND, max_size=6), data=st.data())
-def test_order_does_not_matter(world: worlds.World, pods: list[raw.Pod], data: st.DataObject) -> None:
+@random_clusters.PROPERTY
+@hypothesis.given(
+    world=random_clusters.clusters(), pods=st.lists(WAITING | BOUND, max_size=6), data=st.data()
+)
+def test_order_does_not_matter(
+    world: random_clusters.ClusterState, pods: list[raw.Pod], data: st.DataObject
+) -> None:
     """The same objects in any order make the same ledger, and the same next decisions (I11)."""
-    events = [event for name in worlds.NODES for event in news_of_node(world, name)]
+    events = [event for name in random_clusters.NODES for event in news_of_node(world, name)]
     events += [news_of_pod(number, pod) for number, pod in enumerate(pods)]
     one = heard(events)
 

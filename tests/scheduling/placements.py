@@ -10,12 +10,12 @@ from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from support import worlds
+from support import random_clusters
 
 RULES: Final = Policy()
 HALF: Final = requests.Gpus(1, core=50, ratio=50)
 TENTH: Final = requests.Gpus(1, core=10, ratio=10)
-THOROUGH: Final = hypothesis.settings(worlds.PROPERTY, max_examples=100)
+THOROUGH: Final = hypothesis.settings(random_clusters.PROPERTY, max_examples=100)
 
 
 def place(
@@ -27,7 +27,7 @@ def place(
 
 def minors(placement: decisions.Placement | None) -> list[int] | None:
     """List the minors of a placement."""
-    return None if placement is None else [share.minor for share in worlds.given(placement)]
+    return None if placement is None else [share.minor for share in random_clusters.given(placement)]
 
 
 # ---------------------------------------------------------------- the devices of one node

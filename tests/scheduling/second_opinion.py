@@ -18,7 +18,7 @@ from berth_operator.scheduling.devices import facts as cards
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
-from support import worlds
+from support import random_clusters
 
 # ---------------------------------------------------------------- the place
 
@@ -95,23 +95,23 @@ def usage(holds: Iterable[Hold]) -> dict[str, device_view.Usage]:
     }
 
 
-def strangers(world: worlds.World, node: str) -> dict[str, list[int]]:
+def strangers(cluster: random_clusters.ClusterState, node: str) -> dict[str, list[int]]:
     """List by pod the minors of GPUs that it holds here and that the node does not have."""
-    device = world.devices.get(node)
+    device = cluster.devices.get(node)
     if device is None:
         return {}
     there = {uuid for card in device.cards for uuid in (card.uuid, *(one.uuid for one in card.instances))}
     found = {
         hold.uid: [share.minor for share in hold.shares if share.type == "gpu" and share.uuid not in there]
-        for hold in world.holds_on(node)
+        for hold in cluster.holds_on(node)
     }
     return {uid: minors for uid, minors in found.items() if minors}
 
 
-def after_strangers(world: worlds.World, node: str) -> cards.Device | None:
+def after_strangers(cluster: random_clusters.ClusterState, node: str) -> cards.Device | None:
     """Return a node's devices, closed at the minor of each card that somebody holds and that is not there."""
-    device = world.devices.get(node)
-    taken = {minor for minors in strangers(world, node).values() for minor in minors}
+    device = cluster.devices.get(node)
+    taken = {minor for minors in strangers(cluster, node).values() for minor in minors}
     if device is None or not taken:
         return device
     lost = decisions.Reason.WRONG_RECORD
@@ -122,38 +122,38 @@ def after_strangers(world: worlds.World, node: str) -> cards.Device | None:
     return dataclasses.replace(device, cards=found)
 
 
-def nameless(world: worlds.World, node: str) -> int:
+def nameless(cluster: random_clusters.ClusterState, node: str) -> int:
     """Count the cards that are kept back because nothing that their holder names is there."""
-    device = world.devices.get(node)
+    device = cluster.devices.get(node)
     minors_there = {card.minor for card in device.cards} if device else set()
     lost = 0
-    for uid, minors in strangers(world, node).items():
-        gpus = [share for share in world.holds[uid].shares if share.type == "gpu"]
+    for uid, minors in strangers(cluster, node).items():
+        gpus = [share for share in cluster.holds[uid].shares if share.type == "gpu"]
         if len(gpus) == len(minors) and not minors_there & set(minors):
             lost += ALL_CARDS
     return lost
 
 
-def view(world: worlds.World, node: str) -> device_view.View:
+def view(cluster: random_clusters.ClusterState, node: str) -> device_view.View:
     """Show the devices of a node and their use."""
-    holds, device = world.holds_on(node), after_strangers(world, node)
+    holds, device = cluster.holds_on(node), after_strangers(cluster, node)
     return device_view.View(
         device or cards.Device(node),
         usage(holds),
         functions=frozenset(share.function for hold in holds for share in hold.shares if share.function),
-        withheld=sum(hold.withheld for hold in holds) + nameless(world, node),
-        open=device is not None and not device.failed and node in world.heard,
+        withheld=sum(hold.withheld for hold in holds) + nameless(cluster, node),
+        open=device is not None and not device.failed and node in cluster.reporting,
     )
 
 
-def able(world: worlds.World, candidate: queued_pods.Candidate) -> list[str]:
+def able(cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate) -> list[str]:
     """Name the nodes that could take a pod: by their place, their resources and their devices."""
     return [
         name
-        for name, node in sorted(world.nodes.items())
+        for name, node in sorted(cluster.nodes.items())
         if welcome(node, candidate.demand.where)
-        and roomy(node, world.holds_on(name), candidate.demand)
-        and (not candidate.request or allocator.find(view(world, name), candidate.request) is not None)
+        and roomy(node, cluster.holds_on(name), candidate.demand)
+        and (not candidate.request or allocator.find(view(cluster, name), candidate.request) is not None)
     ]
 
 
@@ -161,34 +161,36 @@ def able(world: worlds.World, candidate: queued_pods.Candidate) -> list[str]:
 
 
 def look(
-    world: worlds.World, name: str, candidate: queued_pods.Candidate, policy: Policy
+    cluster: random_clusters.ClusterState, name: str, candidate: queued_pods.Candidate, policy: Policy
 ) -> tuple[float, int | None]:
     """Ask a picture made for this question alone how good one node is, and which card it would give."""
-    inventory = world.paint()
+    inventory = cluster.inventory()
     question = questions.ask(candidate.request, candidate.demand)
     ranking, _ = search.rank(inventory, np.array([inventory.index[name]]), question, policy)
     return float(ranking.score[0]), None if ranking.slot is None else int(ranking.slot[0])
 
 
-def best(world: worlds.World, candidate: queued_pods.Candidate, policy: Policy) -> decisions.Placement | None:
+def best(
+    cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate, policy: Policy
+) -> decisions.Placement | None:
     """Choose the best of all nodes that are able, equal ones by name; a preference is a condition first."""
     grouping = candidate.request.grouping
     if grouping.scope is not None and not grouping.required:
         strict = dataclasses.replace(grouping, required=True)
         request = dataclasses.replace(candidate.request, grouping=strict)
-        found = _best(world, dataclasses.replace(candidate, request=request), policy)
+        found = _best(cluster, dataclasses.replace(candidate, request=request), policy)
         if found is not None:
             return found
-    return _best(world, candidate, policy)
+    return _best(cluster, candidate, policy)
 
 
 def _best(
-    world: worlds.World, candidate: queued_pods.Candidate, policy: Policy
+    cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate, policy: Policy
 ) -> decisions.Placement | None:
-    looks = {name: look(world, name, candidate, policy) for name in able(world, candidate)}
+    looks = {name: look(cluster, name, candidate, policy) for name in able(cluster, candidate)}
     if not looks:
         return None
     first = min(looks, key=lambda name: (-looks[name][0], name))
-    found = allocator.find(view(world, first), candidate.request, first=looks[first][1])
+    found = allocator.find(view(cluster, first), candidate.request, first=looks[first][1])
     assert found is not None
     return decisions.Placement(first, found)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling.nodes import affinity, facts, labels
-from support import builders, worlds
+from support import builders, random_clusters
 
 LABELS = {"zone": "a", "size": "5", "debt": "-5", "word": "five", "empty": ""}
 NODE = builders.node("n1", labels=LABELS)
@@ -130,7 +130,7 @@ def test_where(where: facts.Where, accepts: bool) -> None:  # noqa: FBT001  a co
     assert affinity.matches(where, NODE) is accepts
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(
     left=st.text(max_size=25), right=st.text(max_size=25), operator=st.sampled_from(["Gt", "Lt"])
 )
@@ -141,7 +141,7 @@ def test_comparing_never_raises(left: str, right: str, operator: str) -> None:
     assert affinity.holds(condition, {"size": left}) in {True, False}
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(left=st.integers(-(2**63), 2**63 - 1), right=st.integers(-(2**63), 2**63 - 1))
 def test_numbers_compare_as_numbers(left: int, right: int) -> None:
     """Within 64 bits the order is that of the numbers."""
@@ -156,11 +156,13 @@ def test_numbers_compare_as_numbers(left: int, right: int) -> None:
 # ---------------------------------------------------------------- all nodes at once
 
 
-@worlds.PROPERTY
-@hypothesis.given(world=worlds.worlds(), where=worlds.WHERES)
-def test_all_nodes_at_once_say_what_each_says(world: worlds.World, where: facts.Where) -> None:
+@random_clusters.PROPERTY
+@hypothesis.given(cluster=random_clusters.clusters(), where=random_clusters.WHERES)
+def test_all_nodes_at_once_say_what_each_says(
+    cluster: random_clusters.ClusterState, where: facts.Where
+) -> None:
     """Labels laid out in columns give the same answers as one node after the other."""
-    nodes = list(world.nodes.values())
+    nodes = list(cluster.nodes.values())
 
     found = labels.Labels(nodes).matching(where).tolist()
 
@@ -170,7 +172,7 @@ def test_all_nodes_at_once_say_what_each_says(world: worlds.World, where: facts.
 VALUES = st.sampled_from(["", "a", "5", "-5", "+4", "0" * 40 + "4", "²", HUGE, str(2**63 - 1), "five"])
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(
     values=st.lists(st.none() | VALUES, max_size=5),
     asked=st.lists(VALUES, max_size=3),

@@ -18,7 +18,7 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import STEPS_A_NODE, Search
 from scheduling import second_opinion
 from scheduling.placements import RULES, THOROUGH, place
-from support import backlogs, builders, clock, inventories, worlds
+from support import backlogs, builders, clock, inventories, random_clusters
 
 
 def decide(
@@ -38,7 +38,7 @@ def test_each_sees_what_the_ones_before_got() -> None:
 
     first, second, third = decide(inventory, *pods)
 
-    assert worlds.shares_of([first, second]) == ["GPU-n1-0", "GPU-n1-1"]
+    assert random_clusters.shares_of([first, second]) == ["GPU-n1-0", "GPU-n1-1"]
     full = (Count(Reason.FULL, "", 1),)
     assert third == Wait("uid-c", full, decisions.wants(full))
 
@@ -117,56 +117,60 @@ def test_inventory_is_left_as_found_even_by_a_failure() -> None:
 
 
 PODS = st.lists(st.integers(0, 5), unique=True, max_size=5).flatmap(
-    lambda numbers: st.tuples(*(worlds.candidates(f"p{number}") for number in numbers))
+    lambda numbers: st.tuples(*(random_clusters.candidates(f"p{number}") for number in numbers))
 )
 
 
 @THOROUGH
-@hypothesis.given(world=worlds.worlds(), pods=PODS, strategy=st.sampled_from(list(Strategy)))
+@hypothesis.given(cluster=random_clusters.clusters(), pods=PODS, strategy=st.sampled_from(list(Strategy)))
 def test_second_opinion_agrees_pod_by_pod(
-    world: worlds.World, pods: tuple[queued_pods.Candidate, ...], strategy: Strategy
+    cluster: random_clusters.ClusterState, pods: tuple[queued_pods.Candidate, ...], strategy: Strategy
 ) -> None:
     """A round equals brute force for each pod in turn, with all that was given charged (I1)."""
     policy, by_uid = Policy(strategy=strategy), {pod.uid: pod for pod in pods}
 
-    answers = decide(world.paint(), *pods, policy=policy)
+    answers = decide(cluster.inventory(), *pods, policy=policy)
 
     for answer in answers:
         pod = by_uid[answer.uid]
         bound = answer.placement if isinstance(answer, Bind) else None
-        assert bound == second_opinion.best(world, pod, policy)
+        assert bound == second_opinion.best(cluster, pod, policy)
         if bound is not None:
-            world.holds[pod.uid] = cycle.hold_for(pod, bound)
+            cluster.holds[pod.uid] = cycle.hold_for(pod, bound)
 
 
 @THOROUGH
-@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
-def test_second_opinion_agrees_on_every_node(world: worlds.World, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(cluster=random_clusters.clusters(), pod=random_clusters.candidates())
+def test_second_opinion_agrees_on_every_node(
+    cluster: random_clusters.ClusterState, pod: queued_pods.Candidate
+) -> None:
     """Not only the best node: alone, each one takes the pod exactly when brute force says so."""
-    alone = {name: dataclasses.replace(world, nodes={name: node}) for name, node in world.nodes.items()}
+    alone = {name: dataclasses.replace(cluster, nodes={name: node}) for name, node in cluster.nodes.items()}
 
-    found = [name for name, state in alone.items() if place(state.paint(), pod) is not None]
+    found = [name for name, state in alone.items() if place(state.inventory(), pod) is not None]
 
-    assert sorted(found) == second_opinion.able(world, pod)
+    assert sorted(found) == second_opinion.able(cluster, pod)
 
 
-@worlds.PROPERTY
-@hypothesis.given(world=worlds.worlds(), pods=PODS, data=st.data())
+@random_clusters.PROPERTY
+@hypothesis.given(cluster=random_clusters.clusters(), pods=PODS, data=st.data())
 def test_equal_inputs_give_equal_decisions(
-    world: worlds.World, pods: tuple[queued_pods.Candidate, ...], data: st.DataObject
+    cluster: random_clusters.ClusterState, pods: tuple[queued_pods.Candidate, ...], data: st.DataObject
 ) -> None:
     """Neither the order in which nodes came nor that in which pods came changes a decision (I11)."""
-    expected = decide(world.paint(), *pods)
-    inventory = world.paint(data.draw(st.permutations(worlds.NODES)))
+    expected = decide(cluster.inventory(), *pods)
+    inventory = cluster.inventory(data.draw(st.permutations(random_clusters.NODES)))
 
     assert decide(inventory, *data.draw(st.permutations(pods))) == expected
 
 
-@worlds.PROPERTY
-@hypothesis.given(world=worlds.worlds(), pods=PODS)
-def test_every_round_leaves_no_trace(world: worlds.World, pods: tuple[queued_pods.Candidate, ...]) -> None:
+@random_clusters.PROPERTY
+@hypothesis.given(cluster=random_clusters.clusters(), pods=PODS)
+def test_every_round_leaves_no_trace(
+    cluster: random_clusters.ClusterState, pods: tuple[queued_pods.Candidate, ...]
+) -> None:
     """Whatever a round decides, the inventory is as it was."""
-    inventory = world.paint()
+    inventory = cluster.inventory()
     before = inventories.contents(inventory)
 
     decide(inventory, *pods)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import demand_model, workload
 from berth_operator.scheduling.workload import GRID
 from scheduling.placements import THOROUGH
-from support import builders, worlds
+from support import builders, random_clusters
 
 SIZES = st.dictionaries(st.integers(1, GRID), st.integers(1, 64), min_size=1, max_size=12)
 SMALL = st.dictionaries(st.integers(12, GRID), st.integers(1, 64), min_size=1, max_size=5)
@@ -160,8 +160,8 @@ def test_nodes_without_anything_teach_something() -> None:
         assert found.memory > 0
 
 
-@worlds.PROPERTY
-@hypothesis.given(samples=st.lists(worlds.SAMPLES, max_size=5), data=st.data())
+@random_clusters.PROPERTY
+@hypothesis.given(samples=st.lists(random_clusters.SAMPLES, max_size=5), data=st.data())
 def test_lesson_depends_on_nothing_else(samples: list[workload.Sample], data: st.DataObject) -> None:
     """Equal pods and equal nodes teach the same, whatever came first and whatever was learned before (I8)."""
     kinds = [("t4", 400, 8000, builders.GIB), ("h200", 800, 16000, builders.GIB), ("t4", 200, 8000, 0)]

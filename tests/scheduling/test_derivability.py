@@ -11,24 +11,24 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from scheduling.placements import THOROUGH
-from support import backlogs, inventories, worlds
+from support import backlogs, inventories, random_clusters
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(
-    changes=st.lists(worlds.changes(), max_size=30), rows=st.integers(1, 3), slots=st.integers(1, 3)
+    changes=st.lists(random_clusters.changes(), max_size=30), rows=st.integers(1, 3), slots=st.integers(1, 3)
 )
-def test_only_the_present_matters(changes: list[worlds.Change], rows: int, slots: int) -> None:
+def test_only_the_present_matters(changes: list[random_clusters.Change], rows: int, slots: int) -> None:
     """After any arrivals and departures an inventory equals one made afresh of what is true now (I8)."""
-    world = worlds.World()
+    cluster = random_clusters.ClusterState()
     with mock.patch.multiple(node_table, ROWS=rows, SLOTS=slots):
         inventory = Inventory()
 
         for change in changes:
-            worlds.change(world, inventory, *change)
+            random_clusters.change(cluster, inventory, *change)
 
-    assert inventories.contents(inventory) == inventories.contents(world.paint())
-    assert inventories.workload(inventory) == inventories.workload(world.paint())
+    assert inventories.contents(inventory) == inventories.contents(cluster.inventory())
+    assert inventories.workload(inventory) == inventories.workload(cluster.inventory())
     assert inventories.leftovers(inventory) == []
 
 
@@ -39,22 +39,22 @@ def decide(search: Search, pod: queued_pods.Candidate, policy: Policy) -> list[d
 
 @THOROUGH
 @hypothesis.given(
-    world=worlds.worlds(),
-    pods=st.lists(worlds.candidates(), min_size=1, max_size=3),
+    cluster=random_clusters.clusters(),
+    pods=st.lists(random_clusters.candidates(), min_size=1, max_size=3),
     strategy=st.sampled_from(list(Strategy)),
-    rounds=st.lists(st.lists(worlds.changes(), max_size=3), max_size=12),
+    rounds=st.lists(st.lists(random_clusters.changes(), max_size=3), max_size=12),
 )
 def test_remembered_answers_are_true(
-    world: worlds.World,
+    cluster: random_clusters.ClusterState,
     pods: list[queued_pods.Candidate],
     strategy: Strategy,
-    rounds: list[list[worlds.Change]],
+    rounds: list[list[random_clusters.Change]],
 ) -> None:
     """After any changes a search that remembers answers as one that has just begun."""
-    policy, search = Policy(strategy), Search(world.paint())
+    policy, search = Policy(strategy), Search(cluster.inventory())
 
     for changes in [[], *rounds]:
         for change in changes:
-            worlds.change(world, search.inventory, *change)
+            random_clusters.change(cluster, search.inventory, *change)
         for pod in pods:
-            assert decide(search, pod, policy) == decide(Search(world.paint()), pod, policy)
+            assert decide(search, pod, policy) == decide(Search(cluster.inventory()), pod, policy)

@@ -12,16 +12,16 @@ from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from scheduling.placements import place
-from support import builders, clock, ledgers, worlds
+from support import builders, clock, ledgers, random_clusters
 
 CARD = builders.card()
 
 
-@worlds.PROPERTY
-@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates())
-def test_a_no_is_certain(world: worlds.World, pod: queued_pods.Candidate) -> None:
+@random_clusters.PROPERTY
+@hypothesis.given(cluster=random_clusters.clusters(), pod=random_clusters.candidates())
+def test_a_no_is_certain(cluster: random_clusters.ClusterState, pod: queued_pods.Candidate) -> None:
     """Wherever the search places a pod, the offer of that node was large enough."""
-    inventory = world.paint()
+    inventory = cluster.inventory()
 
     found = place(inventory, pod)
 
@@ -98,16 +98,16 @@ def decide(ledger: Ledger) -> None:
             ledger.backlog.put_off(answer.uid, now=0.0, wants=answer.wants)
 
 
-@worlds.PROPERTY
-@hypothesis.given(data=st.data(), pod=worlds.candidates())
+@random_clusters.PROPERTY
+@hypothesis.given(data=st.data(), pod=random_clusters.candidates())
 def test_nobody_sleeps_who_could_go(data: st.DataObject, pod: queued_pods.Candidate) -> None:
     """Whatever happens to nodes, cards and pods: who waits for a change has no place (I5)."""
     ledger = Ledger(clock.Clock())
-    for at in worlds.NODES:
-        ledgers.join(ledger, data.draw(worlds.nodes(at)), data.draw(worlds.devices(at)))
+    for at in random_clusters.NODES:
+        ledgers.join(ledger, data.draw(random_clusters.nodes(at)), data.draw(random_clusters.devices(at)))
     ledger.pod_waiting(pod, gated=False)
 
-    for change in data.draw(st.lists(worlds.changes(), min_size=1, max_size=12)):
+    for change in data.draw(st.lists(random_clusters.changes(), min_size=1, max_size=12)):
         decide(ledger)
         happen(ledger, *change)
         (entry,) = ledger.backlog.entries()

@@ -15,7 +15,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from scheduling.placements import RULES, TENTH, minors, place
-from support import builders, worlds
+from support import builders, random_clusters
 
 GIB: Final = builders.GIB
 ASKS: Final = pytest.mark.parametrize("ask", [requests.cards(1), TENTH], ids=["a whole card", "a share"])
@@ -111,7 +111,7 @@ def test_whole_card_is_given_whole() -> None:
     found = place(builders.inventory(*builders.nodes(1)), builders.candidate())
 
     assert found is not None
-    assert worlds.given(found) == (decisions.Share("GPU-n1-0", 0, 100, builders.MEMORY),)
+    assert random_clusters.given(found) == (decisions.Share("GPU-n1-0", 0, 100, builders.MEMORY),)
 
 
 @pytest.mark.parametrize("silent", [[], ["n1"]], ids=["no Device", "a silent agent"])

@@ -18,7 +18,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy, Weights
 from berth_operator.scheduling.strategies import score_inputs
 from scheduling.placements import minors, place
-from support import builders, worlds
+from support import builders, random_clusters
 
 BINPACK, SPREAD, WEIGHTED = Strategy.BINPACK, Strategy.SPREAD, Strategy.WEIGHTED
 FRAGMENTATION: Final = Strategy.FRAGMENTATION
@@ -37,13 +37,17 @@ def ranking(
     return strategies.STRATEGIES[strategy](search.score_input_of(query, Weights()))
 
 
-@worlds.PROPERTY
-@hypothesis.given(world=worlds.worlds(), pod=worlds.candidates(), strategy=st.sampled_from(list(Strategy)))
+@random_clusters.PROPERTY
+@hypothesis.given(
+    cluster=random_clusters.clusters(),
+    pod=random_clusters.candidates(),
+    strategy=st.sampled_from(list(Strategy)),
+)
 def test_each_node_is_judged_by_itself(
-    world: worlds.World, pod: queued_pods.Candidate, strategy: Strategy
+    cluster: random_clusters.ClusterState, pod: queued_pods.Candidate, strategy: Strategy
 ) -> None:
     """A node has a score from 0 to 100, and this and its card are the same whichever others are asked."""
-    inventory = world.paint()
+    inventory = cluster.inventory()
 
     together = ranking(inventory, pod, strategy, range(inventory.size))
     alone = [ranking(inventory, pod, strategy, [at]) for at in range(inventory.size)]

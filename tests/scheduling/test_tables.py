@@ -11,7 +11,7 @@ from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import MOST_NAMED, Inventory
 from berth_operator.scheduling.nodes import facts
-from support import builders, inventories, worlds
+from support import builders, inventories, random_clusters
 from support.inventories import room
 
 
@@ -23,7 +23,7 @@ def places(inventory: Inventory, where: facts.Where) -> list[bool]:
 
 def licences(count: int) -> facts.Demand:
     """Ask for so many licences."""
-    return builders.demand(extra={worlds.LICENCE: count})
+    return builders.demand(extra={random_clusters.LICENCE: count})
 
 
 MANY: Final = [f"n{number:02}" for number in range(40)]
@@ -44,7 +44,7 @@ def test_vacant_rows_are_used_again() -> None:
 
 def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
     """After a thousand names new ones are nobody's, and what was known before stays."""
-    inventory = builders.inventory(builders.node(extra={worlds.LICENCE: 3}))
+    inventory = builders.inventory(builders.node(extra={random_clusters.LICENCE: 3}))
 
     for turn in range(2, 32):
         inventory.put_node(
@@ -58,7 +58,7 @@ def test_nodes_that_name_resources_without_end_fill_no_memory() -> None:
 
 def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
     """A node that names others at each write takes no more room than once, and gives what it names now."""
-    inventory = builders.inventory(builders.node(extra={worlds.LICENCE: 3}))
+    inventory = builders.inventory(builders.node(extra={random_clusters.LICENCE: 3}))
 
     for turn in range(30):
         inventory.put_node(builders.node("n2", extra={f"example.com/{turn}-{at}": 1 for at in range(50)}))
@@ -69,9 +69,9 @@ def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
     assert [room(inventory, now), room(inventory, before)] == [[False, True], [False, False]]
 
 
-LICENCES: Final = builders.node("n2", extra={worlds.LICENCE: 2})
-USED: Final = builders.hold("a", "n2", amounts=((worlds.LICENCE, 1),))
-SERVED: Final = facts.Demand(served=((worlds.SERVED, 2),))
+LICENCES: Final = builders.node("n2", extra={random_clusters.LICENCE: 2})
+USED: Final = builders.hold("a", "n2", amounts=((random_clusters.LICENCE, 1),))
+SERVED: Final = facts.Demand(served=((random_clusters.SERVED, 2),))
 # What an inventory has been told, one after the other; a demand; which nodes have room for it.
 ROOM: Final[dict[str, tuple[tuple[facts.Node | Hold, ...], facts.Demand, list[bool]]]] = {
     "a resource that only some nodes advertise": (
@@ -94,12 +94,15 @@ ROOM: Final[dict[str, tuple[tuple[facts.Node | Hold, ...], facts.Demand, list[bo
         [True],
     ),
     "a name that Berth serves, advertised and enough": (
-        (builders.node(extra={worlds.SERVED: 2}),),
+        (builders.node(extra={random_clusters.SERVED: 2}),),
         SERVED,
         [True],
     ),
     "a name that Berth serves, advertised and too few: the smaller holds": (
-        (builders.node(extra={worlds.SERVED: 1}), builders.node("n2", extra={worlds.SERVED: 9})),
+        (
+            builders.node(extra={random_clusters.SERVED: 1}),
+            builders.node("n2", extra={random_clusters.SERVED: 9}),
+        ),
         SERVED,
         [False, True],
     ),

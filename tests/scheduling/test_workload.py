@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import workload
 from berth_operator.scheduling.devices import requests
-from support import builders, worlds
+from support import builders, random_clusters
 
 Story = list[tuple[str, workload.Sample | None]]
 UIDS = st.sampled_from(["a", "b", "c", "d"])
-STORIES = st.lists(st.tuples(UIDS, st.none() | worlds.SAMPLES), max_size=12)
+STORIES = st.lists(st.tuples(UIDS, st.none() | random_clusters.SAMPLES), max_size=12)
 
 
 def counts(known: workload.Workload) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_models_are_known_by_what_spellings_have_in_common() -> None:
 # ---------------------------------------------------------------- counting
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(story=STORIES)
 def test_only_what_is_known_now_counts(story: Story) -> None:
     """After any coming, changing and going the counts are those of the pods that are left (I8)."""

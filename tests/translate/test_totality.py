@@ -10,7 +10,7 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from berth_operator.translate import devices, nodes, pods, policies, raw
-from support import builders, inventories, shapes, worlds
+from support import builders, inventories, random_clusters, shapes
 
 
 def reason_of(
@@ -26,7 +26,7 @@ def reason_of(
 CLUSTER = (*builders.nodes(2), builders.hold("x", shares=(0,)))
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(shapes.objects(raw.Pod))
 def test_every_candidate_is_decided(pod: raw.Pod) -> None:
     """A pod of any shape waits, holds or is over; if it waits it gets an answer, and a refusal has words."""
@@ -42,7 +42,7 @@ def test_every_candidate_is_decided(pod: raw.Pod) -> None:
     assert inventories.contents(inventory) == before
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(shapes.objects(raw.Pod))
 def test_every_hold_is_charged_and_released(pod: raw.Pod) -> None:
     """A bound pod of any shape takes something off the node, gives it back, and never adds to it."""
@@ -59,7 +59,7 @@ def test_every_hold_is_charged_and_released(pod: raw.Pod) -> None:
     assert inventories.contents(inventory) == before
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(st.lists(shapes.objects(raw.Node), max_size=3))
 def test_every_node_is_taken(things: list[raw.Node]) -> None:
     """A node of any shape finds its place in the inventory."""
@@ -70,7 +70,7 @@ def test_every_node_is_taken(things: list[raw.Node]) -> None:
     assert set(found) == {thing.metadata.name for thing in things}
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(shapes.objects(wire.Device))
 def test_every_device_is_taken(thing: wire.Device) -> None:
     """A Device of any shape finds its place in the inventory, and only sound cards are free."""
@@ -85,7 +85,7 @@ def test_every_device_is_taken(thing: wire.Device) -> None:
     assert found["free"] == ([] if device.failed else sound)
 
 
-@worlds.PROPERTY
+@random_clusters.PROPERTY
 @hypothesis.given(shapes.objects(wire.PlacementPolicy))
 def test_every_policy_is_judged(thing: wire.PlacementPolicy) -> None:
     """A policy of any shape is in force or refused with a reason."""

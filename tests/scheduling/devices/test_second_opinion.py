@@ -19,7 +19,8 @@ from berth_operator.scheduling.devices import (
     requests,
     verdicts,
 )
-from scheduling.devices import brute, generate, merits
+from scheduling.devices import brute, merits
+from support import random_devices
 
 T = TypeVar("T")
 MOST_WAYS = 10_000
@@ -31,25 +32,33 @@ few = hypothesis.settings(PATIENT, max_examples=120)
 many = hypothesis.settings(PATIENT, max_examples=250)
 
 Case = tuple[device_view.View, requests.Request]
-PLAIN = generate.nodes(modes="p", most_others=0, least=2)
-JOINT_ASKS = st.one_of(generate.WHOLE, generate.SHARES, generate.PARTS, generate.PARTS)
+PLAIN = random_devices.nodes(modes="p", most_others=0, least=2)
+JOINT_ASKS = st.one_of(
+    random_devices.WHOLE, random_devices.SHARES, random_devices.PARTS, random_devices.PARTS
+)
 CASES: dict[str, st.SearchStrategy[Case]] = {
-    "any node and any pod": generate.nodes_and_pods(),
-    "whole cards, shares and init containers": st.tuples(PLAIN, generate.pods(generate.CARDS_ONLY)),
+    "any node and any pod": random_devices.nodes_and_pods(),
+    "whole cards, shares and init containers": st.tuples(
+        PLAIN, random_devices.pods(random_devices.CARDS_ONLY)
+    ),
     "shares of several containers, where the first choice may be a dead end": st.tuples(
-        PLAIN, generate.pods(generate.SHARES | generate.RATIOS, most_asks=6)
+        PLAIN, random_devices.pods(random_devices.SHARES | random_devices.RATIOS, most_asks=6)
     ),
     "cards beside which the other devices fit": st.tuples(
-        generate.nodes(modes="pppps", least=2),
-        generate.pods(JOINT_ASKS, most_asks=3, first=generate.CARDS_ONLY, groupings=generate.jointly()),
+        random_devices.nodes(modes="pppps", least=2),
+        random_devices.pods(
+            JOINT_ASKS, most_asks=3, first=random_devices.CARDS_ONLY, groupings=random_devices.jointly()
+        ),
     ),
     "instances and replicas": st.tuples(
-        generate.nodes(modes="mms", most_others=0, least=3),
-        generate.pods(generate.INSTANCES | generate.REPLICAS, most_asks=3),
+        random_devices.nodes(modes="mms", most_others=0, least=3),
+        random_devices.pods(random_devices.INSTANCES | random_devices.REPLICAS, most_asks=3),
     ),
     "a required scope": st.tuples(
-        generate.nodes(modes="p", most_others=0, least=3),
-        generate.pods(generate.WHOLE | generate.SHARES, most_asks=2, groupings=generate.close()),
+        random_devices.nodes(modes="p", most_others=0, least=3),
+        random_devices.pods(
+            random_devices.WHOLE | random_devices.SHARES, most_asks=2, groupings=random_devices.close()
+        ),
     ),
 }
 
@@ -62,7 +71,7 @@ def test_a_pod_is_placed_exactly_where_it_can_be(
 ) -> None:
     """A pod is placed if and only if some way to place it exists."""
     view, request = data.draw(cases)
-    hypothesis.assume(generate.effort(view, request) <= MOST_WAYS)
+    hypothesis.assume(random_devices.effort(view, request) <= MOST_WAYS)
     exists = next(brute.ways(view, request), None) is not None
     hypothesis.event(f"possible: {exists}")
 
@@ -72,11 +81,11 @@ def test_a_pod_is_placed_exactly_where_it_can_be(
 
 
 @many
-@hypothesis.given(generate.nodes_and_pods(most_asks=3), PREFER)
+@hypothesis.given(random_devices.nodes_and_pods(most_asks=3), PREFER)
 def test_every_answer_is_one_of_the_possible_ones(case: Case, prefer: allocator.Prefer) -> None:
     """An answer names the right amounts of devices that exist, in bytes of the very card (I2, I10)."""
     view, request = case
-    hypothesis.assume(generate.effort(view, request) <= MOST_WAYS // 10)
+    hypothesis.assume(random_devices.effort(view, request) <= MOST_WAYS // 10)
 
     found = allocator.find(view, request, prefer=prefer)
 
@@ -85,7 +94,7 @@ def test_every_answer_is_one_of_the_possible_ones(case: Case, prefer: allocator.
 
 
 @many
-@hypothesis.given(generate.nodes_and_pods(most_asks=6), PREFER)
+@hypothesis.given(random_devices.nodes_and_pods(most_asks=6), PREFER)
 def test_no_device_is_promised_above_its_capacity(case: Case, prefer: allocator.Prefer) -> None:
     """What others hold and what the pod holds fit together on each device (I1, I2)."""
     view, request = case
@@ -103,7 +112,7 @@ def test_no_device_is_promised_above_its_capacity(case: Case, prefer: allocator.
 
 
 @many
-@hypothesis.given(generate.nodes_and_pods(), PREFER, st.randoms(use_true_random=False))
+@hypothesis.given(random_devices.nodes_and_pods(), PREFER, st.randoms(use_true_random=False))
 def test_the_order_of_lists_does_not_change_the_answer(
     case: Case, prefer: allocator.Prefer, chance: random.Random
 ) -> None:
@@ -116,7 +125,7 @@ def test_the_order_of_lists_does_not_change_the_answer(
 
 
 @few
-@hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, most_asks=1), PREFER)
+@hypothesis.given(PLAIN, random_devices.pods(random_devices.CARDS_ONLY, most_asks=1), PREFER)
 def test_the_short_way_leads_where_the_long_one_does(
     view: device_view.View, request: requests.Request, prefer: allocator.Prefer
 ) -> None:
@@ -130,7 +139,7 @@ def test_the_short_way_leads_where_the_long_one_does(
 
 
 @few
-@hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, borrows=True, most_asks=3))
+@hypothesis.given(PLAIN, random_devices.pods(random_devices.CARDS_ONLY, borrows=True, most_asks=3))
 def test_init_containers_cost_no_card_that_can_be_borrowed(
     view: device_view.View, request: requests.Request
 ) -> None:
@@ -152,7 +161,9 @@ def cards_of(way: brute.Way) -> int:
 
 @pytest.mark.slow
 @many
-@hypothesis.given(PLAIN, generate.pods(generate.CARDS_ONLY, most_asks=3, first=generate.WHOLE))
+@hypothesis.given(
+    PLAIN, random_devices.pods(random_devices.CARDS_ONLY, most_asks=3, first=random_devices.WHOLE)
+)
 def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
     view: device_view.View, request: requests.Request
 ) -> None:
@@ -201,7 +212,7 @@ def listed(found: tuple[Grant, ...]) -> frozenset[tuple[str, str, str, int, int]
 
 
 @many
-@hypothesis.given(generate.nodes_and_pods())
+@hypothesis.given(random_devices.nodes_and_pods())
 def test_devices_that_are_alike_get_the_same_answer(case: Case) -> None:
     """So of sixty-four equal cards one is asked what each container wants, and each card has been counted."""
     view, request = case

@@ -18,9 +18,9 @@ from berth_operator.scheduling.devices import (
     requests,
     topology,
 )
-from scheduling.devices import brute, generate, merits
+from scheduling.devices import brute, merits
 from scheduling.placements import granted, refused
-from support import boards, builders
+from support import boards, builders, random_devices
 from support.builders import card, request, view
 
 DGX_1V: Final = boards.device("n1", "8xV100-SXM2-16GB")
@@ -196,7 +196,7 @@ def test_a_scope_binds_shares_as_well() -> None:
 def boards_in_use(draw: st.DrawFn) -> tuple[node_topology.NodeTopology, int, int]:
     """Make a board of up to seven slots, which of them are free, and how many are wanted."""
     made = tuple(card(at) for at in range(draw(st.integers(2, 7))))
-    board = draw(generate.wirings(made))
+    board = draw(random_devices.wirings(made))
     free = draw(st.integers(1, (1 << len(made)) - 1))
     return board, free, draw(st.integers(1, free.bit_count()))
 

@@ -16,9 +16,9 @@ from berth_operator.scheduling.devices import (
     shortfalls,
     verdicts,
 )
-from scheduling.devices import brute, generate
+from scheduling.devices import brute
 from scheduling.placements import granted, refused
-from support import boards, builders
+from support import boards, builders, random_devices
 from support.builders import GIB, card, request, view
 
 PART: Final = requests.Gpus(1, core=50, memory=60 * GIB)
@@ -219,11 +219,11 @@ def test_too_many_sets_to_try_still_give_an_answer() -> None:
 
 
 @hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-@hypothesis.given(generate.nodes_and_pods(most_asks=3))
+@hypothesis.given(random_devices.nodes_and_pods(most_asks=3))
 def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, requests.Request]) -> None:
     """`never` is said if and only if the exhaustive search finds no way on the node with nothing used."""
     given, asked = case
-    hypothesis.assume(generate.effort(given, asked) <= 10_000)
+    hypothesis.assume(random_devices.effort(given, asked) <= 10_000)
     shortfall = allocator.place(given, asked)
     hypothesis.assume(isinstance(shortfall, allocator.Shortfall))
     assert isinstance(shortfall, allocator.Shortfall)
@@ -234,7 +234,7 @@ def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, req
 
 
 @hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-@hypothesis.given(generate.nodes_and_pods(most_asks=3))
+@hypothesis.given(random_devices.nodes_and_pods(most_asks=3))
 def test_a_shortfall_blames_only_devices_that_could_not_serve(
     case: tuple[device_view.View, requests.Request],
 ) -> None:

@@ -1,7 +1,7 @@
-"""Random little clusters, for properties: small enough for brute force, odd enough to find faults.
+"""Random little clusters, for properties: small enough for brute force, unusual enough to find faults.
 
-A World is the plain truth that an inventory is a picture of. Steps change it, and `paint`
-makes the picture of it that was never anything else.
+A ClusterState is what is true, as the API has it. Changes are made to it and to an inventory alike, and
+`inventory` makes a fresh one of it.
 """
 
 import dataclasses
@@ -35,12 +35,12 @@ PROPERTY: Final = hypothesis.settings(
 
 
 @dataclasses.dataclass(slots=True)
-class World:
-    """What is true: nodes, cards, whose agents are heard, who holds what, and what pods have asked."""
+class ClusterState:
+    """What is true: nodes, cards, whose agents are reporting, who holds what, and what pods have asked."""
 
     nodes: dict[str, facts.Node] = dataclasses.field(default_factory=dict)
     devices: dict[str, cards_.Device] = dataclasses.field(default_factory=dict)
-    heard: set[str] = dataclasses.field(default_factory=set)
+    reporting: set[str] = dataclasses.field(default_factory=set)
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
     samples: dict[str, workload.Sample] = dataclasses.field(default_factory=dict)
 
@@ -48,15 +48,15 @@ class World:
         """Return the holds of one node."""
         return [hold for hold in self.holds.values() if hold.node == node]
 
-    def paint(self, names: Iterable[str] = NODES) -> Inventory:
-        """Make a fresh picture of it, nodes in this order."""
+    def inventory(self, names: Iterable[str] = NODES) -> Inventory:
+        """Return a fresh inventory of it, nodes in this order."""
         inventory = Inventory()
         for name in names:
             if name in self.nodes:
                 inventory.put_node(self.nodes[name])
             if name in self.devices:
                 inventory.put_device(self.devices[name])
-                inventory.set_silent(name, name not in self.heard)
+                inventory.set_silent(name, name not in self.reporting)
             for hold in self.holds_on(name):
                 inventory.charge(hold)
         for uid, sample in self.samples.items():
@@ -174,22 +174,22 @@ SAMPLES: Final = st.builds(
 
 @functools.cache
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def clusters(draw: st.DrawFn) -> ClusterState:
     """Return a whole small cluster."""
-    world = World()
+    cluster = ClusterState()
     for name in draw(st.lists(st.sampled_from(NODES), unique=True, max_size=4)):
         if not draw(RARELY):
-            world.nodes[name] = draw(nodes(name))
+            cluster.nodes[name] = draw(nodes(name))
         if not draw(RARELY):
-            world.devices[name] = draw(devices(name))
+            cluster.devices[name] = draw(devices(name))
         if not draw(RARELY):
-            world.heard.add(name)
+            cluster.reporting.add(name)
     for at in range(draw(st.integers(0, 4))):
         hold = draw(held(f"holder{at}"))
-        world.holds[hold.uid] = hold
+        cluster.holds[hold.uid] = hold
     for at, sample in enumerate(draw(st.lists(SAMPLES, max_size=2))):
-        world.samples[f"teacher{at}"] = sample
-    return world
+        cluster.samples[f"teacher{at}"] = sample
+    return cluster
 
 
 # ---------------------------------------------------------------- changes
@@ -213,21 +213,21 @@ def changes(draw: st.DrawFn) -> Change:
     return what, at, draw(values[what])
 
 
-def change(world: World, inventory: Inventory, what: str, name: str, value: Any) -> None:
+def change(cluster: ClusterState, inventory: Inventory, what: str, name: str, value: Any) -> None:
     """Let it happen both to the truth and to the inventory; None is something that goes."""
     match what:
         case "hold":
-            _hold(world, inventory, name, value)
+            _hold(cluster, inventory, name, value)
         case "pod":
             inventory.workload.see(name, value)
-            _set(world.samples, name, value)
+            _set(cluster.samples, name, value)
         case "agent":
-            (world.heard.add if value else world.heard.discard)(name)
+            (cluster.reporting.add if value else cluster.reporting.discard)(name)
         case _:
-            _set(world.nodes if what == "node" else world.devices, name, value)
+            _set(cluster.nodes if what == "node" else cluster.devices, name, value)
             _put(inventory, what, name, value)
-    if name in world.devices:
-        inventory.set_silent(name, name not in world.heard)
+    if name in cluster.devices:
+        inventory.set_silent(name, name not in cluster.reporting)
 
 
 def _put(inventory: Inventory, what: str, name: str, value: Any) -> None:
@@ -242,12 +242,12 @@ def _put(inventory: Inventory, what: str, name: str, value: Any) -> None:
             inventory.drop_device(name)
 
 
-def _hold(world: World, inventory: Inventory, uid: str, hold: Hold | None) -> None:
-    if world.holds.pop(uid, None) is not None:
+def _hold(cluster: ClusterState, inventory: Inventory, uid: str, hold: Hold | None) -> None:
+    if cluster.holds.pop(uid, None) is not None:
         inventory.release(uid)
     elif hold is not None:
         inventory.charge(hold)
-        world.holds[uid] = hold
+        cluster.holds[uid] = hold
 
 
 def _set(known: dict[str, Any], name: str, value: Any) -> None:
