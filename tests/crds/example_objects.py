@@ -1,29 +1,37 @@
 """Objects of our kinds on the cluster, under names that no other test uses."""
 
 import json
+import pathlib
 import uuid
-from collections.abc import Callable
 from typing import Any
+
+import yaml
 
 from berth_crds import names, schema
 from testbed import cluster as clusters
 
 Object = dict[str, Any]
 
+HERE = pathlib.Path(__file__).parent
+CRDS = HERE.parents[1] / "crds"
 PLURAL = {kind.name.lower(): kind.plural for kind in schema.KINDS}
+
+
+def example(kind: str) -> Any:
+    """Read an example, by its kind in lowercase."""
+    return yaml.safe_load((HERE / "examples" / f"{kind}.yaml").read_text(encoding="utf-8"))
 
 
 class ExampleObjects:
     """Makes objects out of the examples, sends them and reads them back."""
 
-    def __init__(self, cluster: clusters.Cluster, namespace: str, example: Callable[[str], Object]) -> None:
+    def __init__(self, cluster: clusters.Cluster, namespace: str) -> None:
         self.cluster = cluster
         self.namespace = namespace
-        self.example = example
 
     def make(self, kind: str) -> Object:
         """Return an example with a name of its own."""
-        made = self.example(kind)
+        made: Object = example(kind)
         name = f"{made['metadata']['name']}-{uuid.uuid4().hex[:8]}"
         made["metadata"] = {"name": name} | ({"namespace": self.namespace} if kind == "gpupod" else {})
         if kind == "device":
@@ -45,26 +53,11 @@ class ExampleObjects:
         """Run a kubectl command that reads an object."""
         return self.cluster.kubectl(*words, "-f", "-", stdin=json.dumps(body))
 
-    def read(self, body: Object) -> Object:
+    def get(self, *words: str) -> str:
+        """Run `kubectl get` in the namespace."""
+        return self.cluster.kubectl("-n", self.namespace, "get", *words)
+
+    def read(self, body: Object) -> Any:
         """Read an object back."""
-        words = [
-            "get",
-            f"{PLURAL[body['kind'].lower()]}.{names.GROUP}",
-            body["metadata"]["name"],
-            "-o",
-            "json",
-        ]
-        found: Object = json.loads(self.cluster.kubectl("-n", self.namespace, *words))
-        return found
-
-
-def spec(made: Object) -> Object:
-    """Return the spec of an object, for changes in one expression."""
-    found: Object = made["spec"]
-    return found
-
-
-def cards(made: Object) -> list[Object]:
-    """Return the devices of a Device."""
-    found: list[Object] = made["spec"]["devices"]
-    return found
+        kind = f"{PLURAL[body['kind'].lower()]}.{names.GROUP}"
+        return json.loads(self.get(kind, body["metadata"]["name"], "-o", "json"))

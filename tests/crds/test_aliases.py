@@ -6,43 +6,42 @@ from pathlib import Path
 import pytest
 
 from berth_crds import aliases, names, requirements
-from berth_crds.aliases import Where
+
+ROWS = (*aliases.AMOUNTS, *aliases.OPTIONS)
 
 
 def test_a_key_stands_for_one_thing_in_one_place() -> None:
-    """No two rows read the same key in the same place."""
-    places = collections.Counter((row.where, row.key) for row in (*aliases.AMOUNTS, *aliases.OPTIONS))
+    """No two rows read the same key in the same place, and no key that is refused is read in another way."""
+    places = collections.Counter((row.where, row.key) for row in ROWS)
+    read = {row.key for row in ROWS}
+    gangs = [key for gang in aliases.GANGS for key in gang.keys]
 
     assert [place for place, count in places.items() if count > 1] == []
+    assert {where for where, _ in places} == {*aliases.Where}, "every place is used"
+    assert len({*gangs, *requirements.KEYS}) == len(gangs) + len(requirements.REQUIREMENTS)
+    assert not read & {*gangs, *requirements.KEYS}
 
 
-def test_amounts_stand_for_resources_of_berth() -> None:
-    """Every key that asks for devices means one of Berth's own resources, or is left alone."""
+def test_rows_stand_for_names_of_berth() -> None:
+    """What asks for devices means a resource of Berth or nothing, what chooses them an annotation."""
+    annotations = {value for value in vars(names).values() if isinstance(value, str)}
+
     assert {row.means for row in aliases.AMOUNTS} <= {*aliases.OWN, aliases.NOTHING}
+    assert {key for row in aliases.OPTIONS for key in row.means} <= annotations
 
 
 def test_no_alias_is_a_name_of_our_own() -> None:
     """An alias that is Berth's own name would mean two things."""
     assert not {*aliases.RESOURCES} & {*aliases.OWN}
-    assert not [row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS) if row.key.startswith(names.GROUP)]
+    assert not [row.key for row in ROWS if row.key.startswith(names.GROUP)]
 
 
-def test_options_stand_for_annotations_of_berth() -> None:
-    """Every key that says which devices means annotations that Berth has."""
-    known = {value for value in vars(names).values() if isinstance(value, str)}
+def test_slices_are_of_projects_with_amounts_of_each_card() -> None:
+    """Who counts cards in one key and measures each in another has a row for how, and a key that counts."""
+    counting = {row.key for row in aliases.ON_PODS}
 
-    assert {key for row in aliases.OPTIONS for key in row.means} <= known
-
-
-def test_slices_are_of_projects_that_say_each() -> None:
-    """Who counts cards in one key and measures each in another has a row that says how."""
     assert {row.project for row in aliases.AMOUNTS if row.each} == {row.project for row in aliases.SLICES}
-
-
-@pytest.mark.parametrize("way", aliases.SLICES, ids=lambda way: way.project)
-def test_slices_are_counted_by_a_key_that_is_known(way: aliases.Slices) -> None:
-    """The key that counts the cards is one that asks for cards by itself."""
-    assert aliases.is_served(way.count) or way.count in {row.key for row in aliases.ON_PODS}
+    assert all(aliases.is_served(way.count) or way.count in counting for way in aliases.SLICES)
 
 
 @pytest.mark.parametrize(
@@ -66,16 +65,14 @@ def test_served(name: str, served: bool) -> None:  # noqa: FBT001  a column of t
     assert aliases.is_served(name) is served
 
 
-def test_kinds_are_not_served() -> None:
-    """No name is both served and refused as another kind."""
-    both = [name for name in (*aliases.OWN, *aliases.RESOURCES) if aliases.is_unserved_kind(name)]
+def test_what_is_served_of_many_names_is_what_is_served_of_each() -> None:
+    """All at once and one by one, the same names are served, and none is refused as another kind."""
+    found = ["cpu", "example.com/x", "nvidia.com/mig-1g.5gb", *aliases.OWN, *(row.key for row in ROWS)]
 
-    assert both == []
+    served = aliases.all_served(found)
 
-
-def test_places_are_few() -> None:
-    """Keys stand in resources, annotations and labels; every place is used."""
-    assert {row.where for row in (*aliases.AMOUNTS, *aliases.OPTIONS)} == {*Where}
+    assert served == set(filter(aliases.is_served, found))
+    assert not any(map(aliases.is_unserved_kind, served))
 
 
 def manual_rows(columns: int) -> list[list[str]]:
@@ -129,26 +126,3 @@ def test_the_manual_names_each_key_that_is_refused() -> None:
         words = one.harmless.union(one.fields, *filter(None, one.fields.values()))
         assert set(refused.split("`")[1::2]) == words
         assert (refused == "always") is (not words)
-
-
-def test_a_key_of_a_group_stands_for_nothing_else() -> None:
-    """No two groups have the same key, and no key of a group means devices, too."""
-    keys = [key for gang in aliases.GANGS for key in gang.keys]
-
-    assert len(keys) == len({*keys})
-    assert not {row.key for row in (*aliases.AMOUNTS, *aliases.OPTIONS)} & {*keys}
-
-
-def test_what_is_required_stands_for_nothing_else() -> None:
-    """A key that is refused is read in no other way."""
-    rows = (*aliases.AMOUNTS, *aliases.OPTIONS)
-
-    assert len(requirements.KEYS) == len(requirements.REQUIREMENTS)
-    assert not requirements.KEYS & ({row.key for row in rows} | aliases.GANG_KEYS)
-
-
-def test_what_is_served_of_many_names_is_what_is_served_of_each() -> None:
-    """All at once and one by one, the same names are served."""
-    found = ["cpu", "example.com/x", "nvidia.com/mig-1g.5gb", *(one.key for one in aliases.AMOUNTS)]
-
-    assert aliases.all_served(found) == set(filter(aliases.is_served, found))

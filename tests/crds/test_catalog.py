@@ -35,9 +35,7 @@ def test_spelling_it_again_changes_nothing(name: str) -> None:
     """The normal spelling of a normal spelling is itself, and has no space in it."""
     once = catalog.normal_model(name)
 
-    twice = catalog.normal_model(once)
-
-    assert twice == once
+    assert catalog.normal_model(once) == once
     assert not re.search(r"\s", once)
 
 
@@ -46,11 +44,8 @@ def test_every_spelling_finds_its_model(model: catalog.Model) -> None:
     """People find a model by the driver's name, the normal one and the short one, in any case."""
     spellings = (model.name, model.normal_name, *model.also)
 
-    found = {
-        catalog.find(written) for name in spellings for written in (name, name.upper(), f" {name.lower()} ")
-    }
-
-    assert found == {model}
+    for name in spellings:
+        assert {catalog.find(written) for written in (name, name.upper(), f" {name.lower()} ")} == {model}
 
 
 def test_an_unknown_model_is_not_guessed() -> None:
@@ -105,12 +100,10 @@ def test_a_card_of_a_dgx_1_has_six_links() -> None:
     """The cube mesh uses every one of a V100's six NVLinks, and reaches the other half by one card each."""
     v100 = catalog.find("V100-SXM2-32GB")
     assert v100 is not None
+    links = v100.layout.links
 
-    per_card = [sum(v100.layout.links(card, peer) for peer in range(8)) for card in range(8)]
-    across = [sum(bool(v100.layout.links(card, peer)) for peer in range(4, 8)) for card in range(4)]
-
-    assert per_card == [6] * 8
-    assert across == [1] * 4
+    assert [sum(links(card, peer) for peer in range(8)) for card in range(8)] == [6] * 8
+    assert [sum(bool(links(card, peer)) for peer in range(4, 8)) for card in range(4)] == [1] * 4
 
 
 @every_model
@@ -118,16 +111,11 @@ def test_places_on_a_board_are_filled_in_order(model: catalog.Model) -> None:
     """Cards that follow each other are close: NUMA nodes and PCIe roots only rise, and all are used."""
     board = model.layout
 
-    numa = [board.numa_node(card) for card in range(board.cards)]
-    roots = [board.pcie_root(card) for card in range(board.cards)]
+    places = [(board.numa_node(card), board.pcie_root(card)) for card in range(board.cards)]
 
-    assert numa == sorted(numa)
-    assert roots == sorted(roots)
-    assert set(numa) == set(range(board.numa_nodes))
-    assert set(roots) == set(range(board.pcie_roots))
-    assert all(
-        len({at for at, other in zip(numa, roots, strict=True) if other == root}) == 1 for root in roots
-    )
+    assert places == sorted(places)
+    assert {numa for numa, _ in places} == set(range(board.numa_nodes))
+    assert [root for _, root in sorted(set(places))] == list(range(board.pcie_roots)), "a root has one node"
 
 
 @pytest.mark.parametrize("model", WITH_MIG, ids=lambda model: model.name)

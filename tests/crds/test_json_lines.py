@@ -1,9 +1,9 @@
 """A log of JSON: one object a line, whoever wrote what it tells of, and whoever writes the record."""
 
 import datetime as dt
-import io
 import json
 import logging
+import math
 import subprocess
 import sys
 from typing import Any, Final
@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 
 from berth_crds import json_lines, logs
-from support import clock
 
 NASTY: Final = "a\x1b[2J\r\n2026 forged\u202e\u200b\x9b\u2028\x00é漢"
+USUAL: Final = ["time", "level", "logger", "message"]
 SHOWN: Final = r"a\x1b[2J 2026 forged\u202e\u200b\x9b \x00é漢"
 
 
@@ -28,14 +28,10 @@ def line(form: object, *arguments: object, level: int = logging.INFO, fault: Any
 
 
 def fault(words: str) -> logs.ExceptionInfo:
-    """Fail with these words, and return how that went."""
+    """Return an error of these words, as a record has it."""
     with pytest.raises(ValueError) as caught:
-        _fail(words)
+        raise ValueError(words)
     return caught.type, caught.value, caught.tb
-
-
-def _fail(words: str) -> None:
-    raise ValueError(words)
 
 
 def read(form: object, *arguments: object, **rest: Any) -> dict[str, Any]:
@@ -48,36 +44,45 @@ def test_a_record_is_an_object() -> None:
     """When, how grave, who, what; the time is UTC and says so."""
     found = read("bound %s", "ml/train", level=logging.WARNING)
 
-    assert list(found) == ["time", "level", "logger", "message"]
+    assert list(found) == USUAL
     assert (found["level"], found["logger"]) == ("warning", "berth.test")
     assert found["message"] == "bound ml/train"
     assert found["time"].endswith("Z")
     assert abs(dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(found["time"])) < dt.timedelta(minutes=5)
 
 
-def test_what_a_record_is_about_are_fields() -> None:
-    """Names, numbers, lists and objects stay what they are."""
-    fields = logs.fields(pod="train", node=None, share=0.4, alive=True, cards=[{"minor": 0, "uuid": "GPU-0"}])
-
-    found = read("bound", **fields)
-
-    assert found["pod"] == "train"
-    assert (found["node"], found["share"], found["alive"]) == (None, 0.4, True)
-    assert found["cards"] == [{"minor": 0, "uuid": "GPU-0"}]
+CARDS: Final = [{"minor": 0, "uuid": "GPU-0"}]
 
 
 @pytest.mark.parametrize(
     ("extra", "fields"),
     [
-        (logs.pod("ml/train"), {"about": "ml/train", "namespace": "ml", "pod": "train"}),
-        (logs.node("n1", devices=("GPU-0",)), {"about": "n1", "node": "n1", "devices": ["GPU-0"]}),
-        (logs.about("Device n1"), {"about": "Device n1"}),
+        pytest.param(logs.pod("ml/a"), {"about": "ml/a", "namespace": "ml", "pod": "a"}, id="a pod"),
+        pytest.param(
+            logs.node("n1", devices=("GPU-0",)),
+            {"about": "n1", "node": "n1", "devices": ["GPU-0"]},
+            id="a node",
+        ),
+        pytest.param(logs.about("Device n1"), {"about": "Device n1"}, id="another object"),
+        pytest.param(
+            logs.fields(node=None, share=0.4, alive=True, cards=CARDS),
+            {"node": None, "share": 0.4, "alive": True, "cards": CARDS},
+            id="values of all kinds",
+        ),
+        pytest.param(
+            logs.fields(most=math.inf, none=math.nan, kind=logging.Logger, why=OSError("no")),
+            {"most": "inf", "none": "nan", "kind": "<class 'logging.Logger'>", "why": "no"},
+            id="what JSON has no word for",
+        ),
+        pytest.param({"fields": ["a", "b"]}, {}, id="a field of a library"),
+        pytest.param({"fields": {1: "a", "b\n": "c"}}, {"1": "a", "b": "c"}, id="names of a library"),
     ],
-    ids=["pod", "node", "another object"],
 )
-def test_the_object_of_a_record_is_a_field(extra: dict[str, object], fields: dict[str, object]) -> None:
-    """What bounds the lines about one object names it, too."""
-    assert read("x", **extra).items() >= fields.items()
+def test_what_a_record_is_about_are_fields(extra: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Names, numbers, lists and objects stay what they are, and whatever else there is spoils no line."""
+    found = read("x", **extra)
+
+    assert {name: value for name, value in found.items() if name not in USUAL} == fields
 
 
 def test_no_field_takes_the_place_of_what_each_line_has() -> None:
@@ -123,43 +128,12 @@ def test_a_line_has_a_limit() -> None:
     assert len(json.loads(made)["list"]) == json_lines.MOST_ITEMS
 
 
-def test_what_json_has_no_word_for_is_written_in_words() -> None:
-    """A number that is none, or a value of any other kind, spoils no line."""
-    found = read(
-        "x", **logs.fields(most=float("inf"), none=float("nan"), kind=logging.Formatter, why=OSError("no"))
-    )
-
-    assert (found["most"], found["none"], found["why"]) == ("inf", "nan", "no")
-
-
 @pytest.mark.parametrize(
     ("form", "arguments"), [("%d pods", ("many",)), ("%s %s", ("one",)), (ValueError("v"), ())]
 )
 def test_a_library_that_writes_nonsense_has_its_line(form: object, arguments: tuple[object, ...]) -> None:
     """Arguments that do not suit a message are left out of it."""
     assert read(form, *arguments)["message"] == str(form)
-
-
-def test_fields_of_a_library_spoil_no_line() -> None:
-    """What it means by that word may be anything."""
-    assert list(read("x", fields=["a", "b"])) == ["time", "level", "logger", "message"]
-    assert read("x", fields={1: "a", "b\n": "c"}).items() >= {"1": "a", "b": "c"}.items()
-
-
-def test_lines_of_json_have_the_same_limit() -> None:
-    """The summary of what was left out is an object, too."""
-    stream, time = io.StringIO(), clock.Clock()
-    handler = logs.Handler(logs.Limiter(time))
-    handler.setStream(stream)
-    handler.setFormatter(json_lines.Formatter())
-
-    for at in range(100):
-        handler.handle(logging.LogRecord("x", logging.INFO, "x.py", 1, "pod %s", (at,), None))
-    time.advance(logs.WINDOW_SECONDS)
-    handler.handle(logging.LogRecord("x", logging.INFO, "x.py", 1, "late", (), None))
-
-    told = [json.loads(one)["message"] for one in stream.getvalue().splitlines()]
-    assert told[logs.MOST_OF_A_KIND :] == ["40 more like this were not written: pod 99", "late"]
 
 
 PROGRAM: Final = """
@@ -180,32 +154,31 @@ raise ValueError("at last")
 """
 
 
-def test_nothing_but_json_comes_from_a_program() -> None:
-    """What Python itself would write to stderr, and a program's last word, are lines of the same form."""
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "json"], capture_output=True, text=True, timeout=60, check=False
-    )
-
-    found = [json.loads(one) for one in ended.stderr.splitlines()]
+def run(style: str) -> str:
+    """Run it with a log of this style until it fails, and return what it writes to stderr."""
+    command = [sys.executable, "-c", PROGRAM, style]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert [one["level"] for one in found] == [
-        "critical",
-        "error",
-        "warning",
-        "error",
-        "critical",
-        "critical",
+    return ended.stderr
+
+
+def test_nothing_but_json_comes_from_a_program() -> None:
+    """What Python itself would write to stderr, and a program's last words, are lines of the same form."""
+    found = [json.loads(line) for line in run("json").splitlines()]
+
+    assert [(line["level"], line["logger"]) for line in found] == [
+        ("critical", "berth_crds.logs"),
+        ("error", "berth_crds.logs"),
+        ("warning", "py.warnings"),
+        ("error", "kopf.objects"),
+        ("critical", "berth-test"),
+        ("critical", "berth_crds.logs"),
     ]
-    assert [one["logger"] for one in found[3:5]] == ["kopf.objects", "berth-test"]
     assert (found[0]["message"], found[4]["message"]) == ("the thread helper failed", "there is no server")
     for at, error in ((0, "in a thread"), (1, "too late"), (3, "no"), (5, "at last")):
         assert found[at]["traceback"].endswith(f"ValueError: {error}")
 
 
-def test_a_last_word_is_a_sentence_where_the_log_is_text() -> None:
+def test_the_last_words_are_a_sentence_where_the_log_is_text() -> None:
     """People read what went wrong without a time before it."""
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "text"], capture_output=True, text=True, timeout=60, check=False
-    )
-
-    assert "\nberth-test: there is no server\n" in ended.stderr
+    assert "\nberth-test: there is no server\n" in run("text")

@@ -12,120 +12,107 @@ from support import clock
 KIND: Final = "GpuPod %s names nothing: %s"
 
 
-class Scene:
-    """A limiter, its clock, and what it has written."""
+class Log:
+    """A limiter, its clock, and the records that it has admitted."""
 
     def __init__(self) -> None:
         self.time = clock.Clock()
         self.limiter = logs.Limiter(self.time)
-        self.written: list[str] = []
+        self.records: list[logging.LogRecord] = []
 
-    def say(self, kind: str, *arguments: object, about: str = "", level: int = logging.WARNING) -> None:
+    def write(self, kind: str, *arguments: object, about: str = "", level: int = logging.WARNING) -> None:
         """Make a record, and keep what is written of it."""
         record = logging.LogRecord("x", level, "x.py", 1, kind, arguments, None)
         record.__dict__.update(logs.about(about))
-        self.written += [one.getMessage() for one in self.limiter.admitted(record)]
+        self.records += self.limiter.admitted(record)
+
+    def next_window(self) -> None:
+        """Forget what was written, and begin the next minute."""
+        self.records.clear()
+        self.time.advance(logs.WINDOW_SECONDS)
+
+    @property
+    def messages(self) -> list[str]:
+        """What was written."""
+        return [record.getMessage() for record in self.records]
 
 
 @pytest.fixture
-def scene() -> Scene:
+def log() -> Log:
     """Return a limiter that has written nothing."""
-    return Scene()
+    return Log()
 
 
-def test_one_object_has_few_lines_of_a_kind(scene: Scene) -> None:
+def test_one_object_has_few_lines_of_a_kind(log: Log) -> None:
     """What is wrong with one object in ever new ways hides nothing of the same kind about another."""
     for at in range(1000):
-        scene.say(KIND, "ml/noisy", f"fault {at}", about="ml/noisy")
-    scene.say(KIND, "ml/quiet", "a fault", about="ml/quiet")
+        log.write(KIND, "ml/noisy", f"fault {at}", about="ml/noisy")
+    log.write(KIND, "ml/quiet", "a fault", about="ml/quiet")
 
-    assert scene.written == [
+    assert log.messages == [
         *(f"GpuPod ml/noisy names nothing: fault {at}" for at in range(logs.MOST_ABOUT_ONE)),
         "GpuPod ml/quiet names nothing: a fault",
     ]
 
 
-def test_many_objects_have_some_lines_of_a_kind(scene: Scene) -> None:
+def test_many_objects_have_some_lines_of_a_kind(log: Log) -> None:
     """A crowd in which each is wrong once fills its part, and other kinds are written as ever."""
     for at in range(1000):
-        scene.say(KIND, at, "a fault", about=str(at))
-    scene.say("node %s takes no pod", "n1", about="n1")
+        log.write(KIND, at, "a fault", about=str(at))
+    log.write("node %s takes no pod", "n1", about="n1")
 
-    assert len(scene.written) == logs.MOST_OF_A_KIND + 1
-    assert scene.written[-1] == "node n1 takes no pod"
+    assert len(log.records) == logs.MOST_OF_A_KIND + 1
+    assert log.messages[-1] == "node n1 takes no pod"
 
 
-def test_what_was_left_out_is_counted(scene: Scene) -> None:
+def test_what_was_left_out_is_counted(log: Log) -> None:
     """The next record a minute later comes after the number of those left out, and all is as at first."""
     for at in range(100):
-        scene.say(KIND, at, "a fault")
-    scene.written.clear()
+        log.write("labelled %s", at, level=logging.INFO)
+        log.write("failed %s", at, level=logging.ERROR)
+    log.next_window()
 
-    scene.time.advance(logs.WINDOW_SECONDS)
-    scene.say(KIND, "ml/late", "a fault")
-    scene.time.advance(logs.WINDOW_SECONDS)
-    scene.say(KIND, "ml/later", "a fault")
+    log.write("labelled %s", "late", level=logging.INFO)
+    log.time.advance(logs.WINDOW_SECONDS)
+    log.write("labelled %s", "later", level=logging.INFO)
 
     left_out = 100 - logs.MOST_OF_A_KIND
-    assert scene.written == [
-        f"{left_out} more like this were not written: GpuPod 99 names nothing: a fault",
-        "GpuPod ml/late names nothing: a fault",
-        "GpuPod ml/later names nothing: a fault",
+    assert [(record.levelno, record.getMessage()) for record in log.records] == [
+        (logging.INFO, f"{left_out} more like this were not written: labelled 99"),
+        (logging.ERROR, f"{left_out} more like this were not written: failed 99"),
+        (logging.INFO, "labelled late"),
+        (logging.INFO, "labelled later"),
     ]
 
 
-def test_the_number_has_the_level_of_what_it_counts() -> None:
-    """Who looks for warnings finds no line that only counts what is no warning."""
-    time = clock.Clock()
-    limiter = logs.Limiter(time)
-    info, error = (
-        [logging.LogRecord("x", level, "x.py", 1, kind, (at,), None) for at in range(100)]
-        for level, kind in ((logging.INFO, "labelled %s"), (logging.ERROR, "failed %s"))
-    )
-    for one in (*info, *error):
-        list(limiter.admitted(one))
-    time.advance(logs.WINDOW_SECONDS)
-
-    told = [(one.levelno, one.getMessage()) for one in limiter.admitted(info[0])]
-
-    assert told[:2] == [
-        (logging.INFO, "40 more like this were not written: labelled 99"),
-        (logging.ERROR, "40 more like this were not written: failed 99"),
-    ]
-
-
-def test_all_kinds_together_have_a_limit(scene: Scene) -> None:
+def test_all_kinds_together_have_a_limit(log: Log) -> None:
     """Sentences of ever new kinds, as libraries make them, fill neither the log nor the memory."""
     for at in range(5000):
-        scene.say(f"a sentence of its own: {at}", level=logging.ERROR)
-    written = len(scene.written)
-    scene.written.clear()
-    scene.time.advance(logs.WINDOW_SECONDS)
-    scene.say("at last")
+        log.write(f"a sentence of its own: {at}", level=logging.ERROR)
+    written = len(log.records)
+    log.next_window()
+    log.write("at last")
 
-    assert written == logs.MOST_OF_ALL
-    assert scene.written == [
-        f"{5000 - written} more like this were not written: records of other kinds",
-        "at last",
-    ]
+    left_out = f"{5000 - written} more like this were not written: records of other kinds"
+    assert (written, log.messages) == (logs.MOST_OF_ALL, [left_out, "at last"])
 
 
-def test_an_error_is_written_however_much_else_is(scene: Scene) -> None:
+def test_an_error_is_written_however_much_else_is(log: Log) -> None:
     """Whoever can fill the log cannot keep out of it why a program ends."""
     for at in range(5000):
-        scene.say(f"a sentence of its own: {at}")
-    scene.say("leadership lost: %s", "somebody deleted the Lease", level=logging.ERROR)
+        log.write(f"a sentence of its own: {at}")
+    log.write("leadership lost: %s", "somebody deleted the Lease", level=logging.ERROR)
 
-    assert scene.written[-1] == "leadership lost: somebody deleted the Lease"
+    assert log.messages[-1] == "leadership lost: somebody deleted the Lease"
 
 
-def test_who_wants_all_details_gets_them(scene: Scene) -> None:
-    """What is told at level DEBUG has no limit, and takes nothing from what has."""
+def test_details_have_no_limit(log: Log) -> None:
+    """All records of level DEBUG are written, and take nothing from what has a limit."""
     for at in range(1000):
-        scene.say(KIND, at, "a detail", level=logging.DEBUG)
-    scene.say(KIND, "ml/train", "a fault")
+        log.write(KIND, at, "a detail", level=logging.DEBUG)
+    log.write(KIND, "ml/train", "a fault")
 
-    assert len(scene.written) == 1001
+    assert len(log.records) == 1001
 
 
 def test_the_programs_write_through_the_limit() -> None:

@@ -15,145 +15,141 @@ FIRST = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
 
 def twin_minor(made: example_objects.Object) -> None:
     """Change the second card's minor to that of the first."""
-    example_objects.cards(made)[1]["minor"] = example_objects.cards(made)[0]["minor"]
+    made["spec"]["devices"][1]["minor"] = made["spec"]["devices"][0]["minor"]
 
 
-def crowd(made: example_objects.Object, count: int = 17) -> None:
-    """Add so many containers with as many devices as one may have."""
-    held = example_objects.spec(made)["containers"][0]["devices"][0]
-    example_objects.spec(made)["containers"] = [
-        {"name": f"c{at}", "devices": [held] * 64} for at in range(count)
-    ]
+def many_devices(made: example_objects.Object) -> None:
+    """Add many containers with as many devices as one may have."""
+    held = made["spec"]["containers"][0]["devices"][0]
+    made["spec"]["containers"] = [{"name": f"c{at}", "devices": [held] * 64} for at in range(17)]
 
 
 REFUSED: list[tuple[str, str, Change, str]] = [
     (
         "a Device of another node",
         "device",
-        lambda made: example_objects.spec(made).update(node="other"),
+        lambda made: made["spec"].update(node="other"),
         "spec.node must equal metadata.name",
     ),
     (
         "a Device of no node",
         "device",
-        lambda made: example_objects.spec(made).pop("node"),
+        lambda made: made["spec"].pop("node"),
         "spec.node: Required value",
     ),
     (
         "a negative minor",
         "device",
-        lambda made: example_objects.cards(made)[0].update(minor=-1),
+        lambda made: made["spec"]["devices"][0].update(minor=-1),
         "spec.devices[0].minor in body should be greater than or equal to 0",
     ),
     (
         "a minor that is a fraction",
         "device",
-        lambda made: example_objects.cards(made)[0].update(minor=0.5),
+        lambda made: made["spec"]["devices"][0].update(minor=0.5),
         "spec.devices[0].minor: Invalid",
     ),
     (
         "a card without minor",
         "device",
-        lambda made: example_objects.cards(made)[0].pop("minor"),
+        lambda made: made["spec"]["devices"][0].pop("minor"),
         "spec.devices[0].minor: Required value",
     ),
     ("two cards of one minor", "device", twin_minor, "devices of one type must have different minors"),
     (
         "two cards of one uuid",
         "device",
-        lambda made: example_objects.cards(made).append(example_objects.cards(made)[0] | {"minor": 9}),
+        lambda made: made["spec"]["devices"].append(made["spec"]["devices"][0] | {"minor": 9}),
         "spec.devices[3]: Duplicate value",
     ),
     (
         "a uuid with a comma",
         "device",
-        lambda made: example_objects.cards(made)[2].update(uuid="a,b"),
+        lambda made: made["spec"]["devices"][2].update(uuid="a,b"),
         "spec.devices[2].uuid in body should match",
     ),
     (
         "a GPU without memory",
         "device",
-        lambda made: example_objects.cards(made)[0].pop("memory"),
+        lambda made: made["spec"]["devices"][0].pop("memory"),
         "memory must be given for a device of type gpu",
     ),
     (
         "a link to an unlisted card",
         "device",
-        lambda made: example_objects.cards(made)[0]["links"][0].update(peer="GPU-gone"),
+        lambda made: made["spec"]["devices"][0]["links"][0].update(peer="GPU-gone"),
         "the peer of every link must be the uuid of a device in spec.devices",
     ),
     (
         "a link to itself",
         "device",
-        lambda made: example_objects.cards(made)[0]["links"][0].update(peer=FIRST),
+        lambda made: made["spec"]["devices"][0]["links"][0].update(peer=FIRST),
         "links must lead to other devices",
     ),
     (
         "two links to one peer",
         "device",
-        lambda made: example_objects.cards(made)[1]["links"].append(
-            example_objects.cards(made)[1]["links"][0]
-        ),
+        lambda made: made["spec"]["devices"][1]["links"].append(made["spec"]["devices"][1]["links"][0]),
         "spec.devices[1].links[1]: Duplicate value",
     ),
     (
         "an unknown kind of link",
         "device",
-        lambda made: example_objects.cards(made)[0]["links"][0].update(kind="rope"),
+        lambda made: made["spec"]["devices"][0]["links"][0].update(kind="rope"),
         'spec.devices[0].links[0].kind: Unsupported value: "rope": supported values: "nvlink"',
     ),
     (
         "instances while MIG is off",
         "device",
-        lambda made: example_objects.cards(made)[1]["mig"].update(enabled=False),
+        lambda made: made["spec"]["devices"][1]["mig"].update(enabled=False),
         "mig.instances may be listed only while mig.enabled is true",
     ),
     (
         "a MIG profile that is none",
         "device",
-        lambda made: example_objects.cards(made)[1]["mig"]["instances"][0].update(profile="big"),
+        lambda made: made["spec"]["devices"][1]["mig"]["instances"][0].update(profile="big"),
         "profile in body should match",
     ),
     (
         "an unknown way of sharing",
         "device",
-        lambda made: example_objects.cards(made)[0]["sharing"].update(strategy="luck"),
+        lambda made: made["spec"]["devices"][0]["sharing"].update(strategy="luck"),
         'sharing.strategy: Unsupported value: "luck": supported values: "time-slicing", "mps"',
     ),
     (
         "a bus address in capitals",
         "device",
-        lambda made: example_objects.cards(made)[0]["topology"].update(busID="0000:3B:00.0"),
+        lambda made: made["spec"]["devices"][0]["topology"].update(busID="0000:3B:00.0"),
         "spec.devices[0].topology.busID in body should match",
     ),
     (
         "a partition of an unlisted card",
         "device",
-        lambda made: example_objects.spec(made)["partitions"][0]["members"].append("GPU-gone"),
+        lambda made: made["spec"]["partitions"][0]["members"].append("GPU-gone"),
         "the members of every partition must be uuids of devices in spec.devices",
     ),
     (
         "a partition of nothing",
         "device",
-        lambda made: example_objects.spec(made)["partitions"][0].update(members=[]),
+        lambda made: made["spec"]["partitions"][0].update(members=[]),
         "spec.partitions[0].members in body should have at least 1 items",
     ),
     (
         "a summary that miscounts",
         "device",
-        lambda made: example_objects.spec(made)["summary"].update(gpus=3),
+        lambda made: made["spec"]["summary"].update(gpus=3),
         "summary.gpus must be the number of devices of type gpu",
     ),
     (
         "a card cordoned twice",
         "device",
-        lambda made: example_objects.spec(made).update(cordon=[FIRST, FIRST]),
+        lambda made: made["spec"].update(cordon=[FIRST, FIRST]),
         "spec.cordon[1]: Duplicate value",
     ),
     (
         "more than 64 cards",
         "device",
-        lambda made: example_objects.spec(made).update(
+        lambda made: made["spec"].update(
             devices=[{"uuid": f"G-{n}", "type": "fpga", "minor": n} for n in range(65)]
         ),
         "spec.devices: Too many: 65: must have at most 64 items",
@@ -161,80 +157,80 @@ REFUSED: list[tuple[str, str, Change, str]] = [
     (
         "a misspelt field",
         "device",
-        lambda made: example_objects.cards(made)[0].update(memroy=1),
+        lambda made: made["spec"]["devices"][0].update(memroy=1),
         'unknown field "spec.devices[0].memroy"',
     ),
-    ("a GpuPod of no node", "gpupod", lambda made: example_objects.spec(made).update(node=""), "spec.node"),
+    ("a GpuPod of no node", "gpupod", lambda made: made["spec"].update(node=""), "spec.node"),
     (
         "a GpuPod of no pod",
         "gpupod",
-        lambda made: example_objects.spec(made).pop("podUID"),
+        lambda made: made["spec"].pop("podUID"),
         "spec.podUID: Required value",
     ),
     (
         "a container named twice",
         "gpupod",
-        lambda made: example_objects.spec(made)["containers"].append({"name": "main"}),
+        lambda made: made["spec"]["containers"].append({"name": "main"}),
         "spec.containers[2]: Duplicate value",
     ),
     (
         "more devices than any pod has",
         "gpupod",
-        crowd,
+        many_devices,
         "all containers together have 1024 devices at most",
     ),
     (
         "more than a whole card",
         "gpupod",
-        lambda made: example_objects.spec(made)["containers"][0]["devices"][0].update(core=101),
+        lambda made: made["spec"]["containers"][0]["devices"][0].update(core=101),
         "devices[0].core in body should be less than or equal to 100",
     ),
     (
         "negative memory",
         "gpupod",
-        lambda made: example_objects.spec(made)["containers"][0]["devices"][0].update(memory=-1),
+        lambda made: made["spec"]["containers"][0]["devices"][0].update(memory=-1),
         "devices[0].memory in body should be greater than or equal to 0",
     ),
     (
         "a held card without memory",
         "gpupod",
-        lambda made: example_objects.spec(made)["containers"][0]["devices"][0].pop("memory"),
+        lambda made: made["spec"]["containers"][0]["devices"][0].pop("memory"),
         "devices[0].memory: Required value",
     ),
     (
         "an unknown strategy",
         "placementpolicy",
-        lambda made: example_objects.spec(made).update(strategy="luck"),
+        lambda made: made["spec"].update(strategy="luck"),
         'supported values: "fragmentation", "binpack", "spread", "weighted"',
     ),
     (
         "weights that are all zero",
         "placementpolicy",
-        lambda made: example_objects.spec(made).update(weights={"core": 0, "memory": 0}),
+        lambda made: made["spec"].update(weights={"core": 0, "memory": 0}),
         "at least one of the weights must be above 0",
     ),
     (
         "a negative weight",
         "placementpolicy",
-        lambda made: example_objects.spec(made)["weights"].update(core=-1),
+        lambda made: made["spec"]["weights"].update(core=-1),
         "spec.weights.core in body should be greater than or equal to 0",
     ),
     (
         "an error that is ignored and critical",
         "placementpolicy",
-        lambda made: example_objects.spec(made)["health"].update(ignoredXids=[79]),
+        lambda made: made["spec"]["health"].update(ignoredXids=[79]),
         "an XID cannot stand in both criticalXids and ignoredXids",
     ),
     (
         "a label that counts for less than nothing",
         "placementpolicy",
-        lambda made: example_objects.spec(made)["priorities"].update(labelAtMost=-1),
+        lambda made: made["spec"]["priorities"].update(labelAtMost=-1),
         "spec.priorities.labelAtMost in body should be greater than or equal to 0",
     ),
     (
         "no grace at all",
         "placementpolicy",
-        lambda made: example_objects.spec(made)["agents"].update(graceSeconds=0),
+        lambda made: made["spec"]["agents"].update(graceSeconds=0),
         "spec.agents.graceSeconds in body should be greater than or equal to 1",
     ),
 ]
@@ -298,6 +294,28 @@ WRONG_STATUS: list[tuple[str, str, Change, str]] = [
         "gpupod",
         lambda status: status["granted"][0].update(source="rumour"),
         'status.granted[0].source: Unsupported value: "rumour"',
+    ),
+    (
+        "occupants, though few of each card",
+        "device",
+        lambda status: status.update(
+            devices=[
+                {"uuid": f"G-{at}", "health": "Healthy", "occupants": [{"pid": pid} for pid in range(1, 17)]}
+                for at in range(33)
+            ]
+        ),
+        "all devices together have at most 512 occupants",
+    ),
+    (
+        "grants, though few of each container",
+        "gpupod",
+        lambda status: status.update(
+            granted=[
+                {"container": f"c{at}", "uuids": [f"G-{number}" for number in range(64)], "source": "nvml"}
+                for at in range(33)
+            ]
+        ),
+        "all sources together name 2048 devices at most",
     ),
     (
         "an unknown phase",

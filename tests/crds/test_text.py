@@ -17,23 +17,13 @@ from berth_crds import json_lines, logs, text
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        pytest.param("", id="nothing"),
-        pytest.param("two  blanks, and a \\ backslash", id="a plain line"),
-        pytest.param("Größe, 大きさ, Размер", id="words of many languages"),
-        pytest.param("x" * text.LONGEST, id="as long as may be"),
-    ],
-)
-def test_a_printable_line_stays_as_it_is(said: str) -> None:
-    """Who writes plainly is quoted to the letter."""
-    assert text.line(said) == said
+PLAIN: Final = ("", "two  blanks, and a \\ backslash", "Größe, 大きさ, Размер", "x" * text.LONGEST)
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("written", "line"),
     [
+        *(pytest.param(line, line, id=f"plain: {line[:10]}") for line in PLAIN),
         pytest.param("a\x1b[31mb\x07", r"a\x1b[31mb\x07", id="escape sequences"),
         pytest.param("a\r\n\tb\n", "a b", id="line breaks"),
         pytest.param("a\x85b\u2028c\u2029d\x0be\x0cf", "a b c d e f", id="line separators"),
@@ -45,9 +35,9 @@ def test_a_printable_line_stays_as_it_is(said: str) -> None:
         pytest.param("a\xa0b\u3000c", "a b c", id="blanks of other kinds"),
     ],
 )
-def test_what_steers_the_output_is_spelt_out(said: str, shown: str) -> None:
-    """Nothing that moves a cursor, turns letters round or begins a line gets through."""
-    assert text.line(said) == shown
+def test_what_steers_the_output_is_spelt_out(written: str, line: str) -> None:
+    """Nothing that moves a cursor or begins a line gets through; a plain line stays as it is."""
+    assert text.line(written) == line
 
 
 def test_what_is_too_long_is_cut() -> None:
@@ -57,10 +47,10 @@ def test_what_is_too_long_is_cut() -> None:
     assert len(text.line("\u202e" * 10_000_000)) == text.LONGEST
 
 
-@hypothesis.given(said=strategies.text(), most=strategies.integers(3, 40))
-def test_a_line_is_a_line(said: str, most: int) -> None:
-    """Whatever is said, it is printable, bounded, can be sent, and is not changed twice."""
-    shown = text.line(said, most=most)
+@hypothesis.given(written=strategies.text(), most=strategies.integers(3, 40))
+def test_a_line_is_a_line(written: str, most: int) -> None:
+    """Whatever is written, it is printable, bounded, can be sent, and is not changed twice."""
+    shown = text.line(written, most=most)
 
     assert shown.isprintable()
     assert len(shown) <= most
@@ -70,7 +60,7 @@ def test_a_line_is_a_line(said: str, most: int) -> None:
 
 def test_no_sentence_is_written_as_python_writes_values() -> None:
     """Values are shown in Python's own form only where a person debugs Python."""
-    programs = (path for folder in ("operator", "agent", "crds") for path in (ROOT / folder).rglob("*.py"))
+    programs = [path for folder in ("operator", "agent", "crds") for path in (ROOT / folder).rglob("*.py")]
     lines = [line.strip() for path in programs for line in path.read_text().splitlines()]
 
     # What begins so is the answer of a `__repr__`.
@@ -78,7 +68,7 @@ def test_no_sentence_is_written_as_python_writes_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("word", "shown"),
     [
         pytest.param("half", "'half'", id="a word"),
         pytest.param("it's", "'it's'", id="an apostrophe"),
@@ -86,16 +76,16 @@ def test_no_sentence_is_written_as_python_writes_values() -> None:
         pytest.param("a\u202eb", r"'a\u202eb'", id="marks of direction"),
     ],
 )
-def test_what_people_wrote_is_quoted_as_they_wrote_it(said: str, shown: str) -> None:
+def test_what_people_wrote_is_quoted_as_they_wrote_it(word: str, shown: str) -> None:
     """Quotes are all that is added: no backslash is doubled, and no quote chosen by what stands inside."""
-    assert text.quoted(said) == shown
+    assert text.quoted(word) == shown
 
 
 ADDRESS: Final = "Connect call failed ('127.0.0.1', 1)"
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "cause"),
     [
         pytest.param(OSError(errno.ECONNREFUSED, ADDRESS), "Connection refused", id="refused"),
         pytest.param(FileNotFoundError(errno.ENOENT, "-", "a"), "No such file or directory", id="a file"),
@@ -112,33 +102,39 @@ ADDRESS: Final = "Connect call failed ('127.0.0.1', 1)"
         pytest.param(TimeoutError(), "", id="nothing"),
     ],
 )
-def test_an_error_is_told_in_words_of_the_system(error: Exception, told: str) -> None:
+def test_the_cause_of_an_error_is_in_words_of_the_system(error: Exception, cause: str) -> None:
     """No number, no pair of an address and no place in Python's own code is shown to people."""
-    assert text.cause(error) == told
+    assert text.cause(error) == cause
 
 
 # ---------------------------------------------------------------- logs
 
-
-def logged(*arguments: object, fault: str = "") -> str:
-    """Format one record as the programs do."""
-    kind = (ValueError, ValueError(fault), None) if fault else None
-    record = logging.LogRecord("x", logging.WARNING, "x.py", 1, "pod %s: %s", arguments, kind)
-    return logs.Formatter("%(levelname)s %(message)s").format(record)
+MOST: Final = json_lines.LONGEST_MESSAGE
 
 
-def test_a_record_is_one_line() -> None:
-    """No name and no error can forge a second record, or reach the terminal of who reads the log."""
-    assert logged("a\nERROR b", "\x1b[2J") == r"WARNING pod a ERROR b: \x1b[2J"
+@pytest.mark.parametrize(
+    ("arguments", "fault", "lines"),
+    [
+        pytest.param(
+            ("a\nERROR b", "\x1b[2J"), None, [r"WARNING pod a ERROR b: \x1b[2J"], id="a forged record"
+        ),
+        pytest.param(
+            ("a", "b"),
+            "bad\x1b[31m\nvalue",
+            ["WARNING pod a: b", r"ValueError: bad\x1b[31m", "value"],
+            id="a traceback",
+        ),
+        pytest.param(
+            ("a", "b" * 1_000_000),
+            None,
+            [f"WARNING pod a: {'b' * MOST}"[: MOST - 3] + "..."],
+            id="a long record",
+        ),
+    ],
+)
+def test_a_record_is_one_line(arguments: tuple[str, str], fault: str | None, lines: list[str]) -> None:
+    """No name and no error can forge a second record or steer a terminal; a traceback keeps its lines."""
+    error = (ValueError, ValueError(fault), None) if fault else None
+    record = logging.LogRecord("x", logging.WARNING, "x.py", 1, "pod %s: %s", arguments, error)
 
-
-def test_a_long_record_is_cut() -> None:
-    """A record has a bound, too."""
-    assert len(logged("a", "b" * 1_000_000)) == json_lines.LONGEST_MESSAGE
-
-
-def test_a_traceback_keeps_its_lines_and_nothing_else() -> None:
-    """Faults of our own are told line by line, and each of these is clean."""
-    told = logged("a", "b", fault="bad\x1b[31m\nvalue").splitlines()
-
-    assert told == ["WARNING pod a: b", r"ValueError: bad\x1b[31m", "value"]
+    assert logs.Formatter("%(levelname)s %(message)s").format(record).splitlines() == lines
