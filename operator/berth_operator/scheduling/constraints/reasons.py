@@ -6,7 +6,7 @@ can cure is said before what it can, and a node that could never take the pod ne
 that it is full.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from berth_operator.scheduling.inventory import Inventory
 
 
 class ReasonTable:
-    """One reason for each node, written once; 0 where there is none."""
+    """The first reason of each of these nodes, 0 where there is none; `complete` once all have one."""
 
-    def __init__(self, size: int) -> None:
-        self.code = np.zeros(size, dtype=np.int64)
+    def __init__(self, nodes: node_table.Mask) -> None:
+        self.code = np.zeros(len(nodes), dtype=np.int64)
+        self._left = nodes.copy()  # Those without a reason.
+        self.complete = False
         self._never: list[node_table.Mask] = []
         self.whys: dict[Why, int] = {}
 
@@ -30,14 +32,17 @@ class ReasonTable:
         """Add a reason for those nodes that have none yet."""
         if objection.never:
             self._never.append(objection.nodes)
-        fresh = objection.nodes & (self.code == 0)
+        fresh = objection.nodes & self._left
         if fresh.any():
             self.code[fresh] = self._number((objection.reason, objection.detail))
+            self._left ^= fresh
+            self.complete = not self._left.any()
 
     def add(self, row: int, why: Why) -> None:
         """Add a reason for one node, if it has none yet."""
-        if not self.code[row]:
+        if self._left[row]:
             self.code[row] = self._number(why)
+            self._left[row] = False
 
     def never(self) -> node_table.Mask:
         """Return the nodes that could not take the pod with nothing used and nothing wrong."""
@@ -67,22 +72,32 @@ def count(
 
     No place was found, so a node that gives no reason was not evaluated for want of time.
     """
-    table = evaluate(inventory, question, searched)
+    table = ReasonTable(inventory.table.known[: inventory.size])
+    for objection in _objections(inventory, question):
+        table.object(objection)
+        if table.complete:
+            break
+    for row, why in searched.items():
+        table.add(row, why)
     table.object(Objection(inventory.table.known[: inventory.size], Reason.UNDECIDED))
     return table.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
 def evaluate(inventory: Inventory, question: questions.Question, searched: Mapping[int, Why]) -> ReasonTable:
-    """Return the first reason of each known node."""
-    query, table = Query(inventory, inventory.everything, question), ReasonTable(inventory.size)
-    constraints = [one for one in registry.CONSTRAINTS if one.asked(question)]
-    for constraint in constraints:
-        for objection in constraint.standing(query):
-            table.object(objection)
-    for constraint in constraints:
-        for objection in constraint.passing(query):
-            table.object(objection)
+    """Return the first reason of each known node, and which could never take the pod."""
+    table = ReasonTable(inventory.table.known[: inventory.size])
+    for objection in _objections(inventory, question):
+        table.object(objection)
     for row, why in searched.items():
         table.add(row, why)
-    table.code[~inventory.table.known[: inventory.size]] = 0
     return table
+
+
+def _objections(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
+    """Yield the objections of all constraints in order: the standing ones first."""
+    query = Query(inventory, inventory.everything, question)
+    constraints = [one for one in registry.CONSTRAINTS if one.asked(question)]
+    for constraint in constraints:
+        yield from constraint.standing(query)
+    for constraint in constraints:
+        yield from constraint.passing(query)
