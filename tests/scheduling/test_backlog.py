@@ -248,11 +248,11 @@ def test_pod_that_is_given_back_is_tried_at_once() -> None:
 def test_who_only_watches_does_not_grow() -> None:
     """Pods that come and go while nobody decides leave nothing behind, and who stays keeps its place."""
     queue = backlogs.of(builders.candidate("stays"))
-    for at in range(3 * queues.SPARE_PLACES):
+    for at in range(3 * queues.SPARE_TICKETS):
         queue.push(builders.candidate(f"p{at}"))
         queue.remove(f"uid-p{at}")
 
-    assert queue._active.places <= queues.SPARE_PLACES + 4
+    assert queue._active.tickets <= queues.SPARE_TICKETS + 4
     assert ready(queue) == ["stays"]
 
 

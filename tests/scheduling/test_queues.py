@@ -9,15 +9,15 @@ from berth_operator.scheduling.backlog import Backlog
 from support import backlogs, builders
 from support.backlogs import FREED
 
-MANY = 20 * queues.SPARE_PLACES
+MANY = 20 * queues.SPARE_TICKETS
 
 
-def places(backlog: Backlog) -> int:
-    """Return the number of places in all lines, void ones included."""
+def tickets(backlog: Backlog) -> int:
+    """Return the number of tickets in all lines, void ones included."""
     lines = vars(backlog).values()
     valid = [line for line in lines if isinstance(line, queues.Line | queues.Lines)]
     void = [
-        line.places
+        line.tickets
         for line in lines
         if isinstance(line, queues.Lines | queues.Queue | queues.Queues | rotation.Rotation)
     ]
@@ -26,7 +26,7 @@ def places(backlog: Backlog) -> int:
 
 @pytest.mark.parametrize("decides", [True, False], ids=["who leads", "who only watches"])
 def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool) -> None:  # noqa: FBT001  a column of the table
-    """Each edit gives the pod a new place, and the void ones are dropped."""
+    """Each edit gives the pod a new ticket, and the void ones are dropped."""
     backlog = Backlog()
 
     for at in range(MANY):
@@ -34,11 +34,11 @@ def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool
         for pod in backlog.ready(float(at), 256) if decides else ():
             backlog.put_off(pod.uid, now=float(at), wants=FREED)
 
-    assert places(backlog) <= 8 * queues.SPARE_PLACES
+    assert tickets(backlog) <= 8 * queues.SPARE_TICKETS
 
 
 def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
-    """A pod that was woken but pauses behind its kind has one place there, not one for each wake."""
+    """A pod that was woken but pauses behind its kind has one ticket there, not one for each wake."""
     crowd = [builders.candidate(f"p{at:02}") for at in range(3 * wakeups.TRIED_OF_A_KIND)]
     backlog = backlogs.of(*crowd)
 
@@ -47,17 +47,17 @@ def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
             backlog.put_off(pod.uid, now=20.0 * at, wants=FREED)
         backlog.cluster_event(FREED)
 
-    assert places(backlog) <= 8 * (len(crowd) + queues.SPARE_PLACES)
+    assert tickets(backlog) <= 8 * (len(crowd) + queues.SPARE_TICKETS)
 
 
 def test_turns_that_nobody_uses_leave_nothing_behind() -> None:
-    """A pod that has its turn in each round, and is kept back each time, has one place."""
+    """A pod that has its turn in each round, and is kept back each time, has one ticket."""
     backlog = backlogs.of(builders.candidate())
 
     turns = {len(list(backlog.others(0.0, ()))) for _ in range(MANY)}
 
     assert turns == {1}
-    assert places(backlog) <= 8
+    assert tickets(backlog) <= 8
 
 
 def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
@@ -67,7 +67,7 @@ def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
     for at in range(MANY):
         backlog.push(builders.candidate(priority=at, label=1))
 
-    assert places(backlog) <= 8 * queues.SPARE_PLACES
+    assert tickets(backlog) <= 8 * queues.SPARE_TICKETS
 
 
 def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
@@ -80,20 +80,20 @@ def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
     backlog.push(builders.candidate("again"))
     backlog.put_off("uid-again", now=0.0, wants=FREED)
 
-    assert len(backlog._kinds) <= 2 * queues.SPARE_PLACES
+    assert len(backlog._kinds) <= 2 * queues.SPARE_TICKETS
     stays, other, again = (entry.kind for entry in backlog.entries())
     assert stays == again != other
 
 
 def test_what_is_valid_is_kept_in_order() -> None:
-    """Void places are dropped, however many there are, and nobody else's."""
+    """Void tickets are dropped, however many there are, and nobody else's."""
     live = set(range(0, 1000, 10))
     line = queues.Line[float](lambda uid, number: number in live and uid == str(number))
 
     for number in reversed(range(1000)):
         line.push(float(number), number, str(number))
 
-    assert len(line) <= 2 * len(live) + queues.SPARE_PLACES
+    assert len(line) <= 2 * len(live) + queues.SPARE_TICKETS
     assert [number for _, number, _ in line.next_of()] == sorted(live)
 
 

@@ -242,7 +242,7 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     backlog = backlogs.put_off(builders.candidate("first", priority=1), wants=ANYTHING)
     backlog.cluster_event([ClusterEvent.POLICY_CHANGED])
     ready(backlog)
-    for at in range(3 * rotation.MOST_PASSED_OVER):
+    for at in range(3 * rotation.MOST_SKIPPED):
         backlog.push(builders.candidate(f"p{at:03}"))
 
     kept_back = []
@@ -251,8 +251,8 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
         kept_back.append(sum(entry.kept_back is not None for entry in backlog.entries()))
     after = {pod.name for pod, _ in backlog.others(rotation.KEPT_BACK_SECONDS, ("uid-first",))}
 
-    assert kept_back == [rotation.MOST_PASSED_OVER * share for share in (1, 2, 3, 3)]
-    assert len(after) == 3 * rotation.MOST_PASSED_OVER
+    assert kept_back == [rotation.MOST_SKIPPED * share for share in (1, 2, 3, 3)]
+    assert len(after) == 3 * rotation.MOST_SKIPPED
 
 
 def test_who_claims_too_much_claims_all() -> None:

@@ -1,12 +1,12 @@
-"""Who waits, in which order, and for what.
+"""The waiting pods: in which order they are tried, and what they wait for.
 
-Pods are taken by priority, then by creation time, then by name; `label_order` says what labels add.
+Pods are tried by priority, then by creation time, then by name; `label_order` says what labels add.
 Pods that are demoted, because their search takes long or their binds are refused, come last.
 
-A pod that did not fit waits for a change that could help it. Of those that a change could
-help, the first of each kind are tried at once, and one more for each of the kind that was
-placed; the others pause, longer with each attempt. So a crowd of pods that fit nowhere costs
-little and blocks nobody. Time comes in as a number; nothing here reads a clock.
+A pod that did not fit waits for a cluster event that could help it. Of the pods that an event could
+help, the first of each kind are tried at once, and one more for each of the kind that is
+placed; the others back off, longer with each attempt. So a crowd of pods that fit nowhere costs
+little and delays no other pod. Time comes in as a number; nothing here reads a clock.
 """
 
 import heapq
@@ -18,9 +18,9 @@ from typing import Final
 from berth_operator.scheduling import decisions, label_order, queued_pods, queues, rotation, wakeups
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is held up or goes on.
-# So many kinds are held against nodes that have changed between two rounds; then whoever waits is woken.
-MOST_JUDGED: Final = 4096
-# Of a limited turn so many may need a search on single nodes: they must not crowd out those that need none.
+# So many kinds are compared with changed nodes between two rounds; beyond that all pods are activated.
+MOST_COMPARED: Final = 4096
+# Of the pods of a round so many may need a search on single nodes: they must not crowd out the others.
 SEARCHED_AT_ONCE: Final = 64
 
 Candidate = queued_pods.Candidate
@@ -35,11 +35,10 @@ ANYTHING: Final[Wants] = frozenset(decisions.ClusterEvent)
 class Backlog:
     """All pods that ask to be placed and are not.
 
-    A pod is in line (to be tried, by order), pausing (by the end of its pause), wanting (by the
-    changes that could help), or was woken and is sorted in by the next round. Places in lines bear a
-    ticket and are void once the pod has moved on, so that moving costs nothing and a round costs what
-    it tries, however long the backlog is. Pods of a namespace that is held up keep their places, and
-    others go before them.
+    A pod is active (to be tried, by order), in backoff (by its end), unschedulable (by the cluster
+    events that could help), or was woken by an event and is sorted in by the next round. Moving from
+    one line to another costs nothing (see `queues`), so that a round costs what it tries, however long
+    the backlog is. Pods of a namespace that is held up keep their places, and others are tried instead.
     """
 
     def __init__(self) -> None:
@@ -51,15 +50,14 @@ class Backlog:
         self._searched = queues.Queue[Turn](self._stands, self._held_up)  # The part that needs a search.
         self._backoff = queues.Line[float](self._stands)
         self._unschedulable: dict[EventWait, dict[str, Entry]] = {}
-        self._judged = 0  # How often a kind was held against a node since the last round.
-        self._all_woken_by: set[decisions.ClusterEvent] = (
-            set()
-        )  # Changes for which nobody sleeps, since all were woken.
+        self._compared = 0  # How often a kind was compared with a node since the last round.
+        # Events for which no pod waits, since all were woken.
+        self._all_woken_by: set[decisions.ClusterEvent] = set()
         self._woken: dict[str, Entry] = {}
         self._following = queues.Queues[int, Turn](
             self._stands, self._held_up
-        )  # The woken that pause, by kind.
-        # Of those in line.
+        )  # The woken pods in backoff, by kind.
+        # Active pods alone.
         self._raised = queues.Lines[label_order.Group, label_order.LocalOrder](self._stands)
         self._rotation = rotation.Rotation(self._stands, self._held_up)
         self._allowed = 0
@@ -101,7 +99,7 @@ class Backlog:
         return [entry.candidate.uid for entry in heapq.nsmallest(limit, found, key=queued_pods.TURN)]
 
     def first_in_line(self, limit: int) -> list[str]:
-        """Return the uids of the pods that are tried next; one that was demoted in line is none of them."""
+        """Return the uids of the pods that are tried next, without those that were demoted meanwhile."""
         places = queues.walk((self._active, math.inf), (self._searched, math.inf))
         found = (uid for turn, _, uid in places if self._entries[uid].turn == turn)
         return list(itertools.islice(found, limit))
@@ -121,7 +119,7 @@ class Backlog:
     # ------------------------------------------------------------ coming and going
 
     def push(self, candidate: Candidate) -> None:
-        """Add a pod, or take its edited request; an unchanged one keeps its place and its patience."""
+        """Add a pod, or its edited request; an unchanged one stays where it is."""
         entry = self._entries.get(candidate.uid)
         if entry is None or entry.candidate != candidate:
             self.remove(candidate.uid)
@@ -151,7 +149,7 @@ class Backlog:
         return entry.candidate
 
     def place(self, uid: str) -> Candidate | None:
-        """Remove a pod that has got a place: there may be one for the next of its kind."""
+        """Remove a pod that was placed, and try the next of its kind: there may be a place for it, too."""
         entry = self._entries.get(uid)
         if entry is not None:
             self._follow(entry.kind)
@@ -160,9 +158,9 @@ class Backlog:
     def put_off(
         self, uid: str, *, now: float, wants: frozenset[decisions.ClusterEvent] | None, demoted: bool = False
     ) -> None:
-        """Make a pod wait: for one of these changes (for none: for ever), or with None for the pause alone.
+        """Make a pod wait: for one of these events (of none: for ever), or with None for the backoff alone.
 
-        One that is demoted comes after all others, and pauses for longer, until it is reinstated or edited.
+        A demoted pod comes after all others and backs off for longer, until it is reinstated or edited.
         """
         entry = self._entries.get(uid)
         if entry is not None:
@@ -182,8 +180,8 @@ class Backlog:
             self._wait_for_event(entry, wants)
 
     def _kind(self, candidate: Candidate) -> int:
-        """Return the number of all pods that ask the same; numbers that nobody has any more are forgotten."""
-        if len(self._kinds) > 2 * len(self._entries) + queues.SPARE_PLACES:
+        """Return the number of the pods that ask the same; numbers that no pod has any more are forgotten."""
+        if len(self._kinds) > 2 * len(self._entries) + queues.SPARE_TICKETS:
             self._kinds = {one.candidate.asks: one.kind for one in self._entries.values() if one.kind}
         return self._kinds.setdefault(candidate.asks, next(self._numbers))
 
@@ -193,7 +191,7 @@ class Backlog:
         self._set_aside(self._entered(candidate, attempts), now=now, wants=None, demoted=True)
 
     def give_back(self, candidate: Candidate, *, attempts: int) -> None:
-        """Put a pod back whose bind nobody looked at: it is tried at once, for the fault is not its own."""
+        """Put a pod back whose bind was never judged: it is tried at once, since the fault is not its own."""
         self.remove(candidate.uid)
         self._activate(self._entered(candidate, max(1, attempts)))
 
@@ -204,13 +202,13 @@ class Backlog:
             self._follow(entry.kind)
 
     def keep_back(self, uid: str, *, now: float) -> None:
-        """Leave a pod in line that might fit, but only where others before it claim the place."""
+        """Record that a pod might fit, but only on nodes that pods before it claim; it stays active."""
         entry = self._entries.get(uid)
         if entry is not None and entry.kept_back is None:
             entry.kept_back = now
 
     def hold_up(self, namespace: str) -> None:
-        """Pass the pods of a namespace over until it goes on; of each kind others are tried instead."""
+        """Skip the pods of a namespace until it goes on; of each kind others are tried instead."""
         if namespace not in self._held_up:
             self._held_up.add(namespace)
             self._follow_all()
@@ -226,7 +224,7 @@ class Backlog:
         return self._held_up.names
 
     def first_in_line_of(self, namespace: str, most: int) -> list[Candidate]:
-        """Return the first pods of a namespace that are in line, also where it is held up."""
+        """Return the first active pods of a namespace, also where it is held up."""
         places = [*self._active.next_of(namespace, most), *self._searched.next_of(namespace, most)]
         return [self._entries[uid].candidate for _, _, uid in sorted(places)[:most]]
 
@@ -257,19 +255,19 @@ class Backlog:
     ) -> None:
         """Wake the pods that such a change of a node could help, if `able` says that it might take them.
 
-        To the others the node may now say no for another reason, so that any change may help them.
+        The node may now refuse the others for another reason, so that any event may help them.
         """
         claims = self._rotation.claims
-        self._judged += claims.limited
-        if self._judged > MOST_JUDGED:
+        self._compared += claims.limited
+        if self._compared > MOST_COMPARED:
             self._wake_all(change)
             return
         claims.offered(node, able)
         for (kind, wants), group in list(self._unschedulable.items()):
             if change not in wants:
                 continue
-            self._judged += 1
-            if self._judged > MOST_JUDGED:
+            self._compared += 1
+            if self._compared > MOST_COMPARED:
                 self._wake_all(change)
                 return
             if able(next(iter(group.values())).candidate):
@@ -280,7 +278,7 @@ class Backlog:
                     self._wait_for_event(entry, ANYTHING)
 
     def _wake_all(self, change: decisions.ClusterEvent) -> None:
-        """Wake all that wait for such a change: too many nodes have changed to tell who might take which."""
+        """Wake all pods that wait for such an event: too many nodes have changed to compare each."""
         self._rotation.claims.everywhere()
         if change not in self._all_woken_by:
             self.cluster_event((change,))
@@ -296,8 +294,8 @@ class Backlog:
     # ------------------------------------------------------------ whose turn it is
 
     def ready(self, now: float, limit: int | None = None) -> Iterator[Candidate]:
-        """Yield the pods to try now, in order, at most so many, and those that come in line meanwhile."""
-        self._judged = 0
+        """Yield the pods to try now in order, those included that become active meanwhile."""
+        self._compared = 0
         self._sort_in_woken()
         while (place := self._backoff.first()) is not None and place[0] <= now:
             self._activate(self._entries[place[2]])
@@ -309,12 +307,12 @@ class Backlog:
             yield entry.candidate
 
     def others(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
-        """Yield pods in line that were not tried in this round, in turns, and the nodes that each leaves."""
+        """Yield active pods that were not tried in this round, with the nodes claimed before them."""
         for entry, left in self._rotation.each(self._entries, done, now):
             yield entry.candidate, left
 
     def _first_raised(self, group: label_order.Group, most: int) -> list[Entry]:
-        """Return the first raised pods of a group that are in line."""
+        """Return the first raised pods of a group that are active."""
         return [self._entries[uid] for _, _, uid in self._raised.next_of(group, most)]
 
     def next_due(self) -> float | None:
@@ -327,7 +325,7 @@ class Backlog:
         return self._entries[first[2]].not_before if first is not None else None
 
     def _sort_in_woken(self) -> None:
-        """Activate the first of those that were woken since the last time."""
+        """Activate the first of the pods that were woken since the last time; the others back off."""
         if self._woken:
             found = sorted(self._woken.values(), key=queued_pods.TURN)
             places = list(map(queued_pods.TURN, found))
@@ -345,14 +343,14 @@ class Backlog:
             self._woken.clear()
 
     def _follow_all(self) -> None:
-        """Activate the next of each kind: the first of those that were woken are others now."""
+        """Activate the next of each kind, because other pods come first now."""
         room = FOLLOWING_AT_ONCE
         for kind in self._following:
             followers = (self._follow(kind) for _ in range(min(wakeups.TRIED_OF_A_KIND, room)))
             room -= sum(itertools.takewhile(bool, followers))
 
     def _follow(self, kind: int) -> bool:
-        """Activate the next of a kind, of those that were woken but pause; if there is one."""
+        """Activate the next of the woken pods of a kind that are in backoff; return whether there was one."""
         if (place := self._following.pop(kind)) is None:
             return False
         entry = self._entries[place[2]]
@@ -388,7 +386,7 @@ class Backlog:
         return entry is not None and entry.ticket == ticket
 
     def _leave(self, entry: Entry) -> None:
-        """Leave whatever queue the pod stands in."""
+        """Remove the pod from the queue in which it stands."""
         entry.ticket, entry.kept_back = 0, None
         self._rotation.claims.left(entry)
         self._woken.pop(entry.candidate.uid, None)

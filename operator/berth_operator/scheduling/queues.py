@@ -1,9 +1,9 @@
-"""Lines of pods, each sorted by some key, in which places become void without being looked for.
+"""Lines of pods, each sorted by a key, in which the tickets of pods that left become void by themselves.
 
-Whoever moves on leaves its place behind, which is void from then on, because the number on it is
-not the pod's number any more: so moving costs nothing, however long a line is. What is void is
-dropped when it comes first, and all of it when a line has grown to twice what was valid the last
-time: so no line takes more memory than the pods that stand in it need.
+A pod stands in a line with a numbered ticket. When it leaves it gets another number, so that the
+ticket is void and need not be searched for: moving costs nothing, however long a line is. Void
+tickets are dropped when they come first, and all at once when a line has grown to twice what was
+valid the last time: no line takes more memory than the pods that stand in it need.
 
 A `Line` is one line, `Lines` are several by name. A `Queue` is one line made of those of all
 namespaces, `Queues` are several by name.
@@ -13,80 +13,82 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-SPARE_PLACES: Final = 64
+SPARE_TICKETS: Final = 64
 
 K = TypeVar("K", bound=tuple[Any, ...] | float)
 N = TypeVar("N")
-Place = tuple[K, int, str]
+Ticket = tuple[K, int, str]
 Valid = Callable[[str, int], bool]
 
 
 class Line(Generic[K]):
-    """One line; `valid` tells of a uid and a number whether that place is still held."""
+    """One line; `valid` tells of a uid and a number whether that ticket is still held."""
 
     def __init__(self, valid: Valid) -> None:
         self._valid = valid
-        self._places: list[Place[K]] = []
-        self._new: list[Place[K]] = []  # Not sorted in yet: many are void before anybody asks for them.
-        self._most = SPARE_PLACES
+        self._tickets: list[Ticket[K]] = []
+        self._new: list[Ticket[K]] = []  # Not sorted in yet: many are void before they are needed.
+        self._most = SPARE_TICKETS
 
     def __len__(self) -> int:
-        """Count the places, void ones included."""
-        return len(self._places) + len(self._new)
+        """Count the tickets, void ones included."""
+        return len(self._tickets) + len(self._new)
 
     def push(self, key: K, number: int, uid: str) -> None:
-        """Add a place for a pod."""
-        if len(self._places) + len(self._new) >= self._most:
-            self._places = [place for place in (*self._places, *self._new) if self._valid(place[2], place[1])]
+        """Add a ticket for a pod."""
+        if len(self._tickets) + len(self._new) >= self._most:
+            self._tickets = [
+                ticket for ticket in (*self._tickets, *self._new) if self._valid(ticket[2], ticket[1])
+            ]
             self._new.clear()
-            heapq.heapify(self._places)
-            self._most = 2 * len(self._places) + SPARE_PLACES
+            heapq.heapify(self._tickets)
+            self._most = 2 * len(self._tickets) + SPARE_TICKETS
         self._new.append((key, number, uid))
 
-    def first(self) -> Place[K] | None:
-        """Return the first place that is valid."""
-        places, valid = self._places, self._valid
+    def first(self) -> Ticket[K] | None:
+        """Return the first ticket that is valid."""
+        tickets, valid = self._tickets, self._valid
         if self._new:
-            for place in self._new:
-                if valid(place[2], place[1]):
-                    heapq.heappush(places, place)
+            for ticket in self._new:
+                if valid(ticket[2], ticket[1]):
+                    heapq.heappush(tickets, ticket)
             self._new.clear()
-        while places:
-            first = places[0]
+        while tickets:
+            first = tickets[0]
             if valid(first[2], first[1]):
                 return first
-            heapq.heappop(places)
+            heapq.heappop(tickets)
         return None
 
-    def pop(self) -> Place[K] | None:
-        """Remove the first valid place, and return it."""
-        return heapq.heappop(self._places) if self.first() is not None else None
+    def pop(self) -> Ticket[K] | None:
+        """Remove the first valid ticket, and return it."""
+        return heapq.heappop(self._tickets) if self.first() is not None else None
 
     def take(self) -> None:
-        """Remove the place that `first` has just returned."""
-        heapq.heappop(self._places)
+        """Remove the ticket that `first` has just returned."""
+        heapq.heappop(self._tickets)
 
-    def put_back(self, place: Place[K]) -> None:
-        """Return a place to the queue that was taken out and is still valid."""
-        heapq.heappush(self._places, place)
+    def put_back(self, ticket: Ticket[K]) -> None:
+        """Return a ticket to the queue that was taken out and is still valid."""
+        heapq.heappush(self._tickets, ticket)
 
-    def next_of(self, limit: int | None = None) -> list[Place[K]]:
-        """Return the first valid places, at most so many, and leave them there."""
-        turn: list[Place[K]] = []
-        while (limit is None or len(turn) < limit) and (place := self.pop()) is not None:
-            turn.append(place)
-        for place in turn:
-            heapq.heappush(self._places, place)
+    def next_of(self, limit: int | None = None) -> list[Ticket[K]]:
+        """Return the first valid tickets, at most so many, and leave them there."""
+        turn: list[Ticket[K]] = []
+        while (limit is None or len(turn) < limit) and (ticket := self.pop()) is not None:
+            turn.append(ticket)
+        for ticket in turn:
+            heapq.heappush(self._tickets, ticket)
         return turn
 
 
 class Lines(Generic[N, K]):
-    """Lines by name; those in which nobody stands are dropped by the same rule as void places."""
+    """Lines by name; those in which no pod stands are dropped by the same rule as void tickets."""
 
     def __init__(self, valid: Valid) -> None:
         self._valid = valid
         self._lines: dict[N, Line[K]] = {}
-        self._most = SPARE_PLACES
+        self._most = SPARE_TICKETS
 
     def __len__(self) -> int:
         """Count the lines."""
@@ -97,17 +99,17 @@ class Lines(Generic[N, K]):
         return iter(list(self._lines))
 
     @property
-    def places(self) -> int:
-        """Count the places of all lines, void ones included."""
+    def tickets(self) -> int:
+        """Count the tickets of all lines, void ones included."""
         return sum(map(len, self._lines.values()))
 
     @property
     def empty(self) -> bool:
-        """Whether nobody stands in any line; those in which nobody does are dropped."""
+        """Whether no pod stands in any line; empty lines are dropped."""
         return not self._lines or all(self.first(name) is None for name in list(self._lines))
 
     def push(self, name: N, key: K, number: int, uid: str) -> None:
-        """Add a place for a pod to a line."""
+        """Add a ticket for a pod to a line."""
         self._line(name).push(key, number, uid)
 
     def _line(self, name: N) -> Line[K]:
@@ -120,29 +122,29 @@ class Lines(Generic[N, K]):
     def _make_room(self) -> None:
         if len(self._lines) >= self._most:
             self._lines = {name: line for name, line in self._lines.items() if line.first() is not None}
-            self._most = 2 * len(self._lines) + SPARE_PLACES
+            self._most = 2 * len(self._lines) + SPARE_TICKETS
 
-    def first(self, name: N) -> Place[K] | None:
-        """Return the first valid place of a line."""
+    def first(self, name: N) -> Ticket[K] | None:
+        """Return the first valid ticket of a line."""
         line = self._lines.get(name)
         if line is None:
             return None
-        place = line.first()
-        if place is None:
+        ticket = line.first()
+        if ticket is None:
             del self._lines[name]
-        return place
+        return ticket
 
     def take(self, name: N) -> None:
-        """Remove the place that `first` has just returned of a line."""
+        """Remove the ticket that `first` has just returned of a line."""
         self._lines[name].take()
 
-    def put_back(self, name: N, place: Place[K]) -> None:
-        """Return a place to the queue that was taken out of a line, if it is still valid."""
-        if self._valid(place[2], place[1]):
-            self._line(name).put_back(place)
+    def put_back(self, name: N, ticket: Ticket[K]) -> None:
+        """Return a ticket to the queue that was taken out of a line, if it is still valid."""
+        if self._valid(ticket[2], ticket[1]):
+            self._line(name).put_back(ticket)
 
-    def next_of(self, name: N, limit: int) -> list[Place[K]]:
-        """Return the first valid places of a line, at most so many, and leave them there."""
+    def next_of(self, name: N, limit: int) -> list[Ticket[K]]:
+        """Return the first valid tickets of a line, at most so many, and leave them there."""
         return self._lines[name].next_of(limit) if self.first(name) is not None else []
 
     def move_back(self, name: N) -> None:
@@ -151,7 +153,7 @@ class Lines(Generic[N, K]):
 
 
 class HeldUpNamespaces:
-    """The namespaces whose pods are passed over in all queues."""
+    """The namespaces whose pods are skipped in all queues."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -161,7 +163,7 @@ class HeldUpNamespaces:
         return name in self.names
 
     def add(self, name: str) -> None:
-        """Pass the pods of a namespace over from now on."""
+        """Skip the pods of a namespace from now on."""
         self.names.add(name)
 
     def admit(self, name: str) -> None:
@@ -171,7 +173,7 @@ class HeldUpNamespaces:
 
 
 class Queue(Generic[K]):
-    """One line of the pods of all namespaces; those of a namespace are passed over at once."""
+    """One line of the pods of all namespaces; all pods of a namespace can be skipped at once."""
 
     def __init__(self, valid: Valid, held_up: HeldUpNamespaces) -> None:
         self._held_up = held_up
@@ -183,22 +185,22 @@ class Queue(Generic[K]):
         self._left_out: set[str] = set()
 
     @property
-    def places(self) -> int:
-        """Count the places, void ones included."""
-        return self._lines.places + len(self._heads) + len(self._left_out)
+    def tickets(self) -> int:
+        """Count the tickets, void ones included."""
+        return self._lines.tickets + len(self._heads) + len(self._left_out)
 
     @property
     def empty(self) -> bool:
-        """Whether nobody stands here, not even somebody who is held up."""
+        """Whether no pod stands here, not even one that is held up."""
         return self.first() is None and not self._left_out
 
     def push(self, name: str, key: K, number: int, uid: str) -> None:
-        """Add a place for a pod of a namespace."""
+        """Add a ticket for a pod of a namespace."""
         self._lines.push(name, key, number, uid)
         self._unsure.add(name)
 
-    def first(self) -> tuple[Place[K], str] | None:
-        """Return the first place that is valid and is not held up, and its namespace."""
+    def first(self) -> tuple[Ticket[K], str] | None:
+        """Return the first ticket that is valid and is not held up, and its namespace."""
         if self._unsure or self._version != self._held_up.version:
             self._renew()
         while self._heads:
@@ -206,36 +208,36 @@ class Queue(Generic[K]):
             if self._head.get(name) != key:
                 heapq.heappop(self._heads)
                 continue
-            place = self._lines.first(name) if name not in self._held_up.names else None
-            if place is None:
+            ticket = self._lines.first(name) if name not in self._held_up.names else None
+            if ticket is None:
                 del self._head[name]
                 heapq.heappop(self._heads)
-                self._queue(name, place)
-            elif place[0] == key:
-                return place, name
+                self._queue(name, ticket)
+            elif ticket[0] == key:
+                return ticket, name
             else:
-                self._head[name] = place[0]
-                heapq.heapreplace(self._heads, (place[0], name))
+                self._head[name] = ticket[0]
+                heapq.heapreplace(self._heads, (ticket[0], name))
         return None
 
-    def pop(self) -> tuple[Place[K], str] | None:
-        """Remove the first place that is valid and is not held up, and return it and its namespace."""
+    def pop(self) -> tuple[Ticket[K], str] | None:
+        """Remove the first ticket that is valid and is not held up, and return it and its namespace."""
         found = self.first()
         if found is not None:
             self.take(found[1])
         return found
 
     def take(self, name: str) -> None:
-        """Remove the place that `first` has just returned, which is of this namespace."""
+        """Remove the ticket that `first` has just returned, which is of this namespace."""
         self._lines.take(name)
 
-    def put_back(self, place: Place[K], name: str) -> None:
-        """Return a place to the queue that was taken out, if it is still valid."""
-        self._lines.put_back(name, place)
+    def put_back(self, ticket: Ticket[K], name: str) -> None:
+        """Return a ticket to the queue that was taken out, if it is still valid."""
+        self._lines.put_back(name, ticket)
         self._unsure.add(name)
 
-    def next_of(self, name: str, limit: int) -> list[Place[K]]:
-        """Return the first valid places of a namespace, at most so many, and leave them there."""
+    def next_of(self, name: str, limit: int) -> list[Ticket[K]]:
+        """Return the first valid tickets of a namespace, at most so many, and leave them there."""
         return self._lines.next_of(name, limit)
 
     def _renew(self) -> None:
@@ -246,8 +248,8 @@ class Queue(Generic[K]):
             self._queue(name, self._lines.first(name))
         self._unsure.clear()
 
-    def _queue(self, name: str, first: Place[K] | None) -> None:
-        """Add a namespace to the queue with its first place, unless it is held up."""
+    def _queue(self, name: str, first: Ticket[K] | None) -> None:
+        """Add a namespace to the queue with its first ticket, unless it is held up."""
         if name in self._held_up:
             self._left_out.add(name)
             return
@@ -256,7 +258,7 @@ class Queue(Generic[K]):
         if first is not None and (known is None or _earlier(first[0], known)):
             self._head[name] = first[0]
             heapq.heappush(self._heads, (first[0], name))
-            if len(self._heads) > 2 * len(self._head) + SPARE_PLACES:
+            if len(self._heads) > 2 * len(self._head) + SPARE_TICKETS:
                 self._heads = [(key, one) for one, key in self._head.items()]
                 heapq.heapify(self._heads)
 
@@ -266,34 +268,34 @@ def _earlier(one: Any, other: Any) -> bool:
 
 
 class Queues(Generic[N, K]):
-    """Queues by name; those in which nobody stands are dropped by the same rule as void places."""
+    """Queues by name; those in which no pod stands are dropped by the same rule as void tickets."""
 
     def __init__(self, valid: Valid, held_up: HeldUpNamespaces) -> None:
         self._valid = valid
         self._held_up = held_up
         self._queues: dict[N, Queue[K]] = {}
-        self._most = SPARE_PLACES
+        self._most = SPARE_TICKETS
 
     def __iter__(self) -> Iterator[N]:
         """Iterate over the names of the queues."""
         return iter(list(self._queues))
 
     @property
-    def places(self) -> int:
-        """Count the places of all queues, void ones included, and the queues."""
-        return len(self._queues) + sum(one.places for one in self._queues.values())
+    def tickets(self) -> int:
+        """Count the tickets of all queues, void ones included, and the queues."""
+        return len(self._queues) + sum(one.tickets for one in self._queues.values())
 
     def of(self, name: N) -> Queue[K]:
         """Return a queue, a new one if there is none."""
         if name not in self._queues:
             if len(self._queues) >= self._most:
                 self._queues = {one: queue for one, queue in self._queues.items() if not queue.empty}
-                self._most = 2 * len(self._queues) + SPARE_PLACES
+                self._most = 2 * len(self._queues) + SPARE_TICKETS
             self._queues[name] = Queue(self._valid, self._held_up)
         return self._queues[name]
 
-    def pop(self, name: N) -> Place[K] | None:
-        """Remove the first place of a queue that is valid and is not held up, and return it."""
+    def pop(self, name: N) -> Ticket[K] | None:
+        """Remove the first ticket of a queue that is valid and is not held up, and return it."""
         queue = self._queues.get(name)
         found = queue.pop() if queue is not None else None
         if queue is not None and queue.empty:
@@ -301,17 +303,17 @@ class Queues(Generic[N, K]):
         return found[0] if found is not None else None
 
 
-def walk(*parts: tuple[Queue[K], float]) -> Iterator[Place[K]]:
-    """Yield the first valid places of some queues in order, at most so many of each, and leave them there.
+def walk(*parts: tuple[Queue[K], float]) -> Iterator[Ticket[K]]:
+    """Yield the first valid tickets of some queues in order, at most so many of each, and leave them there.
 
-    What comes in line meanwhile has its turn as well, and who is held up from now on has none. A place
-    costs nothing before it is asked for.
+    A pod that joins meanwhile is included, and one whose namespace is held up meanwhile is not. No ticket
+    is looked at before it is needed.
     """
     left = dict(parts)
-    taken: list[tuple[Queue[K], Place[K], str]] = []
+    taken: list[tuple[Queue[K], Ticket[K], str]] = []
     try:
         while True:
-            head: tuple[Place[K], str] | None = None
+            head: tuple[Ticket[K], str] | None = None
             first = parts[0][0]
             for queue, room in left.items():
                 found = queue.first() if room else None
@@ -324,5 +326,5 @@ def walk(*parts: tuple[Queue[K], float]) -> Iterator[Place[K]]:
             taken.append((first, *head))
             yield head[0]
     finally:
-        for queue, place, name in taken:
-            queue.put_back(place, name)
+        for queue, ticket, name in taken:
+            queue.put_back(ticket, name)

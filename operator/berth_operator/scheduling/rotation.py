@@ -1,13 +1,13 @@
-"""Who is tried when more pods are in line than a round has time for.
+"""Turns for pods that would never be tried, because more pods are active than a round has time for.
 
-Pods are tried in order, so those at the end of the line might never be: what wakes the ones before
-them may happen more often than all can be tried. So a part of each such round goes to the others,
-one namespace after the other, and in each the pods that have had the fewest of these turns.
+Pods are tried in order, so those at the end of the line might never be: events that activate the
+ones before them may come faster than all can be tried. So a part of each such round goes to the
+others, namespace after namespace, and in each to the pods that have had the fewest of these turns.
 
-Nobody loses a place by that. A pod that was refused by all nodes has lost nothing on nodes that
-have become no better since: only a node that has, and might take it, is claimed for it until it is
-tried again, and who comes out of order takes nothing on a node that a pod before it claims. Claims
-do not hold for ever: whoever has been kept back for long enough takes what it finds.
+No pod loses its place to another that way. A pod that all nodes refused loses nothing on nodes
+that have not improved since. A node that has improved and might take the pod is claimed for it
+until it is tried again, and a pod that comes out of order takes nothing on a node that a pod before
+it claims. Claims do not last for ever: a pod that was kept back for long enough ignores them.
 """
 
 import bisect
@@ -28,20 +28,20 @@ Before = Callable[[Turn], frozenset[str] | None]
 
 KEPT_BACK_SECONDS: Final = 0.5
 MOST_CLAIMED: Final = 256  # Nodes by one kind; beyond that it claims all.
-# So many pods that must leave all nodes to others are passed over in a round, which costs some 50 us each.
-MOST_PASSED_OVER: Final = 64
+# Pods for which all nodes are claimed, at most so many in a round: each costs some 50 us.
+MOST_SKIPPED: Final = 64
 
 
 @dataclasses.dataclass(slots=True)
 class Claim:
-    """The nodes that have become better since pods of a kind were tried; `first` comes first of them."""
+    """The nodes that have improved since pods of a kind were tried; `first` is the first of these pods."""
 
     number: int
     candidate: queued_pods.Candidate
     first: Turn
     nodes: set[str] = dataclasses.field(default_factory=set)
     everywhere: bool = False
-    # By namespace, how many pods were woken since it was made, and have not left yet.
+    # How many pods were activated since it was made and have not left yet, by namespace.
     awake: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, node: str | None) -> None:
@@ -54,7 +54,7 @@ class Claim:
 
 
 class Claims:
-    """What the woken pods claim, by kind; a claim ends with their next try, or when none is left."""
+    """The claims of pods that were activated, by kind; one ends with their next try, or when none is left."""
 
     def __init__(self) -> None:
         self._claims: dict[int, Claim] = {}
@@ -71,7 +71,7 @@ class Claims:
         return len(self._limited)
 
     def woken(self, entry: Entry, node: str | None) -> None:
-        """A pod was woken because a node has become better, or for a reason that may concern all."""
+        """Claim a node for a pod, because the node has improved; with None all nodes."""
         claim = self._claims.get(entry.kind)
         if claim is None:
             claim = Claim(next(self._numbers), entry.candidate, entry.turn)
@@ -82,13 +82,13 @@ class Claims:
         entry.claim = claim.number
 
     def offered(self, node: str, able: Callable[[queued_pods.Candidate], bool]) -> None:
-        """Another node has become better, before those that are awake were tried."""
+        """Add a node that has improved to the claims of pods that it may take and that were not tried yet."""
         for kind, claim in list(self._limited.items()):
             if node not in claim.nodes and able(claim.candidate):
                 self._add(kind, claim, node)
 
     def everywhere(self) -> None:
-        """So many nodes have become better that those that are awake claim all."""
+        """Claim all nodes for the pods that were not tried yet: too many nodes have improved."""
         for kind, claim in list(self._limited.items()):
             self._add(kind, claim, None)
 
@@ -98,7 +98,7 @@ class Claims:
             self._limited.pop(kind, None)
 
     def tried(self, kind: int) -> None:
-        """No node takes a pod of this kind, as all of them are now."""
+        """End the claim of a kind, because no node takes its pods."""
         self._drop(kind)
 
     def _drop(self, kind: int) -> None:
@@ -106,7 +106,7 @@ class Claims:
         self._limited.pop(kind, None)
 
     def left(self, entry: Entry) -> None:
-        """A pod sleeps again, has its place or is gone."""
+        """Take a pod off the claim of its kind, because it waits again, was placed or is gone."""
         claim, number = self._claims.get(entry.kind), entry.claim
         entry.claim = 0
         # What it claimed may have ended, and others of its kind have claimed something since.
@@ -119,11 +119,11 @@ class Claims:
                 self._drop(entry.kind)
 
     def before(self, held_up: Container[str]) -> Before:
-        """Return what tells the nodes that are claimed before a turn; None where all of them are.
+        """Return a function from a turn to the nodes that are claimed before it; None where all are.
 
-        What only pods claim whose namespaces are held up now does not count.
+        Claims of none but pods whose namespaces are held up do not count.
         """
-        firsts: dict[str, Turn] = {}  # Whoever claims a node first; in the order of their turns.
+        firsts: dict[str, Turn] = {}  # The first turn that claims a node, in the order of turns.
         everywhere: Turn | None = None
         counting = (one for one in self._claims.values() if any(each not in held_up for each in one.awake))
         for claim in sorted(counting, key=lambda one: one.first):
@@ -146,7 +146,7 @@ class Claims:
 
 
 class Rotation:
-    """The pods in line, by namespace."""
+    """The active pods, by namespace."""
 
     def __init__(self, valid: queues.Valid, held_up: queues.HeldUpNamespaces) -> None:
         self._valid = valid
@@ -156,9 +156,9 @@ class Rotation:
         self.claims = Claims()
 
     @property
-    def places(self) -> int:
-        """Count the places of all lines, void ones included."""
-        return self._ranks.places + self._untried.places
+    def tickets(self) -> int:
+        """Count the tickets of all lines, void ones included."""
+        return self._ranks.tickets + self._untried.tickets
 
     def stand(self, entry: Entry) -> None:
         """Add a pod that is active."""
@@ -173,21 +173,21 @@ class Rotation:
     def each(
         self, found: dict[str, Entry], done: Collection[str], now: float
     ) -> Iterator[tuple[Entry, frozenset[str]]]:
-        """Yield one pod after the other that was not tried in this round, and the nodes that it must leave.
+        """Yield pods that were not tried in this round, with the nodes that pods before them claim.
 
-        As long as pods have never been tried, none that is less important comes before them; the demoted
-        have no turns. Of those that must leave all nodes some are passed over, the others come next time.
+        As long as pods have never been tried, no pod of lower priority comes before them; demoted pods
+        have no turns. A pod for which all nodes are claimed is skipped.
         """
-        before, passed_over = self.claims.before(self._held_up), 0
+        before, skipped = self.claims.before(self._held_up), 0
         taken: list[Entry] = []
         try:
             for entry in self._in_turn(found, done, taken):
-                left = _left(entry, before, now)
-                if left is not None:
-                    yield entry, left
+                claimed = _claimed(entry, before, now)
+                if claimed is not None:
+                    yield entry, claimed
                     continue
-                passed_over += 1
-                if passed_over >= MOST_PASSED_OVER:
+                skipped += 1
+                if skipped >= MOST_SKIPPED:
                     return
         finally:
             for entry in taken:
@@ -195,8 +195,8 @@ class Rotation:
                     self._rank(entry)
 
     def _least(self, done: Collection[str]) -> float:
-        places = queues.walk((self._untried, len(done) + 1))
-        return next((order[0] for (_, order), _, uid in places if uid not in done), math.inf)
+        tickets = queues.walk((self._untried, len(done) + 1))
+        return next((order[0] for (_, order), _, uid in tickets if uid not in done), math.inf)
 
     def _in_turn(self, found: dict[str, Entry], done: Collection[str], taken: list[Entry]) -> Iterator[Entry]:
         """Yield pods, which leave their lines, each of another namespace than the last where there is one."""
@@ -216,20 +216,20 @@ class Rotation:
         self, namespace: str, found: dict[str, Entry], done: Collection[str], least: float, taken: list[Entry]
     ) -> Entry | None:
         """Return the next pod of a namespace, and take it out of its line."""
-        while (place := self._ranks.first(namespace)) is not None:
-            entry = found[place[2]]
+        while (ticket := self._ranks.first(namespace)) is not None:
+            entry = found[ticket[2]]
             if entry.order[0] > least:
                 return None
             self._ranks.take(namespace)
             if not entry.demoted:
                 taken.append(entry)
-                if place[2] not in done:
+                if ticket[2] not in done:
                     return entry
         return None
 
 
-def _left(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
-    """Return the nodes that a pod must leave to those before it; None if these claim all of them."""
+def _claimed(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
+    """Return the nodes that pods before this one claim; None if they claim all of them."""
     if entry.kept_back is not None and now - entry.kept_back >= KEPT_BACK_SECONDS:
         return frozenset()
     claimed = before(entry.turn)

@@ -44,7 +44,7 @@ def room(count: int, **fields: Any) -> MakeRoom:
 
 def less(number: int, field: str, free: int, *, container: int = 0) -> Change:
     """Ask for less of one thing."""
-    return asks.ask_less(EVERYTHING, asks.Place(container, number), field, free)
+    return asks.ask_less(EVERYTHING, asks.Position(container, number), field, free)
 
 
 def repair(reason: Reason, count: int) -> RepairDevices:
@@ -111,7 +111,7 @@ OF_THE_POD: dict[str, tuple[Change, str]] = {
     ),
     **{
         f"{count} replicas, whole {whole}": (
-            asks.AskReplicas(place=asks.Place(0, 0), count=count, whole=whole),
+            asks.AskReplicas(position=asks.Position(0, 0), count=count, whole=whole),
             f"it asked for {text}",
         )
         for count, whole, text in (
@@ -161,7 +161,7 @@ def test_advice(changes: list[Change], text: str) -> None:
 
 def test_the_only_container_is_not_named() -> None:
     """Which container should ask for less is said only where it could be another."""
-    change = asks.ask_less(scenes.cards(2).request, asks.Place(0, 0), "count", 1)
+    change = asks.ask_less(scenes.cards(2).request, asks.Position(0, 0), "count", 1)
 
     assert change.clause() == "it asked for 1 instead of 2 cards"
 

@@ -24,7 +24,7 @@ SHARES: Final = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Where an ask stands in a request: the number of its container, and its own in the container."""
 
     container: int
@@ -35,7 +35,7 @@ class Place:
         return request.containers[self.container].asks[self.number]
 
     def replaced(self, request: requests.Request, ask: requests.Ask) -> requests.Request:
-        """Return the request with another ask in this place."""
+        """Return the request with another ask in this position."""
         containers = list(request.containers)
         asks = list(containers[self.container].asks)
         asks[self.number] = ask
@@ -43,11 +43,11 @@ class Place:
         return dataclasses.replace(request, containers=tuple(containers))
 
 
-def each(request: requests.Request) -> Iterator[tuple[Place, requests.Ask]]:
+def each(request: requests.Request) -> Iterator[tuple[Position, requests.Ask]]:
     """Yield all asks and where they stand."""
     for at, container in enumerate(request.containers):
         for number, ask in enumerate(container.asks):
-            yield Place(at, number), ask
+            yield Position(at, number), ask
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class AskLess(changes.Change):
     """The pod asks for fewer devices, or for less of each."""
 
     rank: ClassVar = changes.Rank.ASK_LESS
-    place: Place
+    position: Position
     field: str
     deficit: Deficit  # `free` is what it could have.
     of: str
@@ -63,11 +63,11 @@ class AskLess(changes.Change):
 
     def apply(self, situation: Situation) -> Situation:
         """Return the situation in which the pod asks for what there is."""
-        ask, demand = self.place.of(situation.request), situation.demand
+        ask, demand = self.position.of(situation.request), situation.demand
         if self.field == "count":
             demand = _scaled(situation, self.deficit.free, ask.count)
         smaller = dataclasses.replace(ask, **{self.field: self.deficit.free})  # type: ignore[arg-type]  # its own
-        request = self.place.replaced(situation.request, smaller)
+        request = self.position.replaced(situation.request, smaller)
         return dataclasses.replace(situation, request=request, demand=demand)
 
     def clause(self) -> str:
@@ -83,9 +83,9 @@ def _scaled(situation: Situation, count: int, before: int) -> facts.Demand:
     return dataclasses.replace(situation.demand, served=served)
 
 
-def ask_less(request: requests.Request, place: Place, field: str, free: int) -> AskLess:
+def ask_less(request: requests.Request, position: Position, field: str, free: int) -> AskLess:
     """Return the change by which a field of an ask is as much as is free."""
-    ask, container = place.of(request), request.containers[place.container].name
+    ask, container = position.of(request), request.containers[position.container].name
     if field == "count":
         name, unit = counted(ask), Unit.PIECES
         of = f" {noun(name, ask.count)}"
@@ -93,7 +93,9 @@ def ask_less(request: requests.Request, place: Place, field: str, free: int) -> 
         name, unit, of = SHARES[field]
     deficit = Deficit(name, unit, getattr(ask, field), free)
     several = container if len(request.containers) > 1 else ""
-    return AskLess(place=place, field=field, deficit=deficit, of=of, container=several, size=deficit.part)
+    return AskLess(
+        position=position, field=field, deficit=deficit, of=of, container=several, size=deficit.part
+    )
 
 
 def counted(ask: requests.Ask) -> str:
@@ -108,42 +110,42 @@ def counted(ask: requests.Ask) -> str:
     return CARDS
 
 
-def fewer(request: requests.Request, place: Place, most: int) -> Iterator[Option]:
+def fewer(request: requests.Request, position: Position, most: int) -> Iterator[Option]:
     """Yield that the pod asks for fewer devices, `most` of them at most.
 
     Fewer may not do where more would: partitions of cards have fixed sizes.
     """
-    ask = place.of(request)
+    ask = position.of(request)
     counts = range(min(ask.count - 1, most), 0, -1)[:COUNTS_TRIED]
     if counts and not (isinstance(ask, requests.OtherDevices) and ask.every):
-        yield Option([ask_less(request, place, "count", count) for count in counts], nested=False)
+        yield Option([ask_less(request, position, "count", count) for count in counts], nested=False)
 
 
-def smaller(attempt: Attempt, place: Place, ask: requests.Gpus) -> Iterator[Option]:
+def smaller(attempt: Attempt, position: Position, ask: requests.Gpus) -> Iterator[Option]:
     """Yield that the pod asks for no larger share than some card has left, of memory or of core."""
-    container = attempt.request.containers[place.container].name
+    container = attempt.request.containers[position.container].name
     found = [one for one in attempt.shortfalls if one.container == container]
     verdicts = [verdict for one in found for verdict in one.against]
     memory = [
         one for one in verdicts if one.free.memory < one.wanted.memory and one.free.core >= one.wanted.core
     ]
     if ask.ratio:
-        yield from _shares(attempt, place, "ratio", map(_ratio, memory))
+        yield from _shares(attempt, position, "ratio", map(_ratio, memory))
     else:
-        yield from _shares(attempt, place, "memory", (one.free.memory for one in memory))
+        yield from _shares(attempt, position, "memory", (one.free.memory for one in memory))
     cores = (one.free.core for one in verdicts if one.free.memory >= one.wanted.memory)
-    yield from _shares(attempt, place, "core", cores)
+    yield from _shares(attempt, position, "core", cores)
 
 
 def _ratio(verdict: allocator.Verdict) -> int:
     return verdict.free.memory * requests.WHOLE // max(1, verdict.total.memory)
 
 
-def _shares(attempt: Attempt, place: Place, field: str, free: Iterable[int]) -> Iterator[Option]:
-    wanted = getattr(place.of(attempt.request), field)
+def _shares(attempt: Attempt, position: Position, field: str, free: Iterable[int]) -> Iterator[Option]:
+    wanted = getattr(position.of(attempt.request), field)
     amounts = sorted({amount for amount in free if 0 < amount < wanted}, reverse=True)
     if amounts:
-        yield Option([ask_less(attempt.request, place, field, amount) for amount in amounts])
+        yield Option([ask_less(attempt.request, position, field, amount) for amount in amounts])
 
 
 # ---------------------------------------------------------------- replicas in place of cards
@@ -154,13 +156,13 @@ class AskReplicas(changes.Change):
     """The pod asks for replicas of shared cards in place of cards, whole ones or parts."""
 
     rank: ClassVar = changes.Rank.ASK_REPLICAS
-    place: Place
+    position: Position
     count: int
     whole: bool
 
     def apply(self, situation: Situation) -> Situation:
         """Return the situation in which the pod asks for replicas."""
-        request = self.place.replaced(situation.request, requests.Replicas(self.count))
+        request = self.position.replaced(situation.request, requests.Replicas(self.count))
         demand = dataclasses.replace(situation.demand, served=((names.NVIDIA_GPU_SHARED, self.count),))
         return dataclasses.replace(situation, request=request, demand=demand)
 
@@ -179,7 +181,7 @@ def in_replicas(attempt: Attempt) -> Iterator[Option]:
     asks, grouping = list(each(attempt.request)), attempt.request.grouping
     if len(asks) != 1 or grouping.scope or grouping.joint:
         return
-    ((place, ask),) = asks
+    ((position, ask),) = asks
     shared = (sum(one.reason is Reason.SHARING_MODE for one in found.against) for found in attempt.shortfalls)
     if isinstance(ask, requests.Gpus) and max(shared, default=0) >= ask.count:
-        yield Option([AskReplicas(place=place, count=ask.count, whole=ask.whole)])
+        yield Option([AskReplicas(position=position, count=ask.count, whole=ask.whole)])

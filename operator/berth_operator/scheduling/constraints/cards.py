@@ -183,12 +183,12 @@ def relaxations(attempt: Attempt) -> Iterator[Option]:
     """Yield that the pod drops a condition, asks for fewer cards, for smaller shares, or for replicas."""
     yield from changes.dropped(attempt.request.conditions, requests.ANY_CARD, "conditions", DROPPED)
     most = int(node_table.count(attempt.query.table.open[attempt.query.rows]).max(initial=0))
-    for place, ask in device_asks.each(attempt.request):
+    for position, ask in device_asks.each(attempt.request):
         if isinstance(ask, requests.Gpus):
-            yield from device_asks.fewer(attempt.request, place, most)
-    for place, ask in device_asks.each(attempt.request):
+            yield from device_asks.fewer(attempt.request, position, most)
+    for position, ask in device_asks.each(attempt.request):
         if isinstance(ask, requests.Gpus) and not ask.whole:
-            yield from device_asks.smaller(attempt, place, ask)
+            yield from device_asks.smaller(attempt, position, ask)
     yield from device_asks.in_replicas(attempt)
 
 

@@ -93,7 +93,7 @@ def _no_such_instance(nodes: int, pod: queued_pods.Candidate, detail: str) -> st
 def relaxations(attempt: Attempt) -> Iterator[Option]:
     """Yield that the pod asks for fewer replicas, instances or other devices."""
     table, rows = attempt.query.table, attempt.query.rows
-    for place, ask in asks.each(attempt.request):
+    for position, ask in asks.each(attempt.request):
         most = asks.COUNTS_TRIED
         if isinstance(ask, requests.Instances):
             counts = node_table.known_of(table.profiles, ask.profile, table.instances, rows)
@@ -101,7 +101,7 @@ def relaxations(attempt: Attempt) -> Iterator[Option]:
         elif isinstance(ask, requests.Replicas):
             most = int(table.replicas[rows].max(initial=0))
         if not isinstance(ask, requests.Gpus):
-            yield from asks.fewer(attempt.request, place, most)
+            yield from asks.fewer(attempt.request, position, most)
 
 
 CONSTRAINT = Constraint(
