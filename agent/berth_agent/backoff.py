@@ -32,10 +32,6 @@ class FailureLog:
         self._times = 0
         self.failures = 0
 
-    def __repr__(self) -> str:
-        """Return the state in words."""
-        return f"<FailureLog of {self._subject}: {self.failures} failures in a row>"
-
     def failed(self, error: Exception) -> None:
         """Count a failure, and log it if it is new or has lasted."""
         self.failures += 1

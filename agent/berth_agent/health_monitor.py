@@ -34,10 +34,6 @@ class HealthMonitor:
         self._sampled_at = 0.0  # When a sample last showed cards.
         self._has_gap = False  # Whether the source has failed since then.
 
-    def __repr__(self) -> str:
-        """Return the state in words."""
-        return f"<HealthMonitor: {len(self._history.incidents) if self._history else 0} incidents>"
-
     def judge(
         self, outcome: probe.Outcome, spec: wire.DeviceSpec, context: HealthContext, *, now: float
     ) -> device_status.Verdicts:

@@ -25,10 +25,6 @@ class NodeView:
         self.ticks = 0
         self.tick_seconds = 0.0
 
-    def __repr__(self) -> str:
-        """Return the state in words."""
-        return f"<NodeView of {self.node}: {self.ticks} ticks>"
-
     def record_sample(self, outcome: probe.Outcome, now: float) -> None:
         """Record a sample; a source that failed leaves the one before."""
         if isinstance(outcome, probe.Sample):

@@ -9,7 +9,7 @@ import pytest
 
 from berth_agent import metrics, node_view, probe, settings, simulated
 from berth_agent.health import health_rules, problems, xid_table
-from berth_crds import names, wire
+from berth_crds import names, vocabulary, wire
 
 PAGE: Final = (Path(__file__).resolve().parents[2] / "manifests" / "agents.md").read_text()
 
@@ -39,7 +39,7 @@ def test_its_metrics_are_those_that_are_served() -> None:
 def test_its_reasons_are_those_of_the_code() -> None:
     """Each reason that it names is one that a verdict may have, with that recovery."""
     vitals = (
-        probe.Measurements(recovery=problems.Recovery.RESET),
+        probe.Measurements(recovery=vocabulary.Recovery.RESET),
         probe.Measurements(remapped_rows=probe.RemappedRows(0, 0, pending=True, failed=True)),
         probe.Measurements(errors_uncorrected=1),
         probe.Measurements(temperature=99, slowdown_temperature=95),

@@ -26,7 +26,7 @@ CARDS = (
     ),
 )
 ALLOCATABLE = device_ids.allocatable_devices(CARDS)
-NODE_CARDS = desired.NodeCards("n1", desired.models(CARDS), None, ALLOCATABLE)
+NODE_CARDS = desired.NodeCards("n1", desired.gpus_by_minor(CARDS), None, ALLOCATABLE)
 
 
 def pod(phase: str = "Running") -> watched_pod.Pod:

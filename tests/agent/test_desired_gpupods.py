@@ -18,8 +18,12 @@ NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 LATER = NOON + dt.timedelta(minutes=5)
 NOTHING = wire.GpuPodStatus()
 
-CARDS = tuple(map(device_spec.card, simulated.machine("n1", "2xT4").answering_cards()))
-NODE_CARDS = desired.NodeCards("n1", desired.models(CARDS), vocabulary.GrantSource.SIMULATED)
+# The memory of these cards is not known: what is held of them is shown by compute alone.
+CARDS = tuple(
+    msgspec.structs.replace(device_spec.card(card), memory=None)
+    for card in simulated.machine("n1", "2xT4").answering_cards()
+)
+NODE_CARDS = desired.NodeCards("n1", desired.gpus_by_minor(CARDS), vocabulary.GrantSource.SIMULATED)
 
 SHARE = allocation.Share(CARDS[1].uuid, minor=1, core=50, memory=1024)
 WHOLE = allocation.Share(CARDS[0].uuid, minor=0, core=100, memory=2048)
@@ -269,7 +273,7 @@ def test_share_is_what_a_pod_has_at_one_time(
 )
 def test_share_tells_compute_and_memory_where_they_differ(core: int, memory: int, share: str) -> None:
     """In the words of the event of the bind; nothing is said of the whole card alone."""
-    node_cards = dataclasses.replace(NODE_CARDS, memory={0: 80 << 30})
+    node_cards = dataclasses.replace(NODE_CARDS, gpus={0: msgspec.structs.replace(CARDS[0], memory=80 << 30)})
     part = allocation.Share(CARDS[0].uuid, minor=0, core=core, memory=memory)
     told_of = watched_pod.Pod(
         pod("").metadata, watched_pod.PodSpec("n1", (container("a"),)), watched_pod.PodStatus("Running")

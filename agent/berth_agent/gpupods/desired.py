@@ -32,16 +32,15 @@ class UnusableAllocation:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeCards:
-    """The node, the models and memory of its cards by minor, and the devices that pods can hold.
+    """The node, its GPUs by minor, and the devices that pods can hold.
 
     `source` is the source named in grants of simulated cards; None for real ones.
     """
 
     node: str
-    models: Mapping[int, str]
+    gpus: Mapping[int, wire.Card]
     source: vocabulary.GrantSource | None
     allocatable: device_ids.AllocatableDevices = dataclasses.field(default_factory=dict)
-    memory: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
 def decode_allocation(pod: watched_pod.Pod, node: str) -> allocation.Allocation | UnusableAllocation | None:
@@ -72,13 +71,14 @@ def spec(pod: watched_pod.Pod, allocated: allocation.Allocation, node_cards: Nod
 
 
 def _held(kind: str, share: allocation.Share, node_cards: NodeCards) -> wire.HeldCard:
+    card = node_cards.gpus.get(share.minor) if kind == vocabulary.DeviceType.GPU else None
     return wire.HeldCard(
         uuid=share.uuid,
         minor=share.minor,
         type=kind,
         core=share.core,
         memory=share.memory,
-        model=node_cards.models.get(share.minor, "") if kind == vocabulary.DeviceType.GPU else "",
+        model=card.model if card else "",
         profile=share.profile,
         vf=share.vf,
     )
@@ -134,7 +134,7 @@ def status(
     return wire.GpuPodStatus(
         phase=phase,
         minors=_minors(spec),
-        share=_parts_of_cards(pod.spec, spec, node_cards.memory),
+        share=_parts_of_cards(pod.spec, spec, node_cards.gpus),
         granted=_granted(pod, spec, node_cards, evidence),
         conditions=(_dated(found, before, now=now),) if found else (),
     )
@@ -145,15 +145,13 @@ def _minors(spec: wire.GpuPodSpec) -> str:
     return ",".join(map(str, sorted(gpus)))
 
 
-def _parts_of_cards(pod: watched_pod.PodSpec, spec: wire.GpuPodSpec, memory: Mapping[int, int]) -> str:
+def _parts_of_cards(pod: watched_pod.PodSpec, spec: wire.GpuPodSpec, gpus: Mapping[int, wire.Card]) -> str:
     """Return the largest part of each GPU that a pod has at one time; empty where it has all of each."""
     most: dict[int, list[wire.HeldCard]] = {}
     for names_ in _at_one_time(pod, spec):
         for minor, parts in _parts(spec, names_).items():
             most[minor] = max(parts, most.get(minor, []), key=_size)
-    words = {
-        minor: " + ".join(_part(one, memory.get(minor, 0)) for one in most[minor]) for minor in sorted(most)
-    }
+    words = {minor: " + ".join(_part(one, gpus.get(minor)) for one in most[minor]) for minor in sorted(most)}
     if all(each == WHOLE for each in words.values()):
         return ""
     return ",".join(words.values())[: schema_limits.LONGEST_SHARE]
@@ -193,7 +191,8 @@ def _size(parts: Iterable[wire.HeldCard]) -> tuple[int, int]:
     return sum(one.core for one in held), sum(one.memory for one in held)
 
 
-def _part(one: wire.HeldCard, card_memory: int) -> str:
+def _part(one: wire.HeldCard, card: wire.Card | None) -> str:
+    card_memory = (card.memory if card else None) or 0
     return one.profile or card_part.describe(one.core, one.memory, card_memory) or WHOLE
 
 
@@ -252,11 +251,6 @@ def _dated(
     )
 
 
-def models(cards: Iterable[wire.Card]) -> Mapping[int, str]:
-    """Return the models of the node's GPUs by minor, which MIG instances share with their card."""
-    return {card.minor: card.model for card in cards if card.type == vocabulary.DeviceType.GPU}
-
-
-def memory(cards: Iterable[wire.Card]) -> Mapping[int, int]:
-    """Return the memory of the node's GPUs by minor."""
-    return {card.minor: card.memory or 0 for card in cards if card.type == vocabulary.DeviceType.GPU}
+def gpus_by_minor(cards: Iterable[wire.Card]) -> Mapping[int, wire.Card]:
+    """Return the GPUs of the node by minor, which MIG instances share with their card."""
+    return {card.minor: card for card in cards if card.type == vocabulary.DeviceType.GPU}

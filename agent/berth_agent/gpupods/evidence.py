@@ -72,10 +72,6 @@ class EvidenceCache:
         self._driver: ByPod = {}
         self._suspects: frozenset[process_owners.CardProcess] = frozenset()
 
-    def __repr__(self) -> str:
-        """Return the state in words."""
-        return f"<EvidenceCache: the kubelet lists {len(self.holdings)} pods, the driver {len(self._driver)}>"
-
     # ------------------------------------------------------------ answers
 
     def pod_changed(self, key: device_ids.PodKey) -> None:

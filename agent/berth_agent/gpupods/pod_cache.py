@@ -19,10 +19,6 @@ class PodCache:
         self._keys: dict[str, object_cache.Key] = {}
         self._containers: dict[str, tuple[object_cache.Key, str]] = {}
 
-    def __repr__(self) -> str:
-        """Return the state in words."""
-        return f"<PodCache: {len(self._pods)} pods, {len(self._containers)} containers>"
-
     def upserted(self, pod: watched_pod.Pod, /) -> None:
         """Apply a version from the watch; most changes of a pod do not matter here."""
         pod, key = _trimmed(pod), object_cache.key_of(pod.metadata)

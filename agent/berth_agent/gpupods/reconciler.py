@@ -77,10 +77,6 @@ class WorkQueue:
         self._keys: dict[object_cache.Key, None] = {}
         self._not_empty = asyncio.Event()
 
-    def __repr__(self) -> str:
-        """Return the state in words."""
-        return f"<WorkQueue: {len(self._keys)} names>"
-
     def add(self, key: object_cache.Key) -> None:
         """Add a name, unless it is queued already."""
         self._keys[key] = None
@@ -133,9 +129,8 @@ class GpuPodReconciler:
         allocatable = device_ids.allocatable_devices(cards)
         node_cards = dataclasses.replace(
             self._node_cards,
-            models=desired.models(cards),
+            gpus=desired.gpus_by_minor(cards),
             allocatable=allocatable,
-            memory=desired.memory(cards),
         )
         if node_cards != self._node_cards:
             self._node_cards = node_cards

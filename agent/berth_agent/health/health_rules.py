@@ -11,7 +11,6 @@ from typing import Final
 from berth_agent import xid_choices
 from berth_agent.health import xid_table
 
-RESET: Final = xid_table.Consequence.RESET
 HARMLESS: Final = frozenset({xid_table.Consequence.PROGRAM, xid_table.Consequence.NOTE})
 
 
@@ -37,7 +36,7 @@ class HealthRules:
 
 
 def _critical(known: xid_table.Consequence) -> xid_table.Consequence:
-    return RESET if known in HARMLESS else known
+    return xid_table.Consequence.RESET if known in HARMLESS else known
 
 
 DEFAULT: Final = HealthRules()

@@ -10,10 +10,8 @@ from typing import Final
 
 from berth_agent import probe
 from berth_agent.health import health_rules, xid_table
-from berth_crds import schema_limits, vocabulary
-
-Recovery = vocabulary.Recovery
-Health = vocabulary.Health
+from berth_crds import schema_limits
+from berth_crds.vocabulary import Health, Recovery
 
 # Of several problems the one that takes most to repair is published. None, an unknown recovery,
 # is more than a card that only has to cool down.

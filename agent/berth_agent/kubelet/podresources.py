@@ -104,10 +104,6 @@ class PodResourcesClient:
         self._channel: grpc.aio.Channel | None = None
         self._version = messages.VERSIONS[0]
 
-    def __repr__(self) -> str:
-        """Return the state in words."""
-        return f"<PodResources {self._version} at {self._socket}>"
-
     async def pods(self) -> tuple[ListedPod, ...]:
         """Return the pods of the node, or raise `PodResourcesError`."""
         try:

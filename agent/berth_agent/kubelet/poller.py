@@ -87,10 +87,6 @@ class KubeletPoller:
         self.report = KubeletReport()
         self.answered_at: float | None = None  # When it last answered, by the event loop's clock.
 
-    def __repr__(self) -> str:
-        """Return the state in words."""
-        return f"<KubeletPoller of {self._lister!r}: {self._failure_log.failures} failures in a row>"
-
     async def run(self) -> None:
         """Poll for ever."""
         try:

@@ -32,20 +32,6 @@ class StaticFacts:
     profiles: mig.Profiles | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CardReading:
-    """One card that answered, still without its links, and its NVLinks by target."""
-
-    handle: Any
-    card: probe.Card
-    nvlinks: links.NvlinkCounts
-
-    @property
-    def endpoint(self) -> links.LinkEndpoint:
-        """Return what is needed to find the links of the card."""
-        return links.LinkEndpoint(self.card.uuid, self.card.location, self.nvlinks)
-
-
 def address(handle: Any) -> str | None:
     """Return the PCI address of a card; None where there is none."""
     pci = calls.ask_or_none(pynvml.nvmlDeviceGetPciInfo, handle)
@@ -89,7 +75,7 @@ def _module_id(handle: Any) -> int | None:
     return found if found is not None and found <= schema_limits.LARGEST_MODULE_ID else None
 
 
-def read(handle: Any, index: int, *, uuid: str, facts: StaticFacts) -> CardReading:
+def read(handle: Any, index: int, *, uuid: str, facts: StaticFacts) -> links.CardReading:
     """Read one card, or raise `CallFailed`."""
     memory = _memory(handle)
     card = probe.Card(
@@ -105,7 +91,7 @@ def read(handle: Any, index: int, *, uuid: str, facts: StaticFacts) -> CardReadi
         health=None,
         measurements=measurements.read(handle, slowdown_temperature=facts.slowdown_temperature),
     )
-    return CardReading(handle, card, links.nvlinks(handle, _nvlink_targets(handle, facts)))
+    return links.CardReading(handle, card, links.nvlinks(handle, _nvlink_targets(handle, facts)))
 
 
 def _memory(handle: Any) -> int:

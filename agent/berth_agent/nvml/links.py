@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pynvml
 
-from berth_agent import sysfs
+from berth_agent import probe, sysfs
 from berth_agent.nvml import calls
 from berth_crds import vocabulary, wire
 
@@ -35,11 +35,11 @@ NvlinkCounts = Mapping[str, int]  # The number of active NVLinks by target.
 
 
 @dataclass(frozen=True, slots=True)
-class LinkEndpoint:
-    """One card, as far as its links need it: uuid, location, and NVLinks by target."""
+class CardReading:
+    """One card that answered, still without its links, and its NVLinks by target."""
 
-    uuid: str
-    location: wire.Topology
+    handle: Any
+    card: probe.Card
     nvlinks: NvlinkCounts
 
 
@@ -80,21 +80,21 @@ def address(pci: Any) -> str | None:
 
 
 def between(
-    one: LinkEndpoint, peers: Sequence[LinkEndpoint], ancestor: Callable[[str, str], int | None]
+    one: CardReading, peers: Sequence[CardReading], ancestor: Callable[[CardReading, CardReading], int | None]
 ) -> Iterator[wire.Link]:
     """Yield the closest link of a card to each of its peers."""
     for peer in peers:
-        if peer.uuid == one.uuid:
+        if peer.card.uuid == one.card.uuid:
             continue
         if count := _nvlink_count(one, peer):
-            yield wire.Link(peer.uuid, vocabulary.LinkKind.NVLINK, count)
-        elif kind := KINDS.get(ancestor(one.uuid, peer.uuid)) or _by_location(one.location, peer.location):
-            yield wire.Link(peer.uuid, kind)
+            yield wire.Link(peer.card.uuid, vocabulary.LinkKind.NVLINK, count)
+        elif kind := KINDS.get(ancestor(one, peer)) or _by_location(one.card.location, peer.card.location):
+            yield wire.Link(peer.card.uuid, kind)
 
 
-def _nvlink_count(one: LinkEndpoint, peer: LinkEndpoint) -> int:
+def _nvlink_count(one: CardReading, peer: CardReading) -> int:
     switched = min(one.nvlinks.get(SWITCH, 0), peer.nvlinks.get(SWITCH, 0))
-    return switched + one.nvlinks.get(peer.location.bus_id or "", 0)
+    return switched + one.nvlinks.get(peer.card.location.bus_id or "", 0)
 
 
 def common_ancestor(one: Any, peer: Any) -> int | None:

@@ -11,9 +11,7 @@ import pynvml
 
 from berth_agent import probe
 from berth_agent.nvml import calls
-from berth_crds import vocabulary
-
-Recovery = vocabulary.Recovery
+from berth_crds.vocabulary import Recovery
 
 # What the driver itself requests (R565 and newer).
 RECOVERIES: Final = {
@@ -50,8 +48,18 @@ def read(handle: Any, *, slowdown_temperature: int | None) -> probe.Measurements
         slowdown_temperature=slowdown_temperature,
         core_clock=_ask_or_none(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
         memory_clock=_ask_or_none(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
-        errors_corrected=_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-        errors_uncorrected=_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        errors_corrected=_ask_or_none(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            handle,
+            pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
+        errors_uncorrected=_ask_or_none(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            handle,
+            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
         remapped_rows=_rows(handle),
         retirement_pending=_retirement(handle),
         recovery=_recovery(handle),
@@ -84,13 +92,6 @@ def _temperature(handle: Any) -> int | None:
     return None
 
 
-def _errors(handle: Any, kind: int) -> int | None:
-    found: int | None = _ask_or_none(
-        pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, pynvml.NVML_VOLATILE_ECC
-    )
-    return found
-
-
 def _rows(handle: Any) -> probe.RemappedRows | None:
     found = _ask_or_none(pynvml.nvmlDeviceGetRemappedRows, handle)
     if found is None:
@@ -104,7 +105,7 @@ def _retirement(handle: Any) -> bool | None:
     return None if found is None else bool(found)
 
 
-def _recovery(handle: Any) -> vocabulary.Recovery | None:
+def _recovery(handle: Any) -> Recovery | None:
     (field,) = _ask_or_none(
         pynvml.nvmlDeviceGetFieldValues, handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
     ) or (None,)

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from berth_agent import card_processes, nvlink_groups, probe, sysfs
-from berth_agent.nvml import calls, cards, lost_cards, running_processes, session
+from berth_agent.nvml import calls, cards, links, lost_cards, running_processes, session
 from berth_crds import wire
 
 # Opening the library may wake every card of the node, which takes seconds where nothing keeps
@@ -33,7 +33,7 @@ class NvmlProbe:
         self._session: session.Session | None = None
         self._known: lost_cards.Known = {}
         self._samples_with_loss = 0
-        self._readings: tuple[cards.CardReading, ...] = ()
+        self._readings: tuple[links.CardReading, ...] = ()
         self._processes: Mapping[str, tuple[card_processes.Process, ...]] = {}
         self._xids: tuple[probe.XidEvent, ...] = ()
         self._progress = ""
@@ -121,7 +121,7 @@ class NvmlProbe:
         # 1. Which cards answer, and which do not.
         self._set_progress("asking the driver for its cards")
         driver, found = opened.driver(), opened.read_cards()
-        readings = tuple(each for each in found if isinstance(each, cards.CardReading))
+        readings = tuple(each for each in found if isinstance(each, links.CardReading))
         silent = tuple(each for each in found if isinstance(each, probe.LostCard))
         if silent:
             opened.driver()  # No card answers when the driver is gone, either: then the library says so.
@@ -145,7 +145,7 @@ class NvmlProbe:
 
 
 def _processes(
-    readings: Iterable[cards.CardReading],
+    readings: Iterable[links.CardReading],
 ) -> tuple[Mapping[str, tuple[card_processes.Process, ...]], set[str]]:
     """Return the processes of the cards by uuid, and the cards that failed to list theirs."""
     listed: dict[str, tuple[card_processes.Process, ...]] = {}
@@ -161,8 +161,8 @@ def _processes(
 
 def _linked_to(card: probe.Card, remembered: Sequence[probe.Card], order: Mapping[str, int]) -> probe.Card:
     """Return a card with its links to lost cards, as last known from the other end."""
-    links = (*card.links, *_links_back(card.uuid, remembered))
-    return dataclasses.replace(card, links=tuple(sorted(links, key=lambda link: order[link.peer])))
+    both = (*card.links, *_links_back(card.uuid, remembered))
+    return dataclasses.replace(card, links=tuple(sorted(both, key=lambda link: order[link.peer])))
 
 
 def _links_back(uuid: str, remembered: Sequence[probe.Card]) -> Iterator[wire.Link]:

@@ -10,8 +10,8 @@ no card would ever come back.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import pynvml
 
@@ -21,7 +21,7 @@ from berth_crds import schema_limits, text, wire
 
 DRIVER: Final = "nvidia"  # As the kernel calls it.
 
-CardOutcome = cards.CardReading | probe.LostCard
+CardOutcome = links.CardReading | probe.LostCard
 
 
 class Session:
@@ -83,19 +83,17 @@ class Session:
         except calls.CallFailed as failure:
             return probe.LostCard(index, failure.reason, str(failure), uuid, address)
 
-    def linked(self, readings: Sequence[cards.CardReading]) -> Iterator[probe.Card]:
+    def linked(self, readings: Sequence[links.CardReading]) -> Iterator[probe.Card]:
         """Yield the cards that answered, with their links to each other."""
         self._on_progress("asking how the cards are linked")
-        handles = {each.card.uuid: each.handle for each in readings}
-        ends = tuple(each.endpoint for each in readings)
         for reading in readings:
-            ways = links.between(reading.endpoint, ends, lambda one, peer: self._ancestor(handles, one, peer))
-            yield dataclasses.replace(reading.card, links=tuple(ways))
+            found = tuple(links.between(reading, readings, self._ancestor))
+            yield dataclasses.replace(reading.card, links=found)
 
-    def _ancestor(self, handles: Mapping[str, Any], one: str, peer: str) -> int | None:
-        pair = frozenset((one, peer))
+    def _ancestor(self, one: links.CardReading, peer: links.CardReading) -> int | None:
+        pair = frozenset((one.card.uuid, peer.card.uuid))
         if self._ancestors.get(pair) is None:
-            self._ancestors[pair] = links.common_ancestor(handles[one], handles[peer])
+            self._ancestors[pair] = links.common_ancestor(one.handle, peer.handle)
         return self._ancestors[pair]
 
 

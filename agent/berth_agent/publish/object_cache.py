@@ -44,10 +44,6 @@ class ObjectCache(Generic[B]):
         self._void: set[Key] = set()  # Objects whose known revision means nothing after a restore.
         self.deletions = 0
 
-    def __repr__(self) -> str:
-        """Return the state in words."""
-        return f"<ObjectCache: {len(self._objects)} known>"
-
     def get(self, key: Key) -> B | None:
         """Return one object, None if there is none."""
         return self._objects.get(key)
