@@ -1,10 +1,10 @@
-"""The picture a decision is made on: nodes, their resources, their devices, who holds what.
+"""The state that decisions are made on: nodes, their resources, their devices, what pods hold.
 
-What is a number stands in `columns`, so that a question to thousands of nodes is a
-handful of vector operations; what is not stands in a Row for each node. Only the ledger
-changes it, and nobody does while a decision reads it; a what-if is `charge` and then
-`release`. Every node has one row from the moment anything names it (its Node, its Device
-or a pod bound to it, in whatever order they arrive) until nothing does.
+Numbers are kept in the node table, so that a question to thousands of nodes is a few
+vector operations; the rest is kept in a NodeInfo for each node. Only the ledger changes
+it, and never while a decision reads it. Every node has one row from the moment anything
+names it (its Node, its Device or a pod bound to it, in whatever order they arrive) until
+nothing does.
 """
 
 from collections.abc import Callable, Iterable
@@ -239,7 +239,7 @@ class Inventory:
             return set()
         self._cards_before.setdefault(node, info.cards)
         info.published = info.owned = info.device = None
-        info.unnamed, info.silent = 0, True  # Whoever publishes anew must be heard anew.
+        info.unnamed, info.silent = 0, True  # An agent that publishes again must report again.
         self._named.clear()
         affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
         self._update_cards_of(self.uuid_ownership.take_decided())

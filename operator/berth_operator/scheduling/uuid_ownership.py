@@ -1,20 +1,21 @@
 """To which node each card belongs, where several publish its uuid.
 
 A uuid names one card of the world, so a second node that publishes it is wrong, or lies. What is
-known of a uuid is one of the `titles`: its owner, who publishes it, and from whom it came. No event but
-these changes whose it is:
+known of a uuid is its history: its owner, which nodes publish it, and from which node it came. No
+event but these changes the owner:
 
-    somebody publishes what nobody has            it is the owner's
-    ... what its owner publishes, too             it is late: not given, and it does not inherit
-    ... what its owner withdrew, but pods hold    it is the heir: the owner's until they end
-    the owner withdraws, and no pod of it holds   the heir's, or nobody's; for a day the owner may
-                                                  come back for it: it is the origin
-    the origin publishes it again                 it is the origin's, once no pod of the owner has it
-    two were there when Berth first looked        nobody's; of who withdraws it is the other's, until
-                                                  the first is back: then it is nobody's again
+    a node publishes a uuid without an owner        the node becomes the owner
+    ... that its owner publishes, too               the node is late: it gets no card and inherits none
+    ... that its owner withdrew, but its pods hold  the node is the heir; the owner stays until they end
+    the owner withdraws it, and its pods end        the heir becomes the owner, or no node is; for a
+                                                    day the old owner may come back: it is the origin
+    the origin publishes it again                   the origin becomes the owner once no pod of the
+                                                    present owner holds the card
+    two nodes published it when Berth started       no node is the owner; when one withdraws it the
+                                                    other is, until the first is back
 
-Only the owner is given the card, and nobody is while pods elsewhere hold it that were there when
-Berth first looked. All of it is recorded in the Devices, so that the next operator decides the same.
+Only the owner may give the card out, and no node may while pods elsewhere hold it that were there
+when Berth started. All of it is recorded in the Devices, so that the next operator decides the same.
 """
 
 import dataclasses
@@ -36,24 +37,24 @@ class UuidOwnership:
         clock: Callable[[], float] = float,
         holds: Callable[[str], Collection[str]] | None = None,
     ) -> None:
-        """Begin with nothing; `holds` tells what pods on a node hold now, or it is what was said last.
+        """Begin with nothing; `holds` returns what pods on a node hold now, by default what `hold` recorded.
 
-        The clock tells the time of day; on the one that is the default no time passes.
+        The clock returns the time of day; by default no time passes.
         """
         self.ordered = False  # Whether what is published from now on comes later than what is known.
-        self.watched: dict[str, set[str]] = {}  # By node, the uuids of which it must be told who holds them.
+        self.watched: dict[str, set[str]] = {}  # By node, the uuids for which `hold` must be called.
         self._clock = clock
-        self._titles: dict[str, UuidHistory] = {}  # By uuid.
+        self._histories: dict[str, UuidHistory] = {}  # By uuid.
         self._published: dict[str, frozenset[str]] = {}  # By node.
-        self._held: dict[str, frozenset[str]] = {}  # By node, as was said last.
-        self._holding = holds or self._told
+        self._held: dict[str, frozenset[str]] = {}  # By node, as it was recorded last.
+        self._holding = holds or self._recorded
         self._records: dict[str, Record] = {}  # By node, as it was when all were read.
-        self._own: dict[str, Origin] = {}  # What their origins do not publish now, as is recorded.
-        self._vacant: dict[str, None] = {}  # What nobody claims, in the order in which it was withdrawn.
+        self._own: dict[str, Origin] = {}  # Recorded origins that do not publish the uuid now.
+        self._vacant: dict[str, None] = {}  # What no node claims, in the order in which it was withdrawn.
         self._left: dict[str, dict[str, None]] = {}  # The same by the node that may come back for it.
-        self._decided: set[str] = set()  # Nodes of whose cards others count than before.
+        self._decided: set[str] = set()  # Nodes of which other cards count than before.
 
-    def _told(self, node: str) -> frozenset[str]:
+    def _recorded(self, node: str) -> frozenset[str]:
         return self._held.get(node, frozenset())
 
     # ------------------------------------------------------------ what happens
@@ -83,14 +84,14 @@ class UuidOwnership:
 
     def _change(self, node: str, uuids: Iterable[str], held: Collection[str]) -> set[str]:
         self._prune()
-        before, now = self._told(node), frozenset(held)
+        before, now = self._recorded(node), frozenset(held)
         self._held[node] = now
         if not now:
             del self._held[node]
         affected: set[str] = set()
         published = self.of(node)
         for uuid in (before ^ now).union(uuids):
-            history = self._titles.get(uuid, UNKNOWN)
+            history = self._histories.get(uuid, UNKNOWN)
             after = self._after(node, uuid, history)
             if after != history:
                 self._store(uuid, history, after)
@@ -103,22 +104,19 @@ class UuidOwnership:
         return affected
 
     def take_decided(self) -> set[str]:
-        """Return the nodes of whose cards others count than before because one has another keeper, once.
-
-        Of a node that publishes anew others may count without that.
-        """
+        """Return, once, the nodes of which other cards count than before, because a card changed hands."""
         decided, self._decided = self._decided, set()
         return decided
 
-    def _origins(self, *titles: UuidHistory) -> set[str]:
+    def _origins(self, *histories: UuidHistory) -> set[str]:
         """Return the nodes in whose Devices it is recorded that they may come back."""
-        return {one.origin.node for one in titles if one.origin is not None} & self._published.keys()
+        return {one.origin.node for one in histories if one.origin is not None} & self._published.keys()
 
     def _after(self, node: str, uuid: str, history: UuidHistory) -> UuidHistory:
-        """Return what becomes of a title by what a node now publishes and holds."""
+        """Return the history of a uuid after what a node now publishes and holds."""
         publishes, was_live = uuid in self.of(node), node in history.live
         if history is UNKNOWN and publishes and not self._records.get(node, NOTHING).origins:
-            held = (node,) if uuid in self._told(node) else ()
+            held = (node,) if uuid in self._recorded(node) else ()
             return UuidHistory(owner=node, published=(node,), held=held)
         new = publishes and node not in history.published
         published = _among(history.published, node, is_one=publishes)
@@ -127,7 +125,7 @@ class UuidOwnership:
             origin=history.origin,
             shared=history.shared,
             published=published,
-            held=_among(history.held, node, is_one=uuid in self._told(node)),
+            held=_among(history.held, node, is_one=uuid in self._recorded(node)),
             late=history.late | {node}
             if new and self._is_late(node, history)
             else history.late.intersection(published),
@@ -147,16 +145,16 @@ class UuidOwnership:
     # ------------------------------------------------------------ what becomes of it
 
     def _settled(self, uuid: str, history: UuidHistory) -> UuidHistory:
-        """Return a title after who may come back has, and who has let go has gone."""
+        """Return a history after the origin has come back, and after an owner without a claim is gone."""
         if history.origin is None and not history.shared and history.owner in history.published:
-            return history  # Mostly: it is its owner's, whoever else publishes it.
+            return history  # Mostly: the owner publishes it, and whether others do does not matter.
         return self._given(self._returned(uuid, self._vacated(uuid, history)))
 
     def _owner_holds(self, uuid: str, history: UuidHistory) -> bool:
         return bool(history.owner) and uuid in self._holding(history.owner)
 
     def _vacated(self, uuid: str, history: UuidHistory) -> UuidHistory:
-        """Return the title without an owner that neither publishes it nor has pods that hold it."""
+        """Return the history without an owner that neither publishes the uuid nor has pods that hold it."""
         if not history.owner or history.owner in history.published or self._owner_holds(uuid, history):
             return history
         first = self._valid(history.origin) and not history.shared
@@ -164,7 +162,7 @@ class UuidOwnership:
         return dataclasses.replace(history, owner="", origin=origin)
 
     def _returned(self, uuid: str, history: UuidHistory) -> UuidHistory:
-        """Return the title with the uuid back at its origin, if that has it and no pod of the owner does."""
+        """Return the history with the origin as owner, if it is back and no pod of the owner holds the card."""
         origin, owner = history.origin, history.owner
         if origin is None or origin.node == owner:
             unchanged = origin is None and not history.shared
@@ -180,7 +178,7 @@ class UuidOwnership:
         return dataclasses.replace(history, owner=origin.node, origin=None, shared=False, late=late)
 
     def _given(self, history: UuidHistory) -> UuidHistory:
-        """Return the title of a uuid that nobody has once the only one who claims it in time has it."""
+        """Return the history with the only node that claims a uuid in time as owner, if there is none."""
         if history.owner:
             return history
         alone = history.live or (() if history.published else history.held)
@@ -192,7 +190,7 @@ class UuidOwnership:
     # ------------------------------------------------------------ what is recorded
 
     def _read(self, uuid: str, history: UuidHistory) -> UuidHistory:
-        """Return a title as the records tell it that have been read until now."""
+        """Return the history according to the records that were read so far."""
         records = {node: self._records.get(node, NOTHING) for node in history.published}
         claimed = [node for node, one in records.items() if uuid in one.claims]
         late = frozenset(
@@ -202,7 +200,7 @@ class UuidOwnership:
             and uuid in one.disputed
             and one.origins.get(uuid, Origin(node)).node != node
         )
-        # A record that names another who has it recorded could not be written since that one came back.
+        # A record that names a node as origin that claims the uuid was not renewed since that node came back.
         own = [node for node in claimed if records[node].origins.get(uuid, Origin("")).node not in claimed]
         owner = own[0] if len(own) == 1 else ""
         origin = records[owner].origins.get(uuid) if owner else self._oldest(uuid, history)
@@ -226,17 +224,17 @@ class UuidOwnership:
         return dataclasses.replace(found, late=late, doubts=frozenset(doubts))
 
     def _oldest(self, uuid: str, history: UuidHistory) -> Origin | None:
-        """Return the origin that records name, where nobody is recorded as the owner."""
-        told = [self._records.get(node, NOTHING).origins.get(uuid) for node in history.published]
-        told.append(self._own.get(uuid))
-        found = [one for one in told if one is not None and not self._unsure(one.node, uuid)]
+        """Return the origin that records name, where no record names an owner."""
+        origins = [self._records.get(node, NOTHING).origins.get(uuid) for node in history.published]
+        origins.append(self._own.get(uuid))
+        found = [one for one in origins if one is not None and not self._unsure(one.node, uuid)]
         return min(found, key=lambda one: (one.since or 0.0, one.node), default=None)
 
     def record(self, node: str) -> Record:
         """Return what is to be recorded in the Device of a node."""
         claims, disputed, origins = set(), set(), {}
         for uuid in self.of(node):
-            history = self._titles[uuid]
+            history = self._histories[uuid]
             if history.owner == node:
                 claims.add(uuid)
                 origin = history.origin if self._valid(history.origin) else None
@@ -249,11 +247,11 @@ class UuidOwnership:
             if origin is not None:
                 origins[uuid] = origin
         for uuid in self._left.get(node, ()):
-            origins[uuid] = self._titles[uuid].origin or Origin(node)
+            origins[uuid] = self._histories[uuid].origin or Origin(node)
         return Record(claims, disputed, origins)
 
     def _unsure(self, node: str, uuid: str) -> bool:
-        """Whether it is recorded that nobody knows whether a uuid is this node's."""
+        """Whether it is recorded that it is not known whether a uuid is this node's."""
         record = self._records.get(node, NOTHING)
         return uuid in record.disputed and uuid not in record.origins
 
@@ -263,16 +261,16 @@ class UuidOwnership:
         self._watch(uuid, self._waits(before), self._waits(after))
         if uuid in self._vacant:
             self._forget(uuid)
-        self._titles.pop(uuid, None)
+        self._histories.pop(uuid, None)
         if after.published or after.held:
-            self._titles[uuid] = after
+            self._histories[uuid] = after
         elif after.origin is not None and self._valid(after.origin):
             left = self._left.setdefault(after.origin.node, {})
             if len(left) >= MOST_LEFT:
                 self._forget(next(iter(left)))
             self._left.setdefault(after.origin.node, {})[uuid] = None
             self._vacant[uuid] = None
-            self._titles[uuid] = after
+            self._histories[uuid] = after
 
     def _waits(self, history: UuidHistory) -> frozenset[str]:
         """Return the nodes of whose pods it must be known when they end; at first, also when they come."""
@@ -289,12 +287,12 @@ class UuidOwnership:
                     del self.watched[node]
 
     def _prune(self) -> None:
-        while self._vacant and not self._valid(self._titles[uuid := next(iter(self._vacant))].origin):
+        while self._vacant and not self._valid(self._histories[uuid := next(iter(self._vacant))].origin):
             self._forget(uuid)
 
     def _forget(self, uuid: str) -> None:
-        """Forget what nobody claims."""
-        history = self._titles.pop(uuid)
+        """Forget a uuid that no node claims."""
+        history = self._histories.pop(uuid)
         del self._vacant[uuid]
         if history.origin is not None:
             left = self._left[history.origin.node]
@@ -306,7 +304,7 @@ class UuidOwnership:
         return float(int(self._clock()))  # As it can be recorded.
 
     def _valid(self, origin: Origin | None) -> bool:
-        """Whether somebody may come back for a uuid now."""
+        """Whether a node may come back for a uuid now."""
         return origin is not None and (
             origin.since is None or self._clock() < origin.since + REMEMBERED_SECONDS
         )
@@ -315,7 +313,7 @@ class UuidOwnership:
 
     def __len__(self) -> int:
         """Count the uuids of which anything is known."""
-        return len(self._titles)
+        return len(self._histories)
 
     def of(self, node: str) -> frozenset[str]:
         """Return the uuids that a node publishes."""
@@ -323,7 +321,7 @@ class UuidOwnership:
 
     def keeper(self, uuid: str) -> str:
         """Return the node to which a uuid may be given; nothing where that is not known."""
-        return self._titles.get(uuid, UNKNOWN).keeper
+        return self._histories.get(uuid, UNKNOWN).keeper
 
     def kept(self, node: str) -> tuple[str, ...]:
         """Return the uuids that a node publishes and may give out."""
@@ -338,13 +336,13 @@ class UuidOwnership:
         return {
             uuid: tuple(one for one in nodes if one != node)
             for uuid in sorted(self.of(node))
-            if len(nodes := self._titles[uuid].claimants) > 1
+            if len(nodes := self._histories[uuid].claimants) > 1
         }
 
     def late(self, node: str) -> frozenset[str]:
-        """Return the uuids that a node published while they were another's, and nobody else claims now."""
-        titles = ((uuid, self._titles[uuid]) for uuid in self.of(node))
-        return frozenset(uuid for uuid, one in titles if node in one.late and one.claimants == (node,))
+        """Return the uuids that a node published while another owned them, and that no other claims now."""
+        histories = ((uuid, self._histories[uuid]) for uuid in self.of(node))
+        return frozenset(uuid for uuid, one in histories if node in one.late and one.claimants == (node,))
 
 
 def _among(nodes: tuple[str, ...], node: str, *, is_one: bool) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What is known of one uuid, and what of that is recorded in the Devices.
 
-`claims` decides by it whose the uuid is. The record of a node tells its own uuids, those which it
-has not surely, and for either the node that has or had a better right to it.
+`uuid_ownership` decides by it which node owns the uuid. The record of a node lists its own uuids,
+disputed ones, and for either the node that has or had a better right to it.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Origin(NamedTuple):
-    """A node that may come back for a uuid, and since when it is away; None while it still claims it."""
+    """A node that may come back for a uuid, and when it withdrew the uuid; None while it still claims it."""
 
     node: str
     since: float | None = None
@@ -18,7 +18,7 @@ class Origin(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """What is written into the Device of a node: its own uuids, those it has not surely, and from whom."""
+    """What is recorded in the Device of a node: its own uuids, disputed ones, and their origins."""
 
     claims: Collection[str] = frozenset()
     disputed: Collection[str] = frozenset()
@@ -33,27 +33,27 @@ class UuidHistory:
     origin: Origin | None = None
     shared: bool = False  # Whether the origin has no better right than the owner.
     published: tuple[str, ...] = ()  # By these nodes, in the order in which they were seen.
-    held: tuple[str, ...] = ()  # By pods on these, which need not publish it.
-    late: frozenset[str] = frozenset()  # Those who published it while it was another's.
-    doubts: frozenset[str] = frozenset()  # Those whose pods held it when Berth first looked.
+    held: tuple[str, ...] = ()  # By pods on these nodes, which need not publish it.
+    late: frozenset[str] = frozenset()  # Nodes that published it while another owned it.
+    doubts: frozenset[str] = frozenset()  # Nodes whose pods held it when Berth started.
 
     @property
     def live(self) -> tuple[str, ...]:
-        """Who publishes it and is not late."""
+        """The nodes that publish it and are not late."""
         return tuple(node for node in self.published if node not in self.late)
 
     @property
     def claimants(self) -> tuple[str, ...]:
-        """Who publishes it, or has pods that hold it."""
+        """The nodes that publish it, or have pods that hold it."""
         return tuple(dict.fromkeys(self.published + self.held))
 
     @property
     def keeper(self) -> str:
-        """To whom it may be given."""
+        """The node that may give it out; none while there are doubts."""
         return "" if self.doubts - {self.owner} else self.owner
 
     def waits(self) -> frozenset[str]:
-        """Return the nodes whose pods keep it from somebody who publishes it."""
+        """Return the nodes whose pods keep it from a node that publishes it."""
         back = self.origin is not None and self.origin.node in self.live and self.origin.node != self.owner
         return self.doubts | {self.owner} if back else self.doubts
 
