@@ -162,7 +162,7 @@ class UuidOwnership:
         return dataclasses.replace(history, owner="", origin=origin)
 
     def _returned(self, uuid: str, history: UuidHistory) -> UuidHistory:
-        """Return the history with the origin as owner, if it is back and no pod of the owner holds the card."""
+        """Return the history with the origin as owner, if it is back and the pods of the owner have ended."""
         origin, owner = history.origin, history.owner
         if origin is None or origin.node == owner:
             unchanged = origin is None and not history.shared
