@@ -1,9 +1,10 @@
 """What a constraint is: one reason why nodes refuse a pod, with all that is known of it.
 
-The search asks for the nodes that are `able`. Where none is left, the objections are
-asked in order: `standing` ones, which hold however little is used, of all constraints,
-then `passing` ones, so that what no patience can cure is said first. The gaps tell how
-near a node comes. Relaxations of the pod and remedies on a node are what `what_if` tries.
+The search asks for the nodes that are `able`. Where none is left, the reason of a node is its
+first objection: the `standing` objections of all constraints come first, which hold however
+little is used, then the `passing` ones. So a reason that no waiting can cure is given before
+one that waiting can. Gaps say how near a node comes. `what_if` tries relaxations of the pod
+and remedies on a node.
 """
 
 import dataclasses
@@ -18,11 +19,11 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.wording import Words
 
-Why = tuple[Reason, str]
+Why = tuple[Reason, str]  # A reason, and its detail: the name of a resource, the key of a taint ...
 
 
 class Scope(enum.Enum):
-    """What the answer of a node depends on, so that remembered answers are known to be void."""
+    """What the answer of a node depends on: when that changes, remembered answers are void."""
 
     NODE = "the node itself and the pods on it"
     CLUSTER = "pods on other nodes, too"
@@ -39,9 +40,9 @@ class Objection(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attempt:
-    """A pod that found no place: what it asks of which nodes, and what a search on some of them showed.
+    """A pod that found no place: its request, the nodes that were asked, and what some of them lack.
 
-    `alone` are the nodes that would take the pod but for this constraint, as far as sums can tell.
+    `alone` returns the nodes that only this constraint keeps the pod from, as far as sums can tell.
     """
 
     request: requests.Request
@@ -64,8 +65,9 @@ def always(_: questions.Question) -> bool:
 class Constraint:
     """One reason why nodes refuse a pod.
 
-    Without `able`, only a search on the node itself tells. `words` and `brief` are what each reason is
-    called in a sentence and in a table.
+    `asked` is whether a question has the constraint at all. `able` are the nodes that meet it; without
+    that only a search on the node itself shows whether it does. `words` are what a reason is called in
+    a sentence, `brief` in a table.
     """
 
     name: str

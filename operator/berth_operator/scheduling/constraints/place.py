@@ -1,6 +1,6 @@
-"""Whether the node is one on which the pod may run: cordon, taints, node selector, node affinity.
+"""Whether the pod may run on the node: cordon, taints, node selector, node affinity.
 
-The answer depends on the node's name, labels and taints alone, so the inventory keeps it
+The answer depends on the node's name, labels and taints alone, so the inventory remembers it
 until one of these changes.
 """
 
@@ -29,7 +29,7 @@ def able(query: Query) -> node_table.Mask:
 
 
 def standing(query: Query) -> Iterator[Objection]:
-    """Yield the nodes on which it may not run, by the first thing that keeps it away."""
+    """Yield the nodes on which the pod may not run, by the first reason."""
     places = query.inventory.places(query.question.demand.where)
     for number, why in enumerate(places.reasons, start=1):
         yield Objection(places.code[query.rows] == number, *why)
