@@ -45,27 +45,13 @@ def kubeconfig(context: str = "c", *, user: Any = None, cluster: Any = None, **p
     return yaml.safe_dump(document | {name.replace("_", "-"): part for name, part in parts.items()})
 
 
-class Folder:
-    """A folder of kubeconfigs."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def write(self, name: str, text: str | bytes) -> Path:
-        """Write a file."""
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
-
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    """Return a folder, and an environment that leads nowhere else."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder for kubeconfigs, and make an environment that leads nowhere else."""
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    return Folder(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

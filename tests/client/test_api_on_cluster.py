@@ -14,66 +14,58 @@ from testbed import cluster as clusters
 from testbed import proxy
 
 
-async def read(admin: api.Api, name: str, namespace: str) -> ConfigMap:
-    """Read a ConfigMap."""
-    return await admin.get(CONFIG_MAPS, name, into=ConfigMap, namespace=namespace)
-
-
-async def create(admin: api.Api, name: str, namespace: str, **data: str) -> ConfigMap:
+async def create(admin: api.Api, namespace: str, **data: str) -> ConfigMap:
     """Create a ConfigMap."""
-    body = await admin.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": data}, namespace=namespace)
+    body = await admin.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": data}, namespace=namespace)
     return msgspec.json.decode(body, type=ConfigMap)
 
 
-async def test_an_object_is_created_once(admin: api.Api, namespace: str) -> None:
-    """What was created can be read, and a second one of the name is a conflict."""
-    made = await create(admin, "a", namespace, k="v")
+async def read(admin: api.Api, namespace: str) -> ConfigMap:
+    """Read it."""
+    return await admin.get(CONFIG_MAPS, "a", into=ConfigMap, namespace=namespace)
 
-    assert await read(admin, "a", namespace) == made
-    assert made.data == {"k": "v"}
-    with pytest.raises(errors.Conflict):
-        await create(admin, "a", namespace)
+
+async def replace(admin: api.Api, namespace: str, thing: ConfigMap, **data: str) -> None:
+    """Replace it, as it was when it was read but for its data."""
+    await admin.replace(CONFIG_MAPS, "a", msgspec.structs.replace(thing, data=data), namespace=namespace)
+
+
+async def apply(admin: api.Api, namespace: str, manager: str, **data: str) -> None:
+    """Apply its data as a manager."""
+    thing = {"metadata": {"name": "a", "namespace": namespace}, "data": data}
+    await admin.apply(CONFIG_MAPS, thing, manager=manager)
+
+
+async def test_a_write_has_a_precondition(admin: api.Api, namespace: str) -> None:
+    """Create wants no object of the name, replace the revision that was read, delete the very object."""
+    made = await create(admin, namespace, k="v")
+    assert (made.data, await read(admin, namespace)) == ({"k": "v"}, made)
+    await replace(admin, namespace, made, k="replaced")
+
+    for attempt in (
+        create(admin, namespace),
+        replace(admin, namespace, made, k="too late"),
+        admin.delete(CONFIG_MAPS, "a", namespace=namespace, uid="that-of-another"),
+    ):
+        with pytest.raises(errors.Conflict):
+            await attempt
+
+    found = await read(admin, namespace)
+    assert (found.data, found.metadata.uid) == ({"k": "replaced"}, made.metadata.uid)
 
 
 async def test_what_is_not_there_is_not_found(admin: api.Api, namespace: str) -> None:
-    """Reading, replacing and deleting nothing is NotFound."""
+    """Reading, replacing and deleting what was deleted is NotFound."""
+    made = await create(admin, namespace)
+    await admin.delete(CONFIG_MAPS, "a", namespace=namespace, uid=made.metadata.uid)
+
     for attempt in (
-        admin.get(CONFIG_MAPS, "a", into=ConfigMap, namespace=namespace),
-        admin.replace(CONFIG_MAPS, "a", {"metadata": {"name": "a"}}, namespace=namespace),
+        read(admin, namespace),
+        replace(admin, namespace, made),
         admin.delete(CONFIG_MAPS, "a", namespace=namespace),
     ):
         with pytest.raises(errors.NotFound):
             await attempt
-
-
-async def test_a_replace_needs_the_revision_that_was_read(admin: api.Api, namespace: str) -> None:
-    """Of two writers who read the same revision, the second is refused and changes nothing."""
-    made = await create(admin, "a", namespace, k="v")
-    first, second = (msgspec.structs.replace(made, data={"k": word}) for word in ("one", "two"))
-
-    await admin.replace(CONFIG_MAPS, "a", first, namespace=namespace)
-    with pytest.raises(errors.Conflict):
-        await admin.replace(CONFIG_MAPS, "a", second, namespace=namespace)
-
-    assert (await read(admin, "a", namespace)).data == {"k": "one"}
-
-
-async def test_a_delete_may_name_the_very_object(admin: api.Api, namespace: str) -> None:
-    """With a uid only that object is deleted, and not its successor of the same name."""
-    old = await create(admin, "a", namespace)
-    await admin.delete(CONFIG_MAPS, "a", namespace=namespace, uid=old.metadata.uid)
-    new = await create(admin, "a", namespace)
-
-    with pytest.raises(errors.Conflict):
-        await admin.delete(CONFIG_MAPS, "a", namespace=namespace, uid=old.metadata.uid)
-
-    assert (await read(admin, "a", namespace)).metadata.uid == new.metadata.uid
-
-
-async def apply(admin: api.Api, namespace: str, manager: str, **data: str) -> None:
-    """Apply a ConfigMap's data as a manager."""
-    thing = {"metadata": {"name": "a", "namespace": namespace}, "data": data}
-    await admin.apply(CONFIG_MAPS, thing, manager=manager)
 
 
 async def test_an_apply_writes_what_its_manager_owns(admin: api.Api, namespace: str) -> None:
@@ -82,11 +74,11 @@ async def test_an_apply_writes_what_its_manager_owns(admin: api.Api, namespace: 
     await apply(admin, namespace, "bob", yours="3", taken="ours")
 
     await apply(admin, namespace, "ada", mine="4")
-    found = await read(admin, "a", namespace)
+    found = await read(admin, namespace)
     await apply(admin, namespace, "ada", mine="4")
 
     assert found.data == {"mine": "4", "yours": "3", "taken": "ours"}
-    assert await read(admin, "a", namespace) == found
+    assert await read(admin, namespace) == found
 
 
 async def test_the_status_is_written_apart(admin: api.Api, namespace: str, cluster: clusters.Cluster) -> None:

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from berth_crds.client import connection, errors
-from client.conftest import Folder, kubeconfig
+from client.conftest import kubeconfig
 from support import clock
 from testbed import pki, waiting
 
@@ -19,6 +19,13 @@ from testbed import pki, waiting
 def embedded(path: Path) -> str:
     """Write a file as kubeconfigs carry it."""
     return base64.b64encode(path.read_bytes()).decode()
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    """Write a file, and the folders that lead to it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
 
 
 # ---------------------------------------------------------------- who we are
@@ -42,18 +49,18 @@ def embedded(path: Path) -> str:
     ],
 )
 async def test_a_user_is_an_authorization_header(
-    folder: Folder, user: dict[str, str], header: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, user: dict[str, str], header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tokens and passwords become the Authorization header; files are looked for beside the kubeconfig."""
-    folder.write("deep/secrets/token", "filed\n")
-    config = folder.write("deep/config", kubeconfig(user=user))
+    write(folder / "deep/secrets/token", "filed\n")
+    config = write(folder / "deep/config", kubeconfig(user=user))
     monkeypatch.chdir("/")
 
     assert await connection.load(config).authorization() == header
 
 
 @pytest.mark.parametrize("form", ["data", "data with line breaks", "file", "relative file"])
-def test_a_client_certificate_is_loaded(folder: Folder, pair: pki.Pair, form: str) -> None:
+def test_a_client_certificate_is_loaded(folder: Path, pair: pki.Pair, form: str) -> None:
     """A certificate and its key are taken from the kubeconfig itself or from files."""
     data = {"client-certificate-data": embedded(pair.certificate), "client-key-data": embedded(pair.key)}
     users = {
@@ -62,47 +69,49 @@ def test_a_client_certificate_is_loaded(folder: Folder, pair: pki.Pair, form: st
         "file": {"client-certificate": str(pair.certificate), "client-key": str(pair.key)},
         "relative file": {"client-certificate": "my.crt", "client-key": "my.key"},
     }
-    folder.write("my.crt", pair.certificate.read_bytes())
-    folder.write("my.key", pair.key.read_bytes())
+    write(folder / "my.crt", pair.certificate.read_bytes())
+    write(folder / "my.key", pair.key.read_bytes())
 
-    link = connection.load(folder.write("config", kubeconfig(user=users[form])))
+    link = connection.load(write(folder / "config", kubeconfig(user=users[form])))
 
     assert link.trust is not None
-    assert list(folder.path.glob("berth-*.pem")) == []
+    assert list(folder.glob("berth-*.pem")) == []
 
 
 @pytest.mark.parametrize("form", ["data", "file", "relative file"])
-def test_an_authority_is_trusted(folder: Folder, authority: pki.Authority, form: str) -> None:
+def test_an_authority_is_trusted(folder: Path, authority: pki.Authority, form: str) -> None:
     """With an authority of its own a cluster is judged by that alone."""
     forms = {
         "data": {"certificate-authority-data": embedded(authority.certificate)},
         "file": {"certificate-authority": str(authority.certificate)},
         "relative file": {"certificate-authority": "ca.crt"},
     }
-    folder.write("ca.crt", authority.certificate.read_bytes())
+    write(folder / "ca.crt", authority.certificate.read_bytes())
 
-    link = connection.load(folder.write("config", kubeconfig(cluster={"server": "https://c"} | forms[form])))
+    link = connection.load(
+        write(folder / "config", kubeconfig(cluster={"server": "https://c"} | forms[form]))
+    )
 
     assert link.trust is not None
     assert link.trust.cert_store_stats()["x509_ca"] == 1
     assert (link.trust.verify_mode, link.trust.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-def test_insecure_asks_for_no_proof(folder: Folder) -> None:
+def test_insecure_asks_for_no_proof(folder: Path) -> None:
     """insecure-skip-tls-verify switches off what it names."""
     cluster = {"server": "https://c:6443", "insecure-skip-tls-verify": True}
 
-    link = connection.load(folder.write("config", kubeconfig(cluster=cluster)))
+    link = connection.load(write(folder / "config", kubeconfig(cluster=cluster)))
 
     assert link.trust is not None
     assert link.trust.verify_mode is ssl.CERT_NONE
 
 
-async def test_the_rest_of_a_cluster_is_taken_along(folder: Folder) -> None:
+async def test_the_rest_of_a_cluster_is_taken_along(folder: Path) -> None:
     """Server name and proxy are those of the kubeconfig; `kubectl proxy`, in clear, needs no credentials."""
     cluster = {"server": "http://c:8080/", "tls-server-name": "kubernetes", "proxy-url": "http://p:1"}
 
-    link = connection.load(folder.write("config", kubeconfig(user={}, cluster=cluster)))
+    link = connection.load(write(folder / "config", kubeconfig(user={}, cluster=cluster)))
 
     assert (link.server, link.server_name, link.proxy) == ("http://c:8080", "kubernetes", "http://p:1")
     assert (link.trust, link.namespace, await link.authorization()) == (None, "default", "")
@@ -111,25 +120,25 @@ async def test_the_rest_of_a_cluster_is_taken_along(folder: Folder) -> None:
 # ---------------------------------------------------------------- which file
 
 
-def test_the_file_that_is_used(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_that_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was named wins over KUBECONFIG, and that over ~/.kube/config, as for kubectl."""
-    folder.write("home/.kube/config", kubeconfig("home"))
+    write(folder / "home/.kube/config", kubeconfig("home"))
     by_home = connection.load()
-    monkeypatch.setenv("KUBECONFIG", str(folder.write("environment", kubeconfig("environment"))))
+    monkeypatch.setenv("KUBECONFIG", str(write(folder / "environment", kubeconfig("environment"))))
 
-    links = [by_home, connection.load(), connection.load(folder.write("flag", kubeconfig("flag")))]
+    links = [by_home, connection.load(), connection.load(write(folder / "flag", kubeconfig("flag")))]
 
     assert [link.server for link in links] == [
         f"https://{name}.example:6443" for name in ("home", "environment", "flag")
     ]
 
 
-def test_several_files_are_merged(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_files_are_merged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For each name the first file wins, files that do not exist are skipped, and paths keep their folder."""
-    first = folder.write("first/config", kubeconfig("a", user={"tokenFile": "token"}, current_context=None))
-    second = folder.write("second/config", kubeconfig("a"))
-    third = folder.write("third/config", kubeconfig("b"))
-    monkeypatch.setenv("KUBECONFIG", f"{first}:{folder.path / 'missing'}:{second}:{third}")
+    first = write(folder / "first/config", kubeconfig("a", user={"tokenFile": "token"}, current_context=None))
+    second = write(folder / "second/config", kubeconfig("a"))
+    third = write(folder / "third/config", kubeconfig("b"))
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{folder / 'missing'}:{second}:{third}")
 
     merged = connection.merge(connection.find() or ())
 
@@ -138,9 +147,9 @@ def test_several_files_are_merged(folder: Folder, monkeypatch: pytest.MonkeyPatc
     assert connection.load(context="b").server == "https://b.example:6443"
 
 
-def test_many_contexts_are_one_reading(folder: Folder) -> None:
+def test_many_contexts_are_one_reading(folder: Path) -> None:
     """A file with a context for each of hundreds of nodes is read once, not hundreds of times."""
-    paths = (folder.write("first", kubeconfig("a")), folder.write("second", kubeconfig("b")))
+    paths = (write(folder / "first", kubeconfig("a")), write(folder / "second", kubeconfig("b")))
 
     with mock.patch.object(connection, "merge", wraps=connection.merge) as reading:
         links = connection.from_contexts(paths, ["b", "a", None])
@@ -153,11 +162,11 @@ def test_many_contexts_are_one_reading(folder: Folder) -> None:
 
 
 @pytest.fixture
-def mounted(folder: Folder, authority: pki.Authority) -> Path:
+def mounted(folder: Path, authority: pki.Authority) -> Path:
     """Return a folder as the kubelet mounts it."""
-    folder.write("account/ca.crt", authority.certificate.read_bytes())
-    folder.write("account/namespace", "berth-system")
-    return folder.write("account/token", "one").parent
+    write(folder / "account/ca.crt", authority.certificate.read_bytes())
+    write(folder / "account/namespace", "berth-system")
+    return write(folder / "account/token", "one").parent
 
 
 @pytest.mark.parametrize(
@@ -306,9 +315,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("text", "fault"), FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_is_one_line(folder: Folder, text: str | bytes, fault: str) -> None:
+def test_a_fault_is_one_line(folder: Path, text: str | bytes, fault: str) -> None:
     """Whatever is wrong with a kubeconfig is one line that names the file and the fault."""
-    config = folder.write("broken", text)
+    config = write(folder / "broken", text)
 
     with pytest.raises(errors.Unusable) as caught:
         connection.load(config)

@@ -89,7 +89,7 @@ def test_only_null_fields_go(thing: Any) -> None:
 def null_fields(thing: Any) -> list[str]:
     """Return all fields of a tree that are null."""
     if isinstance(thing, list):
-        return [name for each in thing for name in null_fields(each)]
+        return [name for element in thing for name in null_fields(element)]
     if not isinstance(thing, dict):
         return []
     here = [name for name, value in thing.items() if value is None]

@@ -159,20 +159,6 @@ async def test_a_refresh_has_read_what_was_there(setup: Setup) -> None:
     assert await setup.agrees()
 
 
-async def test_refreshes_in_a_crowd(setup: Setup) -> None:
-    """Each of many refreshes, asked while others are under way, returns when its caller's write is known."""
-
-    async def write_and_refresh(name: str) -> None:
-        await setup.write(name)
-        await setup.informer.refresh()
-        assert name in setup.sink.objects
-
-    async with asyncio.TaskGroup() as group:
-        for at in range(10):
-            group.create_task(write_and_refresh(f"crowd-{at}"))
-            await asyncio.sleep(0.01)
-
-
 async def test_a_part_of_a_collection(setup: Setup) -> None:
     """An object that leaves the selection is passed on as a delete, one that enters it as new."""
     selected = RecordingSink()

@@ -62,15 +62,6 @@ async def test_pages_grow_again_behind_large_objects() -> None:
     assert 8 < max(sizes[2:]) <= 16
 
 
-async def test_commas_in_words_keep_no_list_from_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What looks like many values is read in smaller pages."""
-    monkeypatch.setattr(watch, "MOST_COMMAS", 1500)
-
-    _, found = await listed(objects(6, dict.fromkeys(range(6), 1000), word=","), size=3)
-
-    assert [len(thing.data["k"]) for thing in found] == [1000] * 6
-
-
 @pytest.mark.parametrize(
     ("where", "bound", "most"),
     [

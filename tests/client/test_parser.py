@@ -78,7 +78,7 @@ def test_no_answer_is_ready_before_its_last_byte(text: bytes) -> None:
 def test_whatever_is_said_nothing_else_is_raised(
     text: bytes, changes: list[tuple[int, bytes]], places: list[int]
 ) -> None:
-    """Damaged answers are answers, are waited for, or are odd; the same however they come."""
+    """Damaged answers are answers, are waited for, or are malformed; the same however they come."""
     for at, other in changes:
         text = text[:at] + other + text[at + 1 :]
 
@@ -109,7 +109,7 @@ def test_headers_are_found_by_their_name() -> None:
 
 # ---------------------------------------------------------------- what two readers could read in two ways
 
-ODD = {
+MALFORMED = {
     "a length beside chunks": OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunks beside a length": OK + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
     "two codings": OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
@@ -154,42 +154,41 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+@pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED.keys())
 def test_what_could_be_read_in_two_ways_is_refused(text: bytes) -> None:
     """Whoever stands between us and the server must not be able to read another answer than we do."""
     with pytest.raises(parser.MalformedResponse):
         read([text])
 
 
+BODILESS = b"HTTP/1.1 %d OK\r\n%s\r\n\r\n"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "keep"),
     [
+        pytest.param(ANSWERS["chunks"], True, id="chunks"),
+        pytest.param(ANSWERS["of known length"], True, id="of known length"),
+        pytest.param(ANSWERS["without a body"], True, id="without a body"),
+        pytest.param(ANSWERS["of known length"] + b"H", False, id="with more behind it"),
+        pytest.param(ANSWERS["old"], False, id="old"),
         pytest.param(
-            OK + b"Content-Length: 0\r\nConnection: keep-alive\r\nConnection: Close\r\n\r\n", id="closed"
+            OK + b"Content-Length: 0\r\nConnection: keep-alive\r\nConnection: Close\r\n\r\n",
+            False,
+            id="closed",
         ),
-        pytest.param(ANSWERS["old"], id="old"),
-        pytest.param(ANSWERS["of known length"] + b"H", id="with more behind it"),
-        pytest.param(b"HTTP/1.1 204 OK\r\nContent-Length: 5\r\n\r\n", id="a body where there is none"),
+        pytest.param(BODILESS % (204, b"Content-Length: 5"), False, id="a body where there is none"),
         pytest.param(
-            b"HTTP/1.1 304 OK\r\nTransfer-Encoding: chunked\r\n\r\n", id="chunks where there are none"
+            BODILESS % (304, b"Transfer-Encoding: chunked"), False, id="chunks where there are none"
         ),
     ],
 )
-def test_a_connection_that_may_say_more_is_given_up(text: bytes) -> None:
+def test_a_connection_is_kept_where_the_answer_has_ended(text: bytes, keep: bool) -> None:  # noqa: FBT001
     """The rest of one answer must never be the beginning of the next."""
     answer = read([text])
 
     assert answer is not None
-    assert not answer.keep
-
-
-@pytest.mark.parametrize("text", [ANSWERS["chunks"], ANSWERS["of known length"], ANSWERS["without a body"]])
-def test_a_connection_that_has_said_all_is_kept(text: bytes) -> None:
-    """An answer that ends where it says it does leaves a connection for the next exchange."""
-    answer = read([text])
-
-    assert answer is not None
-    assert answer.keep
+    assert answer.keep is keep
 
 
 # ---------------------------------------------------------------- bounds
@@ -215,7 +214,7 @@ LITTLE = 4 * parser.LONGEST_HEAD
     ],
 )
 def test_what_is_no_body_has_an_end(head: bytes, piece: bytes) -> None:
-    """Whatever is said without end is odd long before it fills the memory."""
+    """Whatever is said without end is refused long before it fills the memory."""
     with pytest.raises(parser.MalformedResponse):
         read(endless(head, piece, most=LITTLE))
 

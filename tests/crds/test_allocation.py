@@ -212,13 +212,13 @@ FAULTS = [
         "no device",
     ),
     (
-        "a container with an odd name",
+        "a container with an invalid name",
         of_record(containers={"A b": {}}),
         UnreadableReason.WRONG_SHAPE,
         "containers: ",
     ),
     (
-        "a type with an odd name",
+        "a type with an invalid name",
         of_record(containers={"a": {"": []}}),
         UnreadableReason.WRONG_SHAPE,
         "containers.a: ",

@@ -110,7 +110,7 @@ def test_an_error_is_one_line() -> None:
     assert found["message"] == "it failed"
     assert first == "Traceback (most recent call last):"
     assert last.endswith("é漢")
-    assert all(one.isprintable() for one in found["traceback"].split("\n"))
+    assert all(line.isprintable() for line in found["traceback"].split("\n"))
 
 
 def test_there_is_no_traceback_where_there_is_no_error() -> None:
@@ -144,9 +144,9 @@ def fail(): raise ValueError("in a thread")
 thread = threading.Thread(target=fail, name="helper")
 thread.start()
 thread.join()
-class Odd:
+class Failing:
     def __del__(self): raise ValueError("too late")
-Odd()
+Failing()
 warnings.warn("old\\nways", RuntimeWarning)
 logging.getLogger("kopf.objects").error("Handler failed", exc_info=ValueError("no"))
 logs.report_exit("berth-test", "there is\\nno server")

@@ -49,21 +49,21 @@ def test_only_what_is_nested_deeper_is_cut(flat: int, value: Any, plain: bool, i
 
 @hypothesis.given(value=values, kept=strategies.floats(0, 1, exclude_max=True))
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_half_a_text_stays_half_a_text(flat: int, value: Any, kept: float) -> None:
+@pytest.mark.usefixtures("flat")
+def test_half_a_text_stays_half_a_text(value: Any, kept: float) -> None:
     """A text that broke off within a list or an object is not made whole."""
     text = json.dumps([value]).encode()
     half = text[: int(len(text) * kept)]
 
-    assert flat
     with pytest.raises(json.JSONDecodeError):
         json.loads(nesting.cut_deep_values(half))
 
 
 @hypothesis.given(text=strategies.binary() | strategies.text('"\\[]{}a').map(str.encode))
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_any_bytes_are_cut_without_a_word(flat: int, text: bytes) -> None:
+@pytest.mark.usefixtures("flat")
+def test_any_bytes_are_cut_without_an_error(text: bytes) -> None:
     """What is no JSON is for the reader to refuse."""
-    assert flat
     assert len(nesting.cut_deep_values(text)) <= len(text)
 
 

@@ -1,12 +1,14 @@
 """However much a crowd asks at once, whatever else the loop is for has its turns in between."""
 
 import asyncio
+import collections
 
 from aiohttp import web
 
 from berth_crds import http_server, request_limiter
 from http_server import clients
 from support import timeless
+from support.other_task import OtherTask
 
 CROWD = 100
 AT_ONCE = 20  # Requests that a client sends without waiting for an answer.
@@ -14,30 +16,23 @@ AT_ONCE = 20  # Requests that a client sends without waiting for an answer.
 
 async def test_few_requests_are_answered_in_one_turn_of_the_loop() -> None:
     """A crowd that sends many requests at once is answered bit by bit, and a newcomer in its turn."""
-    answered = [0]  # In each turn of the loop.
+    other, answered = OtherTask(), collections.Counter[int]()  # In each turn of another task.
 
     async def page(_: web.Request) -> web.Response:
-        answered[-1] += 1
+        answered[other.turns] += 1
         return web.Response(text="alive\n")
 
-    async def turn() -> None:
-        while True:
-            await asyncio.sleep(0)
-            answered.append(0)
-
-    routes = [web.get("/healthz", page)]
     async with (
-        http_server.serving("127.0.0.1:0", routes) as address,
-        timeless.beside(turn()),
+        http_server.serving("127.0.0.1:0", [web.get("/healthz", page)]) as address,
+        timeless.beside(other.run()),
         clients.connected(address, CROWD) as crowd,
     ):
-        for one in crowd:
-            await one.send(clients.REQUEST % b"/healthz" * AT_ONCE)
+        for client in crowd:
+            await client.send(clients.REQUEST % b"/healthz" * AT_ONCE)
         assert await clients.ask(address) == "200 OK"
-        seen = sum(answered)
 
-    assert seen < CROWD * AT_ONCE  # It need not wait for all that the others asked.
-    assert max(answered) < 2 * request_limiter.BURST
+        assert answered.total() < CROWD * AT_ONCE, "it need not wait for all that the others asked"
+    assert max(answered.values()) < 2 * request_limiter.BURST
 
 
 @timeless.scenario
@@ -46,11 +41,11 @@ async def test_the_first_pass_at_once_and_the_rest_at_a_pace() -> None:
     clock, limiter, passed = timeless.clock(), request_limiter.RequestLimiter(), list[tuple[float, int]]()
     await timeless.passing(1)
 
-    async def one(number: int) -> None:
+    async def acquire(number: int) -> None:
         await limiter.acquire()
         passed.append((clock(), number))
 
-    await asyncio.gather(*map(one, range(1032)))
+    await asyncio.gather(*map(acquire, range(1032)))
 
     assert [number for _, number in passed] == list(range(1032))
     assert passed[request_limiter.BURST - 1][0] == 1.0
@@ -68,8 +63,8 @@ async def test_who_has_gone_takes_no_turn() -> None:
     clock, limiter = timeless.clock(), request_limiter.RequestLimiter()
     crowd = [asyncio.create_task(limiter.acquire()) for _ in range(10_000)]
     await timeless.passing(0.1)
-    for one in crowd:
-        one.cancel()
+    for task in crowd:
+        task.cancel()
     began = clock()
 
     await limiter.acquire()

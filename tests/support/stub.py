@@ -1,4 +1,4 @@
-"""A server that answers what a test tells it to: for what a real API server shows too rarely.
+"""A server that answers what a test scripts: for what a real API server shows too rarely.
 
     async with stub.Stub() as server:
         server.on("GET", "/api/v1/pods", stub.status(503, "overloaded"))
@@ -28,7 +28,7 @@ class Stub:
     def __init__(self) -> None:
         self.requests: list[web.Request] = []
         self.bodies: list[bytes] = []
-        self._scripts: dict[tuple[str, str], list[Answer]] = {}
+        self._scripts: dict[tuple[str, str], Answer] = {}
         self._url = ""
 
     async def __aenter__(self) -> Self:
@@ -56,20 +56,17 @@ class Stub:
 
     def on(self, method: str, path: str, *answers: Answer) -> None:
         """Write the script of one route."""
-        self._scripts[method, path] = list(answers)
+        self._scripts[method, path] = in_turn(answers)
 
     def asked(self, **query: str) -> list[web.Request]:
-        """Return the requests whose query says all this."""
-        return [one for one in self.requests if query.items() <= dict(one.query).items()]
+        """Return the requests whose query has all these parameters."""
+        return [request for request in self.requests if query.items() <= dict(request.query).items()]
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
         self.bodies.append(await request.read())
-        script = self._scripts.get((request.method, request.path))
-        if not script:
-            return await status(404, "the test has not told what to say here", reason="NotFound")(request)
-        answer = script.pop(0) if len(script) > 1 else script[0]
-        return await answer(request)
+        unscripted = status(404, "the test has no answer for this", reason="NotFound")
+        return await self._scripts.get((request.method, request.path), unscripted)(request)
 
 
 # ---------------------------------------------------------------- answers
@@ -120,7 +117,7 @@ def paged(items: Sequence[Thing], *, version: str) -> Answer:
         end = min(start + limit, len(items)) if limit else len(items)
         found = items[start:end]
         if "PartialObjectMetadata" in request.headers["Accept"]:
-            found = [{"metadata": one["metadata"]} for one in found]
+            found = [{"metadata": item["metadata"]} for item in found]
         return await page(*found, version=version, more=str(end) if end < len(items) else "")(request)
 
     return answer
@@ -151,12 +148,10 @@ def watch(*frames: Thing, until: asyncio.Event | None = None) -> Answer:
     return answer
 
 
-def reset(*, after_reading: bool = True) -> Answer:
-    """Hear the request, then hang up without a word."""
+def reset() -> Answer:
+    """Hang up without an answer, when the request has been read."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        if after_reading:
-            await request.read()
         assert request.transport is not None
         request.transport.abort()
         return web.Response()
