@@ -42,14 +42,15 @@ async def test_dry_runs_that_hang_have_nobody_wait() -> None:
     assert await engine.place_later("new", 20.0) <= 0.1
 
 
+@pytest.mark.parametrize(("at_once", "kept"), [(64, bind_slots.FIRST_WIDTH), (2, 2)])
 @timeless.scenario
-async def test_a_slow_namespace_keeps_few_cards() -> None:
-    """No card is kept for pods whose binds are not sent."""
-    engine = with_slow_pods()
+async def test_a_slow_namespace_keeps_few_cards(at_once: int, kept: int) -> None:
+    """No card is kept for pods whose binds are not sent, nor for those that waited for their turn."""
+    engine = with_slow_pods(at_once=at_once)
 
     await engine.advance(bind_slots.SLOW_SECONDS + 0.1)
 
-    assert len(engine.ledger.assumed_pods) == engine.writer.now_open == bind_slots.FIRST_WIDTH
+    assert len(engine.ledger.assumed_pods) == engine.writer.now_open == kept
 
 
 @timeless.scenario

@@ -140,7 +140,7 @@ def any_pod(draw: st.DrawFn) -> raw.Pod:
     )
 
 
-@pod_requests.PROPERTY
+@hypothesis.settings(pod_requests.PROPERTY, max_examples=1500)
 @hypothesis.given(any_pod())
 def test_every_pod_is_read(pod: raw.Pod) -> None:
     """A pod is read or refused, never stops the operator, and the same pod gives the same request.

@@ -301,6 +301,9 @@ NOTHING: dict[str, raw.Pod] = {
     "asks by a label that makes no sense": builders.pod(
         meta={"labels": {"genius/gpu-number": "x"}}, **ON_NODE
     ),
+    "was bound by Berth without cards, and asks by an annotation since": builders.pod(
+        annotations={names.TERM: "7", "gpu-fraction": "nonsense"}, **ON_NODE
+    ),
     "was bound by Berth without cards, and asks for some since": builders.pod(
         annotations={names.TERM: "7", names.GPU: "100"}, **ON_NODE
     ),
