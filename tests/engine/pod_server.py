@@ -135,7 +135,7 @@ class Player(Protocol):
     def check(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Judge a bind at the moment at which it is sent."""
 
-    def heard(self, name: str, seen: Seen) -> Seen:
+    def learn(self, name: str, seen: Seen) -> Seen:
         """Record what we learn of a pod."""
 
 
@@ -177,4 +177,4 @@ class PendingBinds(writers.Lead):
 
     async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Read a pod as it is."""
-        return self.history.heard(candidate.name, self.history.server.look(candidate.name))
+        return self.history.learn(candidate.name, self.history.server.look(candidate.name))

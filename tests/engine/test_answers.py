@@ -44,7 +44,7 @@ class Outcome:
 
     answers: Sequence[Any]
     found: Sequence[Any] = (RuntimeError("nobody asked for this"),)
-    told: Sequence[str] = ()
+    reports: Sequence[str] = ()
     counted: Sequence[str] = ("bound",)
     state: State = State.FREE
     waits: bool = False
@@ -56,8 +56,8 @@ class Outcome:
 
 TWICE = (2, 1, 0)
 READ = (1, 1, 0)
-bound = functools.partial(Outcome, told=PLACED, state=State.ASSUMED)
-refused = functools.partial(Outcome, told=["failed: no"], counted=["error"], waits=True)
+bound = functools.partial(Outcome, reports=PLACED, state=State.ASSUMED)
+refused = functools.partial(Outcome, reports=["failed: no"], counted=["error"], waits=True)
 gone = functools.partial(Outcome, found=[GONE], counted=["gone"], calls=READ)
 OUTCOMES: dict[str, Outcome] = {
     "bound": bound([BOUND]),
@@ -77,7 +77,7 @@ OUTCOMES: dict[str, Outcome] = {
     ),
     "lost, of a known revision": bound([LOST, BOUND], [SEVENTH], calls=TWICE, within=4.0),
     "lost, of a known revision, again and again": refused(
-        [Reply(LOST, takes=4.0)], [SEVENTH], calls=(2, 2, 1), within=9.0, told=["failed: timed out"]
+        [Reply(LOST, takes=4.0)], [SEVENTH], calls=(2, 2, 1), within=9.0, reports=["failed: timed out"]
     ),
     "lost, and the pod is edited": bound(
         [LOST, BOUND], [EDITED], calls=(2, 1, 1), within=4.0, counted=["stale", "bound"]
@@ -87,10 +87,10 @@ OUTCOMES: dict[str, Outcome] = {
     "unclear, and gone": gone([CLOSED]),
     "refused for its revision": bound([CLOSED, BOUND], [UNBOUND], calls=TWICE),
     "refused for its revision all the time": refused(
-        [CLOSED], [UNBOUND], calls=(5, 4, 0), within=5.0, told=["failed: conflict"]
+        [CLOSED], [UNBOUND], calls=(5, 4, 0), within=5.0, reports=["failed: conflict"]
     ),
     "refused in the present revision": refused(
-        [conflict("7"), NO], [SEVENTH], calls=READ, told=["failed: too large"]
+        [conflict("7"), NO], [SEVENTH], calls=READ, reports=["failed: too large"]
     ),
     "refused in an earlier revision": refused([conflict("6"), NO], [SEVENTH], calls=TWICE),
     "refused without a revision": refused([conflict(), NO], [SEVENTH], calls=TWICE),
@@ -108,7 +108,7 @@ OUTCOMES: dict[str, Outcome] = {
 def settled(engine: Engine) -> bool:
     """Whether something was told to the pod, or it is known to be bound or gone."""
     under_way = engine.loop.binder.busy or engine.ledger.unbound("uid-p") is not None
-    return bool(engine.status_writer.told) or not under_way
+    return bool(engine.status_writer.reports) or not under_way
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES.keys())
@@ -126,7 +126,7 @@ async def test_what_becomes_of_a_bind(outcome: Outcome, caplog: pytest.LogCaptur
     await engine.run(until=lambda: settled(engine))
 
     sent, looks, voided = (getattr(engine.writer, calls) for calls in ("binds", "looks", "voided"))
-    assert engine.status_writer.of("p") == [*outcome.told]
+    assert engine.status_writer.of("p") == [*outcome.reports]
     assert engine.results() == dict.fromkeys(outcome.counted, 1)
     assert (engine.state(), "uid-p" in engine.ledger.backlog) == (outcome.state, outcome.waits)
     assert (len(sent), len(looks), len(voided)) == outcome.calls
@@ -259,13 +259,13 @@ OVERTAKEN: dict[str, tuple[Callable[[Engine], None], str, ports.Answer, Sequence
 }
 
 
-@pytest.mark.parametrize(("shown", "when", "answer", "told"), OVERTAKEN.values(), ids=OVERTAKEN.keys())
+@pytest.mark.parametrize(("shown", "when", "answer", "reports"), OVERTAKEN.values(), ids=OVERTAKEN.keys())
 @timeless.scenario
 async def test_what_the_watch_has_shown_stays(
     shown: Callable[[Engine], None],
     when: str,
     answer: ports.Answer,
-    told: Sequence[str],
+    reports: Sequence[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No answer frees the cards of a pod that is bound, or brings back a pod that is gone."""
@@ -280,5 +280,5 @@ async def test_what_the_watch_has_shown_stays(
     free = sum(inventories.free_cards(engine.ledger.inventory, node) for node in ("n1", "n2"))
     assert (engine.state(), free) == (State.CONFIRMED if is_bound else State.FREE, 8 - is_bound)
     assert len(engine.writer.looks) == (when == "read")
-    assert (engine.status_writer.of("p"), len(engine.ledger.backlog)) == ([*told], 0)
+    assert (engine.status_writer.of("p"), len(engine.ledger.backlog)) == ([*reports], 0)
     assert errors(caplog) == []

@@ -275,7 +275,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("asks"), PODS),
         st.tuples(st.just("answer"), PODS),
-        st.tuples(st.sampled_from(["comes", "is told", "time"]), PODS),
+        st.tuples(st.sampled_from(["comes", "is bound", "time"]), PODS),
     ),
     min_size=3,
     max_size=30,
@@ -316,7 +316,7 @@ async def _do(
         case "asks" if uid in declarer.ledger.backlog and uid not in asked:
             ledgers.assume(declarer.ledger, name)
             asked[uid] = asyncio.create_task(declarer.permit(uid))
-        case "is told" if uid in asked and asked[uid].done():
+        case "is bound" if uid in asked and asked[uid].done():
             declarer.ledger.pod_over(uid)
             del asked[uid]
         case "answer" if declarer.lease.open:

@@ -24,8 +24,8 @@ WITH_PLUGIN = builders.node("n1", extra={names.NVIDIA_GPU: 4})
 
 def bare(uid: str = "uid-p", at: str = "n1", **status: Any) -> wire.GpuPod:
     """Return a GpuPod of a pod that runs, and to which the kubelet gave nothing."""
-    said = {"phase": "Running", "granted": (wire.Grant("main", (), "podresources"),)} | status
-    return msgspec.structs.replace(builders.gpupod(at=at, uid=uid), status=wire.GpuPodStatus(**said))
+    status = {"phase": "Running", "granted": (wire.Grant("main", (), "podresources"),)} | status
+    return msgspec.structs.replace(builders.gpupod(at=at, uid=uid), status=wire.GpuPodStatus(**status))
 
 
 def heard() -> Ledger:
@@ -68,7 +68,7 @@ STARTING = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase
 
 
 @pytest.mark.parametrize(
-    ("node", "pod", "said", "expected"),
+    ("node", "pod", "gpupod", "expected"),
     [
         pytest.param(WITH_PLUGIN, FOREIGN, None, ([], EVERY), id="nobody has said anything yet"),
         pytest.param(
@@ -94,14 +94,14 @@ STARTING = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase
 )
 @pytest.mark.parametrize("order", [1, -1], ids=["the pod last", "the pod first"])
 def test_a_running_pod_whose_cards_nobody_names_yet_may_have_any(
-    node: facts.Node, pod: raw.Pod, said: wire.GpuPod | None, expected: tuple[list[int], int], order: int
+    node: facts.Node, pod: raw.Pod, gpupod: wire.GpuPod | None, expected: tuple[list[int], int], order: int
 ) -> None:
     """Where the agent asks the kubelet, it says soon which; until then one of them must not be given out."""
     ledger = ledgers.with_nodes()
     ledgers.in_turn(
         lambda: ledger.node_seen(node),
         lambda: ledger.device_seen(builders.device("n1", heard=True)),
-        lambda: ledgers.gpupod_seen(ledger, said) if said else None,
+        lambda: ledgers.gpupod_seen(ledger, gpupod) if gpupod else None,
         lambda: ledgers.pod_seen(ledger, pod),
         late=order < 0,
     )
@@ -145,7 +145,7 @@ def test_a_pod_that_starts_keeps_back_what_it_asks_for() -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["the GpuPod first", "the pod first"])
 @pytest.mark.parametrize(
-    ("pod", "said", "expected"),
+    ("pod", "gpupod", "expected"),
     [
         pytest.param(FOREIGN, bare(), 0, id="the kubelet gave it nothing"),
         pytest.param(FOREIGN, bare(uid="uid-old"), 2, id="that is said of an earlier pod"),
@@ -173,13 +173,13 @@ def test_a_pod_that_starts_keeps_back_what_it_asks_for() -> None:
     ],
 )
 def test_a_pod_to_which_the_kubelet_gave_nothing_withholds_nothing(
-    pod: raw.Pod, said: wire.GpuPod, expected: int, *, late: bool
+    pod: raw.Pod, gpupod: wire.GpuPod, expected: int, *, late: bool
 ) -> None:
     """That counts for that very pod, where it runs, and where Berth gave it nothing either."""
     ledger = ledgers.with_nodes()
     ledger.node_seen(WITH_PLUGIN)
     ledgers.in_turn(
-        lambda: ledgers.gpupod_seen(ledger, said), lambda: ledgers.pod_seen(ledger, pod), late=late
+        lambda: ledgers.gpupod_seen(ledger, gpupod), lambda: ledgers.pod_seen(ledger, pod), late=late
     )
 
     assert ledgers.holding(ledger) == ([], expected)

@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order it is heard of: the invariants hold, and the ledger is derivable.
+"""Whatever happens, in whatever order it is seen: the invariants hold, and the ledger is derivable.
 
 A random history of a small cluster is played before the loop as it runs: pods come, change, are bound
 by us or by others and end; nodes, cards, GpuPods and agents come and go; binds are under way for long,
@@ -32,7 +32,7 @@ AT = st.sampled_from(NODES)
 MOSTLY = st.sampled_from([True, True, True, False])
 RARELY = st.sampled_from([False, False, False, True])
 CHANGES = ("node", "cards", "cards", "agent", "agent", "no node", "no cards")
-FATES = ("taken", "taken", "taken", "taken, unheard", "late", "crowded out", "refused")
+FATES = ("taken", "taken", "taken", "taken, answer lost", "late", "crowded out", "refused")
 ENDS = ("admitted", "admitted", "Running", "Running", "Succeeded", "Failed", "gone", "deleted")
 
 
@@ -87,7 +87,7 @@ class History(stateful.RuleBasedStateMachine):
         for device in devices:
             self.node_changes(builders.node(device.node))
             if device.node not in bare:
-                self.cards_change(device, heard=True)
+                self.cards_change(device, alive=True)
 
     @stateful.rule(data=st.data(), at=AT, what=st.sampled_from(CHANGES))
     def cluster_changes(self, data: st.DataObject, at: str, what: str) -> None:
@@ -96,9 +96,9 @@ class History(stateful.RuleBasedStateMachine):
             case "node":
                 self.node_changes(data.draw(st.just(builders.node(at)) | random_clusters.nodes(at)))
             case "cards":
-                self.cards_change(data.draw(usual(at)), heard=data.draw(MOSTLY))
+                self.cards_change(data.draw(usual(at)), alive=data.draw(MOSTLY))
             case "agent" if at in self.world.devices:
-                self.agent(at, heard=data.draw(MOSTLY))
+                self.agent(at, alive=data.draw(MOSTLY))
             case "no node":
                 self.world.nodes.pop(at, None)
                 self.ledger.node_gone(at)
@@ -112,7 +112,7 @@ class History(stateful.RuleBasedStateMachine):
         """Somebody puts all nodes in order, and what waits gets its place."""
         for at, count in zip(NODES, counts, strict=True):
             self.node_changes(builders.node(at))
-            self.cards_change(builders.device(at, count), heard=True)
+            self.cards_change(builders.device(at, count), alive=True)
         self.time_passes(11.0)
 
     def node_changes(self, node: facts.Node) -> None:
@@ -120,26 +120,26 @@ class History(stateful.RuleBasedStateMachine):
         self.world.nodes[node.name] = node
         self.ledger.node_seen(node)
 
-    def cards_change(self, device: cards_.Device, *, heard: bool) -> None:
-        """A Device is new or changed, and its agent was heard or not."""
+    def cards_change(self, device: cards_.Device, *, alive: bool) -> None:
+        """A Device is new or changed, and its agent is alive or not."""
         self.world.devices[device.node] = device
         self.ledger.device_seen(device)
-        self.agent(device.node, heard=heard)
+        self.agent(device.node, alive=alive)
 
-    def agent(self, at: str, *, heard: bool) -> None:
+    def agent(self, at: str, *, alive: bool) -> None:
         """Judge an agent."""
-        (self.world.reporting.add if heard else self.world.reporting.discard)(at)
-        self.ledger.agent_silent(at, silent=not heard)
+        (self.world.reporting.add if alive else self.world.reporting.discard)(at)
+        self.ledger.agent_silent(at, silent=not alive)
 
     # ------------------------------------------------------------ pods
 
-    @stateful.rule(shapes=st.lists(shapes(), min_size=1, max_size=3), told=MOSTLY)
-    def pods_come(self, shapes: list[dict[str, Any]], told: bool) -> None:  # noqa: FBT001  drawn by hypothesis
+    @stateful.rule(shapes=st.lists(shapes(), min_size=1, max_size=3), seen=MOSTLY)
+    def pods_come(self, shapes: list[dict[str, Any]], seen: bool) -> None:  # noqa: FBT001  drawn by hypothesis
         """Pods are created; mostly the watch is fast."""
         for shape in shapes if len(self.server.pods) < MOST_PODS else ():
             name = f"p{len(self.server.news)}"
             self.server.create(name, **shape)
-            if told:
+            if seen:
                 self.server.deliver(name, self.ledger)
         self.a_moment_passes()
 
@@ -230,7 +230,7 @@ class History(stateful.RuleBasedStateMachine):
         assert placement.node in self.world.nodes
         assert {share.uuid for share in random_clusters.given(placement)} <= sound
 
-    def heard(self, name: str, seen: pod_server.Seen) -> pod_server.Seen:
+    def learn(self, name: str, seen: pod_server.Seen) -> pod_server.Seen:
         """Note that we learn of a pod's end before the watch tells it."""
         if isinstance(seen, ports.Gone):
             self.gone.add(name)
@@ -245,8 +245,8 @@ class History(stateful.RuleBasedStateMachine):
         answer: ports.Answer
         match fate:
             case "taken":
-                answer = self.heard(name, self.server.bind(name, pending.placement))
-            case "taken, unheard":
+                answer = self.learn(name, self.server.bind(name, pending.placement))
+            case "taken, answer lost":
                 self.server.bind(name, pending.placement)
                 answer = pod_server.LOST
             case "late":
@@ -274,7 +274,7 @@ class History(stateful.RuleBasedStateMachine):
     def binds_are_taken(self) -> None:
         """All that is under way arrives, and we hear of it."""
         for name, pending in list(self.binds.under_way.items()):
-            pending.answer.set_result(self.heard(name, self.server.bind(name, pending.placement)))
+            pending.answer.set_result(self.learn(name, self.server.bind(name, pending.placement)))
         self.binds.under_way.clear()
         self.time_passes(0.0)
 
@@ -282,8 +282,8 @@ class History(stateful.RuleBasedStateMachine):
     @stateful.rule(data=st.data())
     def late_bind_arrives(self, data: st.DataObject) -> None:
         """A bind that we gave up waiting for reaches the server all the same."""
-        stray = self.binds.lost.pop(data.draw(st.integers(0, len(self.binds.lost) - 1)))
-        self.server.bind(*stray)
+        bind = self.binds.lost.pop(data.draw(st.integers(0, len(self.binds.lost) - 1)))
+        self.server.bind(*bind)
 
     # ------------------------------------------------------------ what always holds
 
@@ -318,17 +318,17 @@ class History(stateful.RuleBasedStateMachine):
 
     @stateful.invariant()
     def ledger_is_derivable(self) -> None:
-        """Made afresh of what was heard last, and of the binds under way, it is the same (I8)."""
-        heard = [(name, pod) for name, pod in self.server.delivered.items() if pod is not None]
-        fresh = self.afresh(heard)
+        """Made afresh of what was seen last, and of the binds under way, it is the same (I8)."""
+        pods_seen = [(name, pod) for name, pod in self.server.delivered.items() if pod is not None]
+        fresh = self.afresh(pods_seen)
         for uid, one in self.ledger.assumed_pods.items():
             fresh.assume(decisions.Bind(uid, one.placement))
         assert ledgers.contents(self.ledger) == ledgers.contents(fresh)
 
-    def afresh(self, heard: list[tuple[str, Any]]) -> Ledger:
+    def afresh(self, pods_seen: list[tuple[str, Any]]) -> Ledger:
         """Make a ledger of the world and these pods, backwards."""
         fresh = Ledger(self.clock)
-        for _, pod in reversed(heard):
+        for _, pod in reversed(pods_seen):
             ledgers.pod_seen(fresh, pod)
         for thing in self.gpupods.values():
             ledgers.gpupod_seen(fresh, thing)
@@ -363,8 +363,8 @@ class History(stateful.RuleBasedStateMachine):
         """Every bind comes to its end, the watch catches up, and nothing more happens."""
         self.whoever_fits_is_bound()
         self.ending = self.running.cancel()
-        for stray in self.binds.lost:
-            self.server.bind(*stray)
+        for bind in self.binds.lost:
+            self.server.bind(*bind)
         while self.loop.binder.busy:
             self.binds_are_taken()
             self.time.run(timeless.passing(1.0))

@@ -163,12 +163,12 @@ async def test_a_server_that_asks_for_a_rest_gets_it() -> None:
     engine.wait("first", Reply(ports.Throttled("slow down", 5.0), takes=0.4), ports.Bound())
     engine.crowd(names(39), Reply(takes=0.4))
 
-    await engine.run(until=lambda: len(engine.status_writer.told) == 40)
+    await engine.run(until=lambda: len(engine.status_writer.reports) == 40)
 
     moments = [call.moment for call in engine.writer.binds]
     assert [moment for moment in moments if 0.42 < moment < 5.4] == []
     assert sum(moment >= 5.4 for moment in moments) >= 36
-    assert all(sentence.startswith("placed on") for _, sentence in engine.status_writer.told)
+    assert all(sentence.startswith("placed on") for _, sentence in engine.status_writer.reports)
 
 
 @timeless.scenario
@@ -226,7 +226,7 @@ async def test_binds_under_way_are_finished_and_others_are_not_begun() -> None:
     await engine.stop()
 
     assert 1.0 <= engine.now() < 1.2
-    assert len(engine.writer.binds) == len(engine.status_writer.told) == 4
+    assert len(engine.writer.binds) == len(engine.status_writer.reports) == 4
     assert not engine.loop.binder.busy
 
 
@@ -238,7 +238,7 @@ async def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> Non
 
     engine.loop.reporter.report_round([answer], until=1.0)
 
-    assert (engine.status_writer.told, len(engine.ledger.backlog)) == ([], 0)
+    assert (engine.status_writer.reports, len(engine.ledger.backlog)) == ([], 0)
 
 
 # ---------------------------------------------------------------- rounds have an end
@@ -270,7 +270,7 @@ async def test_only_a_hard_pod_is_demoted() -> None:
     engine = slow_engine(0.002)
     engine.wait("hard", request=HARD, priority=10)
     engine.wait("large", cards=9)
-    await engine.advance(lambda: len(engine.status_writer.told) == 2)
+    await engine.advance(lambda: len(engine.status_writer.reports) == 2)
     engine.wait("easy")
 
     demoted = [entry.candidate.name for entry in engine.ledger.backlog.each() if entry.demoted]

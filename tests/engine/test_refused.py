@@ -170,7 +170,7 @@ async def test_a_pod_without_a_card_hears_of_it_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reports"),
     [
         pytest.param(ports.Unknown("lost"), 1, id="lost"),
         pytest.param(ports.Unknown("of another revision", open=False), 1, id="of another revision"),
@@ -180,7 +180,7 @@ async def test_a_pod_without_a_card_hears_of_it_too() -> None:
     ],
 )
 @timeless.scenario
-async def test_a_dry_run_that_is_not_accepted_is_made_again(answer: writers.Outcome, told: int) -> None:
+async def test_a_dry_run_that_is_not_accepted_is_made_again(answer: writers.Outcome, reports: int) -> None:
     """Nothing was written, so nothing has to be followed: the pod shows the refusal, and comes again."""
     engine = Engine()
     engine.wait("p", NO, answer, BOUND)
@@ -189,7 +189,7 @@ async def test_a_dry_run_that_is_not_accepted_is_made_again(answer: writers.Outc
 
     assert engine.writer.looks == []
     assert engine.bound_at("p") < 3.0
-    assert engine.status_writer.of("p") == [*["failed: no"] * told, "placed on n1"]
+    assert engine.status_writer.of("p") == [*["failed: no"] * reports, "placed on n1"]
 
 
 @timeless.scenario
@@ -248,10 +248,10 @@ async def test_a_pod_that_goes_during_its_dry_run_is_forgotten() -> None:
     await engine.advance(lambda: engine.writer.dry_runs)
 
     engine.ledger.pod_over("uid-p")
-    told = len(engine.status_writer.told)
+    reports = len(engine.status_writer.reports)
     await engine.advance(20.0)
 
-    assert (len(engine.status_writer.told), len(engine.writer.dry_runs)) == (told, 1)
+    assert (len(engine.status_writer.reports), len(engine.writer.dry_runs)) == (reports, 1)
 
 
 @timeless.scenario

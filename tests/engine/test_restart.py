@@ -51,7 +51,7 @@ def news_of_pod(number: int, pod: raw.Pod) -> Event:
     return lambda ledger: ledgers.pod_seen(ledger, renamed)
 
 
-def heard(events: list[Event]) -> Ledger:
+def ledger_of(events: list[Event]) -> Ledger:
     """Return a ledger that heard of these, in this order."""
     ledger = Ledger(clock.Clock())
     for event in events:
@@ -69,9 +69,9 @@ def test_order_does_not_matter(
     """The same objects in any order make the same ledger, and the same next decisions (I11)."""
     events = [event for name in random_clusters.NODES for event in news_of_node(world, name)]
     events += [news_of_pod(number, pod) for number, pod in enumerate(pods)]
-    one = heard(events)
+    one = ledger_of(events)
 
-    other = heard(data.draw(st.permutations(events)))
+    other = ledger_of(data.draw(st.permutations(events)))
 
     assert ledgers.contents(other) == ledgers.contents(one)
     assert ledgers.decide(other) == ledgers.decide(one)

@@ -63,7 +63,7 @@ async def test_slow_namespaces_together_keep_few_cards() -> None:
             engine.wait(f"p{count}-{number}", Reply(takes=takes), namespace=f"slow{number % 20}")
         await engine.advance(moment)
 
-    unanswered = len(engine.ledger.assumed_pods) - len(engine.status_writer.told)
+    unanswered = len(engine.ledger.assumed_pods) - len(engine.status_writer.reports)
     assert unanswered == engine.writer.now_open == binder.DEFAULT_LIMITS.binds_at_once // 2
 
 
@@ -97,14 +97,14 @@ async def test_pods_that_are_held_up_for_long_say_why() -> None:
     engine = with_slow_pods(reply=Reply(ports.Refused("no"), takes=1000.0))
     engine.status_writer.shows["uid-slow020"] = "something else"
     await engine.advance(slow_namespaces.REPORTED_SECONDS - 0.1)
-    early = list(engine.status_writer.told)
+    early = list(engine.status_writer.reports)
 
     await engine.advance(10 * slow_namespaces.REPORTED_SECONDS)
 
     first = range(bind_slots.FIRST_WIDTH, bind_slots.FIRST_WIDTH + slow_namespaces.MOST_REPORTED)
     message = f"failed: {slow_namespaces.MESSAGE}"
     assert early == []
-    assert engine.status_writer.told == [(f"slow{at:03}", message) for at in first if at != 20]
+    assert engine.status_writer.reports == [(f"slow{at:03}", message) for at in first if at != 20]
 
 
 @timeless.scenario
@@ -115,7 +115,7 @@ async def test_a_namespace_that_is_new_begins_with_few_and_has_soon_as_many_as_a
     await engine.advance(lambda: engine.writer.binds)
     first = engine.writer.now_open
 
-    await engine.advance(lambda: len(engine.status_writer.told) == CROWD)
+    await engine.advance(lambda: len(engine.status_writer.reports) == CROWD)
 
     assert (first, engine.writer.most_open) == (bind_slots.FIRST_WIDTH, binder.DEFAULT_LIMITS.binds_at_once)
     assert engine.now() < 0.2

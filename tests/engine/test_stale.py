@@ -119,7 +119,7 @@ async def test_nothing_is_sent_for_a_pod_that_does_not_wait_any_more(
     """It keeps what it has, and nothing is told of it."""
     engine = await changed_before_its_turn(change)
 
-    assert (engine.writer.binds, engine.status_writer.told) == ([], [])
+    assert (engine.writer.binds, engine.status_writer.reports) == ([], [])
     assert (engine.state(), inventories.free_cards(engine.ledger.inventory)) == (state, free)
 
 

@@ -126,19 +126,19 @@ class PodStatusWriter:
     """Remembers what people were told: of each pod a list of sentences."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.reports: list[tuple[str, str]] = []
         self.faults: list[tuple[str, decisions.Reason]] = []
         self.shows: dict[str, str] = {}  # What pods showed before anybody told anything, by uid.
 
     def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
-        self.told.append((candidate.name, f"placed on {placement.node}"))
+        self.reports.append((candidate.name, f"placed on {placement.node}"))
 
     def unschedulable(
         self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report that a pod does not fit, and why."""
-        self.told.append((candidate.name, message))
+        self.reports.append((candidate.name, message))
         if fault is not None:
             self.faults.append((candidate.name, fault))
 
@@ -148,8 +148,8 @@ class PodStatusWriter:
 
     def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report that the server refused a bind."""
-        self.told.append((candidate.name, f"failed: {message}"))
+        self.reports.append((candidate.name, f"failed: {message}"))
 
     def of(self, name: str) -> list[str]:
         """Return what was told of one pod."""
-        return [sentence for who, sentence in self.told if who == name]
+        return [sentence for who, sentence in self.reports if who == name]

@@ -11,7 +11,7 @@ from berth_crds.vocabulary import Scope, Strategy
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.devices.requests import Conditions, Grouping, OtherDevices
-from berth_operator.translate import annotations
+from berth_operator.translate.annotations import READERS, UNSERVED
 from support import builders
 from translate import pod_requests
 
@@ -54,10 +54,10 @@ CONDITIONS: dict[str, tuple[dict[str, str], Conditions]] = {
 }
 
 
-@pytest.mark.parametrize(("said", "expected"), CONDITIONS.values(), ids=CONDITIONS.keys())
-def test_conditions(said: dict[str, str], expected: Conditions) -> None:
+@pytest.mark.parametrize(("annotations", "expected"), CONDITIONS.values(), ids=CONDITIONS.keys())
+def test_conditions(annotations: dict[str, str], expected: Conditions) -> None:
     """All conditions arrive in one value, so that they are asked of one card."""
-    request = pod_requests.request(pod_requests.asking(CARDS, annotations=said))
+    request = pod_requests.request(pod_requests.asking(CARDS, annotations=annotations))
 
     assert request.conditions == expected
 
@@ -67,7 +67,8 @@ def test_models_are_remembered_as_they_were_written() -> None:
     written = {names.MODEL: "A100, t4", names.AVOID_MODEL: "Tesla P4"}
     small = {key: text.lower() for key, text in written.items()}
     one, other = (
-        pod_requests.request(pod_requests.asking(CARDS, annotations=said)) for said in (written, small)
+        pod_requests.request(pod_requests.asking(CARDS, annotations=annotations))
+        for annotations in (written, small)
     )
 
     assert one.conditions.as_written(one.conditions.models) == ["A100", "t4"]
@@ -99,10 +100,10 @@ MANNERS: dict[str, tuple[dict[str, str], Grouping]] = {
 }
 
 
-@pytest.mark.parametrize(("said", "grouping"), MANNERS.values(), ids=MANNERS.keys())
-def test_manner(said: dict[str, str], grouping: Grouping) -> None:
+@pytest.mark.parametrize(("annotations", "grouping"), MANNERS.values(), ids=MANNERS.keys())
+def test_manner(annotations: dict[str, str], grouping: Grouping) -> None:
     """How devices belong together is read from one key each."""
-    request = pod_requests.request(pod_requests.asking(BOTH, annotations=said))
+    request = pod_requests.request(pod_requests.asking(BOTH, annotations=annotations))
 
     assert request.grouping == grouping
 
@@ -151,9 +152,9 @@ def test_strategy_counts_without_devices() -> None:
 
 def test_pattern_beside_models_to_avoid() -> None:
     """Of two patterns one must be found in a model's name and the other must not."""
-    said = {names.MODEL_PATTERN: "(?i)a100|T4", "nvidia.com/nouse-gputype": "PCIe"}
+    annotations = {names.MODEL_PATTERN: "(?i)a100|T4", "nvidia.com/nouse-gputype": "PCIe"}
 
-    asked = pod_requests.request(pod_requests.asking(CARDS, annotations=said)).conditions.of_models
+    asked = pod_requests.request(pod_requests.asking(CARDS, annotations=annotations)).conditions.of_models
 
     models = ("A100-SXM4-80GB", "A100-PCIE-40GB", "Tesla T4", "V100")
     assert [one for one in models if conditions.model_meets(one, asked)] == ["A100-SXM4-80GB", "Tesla T4"]
@@ -235,7 +236,7 @@ def test_bad_annotation(key: str, text: str, sentence: str) -> None:
     assert found == [(Reason.INVALID_REQUEST, f"annotation {key}{sentence}")]
 
 
-@pytest.mark.parametrize("key", annotations.UNSERVED)
+@pytest.mark.parametrize("key", UNSERVED)
 def test_unserved_annotation(key: str) -> None:
     """A wish that is not served yet is named, never passed over."""
     found = pod_requests.faults(pod_requests.asking(CARDS, annotations={key: "x"}))
@@ -310,12 +311,12 @@ TOGETHER: dict[str, tuple[Mapping[str, object], dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize(("resources", "said", "sentence"), TOGETHER.values(), ids=TOGETHER.keys())
+@pytest.mark.parametrize(("resources", "annotations", "sentence"), TOGETHER.values(), ids=TOGETHER.keys())
 def test_wishes_must_fit_what_is_asked(
-    resources: Mapping[str, object], said: dict[str, str], sentence: str
+    resources: Mapping[str, object], annotations: dict[str, str], sentence: str
 ) -> None:
     """A wish that no device could fulfil is most likely a mistake, and is told so."""
-    found = pod_requests.faults(pod_requests.asking(resources, annotations=said))
+    found = pod_requests.faults(pod_requests.asking(resources, annotations=annotations))
 
     assert found == [(Reason.INVALID_REQUEST, sentence)]
 
@@ -353,7 +354,7 @@ def test_every_wish_of_the_contract_is_read_or_refused() -> None:
         *(names.APPLY, names.LABELS, names.FUNCTION_LABELS, names.REPLICAS, names.GANG, names.GANG_SIZE),
     }
 
-    assert wishes <= {*annotations.READERS, *annotations.UNSERVED}
+    assert wishes <= {*READERS, *UNSERVED}
 
 
 NIC_UUID = "rdma-0000:1f:00.0"

@@ -211,9 +211,9 @@ def test_slices_by_percentage(count: int, ratio: int, core: int) -> None:
 @hypothesis.given(st.integers(1, 9999).map(lambda parts: parts / 10000), COUNTS)
 def test_fractions(fraction: float, count: int) -> None:
     """A fraction is never less than what was asked for, and less than one percent more."""
-    said = {"gpu-fraction": str(fraction), "gpu-fraction-num-devices": str(count)}
+    asked = {"gpu-fraction": str(fraction), "gpu-fraction-num-devices": str(count)}
 
-    (container,) = pod_requests.request(builders.pod(annotations=said)).containers
+    (container,) = pod_requests.request(builders.pod(annotations=asked)).containers
 
     (ask,) = container.asks
     assert isinstance(ask, Gpus)
@@ -258,8 +258,8 @@ TEXTS: Final = (
 @pytest.mark.parametrize("key", ANNOTATIONS)
 def test_what_stands_in_a_key_is_quoted_plainly(key: str) -> None:
     """Whichever key it is, and however it is misread, the sentence is one line that can be read."""
-    for said in TEXTS:
-        about: dict[str, Any] = {"annotations": {key: said}, "labels": {key: said}}
+    for value in TEXTS:
+        about: dict[str, Any] = {"annotations": {key: value}, "labels": {key: value}}
         for detail in pod_requests.sentences(pod_requests.asking({names.NVIDIA_GPU: 1}, **about)):
             assert detail.isprintable()
             assert len(detail) <= text.LONGEST
@@ -287,7 +287,7 @@ def test_what_an_agent_says_is_a_plain_line() -> None:
 
 def test_what_a_policy_says_is_quoted_plainly() -> None:
     """A strategy that nobody knows is quoted in the policy's condition."""
-    said = policies.read(wire.PlacementPolicy(wire.Meta(name="p"), wire.PolicySpec(strategy=NASTY)))
+    found = policies.read(wire.PlacementPolicy(wire.Meta(name="p"), wire.PolicySpec(strategy=NASTY)))
 
-    assert isinstance(said, str)
-    assert said.isprintable()
+    assert isinstance(found, str)
+    assert found.isprintable()

@@ -241,7 +241,10 @@ MIXED: dict[str, tuple[dict[str, object], str]] = {
 SHARES: Final = "berth.dev/gpu-core: 60 and berth.dev/gpu-memory-ratio: 60 beside berth.dev/gpu.shared"
 REFUSED: Final = (
     {name: (resources, f"container main: {sentence}") for name, (resources, sentence) in BAD.items()}
-    | {f"too many {name}": (found, f"container main {said}") for name, (found, said) in BOUNDS.items()}
+    | {
+        f"too many {name}": (found, f"container main {sentence}")
+        for name, (found, sentence) in BOUNDS.items()
+    }
     | {
         f"mixed {name}": (resources, f"container main asks for both {keys}; ask in one way only")
         for name, (resources, keys) in MIXED.items()

@@ -135,9 +135,9 @@ def cut(cards: int, each: int, profiles: int = 1) -> Cards:
 
 def virtual(groups: int, functions: int, labels: int = 0, length: int = 1) -> Cards:
     """Return a network card with so many groups of so many functions, and labels of so many characters."""
-    said = {f"l{at:02}": "x" * length for at in range(labels)}
+    texts = {f"l{at:02}": "x" * length for at in range(labels)}
     vfs = [[{"minor": 0, "busID": f"{at:04}:{one:03}"} for one in range(functions)] for at in range(groups)]
-    return [NIC | {"vfGroups": [{"labels": said, "vfs": each} for each in vfs]}]
+    return [NIC | {"vfGroups": [{"labels": texts, "vfs": each} for each in vfs]}]
 
 
 def labelled(cards: int, labels: int, length: int = 1) -> Cards:

@@ -336,16 +336,19 @@ CONTRADICTIONS: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize(("said", "both"), CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
-def test_two_keys_that_disagree(said: dict[str, str], both: str) -> None:
+@pytest.mark.parametrize(("annotations", "both"), CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
+def test_two_keys_that_disagree(annotations: dict[str, str], both: str) -> None:
     """Where two keys mean the same and say different things, both are named."""
-    found = pod_requests.faults(builders.pod(gpus=2, annotations=said))
+    found = pod_requests.faults(builders.pod(gpus=2, annotations=annotations))
 
     assert found == [(INVALID, f"{both} {DISAGREE}")]
 
 
 def test_two_keys_that_agree() -> None:
     """The same thing may be said in two ways."""
-    said = {names.UUIDS: "GPU-a,GPU-b", "nvidia.com/use-gpuuuid": "GPU-b , GPU-a"}
+    annotations = {names.UUIDS: "GPU-a,GPU-b", "nvidia.com/use-gpuuuid": "GPU-b , GPU-a"}
 
-    assert pod_requests.request(builders.pod(gpus=2, annotations=said)).conditions.uuids == {"GPU-a", "GPU-b"}
+    assert pod_requests.request(builders.pod(gpus=2, annotations=annotations)).conditions.uuids == {
+        "GPU-a",
+        "GPU-b",
+    }

@@ -188,12 +188,12 @@ def test_labels_and_annotations_among_very_many() -> None:
     """Those that mean something are found, and all others are left behind."""
     key = next(one.key for one in aliases.OPTIONS if one.where is aliases.Where.LABEL)
     crowd = {f"key{at}": "" for at in range(MANY // 2)}
-    said = {"labels": {key: "3"}, "annotations": {names.MODEL: "T4"}}
+    meta = {"labels": {key: "3"}, "annotations": {names.MODEL: "T4"}}
 
-    found = come({}, {name: crowd | some for name, some in said.items()})
+    found = come({}, {name: crowd | some for name, some in meta.items()})
 
-    assert found.metadata.labels == said["labels"]
-    assert pods.classify(found) == pods.classify(come({}, said))
+    assert found.metadata.labels == meta["labels"]
+    assert pods.classify(found) == pods.classify(come({}, meta))
 
 
 def test_only_containers_that_ask_for_devices_are_asked_for_them() -> None:

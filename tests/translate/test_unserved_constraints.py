@@ -163,7 +163,7 @@ def test_two_pods_that_differ_in_a_requirement_alone_are_read_apart(key: str) ->
     where, text = ROWS[key]
     about: dict[str, Any] = {f"{where}s": {key: text}}
 
-    found = [pods.candidate(builders.pod(gpus=1, **said)).faults for said in ({}, about, {})]
+    found = [pods.candidate(builders.pod(gpus=1, **keys)).faults for keys in ({}, about, {})]
 
     assert [len(faults) for faults in found] == [0, 1, 0]
 
@@ -223,10 +223,10 @@ GROUPS |= {f"{key} by itself": ({key: "4"}, key) for key in sorted(aliases.GANG_
 
 @pytest.mark.parametrize("gpus", [0, 1])
 @pytest.mark.parametrize("place", ["annotation", "label"])
-@pytest.mark.parametrize(("said", "key"), GROUPS.values(), ids=GROUPS.keys())
-def test_a_pod_of_a_group_is_refused(said: Annotations, key: str, place: str, gpus: int) -> None:
+@pytest.mark.parametrize(("keys", "key"), GROUPS.values(), ids=GROUPS.keys())
+def test_a_pod_of_a_group_is_refused(keys: Annotations, key: str, place: str, gpus: int) -> None:
     """The sentence names the key and where it stands, and says why; no node is asked."""
-    about: dict[str, Any] = {f"{place}s": said}
+    about: dict[str, Any] = {f"{place}s": keys}
 
     assert pod_requests.faults(builders.pod(gpus=gpus, **about)) == [(UNSUPPORTED, f"{place} {key} {WHY}")]
 
@@ -240,7 +240,7 @@ def test_a_group_of_kubernetes_is_refused(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "keys",
     [
         pytest.param({f"{KOORDINATOR}/name": "a", f"{KOORDINATOR}/min-available": "1"}, id="Koordinator"),
         pytest.param({f"{LIGHTWEIGHT}/name": "a", f"{LIGHTWEIGHT}/min-available": " 1 "}, id="coscheduling"),
@@ -260,10 +260,10 @@ def test_a_group_of_kubernetes_is_refused(field: str) -> None:
         ),
     ],
 )
-def test_a_pod_that_starts_alone_is_served(said: Annotations) -> None:
+def test_a_pod_that_starts_alone_is_served(keys: Annotations) -> None:
     """A group of one is none, a queue is no group, and Kueue opens a group's gates when all may start."""
-    assert pod_requests.faults(builders.pod(gpus=1, annotations=said)) == []
-    assert pod_requests.faults(builders.pod(gpus=1, labels=said)) == []
+    assert pod_requests.faults(builders.pod(gpus=1, annotations=keys)) == []
+    assert pod_requests.faults(builders.pod(gpus=1, labels=keys)) == []
 
 
 def test_a_bound_pod_of_a_group_is_charged_as_any_other() -> None:
