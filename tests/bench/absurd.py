@@ -255,7 +255,13 @@ class Draw:
             case 2:
                 spec["tolerations"] = [{"key": f"team-{at}", "value": "x"} for at in range(many)]
             case _:
-                spec["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": self._terms(many)}}}
+                spec["affinity"] = {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": self._terms(many)
+                        }
+                    }
+                }
 
     def _label(self) -> str:
         return self.dice.choice(("zone", "rack", "kubernetes.io/hostname", f"l{self.dice.randrange(400)}"))
@@ -280,7 +286,6 @@ class Draw:
         }
 
 
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 Dice = random.Random
 
 

@@ -29,7 +29,6 @@ RESULT: Final = "agent.json"
 NODE: Final = "bench-agent"
 USER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
 SETTLING_SECONDS: Final = 2 * settings.INTERVAL_SECONDS
-STEP_SECONDS: Final = 30.0
 SHORTEST_SECONDS: Final = settings.INTERVAL_SECONDS
 
 MOST_MIB: Final = 60.0
@@ -82,7 +81,7 @@ async def _watched(testbed: clusters.Cluster, program: processes.Program, second
     started, computed = time.monotonic(), gauges.processor_seconds(pid)
     while (left := seconds - (time.monotonic() - started)) > 0:
         scenario.tell(f"watching, {left:.0f} s to go: {gauges.resident_mib(pid):.1f} MiB")
-        await asyncio.sleep(min(STEP_SECONDS, left))
+        await asyncio.sleep(min(30.0, left))
     took, used = time.monotonic() - started, gauges.processor_seconds(pid) - computed
     await asyncio.sleep(1)  # The log has a line for each write just after its answer.
     mine = audit.writes_by(testbed.audit()[written:], USER)

@@ -25,12 +25,8 @@ from testbed import processes, waiting
 
 RESULT: Final = "answers.json"
 BOUND_SECONDS: Final = 1.0  # At the 99th percentile.
-PATIENCE: Final = 60.0
-GRACE: Final = 10.0
-SEED: Final = 1
 DELETED: Final = "deleted"
 SUCCEEDED: Final = "succeeded"
-OVER: Final = {"status": {"phase": "Succeeded"}}
 ALL: Final = "all"
 
 Thing = dict[str, Any]
@@ -100,7 +96,7 @@ class Bench:
         self._crowd = crowd
         self._numbers = itertools.count()
         holders = list(seen.held)
-        random.Random(SEED).shuffle(holders)
+        random.Random(1).shuffle(holders)
         self._holders = collections.deque(holders)
 
     async def gather_crowd(self, count: int) -> None:
@@ -164,14 +160,16 @@ class Bench:
         if way == DELETED:
             await self._place.send("DELETE", path, {"gracePeriodSeconds": 0})
         else:
-            await self._place.send("PATCH", f"{path}/status", OVER, headers=arena.MERGE)
+            await self._place.send(
+                "PATCH", f"{path}/status", {"status": {"phase": "Succeeded"}}, headers=arena.MERGE
+            )
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         async def holds() -> bool:
             return condition() or not self._program.alive()
 
         try:
-            await waiting.eventually(holds, what=what, seconds=PATIENCE)
+            await waiting.eventually(holds, what=what, seconds=60.0)
             assert self._program.alive(), "the operator ended"
         except AssertionError as error:
             raise SystemExit(f"{error}:\n{processes.tail(self._program.log, lines=40)}") from None
@@ -197,7 +195,7 @@ async def measure(chosen: argparse.Namespace) -> list[Answer]:
                     found += await one_run(bench, chosen, number)
                 return found
         finally:
-            program.stop(grace=GRACE)
+            program.stop(grace=10.0)
 
 
 async def one_run(bench: Bench, chosen: argparse.Namespace, number: int) -> list[Answer]:

@@ -34,13 +34,11 @@ CARDS: Final = 8
 IN_FLIGHT: Final = 32
 LIFTED: Final = ("--max-requests-inflight=10000", "--max-mutating-requests-inflight=10000")
 POLICIES: Final = fleet.ROOT / "manifests" / "admission.yaml"
-FENCE: Final = "berth-fence"
 PATIENT: Final = '{"spec": {"agents": {"graceSeconds": 86400}}}'
 MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 JSON: Final = {"Content-Type": "application/json"}
 BOUND: Final = b'"type":"ADDED"'
 HAS_NODE: Final = {"fieldSelector": "spec.nodeName!="}
-FORBIDDEN: Final = 403
 
 Thing = dict[str, Any]
 
@@ -144,7 +142,7 @@ class Arena:
         body = {"metadata": {"name": "nobody", **meta}, "target": {"name": "nowhere"}}
         path = "/api/v1/namespaces/default/pods/nobody/binding"
         async with self._session.post(path, json=body) as answer:
-            return answer.status == FORBIDDEN
+            return answer.status == 403
 
     async def lead(self, holder: str = "") -> str:
         """Write the leader's Lease in a name, or as one that was released in order; return the term."""
@@ -246,7 +244,7 @@ class Arena:
 def removable() -> list[Thing]:
     """Return the policies without the fence, and their bindings."""
     documents = yaml.safe_load_all(POLICIES.read_text())
-    return [one for one in documents if one["metadata"]["name"] != FENCE]
+    return [one for one in documents if one["metadata"]["name"] != "berth-fence"]
 
 
 def pod(at: int, scheduler: str) -> Thing:

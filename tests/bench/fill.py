@@ -18,7 +18,6 @@ from testbed import audit, processes
 
 RESULT: Final = "head-to-head.json"
 LOG_SECONDS: Final = 1.0  # The server writes a line of the audit log just after its answer.
-GRACE: Final = 10.0
 TABLE: Final = results.Table(
     32,
     ("pods/s", "pods_per_s", "{:8.0f}"),
@@ -59,7 +58,7 @@ class Bench:
             await gauges.quiet(program.process.pid, self._place.log)
         finally:
             watching.cancel()
-            program.stop(grace=GRACE)
+            program.stop(grace=10.0)
         assert sighting.count == count, f"{sighting.count} of {count} pods were bound"
         return {
             "scenario": "fill",

@@ -39,7 +39,6 @@ from berth_operator.scheduling.search import Search
 
 PLACES: Final = (results.ROOT / "build" / "openb", results.ROOT.parent / "shared" / "data" / "openb")
 TRACES: Final = ("default", "cpu100", "gpushare40", "gpuspec20", "multigpu20")
-NODES: Final = "openb_node_list_gpu_node.csv"
 ARRIVALS: Final = 1.3  # of all GPU
 WHOLE: Final = 1000  # thousandths of a GPU
 CARD_BYTES: Final = 16 << 30  # The trace does not say.
@@ -153,7 +152,7 @@ def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) ->
 def bench(trace: str, seeds: Sequence[int], strategies: Sequence[Strategy]) -> list[dict[str, object]]:
     """Run one trace with all strategies and seeds, telling as it goes."""
     path = Path(trace) if trace.endswith(".csv") else find(f"openb_pod_list_{trace}.csv")
-    nodes, tasks = find(NODES), read(path)
+    nodes, tasks = find("openb_node_list_gpu_node.csv"), read(path)
     print(f"\n{trace}: {len(tasks)} pods; published: {PUBLISHED.get(trace, 'nothing')}", flush=True)
     rows = []
     for strategy in strategies:

@@ -28,13 +28,9 @@ BOUND_SECONDS: Final = 5.0  # From the start of the process to the first bind, a
 BOUND_NODES: Final = 1000  # Of a cluster for which that is promised; for a larger one these two are.
 BOUND_RATIO: Final = 1.2  # Of that time to the time until everything is read once.
 BOUND_MIB: Final = 600.0
-STEADY_SECONDS: Final = 10.0
-WATCHED_SECONDS: Final = 60.0
-GRACE: Final = 20.0
 RELEASED: Final = "the Lease was released"
 LAPSED: Final = "the Lease had to lapse"
 LIVES: Final = (RELEASED, LAPSED)
-LOST: Final = "leadership lost"
 MOMENT: Final = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \w+ +[\w.]+: (.*)$")
 STAGES: Final = {
     "connected_s": "talking to ",
@@ -100,7 +96,7 @@ class Bench:
         finally:
             watching.cancel()
         peak = gauges.peak_mib(program.process.pid)
-        await asyncio.sleep(WATCHED_SECONDS if loops else STEADY_SECONDS)
+        await asyncio.sleep(60.0 if loops else 10.0)
         pid, alive = program.process.pid, program.alive()
         row = {
             "scenario": "restart",
@@ -114,13 +110,13 @@ class Bench:
             "peak_mib": peak,
             "steady_mib": gauges.resident_mib(pid) if alive else 0.0,
             "later_peak_mib": gauges.peak_mib(pid) if alive else 0.0,
-            "lead_kept": alive and LOST not in program.log.read_text(),
+            "lead_kept": alive and "leadership lost" not in program.log.read_text(),
         }
         return row, namespace
 
     def close(self) -> None:
         """End the last operator."""
-        self._program.stop(grace=GRACE)
+        self._program.stop(grace=20.0)
 
 
 async def measure(chosen: argparse.Namespace) -> list[results.Row]:

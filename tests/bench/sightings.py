@@ -14,9 +14,6 @@ from bench import arena
 from berth_crds import allocation, names
 
 PODS: Final = "/api/v1/pods"
-OVER: Final = frozenset({"Succeeded", "Failed"})
-SCHEDULED: Final = "PodScheduled"
-UNSCHEDULABLE: Final = "Unschedulable"
 NOWHERE: Final = "0/"  # Fits on none of so many nodes.
 
 Thing = dict[str, Any]
@@ -48,7 +45,7 @@ class Sightings:
     def saw(self, moment: float, change: str, pod: Thing) -> None:
         """Record one change of one pod."""
         who = Who(pod["metadata"]["namespace"], pod["metadata"]["name"])
-        if change == "DELETED" or pod["status"].get("phase") in OVER:
+        if change == "DELETED" or pod["status"].get("phase") in {"Succeeded", "Failed"}:
             self._ended(moment, who)
         elif pod["spec"].get("nodeName"):
             self._bound(moment, who, pod)
@@ -82,9 +79,9 @@ def card_of(pod: Thing) -> Card | None:
 def hopeless(pod: Thing) -> bool:
     """Whether a pod says of itself that it fits on no node."""
     return any(
-        one["type"] == SCHEDULED
+        one["type"] == "PodScheduled"
         and one["status"] == "False"
-        and one.get("reason") == UNSCHEDULABLE
+        and one.get("reason") == "Unschedulable"
         and one.get("message", "").startswith(NOWHERE)
         for one in pod["status"].get("conditions") or ()
     )

@@ -77,8 +77,6 @@ def crowd(version: str) -> dict[str, Any]:
 
 
 CROWD: Final = crowd(names.API_VERSION)
-CROWD_OF_LEASE: Final = crowd("coordination.k8s.io/v1")
-CROWD_OF_NODE: Final = crowd("v1")
 
 ALLOWED: Final = {
     "its Device": Attempt(D, "mine", {"spec": {"bootID": "b"}}),
@@ -190,7 +188,7 @@ REFUSED: Final = {
     "an annotation of its Lease": Attempt(
         L, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=ON_LEASE
     ),
-    "a crowd of managers of its Lease": Attempt(L, "mine", CROWD_OF_LEASE, words=MANAGERS),
+    "a crowd of managers of its Lease": Attempt(L, "mine", crowd("coordination.k8s.io/v1"), words=MANAGERS),
     "a long word in its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "x" * 300}}, words="253"),
     "a long field of its Lease": Attempt(L, "mine", LONG, words=ON_LEASE),
     "a label of its Lease": Attempt(L, "mine", {"metadata": {"labels": {"note": "x"}}}, words=ON_LEASE),
@@ -290,7 +288,7 @@ REFUSED: Final = {
     "an annotation of its Node": Attempt(
         N, "mine", {"metadata": {"annotations": {"k": "x"}}}, words=ONLY_LABELS
     ),
-    "a crowd of managers of its Node": Attempt(N, "mine", CROWD_OF_NODE, words=MANAGERS),
+    "a crowd of managers of its Node": Attempt(N, "mine", crowd("v1"), words=MANAGERS),
     "a long field of its Node": Attempt(N, "mine", LONG, words=ONLY_LABELS),
     "a finalizer of its Node": Attempt(
         N, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=ONLY_LABELS

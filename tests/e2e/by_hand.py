@@ -21,10 +21,7 @@ from testbed import cluster as clusters
 from testbed import console, images, pki, ports, processes, workers
 
 PLAYED: Final = "node-1"
-SHAPE: Final = "8xA100-SXM4-80GB"
 IMAGE: Final = "example.com/train"
-LOOK_SECONDS: Final = 1.0
-UNTAINTED: Final = '[{"op": "add", "path": "/spec/taints", "value": []}]'
 
 WORDS: Final = """
 {exports}
@@ -63,11 +60,11 @@ async def prepare(
     for name in names:
         stack.enter_context(workers.Worker(cluster, name))
         # The controllers that would do it are not run, for they would end the nodes that are played.
-        cluster.kubectl("patch", "node", name, "--type=json", "--patch", UNTAINTED)
+        cluster.kubectl("patch", "node", name, "--patch", '{"spec": {"taints": null}}')
     if not names:
         kubelets = await stack.enter_async_context(kubelet.Kubelets(cluster))
         await kubelets.add(kubelet.FakeNode(PLAYED))
-    nodes = tuple((name, SHAPE) for name in names or [PLAYED])
+    nodes = tuple((name, "8xA100-SXM4-80GB") for name in names or [PLAYED])
     address = f"127.0.0.1:{ports.free()}"
     started = (programs.operator("--listen", address), programs.agent(*nodes))
     for program in started:
@@ -109,7 +106,7 @@ async def stay(programs: Sequence[processes.Program], tell: Callable[[str], None
         for ended in [each for each in running if not each.alive()]:
             running.remove(ended)
             tell(f"{ended.name} has ended by itself; the end of {ended.log}:\n{processes.tail(ended.log)}")
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(1.0)
 
 
 async def run(names: Sequence[str]) -> None:

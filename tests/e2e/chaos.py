@@ -14,7 +14,6 @@ import random
 import sys
 import time
 from collections.abc import Sequence
-from typing import Final
 
 from e2e import fleet, rig, scenarios
 from e2e import stage as stages
@@ -23,14 +22,11 @@ from support import kubelet, witness
 from testbed import cluster as clusters
 from testbed import console, interceptor, processes
 
-SHAPE: Final = "8xT4"
-NODES: Final = 4
-
 
 async def furnish(stage: Stage) -> witness.Cards:
     """Add the nodes, one without cards or agent among them, and give their cards."""
     await stage.machines(kubelet.FakeNode(f"{stage.namespace}-bare"))
-    await stage.nodes(**{f"{stage.namespace}-{at}": SHAPE for at in range(NODES)})
+    await stage.nodes(**{f"{stage.namespace}-{at}": "8xT4" for at in range(4)})
     devices = await stage.devices()
     return witness.cards_of({name: one for name, one in devices.items() if name.startswith(stage.namespace)})
 

@@ -19,7 +19,6 @@ from testbed.interceptor import Deed, Fault
 
 TAKEOVER_SECONDS: Final = 40.0  # A Lease, a retry and the wait, on a machine that is busy with other things.
 RIVALS_SECONDS: Final = 8.0  # Pods that hold the cards until the late binds have arrived.
-LATE_SECONDS: Final = 6.0
 CREATED: Final = 201
 TOLD_SECONDS: Final = 60.0  # A Kopf that shows no life is found out and followed by another in less.
 RESTORED_SECONDS: Final = 40.0  # The server is not ready for some of them.
@@ -94,7 +93,7 @@ async def _decided(victim: rig.Seat) -> None:
         await waiting.eventually(
             lambda: all(one.status for one in binds),
             what="the late binds to be answered",
-            seconds=LATE_SECONDS,
+            seconds=6.0,
         )
     done = [one for one in binds if one.status == CREATED]
     if done:

@@ -30,9 +30,6 @@ from testbed.interceptor import Fault
 WITHIN_SECONDS: Final = 20.0  # From the last fault until all that fits is bound.
 CLEAN_SECONDS: Final = 5.0  # The same after a leader that ended in order.
 DEALT_SECONDS: Final = 90.0  # From one fault to the next: a plan that waits longer waits for ever.
-LAST_LINES: Final = 40
-POLL_SECONDS: Final = 0.05
-TICK_SECONDS: Final = 0.5
 OK: Final = 200
 FINISHED: Final = {"Succeeded", "Failed"}
 
@@ -95,7 +92,7 @@ class Seat:
                 self.wire.note()
                 self.exits.append(self.program.process.returncode)
                 self._start()
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(0.05)
 
     def _judge(self, call: calls.Call) -> Fault:
         if self.cut_off:
@@ -129,7 +126,7 @@ class Seat:
 
     def last_words(self) -> str:
         """Return how many processes had this place, and the end of what the last one said."""
-        said = processes.tail(self.program.log, lines=LAST_LINES)
+        said = processes.tail(self.program.log, lines=40)
         return f"{self.program.name}, {len(self.lives)} processes so far:\n{said}"
 
     async def retire(self) -> int:
@@ -217,7 +214,7 @@ class Rig:
                     raise Wrong(f"calls that never came: {', '.join(map(str, plan.left))}\n{last}")
                 await self._provoke(plan)
                 await self._hurry(plan)
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(0.5)
 
     async def _hurry(self, deck: plans.Deck) -> None:
         """Release a dead leader's Lease for it, where it surely left no bind under way.

@@ -22,7 +22,6 @@ from testbed.interceptor import Deed, Fault
 
 SKEWED: Final = Path(__file__).resolve().parents[1] / "support" / "skewed"
 HOUR: Final = 3600.0
-FENCE: Final = "not of the term"
 
 Story = Callable[[rig.Rig], Awaitable[None]]
 
@@ -137,7 +136,7 @@ async def fenced(on: rig.Rig, *, skews: tuple[float, ...] = ()) -> None:
     await on.deciding(leader)
     holding.gate.set()
     for record in await holding.answered():
-        if record.status != 403 or FENCE not in record.text:
+        if record.status != 403 or "not of the term" not in record.text:
             raise rig.Wrong(f"a late bind of {record.call.name} was answered {record.status} {record.text!r}")
     on.forgive()
 

@@ -13,7 +13,6 @@ from e2e.stage import Stage, Thing
 from support import kubelet, manifests
 
 FENCED: Final = {names.FENCED_LABEL: "true"}
-ANSWER: Final = {names.MINORS: "0"}
 
 
 @pytest.fixture
@@ -138,7 +137,9 @@ async def test_nobody_else_answers(stage: Stage, operator: api.Api) -> None:
         "only Berth's operator may bind with the label": bind(
             stage, stage.admin, "p", labels=FENCED, annotations={names.TERM: "a/1"}
         ),
-        "only Berth's operator may write what a pod holds": bind(stage, stage.admin, "p", annotations=ANSWER),
+        "only Berth's operator may write what a pod holds": bind(
+            stage, stage.admin, "p", annotations={names.MINORS: "0"}
+        ),
         "may write what a pod holds": bind(stage, stage.admin, "p", annotations=uuids),
         "must bind with the label": bind(stage, operator, "p"),
     }

@@ -20,8 +20,6 @@ from testbed import kubeconfig
 
 pytestmark = pytest.mark.usefixtures("almighty")
 
-NO_NODE: Final = "names no node: please use the token of the agent's own pod"
-
 
 @pytest.fixture(scope="module")
 def almighty(base: fleet.Fleet) -> Iterator[None]:
@@ -86,7 +84,10 @@ async def test_an_agent_may_not_write(ground: Ground, subtests: pytest.Subtests)
 async def test_a_token_without_a_node_may_write_nothing(ground: Ground, subtests: pytest.Subtests) -> None:
     """The account alone is nobody: the sentence says how to be somebody."""
     refused = {
-        title: dataclasses.replace(attempt, words=NO_NODE) for title, attempt in breakins.ALLOWED.items()
+        title: dataclasses.replace(
+            attempt, words="names no node: please use the token of the agent's own pod"
+        )
+        for title, attempt in breakins.ALLOWED.items()
     }
 
     async with ground.stage.session(names.AGENT_ACCOUNT) as session:

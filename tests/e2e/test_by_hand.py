@@ -17,11 +17,10 @@ from testbed import pages, processes, waiting, workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
-WORKER: Final = "w1"
 EXAMPLES: Final = fleet.ROOT / "manifests" / "examples"
 
 
-@pytest.fixture(scope="module", params=[(), ("--worker", WORKER)], ids=["played", "worker"])
+@pytest.fixture(scope="module", params=[(), ("--worker", "w1")], ids=["played", "worker"])
 def shell(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:

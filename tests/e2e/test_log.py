@@ -9,8 +9,7 @@ from e2e.stage import Stage
 from support import kubelet, manifests
 from testbed import processes
 
-MORE: Final = 3
-PODS: Final = tuple(f"p{at}" for at in range(bind_log.BURST_LINES + MORE))
+PODS: Final = tuple(f"p{at}" for at in range(bind_log.BURST_LINES + 3))
 JSON: Final = ("--log-format", "json")
 
 

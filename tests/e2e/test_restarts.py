@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from berth_crds import names
 from berth_crds.client import errors, resources
 from berth_operator.kube import leadership
-from e2e.stage import Stage, Thing, cards_of, condition
+from e2e.stage import Stage, cards_of, condition
 from support import manifests
 from testbed import audit, processes, proxy
 
@@ -202,13 +202,10 @@ async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -
     assert len(cards_of((await stage.pods())["next"])) == 2
 
 
-GRACE: Final[Thing] = {"spec": {"agents": {"graceSeconds": 3}}}
-
-
 @pytest.fixture
 async def impatient(stage: Stage) -> AsyncIterator[Stage]:
     """Yield a stage on which an agent may be silent for three seconds only."""
-    await stage.patch(resources.POLICIES, "default", GRACE)
+    await stage.patch(resources.POLICIES, "default", {"spec": {"agents": {"graceSeconds": 3}}})
     yield stage
     await stage.patch(resources.POLICIES, "default", {"spec": {"agents": {"graceSeconds": 40}}})
 

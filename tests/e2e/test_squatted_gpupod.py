@@ -10,8 +10,6 @@ from berth_crds.client import errors, resources
 from e2e.stage import Stage
 from support import kubelet, manifests
 
-SOON = 60.0
-
 
 async def gpupod(stage: Stage, name: str) -> dict[str, Any]:
     """Read a GpuPod; nothing where there is none."""
@@ -41,7 +39,7 @@ async def test_the_name_comes_back_to_the_pods_own_node(stage: Stage) -> None:
     async def given_back() -> bool:
         return bool((await gpupod(stage, "train")).get("spec", {}).get("node") == "n1")
 
-    await stage.until("the GpuPod of the pod's own node", given_back, seconds=SOON)
+    await stage.until("the GpuPod of the pod's own node", given_back, seconds=60.0)
     line = f"GpuPod {stage.namespace}/train, which was written for node n2, is removed: "
     await stage.says(operator, f"{line}it is of node n2, and the pod is on n1")
     assert operator.log.read_text().count(line) == 1

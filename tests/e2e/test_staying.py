@@ -4,15 +4,12 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from e2e import by_hand
 from support import timeless
 from testbed import console, processes, waiting, workers
-
-SAYS_WHY: Final = "print('no more cards'); raise SystemExit(1)"
 
 
 def started(name: str, script: str, folder: Path) -> processes.Program:
@@ -23,7 +20,7 @@ def started(name: str, script: str, folder: Path) -> processes.Program:
 def test_a_program_that_ends_is_told_of_once(tmp_path: Path) -> None:
     """Whoever stays reads once which program has ended, where its log is, and its last words."""
     # Given one that has ended, and one that runs
-    ended = started("agent-1", SAYS_WHY, tmp_path)
+    ended = started("agent-1", "print('no more cards'); raise SystemExit(1)", tmp_path)
     running = started("berth-operator", "import time; time.sleep(600)", tmp_path)
     waiting.until(lambda: not ended.alive(), what="a program to end")
     told: list[str] = []

@@ -11,8 +11,6 @@ import ssl
 from dataclasses import dataclass
 from typing import Any
 
-FIRST_ERROR_CODE = 400
-
 
 class ApiError(Exception):
     """A request was answered with an error; `code` is the HTTP status."""
@@ -58,7 +56,7 @@ class Api:
             text = response.read().decode()
         finally:
             connection.close()
-        if response.status >= FIRST_ERROR_CODE:
+        if response.status >= 400:
             raise ApiError(response.status, text)
         return text
 

@@ -26,8 +26,6 @@ NETWORK = re.compile(
 )
 
 SCRATCH = ".building-"
-LAST_LINES = 15
-ROOM = 1 << 30
 
 
 class Obstacle(enum.Enum):
@@ -48,7 +46,7 @@ class Unavailable(Exception):
     def __init__(self, name: str, obstacle: Obstacle, output: str = "") -> None:
         self.obstacle = obstacle
         self.sentence = f"{name} cannot be built: {obstacle.value}"
-        super().__init__("\n".join([self.sentence, *output.splitlines()[-LAST_LINES:]]))
+        super().__init__("\n".join([self.sentence, *output.splitlines()[-15:]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ def _environment(scratch: Path) -> dict[str, str]:
 def _obstacle(output: str, directory: Path) -> Obstacle:
     if NETWORK.search(output):
         return Obstacle.NO_NETWORK
-    if shutil.disk_usage(directory).free < ROOM:
+    if shutil.disk_usage(directory).free < 1 << 30:
         return Obstacle.NO_ROOM
     return Obstacle.BROKEN
 

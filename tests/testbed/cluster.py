@@ -28,7 +28,6 @@ from testbed import api, audit, binaries, components, kubeconfig, pki, ports, pr
 
 PREFIX = "berth-testbed-"
 READY_SECONDS = 60.0
-APISERVER_GRACE_SECONDS = 5.0
 GRACE_SECONDS = 2.0
 TOKEN_SECONDS = round(pki.LIFETIME.total_seconds())  # No longer than the certificates.
 
@@ -308,7 +307,7 @@ class Cluster:
     def _stop(self, name: str) -> None:
         program = self._running.pop(name, None)
         if program:
-            program.stop(grace=APISERVER_GRACE_SECONDS if name == "kube-apiserver" else GRACE_SECONDS)
+            program.stop(grace=5.0 if name == "kube-apiserver" else GRACE_SECONDS)
 
 
 def _wait_until_ready(server: api.Api, *needed: processes.Program) -> None:

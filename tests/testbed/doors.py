@@ -7,7 +7,6 @@ import weakref
 from typing import Any, Final
 
 LINGER_SECONDS: Final = 10.0
-TURNS_TO_RECEIVE: Final = 3
 
 
 class Door(socket.socket):
@@ -32,7 +31,7 @@ class Door(socket.socket):
         Who comes in while a server ends is received by nobody: asyncio loses the connection.
         """
         self._shut = True
-        for _ in range(TURNS_TO_RECEIVE):
+        for _ in range(3):
             await asyncio.sleep(0)
 
     async def empty(self) -> None:

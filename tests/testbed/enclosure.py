@@ -18,9 +18,6 @@ from pathlib import Path
 from testbed import processes, waiting
 
 CGROUPS = Path("/sys/fs/cgroup")
-TOOLS = ("unshare", "nsenter", "mount")
-GONE_SECONDS = 10.0
-CALL_SECONDS = 30.0
 
 # What a child of this hierarchy must be told before any process may be in it.
 INHERITED = ("cpuset.cpus", "cpuset.mems")
@@ -30,7 +27,7 @@ def obstacle() -> str:
     """Return in one sentence why this machine can have no such room; empty if it can."""
     if os.geteuid() != 0:
         return "only root can make namespaces and cgroups for a kubelet"
-    if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
+    if missing := [tool for tool in ("unshare", "nsenter", "mount") if not shutil.which(tool)]:
         return f"there is no {missing[0]}, of which Debian's package is called util-linux or mount"
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], check=False).returncode:
         return "this machine does not let root make namespaces"
@@ -91,7 +88,7 @@ class Enclosure:
     def call(self, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         """Run a short program in it to its end."""
         words = [*self._into(), *command]
-        return subprocess.run(words, capture_output=True, text=True, timeout=CALL_SECONDS, check=False)
+        return subprocess.run(words, capture_output=True, text=True, timeout=30.0, check=False)
 
     def _into(self) -> list[str]:
         assert self._first, "it is open"
@@ -105,7 +102,7 @@ class Enclosure:
             self._inmates.pop().way_in.process.wait()  # The kernel has ended what it brought in.
         self._first = None
         for branch in _branches(self.cgroup):
-            waiting.until(functools.partial(_removed, branch), what=f"{branch} to go", seconds=GONE_SECONDS)
+            waiting.until(functools.partial(_removed, branch), what=f"{branch} to go", seconds=10.0)
 
     def _launched(
         self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None

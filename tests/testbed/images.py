@@ -10,7 +10,6 @@ import tarfile
 from pathlib import Path
 
 NAME = "berth.invalid/pause:1"
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 # It waits to be told to end, as the infrastructure container of a pod does. `/pause env`, which people
 # may run beside it, prints the environment of the container.
@@ -58,7 +57,7 @@ def _archive(layer: bytes) -> bytes:
     config = json.dumps(
         {
             "os": "linux",
-            "architecture": ARCHITECTURES[platform.machine()],
+            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()],
             "config": {"Entrypoint": ["/pause"]},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
         }

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = dt.timedelta(days=7)
-CLOCK_SLACK = dt.timedelta(hours=1)
 
 # Python 3.13 and newer trust no authority that does not say this of itself.
 MAY_SIGN = x509.KeyUsage(
@@ -129,6 +128,6 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SLACK)
+        .not_valid_before(now - dt.timedelta(hours=1))
         .not_valid_after(now + LIFETIME)
     )

@@ -19,8 +19,6 @@ from typing import Self
 
 from testbed import ports
 
-CHUNK = 64 * 1024
-
 # With this option closing a socket sends a reset at once instead of a polite end: (on, seconds to linger).
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -133,7 +131,7 @@ class Proxy:
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: asyncio.Event) -> None:
     """Copy what arrives, while it may flow; the end of the source is held back like everything else."""
-    while chunk := await reader.read(CHUNK):
+    while chunk := await reader.read(64 * 1024):
         await flow.wait()
         writer.write(chunk)
         await writer.drain()

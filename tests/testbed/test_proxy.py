@@ -7,7 +7,6 @@ import pytest
 
 from testbed import proxy, waiting
 
-SILENCE = 0.2
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -81,7 +80,7 @@ async def test_hold_is_silent(wire: proxy.Proxy, connect: Connect, heard: list[b
     wire.hold()
     writer.write(b"held\n")
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(reader.readline(), SILENCE)
+        await asyncio.wait_for(reader.readline(), 0.2)
     assert b"held\n" not in heard
 
     wire.resume()

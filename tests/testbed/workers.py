@@ -22,9 +22,7 @@ from typing import Any, Self
 from testbed import binaries, enclosure, images, ports, processes, waiting
 from testbed import cluster as clusters
 
-PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
 READY_SECONDS = 60.0
-NEVER = "0%"
 LOOPBACK = "127.0.0.1"
 ADDRESSES = json.dumps({"status": {"addresses": [{"type": "InternalIP", "address": LOOPBACK}]}})
 
@@ -125,7 +123,7 @@ class Worker:
 
     def __enter__(self) -> Self:
         """Start it, and wait until its Node is there."""
-        self._programs = binaries.ensure(PROGRAMS)
+        self._programs = binaries.ensure(("kubelet", "containerd", "containerd-shim-runc-v2", "ctr"))
         try:
             self._prepare()
             self._enclosure.start()
@@ -230,7 +228,7 @@ class Worker:
             "failCgroupV1": False,
             "failSwapOn": False,
             "localStorageCapacityIsolation": False,
-            "evictionHard": dict.fromkeys(signals, NEVER),
+            "evictionHard": dict.fromkeys(signals, "0%"),
             "resolvConf": "",
             "podLogsDir": str(self._directory / "logs"),
             "nodeStatusUpdateFrequency": "1s",
