@@ -108,6 +108,7 @@ async def test_cards_of_spoiled_records_are_given_to_nobody(stage: Stage) -> Non
 
 
 @pytest.mark.slow
-async def test_a_bad_wire_is_outlived(stage: Stage) -> None:
-    """Watches that are reset, answers that are lost or doubled: pods are bound all the same, and once."""
-    await play(stage, scenarios.every_answer)
+@pytest.mark.parametrize("name", ["late", "sleeps", "retires", "every-answer"])
+async def test_pods_are_bound_all_the_same_and_once(stage: Stage, name: str) -> None:
+    """What the docstring of each scenario says: no pod is lost, none bound twice, no card shared."""
+    await play(stage, scenarios.SCENARIOS[name])

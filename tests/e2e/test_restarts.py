@@ -13,47 +13,13 @@ from berth_crds.client import errors, resources
 from berth_operator.kube import leadership
 from e2e.stage import Stage, cards_of, condition
 from support import manifests
-from testbed import audit, processes, proxy
+from testbed import proxy
 
 FIFTY = tuple(f"p{at}" for at in range(50))
 ROOM = {f"room-{at}": "8xT4" for at in range(7)}  # Cards for all fifty, and six to spare.
 
 
-@pytest.fixture
-async def room(stage: Stage) -> Stage:
-    """Yield a stage with cards enough for fifty pods."""
-    await stage.nodes(**ROOM)
-    return stage
-
-
-async def some_bound(stage: Stage, count: int) -> None:
-    """Wait until some pods are bound."""
-
-    async def bound() -> bool:
-        return len(await stage.bound()) >= count
-
-    await stage.until(f"{count} pods to be bound", bound)
-
-
 # ---------------------------------------------------------------- one operator after the other
-
-
-@pytest.mark.slow
-async def test_restarting_amid_fifty_pending_pods_loses_none_and_binds_none_twice(room: Stage) -> None:
-    """Where an operator ends in order amid its work, each pod is bound exactly once, and no card twice."""
-    first = await room.deciding_operator("--binds-at-once", "1")
-    await room.until_ready(*ROOM)
-
-    creating = asyncio.create_task(room.create(*map(manifests.pod, FIFTY)))
-    await some_bound(room, 10)
-    first.process.send_signal(signal.SIGTERM)
-    status = await room.ended(first)
-    room.operator()
-    await creating
-    await room.until_bound(*FIFTY, seconds=60)
-
-    assert status == 0
-    await room.assert_sound(*FIFTY)
 
 
 async def test_who_ends_while_taking_over_leaves_the_wait_to_the_next(stage: Stage) -> None:
@@ -73,85 +39,28 @@ async def test_who_ends_while_taking_over_leaves_the_wait_to_the_next(stage: Sta
 # ---------------------------------------------------------------- two at once
 
 
-async def test_one_leads_and_the_other_stands_by(room: Stage) -> None:
-    """The second operator waits; the first one ends in order and releases the Lease for it."""
-    first = await room.deciding_operator()
-    await room.until_ready(*ROOM)
-    second = await standing_by(room)
-    await room.create(manifests.pod("a"), manifests.pod("b"))
-    await room.until_bound("a", "b")
-    assert "deciding:" not in second.log.read_text()
-    transitions = (await room.leader())["leaseTransitions"]
-
-    first.process.send_signal(signal.SIGTERM)
-    assert await room.ended(first) == 0
-    await room.says(second, "deciding:")
-
-    assert "left to lapse" not in first.log.read_text()
-    assert (await room.leader())["leaseTransitions"] == transitions + 1
-    await room.create(manifests.pod("c"))
-    await room.until_bound("c")
-    await room.assert_sound("a", "b", "c")
-
-
-async def standing_by(stage: Stage) -> processes.Program:
-    """Start an operator beside the one that leads, and wait until its picture is complete."""
-    program = stage.operator()
-    await stage.says(program, "campaigning for the lead")
-    return program
-
-
 @pytest.mark.slow
-async def test_a_leader_cut_off_ends_and_another_goes_on(room: Stage) -> None:
+async def test_a_leader_cut_off_ends_and_another_goes_on(stage: Stage) -> None:
     """Binds that were carried out unheard are found by the next one; the old one ends before it begins."""
-    async with proxy.Proxy(room.cluster.port) as wire:
-        cut_off = await room.deciding_operator("--binds-at-once", "4", wire=wire)
-        await room.until_ready(*ROOM)
-        second = await standing_by(room)
-        creating = asyncio.create_task(room.create(*map(manifests.pod, FIFTY)))
-        await some_bound(room, 10)
+    await stage.nodes(**ROOM)
+    async with proxy.Proxy(stage.cluster.port) as wire:
+        cut_off = await stage.deciding_operator("--binds-at-once", "4", wire=wire)
+        await stage.until_ready(*ROOM)
+        second = stage.operator()
+        await stage.says(second, "campaigning for the lead")
+        creating = asyncio.create_task(stage.create(*map(manifests.pod, FIFTY)))
+        await stage.until_bound("p9")
 
         wire.hold(answers_only=True)
-        status = await room.ended(cut_off)
+        status = await stage.ended(cut_off)
         assert "deciding:" not in second.log.read_text()
     await creating
-    await room.until_bound(*FIFTY, seconds=60)
+    await stage.until_bound(*FIFTY, seconds=60)
 
     assert status == leadership.EXIT_LOST
-    await room.assert_sound(*FIFTY)
-    terms = {one["metadata"]["annotations"][names.TERM] for one in (await room.pods()).values()}
+    await stage.assert_sound(*FIFTY)
+    terms = {one["metadata"]["annotations"][names.TERM] for one in (await stage.pods()).values()}
     assert len(terms) == 2
-
-
-@pytest.mark.slow
-async def test_a_leader_that_slept_wakes_up_deposed(room: Stage) -> None:
-    """A process that was stopped for longer than its Lease ends when it wakes up, and begins no bind more."""
-    sleeper = await room.deciding_operator("--binds-at-once", "1")
-    await room.until_ready(*ROOM)
-    second = await standing_by(room)
-    creating = asyncio.create_task(room.create(*map(manifests.pod, FIFTY)))
-    await some_bound(room, 5)
-
-    sleeper.process.send_signal(signal.SIGSTOP)
-    await room.says(second, "deciding:")
-    await creating
-    await room.until_bound(*FIFTY, seconds=60)
-    refused = refused_binds(room)
-    sleeper.process.send_signal(signal.SIGCONT)
-    await room.create(manifests.pod("late"))
-
-    assert await room.ended(sleeper) == leadership.EXIT_LOST
-    await room.until_bound("late")
-    await room.assert_sound(*FIFTY, "late")
-    # All that it knew of was bound by the other one, so that a bind of its own is refused. The one that was
-    # on its way from the check of the lead to the wire may still arrive: that is for the server to fence.
-    assert len(set(refused_binds(room)) - set(refused)) <= 1
-
-
-def refused_binds(stage: Stage) -> list[str]:
-    """Return the names of the pods of which the server refused a bind."""
-    found = audit.refused([one for one in stage.writes() if one.subresource == "binding"])
-    return [f"{one.name} {one.code} {one.received}" for one in found]
 
 
 # ---------------------------------------------------------------- the server comes and goes
