@@ -15,11 +15,13 @@ import itertools
 import random
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bench import arena, gauges, lives, results, scenario, sightings, times
+import numpy as np
+
+from bench import arena, gauges, lives, results, scenario, sightings
 from berth_crds import names
 from testbed import processes, waiting
 
@@ -213,57 +215,56 @@ async def one_run(bench: Bench, chosen: argparse.Namespace, number: int) -> list
     for part, work in parts.items():
         await bench.quiet()
         found += await work(part)
-        scenario.tell(f"run {number}: {line(part, ALL, times.spread(_of(found, part, ALL)))}")
+        scenario.tell(f"run {number}: {TABLE.line(part, record(found, part, ALL))}")
     return found
 
 
 # ---------------------------------------------------------------- what is printed
 
 
-def _of(found: Iterable[Answer], part: str, kind: str) -> list[float]:
-    return [one.seconds for one in found if one.part == part and kind in {ALL, one.kind}]
+TABLE: Final = results.Table(
+    32,
+    ("count", "count", "{:6}"),
+    ("p50", "p50_s", "{:8.3f}"),
+    ("p99", "p99_s", "{:8.3f}"),
+    ("max", "max_s", "{:8.3f}"),
+)
 
 
-def summary(found: Sequence[Answer]) -> list[tuple[str, str, times.Spread]]:
-    """Take each part together, and each of its kinds."""
-    rows = []
-    for part in dict.fromkeys(one.part for one in found):
-        kinds = dict.fromkeys(one.kind for one in found if one.part == part)
-        rows += [(part, kind, times.spread(_of(found, part, kind))) for kind in (ALL, *kinds)]
-    return rows
-
-
-def line(part: str, kind: str, spread: times.Spread) -> str:
-    """Write one row of the table; times in milliseconds."""
-    figures = "".join(f"{seconds * 1000:10.0f}" for seconds in (spread.p50, spread.p99, spread.worst))
-    return f"{part if kind == ALL else '  ' + kind:<32}{spread.count:8}{figures}"
-
-
-def report(rows: Sequence[tuple[str, str, times.Spread]]) -> str:
-    """Write the table, and whether each part kept its bound."""
-    lines = ["", f"{'milliseconds':<32}{'count':>8}{'p50':>10}{'p99':>10}{'max':>10}"]
-    lines += [line(*row) for row in rows]
-    lines += [""]
-    for part, kind, spread in rows:
-        if kind == ALL:
-            word = "held" if spread.p99 <= BOUND_SECONDS else "NOT HELD"
-            lines.append(f"{part}: p99 within {BOUND_SECONDS:g} s: {word} ({spread.p99:.3f} s)")
-    return "\n".join(lines)
-
-
-def record(part: str, kind: str, spread: times.Spread) -> dict[str, Any]:
-    """Make a flat record of one row."""
+def record(found: Sequence[Answer], part: str, kind: str) -> results.Row:
+    """Return the figures of a part, or of one kind in it: times that were measured, never means."""
+    seconds = [one.seconds for one in found if one.part == part and kind in {ALL, one.kind}]
+    p50, p99 = (float(np.percentile(seconds, at, method="inverted_cdf")) for at in (50, 99))
     return {
         "scenario": "answers",
         "part": part,
         "kind": kind,
-        "count": spread.count,
-        "p50_s": spread.p50,
-        "p99_s": spread.p99,
-        "max_s": spread.worst,
+        "count": len(seconds),
+        "p50_s": p50,
+        "p99_s": p99,
+        "max_s": max(seconds),
         "bound_s": BOUND_SECONDS,
-        "held": spread.p99 <= BOUND_SECONDS,
+        "held": p99 <= BOUND_SECONDS,
     }
+
+
+def summary(found: Sequence[Answer]) -> list[results.Row]:
+    """Take each part together, and each of its kinds."""
+    kinds: dict[str, list[str]] = {}
+    for one in found:
+        kinds.setdefault(one.part, [ALL]).append(one.kind)
+    return [record(found, part, kind) for part in kinds for kind in dict.fromkeys(kinds[part])]
+
+
+def report(rows: Sequence[results.Row]) -> str:
+    """Write the table, and whether each part kept its bound."""
+    lines = ["", TABLE.heads("seconds")]
+    lines += [TABLE.line(row["part"] if row["kind"] == ALL else f"  {row['kind']}", row) for row in rows]
+    lines += [""]
+    for row in (one for one in rows if one["kind"] == ALL):
+        word = "held" if row["held"] else "NOT HELD"
+        lines.append(f"{row['part']}: p99 within {BOUND_SECONDS:g} s: {word} ({row['p99_s']:.3f} s)")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -284,7 +285,7 @@ def main() -> int:
         )
     rows = summary(scenario.finish(measure(chosen)))
     print(report(rows))
-    results.write(RESULT, [record(*row) for row in rows])
+    results.write(RESULT, rows)
     return 0
 
 

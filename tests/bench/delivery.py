@@ -32,7 +32,7 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from berth_operator.translate import devices as translated
 from berth_operator.translate import raw
-from support import boards, builders, irregular_boards
+from support import boards, builders, irregular_boards, writers
 
 MOST_WAITING: Final = 300
 MOST_BOUND: Final = 300
@@ -98,17 +98,11 @@ class PodStatusWriter:
         raise AssertionError(f"the bind of {candidate.title} failed: {message}")
 
 
-class Writer:
+class Writer(writers.Lead):
     """Binds everything at once, and remembers what was bound where."""
 
     def __init__(self) -> None:
         self.bound: list[tuple[str, decisions.Placement]] = []
-
-    async def sure(self) -> None:
-        """Wait for nothing: the lead and the picture are sure."""
-
-    async def permit(self, uid: str) -> None:
-        """Wait for nothing: any bind may be sent."""
 
     async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send a Binding."""
@@ -120,12 +114,10 @@ class Writer:
         raise AssertionError(f"{candidate.title} needs no dry run on {placement.node}")
 
     async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
-        """Read a pod."""
+        """Read a pod, or void its binds."""
         raise AssertionError(f"{candidate.title} needs no look")
 
-    async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
-        """Void a pod's binds."""
-        raise AssertionError(f"{candidate.title} needs no change")
+    void = read_pod
 
 
 # ---------------------------------------------------------------- the cluster

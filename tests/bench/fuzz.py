@@ -33,13 +33,10 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
-from bench import absurd, mutations
+from bench import absurd, mutations, results
 from bench.delivery import Arena, Spent
 from berth_operator.engine import garbage_collection
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-FOLDER: Final = ROOT / "build" / "bench"
-RESULT: Final = FOLDER / "fuzz.json"
 NODES: Final = 1000
 MOST_SECONDS: Final = 0.05  # Of one pod, everything together.
 # A round may take about as long, and cannot be tried again where the machine was slow: a few may have been.
@@ -238,9 +235,9 @@ def saved(broken: Broken, run: Run) -> Iterator[str]:
     yield f"broken by pod {run.count} of seed {run.seed}: {broken.what}"
     yield f"again: make fuzz SEED={run.seed}"
     if broken.pod is not None:
-        path = FOLDER / f"fuzz-{run.seed}-{run.count}.yaml"
+        path = results.FOLDER / f"fuzz-{run.seed}-{run.count}.yaml"
         path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **broken.pod}, allow_unicode=True))
-        yield f'the pod alone: make fuzz ARGS="--pod {path.relative_to(ROOT)}"'
+        yield f'the pod alone: make fuzz ARGS="--pod {path.relative_to(results.ROOT)}"'
 
 
 def verdict(broken: Broken | None, run: Run, figures: dict[str, Any]) -> Iterator[str]:
@@ -263,7 +260,6 @@ async def main(words: Sequence[str]) -> int:
     parser.add_argument("--nodes", type=int, default=NODES, help="of eight cards each (1000)")
     parser.add_argument("--pod", type=Path, default=None, help="play only the pod of this file")
     chosen = parser.parse_args(words)
-    FOLDER.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(Arena(chosen.nodes)) as arena:
         return await _played(arena, chosen)
 
@@ -277,7 +273,7 @@ async def _played(arena: Arena, chosen: argparse.Namespace) -> int:
     run = Run(arena, seed)
     print(f"seed {seed}, {chosen.nodes} nodes, {chosen.minutes:g} minutes", flush=True)
     broken, figures = await fuzz(run, chosen.minutes, lambda line: print(line, flush=True))
-    RESULT.write_text(json.dumps(figures, indent=1) + "\n")
+    results.write("fuzz.json", figures)
     print(json.dumps(figures, indent=1))
     for line in verdict(broken, run, figures):
         print(line, file=sys.stderr if broken else sys.stdout)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import absurd, delivery, fuzz
+from bench import absurd, delivery, fuzz, results
 from berth_operator.scheduling import cycle
 
 NODES = 200
@@ -117,9 +117,8 @@ def test_the_exit_status_is_the_verdict(
 ) -> None:
     """Whoever runs it need not read: 1 says that a bound was broken, and the last lines say by what."""
     monkeypatch.setattr(fuzz, "MOST_SECONDS", most)
-    monkeypatch.setattr(fuzz, "ROOT", tmp_path)
-    monkeypatch.setattr(fuzz, "FOLDER", tmp_path)
-    monkeypatch.setattr(fuzz, "RESULT", tmp_path / "fuzz.json")
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
 
     found = asyncio.run(fuzz.main(["--minutes", "0.01", "--seed", "7", "--nodes", "20"]))
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from bench import restart, times
+from bench import answers, restart
 
 
 def test_stages_are_read_from_the_log() -> None:
@@ -57,7 +57,10 @@ def test_what_happens_beside_busy_loops_is_judged_by_the_lead_alone() -> None:
     assert [kept for _, kept in restart.bounds([ROW, crowded], 5000)] == [True, True, False]
 
 
-def test_a_spread_names_times_that_were_measured() -> None:
+def test_figures_are_times_that_were_measured() -> None:
     """No figure is a mean between two times; of 200, two are slower than the 99th percentile."""
-    assert times.spread([float(one) for one in range(200, 0, -1)]) == times.Spread(200, 100.0, 198.0, 200.0)
-    assert times.spread([7.0]) == times.Spread(1, 7.0, 7.0, 7.0)
+    found = [answers.Answer("part", "kind", float(one)) for one in range(200, 0, -1)]
+
+    (row, _) = answers.summary(found)
+
+    assert [row[key] for key in ("count", "p50_s", "p99_s", "max_s")] == [200, 100.0, 198.0, 200.0]

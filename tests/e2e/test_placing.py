@@ -164,23 +164,6 @@ async def test_a_failed_source_takes_the_whole_node(stage: Stage, tmp_path: Path
     await stage.until_bound("a")
 
 
-async def test_a_model_is_chosen(stage: Stage) -> None:
-    """A pod that names a model gets a card of that model, written as people write it, or waits for one."""
-    await stage.nodes(models="2xT4+1xL4")
-    await stage.until_ready("models")
-
-    await stage.create(manifests.pod("l4", annotations={names.MODEL: " l4 , H100-80GB-HBM3"}))
-    await stage.until_bound("l4")
-    await stage.create(
-        manifests.pod("again", annotations={names.MODEL: "L4"}),
-        manifests.pod("none", annotations={names.MODEL: "B200"}),
-    )
-
-    assert await minors(stage) == {"l4": "2"}
-    await stage.until_told("again")
-    await stage.until_told("none", "model")
-
-
 # ---------------------------------------------------------------- pods of others
 
 

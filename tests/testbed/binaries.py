@@ -163,17 +163,9 @@ def _is_right(name: str, candidate: Path) -> bool:
 
 def _build(name: str, tell: Callable[[str], None]) -> Path:
     program = PROGRAMS[name]
-    order = builder.Order(
-        name=name,
-        package=program.package,
-        version=version(program),
-        flags=flags(program),
-        usual_seconds=program.usual_seconds,
-        module=MODULE,
-        target=cached(name),
-        cache=cache(),
-    )
-    return builder.build(order, tell)
+    tell(f"{name} {version(program)} is not here; to build it usually takes {program.usual_seconds} s")
+    what = (*flags(program), program.package)
+    return builder.build(cached(name), what, module=MODULE, cache=cache(), tell=tell)
 
 
 @functools.cache

