@@ -1,12 +1,12 @@
-"""What all nodes have together, as placement compares and learns from it, and how often that is taken anew.
+"""What all nodes have together: the sums with which placement compares a node.
 
-Every answer that the search remembers rests on these sums, so each new state of them voids all
-answers. An agent may change its Device many times a second, and nodes come and go; therefore the
-sums are kept up to date node by node, but what others see of them is taken anew at most once in a
-second. For that long placement weighs by what was there before; what fits is never judged by it.
+Every score that the search remembers depends on these sums, so that each change of them voids all
+scores. An agent may change its Device many times a second, and nodes come and go; therefore the
+sums are kept up to date node by node, but published at most once a second. For that long nodes
+are scored by the sums of before; whether a pod fits never depends on them.
 
-Nodes that can give nothing now (nobody hears their agents, no card is well, or they are cordoned)
-do not count: what nobody can have is worth nothing to anybody.
+Nodes that can give nothing now (their agents are silent, no card is well, or they are cordoned)
+do not count.
 """
 
 import collections
@@ -53,7 +53,7 @@ class ClusterSupply:
     """The sums over all nodes, by what each of them adds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self.version = 0  # Rises whenever others are to see what has changed.
+        self.version = 0  # Rises whenever new sums are published.
         self._clock = clock
         self._parts: dict[str, NodeSupply] = {}  # By node.
         self._kinds: collections.Counter[demand_model.Kind] = collections.Counter()
@@ -80,16 +80,16 @@ class ClusterSupply:
             self.refresh()
 
     def refresh(self) -> None:
-        """Show others what has changed, unless that was done a moment ago; for events and between rounds.
+        """Publish new sums, unless that was done within the last second; for events and between rounds.
 
-        On a clock on which no time passes it is always done.
+        On a clock on which no time passes they are always published.
         """
         if self._behind and not 0 < (now := self._clock()) - self._refreshed < REFRESH_SECONDS:
             self._behind, self._refreshed, self._seen = False, now, None
             self.version += 1
 
     def seen(self) -> tuple[demand_model.Supply, Scale]:
-        """Return the sums, and the largest node of each; the same until the version rises."""
+        """Return the published sums, and the most cards and bytes of a node; as of this version."""
         if self._seen is None:
             largest = max(self._cards, default=1), max(1, max(self._memory, default=1))
             self._seen = demand_model.supply_of(self._kinds), largest
@@ -97,7 +97,7 @@ class ClusterSupply:
 
 
 def _changes_what_is_seen(before: NodeSupply | None, added: NodeSupply | None, largest: Scale) -> bool:
-    """Whether the sums, or the largest nodes, may be others by what one node adds now."""
+    """Whether what one node adds now may change the sums or the largest nodes."""
     if before is None or added is None or before.kind != added.kind:
         return True
     return max(before.memory, added.memory) >= largest[1]

@@ -1,8 +1,8 @@
-"""What is left of one node's devices, written into the columns.
+"""What is left of one node's devices, written into the node table.
 
-A node has few devices, so nothing is counted up and down: what is left is worked out
-anew from what the pods hold, for a whole node when its Device changed, or for the cards
-that a hold names.
+A node has few devices, so nothing is counted up and down: what is left is computed again
+from what the pods hold, for a whole node when its Device changed, else for the cards that
+a hold names.
 """
 
 import collections
@@ -15,12 +15,12 @@ from berth_operator.scheduling.devices import device_view, facts, requests, verd
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.node_info import NodeInfo
 
-# What of each card is worked out anew; its size and model are written once.
+# What of each card is computed again; its size and model are written once.
 OF_CARDS: Final = ("core", "memory", "ratio", "space", "open", "whole", "trouble")
 
 
 def take(info: NodeInfo, hold: Hold, sign: int) -> None:
-    """Add what a hold takes of each device to the row, or with -1 take it away again."""
+    """Add what a hold takes of each device to what is used of the node, or with -1 subtract it."""
     for share in hold.shares:
         old = info.used.get(share.uuid, device_view.UNUSED)
         new = device_view.Usage(
@@ -38,7 +38,7 @@ def take(info: NodeInfo, hold: Hold, sign: int) -> None:
 
 
 def refresh(table: node_table.NodeTable, info: NodeInfo, hold: Hold) -> None:
-    """Write anew what a hold touched."""
+    """Compute again what is left of the devices that a hold names."""
     if hold.withheld or not info.plain:
         recount(table, info)
         return
@@ -51,7 +51,7 @@ def refresh(table: node_table.NodeTable, info: NodeInfo, hold: Hold) -> None:
 
 
 def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
-    """Write anew all that is left of one node's devices."""
+    """Compute again what is left of all devices of one node."""
     at, view = info.row, info.view()
     cards = view.device.cards
     info.slots = {card.uuid: slot for slot, card in enumerate(cards) if shared(card)}
@@ -87,7 +87,7 @@ def _write_slot(table: node_table.NodeTable, info: NodeInfo, slot: int, card: fa
 
 
 def ratio(memory: int, total: int) -> int:
-    """Return how large a share of a card's memory, in percent, would be content with so much of it."""
+    """Return the largest share of a card's memory, in percent, for which so much of it suffices."""
     if memory >= total:
         return requests.WHOLE if total else 0
     # All of it is only there when all of it is.
@@ -104,8 +104,8 @@ def space(core: int, memory: int, total: int) -> int:
 
 
 @dataclasses.dataclass(slots=True)
-class _Pile:
-    """Pieces that are alike, in the order of `columns.PILES`."""
+class _Pool:
+    """Equal pieces of devices, counted as in `node_table.POOL_COUNTS`."""
 
     left: int = 0
     well: int = 0
@@ -125,9 +125,9 @@ class _Pile:
 
 def _recount_rest(table: node_table.NodeTable, info: NodeInfo, view: device_view.View) -> None:
     """Count what is left of a node's replicas, instances and other devices, and how many there are at all."""
-    replicas = _Pile()
-    instances: dict[str, _Pile] = collections.defaultdict(_Pile)
-    others: dict[str, _Pile] = collections.defaultdict(_Pile)
+    replicas = _Pool()
+    instances: dict[str, _Pool] = collections.defaultdict(_Pool)
+    others: dict[str, _Pool] = collections.defaultdict(_Pool)
     for card in view.device.cards:
         if card.replicas > 1:
             left = verdicts.free_replicas(view, card) if view.open and card.trouble is None else 0
@@ -136,31 +136,31 @@ def _recount_rest(table: node_table.NodeTable, info: NodeInfo, view: device_view
             instances[one.profile].add(card, 1, view.open and view.usage(one.uuid) == device_view.UNUSED)
     for other in view.device.others:
         others[other.type].add(other, 1, view.open and view.free_core(other) > 0)
-    _write_pile(table, node_table.REPLICA_TABLES, info.row, replicas)
-    _write_piles(table, node_table.INSTANCE_TABLES, info, table.profiles, instances)
-    _write_piles(table, node_table.OTHER_TABLES, info, table.types, others)
+    _write_pool(table, node_table.REPLICA_TABLES, info.row, replicas)
+    _write_pools(table, node_table.INSTANCE_TABLES, info, table.profiles, instances)
+    _write_pools(table, node_table.OTHER_TABLES, info, table.types, others)
 
 
-def _write_piles(
+def _write_pools(
     table: node_table.NodeTable,
     tables: tuple[str, ...],
     info: NodeInfo,
     names: node_table.Names,
-    piles: dict[str, _Pile],
+    pools: dict[str, _Pool],
 ) -> None:
-    """Write what there is under each name; what has no column, because there are too many, is not given."""
-    for name, pile in piles.items():
+    """Write the counts of each name that has a column; the others are too many, and are not given out."""
+    for name, pool in pools.items():
         at = names.get(name)
         if at is not None:
-            _write_pile(table, tables, (info.row, at), pile)
+            _write_pool(table, tables, (info.row, at), pool)
         else:
             info.uncounted += 1
 
 
-def _write_pile(
-    table: node_table.NodeTable, names: tuple[str, ...], at: int | tuple[int, int], pile: _Pile
+def _write_pool(
+    table: node_table.NodeTable, names: tuple[str, ...], at: int | tuple[int, int], pool: _Pool
 ) -> None:
-    for name, count in zip(names, (pile.left, pile.well, pile.in_all, pile.trouble), strict=True):
+    for name, count in zip(names, (pool.left, pool.well, pool.in_all, pool.trouble), strict=True):
         getattr(table, name)[at] = count
 
 

@@ -1,9 +1,9 @@
-"""What one node can give at this moment, in a few numbers: enough to tell who need not ask it.
+"""What one node can give now, in a few numbers: enough to know which waiting pods it cannot help.
 
-When something becomes free or a node changes, most of those that wait could not use it. Asking all
-nodes on behalf of each would take longer than the change is worth, so each kind of waiting pod is
-first held against the one node that changed. A yes promises nothing, a no is certain: what is
-compared here is necessary on any node, and labels, models and combinations are left to the search.
+When something becomes free or a node changes, most waiting pods could not use it. Searching all
+nodes for each of them would take longer than the change is worth, so each kind of waiting pod is
+first compared with the one node that changed. A yes promises nothing, a no is certain: what is
+compared here is necessary on any node; labels, models and combinations are left to the search.
 """
 
 import dataclasses
@@ -102,13 +102,13 @@ def _fitting(there: Offer, ask: requests.Gpus) -> int:
 def judge(
     inventory: Inventory, name: str, before: Left | None = None
 ) -> Callable[[queued_pods.Candidate], bool]:
-    """Return what tells whether a changed node might take a pod; with `before` only its resources have."""
-    known = functools.cache(lambda: offer(inventory, name))  # Read only if anybody waits, and once.
+    """Return whether a changed node might take a pod; with `before` only its resources have changed."""
+    known = functools.cache(lambda: offer(inventory, name))  # Read only if a pod waits, and once.
 
     def able(candidate: queued_pods.Candidate) -> bool:
         there = known()
         if there is None or (before is not None and _was_enough(before, candidate.demand)):
-            return False  # That much was there before, so it is something else that is missing.
+            return False  # That much was there before, so something else is missing.
         return may_take(there, candidate.request, candidate.demand)
 
     return able

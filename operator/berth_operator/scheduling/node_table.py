@@ -1,10 +1,10 @@
 """The numbers of the inventory: one row for each node, one slot for each card of it.
 
-Numpy tables that grow by doubling and keep a log of which rows changed, so that whoever
-worked something out over all rows can bring it up to date by looking at a few. A row's
-numbers are always written as a whole, by the inventory; nothing here knows what they
-mean to a decision. A name of which no row has anything any more gives its column to the
-next one, so that nobody fills the tables with names that come and go.
+Numpy tables that grow by doubling and keep a log of which rows changed, so that a result
+computed for all rows can be brought up to date by computing a few. The inventory writes
+the numbers of a row together; nothing here knows what they mean to a decision. The column
+of a name that no row uses any more is given to the next name, so that names that come and
+go do not fill the tables.
 """
 
 import collections
@@ -25,7 +25,7 @@ Rows = Numbers | slice  # Some rows by number, or all of them, which costs no co
 
 ABSENT: Final = -1  # A resource that the node does not advertise: less than any demand.
 BASE: Final = (facts.CPU, facts.MEMORY, facts.PODS)
-# Of all nodes together at one time; what a node has beyond that is as if it had it not.
+# Of all nodes together at one time; what a node has beyond that does not count.
 MOST_RESOURCES: Final = 1024
 MOST_KINDS: Final = 512  # Of MIG profiles, and of types of other devices.
 ROWS: Final = 16
@@ -58,7 +58,7 @@ MODES: Final = (Reason.MIG_MODE, Reason.SHARING_MODE)
 
 
 class Names:
-    """Numbers for the names that rows have now, so many at most; those known at first stay."""
+    """Numbers for the names that rows use now, `most` of them; `known` ones are always there."""
 
     def __init__(self, *known: str, most: int = sys.maxsize) -> None:
         self.of: dict[str, int] = {name: at for at, name in enumerate(known)}
@@ -83,7 +83,7 @@ class Names:
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """All names by their numbers; nothing at those that nobody has now."""
+        """All names by their numbers; an empty one where no row uses the number."""
         if self._listed is None:
             names = [""] * self.width
             for name, at in self.of.items():
@@ -92,13 +92,13 @@ class Names:
         return self._listed
 
     def users(self) -> Iterable[tuple[str, int]]:
-        """Return each name with the number of rows that have it."""
+        """Return each name with the number of rows that use it."""
         return self._users.items()
 
     def use(self, row: int, names: Iterable[str]) -> bool:
-        """Record all names that a row has now, instead of those it had; return whether that is any news.
+        """Record all names that a row uses now; return whether they differ from those before.
 
-        The row's numbers under the names that it had must have been emptied before.
+        The row's numbers under the names that it used must have been cleared before.
         """
         before, now = self._had.pop(row, frozenset()), frozenset(names)
         for name in sorted(before - now):
@@ -165,7 +165,7 @@ def gather(values: npt.NDArray[Any], numbers: Numbers) -> npt.NDArray[Any]:
 
 
 def known_of(names: Names, name: str, table: Numbers, rows: Rows) -> Numbers:
-    """Return what stands under a name; nothing does under a name that nobody has brought yet."""
+    """Return the numbers under a name; zeros under a name that no row uses."""
     at = names.get(name)
     found: Numbers = table[:, at][rows] if at is not None else np.zeros(len(table), dtype=np.int64)[rows]
     return found
@@ -183,7 +183,7 @@ class NodeTable:
         self.known: Mask = np.zeros(ROWS, dtype=np.bool_)
         self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)
         self.left: Numbers = _matrix(len(self.resources), fill=ABSENT)
-        # Of each card: what is left of it, for whoever may share it; nothing is left of a closed one.
+        # Of each card: what is left of it for pods that may share it; nothing of one that is not open.
         self.core: Numbers = _matrix(SLOTS)
         self.memory: Numbers = _matrix(SLOTS)
         self.ratio: Numbers = _matrix(SLOTS)  # The largest share of its memory that it would still give.
@@ -197,7 +197,7 @@ class NodeTable:
         self.state: Numbers = np.ones(ROWS, dtype=np.int64)
         # Of each node: cards withheld without a name.
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
-        # Of each node, the piles: replicas, MIG instances by profile, other devices by type.
+        # Of each node, the pools: replicas, MIG instances by profile, other devices by type.
         self.replicas, self.replicas_well, self.replicas_in_all, self.replicas_trouble = (
             np.zeros(ROWS, dtype=np.int64) for _ in POOL_COUNTS
         )

@@ -1,9 +1,9 @@
-"""Which cards of a node get no new pod because of what is said of them elsewhere.
+"""Cards of a node that are given to no new pod because of claims and records elsewhere.
 
-A Device says what its agent found. Beside that count the claims of other nodes on the same
-uuid, and the holds whose records are damaged: of a card that such a record names nothing
-more is given, and of a card that it names and that is not there the one at its minor. Where
-nothing that a hold names is there, all cards that nobody holds by name are kept back.
+A Device lists what its agent found. Some of it does not count: cards whose uuid another node
+claims, and cards that the damaged record of a pod names. Where such a record names a card that is
+not there, the card at its minor does not count; where nothing that it names is there, all cards
+are withheld that no pod holds by name.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ def after_holds(
 
 
 def is_odd(hold: holds.Hold, there: frozenset[str]) -> bool:
-    """Whether a hold names cards that it has not surely, or that are not there."""
+    """Whether a hold names cards that it may not have, or that are not there."""
     if hold.marked:
         return True
     for share in hold.shares:  # noqa: SIM110  each bind and each end of a pod comes by here

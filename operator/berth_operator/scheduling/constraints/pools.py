@@ -19,7 +19,7 @@ from berth_operator.scheduling.wording import fewer, have, noun
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DevicePool:
-    """Pieces of one kind by node, in the order of `node_table.PILES`, and how many are wanted."""
+    """Pieces of one kind by node, in the order of `node_table.POOL_COUNTS`, and how many are wanted."""
 
     wanted: int
     name: str
