@@ -1,4 +1,4 @@
-"""What a GpuPod says follows from its pod's allocation, its phase, and who tells of grants."""
+"""What a GpuPod says follows from its pod's allocation or the kubelet, its phase, and the sources."""
 
 import asyncio
 import dataclasses
@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from berth_agent import device_spec, simulated
-from berth_agent.gpupods import desired, reconciler, watched_pod
+from berth_agent.gpupods import desired, reconciler, verification, watched_pod
+from berth_agent.kubelet import device_ids
 from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import errors
+from support import nodes
 
-NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-LATER = NOON + dt.timedelta(minutes=5)
+LATER = nodes.NOON + dt.timedelta(minutes=5)
 NOTHING = wire.GpuPodStatus()
 
 # The memory of these cards is not known: what is held of them is shown by compute alone.
@@ -27,68 +28,61 @@ NODE_CARDS = desired.NodeCards("n1", desired.gpus_by_minor(CARDS), vocabulary.Gr
 
 SHARE = allocation.Share(CARDS[1].uuid, minor=1, core=50, memory=1024)
 WHOLE = allocation.Share(CARDS[0].uuid, minor=0, core=100, memory=2048)
+HALF = allocation.Share(CARDS[0].uuid, minor=0, core=50, memory=1024)
 SLICE = allocation.Share("MIG-1", minor=0, core=14, memory=512, profile="1g.5gb")
 NIC = allocation.Share("rdma-0000:1f:00.0", minor=0, core=100, memory=0, vf="0000:1f:00.2")
 
-
-def pod(text: str | None, *, phase: str = "Pending") -> watched_pod.Pod:
-    """Make a bound pod with this allocation."""
-    annotations = {} if text is None else {names.ALLOCATION: text}
-    meta = wire.Meta(name="p", namespace="ns", uid="u-1", annotations=annotations)
-    return watched_pod.Pod(meta, watched_pod.PodSpec("n1"), watched_pod.PodStatus(phase))
-
-
-def told(*, node: str = "n1") -> allocation.Allocation:
-    """Make an allocation of two containers."""
-    return allocation.of(node, {"a": {"gpu": [SHARE, WHOLE]}, "b": {"gpu": [SLICE], "rdma": [NIC]}})
+ALLOCATION = allocation.of("n1", {"a": {"gpu": [SHARE, WHOLE]}, "b": {"gpu": [SLICE], "rdma": [NIC]}})
+ELSEWHERE = allocation.of("n2", {"a": {"gpu": [SHARE]}})
+POD = watched_pod.Pod(wire.Meta(name="p", namespace="ns", uid="u-1"), watched_pod.PodSpec("n1"))
 
 
 def status(
     phase: str,
     before: wire.GpuPodStatus = NOTHING,
     *,
+    given: allocation.Allocation = ALLOCATION,
     node_cards: desired.NodeCards = NODE_CARDS,
-    now: dt.datetime = NOON,
+    evidence: verification.Evidence | None = None,
+    now: dt.datetime = nodes.NOON,
 ) -> wire.GpuPodStatus:
-    """Describe the status of a pod in this phase."""
-    told_of = pod("", phase=phase)
-    return desired.status(
-        told_of, desired.spec(told_of, told(), node_cards), before, node_cards, evidence=None, now=now
-    )
+    """Return the status of the GpuPod of a pod that was given something and is in this phase."""
+    pod = msgspec.structs.replace(POD, status=watched_pod.PodStatus(phase))
+    spec = desired.spec(pod, given, node_cards)
+    return desired.status(pod, spec, before, node_cards, evidence=evidence, now=now)
 
 
 # ---------------------------------------------------------------- what was given
 
 
-def test_pod_without_allocation_was_given_nothing() -> None:
-    """A pod that Berth did not place has no record."""
-    assert desired.decode_allocation(pod(None), "n1") is None
-
-
-def test_allocation_is_read() -> None:
-    """What the Binding wrote is what the pod was given."""
-    assert desired.decode_allocation(pod(allocation.encode(told())), "n1") == told()
-
-
 @pytest.mark.parametrize(
-    ("text", "detail"),
+    ("text", "expected"),
     [
+        pytest.param(None, None, id="not placed by Berth"),
+        pytest.param(allocation.encode(ALLOCATION), ALLOCATION, id="as the Binding wrote it"),
         pytest.param("{", "NotJson", id="not JSON"),
         pytest.param('{"v": 2}', "UnknownVersion", id="newer version"),
-        pytest.param(allocation.encode(told(node="n2")), "names the node n2", id="another node"),
+        pytest.param(allocation.encode(ELSEWHERE), "it names the node n2", id="another node"),
     ],
 )
-def test_allocation_that_cannot_be_trusted_is_unclear(text: str, detail: str) -> None:
+def test_allocation_is_what_the_binding_wrote(
+    text: str | None, expected: allocation.Allocation | str | None
+) -> None:
     """An allocation that is damaged or not of this node is told, never guessed."""
-    found = desired.decode_allocation(pod(text), "n1")
+    annotations = {} if text is None else {names.ALLOCATION: text}
+    pod = watched_pod.Pod(wire.Meta(name="p", namespace="ns", uid="u-1", annotations=annotations))
 
-    assert isinstance(found, desired.UnusableAllocation)
-    assert detail in found.detail
+    found = desired.decode_allocation(pod, "n1")
+
+    if isinstance(found, desired.UnusableAllocation):
+        assert found.detail.startswith(str(expected))
+    else:
+        assert found == expected
 
 
 def test_spec_copies_the_allocation() -> None:
     """Each container's devices stand in order, GPUs with the model of their card."""
-    spec = desired.spec(pod(""), told(), NODE_CARDS)
+    spec = desired.spec(POD, ALLOCATION, NODE_CARDS)
 
     assert (spec.node, spec.pod_uid) == ("n1", "u-1")
     assert spec.containers == (
@@ -107,13 +101,6 @@ def test_spec_copies_the_allocation() -> None:
             ),
         ),
     )
-
-
-def test_zeros_of_a_held_card_are_written() -> None:
-    """Minor 0 and no memory reach the API as such."""
-    written = msgspec.to_builtins(desired.spec(pod(""), told(), NODE_CARDS))["containers"][1]["devices"][1]
-
-    assert (written["minor"], written["memory"]) == (0, 0)
 
 
 # ---------------------------------------------------------------- what is held
@@ -165,20 +152,20 @@ def test_verified_is_dated_by_its_change() -> None:
     assert status("Succeeded", first, now=LATER).conditions[0].last_transition_time == "2026-01-01T12:05:00Z"
 
 
-# ---------------------------------------------------------------- what is dirty
+# ---------------------------------------------------------------- which names are queued
 
 
-async def test_dirty_names_come_once_and_in_order() -> None:
-    """A name that becomes dirty twice is looked at once; a worker waits for the next one."""
-    dirty = reconciler.WorkQueue()
+async def test_queued_names_come_once_and_in_order() -> None:
+    """A name that is added twice is looked at once; a worker waits for the next one."""
+    work_queue = reconciler.WorkQueue()
     for name in ("a", "b", "a"):
-        dirty.add(("ns", name))
+        work_queue.add(("ns", name))
 
-    assert [await dirty.get(), await dirty.get()] == [("ns", "a"), ("ns", "b")]
+    assert [await work_queue.get(), await work_queue.get()] == [("ns", "a"), ("ns", "b")]
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(dirty.get(), 0.01)
-    dirty.add(("ns", "a"))
-    assert await dirty.get() == ("ns", "a")
+        await asyncio.wait_for(work_queue.get(), 0.01)
+    work_queue.add(("ns", "a"))
+    assert await work_queue.get() == ("ns", "a")
 
 
 # ---------------------------------------------------------------- who asks for devices
@@ -226,14 +213,6 @@ def test_a_name_that_another_node_has_taken_is_tried_every_few_seconds(
 # ---------------------------------------------------------------- how much of each card
 
 
-def container(name: str, *, stays: bool = False) -> watched_pod.Container:
-    """Name a container, which may prepare the pod and stay."""
-    return watched_pod.Container(name, restart_policy="Always" if stays else None)
-
-
-HALF = allocation.Share(CARDS[0].uuid, minor=0, core=50, memory=1024)
-
-
 @pytest.mark.parametrize(
     ("init", "given", "share"),
     [
@@ -249,15 +228,17 @@ def test_share_is_what_a_pod_has_at_one_time(
     init: list[str], given: dict[str, list[allocation.Share]], share: str
 ) -> None:
     """Containers that run one after the other do not add up; `s` is one that prepares the pod and stays."""
-    main = tuple(container(name) for name in "abc" if name not in init)
-    first = tuple(container(name, stays=name == "s") for name in init)
-    spec = watched_pod.PodSpec("n1", containers=main, init_containers=first)
-    told_of = watched_pod.Pod(pod("").metadata, spec, watched_pod.PodStatus("Running"))
-    said = desired.spec(
-        told_of, allocation.of("n1", {name: {"gpu": parts} for name, parts in given.items()}), NODE_CARDS
+    containers = watched_pod.PodSpec(
+        containers=tuple(watched_pod.Container(name) for name in "abc" if name not in init),
+        init_containers=tuple(
+            watched_pod.Container(name, restart_policy="Always" if name == "s" else None) for name in init
+        ),
     )
+    allocated = allocation.of("n1", {name: {"gpu": parts} for name, parts in given.items()})
+    pod = msgspec.structs.replace(POD, spec=containers)
+    spec = desired.spec(pod, allocated, NODE_CARDS)
 
-    assert desired.status(told_of, said, NOTHING, NODE_CARDS, evidence=None, now=NOON).share == share
+    assert desired.status(pod, spec, NOTHING, NODE_CARDS, evidence=None, now=nodes.NOON).share == share
 
 
 @pytest.mark.parametrize(
@@ -275,9 +256,127 @@ def test_share_tells_compute_and_memory_where_they_differ(core: int, memory: int
     """In the words of the event of the bind; nothing is said of the whole card alone."""
     node_cards = dataclasses.replace(NODE_CARDS, gpus={0: msgspec.structs.replace(CARDS[0], memory=80 << 30)})
     part = allocation.Share(CARDS[0].uuid, minor=0, core=core, memory=memory)
-    told_of = watched_pod.Pod(
-        pod("").metadata, watched_pod.PodSpec("n1", (container("a"),)), watched_pod.PodStatus("Running")
-    )
-    said = desired.spec(told_of, allocation.of("n1", {"a": {"gpu": [part]}}), node_cards)
 
-    assert desired.status(told_of, said, NOTHING, node_cards, evidence=None, now=NOON).share == share
+    assert (
+        status("Running", given=allocation.of("n1", {"a": {"gpu": [part]}}), node_cards=node_cards).share
+        == share
+    )
+
+
+# ---------------------------------------------------------------- what the kubelet gave
+
+OF_KUBELET = (
+    wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16, model="Tesla T4"),
+    wire.Card(
+        uuid="GPU-b",
+        type="gpu",
+        minor=1,
+        memory=16,
+        model="Tesla T4",
+        sharing=wire.Sharing("time-slicing", replicas=4),
+    ),
+    wire.Card(
+        uuid="GPU-c",
+        type="gpu",
+        minor=2,
+        memory=40,
+        mig=wire.Mig(True, (wire.MigInstance("MIG-1", "1g.5gb", 5, gi=7, ci=0),)),
+    ),
+)
+ALLOCATABLE = device_ids.allocatable_devices(OF_KUBELET)
+WITH_KUBELET = desired.NodeCards("n1", desired.models(OF_KUBELET), None, ALLOCATABLE)
+
+
+def by_kubelet(**containers: Mapping[str, int]) -> allocation.Allocation:
+    """Return what the kubelet gave: to each container so many replicas of each device."""
+    holdings = {
+        name: [device_ids.HeldDevice(uuid, ALLOCATABLE.get(uuid), count) for uuid, count in held.items()]
+        for name, held in containers.items()
+    }
+    return desired.allocation_by_kubelet("n1", holdings)
+
+
+@pytest.mark.parametrize(
+    ("main", "side", "devices"),
+    [
+        pytest.param(
+            {"GPU-a": 1, "GPU-b": 3},
+            {"MIG-1": 1},
+            {
+                "main": (
+                    wire.HeldCard("GPU-a", 0, "gpu", core=100, memory=16, model="Tesla T4"),
+                    wire.HeldCard("GPU-b", 1, "gpu", core=75, memory=12, model="Tesla T4"),
+                ),
+                "side": (wire.HeldCard("MIG-1", 2, "gpu", core=100, memory=5, profile="1g.5gb"),),
+            },
+            id="whole cards, replicas and instances by what they are worth",
+        ),
+        pytest.param(
+            {"GPU-a": 2},
+            {},
+            {"main": (wire.HeldCard("GPU-a", 0, "gpu", core=100, memory=16, model="Tesla T4"),)},
+            id="replicas of a card that tells none count as the card",
+        ),
+        pytest.param({"GPU-x": 1}, {}, {}, id="no minor is made up for what is no card of the node"),
+    ],
+)
+def test_gpupod_names_what_the_kubelet_gave(
+    main: Mapping[str, int], side: Mapping[str, int], devices: Mapping[str, tuple[wire.HeldCard, ...]]
+) -> None:
+    """By container; the operator withholds what is left open."""
+    spec = desired.spec(POD, by_kubelet(main=main, side=side), WITH_KUBELET)
+
+    assert {one.name: one.devices for one in spec.containers} == devices
+
+
+def test_published_containers_are_kept_and_added_to() -> None:
+    """A container that is named keeps its cards; one that is not, or without cards, gets the kubelet's."""
+    published = desired.spec(POD, by_kubelet(main={"GPU-a": 1}), WITH_KUBELET)
+    empty = msgspec.structs.replace(
+        published, containers=(*published.containers, wire.HoldingContainer("side"))
+    )
+    found = desired.spec(POD, by_kubelet(main={"GPU-b": 1}, side={"MIG-1": 1}), WITH_KUBELET)
+
+    assert desired.merged(empty, found) == desired.spec(
+        POD, by_kubelet(main={"GPU-a": 1}, side={"MIG-1": 1}), WITH_KUBELET
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "evidence", "granted", "condition"),
+    [
+        pytest.param(
+            "Running",
+            verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-b",), "": ("GPU-a",)}),
+            (wire.Grant("main", ("GPU-a",), "podresources"), wire.Grant("main", ("GPU-b",), "nvml")),
+            ("False", "Mismatch"),
+            id="each source beside each container",
+        ),
+        pytest.param(
+            "Running",
+            verification.Evidence({"main": ("GPU-a", "no uuid at all", "x" * 65)}),
+            (wire.Grant("main", ("GPU-a",), "podresources"),),
+            ("False", "Mismatch"),
+            id="an id that the schema refuses is in the condition alone",
+        ),
+        pytest.param(
+            "Succeeded",
+            verification.Evidence({"main": ("GPU-a",)}),
+            (),
+            ("Unknown", "Finished"),
+            id="old kubelets list pods that have ended",
+        ),
+    ],
+)
+def test_status_quotes_each_source(
+    phase: str,
+    evidence: verification.Evidence,
+    granted: tuple[wire.Grant, ...],
+    condition: tuple[str, str],
+) -> None:
+    """Grants are what the sources say, and the condition judges."""
+    found = status(phase, given=by_kubelet(main={"GPU-a": 1}), node_cards=WITH_KUBELET, evidence=evidence)
+
+    assert (found.minors, found.granted) == ("0", granted)
+    assert [(one.status, one.reason) for one in found.conditions] == [condition]
+    assert all(uuid in found.conditions[0].message for uuid in evidence.kubelet["main"][1:])

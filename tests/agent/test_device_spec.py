@@ -3,6 +3,7 @@
 import dataclasses
 import datetime as dt
 import logging
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -12,59 +13,61 @@ from berth_crds import schema_limits, vocabulary, wire
 from support import nodes
 from support.nvml import presets
 
-NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-LATER = NOON + dt.timedelta(minutes=5)
+LATER = nodes.NOON + dt.timedelta(minutes=5)
 NOTHING = wire.DeviceStatus()
 
 PAIR = simulated.machine("n1", "2xA100-SXM4-80GB")
+FIRST, SECOND = PAIR.answering_cards()
+KNOWN = device_spec.spec("n1", PAIR, None)
 FAILED = probe.SourceFailed("DriverNotLoaded", "The driver is not loaded.")
 SICK = probe.DeviceHealth(
     vocabulary.Health.UNHEALTHY, "XidCritical", 79, "fallen off the bus", vocabulary.Recovery.RESET
 )
 SICKER = probe.DeviceHealth(vocabulary.Health.UNHEALTHY, "RowRemapFailed", message="no spare rows")
+LOST = dataclasses.replace(PAIR, cards=(FIRST, probe.LostCard(1, "GpuIsLost", "it does not answer")))
 
 
-def with_health(health: probe.DeviceHealth, *, minor: int = 1) -> probe.Sample:
-    """Return the pair of cards with one of them in this health."""
-    cards = tuple(
-        dataclasses.replace(card, health=health) if card.minor == minor else card
-        for card in PAIR.answering_cards()
-    )
-    return dataclasses.replace(PAIR, cards=cards)
-
-
-def without(minor: int, *, uuid: str = "") -> probe.Sample:
-    """Return the pair of cards with one of them silent."""
-    lost = probe.LostCard(minor, "GpuIsLost", "it does not answer", uuid)
-    cards = tuple(lost if card.minor == minor else card for card in PAIR.answering_cards())
-    return dataclasses.replace(PAIR, cards=cards)
+def with_health(health: probe.DeviceHealth) -> probe.Sample:
+    """Return the pair of cards with the second of them in this health."""
+    return dataclasses.replace(PAIR, cards=(FIRST, dataclasses.replace(SECOND, health=health)))
 
 
 def status(
-    outcome: probe.Outcome, before: wire.DeviceStatus = NOTHING, *, now: dt.datetime = NOON
+    outcome: probe.Outcome,
+    before: wire.DeviceStatus = NOTHING,
+    *,
+    occupants: Mapping[str, tuple[wire.Occupant, ...]] | None = None,
+    kubelet: wire.Condition | None = None,
+    now: dt.datetime = nodes.NOON,
 ) -> wire.DeviceStatus:
-    """Describe the status of the pair, which is known already."""
-    said = device_spec.spec("n1", outcome, device_spec.spec("n1", PAIR, None))
-    return nodes.status(outcome, said, before, now=now)
+    """Return the status of the pair, which is known already, with these processes on its cards."""
+    spec = device_spec.spec("n1", outcome, KNOWN)
+    other_sources = device_status.other_sources(spec, occupants or {}, kubelet)
+    return nodes.status(outcome, spec, before, now=now, beside=other_sources)
 
 
 # ---------------------------------------------------------------- spec
 
 
 def test_spec_tells_what_the_probe_gave() -> None:
-    """Every reading of a card stands in the Device under its own name."""
-    [reading, _] = PAIR.answering_cards()
-    spec = device_spec.spec("n1", PAIR, None)
+    """Every reading of a card stands in the Device under its own name, and as such where it is zero."""
+    card = msgspec.to_builtins(KNOWN.devices[0])
 
-    card = spec.devices[0]
-    assert (spec.node, spec.boot_id, spec.driver) == ("n1", PAIR.boot_id, wire.Driver("simulated"))
-    assert (card.uuid, card.minor, card.index, card.model) == (reading.uuid, 0, 0, "NVIDIA A100-SXM4-80GB")
-    assert (card.memory, card.compute_capability, card.module_id) == (85_198_045_184, "8.0", 1)
-    assert card.topology == wire.Topology(0, "pci0000:00", "0000:01:00.0")
-    assert [(link.peer, link.kind, link.count) for link in card.links] == [
-        (spec.devices[1].uuid, vocabulary.LinkKind.NVLINK, 12)
-    ]
-    assert card.mig == wire.Mig(enabled=False)
+    assert (KNOWN.node, KNOWN.boot_id, KNOWN.driver) == ("n1", PAIR.boot_id, wire.Driver("simulated"))
+    assert card == {
+        "uuid": FIRST.uuid,
+        "type": "gpu",
+        "minor": 0,
+        "vendor": "nvidia",
+        "model": "NVIDIA A100-SXM4-80GB",
+        "index": 0,
+        "moduleID": 1,
+        "memory": 85_198_045_184,
+        "computeCapability": "8.0",
+        "topology": {"numaNode": 0, "pcieRoot": "pci0000:00", "busID": "0000:01:00.0"},
+        "links": ({"peer": SECOND.uuid, "kind": "nvlink", "count": 12},),
+        "mig": {"enabled": False},
+    }
 
 
 @pytest.mark.parametrize(
@@ -87,22 +90,12 @@ def test_no_more_links_are_told_than_a_device_takes(shape: str, kinds: set[str])
     assert {link.kind for link in links} <= kinds
 
 
-def test_zero_and_false_are_written() -> None:
-    """Minor 0, index 0, NUMA node 0 and MIG off reach the API as such, not as absence."""
-    card = msgspec.to_builtins(device_spec.spec("n1", PAIR, None))["devices"][0]
-
-    assert (card["minor"], card["index"], card["topology"]["numaNode"]) == (0, 0, 0)
-    assert card["mig"] == {"enabled": False}
-
-
 def test_mig_instances_are_described() -> None:
     """An instance stands with its ids and its slices, the first of which is zero."""
     instance = wire.MigInstance(
         "MIG-1", "1g.10gb", 10_468_982_784, gi=7, ci=0, placement=wire.MigPlacement(0, 1)
     )
-    card = dataclasses.replace(
-        next(PAIR.answering_cards()), mig=wire.Mig(enabled=True, instances=(instance,))
-    )
+    card = dataclasses.replace(FIRST, mig=wire.Mig(enabled=True, instances=(instance,)))
 
     written = msgspec.to_builtins(device_spec.card(card))["mig"]
 
@@ -136,12 +129,12 @@ def test_summary_counts_models(shape: str, models: str, gpus: int) -> None:
     )
 
 
-def test_cordon_is_never_written() -> None:
+@pytest.mark.parametrize("outcome", [PAIR, LOST, FAILED], ids=["well", "a lost card", "a failed source"])
+def test_cordon_is_never_written(outcome: probe.Outcome) -> None:
     """What people cordoned is not taken over, not even from the Device that an agent finds at its start."""
-    known = msgspec.structs.replace(device_spec.spec("n1", PAIR, None), cordon=("GPU-1",))
+    cordoned = msgspec.structs.replace(KNOWN, cordon=("GPU-1",))
 
-    for outcome in (PAIR, without(1), FAILED):
-        assert "cordon" not in msgspec.to_builtins(device_spec.spec("n1", outcome, known))
+    assert "cordon" not in msgspec.to_builtins(device_spec.spec("n1", outcome, cordoned))
 
 
 SHARED = wire.Sharing(vocabulary.SharingStrategy.TIME_SLICING, 4)
@@ -150,17 +143,14 @@ SHARED = wire.Sharing(vocabulary.SharingStrategy.TIME_SLICING, 4)
 def test_shared_cards_say_so_and_those_cut_into_instances_do_not(place: nodes.Place) -> None:
     """What people say of the device plugin stands with each whole card, and in the summary."""
     shared = device_spec.spec("n1", PAIR, None, SHARED)
+    cut = device_spec.spec("n1", place(presets.MIG).look(), None, SHARED)
+    not_shared_any_more = device_spec.spec("n1", LOST, shared)
+
     assert [card.sharing for card in shared.devices] == [SHARED, SHARED]
     assert shared.summary == wire.SpecSummary("A100-SXM4-80GB x2", 2, "time-slicing x4")
-
-    cut = device_spec.spec("n1", nodes.look(place(presets.MIG).start()), None, SHARED)
-    assert cut.devices[0].mig is not None
     assert cut.devices[0].sharing is None
-    assert cut.summary is not None
-    assert cut.summary.sharing.startswith("mig ")
-
-    hurt = device_spec.spec("n1", without(1), shared)
-    assert [card.sharing for card in hurt.devices] == [None, None], "it is said no more, of none of them"
+    assert cut.summary is not None and cut.summary.sharing.startswith("mig ")
+    assert [card.sharing for card in not_shared_any_more.devices] == [None, None]
     assert device_spec.spec("n1", FAILED, shared) == shared
 
 
@@ -169,9 +159,9 @@ def test_shared_cards_say_so_and_those_cut_into_instances_do_not(place: nodes.Pl
 
 def test_failed_source_changes_no_card() -> None:
     """When the source fails, the cards stand as they were last known, and the condition says so."""
-    known, ill = device_spec.spec("n1", PAIR, None), status(with_health(SICK))
+    ill = status(with_health(SICK))
 
-    assert device_spec.spec("n1", FAILED, known) == known
+    assert device_spec.spec("n1", FAILED, KNOWN) == KNOWN
     after = status(FAILED, ill, now=LATER)
     assert after.devices == ill.devices
     assert after.conditions == (
@@ -190,16 +180,16 @@ def test_source_that_never_answered_gives_an_empty_device() -> None:
     assert device_spec.spec("n1", FAILED, None) == wire.DeviceSpec(node="n1", summary=wire.SpecSummary("", 0))
 
 
-@pytest.mark.parametrize("by_uuid", [pytest.param(True, id="by uuid"), pytest.param(False, id="by index")])
-def test_lost_card_stays_as_last_known(*, by_uuid: bool) -> None:
+@pytest.mark.parametrize("uuid", [SECOND.uuid, ""], ids=["by uuid", "by index"])
+def test_lost_card_stays_as_last_known(uuid: str) -> None:
     """A card that stops answering stays in the list with a bad verdict, and the node stays open."""
-    known = device_spec.spec("n1", PAIR, None)
-    outcome = without(1, uuid=known.devices[1].uuid if by_uuid else "")
+    lost = probe.LostCard(1, "GpuIsLost", "it does not answer", uuid)
+    outcome = dataclasses.replace(PAIR, cards=(FIRST, lost))
 
-    assert device_spec.spec("n1", outcome, known).devices == known.devices
+    assert device_spec.spec("n1", outcome, KNOWN).devices == KNOWN.devices
     after = status(outcome)
     assert [(each.uuid, each.health, each.reason) for each in after.devices] == [
-        (known.devices[1].uuid, "Unhealthy", "GpuIsLost")
+        (SECOND.uuid, "Unhealthy", "GpuIsLost")
     ]
     assert [(each.status, each.reason) for each in after.conditions] == [("True", "CardsLost")]
     assert "1 of 2 cards answered" in after.conditions[0].message
@@ -207,39 +197,34 @@ def test_lost_card_stays_as_last_known(*, by_uuid: bool) -> None:
 
 def test_card_lost_before_it_was_known_leaves_no_dangling_link() -> None:
     """A lost card that was never seen is not listed, nor does any link lead to it; the condition names it."""
-    spec = device_spec.spec("n1", without(1), None)
+    spec = device_spec.spec("n1", LOST, None)
 
     assert [(card.minor, card.links) for card in spec.devices] == [(0, ())]
     assert spec.summary == wire.SpecSummary("A100-SXM4-80GB x1", 1)
-    after = nodes.status(without(1), spec, now=NOON)
+    after = nodes.status(LOST, spec)
     assert after.devices == ()
     assert "Card 1: it does not answer" in after.conditions[0].message
 
 
 def test_card_that_is_lost_twice_is_listed_once() -> None:
     """Whether told by its uuid, its address or its place in the list: it is one card, and one entry."""
-    known = device_spec.spec("n1", PAIR, None)
-    first, second = known.devices
-    where = second.topology.bus_id if second.topology else ""
     lost = (
-        probe.LostCard(5, "GpuIsLost", "by uuid", second.uuid),
-        probe.LostCard(6, "GpuIsLost", "by address", "", where),
+        probe.LostCard(5, "GpuIsLost", "by uuid", SECOND.uuid),
+        probe.LostCard(6, "GpuIsLost", "by address", "", SECOND.location.bus_id or ""),
         probe.LostCard(1, "GpuIsLost", "by index"),
     )
-    cards = (next(iter(PAIR.answering_cards())), *lost)
 
-    found = device_spec.spec("n1", dataclasses.replace(PAIR, cards=cards), known)
+    found = device_spec.spec("n1", dataclasses.replace(PAIR, cards=(FIRST, *lost)), KNOWN)
 
-    assert [each.uuid for each in found.devices] == [first.uuid, second.uuid]
+    assert [each.uuid for each in found.devices] == [FIRST.uuid, SECOND.uuid]
 
 
 def test_lost_card_whose_minor_is_taken_is_not_listed() -> None:
     """When another card has the minor of a lost one, only the one that answers is listed."""
-    known = device_spec.spec("n1", PAIR, None)
-    other = dataclasses.replace(next(PAIR.answering_cards()), uuid="GPU-other", minor=1, index=0, links=())
-    outcome = dataclasses.replace(PAIR, cards=(other, probe.LostCard(1, "GpuIsLost", "silent")))
+    other = dataclasses.replace(FIRST, uuid="GPU-other", minor=1, links=())
+    outcome = dataclasses.replace(LOST, cards=(other, *LOST.lost_cards()))
 
-    assert [card.uuid for card in device_spec.spec("n1", outcome, known).devices] == ["GPU-other"]
+    assert [card.uuid for card in device_spec.spec("n1", outcome, KNOWN).devices] == ["GPU-other"]
 
 
 # ---------------------------------------------------------------- verdicts and moments
@@ -252,7 +237,7 @@ def test_plainly_healthy_cards_have_no_entry() -> None:
     assert status(PAIR).devices == ()
     assert after.devices == (
         wire.CardStatus(
-            uuid=list(PAIR.answering_cards())[1].uuid,
+            uuid=SECOND.uuid,
             health="Unhealthy",
             reason="XidCritical",
             xid=79,
@@ -280,22 +265,72 @@ def test_since_dates_the_health(second: probe.DeviceHealth, since: str) -> None:
     assert status(with_health(second), first, now=LATER).devices[0].since == since
 
 
-def test_nothing_changed_gives_an_equal_status() -> None:
+STRAY, OTHER = wire.Occupant(7, 5), wire.Occupant(8, 5, "ml", "train")
+ANSWERED = wire.Condition("PodResourcesReady", "True", "Answered", "It answers.")
+AWAY = wire.Condition("PodResourcesReady", "False", "Unreachable", "Nobody answers.")
+
+
+@pytest.mark.parametrize("outcome", [PAIR, with_health(SICK), LOST, FAILED])
+def test_nothing_changed_gives_an_equal_status(outcome: probe.Outcome) -> None:
     """The same look a little later gives the very same status, so that nothing is written."""
-    for outcome in (PAIR, with_health(SICK), without(1), FAILED):
-        first = status(outcome)
+    first = status(outcome, occupants={SECOND.uuid: (STRAY,)}, kubelet=ANSWERED)
 
-        assert status(outcome, first, now=LATER) == first
+    assert status(outcome, first, occupants={SECOND.uuid: (STRAY,)}, kubelet=ANSWERED, now=LATER) == first
 
 
-def test_transition_time_moves_with_the_status() -> None:
-    """The condition is dated anew when it turns, and others' conditions play no part."""
+def test_conditions_are_dated_by_their_change() -> None:
+    """Each is dated anew when it turns; others' conditions play no part, and the kubelet's may be absent."""
     ready = wire.Condition(type="Ready", status="False", last_transition_time="2020-01-01T00:00:00Z")
-    first = status(PAIR, wire.DeviceStatus(conditions=(ready,)))
-    second = status(FAILED, first, now=LATER)
+    first = status(PAIR, wire.DeviceStatus(conditions=(ready,)), kubelet=ANSWERED)
+    second = status(FAILED, first, kubelet=AWAY, now=LATER)
 
-    assert [each.last_transition_time for each in first.conditions] == ["2026-01-01T12:00:00Z"]
-    assert [each.last_transition_time for each in second.conditions] == ["2026-01-01T12:05:00Z"]
+    assert [each.last_transition_time for each in first.conditions] == ["2026-01-01T12:00:00Z"] * 2
+    assert [each.last_transition_time for each in second.conditions] == ["2026-01-01T12:05:00Z"] * 2
+    assert [each.type for each in status(PAIR, second).conditions] == ["NVMLReady"]
+
+
+# ---------------------------------------------------------------- unauthorized processes
+
+
+def test_unauthorized_processes_stand_at_their_card() -> None:
+    """A healthy card gets an entry for them alone, while they are there; no other card has one."""
+    there = status(PAIR, occupants={SECOND.uuid: (STRAY, OTHER), "GPU-x": (STRAY,)})
+
+    assert there.devices == (wire.CardStatus(SECOND.uuid, "Healthy", occupants=(STRAY, OTHER)),)
+    assert status(PAIR, there).devices == ()
+
+
+def test_unauthorized_processes_stand_beside_a_verdict() -> None:
+    """A sick card keeps its verdict and its time; who was there before and left is not listed."""
+    ill = wire.CardStatus(FIRST.uuid, "Unhealthy", reason="XidCritical", since="2025-01-01T00:00:00Z")
+    before = wire.DeviceStatus(devices=(msgspec.structs.replace(ill, occupants=(OTHER,)),))
+
+    after = status(FAILED, before, occupants={FIRST.uuid: (STRAY,)})
+
+    assert after.devices == (msgspec.structs.replace(ill, occupants=(STRAY,)),)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        pytest.param((), (OTHER,), [f"{FIRST.uuid}: process 8 of pod ml/train"], id="comes"),
+        pytest.param((OTHER,), (OTHER,), [], id="stays"),
+        pytest.param((STRAY,), (wire.Occupant(7, 9),), [], id="grows"),
+        pytest.param((STRAY,), (), [f"over: {FIRST.uuid}: process 7 of no pod"], id="leaves"),
+    ],
+)
+def test_unauthorized_processes_are_logged_once(
+    before: tuple[wire.Occupant, ...], after: tuple[wire.Occupant, ...], lines: list[str]
+) -> None:
+    """Coming and going are told, each once, and nothing of a card that was well all along."""
+    first, second = (status(PAIR, occupants={FIRST.uuid: held} if held else {}) for held in (before, after))
+
+    found = device_status.changes(first, second)
+
+    assert [line.partition(" is on it")[0] for line in found] == lines
+
+
+# ---------------------------------------------------------------- lines of the log
 
 
 def test_changes_are_told_once() -> None:

@@ -70,6 +70,17 @@ def test_end_of_an_earlier_object_is_not_that_of_the_new_one(
     assert (cache.get(KEY), on_change) == (None, [KEY])
 
 
+def test_an_earlier_revision_counts_once_after_a_restore(
+    cache: object_cache.ObjectCache[wire.GpuPod],
+) -> None:
+    """After that the later one counts again."""
+    cache.restored()
+    cache.upserted(record("x", 7))
+    cache.upserted(record("x", 6))
+
+    assert cache.get(KEY) == record("x", 7)
+
+
 # ---------------------------------------------------------------- corrections
 
 

@@ -1,11 +1,16 @@
-"""Processes on cards lead to pods, and those on cards that their pods were not given are unauthorized."""
+"""Processes on cards lead to pods, by the names of their cgroups, and may be there without permission."""
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from berth_agent.card_processes import Process
 from berth_agent.gpupods import pod_cache, process_owners, watched_pod
 from berth_agent.gpupods.process_owners import CardProcess, LocatedProcess
-from berth_agent.kubelet import device_ids
+from berth_agent.kubelet import cgroups, device_ids
 from berth_agent.kubelet.cgroups import HOST, CgroupOwner
 from berth_crds import schema_limits, wire
 
@@ -26,51 +31,52 @@ ALLOCATABLE = device_ids.allocatable_devices(CARDS)
 A, MIG, SIBLING, B = (ALLOCATABLE[uuid] for uuid in ("GPU-a", "MIG-1", "MIG-2", "GPU-b"))
 
 
+POD_OF_UID = watched_pod.Pod(wire.Meta(name="train", namespace="ml", uid=UID))
+
+
 def pods(*containers: tuple[str, str]) -> pod_cache.PodCache:
     """Return the cache of one pod with these containers, by name and id."""
     known = pod_cache.PodCache(lambda _: None)
     statuses = tuple(watched_pod.ContainerStatus(name, f"containerd://{one}") for name, one in containers)
-    meta = wire.Meta(name="train", namespace="ml", uid=UID)
-    known.upserted(
-        watched_pod.Pod(meta, watched_pod.PodSpec("n1"), watched_pod.PodStatus("Running", statuses))
-    )
+    status = watched_pod.PodStatus("Running", statuses)
+    known.upserted(msgspec.structs.replace(POD_OF_UID, status=status))
     return known
 
 
+TWO = (("main", CID), ("side", OTHER))
+
+
 @pytest.mark.parametrize(
-    ("place", "found"),
+    ("containers", "owner", "found"),
     [
-        pytest.param(CgroupOwner(UID, CID), (POD, "main"), id="pod and container"),
-        pytest.param(CgroupOwner("", CID), (POD, "main"), id="container alone"),
+        pytest.param(TWO, CgroupOwner(UID, CID), (POD, "main"), id="pod and container"),
+        pytest.param(TWO, CgroupOwner("", CID), (POD, "main"), id="container alone"),
         pytest.param(
-            CgroupOwner("f" * 32, CID), (POD, "main"), id="static pod, whose uid in the API is another"
+            TWO, CgroupOwner("f" * 32, CID), (POD, "main"), id="static pod, whose uid in the API is another"
         ),
-        pytest.param(CgroupOwner(UID, "e" * 64), (POD, ""), id="container that is not known yet"),
-        pytest.param(CgroupOwner(UID), (POD, ""), id="pod alone"),
-        pytest.param(CgroupOwner("f" * 32, "e" * 64), None, id="pod that is not known"),
-        pytest.param(HOST, None, id="host"),
+        pytest.param(TWO, CgroupOwner(UID, "e" * 64), (POD, ""), id="container that is not known yet"),
+        pytest.param(TWO, CgroupOwner(UID), (POD, ""), id="pod alone"),
+        pytest.param(TWO, CgroupOwner("f" * 32, "e" * 64), None, id="pod that is not known"),
+        pytest.param(TWO, HOST, None, id="host"),
+        pytest.param(TWO[:1], CgroupOwner(UID), (POD, "main"), id="pod of one container"),
     ],
 )
-def test_places_lead_to_pods(place: CgroupOwner, found: tuple[device_ids.PodKey, str] | None) -> None:
+def test_cgroups_lead_to_pods(
+    containers: tuple[tuple[str, str], ...],
+    owner: CgroupOwner,
+    found: tuple[device_ids.PodKey, str] | None,
+) -> None:
     """A process belongs to the container with its id, else to the pod with its uid, else to nobody."""
-    assert pods(("main", CID), ("side", OTHER)).owner_of(place) == found
-
-
-def test_only_container_of_a_pod_is_known() -> None:
-    """What runs in a pod of one container runs in that container."""
-    assert pods(("main", CID)).owner_of(CgroupOwner(UID)) == (POD, "main")
+    assert pods(*containers).owner_of(owner) == found
 
 
 def test_containers_of_a_pod_that_is_gone_are_nobodys() -> None:
     """Neither a deleted pod nor a container that was replaced is found any more."""
     known = pods(("main", CID))
-    pod = known.get(POD)
-    assert pod is not None
-    again = watched_pod.Pod(pod.metadata, pod.spec, watched_pod.PodStatus("Running"))
 
-    known.upserted(again)
+    known.upserted(POD_OF_UID)
     assert known.owner_of(CgroupOwner("", CID)) is None
-    known.deleted(again.metadata)
+    known.deleted(POD_OF_UID.metadata)
     assert known.owner_of(CgroupOwner(UID)) is None
 
 
@@ -78,7 +84,7 @@ def test_container_of_another_pod_is_not_believed() -> None:
     """Where pod and container disagree, the process belongs to the pod, in no container that is known."""
     known = pods(("main", CID))
     other = wire.Meta(name="other", namespace="ml", uid="f" * 32)
-    known.upserted(watched_pod.Pod(other, watched_pod.PodSpec("n1"), watched_pod.PodStatus("Running")))
+    known.upserted(watched_pod.Pod(other))
 
     assert known.owner_of(CgroupOwner("f" * 32, CID)) == (("ml", "other"), "")
 
@@ -87,11 +93,10 @@ def test_pod_stirs_only_by_what_matters() -> None:
     """A new revision, label or annotation of others stirs nobody; a new phase or container does."""
     on_change: list[device_ids.PodKey] = []
     known = pod_cache.PodCache(on_change.append)
-    first = wire.Meta(name="train", namespace="ml", uid=UID, resource_version="1")
     later = wire.Meta(
         name="train", namespace="ml", uid=UID, resource_version="2", annotations={"a": "b"}, labels={"c": "d"}
     )
-    for meta, phase in ((first, "Pending"), (later, "Pending"), (later, "Running")):
+    for meta, phase in ((POD_OF_UID.metadata, "Pending"), (later, "Pending"), (later, "Running")):
         known.upserted(watched_pod.Pod(meta, watched_pod.PodSpec("n1"), watched_pod.PodStatus(phase)))
 
     assert on_change == [POD, POD]
@@ -112,32 +117,29 @@ def test_processes_name_pod_container_and_piece() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "given", "unauthorized"),
+    ("device", "pod", "given", "unauthorized"),
     [
-        pytest.param(A, ("GPU-a",), False, id="its card"),
-        pytest.param(A, ("GPU-b",), True, id="another card"),
-        pytest.param(A, (), True, id="given nothing"),
-        pytest.param(MIG, ("MIG-1",), False, id="its instance"),
-        pytest.param(SIBLING, ("MIG-1",), True, id="another instance of the same card"),
-        pytest.param(B, ("MIG-1",), False, id="the driver names the card of its instance"),
-        pytest.param(MIG, ("GPU-b",), False, id="an instance of its whole card"),
+        pytest.param(A, POD, ("GPU-a",), False, id="its card"),
+        pytest.param(A, POD, ("GPU-b",), True, id="another card"),
+        pytest.param(A, POD, (), True, id="given nothing"),
+        pytest.param(MIG, POD, ("MIG-1",), False, id="its instance"),
+        pytest.param(SIBLING, POD, ("MIG-1",), True, id="another instance of the same card"),
+        pytest.param(B, POD, ("MIG-1",), False, id="the driver names the card of its instance"),
+        pytest.param(MIG, POD, ("GPU-b",), False, id="an instance of its whole card"),
+        pytest.param(A, None, ("GPU-a",), True, id="a process of the host, whatever others were given"),
     ],
 )
 def test_unauthorized(
     device: device_ids.AllocatableDevice,
+    pod: device_ids.PodKey | None,
     given: tuple[str, ...],
     *,
     unauthorized: bool,
 ) -> None:
     """A process is unauthorized where nothing that its pod was given covers what it is on."""
-    process = CardProcess(7, 5, device, POD, "main")
+    process = CardProcess(7, 5, device, pod)
 
     assert bool(process_owners.unauthorized((process,), lambda _: given, ALLOCATABLE)) is unauthorized
-
-
-def test_process_of_the_host_is_unauthorized() -> None:
-    """Who belongs to no pod was given nothing, whatever others were."""
-    assert process_owners.unauthorized((CardProcess(7, 5, A),), lambda _: ("GPU-a",), ALLOCATABLE)
 
 
 def test_one_look_is_not_enough() -> None:
@@ -184,3 +186,113 @@ def test_no_more_occupants_are_told_than_a_device_takes(cards: int, each: int) -
     }
     assert each <= schema_limits.MOST_OCCUPANTS
     assert cards * each <= schema_limits.TOTAL_OCCUPANTS
+
+
+# ---------------------------------------------------------------- names of cgroups
+
+OTHER_UID = "ffffffff-4e5f-6071-8293-a4b5c6d7e8f9"
+FLAT = UID.replace("-", "_")
+STATIC = "0123456789abcdef0123456789abcdef"
+OUTER = "beef" + 60 * "1"
+BOTH = CgroupOwner(UID, CID)
+
+
+@pytest.mark.parametrize(
+    ("text", "owner"),
+    [
+        pytest.param(f"0::/kubepods/burstable/pod{UID}/{CID}\n", BOTH, id="v2, cgroupfs"),
+        pytest.param(f"0::/kubepods/pod{UID}/{CID}\n", BOTH, id="v2, cgroupfs, guaranteed"),
+        pytest.param(
+            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{FLAT}.slice"
+            f"/cri-containerd-{CID}.scope\n",
+            BOTH,
+            id="v2, systemd",
+        ),
+        pytest.param(
+            f"0::/kubepods.slice/kubepods-pod{FLAT}.slice/cri-containerd-{CID}.scope\n",
+            BOTH,
+            id="v2, systemd, guaranteed",
+        ),
+        pytest.param(
+            f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice"
+            f"/kubelet-kubepods-besteffort-pod{FLAT}.slice/cri-containerd-{CID}.scope\n",
+            BOTH,
+            id="v2, systemd, under a root of its own",
+        ),
+        pytest.param(
+            f"0::/system.slice/containerd.service/kubepods-burstable-pod{FLAT}.slice:cri-containerd:{CID}\n",
+            BOTH,
+            id="containerd under systemd with the other driver",
+        ),
+        pytest.param(
+            f"0::/kubepods.slice/kubepods-pod{FLAT}.slice/crio-{CID}.scope\n", BOTH, id="v2, systemd, CRI-O"
+        ),
+        pytest.param(
+            f"12:memory:/kubepods/besteffort/pod{UID}/{CID}\n"
+            f"11:cpu,cpuacct:/kubepods/besteffort/pod{UID}/{CID}\n1:name=systemd:/\n0::/\n",
+            BOTH,
+            id="v1, cgroupfs, with controllers that say nothing",
+        ),
+        pytest.param(
+            f"5:devices:/\n4:memory:/kubepods.slice/kubepods-pod{FLAT}.slice/cri-containerd-{CID}.scope\n"
+            "0::/system.slice/containerd.service\n",
+            BOTH,
+            id="v1, systemd, with the runtime's own v2 path",
+        ),
+        pytest.param(
+            f"0::/docker/{OUTER}/kubelet/kubepods/burstable/pod{UID}/{CID}\n", BOTH, id="node in a container"
+        ),
+        pytest.param(
+            f"0::/kubepods/burstable/pod{UID}/{CID}/app/worker\n", BOTH, id="cgroups of the pod's own"
+        ),
+        pytest.param(
+            f"0::/kubepods/burstable/pod{UID}/{CID}/kubepods/pod{OTHER_UID}/{OUTER}\n",
+            BOTH,
+            id="cgroups that pretend to be another pod's",
+        ),
+        pytest.param(f"0::/kubepods/pod{STATIC}/{CID}\n", CgroupOwner(STATIC, CID), id="static pod"),
+        pytest.param(f"0::/kubepods/burstable/pod{UID}\n", CgroupOwner(UID), id="pod without a container"),
+        pytest.param(
+            f"0::/../../kubepods-pod{FLAT}.slice/cri-containerd-{CID}.scope\n",
+            BOTH,
+            id="seen from a namespace",
+        ),
+        pytest.param(
+            f"0::/../cri-containerd-{CID}.scope\n",
+            CgroupOwner("", CID),
+            id="seen from a namespace, container alone",
+        ),
+        pytest.param("0::/\n", HOST, id="root"),
+        pytest.param("", HOST, id="nothing"),
+        pytest.param("0::/user.slice/user-1000.slice/session-3.scope\n", HOST, id="somebody at the console"),
+        pytest.param(f"0::/system.slice/docker-{CID}.scope\n", HOST, id="container of no kubelet"),
+        pytest.param(f"0::/docker/{CID}\n", HOST, id="container of docker"),
+        pytest.param(f"0::/kubepods/burstable/pod{UID[:-1]}\n", HOST, id="uid that is too short"),
+        pytest.param(f"0::/tripod{UID}/{CID}\n", HOST, id="folder that only ends in pod"),
+        pytest.param("nonsense\n\n::\n", HOST, id="no cgroup file"),
+    ],
+)
+def test_owner_of_a_process(text: str, owner: CgroupOwner) -> None:
+    """Pod and container are found where they are named, and nothing is made up where they are not."""
+    assert cgroups.parse_owner(text) == owner
+
+
+@pytest.mark.parametrize(
+    ("write", "owner"),
+    [
+        pytest.param(lambda path: path.write_text(f"0::/kubepods/pod{UID}/{CID}\n"), BOTH, id="a file"),
+        pytest.param(lambda _: None, None, id="none: the process has ended"),
+        pytest.param(lambda path: path.symlink_to(path), None, id="a link in a circle"),
+        pytest.param(lambda path: path.mkdir(), None, id="a folder"),
+        pytest.param(os.mkfifo, None, id="a pipe"),
+        pytest.param(lambda path: path.write_bytes(b"x" * (cgroups.LONGEST + 1)), None, id="a giant"),
+    ],
+)
+def test_owner_is_read_from_a_file(
+    tmp_path: Path, write: Callable[[Path], object], owner: CgroupOwner | None
+) -> None:
+    """What is no file of a reasonable size says nothing, as if the process had ended."""
+    (tmp_path / "7").mkdir()
+    write(tmp_path / "7/cgroup")
+
+    assert cgroups.read_owner(tmp_path, 7) == owner

@@ -1,26 +1,28 @@
-"""When a card is ill, and when it is well again: signs, cases, and the way back."""
+"""When a card is ill and when it is well again: problems, incidents, the cool-down, what people choose."""
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_agent import probe
-from berth_agent.health import cooldown, health_rules, problems, verdicts
+from berth_agent import device_status, probe, xid_choices
+from berth_agent.health import cooldown, health_rules, problems, verdicts, xid_table
 from berth_crds import vocabulary, wire
-from support.clinic import CARD, PAIR, PEER, RULES, TICK, Clinic, is_well
+from support import nodes
+from support.clinic import CARD, FIRST, GONE, PAIR, PEER, RULES, SECOND, TICK, Clinic, is_well
 
 Recovery = vocabulary.Recovery
+Consequence = xid_table.Consequence
 
 
 # ---------------------------------------------------------------- signs in what a card measures
 
 
 @pytest.mark.parametrize(
-    ("vitals", "reason", "recovery"),
+    ("measured", "reason", "recovery"),
     [
         pytest.param({"recovery": Recovery.RESET}, "RecoveryNeeded", Recovery.RESET, id="reset asked for"),
         pytest.param({"recovery": Recovery.REBOOT}, "RecoveryNeeded", Recovery.REBOOT, id="reboot asked for"),
@@ -32,57 +34,52 @@ Recovery = vocabulary.Recovery
             id="no rows left",
         ),
         pytest.param({"temperature": 95, "slowdown_temperature": 95}, "TooHot", Recovery.NONE, id="too hot"),
+        pytest.param({"lost": True}, "GpuIsLost", Recovery.REBOOT, id="lost"),
     ],
 )
-def test_standing_signs_condemn(vitals: Mapping[str, Any], reason: str, recovery: Recovery) -> None:
-    """What a card measures just now may condemn it, for as long as it lasts."""
+def test_standing_signs_condemn(measured: Mapping[str, Any], reason: str, recovery: Recovery) -> None:
+    """What a card measures just now may condemn it, for as long as it lasts, and then for the cool-down."""
     clinic = Clinic()
     for _ in range(20):
-        found = clinic.look(**vitals)
-        assert (found.state, found.reason) == (vocabulary.Health.UNHEALTHY, reason)
-        assert found.recovery is recovery
+        found = clinic.look(**measured)
+        assert (found.state, found.reason, found.recovery) == ("Unhealthy", reason, recovery)
     assert clinic.seconds_until_well() == 60
 
 
-@pytest.mark.parametrize(
-    "vitals",
-    [
-        pytest.param({"remapped_rows": probe.RemappedRows(3, 1, pending=True, failed=False)}, id="row"),
-        pytest.param({"retirement_pending": True}, id="page"),
-    ],
-)
-def test_pending_repair_is_a_remark(vitals: Mapping[str, Any]) -> None:
-    """A card that mends itself with the next reset works until then, and says that it waits for one."""
-    found = Clinic().look(**vitals)
-
-    assert (found.state, found.reason) == (vocabulary.Health.HEALTHY, "ResetPending")
-    assert found.recovery is Recovery.RESET
+WAITS: Final = ("ResetPending", Recovery.RESET)
 
 
 @pytest.mark.parametrize(
-    "vitals",
+    ("measured", "remark"),
     [
-        pytest.param({}, id="nothing told"),
-        pytest.param({"recovery": Recovery.NONE}, id="nothing asked for"),
-        pytest.param({"temperature": 94, "slowdown_temperature": 95}, id="warm"),
-        pytest.param({"temperature": 120}, id="hot, and nobody says what is too hot"),
+        pytest.param({}, ("", None), id="nothing reported"),
+        pytest.param({"recovery": Recovery.NONE}, ("", None), id="nothing asked for"),
+        pytest.param({"temperature": 94, "slowdown_temperature": 95}, ("", None), id="warm"),
+        pytest.param({"temperature": 120}, ("", None), id="hot, and nobody says what is too hot"),
         pytest.param(
-            {"remapped_rows": probe.RemappedRows(5, 1, pending=False, failed=False)}, id="rows replaced"
+            {"remapped_rows": probe.RemappedRows(5, 1, pending=False, failed=False)},
+            ("", None),
+            id="rows replaced",
         ),
-        pytest.param({"errors_uncorrected": 7}, id="errors of before the first look"),
+        pytest.param({"errors_uncorrected": 7}, ("", None), id="errors of before the first look"),
+        pytest.param(
+            {"remapped_rows": probe.RemappedRows(3, 1, pending=True, failed=False)}, WAITS, id="a row waits"
+        ),
+        pytest.param({"retirement_pending": True}, WAITS, id="a page waits"),
     ],
 )
-def test_what_is_no_sign(vitals: Mapping[str, Any]) -> None:
-    """A card is not condemned for what it does not say, or for what is past."""
-    assert Clinic().look(**vitals) == verdicts.HEALTHY
+def test_what_does_not_condemn(measured: Mapping[str, Any], remark: tuple[str, Recovery | None]) -> None:
+    """A card is well whatever it does not say or is past; one that a reset mends says that it waits."""
+    found = Clinic().look(**measured)
+
+    assert (found.state, found.reason, found.recovery) == ("Healthy", *remark)
 
 
 def test_errors_in_memory_count_when_they_grow() -> None:
-    """An old card tells such errors by its count alone; a count that begins anew is no error."""
+    """An old card tells such errors by its count; one that begins anew is no error, nor is none."""
     clinic = Clinic()
-    assert is_well(clinic.look(errors_uncorrected=2))
-    assert is_well(clinic.look(errors_uncorrected=2))
-    assert is_well(clinic.look(errors_uncorrected=0))
+    for count in (2, 2, 0, None):
+        assert is_well(clinic.look(errors_uncorrected=count))
 
     assert clinic.look(errors_uncorrected=1).reason == "EccUncorrected"
 
@@ -99,28 +96,6 @@ def test_card_is_well_after_seconds_and_looks() -> None:
     hasty = Clinic(health_rules.HealthRules(cool_down=0, clean_looks=3))
     hasty.look(48)
     assert hasty.seconds_until_well() == 3 * TICK
-
-
-def test_another_error_begins_the_seconds_anew() -> None:
-    """What counts is the last error, not the first."""
-    clinic = Clinic()
-    for _ in range(5):
-        clinic.look(48)
-        for _ in range(5):
-            assert not is_well(clinic.look())
-
-    clinic.look(48)
-    assert clinic.seconds_until_well() == 60
-
-
-def test_lost_card_comes_back_only_after_it_answers() -> None:
-    """However long it is gone, the seconds begin when it answers again."""
-    clinic = Clinic()
-    for _ in range(100):
-        found = clinic.look(lost=True)
-        assert (found.reason, found.recovery) == ("GpuIsLost", Recovery.REBOOT)
-
-    assert clinic.seconds_until_well() == 60
 
 
 def test_one_trouble_reads_as_one() -> None:
@@ -167,67 +142,21 @@ def test_person_who_repaired_a_card_need_not_wait() -> None:
     assert not is_well(clinic.look(repaired=[PEER]))
 
 
-def test_rules_that_change_count_at_once() -> None:
-    """Whoever shortens the wait does not have to wait the longer one out."""
-    clinic = Clinic()
-    clinic.look(48)
-    clinic.rules = health_rules.HealthRules(cool_down=0, clean_looks=1)
-
-    assert is_well(clinic.look())
-
-
-def test_verdict_says_what_is_waited_for() -> None:
-    """Whoever sees a card held back sees for how long, and the words do not change meanwhile."""
-    clinic = Clinic()
-    found = {clinic.look(48).message, clinic.look().message, clinic.look().message}
-
-    words = "an error in memory could not be corrected"
-    assert found == {f"XID 48: {words}; healthy again once 60 s and 3 looks in a row find nothing wrong"}
-
-
-def test_source_that_judges_by_itself_is_believed() -> None:
-    """A card with a verdict of its own gets that one, at once and without a case."""
-    ill = probe.DeviceHealth(vocabulary.Health.UNHEALTHY, "Overheated")
-    first, second = PAIR.answering_cards()
-    sick = dataclasses.replace(PAIR, cards=(dataclasses.replace(first, health=ill), second))
-
-    found = verdicts.judge(verdicts.HealthInput(sick, {}, 0.0), cooldown.HealthHistory(), RULES)
-
-    assert found.verdicts == {CARD: ill, PEER: verdicts.HEALTHY}
-    assert found.history == cooldown.HealthHistory()
-
-
 # ---------------------------------------------------------------- an agent that is started anew
 
 
-def published(health: probe.DeviceHealth) -> wire.DeviceStatus:
-    """Return what stands in the Device."""
-    entry = wire.CardStatus(
-        CARD,
-        health.state,
-        reason=health.reason,
-        xid=health.xid,
-        message=health.message,
-        recovery=health.recovery or "",
-    )
-    return wire.DeviceStatus(devices=(entry, wire.CardStatus(PEER, "Healthy", occupants=())))
+@pytest.mark.parametrize(
+    ("rebooted", "looks"),
+    [pytest.param(False, 6, id="its seconds begin anew"), pytest.param(True, 3, id="no seconds to wait")],
+)
+def test_agent_started_anew_heals_nobody(*, rebooted: bool, looks: int) -> None:
+    """The case is taken up with the very words that stand there; after a reboot a card must be seen well."""
+    ill = Clinic().look(48)
+    found = {CARD: ill, PEER: verdicts.HEALTHY}
+    status = device_status.status(PAIR, found, wire.DeviceStatus(), now=nodes.NOON)
+    clinic = Clinic(history=cooldown.from_status(status, rebooted=rebooted, now=0.0))
 
-
-def test_agent_started_anew_heals_nobody() -> None:
-    """The case is taken up with the very words that stand there, and its seconds begin anew."""
-    first = Clinic()
-    said = first.look(48)
-
-    second = Clinic(history=cooldown.from_status(published(said), rebooted=False, now=0.0))
-    assert (second.look(), second.seconds_until_well()) == (said, 50)
-
-
-def test_reboot_ends_the_wait_and_not_the_looking() -> None:
-    """A node that was started anew has no seconds to wait, but its card must be seen well."""
-    said = Clinic().look(48)
-    clinic = Clinic(history=cooldown.from_status(published(said), rebooted=True, now=0.0))
-
-    assert [is_well(clinic.look()) for _ in range(3)] == [False, False, True]
+    assert [clinic.look() for _ in range(looks)] == [ill] * (looks - 1) + [verdicts.HEALTHY]
 
 
 # ---------------------------------------------------------------- whatever happens
@@ -266,44 +195,24 @@ def test_severity_ranks_every_recovery() -> None:
 
 def test_card_that_does_not_answer_is_worse_than_a_hot_one() -> None:
     """Nobody knows what brings it back; that it cools down is not what it waits for."""
-    clinic = Clinic()
-    clinic.look(temperature=95, slowdown_temperature=95)
-    silent = probe.LostCard(0, "UnknownError", "it does not answer", CARD)
+    hot = Clinic().look(temperature=95, slowdown_temperature=95)
+    silent = problems.of_lost(probe.LostCard(0, "UnknownError", "it does not answer", CARD))
 
-    found = problems.worst((clinic.look(temperature=95, slowdown_temperature=95), problems.of_lost(silent)))
-
-    assert found is not None
-    assert found.reason == "UnknownError"
+    assert problems.worst((hot, silent)) == silent
 
 
 # ---------------------------------------------------------------- cards that a look does not show
-
-
-def unseen(clinic: Clinic, *told: int) -> None:
-    """Judge a look in which the first card is neither read nor lost: it is not there."""
-    clinic.now += TICK
-    cards = tuple(
-        dataclasses.replace(each, health=None) for each in PAIR.answering_cards() if each.uuid != CARD
-    )
-    sample = dataclasses.replace(
-        PAIR, cards=cards, xids=tuple(probe.XidEvent(CARD, number) for number in told)
-    )
-    clinic.history = verdicts.judge(
-        verdicts.HealthInput(sample, {}, clinic.now), clinic.history, clinic.rules
-    ).history
 
 
 def test_card_that_was_taken_out_comes_back_as_ill_as_it_was() -> None:
     """A case outlives looks without the card; what the driver told of it meanwhile counts."""
     clinic = Clinic()
     clinic.look(48)
-    unseen(clinic)
+    clinic.judge(SECOND)
     assert not is_well(clinic.look())
 
-    other = Clinic()
-    other.look()
-    unseen(other, 79)
-    assert other.look().xid == 79
+    clinic.judge(SECOND, xids=[probe.XidEvent(CARD, 79)])
+    assert clinic.look().xid == 79
 
 
 def test_card_that_is_gone_for_good_is_forgotten() -> None:
@@ -311,7 +220,7 @@ def test_card_that_is_gone_for_good_is_forgotten() -> None:
     clinic = Clinic()
     clinic.look(48)
     for _ in range(cooldown.REMEMBERED * 60 // TICK + 1):
-        unseen(clinic)
+        clinic.judge(SECOND)
 
     assert clinic.history.incidents == {}
 
@@ -322,35 +231,113 @@ def test_no_error_is_no_error() -> None:
     assert (Clinic().look(70_000).reason, Clinic().look(70_000).xid) == ("XidCritical", None)
 
 
-def test_count_that_is_not_told_once_is_not_forgotten() -> None:
-    """Growth of errors in memory shows across a look that told no count."""
-    clinic = Clinic()
-    clinic.look(errors_uncorrected=0)
-    clinic.look()
-
-    assert clinic.look(errors_uncorrected=9).reason == "EccUncorrected"
-
-
 def test_error_that_names_no_card_condemns_none() -> None:
     """Who does not answer is seen by looking; the others are not taken away on suspicion."""
-    cards = tuple(dataclasses.replace(each, health=None) for each in PAIR.answering_cards())
-    sample = dataclasses.replace(PAIR, cards=cards, xids=(probe.XidEvent("", 79),))
+    clinic = Clinic()
 
-    found = verdicts.judge(verdicts.HealthInput(sample, {}, 0.0), cooldown.HealthHistory(), RULES)
-    assert (set(found.verdicts.values()), found.history.incidents) == ({verdicts.HEALTHY}, {})
+    found = clinic.judge(FIRST, SECOND, xids=[probe.XidEvent("", 79)])
+
+    assert (set(found.values()), clinic.history.incidents) == ({verdicts.HEALTHY}, {})
 
 
-def test_lost_card_of_a_source_that_judges_is_well_at_once_and_nothing_else_is_said() -> None:
-    """Simulated cards heal as people say, so no wait is promised that nobody keeps."""
-    lost = probe.LostCard(0, "GpuIsLost", "it does not answer", CARD, judged_by_source=True)
-    first, second = PAIR.answering_cards()
-    gone = dataclasses.replace(PAIR, cards=(lost, second))
+ILL = probe.DeviceHealth(vocabulary.Health.UNHEALTHY, "Overheated", message="too hot")
 
-    ill = verdicts.judge(verdicts.HealthInput(gone, {CARD: lost}, 0.0), cooldown.HealthHistory(), RULES)
-    well = verdicts.judge(verdicts.HealthInput(PAIR, {}, 10.0), ill.history, RULES)
 
-    assert (ill.verdicts[CARD].state, ill.verdicts[CARD].message) == (
-        vocabulary.Health.UNHEALTHY,
-        "it does not answer",
+@pytest.mark.parametrize(
+    ("card", "health"),
+    [
+        pytest.param(dataclasses.replace(FIRST, health=ILL), ILL, id="a verdict of its own"),
+        pytest.param(
+            dataclasses.replace(GONE, judged_by_source=True), problems.of_lost(GONE), id="a lost card"
+        ),
+    ],
+)
+def test_source_that_judges_by_itself_is_believed(
+    card: probe.Card | probe.LostCard, health: probe.DeviceHealth
+) -> None:
+    """Simulated cards heal as people say, at once: no wait is promised that nobody keeps."""
+    clinic = Clinic()
+
+    assert clinic.judge(card, SECOND) == {CARD: health, PEER: verdicts.HEALTHY}
+    assert clinic.history.incidents == {}
+
+
+# ---------------------------------------------------------------- the table
+
+
+def test_every_error_has_a_consequence_and_words() -> None:
+    """The table covers NVIDIA's numbers up to the newest, in words that fit into a sentence."""
+    assert set(xid_table.TABLE) <= set(range(1, 200))
+    assert all(each.text and not each.text.endswith(".") for each in xid_table.TABLE.values())
+    assert {each.consequence for each in xid_table.TABLE.values()} == set(Consequence)
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 94, 109])
+def test_program_errors_leave_the_card_alone(number: int) -> None:
+    """What a program did wrong, or alone pays for, is no verdict on the card."""
+    assert xid_table.meaning(number).consequence is Consequence.PROGRAM
+    assert is_well(Clinic().look(number))
+
+
+@pytest.mark.parametrize(
+    ("number", "recovery"),
+    [
+        pytest.param(48, Recovery.RESET, id="double-bit error"),
+        pytest.param(64, Recovery.RESET, id="row that cannot be replaced"),
+        pytest.param(74, Recovery.RESET, id="NVLink"),
+        pytest.param(79, Recovery.REBOOT, id="fallen off the bus"),
+        pytest.param(95, Recovery.RESET, id="uncontained error"),
+        pytest.param(119, Recovery.RESET, id="GSP"),
+        pytest.param(999, Recovery.RESET, id="an error that nobody knows yet"),
+    ],
+)
+def test_hardware_errors_condemn(number: int, recovery: Recovery) -> None:
+    """The verdict names the error, what it is in words, what it takes to mend it, and what is waited for."""
+    found = Clinic().look(number)
+
+    words = f"XID {number}: {xid_table.meaning(number).text}"
+    waits = "healthy again once 60 s and 3 looks in a row find nothing wrong"
+    assert found == probe.DeviceHealth(
+        vocabulary.Health.UNHEALTHY, "XidCritical", number, f"{words}; {waits}", recovery
     )
-    assert well.verdicts[first.uuid] == verdicts.HEALTHY
+
+
+# ---------------------------------------------------------------- what people may choose
+
+
+def chosen(ignored: str, critical: str) -> health_rules.HealthRules:
+    """Read choices as people write them."""
+    return dataclasses.replace(
+        RULES, ignored=xid_choices.parse(ignored), critical=xid_choices.parse(critical)
+    )
+
+
+@pytest.mark.parametrize(
+    ("ignored", "critical", "condemning"),
+    [
+        pytest.param("", "", {48, 79}, id="the table"),
+        pytest.param("48", "", {79}, id="one ignored"),
+        pytest.param("all", "", set(), id="all ignored"),
+        pytest.param("xids", "", set(), id="all ignored, as the device plugin may say"),
+        pytest.param("all", "79", {79}, id="all ignored but one"),
+        pytest.param("79", "79", {48, 79}, id="one both ignored and critical"),
+        pytest.param("", "13", {13, 48, 79}, id="one of a program made critical"),
+        pytest.param("", "all", {13, 48, 63, 79}, id="all critical"),
+        pytest.param("79", "all", {13, 48, 63}, id="all critical but one"),
+        pytest.param(" 48 , 79 ,", "", set(), id="spaces and a comma too many"),
+    ],
+)
+def test_lists_of_errors_mean_what_they_say(ignored: str, critical: str, condemning: set[int]) -> None:
+    """A number wins over `all`, and to condemn wins over to ignore."""
+    found = {
+        number for number in (13, 48, 63, 79) if not is_well(Clinic(chosen(ignored, critical)).look(number))
+    }
+
+    assert found == condemning
+
+
+@pytest.mark.parametrize("text", ["7 9", "79x", "-1", "1.5", "every", "99999999999", "٣"])
+def test_lists_that_cannot_be_read_are_refused(text: str) -> None:
+    """One bad word is told; nothing of the list is used."""
+    with pytest.raises(ValueError, match="neither the number of an XID nor the word all"):
+        xid_choices.parse(f"79,{text}")

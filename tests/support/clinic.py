@@ -1,7 +1,7 @@
 """A node whose cards are judged look after look, for tests of health."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from berth_agent import probe, simulated
@@ -10,7 +10,9 @@ from berth_crds import vocabulary
 
 TICK = 10
 PAIR = simulated.machine("n1", "2xA100-SXM4-80GB")
-CARD, PEER = (each.uuid for each in PAIR.answering_cards())
+# Cards that say nothing of their health: it is judged.
+FIRST, SECOND = (dataclasses.replace(card, health=None) for card in PAIR.answering_cards())
+CARD, PEER = FIRST.uuid, SECOND.uuid
 RULES = health_rules.HealthRules(cool_down=60, clean_looks=3)
 GONE = probe.LostCard(0, "GpuIsLost", "it does not answer", CARD)
 
@@ -25,29 +27,30 @@ class Clinic:
         self.history = history or cooldown.HealthHistory()
         self.now = 0.0
 
-    def look(
-        self, *told: int, lost: bool = False, repaired: Iterable[str] = (), **vitals: Any
-    ) -> probe.DeviceHealth:
-        """Judge a look: errors told of the first card, whether it is lost, and what it measures else."""
+    def judge(
+        self,
+        *cards: probe.Card | probe.LostCard,
+        xids: Iterable[probe.XidEvent] = (),
+        repaired: Iterable[str] = (),
+    ) -> Mapping[str, probe.DeviceHealth]:
+        """Judge a look that shows these cards."""
         self.now += TICK
-        cards = (
-            dataclasses.replace(each, health=None, measurements=probe.Measurements())
-            for each in PAIR.answering_cards()
-        )
-        first, second = cards
-        measured: probe.Card | probe.LostCard = dataclasses.replace(
-            first, measurements=probe.Measurements(**vitals)
-        )
-        sample = dataclasses.replace(
-            PAIR,
-            cards=(GONE if lost else measured, second),
-            xids=tuple(probe.XidEvent(CARD, number) for number in told),
-        )
-        look = verdicts.HealthInput(sample, {CARD: GONE} if lost else {}, self.now, frozenset(repaired))
-        found = verdicts.judge(look, self.history, self.rules)
+        sample = dataclasses.replace(PAIR, cards=cards, xids=tuple(xids))
+        lost = {card.uuid: card for card in sample.lost_cards()}
+        given = verdicts.HealthInput(sample, lost, self.now, frozenset(repaired))
+        found = verdicts.judge(given, self.history, self.rules)
         self.history = found.history
-        assert found.verdicts[PEER] == verdicts.HEALTHY
-        return found.verdicts[CARD]
+        return found.verdicts
+
+    def look(
+        self, *numbers: int, lost: bool = False, repaired: Iterable[str] = (), **measured: Any
+    ) -> probe.DeviceHealth:
+        """Judge a look: errors reported of the first card, whether it is lost, and what it measures else."""
+        first = dataclasses.replace(FIRST, measurements=probe.Measurements(**measured))
+        xids = (probe.XidEvent(CARD, number) for number in numbers)
+        found = self.judge(GONE if lost else first, SECOND, xids=xids, repaired=repaired)
+        assert found[PEER] == verdicts.HEALTHY
+        return found[CARD]
 
     def seconds_until_well(self, most: int = 10_000) -> int:
         """Return how long a card that shows nothing wrong any more is still held back."""

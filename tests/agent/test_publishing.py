@@ -1,0 +1,147 @@
+"""An agent publishes before it vouches: after a restore of the server, and for the Node that is there."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+from aiohttp import web
+
+from berth_agent.publish import device_publisher, heartbeat
+from berth_crds import names, wire
+from berth_crds.client import api, errors, informer, resources
+from support import stub, timeless
+
+NODE: Final = "n1"
+LEASE: Final = resources.LEASES.path(NODE, namespace=names.NODES_NAMESPACE)
+OWNER: Final = wire.OwnerReference("v1", "Node", NODE, "node-uid")
+SPEC: Final = wire.DeviceSpec(NODE, summary=wire.SpecSummary("T4 x1", 1))
+SICK: Final = wire.DeviceStatus(devices=(wire.CardStatus("GPU-1", "Unhealthy"),))
+HEALTHY: Final = wire.DeviceStatus()
+AWAY: Final = stub.status(503, "away")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[stub.Stub]:
+    """Lend an API server with a Node."""
+    async with stub.Stub() as server:
+        server.on("GET", resources.NODES.path(NODE), stub.thing({"metadata": {"uid": "node-uid"}}))
+        yield server
+
+
+@pytest.fixture
+async def session(server: stub.Stub) -> AsyncIterator[api.Api]:
+    """Lend a client of it."""
+    async with api.Api(server.link, agent="test") as session:
+        yield session
+
+
+def lease(version: str) -> stub.Answer:
+    """Return the answer with the Lease in a revision."""
+    meta = {"name": NODE, "resourceVersion": version}
+    return stub.thing({"metadata": meta, "spec": {"holderIdentity": "me"}})
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "restores"),
+    [
+        pytest.param("7", "9", 1, id="the server was restored"),
+        pytest.param("25", "26", 0, id="somebody else has written"),
+    ],
+)
+async def test_a_lease_that_went_back_is_not_renewed_at_once(
+    server: stub.Stub, session: api.Api, read: str, written: str, restores: int
+) -> None:
+    """The Device may have gone back, too: it is looked at before the agent vouches for it again."""
+    server.on("PATCH", LEASE, lease("20"), stub.status(409, "no"), lease(written))
+    server.on("GET", LEASE, lease(read))
+    moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    heart = heartbeat.Heartbeat(session, NODE, identity="me", seconds=40, clock=lambda: moment)
+    await heart.renew(OWNER)
+
+    if restores:
+        with pytest.raises(errors.Unreachable, match="at revision 7, after 20"):
+            await heart.renew(OWNER)
+    await heart.renew(OWNER)
+
+    assert session.history.restores == restores
+    assert [request.method for request in server.requests] == ["PATCH", "PATCH", "GET", "PATCH"]
+
+
+def device(version: str, status: wire.DeviceStatus, *, owner: str = "node-uid") -> dict[str, Any]:
+    """Return the Device as the server shows it."""
+    owners = [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": owner}]
+    meta = {"name": NODE, "uid": "d", "resourceVersion": version, "ownerReferences": owners}
+    spec = {"node": NODE, "devices": [], "summary": {"models": "T4 x1", "gpus": 1}}
+    devices = [{"uuid": one.uuid, "health": one.health} for one in status.devices]
+    return {"metadata": meta, "spec": spec, "status": {"devices": devices}}
+
+
+@contextlib.asynccontextmanager
+async def publishing(
+    server: stub.Stub, session: api.Api, *lists: stub.Answer
+) -> AsyncIterator[device_publisher.DevicePublisher]:
+    """Run a publisher whose watch is down, and that reads these lists one after the other."""
+    listed = stub.by_query("watch", {"": stub.in_turn(lists), "true": AWAY})
+    server.on("GET", resources.DEVICES.path(), listed)
+    publisher = device_publisher.DevicePublisher(session, NODE, on_change=lambda: None)
+    async with timeless.beside(publisher.informer.run()):
+        await publisher.informer.wait_synced()
+        yield publisher
+
+
+async def test_a_verdict_that_was_undone_is_published_again(
+    server: stub.Stub, session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server was away and came back with an older Device, in which the card is well."""
+    monkeypatch.setattr(informer, "OUTAGE_SECONDS", 0.05)
+    lists = stub.page(device("20", SICK), version="20"), stub.page(device("7", HEALTHY), version="8")
+    server.on("PATCH", resources.DEVICES.path(NODE, sub="status"), stub.thing(device("9", SICK)))
+    async with publishing(server, session, *lists) as publisher:
+        await asyncio.sleep(0.1)
+
+        await publisher.publish(SPEC, SICK)
+
+    patches = [
+        json.loads(body)
+        for one, body in zip(server.requests, server.bodies, strict=True)
+        if one.method == "PATCH"
+    ]
+    assert [one["status"]["devices"] for one in patches] == [[{"uuid": "GPU-1", "health": "Unhealthy"}]]
+
+
+async def test_nothing_is_published_while_the_device_cannot_be_seen(
+    server: stub.Stub, session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who does not know how the Device stands must not renew the Lease that vouches for it."""
+    monkeypatch.setattr(informer, "OUTAGE_SECONDS", 0.05)
+    monkeypatch.setattr(device_publisher, "REFRESH_SECONDS", 0.2)
+
+    async def never(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with publishing(server, session, stub.page(device("20", SICK), version="20"), never) as publisher:
+        await asyncio.sleep(0.1)
+
+        with pytest.raises(errors.Unreachable, match="cannot be read"):
+            await publisher.publish(SPEC, SICK)
+
+
+async def test_a_node_made_again_is_read_anew_when_its_former_uid_is_refused(
+    server: stub.Stub, session: api.Api
+) -> None:
+    """Not only the end of a Device tells that its Node may be another one now: a refusal does, too."""
+    nodes = (stub.thing({"metadata": {"uid": uid}}) for uid in ("former", "new"))
+    server.on("GET", resources.NODES.path(NODE), *nodes)
+    refusal = stub.status(403, "the Node has another uid", reason="Forbidden")
+    server.on("PATCH", resources.DEVICES.path(NODE), refusal, stub.thing(device("9", HEALTHY, owner="new")))
+    async with publishing(server, session, stub.page(version="5")) as publisher:
+        with pytest.raises(errors.Forbidden):
+            await publisher.publish(SPEC, HEALTHY)
+        owner = await publisher.publish(SPEC, HEALTHY)
+
+    assert owner.uid == "new"
