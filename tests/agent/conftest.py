@@ -122,7 +122,7 @@ class Scene:
         """Run the agent of the node, which is made if it is not there; it must not have failed at the end."""
         if node and not self._has_node:
             await self.create_node()
-        where = kubeconfig or self.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT)
+        where = kubeconfig or self.kubeconfig()
         config = replace(self._subject(source), labels=labels)
         runtime = loop.Runtime(clock=self.clock, chance=random.random, identity=name, seconds=time.monotonic)
         timing = loop.Timing(INTERVAL, deadline=self.deadline, lease_seconds=40)
@@ -135,6 +135,10 @@ class Scene:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    def kubeconfig(self, server: str | None = None) -> Path:
+        """Return the kubeconfig of an agent, which may lead to the API server by a way of its own."""
+        return self.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT, server=server)
 
     def _subject(self, source: probe.Probe | None) -> loop.NodeConfig:
         machine = simulated.machine(self.node, self.shape)
@@ -154,9 +158,12 @@ class Scene:
         return self.crowd
 
     def uuid(self, minor: int) -> str:
-        """Name a card of the node."""
-        cards = simulated.machine(self.node, self.shape).answering_cards()
-        return next(each.uuid for each in cards if each.minor == minor)
+        """Return the uuid of a card of the node."""
+        return self.card(minor).uuid
+
+    def card(self, minor: int) -> probe.Card:
+        """Return a card of the node."""
+        return list(simulated.machine(self.node, self.shape).answering_cards())[minor]
 
     def limited_account(self) -> accounts.Limited:
         """Make an account that may read what an agent reads, and write nothing but Leases."""
@@ -199,9 +206,9 @@ class Scene:
     async def until_gpupod(
         self,
         name: str,
-        holds: Callable[[wire.GpuPod], object],
+        holds: Callable[[wire.GpuPod], object] = lambda it: it.status.phase,
         *,
-        what: str,
+        what: str = "the GpuPod",
         seconds: float = PATIENCE,
     ) -> wire.GpuPod:
         """Wait until a GpuPod is there and something holds of it."""
@@ -292,9 +299,7 @@ class Scene:
 
     def allocation(self, minor: int) -> str:
         """Write the allocation of one whole card."""
-        card = next(
-            each for each in simulated.machine(self.node, self.shape).answering_cards() if each.minor == minor
-        )
+        card = self.card(minor)
         share = allocation.Share(card.uuid, minor, core=100, memory=card.memory)
         return allocation.encode(allocation.of(self.node, {"main": {"gpu": [share]}}))
 

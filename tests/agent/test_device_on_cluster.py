@@ -1,26 +1,26 @@
-"""A Device on the real API server: published, kept right, left alone, and vouched for by a Lease."""
+"""A Device on the real API server: published, kept right, left alone, and vouched for by a Lease.
+
+The labels of its Node are written once, kept and taken away, and nobody else's are touched.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
-from agent import programs
-from berth_agent import device_spec, simulated
-from berth_agent.publish import object_writer
+from berth_agent import device_spec, node_labels, simulated
+from berth_agent.publish import label_writer, object_writer
 from berth_crds import names, wire
-from berth_crds.client import resources
+from berth_crds.client import api, resources
+from support import nodes
+from support.nvml import presets
 from testbed import audit, proxy, waiting
-from testbed import cluster as clusters
 
 if TYPE_CHECKING:
-    import pytest
-
     from agent.conftest import Scene
 
 
@@ -29,13 +29,13 @@ def ready(device: wire.Device) -> bool:
     return any((each.type, each.status) == ("NVMLReady", "True") for each in device.status.conditions)
 
 
-def plain(spec: wire.DeviceSpec) -> wire.DeviceSpec:
+def agents_part(spec: wire.DeviceSpec) -> wire.DeviceSpec:
     """Return a spec without what people write into it."""
-    return wire.DeviceSpec(spec.node, spec.boot_id, spec.driver, spec.devices, spec.partitions, spec.summary)
+    return msgspec.structs.replace(spec, cordon=())
 
 
-async def truth(scene: Scene) -> wire.DeviceSpec:
-    """Return what the simulated machine of the scene really is."""
+def simulated_spec(scene: Scene) -> wire.DeviceSpec:
+    """Return the spec that the simulated machine of the node should have."""
     return device_spec.spec(scene.node, simulated.machine(scene.node, scene.shape), None)
 
 
@@ -46,7 +46,7 @@ async def test_device_is_the_truth_and_goes_with_its_node(scene: Scene) -> None:
         uid = await scene.create_node()
         device = await scene.until_device(ready, what="the Device")
 
-    assert device.spec == await truth(scene)
+    assert device.spec == simulated_spec(scene)
     assert device.spec.summary == wire.SpecSummary("A100-SXM4-80GB x8, Tesla-T4 x2", 10)
     [owner] = device.metadata.owner_references
     assert (owner.kind, owner.name, owner.uid) == ("Node", scene.node, uid)
@@ -58,7 +58,7 @@ async def test_nothing_is_written_while_nothing_changes(scene: Scene) -> None:
     await scene.bound_pod("held")
     async with scene.agent():
         await scene.until_device(ready, what="the Device")
-        await scene.until_gpupod("held", lambda it: it.status.phase, what="the GpuPod")
+        await scene.until_gpupod("held")
         settled = await scene.settled()
         await scene.until_renewed(settled, 5)
     async with scene.agent(name="agent-2"):
@@ -67,18 +67,6 @@ async def test_nothing_is_written_while_nothing_changes(scene: Scene) -> None:
 
     later = scene.writes()[settled:]
     assert {(each.resource, each.name, each.code) for each in later} == {("leases", scene.node, 200)}
-
-
-async def test_deleted_device_comes_back(scene: Scene) -> None:
-    """A Device that somebody deletes is published again, as it was."""
-    async with scene.agent():
-        first = await scene.until_device(ready, what="the Device")
-        await scene.admin.delete(resources.DEVICES, scene.node, uid=first.metadata.uid)
-
-        again = await scene.until_device(
-            lambda it: it.metadata.uid != first.metadata.uid and ready(it), what="a new Device"
-        )
-    assert again.spec == first.spec
 
 
 async def test_device_follows_its_node_made_again(scene: Scene) -> None:
@@ -104,7 +92,7 @@ async def test_hand_edit_is_put_right_and_cordon_survives(scene: Scene) -> None:
         right = await scene.until_device(
             lambda it: it.spec.boot_id != "by-hand", what="the boot id to be put right"
         )
-        assert plain(right.spec) == await truth(scene)
+        assert agents_part(right.spec) == simulated_spec(scene)
         assert right.spec.cordon == (cordoned,)
 
         # A restart, with a source that fails, finds the cordon in the Device and leaves it there.
@@ -132,17 +120,12 @@ async def test_what_others_add_is_taken_out(scene: Scene) -> None:
             content=object_writer.JSON_PATCH,
         )
         await scene.until_device(lambda it: it.spec == device.spec, what="the card to be taken out")
-        added = {"uuid": "GPU-alien", "health": "Unhealthy"}
-        await scene.patch_device({"status": {"devices": [added]}}, sub="status")
+        verdict = {"uuid": "GPU-alien", "health": "Unhealthy"}
+        await scene.patch_device({"status": {"devices": [verdict]}}, sub="status")
         settled = len(scene.writes())
         await scene.until_device(lambda it: not it.status.devices, what="the verdict to be taken out")
         await scene.until_renewed(settled, 5)
 
-    await quiet_since(scene, settled)
-
-
-async def quiet_since(scene: Scene, settled: int) -> None:
-    """Check that the agent wrote little since, beside its Lease: that it is not fighting anybody."""
     assert len([each for each in scene.writes()[settled:] if each.resource != "leases"]) <= 3
 
 
@@ -195,104 +178,134 @@ async def test_two_agents_of_one_node_are_told(scene: Scene, caplog: pytest.LogC
     """Two live agents of one node each say so once, and the Device stays true."""
     async with scene.agent(name="first"), scene.agent(name="second"):
         await scene.until_device(ready, what="the Device")
-        await until_told(caplog, "another live agent, first", "another live agent, second")
+        for other in ("first", "second"):
+            await scene.until(lambda: f"another live agent, {other}" in caplog.text, what=other)  # noqa: B023
         await scene.until_renewed(len(scene.writes()), 10)
 
     assert caplog.text.count("another live agent") == 2
-    assert plain((await scene.until_device(ready, what="the Device")).spec) == await truth(scene)
-
-
-async def until_told(caplog: pytest.LogCaptureFixture, *sentences: str) -> None:
-    """Wait until the log has all these sentences."""
-    await waiting.eventually(
-        lambda: asyncio.sleep(0, all(each in caplog.text for each in sentences)),
-        what=f"in the log: {sentences}",
-    )
+    assert agents_part((await scene.until_device(ready, what="the Device")).spec) == simulated_spec(scene)
 
 
 async def test_api_away_and_back_loses_nothing(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     """What happened while the API could not be reached is found and put right when it is back."""
     await scene.create_node()
     await scene.bound_pod("goes")
-    async with proxy.Proxy(scene.cluster.port) as wire_:
-        through = scene.cluster.kubeconfig_for(
-            names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT, server=wire_.server
+    async with (
+        proxy.Proxy(scene.cluster.port) as wire_,
+        scene.agent(kubeconfig=scene.kubeconfig(wire_.server)),
+    ):
+        device = await scene.until_device(ready, what="the Device")
+        await scene.until_gpupod("goes")
+        await scene.until_lease(lambda _: True, what="the Lease")
+
+        wire_.refuse()
+        wire_.cut()
+        scene.faults.write_text(json.dumps({scene.node: {"0": {}}}))
+        await scene.admin.delete(resources.DEVICES, scene.node)
+        await scene.bound_pod("comes", minor=1)
+        await scene.delete_pod("goes")
+        before = await scene.until_lease(lambda _: True, what="the Lease")
+        await scene.until(
+            lambda: f"node {scene.node} is not published" in caplog.text, what="the failure in the log"
         )
-        async with scene.agent(kubeconfig=through):
-            device = await scene.until_device(ready, what="the Device")
-            await scene.until_gpupod("goes", lambda it: it.status.phase, what="the GpuPod")
-            await scene.until_lease(lambda _: True, what="the Lease")
+        await wire_.accept()
 
-            wire_.refuse()
-            wire_.cut()
-            scene.faults.write_text(json.dumps({scene.node: {"0": {}}}))
-            await scene.admin.delete(resources.DEVICES, scene.node)
-            await scene.bound_pod("comes", minor=1)
-            await scene.delete_pod("goes")
-            before = await scene.until_lease(lambda _: True, what="the Lease")
-            await until_told(caplog, f"node {scene.node} is not published")
-            await wire_.accept()
-
-            again = await scene.until_device(lambda it: it.status.devices, what="the Device with its verdict")
-            await scene.until_gpupod("comes", lambda it: it.status.phase, what="the new GpuPod")
-            await scene.until_no_gpupod("goes")
-            await scene.until_lease(lambda it: it.spec.renew_time != before.spec.renew_time, what="a renewal")
+        again = await scene.until_device(lambda it: it.status.devices, what="the Device with its verdict")
+        await scene.until_gpupod("comes", lambda it: it.status.phase, what="the new GpuPod")
+        await scene.until_no_gpupod("goes")
+        await scene.until_lease(lambda it: it.spec.renew_time != before.spec.renew_time, what="a renewal")
 
     assert again.metadata.uid != device.metadata.uid
     assert again.spec == device.spec
 
 
-async def test_hung_probe_neither_silences_nor_keeps_the_program(
-    berth: clusters.Cluster, scene: Scene, tmp_path: Path
-) -> None:
-    """With a hung probe the program says so and renews its Lease, and a signal ends it in two seconds."""
+# ---------------------------------------------------------------- labels of the Node
+
+
+async def labels(scene: Scene) -> dict[str, str]:
+    """Read the labels of the Node."""
+    node = await scene.admin.get(resources.NODES, scene.node, into=label_writer.LabelledNode)
+    return node.metadata.labels
+
+
+async def until_labelled(scene: Scene, wanted: dict[str, Any], *, what: str) -> dict[str, str]:
+    """Wait until the Node bears these labels; None is one that it does not bear."""
+
+    async def found() -> dict[str, str] | None:
+        current = await labels(scene)
+        return current if all(current.get(key) == text for key, text in wanted.items()) else None
+
+    return await waiting.eventually(found, what=what)
+
+
+async def label(scene: Scene, **changes: str | None) -> None:
+    """Change labels by hand."""
+    body = msgspec.json.encode({"metadata": {"labels": changes}})
+    await scene.admin.send("PATCH", resources.NODES.path(scene.node), body=body, content=api.MERGE_PATCH)
+
+
+async def test_node_is_labelled_once(scene: Scene, place: nodes.Place) -> None:
+    """Labels come with the cards and follow them; nothing is written while nothing changes."""
+    rig = place(presets.DGX_A100)
     await scene.create_node()
-    scene.faults.write_text(json.dumps({scene.node: {"source": {"hang": True}}}))
-    command = [
-        *(sys.executable, "-m", "berth_agent", "--simulated-node", f"{scene.node}=2xT4"),
-        *("--faults", str(scene.faults), "--interval", "0.2", "--sample-deadline", "0.3"),
-        *("--kubeconfig", str(berth.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT))),
-    ]
-    async with programs.running(command, tmp_path / "log") as agent:
-        hung = await scene.until_device(lambda it: it.status.conditions, what="the condition")
-        first = await scene.until_lease(lambda it: it.spec.renew_time, what="the Lease")
-        await scene.until_lease(lambda it: it.spec.renew_time != first.spec.renew_time, what="a renewal")
-        await programs.ends(agent)
+    await label(scene, mine="kept")
+    async with scene.agent(source=rig.start(), labels=True):
+        await until_labelled(
+            scene, {"berth.dev/gpu.product": "A100-SXM4-80GB", "mine": "kept"}, what="the labels"
+        )
+        await asyncio.sleep(1.0)  # Several ticks.
+        rig.machine.change({"card.0.mig.mode": "1 1"})
+        mixed = await until_labelled(
+            scene, {"berth.dev/gpu.mig": None}, what="a label that is no longer so to go"
+        )
 
-    assert [(each.status, each.reason) for each in hung.status.conditions] == [("False", "Hung")]
-    assert "Traceback" not in (tmp_path / "log").read_text()
+    assert (mixed["berth.dev/gpu.count"], mixed["mine"]) == ("8", "kept")
+    writes = [each for each in scene.writes() if each.resource == "nodes"]
+    assert [each.verb for each in writes] == ["patch"] * 2
 
 
-async def test_api_away_at_the_start_is_waited_for(scene: Scene) -> None:
-    """An agent that finds no API server when it starts publishes all there is once there is one."""
+async def test_labels_taken_away_come_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may remove or change one by hand; it is looked at again now and then."""
+    monkeypatch.setattr(label_writer, "CHECK_SECONDS", 0.2)
+    async with scene.agent(labels=True):
+        whole = await until_labelled(scene, {"berth.dev/gpu.count": "2"}, what="the labels")
+        ours = {key: text for key, text in whole.items() if node_labels.ours(key)}
+        await label(scene, **{"berth.dev/gpu.count": "99", "berth.dev/gpu.product": None})
+        await until_labelled(scene, ours, what="the labels to be right again")
+
+
+async def test_labels_of_others_under_our_names_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody else wrote there is taken away once; it is not written against for ever."""
+    monkeypatch.setattr(label_writer, "CHECK_SECONDS", 0.2)
     await scene.create_node()
-    await scene.bound_pod("p")
-    account = names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT
-    async with proxy.Proxy(scene.cluster.port) as wire_:
-        wire_.refuse()
-        through = scene.cluster.kubeconfig_for(*account, server=wire_.server)
-        async with scene.agent(kubeconfig=through):
-            await asyncio.sleep(1.0)
-            assert await scene.device() is None
-            await wire_.accept()
+    await label(scene, mine="kept", **{"berth.dev/gpu.foreign": "x"})
+    async with scene.agent(labels=True):
+        await until_labelled(
+            scene, {"berth.dev/gpu.count": "2", "berth.dev/gpu.foreign": None}, what="it to go"
+        )
+        await label(scene, **{"berth.dev/gpu.later": "y"})
+        found = await until_labelled(scene, {"berth.dev/gpu.later": None}, what="the other to go")
+        settled = await scene.settled()
+        await scene.until_renewed(settled, 5)
 
-            await scene.until_device(ready, what="the Device")
-            await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
-            await scene.until_lease(lambda it: it.spec.holder_identity, what="the Lease")
+    assert (found["mine"], {each.resource for each in scene.writes()[settled:]}) == ("kept", {"leases"})
 
 
-async def test_names_that_join_alike_are_told_apart(scene: Scene) -> None:
-    """Pods whose namespace and name make one word when put together have a record each."""
-    await scene.create_node()
-    spaces = [f"{scene.namespace}-b", scene.namespace]
-    for minor, (space, name) in enumerate(zip(spaces, ("c", "b-c"), strict=True)):
-        scene.namespace = space
-        if minor == 0:
-            scene.cluster.kubectl("create", "namespace", space)
-            scene.cluster.service_account(space, "default")
-        await scene.bound_pod(name, minor=minor)
-    async with scene.agent():
-        for minor, (space, name) in enumerate(zip(spaces, ("c", "b-c"), strict=True)):
-            scene.namespace = space
-            found = await scene.until_gpupod(name, lambda it: it.status.minors, what=name)
-            assert found.status.minors == str(minor)
+async def test_agent_that_may_not_label_vouches_all_the_same(scene: Scene) -> None:
+    """An account without the right to it publishes its Device and renews its Lease."""
+    limited = scene.limited_account()
+    role = json.loads(scene.cluster.kubectl("get", "clusterrole", "berth-agent", "-o", "json"))
+    rules = [rule | {"verbs": ["get"]} if "nodes" in rule["resources"] else rule for rule in role["rules"]]
+    kind = {"apiVersion": role["apiVersion"], "kind": role["kind"]}
+    scene.cluster.apply(json.dumps(kind | {"metadata": {"name": f"{limited.name}-all"}, "rules": rules}))
+    scene.cluster.kubectl(
+        *("create", "clusterrolebinding", f"{limited.name}-all", f"--clusterrole={limited.name}-all"),
+        f"--serviceaccount={limited.namespace}:{limited.name}",
+    )
+    async with scene.agent(kubeconfig=limited.kubeconfig, labels=True):
+        first = await scene.until_lease(lambda one: one.spec.holder_identity, what="the Lease")
+        await scene.until_lease(
+            lambda one: one.spec.renew_time != first.spec.renew_time, what="the Lease to be renewed"
+        )
+
+    assert not [key for key in await labels(scene) if node_labels.ours(key)]

@@ -1,19 +1,253 @@
-"""GpuPods on the real API server: each follows its pod from the bind to the end."""
+"""GpuPods on the real API server: each follows its pod from the bind to the end.
+
+What the kubelet and the driver show reaches the API: agreement, mismatch, foreign holders, and
+processes without permission.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
+import grpc
 
 from berth_agent import simulated
 from berth_crds import wire
-from berth_crds.client import api, resources
+from berth_crds.client import resources
+from support.podresources import Kubelet
+from testbed import waiting
 
 if TYPE_CHECKING:
+    import pytest
+
     from agent.conftest import Scene
-    from berth_crds.client.resources import Resource
+
+GPU = "nvidia.com/gpu"
+
+
+async def test_agreement_and_mismatch_are_told(scene: Scene, kubelet: Kubelet) -> None:
+    """A pod with the card that it was given is verified; with another one both are named."""
+    given, other = scene.uuid(0), scene.uuid(1)
+    await scene.create_node()
+    kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [given]}})])
+    async with scene.agent():
+        await scene.bound_pod("p", minor=0)
+        agreed = await scene.until_verified("p", "True", "Agreed")
+        kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [f"{other}::2"]}})])
+        parted = await scene.until_verified("p", "False", "Mismatch")
+        await scene.phase("p", "Succeeded")
+        ended = await scene.until_verified("p", "Unknown", "Finished")
+
+    assert agreed.status.granted == (wire.Grant("main", (given,), "podresources"),)
+    assert parted.status.granted == (wire.Grant("main", (other,), "podresources"),)
+    assert parted.spec == agreed.spec
+    message = parted.status.conditions[0].message
+    assert message == f"container main was given {given} and holds {other} (podresources)"
+    assert ended.status.granted == ()
+
+
+async def test_pod_of_somebody_else_is_named_while_it_holds_cards(scene: Scene, kubelet: Kubelet) -> None:
+    """A pod that Berth did not place gets a record of the cards that the kubelet gave it, and only then."""
+    await scene.create_node()
+    kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
+    async with scene.agent():
+        uid = await scene.foreign_pod("p")
+        found = await scene.until_verified("p", "True", "Agreed")
+        kubelet.says([(f"{scene.namespace}/p", {"main": {}})])
+        await scene.until_no_gpupod("p")
+        kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
+        await scene.until_verified("p", "True", "Agreed")
+        await scene.phase("p", "Succeeded")  # Old kubelets list what has ended.
+        await scene.until_no_gpupod("p")
+
+    [container] = found.spec.containers
+    [card] = container.devices
+    assert (found.spec.pod_uid, container.name) == (uid, "main")
+    assert (card.uuid, card.minor, card.core, found.status.minors) == (scene.uuid(1), 1, 100, "1")
+
+
+async def test_pod_that_asks_and_was_given_nothing_has_a_record_of_that(
+    scene: Scene, kubelet: Kubelet
+) -> None:
+    """Once it runs, its GpuPod says that the kubelet gave it no device; Berth's own pods are not meant."""
+    await scene.create_node()
+    asks = {"name": "main", "image": "none", "resources": {"limits": {GPU: "1"}}}
+    scene.pod_spec = {"containers": [asks]}
+    kubelet.says([(f"{scene.namespace}/{name}", {"main": {}}) for name in ("p", "ours")])
+    async with scene.agent():
+        uid = await scene.foreign_pod("p")
+        await _until_asked(kubelet, len(kubelet.asked) + 2)
+        early = await scene.gpupod("p")
+        await scene.phase("p", "Running")
+        found = await scene.until_gpupod("p", lambda it: bool(it.status.granted), what="the GpuPod")
+        await scene.bound_pod("ours")
+        await scene.phase("ours", "Running")
+        ours = await scene.until_gpupod("ours", lambda it: it.status.phase == "Running", what="ours")
+        await scene.phase("p", "Succeeded")
+        await scene.until_no_gpupod("p")
+
+    assert early is None
+    assert (found.spec.pod_uid, found.spec.containers, found.status.phase) == (uid, (), "Running")
+    assert found.status.granted == (wire.Grant("main", (), "podresources"),)
+    assert ours.status.granted == ()
+
+
+async def test_pod_without_a_gpu_gets_no_record(scene: Scene, kubelet: Kubelet) -> None:
+    """Network cards and processors that the kubelet handed out are nothing to a GpuPod."""
+    await scene.create_node()
+    kubelet.says(
+        [
+            (f"{scene.namespace}/rdma", {"main": {"rdma/hca": ["0000:1f:00.0"], "cpu": ["3"]}}),
+            (f"{scene.namespace}/gpu", {"main": {GPU: [scene.uuid(1)], "rdma/hca": ["0000:1f:00.1"]}}),
+        ]
+    )
+    async with scene.agent():
+        await scene.foreign_pod("rdma")
+        await scene.foreign_pod("gpu")
+        found = await scene.until_verified("gpu", "True", "Agreed")
+        await _until_asked(kubelet, len(kubelet.asked) + 2)
+        assert await scene.gpupod("rdma") is None
+
+    assert [card.uuid for each in found.spec.containers for card in each.devices] == [scene.uuid(1)]
+
+
+async def test_records_stand_while_the_kubelet_is_away(scene: Scene, kubelet: Kubelet) -> None:
+    """A lost kubelet takes none, nor an agent that starts without one, nor a kubelet that knows no pods."""
+    await scene.create_node()
+    kubelet.says(
+        [(f"{scene.namespace}/{name}", {"main": {GPU: [scene.uuid(at)]}}) for at, name in enumerate("op")]
+    )
+    await scene.bound_pod("o", minor=0)
+    await scene.foreign_pod("p")
+    async with scene.agent():
+        ours = await scene.until_verified("o", "True", "Agreed")
+        first = await scene.until_verified("p", "True", "Agreed")
+        await scene.until_kubelet_ready("True")
+        await kubelet.stop()
+        await scene.until_kubelet_ready("False")
+    async with scene.agent(name="agent-2"):
+        await scene.until_lease(lambda it: it.spec.holder_identity == "agent-2", what="the second agent")
+        kubelet.says([])
+        await kubelet.start()
+        await scene.until_kubelet_ready("True")
+        asked = len(kubelet.asked)
+        await scene.until(lambda: len(kubelet.asked) > asked, what="another question")
+        there = [await scene.gpupod(name) for name in "op"]
+
+    assert there == [ours, first]  # The very revisions: nothing was written meanwhile.
+
+
+async def test_unreadable_allocation_is_spoken_for_by_the_kubelet(scene: Scene, kubelet: Kubelet) -> None:
+    """The record of a pod whose allocation is damaged names what the kubelet gave it."""
+    await scene.create_node()
+    kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
+    async with scene.agent():
+        await scene.bound_pod("p", text='{"v":1,"node":')
+        found = await scene.until_gpupod("p")
+
+    assert [one.uuid for each in found.spec.containers for one in each.devices] == [scene.uuid(1)]
+
+
+async def test_strays_close_their_card_and_are_named(scene: Scene, tmp_path: Path) -> None:
+    """A process of the host and one of a pod that was given nothing stand at their cards until they go."""
+    crowd = scene.crowded(tmp_path)
+    await scene.create_node()
+    uid = await scene.foreign_pod("thief")
+    crowd.enter(7, scene.uuid(0))
+    crowd.enter(8, scene.uuid(1), cgroup=f"/kubepods/besteffort/pod{uid}/{'c' * 64}")
+    async with scene.agent():
+        there = await scene.until_device(lambda it: len(it.status.devices) == 2, what="the strays")
+        record = await scene.until_gpupod("thief", lambda it: it.status.conditions, what="the GpuPod")
+        crowd.there.clear()
+        await scene.until_device(lambda it: not it.status.devices, what="the strays to go")
+        await scene.until_no_gpupod("thief")
+
+    occupants = {one.uuid: one.occupants for one in there.status.devices}
+    assert occupants[scene.uuid(0)] == (wire.Occupant(7, 1 << 30),)
+    assert occupants[scene.uuid(1)] == (wire.Occupant(8, 1 << 30, scene.namespace, "thief"),)
+    assert ({one.health for one in there.status.devices}, record.spec.containers) == ({"Healthy"}, ())
+
+
+async def test_driver_verifies_what_no_device_plugin_gave(scene: Scene, tmp_path: Path) -> None:
+    """A pod of Berth's with a process on its card is verified, on another card it is not."""
+    crowd = scene.crowded(tmp_path)
+    async with scene.agent():
+        uid = await scene.bound_pod("p", minor=0)
+        await scene.phase("p", "Running")
+        await scene.until_verified("p", "Unknown", "NotSeen")
+        crowd.enter(8, scene.uuid(0), cgroup=f"/kubepods/pod{uid}/{'c' * 64}")
+        await scene.until_verified("p", "True", "Agreed")
+        crowd.enter(8, scene.uuid(1), cgroup=f"/kubepods/pod{uid}/{'c' * 64}")
+        await scene.until_verified("p", "False", "Mismatch")
+
+
+async def test_nothing_is_written_while_the_sources_say_the_same(
+    scene: Scene, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """With both sources asked again and again, and a kubelet that refuses now and then, only Leases are."""
+    crowd = scene.crowded(tmp_path)
+    await scene.create_node()
+    uid = await scene.bound_pod("p", minor=0)
+    await scene.phase("p", "Running")
+    await scene.foreign_pod("q")
+    crowd.enter(7, scene.uuid(1))
+    crowd.enter(8, scene.uuid(0), cgroup=f"/kubepods/pod{uid}/{'c' * 64}")
+    kubelet.says(
+        [
+            (f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(0)]}}),
+            (f"{scene.namespace}/q", {"main": {GPU: ["GPU-x"]}}),
+        ]
+    )
+    async with scene.agent():
+        await scene.until_verified("p", "True", "Agreed")
+        await scene.until_gpupod("q", lambda it: it.status.conditions, what="the other GpuPod")
+        await scene.until_device(lambda it: it.status.devices, what="the stray")
+        settled, asked = await scene.settled(), len(kubelet.asked)
+        kubelet.refusal = grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit"
+        await _until_asked(kubelet, asked + 1)
+        kubelet.refusal = None
+        await _until_asked(kubelet, asked + 3)
+        await scene.until_renewed(settled, 5)
+
+    assert {(one.resource, one.name) for one in scene.writes()[settled:]} == {("leases", scene.node)}
+
+
+async def _until_asked(kubelet: Kubelet, count: int) -> None:
+    await waiting.eventually(
+        lambda: asyncio.sleep(0, len(kubelet.asked) >= count), what="the kubelet to be asked"
+    )
+
+
+async def test_a_pod_whose_name_is_taken_is_told_of_under_another(scene: Scene, kubelet: Kubelet) -> None:
+    """Another node's record has the name, so this one is named by uid and node; it goes as others do."""
+    await scene.create_node()
+    kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(1)]}})])
+    taken = {
+        "metadata": {"name": "p", "namespace": scene.namespace},
+        "spec": {"node": "another-node", "podUID": "u"},
+    }
+    await scene.admin.apply(resources.GPU_PODS, taken, manager="test")
+    async with scene.agent():
+        uid = await scene.foreign_pod("p")
+        name = f"{uid}.{scene.node}"
+        found = await scene.until_verified(name, "True", "Agreed")
+        kubelet.says([(f"{scene.namespace}/p", {"main": {GPU: [scene.uuid(0)]}})])
+        changed = await scene.until_gpupod(name, lambda it: it.status.minors == "0", what="the news")
+    async with scene.agent():
+        await scene.phase("p", "Succeeded")
+        await scene.until_no_gpupod(name)
+        left = await scene.gpupod("p")
+
+    [owner] = found.metadata.owner_references
+    assert (found.spec.pod_uid, found.status.minors) == (uid, "1")
+    assert (owner.kind, owner.name, owner.uid) == ("Pod", "p", uid)
+    assert changed.metadata.uid == found.metadata.uid
+    assert left is not None
+    assert left.spec.node == "another-node"
+
+
+# ---------------------------------------------------------------- from the bind to the end
 
 
 async def test_gpupod_follows_its_pod(scene: Scene) -> None:
@@ -46,10 +280,9 @@ async def test_what_happened_before_the_start_is_found(scene: Scene) -> None:
     async with scene.agent():
         await scene.until_gpupod("gone", lambda it: it.status.phase, what="the first GpuPod")
         old = await scene.until_gpupod("again", lambda it: it.status.phase, what="the second GpuPod")
-    await orphaned(scene, "gone")
-    await orphaned(scene, "again")
-    await scene.delete_pod("gone")
-    await scene.delete_pod("again")
+    for name in ("gone", "again"):
+        await orphaned(scene, name)
+        await scene.delete_pod(name)
     uid = await scene.bound_pod("again", minor=1)
     await scene.bound_pod("new")
 
@@ -68,21 +301,6 @@ async def orphaned(scene: Scene, name: str) -> None:
     await scene.admin.send("PATCH", path, body=body, content="application/json-patch+json")
 
 
-async def test_recreated_pod_gets_a_new_record(scene: Scene) -> None:
-    """A pod deleted and made again under the same name gets a record of its own while the agent runs."""
-    async with scene.agent():
-        await scene.bound_pod("p")
-        old = await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
-        await scene.delete_pod("p")
-        uid = await scene.bound_pod("p", minor=1)
-
-        new = await scene.until_gpupod(
-            "p", lambda it: it.spec.pod_uid == uid and it.status.phase, what="the new GpuPod"
-        )
-    assert new.metadata.uid != old.metadata.uid
-    assert new.status.minors == "1"
-
-
 async def test_refused_record_is_tried_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     """A record that the API refuses is written once the API takes it, without any news of the pod."""
     await scene.create_node()
@@ -94,14 +312,14 @@ async def test_refused_record_is_tried_again(scene: Scene, caplog: pytest.LogCap
             what="the refusal to be told",
         )
         limited.trust()
-        await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
+        await scene.until_gpupod("p")
 
 
 async def test_record_changed_by_hand_is_put_right(scene: Scene) -> None:
     """A record that somebody empties is filled again, and one that somebody deletes is made again."""
     async with scene.agent():
         await scene.bound_pod("p")
-        first = await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod")
+        first = await scene.until_gpupod("p")
         await scene.patch_gpupod("p", {"spec": {"containers": []}})
         await scene.until_gpupod("p", lambda it: it.spec == first.spec, what="the record to be filled again")
         await scene.admin.delete(resources.GPU_PODS, "p", namespace=scene.namespace)
@@ -112,63 +330,13 @@ async def test_record_changed_by_hand_is_put_right(scene: Scene) -> None:
     assert again.spec == first.spec
 
 
-@pytest.mark.parametrize("then", ["gone", "made anew"])
-async def test_record_that_goes_while_it_is_deleted_is_deleted_once(
-    scene: Scene, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, then: str
-) -> None:
-    """Who finds a record gone, or another in its place, is content: he neither tries again nor complains."""
-    await scene.create_node()
-    await scene.admin.apply(resources.GPU_PODS, recorded(scene, scene.node), manager="test")
-    deleted: list[str] = []
-    delete = api.Api.delete
-
-    async def beaten(
-        self: api.Api, resource: Resource, name: str, *, namespace: str = "", uid: str = ""
-    ) -> None:
-        if resource is resources.GPU_PODS:
-            deleted.append(uid)
-            await delete(scene.admin, resource, name, namespace=namespace)
-            if then == "made anew":
-                await scene.admin.apply(resource, recorded(scene, "another-node"), manager="test")
-        await delete(self, resource, name, namespace=namespace, uid=uid)
-
-    monkeypatch.setattr(api.Api, "delete", beaten)
-    async with scene.agent():
-        if then == "gone":
-            await scene.until_no_gpupod("record")
-        else:
-            await scene.until_gpupod("record", lambda it: it.spec.node == "another-node", what="another one")
-        await scene.bound_pod("p")
-        # Names are looked at one after the other: what would be tried again was tried by then.
-        await scene.until_gpupod("p", lambda it: it.status.phase, what="the GpuPod of a pod")
-        left = await scene.gpupod("record")
-
-    assert len(deleted) == 1
-    assert (left.spec.node if left else "") == ("" if then == "gone" else "another-node")
-    # A server that has just come up may tell an informer to be patient, which is nobody's complaint here.
-    told = [line for line in caplog.records if line.levelname == "WARNING"]
-    assert not [line for line in told if line.name.startswith("berth_agent")]
-
-
-def recorded(scene: Scene, node: str) -> Mapping[str, Any]:
-    """Make a GpuPod of a node, of a pod that does not exist."""
-    spec = {"node": node, "podUID": "u"}
-    return {"metadata": {"name": "record", "namespace": scene.namespace}, "spec": spec}
-
-
 async def test_records_of_other_nodes_are_left_alone(scene: Scene) -> None:
     """An agent removes no record that names another node, though it knows no pod for it."""
-    other = {
-        "metadata": {"name": "other", "namespace": scene.namespace},
-        "spec": {"node": "another-node", "podUID": "u"},
-    }
-    mine = {
-        "metadata": {"name": "mine", "namespace": scene.namespace},
-        "spec": {"node": scene.node, "podUID": "u"},
-    }
     await scene.create_node()
-    for thing in (other, mine):
-        await scene.admin.apply(resources.GPU_PODS, thing, manager="test")
+    for name, node in (("other", "another-node"), ("mine", scene.node)):
+        metadata = {"name": name, "namespace": scene.namespace}
+        gpupod = {"metadata": metadata, "spec": {"node": node, "podUID": "u"}}
+        await scene.admin.apply(resources.GPU_PODS, gpupod, manager="test")
 
     async with scene.agent():
         await scene.until_no_gpupod("mine")
