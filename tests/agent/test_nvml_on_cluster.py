@@ -101,9 +101,10 @@ async def test_error_told_before_the_api_is_there_counts(scene: Scene, place: no
     await scene.create_node()
     async with proxy.Proxy(scene.cluster.port) as wire_:
         wire_.refuse()
-        counted = mock.Mock(wraps=rig.start(), spec=["sample", "close"])
-        async with scene.agent(kubeconfig=scene.kubeconfig(wire_.server), source=counted):
-            await scene.until(lambda: counted.sample.call_count > 1, what="the end of the first look")
+        watched = mock.Mock(wraps=rig.start(), spec=["sample", "has_events", "close"])
+        async with scene.agent(kubeconfig=scene.kubeconfig(wire_.server), source=watched):
+            # The driver is asked for events between looks.
+            await scene.until(lambda: watched.has_events.called, what="the end of the first look")
             rig.machine.raise_xid(4, 48)
             await asyncio.sleep(0.5)
             assert await scene.device() is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from berth_agent import sysfs
-from berth_crds import schema_limits
+from berth_crds import schema_limits, wire
 
 ADDRESS = "0000:3b:00.0"
 
@@ -59,32 +59,20 @@ def test_nothing_there_is_unknown(tmp_path: Path) -> None:
     """Without the trees everything is unknown, what a driver holds included."""
     nothing = sysfs.Kernel(tmp_path / "sys", tmp_path / "proc")
 
-    assert nothing.boot_id() == ""
-    assert nothing.numa_node(ADDRESS) is None
-    assert nothing.pcie_root(ADDRESS) is None
-    assert nothing.driven_by("nvidia") is None
+    assert (nothing.boot_id(), nothing.driven_by("nvidia")) == ("", None)
+    assert nothing.location(ADDRESS) == wire.Topology(None, None, ADDRESS)
 
 
 def test_driver_holds_devices_and_not_its_other_files(tmp_path: Path) -> None:
-    """Beside the devices a driver's folder has files of its own."""
+    """Beside the devices a driver's folder has other files; a line break makes no name that of a device."""
     listing = tmp_path / "bus/pci/drivers/nvidia"
-    for name in (ADDRESS, "bind", "module", "new_id"):
+    for name in (ADDRESS, "bind", "new_id", f"{ADDRESS}\n", "\n", "a\x1b[2J", os.fsdecode(b"\xff")):
         (listing / name).mkdir(parents=True)
 
     assert sysfs.Kernel(tmp_path, tmp_path).driven_by("nvidia") == frozenset({ADDRESS})
 
 
-# ---------------------------------------------------------------- odd trees
-
-
-def circle(path: Path) -> None:
-    """Make a link that leads to itself."""
-    path.symlink_to(path)
-
-
-def folder(path: Path) -> None:
-    """Make a folder where a file should be."""
-    path.mkdir()
+# ---------------------------------------------------------------- irregular trees
 
 
 def giant(path: Path) -> None:
@@ -93,10 +81,10 @@ def giant(path: Path) -> None:
         file.truncate(1 << 42)
 
 
-ODD_FILES: dict[str, Callable[[Path], object]] = {
-    "a link in a circle": circle,
+IRREGULAR_FILES: dict[str, Callable[[Path], object]] = {
+    "a link in a circle": lambda path: path.symlink_to(path),
     "a link to nowhere": lambda path: path.symlink_to(path.parent / "nowhere"),
-    "a folder": folder,
+    "a folder": Path.mkdir,
     "a pipe": os.mkfifo,
     "a giant": giant,
     "no ASCII": lambda path: path.write_bytes(b"\xff\xfe1"),
@@ -106,14 +94,14 @@ ODD_FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("odd", ODD_FILES.values(), ids=ODD_FILES.keys())
-def test_odd_file_is_unknown(tmp_path: Path, odd: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize("make", IRREGULAR_FILES.values(), ids=IRREGULAR_FILES.keys())
+def test_irregular_file_is_unknown(tmp_path: Path, make: Callable[[Path], object]) -> None:
     """Whatever stands where a number should be, nothing is known, nobody waits, and nothing fails."""
     tree = kernel(tmp_path, under="pci0000:3a", numa=None)
-    odd(tree.device(ADDRESS) / "numa_node")
-    odd_boot = tmp_path / "sys/kernel/random/boot_id"
-    odd_boot.parent.mkdir(parents=True)
-    odd(odd_boot)
+    make(tree.device(ADDRESS) / "numa_node")
+    boot_id = tmp_path / "sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    make(boot_id)
 
     assert tree.numa_node(ADDRESS) is None
     assert tree.boot_id().isprintable()
@@ -131,41 +119,29 @@ def test_file_that_nobody_may_read_is_unknown(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(os, name, forbidden)
     monkeypatch.setattr(os.path, "realpath", forbidden)
 
-    assert tree.numa_node(ADDRESS) is None
-    assert tree.pcie_root(ADDRESS) is None
+    assert tree.location(ADDRESS) == wire.Topology(None, None, ADDRESS)
     assert tree.driven_by("nvidia") is None
     assert not sysfs.exists(tree.device(ADDRESS))
 
 
-@pytest.mark.parametrize("odd", [circle, folder], ids=["a circle", "a folder"])
-def test_odd_place_is_under_no_root(tmp_path: Path, odd: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize("kind", ["a link in a circle", "a folder"])
+def test_irregular_place_is_under_no_root(tmp_path: Path, kind: str) -> None:
     """A device whose link leads in a circle sits nowhere that is known."""
     listing = tmp_path / "bus/pci/devices"
     listing.mkdir(parents=True)
-    odd(listing / ADDRESS)
-    tree = sysfs.Kernel(tmp_path, tmp_path)
+    IRREGULAR_FILES[kind](listing / ADDRESS)
 
-    assert tree.location(ADDRESS).pcie_root is None
-    assert tree.location(ADDRESS).numa_node is None
+    assert sysfs.Kernel(tmp_path, tmp_path).location(ADDRESS) == wire.Topology(None, None, ADDRESS)
 
 
-@pytest.mark.parametrize("odd", ODD_FILES.values(), ids=ODD_FILES.keys())
-def test_odd_folder_of_a_driver_names_nothing(tmp_path: Path, odd: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize("make", IRREGULAR_FILES.values(), ids=IRREGULAR_FILES.keys())
+def test_irregular_folder_of_a_driver_names_nothing(tmp_path: Path, make: Callable[[Path], object]) -> None:
     """What is no folder holds no device, and what is none of its names is none."""
     drivers = tmp_path / "bus/pci/drivers"
     drivers.mkdir(parents=True)
-    odd(drivers / "nvidia")
+    make(drivers / "nvidia")
 
     assert not sysfs.Kernel(tmp_path, tmp_path).driven_by("nvidia")
-
-
-def test_names_that_are_no_addresses_are_passed_over(tmp_path: Path) -> None:
-    """A name with a line break, or of another encoding, is not that of a device."""
-    listing = tmp_path / "bus/pci/drivers/nvidia"
-    for name in (ADDRESS, f"{ADDRESS}\n", "\n", "a\x1b[2J", os.fsdecode(b"\xff")):
-        (listing / name).mkdir(parents=True)
-
-    assert sysfs.Kernel(tmp_path, tmp_path).driven_by("nvidia") == frozenset({ADDRESS})
 
 
 def test_folder_is_listed_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
