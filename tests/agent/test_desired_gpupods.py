@@ -284,7 +284,7 @@ OF_KUBELET = (
     ),
 )
 ALLOCATABLE = device_ids.allocatable_devices(OF_KUBELET)
-WITH_KUBELET = desired.NodeCards("n1", desired.models(OF_KUBELET), None, ALLOCATABLE)
+WITH_KUBELET = desired.NodeCards("n1", desired.gpus_by_minor(OF_KUBELET), None, ALLOCATABLE)
 
 
 def by_kubelet(**containers: Mapping[str, int]) -> allocation.Allocation:
