@@ -3,7 +3,7 @@
 Flags win over the environment, the environment over defaults. A value that cannot be used raises
 `flags.UsageError` with one sentence; nothing here prints, exits or looks at the machine: arguments,
 environment and host name are parameters. To add a flag, add a field to `Settings`, its argument to
-one of the `_add_…` functions and, where its text has a form of its own, a parser to `flag_values`.
+`FLAGS` and, where its text has a form of its own, a parser to `flag_values`.
 What a shape means is left to the simulated probe.
 """
 
@@ -26,10 +26,6 @@ DEADLINE_SECONDS: Final = 5.0
 GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, f"{names.NVIDIA_MIG_PREFIX}*")
 SYSFS: Final = Path("/sys")
 PROCFS: Final = Path("/proc")
-TREES: Final = (
-    ("sysfs", SYSFS, "the node's /sys, which says where each real card is"),
-    ("procfs", PROCFS, "the node's /proc, which says to which pod a process on a card belongs"),
-)
 
 
 DESCRIPTION: Final = """\
@@ -61,6 +57,160 @@ With --pod-resources the kubelet is asked which devices it gave to which pods, a
 GpuPod says whether these are the ones that its pod was given. Mount the folder of the
 socket, not the socket: each start of the kubelet makes a new one.
 """
+
+
+Options = Mapping[str, Any]  # Of a flag, as argparse takes them.
+
+# By group. A flag with a default is also read from its variable.
+FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
+    "which cards": {
+        "node": {"metavar": "NAME", "help": "name of the node (default: the host's name)"},
+        "simulate": {"metavar": "SHAPE", "default": None, "help": "simulate the cards of this node"},
+        "simulated-node": {
+            "metavar": "NAME=SHAPE",
+            "action": "append",
+            "help": "simulate a node's cards; may be repeated: one process is then the agent of several"
+            " nodes",
+        },
+        "faults": {
+            "metavar": "FILE",
+            "type": Path,
+            "default": None,
+            "help": "JSON file that breaks simulated cards",
+        },
+        "sysfs": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": SYSFS,
+            "help": "the node's /sys, which says where each real card is (default: %(default)s)",
+        },
+        "procfs": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": PROCFS,
+            "help": "the node's /proc, which says to which pod a process on a card belongs"
+            " (default: %(default)s)",
+        },
+        "devices": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": None,
+            "help": "folder of JSON files that list extra devices, besides real cards",
+        },
+        "sharing": {
+            "metavar": "STRATEGY:REPLICAS",
+            "type": flag_values.sharing,
+            "default": "",
+            "help": "how the device plugin shares each card that is not in MIG mode: time-slicing:4, or mps:2"
+            " (default: cards are not shared)",
+        },
+    },
+    "which errors count": {
+        "ignored-xids": {
+            "metavar": "XIDS",
+            "type": flag_values.xids,
+            "default": "",
+            "help": "NVIDIA's errors, by commas or `all`, that never make a card unhealthy"
+            " (also read from DP_DISABLE_HEALTHCHECKS)",
+        },
+        "critical-xids": {
+            "metavar": "XIDS",
+            "type": flag_values.xids,
+            "default": "",
+            "help": "NVIDIA's errors, by commas or `all`, that always do, even where they are ignored"
+            " (also read from DP_ENABLE_HEALTHCHECKS)",
+        },
+    },
+    "which kubelet": {
+        "pod-resources": {
+            "metavar": "SOCKET",
+            "type": Path,
+            "default": None,
+            "help": "where the node's kubelet says which devices it gave to which pods"
+            " (default: it is not asked)",
+        },
+        "gpu-resources": {
+            "metavar": "NAMES",
+            "type": flag_values.patterns,
+            "default": ",".join(GPU_RESOURCES),
+            "help": "which resources of the kubelet are GPUs, by commas, * for anything"
+            " (default: %(default)s)",
+        },
+    },
+    "what to publish besides": {
+        "listen": {
+            "metavar": "HOST:PORT",
+            "type": flags.address,
+            "default": "",
+            "help": "serve /metrics and /healthz there (default: nothing is served)",
+        },
+        "listen-probes": {
+            "metavar": "HOST:PORT",
+            "type": flags.address,
+            "default": "",
+            "help": "serve /healthz alone there, for a kubelet, so that no crowd at --listen makes it restart"
+            " the agent (default: only --listen serves it)",
+        },
+        "dcgm-names": {
+            "default": False,
+            "help": "name what cards measure as the DCGM exporter does (DCGM_FI_DEV_...)",
+        },
+        "node-labels": {
+            "default": True,
+            "help": "label the Node with what its cards have in common (berth.dev/gpu.product, ...)",
+        },
+    },
+    "which cluster": {
+        "kubeconfig": {
+            "metavar": "FILE",
+            "type": Path,
+            "default": None,
+            "help": "as for kubectl; in a pod the default is its service account",
+        },
+        "context": {"default": None, "help": "context of the kubeconfig"},
+        "context-by-node": {
+            "default": False,
+            "help": "use the context with the name of the node: one process is then like several agents",
+        },
+    },
+    "how": {
+        "interval": {
+            "metavar": "SECONDS",
+            "type": flag_values.seconds,
+            "default": INTERVAL_SECONDS,
+            "help": "from one sample to the next (default: %(default)s)",
+        },
+        "lease-duration": {
+            "metavar": "SECONDS",
+            "type": flag_values.whole_seconds,
+            "default": LEASE_SECONDS,
+            "help": "how long the Lease vouches, in whole seconds (default: %(default)s)",
+        },
+        "sample-deadline": {
+            "metavar": "SECONDS",
+            "type": flag_values.seconds,
+            "default": DEADLINE_SECONDS,
+            "help": "how long one sample may take before its source counts as hung (default: %(default)s)",
+        },
+        "log-level": {
+            "metavar": "LEVEL",
+            "type": flag_values.level,
+            "default": "info",
+            "help": f"how much to say on stderr: {', '.join(flag_values.LEVELS)} (default: %(default)s)",
+        },
+        "log-format": {
+            "metavar": "FORMAT",
+            "type": flag_values.log_format,
+            "default": logs.PLAIN,
+            "help": "text, or json: one object a line, with fields (default: %(default)s)",
+        },
+    },
+}
+# Variables of NVIDIA's device plugin, which are read beside our own.
+FOREIGN_VARIABLES: Final = {
+    "ignored-xids": ("DP_DISABLE_HEALTHCHECKS",),
+    "critical-xids": ("DP_ENABLE_HEALTHCHECKS",),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,192 +287,26 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
 
 def _parser(environment: Mapping[str, str], host: str) -> argparse.ArgumentParser:
     parser = flags.Parser(prog=PROGRAM, description=DESCRIPTION, epilog=EPILOG)
-    _add_nodes(parser, environment, host)
-    _add_health(parser, environment)
-    _add_kubelet(parser, environment)
-    _add_output(parser, environment)
-    _add_cluster(parser, environment)
-    _add_timing(parser, environment)
+    for title, arguments in FLAGS.items():
+        group = parser.add_argument_group(title)
+        for flag, options in arguments.items():
+            group.add_argument(f"--{flag}", **_with_variables(flag, options, environment))
+    several = [part for part in environment.get("BERTH_SIMULATED_NODES", "").split(",") if part.strip()]
+    node = environment.get("BERTH_NODE") or environment.get("NODE_NAME")
+    parser.set_defaults(fallback_node=node or host.lower(), fallback_simulated=several)
     return parser
 
 
-def _add_nodes(parser: argparse.ArgumentParser, environment: Mapping[str, str], host: str) -> None:
-    group = parser.add_argument_group("which cards")
-    several = [part for part in environment.get("BERTH_SIMULATED_NODES", "").split(",") if part.strip()]
-    node = environment.get("BERTH_NODE") or environment.get("NODE_NAME")
-    group.add_argument("--node", metavar="NAME", help="name of the node (default: the host's name)")
-    group.add_argument(
-        "--simulate",
-        metavar="SHAPE",
-        default=environment.get("BERTH_SIMULATE") or None,
-        help="simulate the cards of this node",
-    )
-    group.add_argument(
-        "--simulated-node",
-        metavar="NAME=SHAPE",
-        action="append",
-        help="simulate a node's cards; may be repeated: one process is then the agent of several nodes",
-    )
-    group.add_argument(
-        "--faults",
-        metavar="FILE",
-        type=Path,
-        default=_path(environment, "FAULTS"),
-        help="JSON file that breaks simulated cards",
-    )
-    for flag, tree, what in TREES:
-        group.add_argument(
-            f"--{flag}",
-            metavar="FOLDER",
-            type=Path,
-            default=_path(environment, flag.upper()) or tree,
-            help=f"{what} (default: %(default)s)",
-        )
-    group.add_argument(
-        "--devices",
-        metavar="FOLDER",
-        type=Path,
-        default=_path(environment, "DEVICES"),
-        help="folder of JSON files that list extra devices, besides real cards",
-    )
-    group.add_argument(
-        "--sharing",
-        metavar="STRATEGY:REPLICAS",
-        type=flags.reader(flag_values.sharing),
-        default=flags.default(environment, "", "BERTH_SHARING"),
-        help="how the device plugin shares each card that is not in MIG mode: time-slicing:4, or mps:2"
-        " (default: cards are not shared)",
-    )
-    parser.set_defaults(fallback_node=node or host.lower(), fallback_simulated=several)
-
-
-def _add_health(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    group = parser.add_argument_group("which errors count")
-    for flag, what, theirs in (
-        ("ignored-xids", "never make a card unhealthy", "DP_DISABLE_HEALTHCHECKS"),
-        ("critical-xids", "always do, even where they are ignored", "DP_ENABLE_HEALTHCHECKS"),
-    ):
-        group.add_argument(
-            f"--{flag}",
-            metavar="XIDS",
-            type=flags.reader(flag_values.xids),
-            default=flags.default(environment, "", flags.variable(flag), theirs),
-            help=f"NVIDIA's errors, by commas or `all`, that {what} (also read from {theirs})",
-        )
-
-
-def _add_kubelet(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    group = parser.add_argument_group("which kubelet")
-    group.add_argument(
-        "--pod-resources",
-        metavar="SOCKET",
-        type=Path,
-        default=_path(environment, "POD_RESOURCES"),
-        help="where the node's kubelet says which devices it gave to which pods (default: it is not asked)",
-    )
-    group.add_argument(
-        "--gpu-resources",
-        metavar="NAMES",
-        type=flags.reader(flag_values.patterns),
-        default=flags.default(environment, ",".join(GPU_RESOURCES), "BERTH_GPU_RESOURCES"),
-        help="which resources of the kubelet are GPUs, by commas, * for anything (default: %(default)s)",
-    )
-
-
-def _add_output(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    group = parser.add_argument_group("what to publish besides")
-    for flag, what in (
-        ("listen", "serve /metrics and /healthz there (default: nothing is served)"),
-        (
-            "listen-probes",
-            (
-                "serve /healthz alone there, for a kubelet, so that no crowd at --listen makes it restart the"
-                " agent (default: only --listen serves it)"
-            ),
-        ),
-    ):
-        group.add_argument(
-            f"--{flag}",
-            metavar="HOST:PORT",
-            type=flags.reader(flags.address),
-            default=flags.default(environment, "", flags.variable(flag)),
-            help=what,
-        )
-    for flag, usual, what in (
-        ("dcgm-names", False, "name what cards measure as the DCGM exporter does (DCGM_FI_DEV_...)"),
-        (
-            "node-labels",
-            True,
-            "label the Node with what its cards have in common (berth.dev/gpu.product, ...)",
-        ),
-    ):
-        group.add_argument(
-            f"--{flag}",
-            action=argparse.BooleanOptionalAction,
-            default=_switch(environment, flag, usual=usual),
-            help=what,
-        )
-
-
-def _add_cluster(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    group = parser.add_argument_group("which cluster")
-    group.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        type=Path,
-        default=_path(environment, "KUBECONFIG"),
-        help="as for kubectl; in a pod the default is its service account",
-    )
-    group.add_argument(
-        "--context", default=environment.get("BERTH_CONTEXT") or None, help="context of the kubeconfig"
-    )
-    group.add_argument(
-        "--context-by-node",
-        action=argparse.BooleanOptionalAction,
-        default=_switch(environment, "context-by-node", usual=False),
-        help="use the context with the name of the node: one process is then like several agents",
-    )
-
-
-def _add_timing(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    group = parser.add_argument_group("how")
-    group.add_argument(
-        "--interval",
-        metavar="SECONDS",
-        type=flags.reader(flag_values.seconds),
-        default=flags.default(environment, INTERVAL_SECONDS, "BERTH_INTERVAL"),
-        help="from one sample to the next (default: %(default)s)",
-    )
-    group.add_argument(
-        "--lease-duration",
-        metavar="SECONDS",
-        type=flags.reader(flag_values.whole_seconds),
-        default=flags.default(environment, LEASE_SECONDS, "BERTH_LEASE_DURATION"),
-        help="how long the Lease vouches, in whole seconds (default: %(default)s)",
-    )
-    group.add_argument(
-        "--sample-deadline",
-        metavar="SECONDS",
-        type=flags.reader(flag_values.seconds),
-        default=flags.default(environment, DEADLINE_SECONDS, "BERTH_SAMPLE_DEADLINE"),
-        help="how long one sample may take before its source counts as hung (default: %(default)s)",
-    )
-    for flag, kind, usual, what in (
-        (
-            "log-level",
-            flag_values.level,
-            "info",
-            f"how much to say on stderr: {', '.join(flag_values.LEVELS)}",
-        ),
-        ("log-format", flag_values.log_format, logs.PLAIN, "text, or json: one object a line, with fields"),
-    ):
-        group.add_argument(
-            f"--{flag}",
-            metavar=flag.rpartition("-")[2].upper(),
-            type=flags.reader(kind),
-            default=flags.default(environment, usual, flags.variable(flag)),
-            help=f"{what} (default: %(default)s)",
-        )
+def _with_variables(flag: str, options: Options, environment: Mapping[str, str]) -> Options:
+    """Return the options of a flag, with the default of its variables where it has one."""
+    if "default" not in options:
+        return options
+    usual = options["default"]
+    if isinstance(usual, bool):
+        switch = _switch(environment, flag, usual=usual)
+        return {**options, "action": argparse.BooleanOptionalAction, "default": switch}
+    default = flags.default(environment, usual, flags.variable(flag), *FOREIGN_VARIABLES.get(flag, ()))
+    return {**options, "type": flags.reader(options.get("type", str)), "default": default}
 
 
 def _switch(environment: Mapping[str, str], flag: str, *, usual: bool) -> bool:
@@ -333,11 +317,6 @@ def _switch(environment: Mapping[str, str], flag: str, *, usual: bool) -> bool:
         return flag_values.yes_or_no(environment[name])
     except argparse.ArgumentTypeError as error:
         raise flags.UsageError(f"{name}: {error}.") from None
-
-
-def _path(environment: Mapping[str, str], name: str) -> Path | None:
-    text = environment.get(f"BERTH_{name}")
-    return Path(text) if text else None
 
 
 # ---------------------------------------------------------------- which nodes
