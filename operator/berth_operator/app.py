@@ -70,7 +70,7 @@ KOPF_LOOK_SECONDS: Final = 0.05
 DRAIN_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = (
     binding_writer.SERVER_SECONDS + 1.0
-)  # After this, the last binds of an old leader have ended.
+)  # Until the last binds of an old leader have ended.
 
 
 def wall() -> dt.datetime:
@@ -100,10 +100,10 @@ class Operator:
         self._bind_log = bind_log.BindLog(clock)
         writer = self._status_writer = self._pod_status_writer(session)
         options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
-        self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, self._status_writer, options)
+        self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, writer, options)
         self._election = make_election(session, identity, settings, metrics)
         self._declarer = BindDeclarer(self._ledger, self._election.declare, writer.size, clock=clock)
-        self._touches = self._pod_touches(writer)
+        self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=wall)
         self._reconciler = reconciler.Reconciler(
             session.link,
             RateLimiter(clock, secondary),
@@ -130,10 +130,6 @@ class Operator:
         metrics.collect_inventory(lambda: inventory_metrics.count_stock(self._ledger, clock()))
         self._leading = False
         self._binds_ended = False  # Whether surely no bind of any term is under way.
-
-    def _pod_touches(self, writer: pod_status.PodStatusWriter) -> PodTouches:
-        """Return what voids the binds that an earlier leader may have under way."""
-        return PodTouches(self._session, self._ledger, writer.condition, size=writer.size, wall=wall)
 
     def _pod_status_writer(self, session: api.Api) -> pod_status.PodStatusWriter:
         """Return the writer of conditions, Events and log lines of pods."""
@@ -168,9 +164,8 @@ class Operator:
     def state(self) -> str:
         """Return the state in words."""
         role = "leading" if self._leading else "standing by"
-        return "; ".join(
-            filter(None, (role, inventory_metrics.description(self._ledger), self._reconciler.fault))
-        )
+        parts = role, inventory_metrics.description(self._ledger), self._reconciler.fault
+        return "; ".join(filter(None, parts))
 
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
         """Serve the probes, and `rest`, at an address, if there is one."""
@@ -191,8 +186,10 @@ class Operator:
             reason_of=self._reason_of,
             snapshot=cluster_snapshots.ClusterSnapshots(self._session, self._ledger).pages,
         )
-        metrics_guard = guard if self._settings.metrics_auth == "token" else None
-        return [server.metrics_route(self._metrics, metrics_guard), *pages.routes(sources, guard)]
+        return [
+            server.metrics_route(self._metrics, guard if self._settings.metrics_auth == "token" else None),
+            *pages.routes(sources, guard),
+        ]
 
     def _reason_of(self, candidate: queued_pods.Candidate) -> str:
         """Return the reason that was written for a waiting pod; empty while we do not lead."""
@@ -236,12 +233,11 @@ class Operator:
             binds_per_second=self._settings.binds_per_second,
             bind_deadline=binding_writer.SERVER_SECONDS,
         )
-        bindings = binding_writer.BindingWriter(
-            self._session, self._ledger, self, term=term.name, clock=self._clock
-        )
         loop_ = self._loop = loop.Loop(
             self._ledger,
-            bindings,
+            binding_writer.BindingWriter(
+                self._session, self._ledger, self, term=term.name, clock=self._clock
+            ),
             self._status_writer,
             clock=self._clock,
             limits=limits,
@@ -292,9 +288,11 @@ class Operator:
     async def _report_summaries(self) -> None:
         await self._wait_for_first_binds()
         await asyncio.to_thread(self._reconciler.start)
-        node_log_ = node_log.NodeLog(self._events.record, self._feeds.uid_of_device)
         await summary_reporter.SummaryReporter(
-            self._ledger, self._reconciler.update, node_log_, clock=self._clock
+            self._ledger,
+            self._reconciler.update,
+            node_log.NodeLog(self._events.record, self._feeds.uid_of_device),
+            clock=self._clock,
         ).run()
 
     async def _supervise_kopf(self) -> None:
@@ -339,8 +337,9 @@ def make_election(
         main.call_soon_threadsafe(session.history.restored, evidence)
 
     def make(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
-        environment = elector.Environment(time.monotonic, wall, idle, restored)
-        return elector.Elector(own, identity, timing, environment)
+        return elector.Elector(
+            own, identity, timing, elector.Environment(time.monotonic, wall, idle, restored)
+        )
 
     return leadership.LeaderElection(
         lambda: api.Api(session.link, agent=AGENT, count_request=metrics.writes),

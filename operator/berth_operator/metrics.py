@@ -146,8 +146,9 @@ class Writes:
         key = method, resource_of(path), status // 100
         child = self._known.get(key)
         if child is None:
-            code = f"{key[2]}xx" if status else "none"
-            child = self._known[key] = self._counter.labels(VERBS[method], key[1], code)
+            child = self._known[key] = self._counter.labels(
+                VERBS[method], key[1], f"{key[2]}xx" if status else "none"
+            )
         child.inc()
 
 

@@ -248,7 +248,7 @@ def test_a_diagnosis_has_an_end(count: int, step: float) -> None:
         ledger.pod_bound(builders.hold(f"h{at}", f"n{at}", shares))
     ask = requests.Gpus(1, core=40, memory=builders.GIB)
     pod = ledgers.add_waiting(ledger, request=builders.request(*(ask,) * 5))
-    found = waiting_reasons.WaitingReasons(ledger, clock=clock.Ticking(step))
+    found = waiting_reasons.WaitingReasons(ledger, lambda _: "", clock=clock.Ticking(step))
     found.new_round(until=0.03)
 
     undecided = decisions.Wait(pod.uid, (decisions.Count(Reason.UNDECIDED, "", count),), None)

@@ -9,10 +9,9 @@ import pytest
 from berth_crds import logs, names, wire
 from berth_crds.client import watch
 from berth_operator.engine import node_summaries
-from berth_operator.kube import feeds
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.policy import Policy
-from berth_operator.translate import raw
+from berth_operator.translate import devices, raw
 from kube.sinks import NODE, Sinks, allocated, feed, named, pod, read, renewed, with_node
 from support import builders, clock, manifests
 
@@ -278,7 +277,7 @@ def test_a_device_remembers_that_its_agent_was_silent(condition: tuple[str, str]
     """A new operator starts from what the old one found out."""
     status = wire.DeviceStatus(conditions=(wire.Condition(*condition),))
 
-    assert feeds.was_silent(wire.Device(wire.Meta(NODE), wire.DeviceSpec(NODE), status)) is found
+    assert devices.found_silent(wire.Device(wire.Meta(NODE), wire.DeviceSpec(NODE), status)) is found
 
 
 def test_an_agent_that_died_before_is_not_believed() -> None:

@@ -45,8 +45,9 @@ class AssumedPods(dict[str, AssumedPod]):
     def update_request(self, candidate: queued_pods.Candidate) -> None:
         """Record what a pod asks for now; its bind is stale if that has changed."""
         known = self[candidate.uid]
-        stale = known.stale or known.candidate != candidate
-        self[candidate.uid] = dataclasses.replace(known, candidate=candidate, stale=stale)
+        self[candidate.uid] = dataclasses.replace(
+            known, candidate=candidate, stale=known.stale or known.candidate != candidate
+        )
 
     def mark_stale(self, held: Mapping[str, holds.Hold], *, devices_alone: bool) -> None:
         """Mark the binds of these holds of a node stale; with `devices_alone` only those with devices."""

@@ -32,8 +32,9 @@ EVERYTHING: Final = BindDeclaration(after=-1)
 
 def encode(declared: BindDeclaration) -> str:
     """Return a declaration as text, the same for equal ones."""
-    record = {"v": FORMAT, "after": declared.after, "pods": sorted(declared.uids)}
-    return json.dumps(record, separators=(",", ":"))
+    return json.dumps(
+        {"v": FORMAT, "after": declared.after, "pods": sorted(declared.uids)}, separators=(",", ":")
+    )
 
 
 def decode(text: str | None) -> BindDeclaration:

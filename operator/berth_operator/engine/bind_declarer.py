@@ -57,18 +57,20 @@ class BindDeclarer:
         """Wait until a bind of this pod is covered, or the pod does not wait any more."""
         while not self._covered(uid):
             self._requested.add(uid)
-            await self._wait_declared()
+            await self.declare()
 
     async def run(self) -> None:
         """Renew the declaration for ever, whenever far more is covered than necessary."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             if self._covers_too_much():
-                await self._wait_declared()
+                await self.declare()
 
     async def declare(self) -> None:
-        """Declare for the first time, for the pods that wait now."""
-        await self._wait_declared()
+        """Declare anew, for the pods that wait now, unless that is under way; wait until it is done."""
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_next(), name="declare binds")
+        await asyncio.shield(self._writing)
 
     def _covered(self, uid: str) -> bool:
         revision = self._ledger.revisions.get(uid)
@@ -91,11 +93,6 @@ class BindDeclarer:
         sizes = (self._size(uid) for uid in covered if uid not in self._ledger.assumed_pods)
         return sum(size for size in sizes if size >= LARGE)
 
-    async def _wait_declared(self) -> None:
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write_next(), name="declare binds")
-        await asyncio.shield(self._writing)
-
     async def _write_next(self) -> None:
         await asyncio.sleep(0)  # Other binds of the same round join.
         new = self._next()
@@ -108,10 +105,10 @@ class BindDeclarer:
         ledger, requested = self._ledger, self._requested
         self._requested = set()
         ahead = *ledger.backlog.first_in_line(NAMED_AHEAD), *self._first_idle()
-        named = frozenset(
-            (*ledger.assumed_pods, *requested, *(uid for uid in ahead if self._size(uid) < LARGE))
+        return BindDeclaration(
+            ledger.revisions.take_newest(),
+            frozenset((*ledger.assumed_pods, *requested, *(uid for uid in ahead if self._size(uid) < LARGE))),
         )
-        return BindDeclaration(ledger.revisions.take_newest(), named)
 
     def _first_idle(self) -> list[str]:
         """Return the first of the idle; where there are many, as they were some seconds ago."""

@@ -119,13 +119,11 @@ class BindRefusals:
         if trial is not None or accepted:
             self._remove(uid)
             times = trial.refused + 1 if trial is not None else 1
-            pause = min(LONGEST_TRIAL_SECONDS, RETRY_SECONDS * 2.0 ** min(times, 10))
-            self._on_trial[uid] = Trial(times, now + pause)
-        while self._on_trial and self._first_on_trial().due + FORGOTTEN_SECONDS < now:
+            self._on_trial[uid] = Trial(
+                times, now + min(LONGEST_TRIAL_SECONDS, RETRY_SECONDS * 2.0 ** min(times, 10))
+            )
+        while self._on_trial and next(iter(self._on_trial.values())).due + FORGOTTEN_SECONDS < now:
             del self._on_trial[next(iter(self._on_trial))]
-
-    def _first_on_trial(self) -> Trial:
-        return next(iter(self._on_trial.values()))
 
     def dry_run_accepted(self, candidate: queued_pods.Candidate, now: float) -> list[str]:
         """Return the pods to reinstate after an accepted dry run: the namespace, if it was refused before."""

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from berth_crds import logs
-from berth_operator.engine import bind_slots, decision_records, ports, rate_limiter
+from berth_operator.engine import bind_slots, decision_records, ports, rate_limiter, totals
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, queued_pods
@@ -72,8 +72,8 @@ class BindSender:
         self._rate_limiter = rate_limiter.RateLimiter(clock, rate_limiter.constant(limits.binds_per_second))
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent: set[asyncio.Task[None]] = set()
-        self._open = bind_slots.NamespaceCounts()  # Decided, and not concluded.
-        self._unanswered = bind_slots.NamespaceCounts()  # Of these.
+        self._open = totals.Totals()  # Decided, and not concluded; by namespace.
+        self._unanswered = totals.Totals()  # Of these.
         self._has_room = asyncio.Event()
         self.on_outcome: Callable[[Candidate, Placement, ports.Outcome], None] = lambda *_: None
         self.on_delay: Callable[[Candidate, str], None] = lambda *_: None
@@ -99,9 +99,9 @@ class BindSender:
         width, slow = self._bind_slots.width(namespace), self._bind_slots.slow
         if width is None:
             return math.inf
-        room = width - self._open.of_namespace(namespace)
+        room = width - self._open[namespace]
         return (
-            min(room, self._bind_slots.most_slow - self._open.of_namespaces(slow))
+            min(room, self._bind_slots.most_slow - sum(self._open[one] for one in slow))
             if namespace in slow
             else room
         )
@@ -125,7 +125,7 @@ class BindSender:
     @property
     def _unanswered_elsewhere(self) -> int:
         """How many binds are decided and unanswered, without those of slow namespaces."""
-        return self._unanswered.total - self._unanswered.of_namespaces(self._bind_slots.slow)
+        return self._unanswered.total() - sum(self._unanswered[one] for one in self._bind_slots.slow)
 
     @property
     def _crowded(self) -> bool:
@@ -147,20 +147,20 @@ class BindSender:
         task = asyncio.create_task(self._bind(candidate, placement), name=f"bind {candidate.title}")
         self._tasks.add(task)
         self._unsent.add(task)
-        self._open.add(candidate.namespace)
-        self._unanswered.add(candidate.namespace)
+        self._open.add(candidate.namespace, 1)
+        self._unanswered.add(candidate.namespace, 1)
         task.add_done_callback(functools.partial(self._ended, candidate.namespace))
 
     def _ended(self, namespace: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._unsent.discard(task)
-        self._open.remove(namespace)
+        self._open.add(namespace, -1)
         if self._bind_slots.width(namespace) is not None:
             self._ledger.wake.set()  # The next of a slow namespace may be decided.
         if not task.cancelled() and (error := task.exception()) is not None:
             # The hold stays assumed: its cards are withheld, and never given out twice.
             log.error("%s failed", task.get_name(), exc_info=error)
-            self._records.bind_crashed()
+            self._records.bind_failed()
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; `start` must not be called any more."""
@@ -174,13 +174,16 @@ class BindSender:
         try:
             sent, outcome = await self._send(candidate, placement)
         finally:
-            self._unanswered.remove(candidate.namespace)
+            self._unanswered.add(candidate.namespace, -1)
             self._announce_room()
         if isinstance(outcome, ports.Unknown):
             level = logging.WARNING if outcome.open else logging.DEBUG
-            fields = logs.fields(namespace=candidate.namespace, pod=candidate.name, node=placement.node)
             log.log(
-                level, "%s: no clear answer to the bind: %s", candidate.title, outcome.message, extra=fields
+                level,
+                "%s: no clear answer to the bind: %s",
+                candidate.title,
+                outcome.message,
+                extra=logs.fields(namespace=candidate.namespace, pod=candidate.name, node=placement.node),
             )
             outcome = await self._follow(candidate, placement, outcome)
         self._records.bind_ended(outcome, since=since, sent=sent, now=self._clock())
@@ -196,7 +199,9 @@ class BindSender:
             return self._clock(), self._unsent_outcome(candidate, placement)
         try:
             await self._rate_limiter.acquire()
-            await self._wait_permitted(candidate)
+            # Until the lead is sure, and the Lease declares a bind of this pod.
+            await self._writer.sure()
+            await self._writer.permit(candidate.uid)
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)
             sent = self._clock()
@@ -213,18 +218,14 @@ class BindSender:
             return await self._writer.bind(candidate, placement)
         except Exception as error:
             log.exception("the bind of %s failed", candidate.title)
-            self._records.bind_crashed()
+            self._records.bind_failed()
             return ports.Unknown(str(error) or type(error).__name__)
-
-    async def _wait_permitted(self, candidate: Candidate) -> None:
-        """Wait until the lead is sure, and the Lease declares a bind of this pod."""
-        await self._writer.sure()
-        await self._writer.permit(candidate.uid)
 
     def _unsent_outcome(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
         known = self._ledger.assumed_pods.get(candidate.uid)
-        edited = known is not None and known.candidate != candidate
-        return self._watched_outcome(candidate, placement) or ports.Unsent(edited=edited)
+        return self._watched_outcome(candidate, placement) or ports.Unsent(
+            edited=known is not None and known.candidate != candidate
+        )
 
     # ------------------------------------------------------------ without a clear answer
 
@@ -298,8 +299,11 @@ class BindSender:
         if state is State.ASSUMED:
             return None
         if state is State.FREE or hold is None:
-            waits = self._ledger.unbound(candidate.uid) is not None
-            return ports.Refused("the pod has lost its place again") if waits else ports.Gone()
+            return (
+                ports.Refused("the pod has lost its place again")
+                if self._ledger.unbound(candidate.uid) is not None
+                else ports.Gone()
+            )
         ours = cycle.hold_for(candidate, placement)
         if (hold.node, hold.shares) == (ours.node, ours.shares):
             return ports.Bound()

@@ -11,7 +11,7 @@ do not use the slots of other namespaces any more.
 import asyncio
 import collections
 import dataclasses
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 SLOW_SECONDS: Final = 0.5
@@ -38,34 +38,6 @@ class Slot:
     counted_apart: bool  # It does not use a slot of the other namespaces.
     sent_at: float | None = None
     released: bool = False
-
-
-class NamespaceCounts:
-    """Counts in all, and of each namespace."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._of: dict[str, int] = {}
-
-    def of_namespace(self, namespace: str) -> int:
-        """Return the count of a namespace."""
-        return self._of.get(namespace, 0)
-
-    def of_namespaces(self, namespaces: Iterable[str]) -> int:
-        """Return the counts of some namespaces together."""
-        return sum(map(self.of_namespace, namespaces))
-
-    def add(self, namespace: str) -> None:
-        """Count one more."""
-        self.total += 1
-        self._of[namespace] = self.of_namespace(namespace) + 1
-
-    def remove(self, namespace: str) -> None:
-        """Count one less."""
-        self.total -= 1
-        self._of[namespace] -= 1
-        if not self._of[namespace]:
-            del self._of[namespace]
 
 
 class BindSlots:
@@ -120,17 +92,14 @@ class BindSlots:
         """Wait for a slot, however long that takes in a slow namespace."""
         window = self._window(namespace)
         while window.slow:
-            if window.used < window.width and self._used_slow < self.most_slow:
+            used = sum(one.used for one in self._slow.values())
+            if window.used < window.width and used < self.most_slow:
                 window.used += 1
                 return Slot(window, counted_apart=True)
             self._slow_slot_free.clear()
             await self._slow_slot_free.wait()
         await self._free.acquire()
         return Slot(window, counted_apart=False)
-
-    @property
-    def _used_slow(self) -> int:
-        return sum(one.used for one in self._slow.values())
 
     def start_timing(self, slot: Slot) -> None:
         """Start to measure how long the answer takes."""

@@ -48,6 +48,7 @@ class Binder:
         self._ledger = ledger
         self._writer = writer
         self._observer = observer
+        self._clock = clock
         records = records or decision_records.unread_records()
         self._bind_sender = bind_sender.BindSender(ledger, writer, clock, limits, records)
         self._bind_sender.on_outcome, self._bind_sender.on_delay = self._conclude, observer.bind_failed
@@ -86,7 +87,7 @@ class Binder:
 
     def next_due(self) -> float | None:
         """Return when `resume` has something to do; None if only an event can bring that about."""
-        moments = self._dry_runs.next_retry(), self._slow_namespaces.next_due()
+        moments = self._dry_runs.refusals.next_retry(), self._slow_namespaces.next_due()
         return min((moment for moment in moments if moment is not None), default=None)
 
     # ------------------------------------------------------------ from a decision to its end
@@ -94,28 +95,23 @@ class Binder:
     def bind(self, decision: decisions.Bind) -> None:
         """Start to bind a pod, with a dry run first where the server is likely to refuse."""
         candidate = self._ledger.backlog.get(decision.uid)
-        if candidate is not None and self._dry_runs.is_needed(candidate):
+        if candidate is not None and self._dry_runs.refusals.needs_dry_run(candidate, self._clock()):
             self._dry_runs.start(candidate, decision.placement)
         else:
-            candidate = self._ledger.assume(decision)
-            self._bind_sender.start(candidate, decision.placement)
+            self._bind_sender.start(self._ledger.assume(decision), decision.placement)
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; `bind` must not be called any more."""
         await self._dry_runs.stop()
         await self._bind_sender.drain()
 
-    def back_off(self, throttled: ports.Throttled) -> None:
-        """Send nothing for as long as the server asks."""
-        self._bind_sender.back_off(throttled)
-
     def _conclude(self, candidate: Candidate, placement: Placement, outcome: ports.Outcome) -> None:
         match outcome:
             case ports.Bound():
-                self._dry_runs.bound(candidate.uid)
+                self._dry_runs.refusals.forget(candidate.uid)
                 self._observer.bound(candidate, placement)
             case ports.Gone():
-                self._dry_runs.pod_deleted(candidate)
+                self._dry_runs.refusals.pod_deleted(candidate.namespace, self._clock())
                 self._ledger.pod_over(candidate.uid)
             case ports.Refused() | ports.Throttled() | ports.Unsent():
                 self._take_back(candidate, placement, outcome)
@@ -131,13 +127,13 @@ class Binder:
         outcome: ports.Refused | ports.Throttled | ports.Unsent,
     ) -> None:
         if isinstance(outcome, ports.Throttled):
-            self.back_off(outcome)
+            self._bind_sender.back_off(outcome)
         # The watch may have been faster than the answer, and then it is right.
         if self._ledger.state(candidate.uid) is State.ASSUMED:
             message = self._fault(candidate, outcome)
             self._ledger.forget(candidate.uid, refused=bool(message))
             if message:
-                self._dry_runs.bind_refused(candidate, placement)
+                self._dry_runs.refusals.bind_refused(candidate, placement, self._clock())
                 self._observer.bind_failed(candidate, message)
 
     def _fault(self, candidate: Candidate, outcome: ports.Outcome) -> str:
@@ -149,6 +145,6 @@ class Binder:
         match outcome:
             case ports.Refused(message):
                 return message
-            case ports.Unsent(edited=True) if self._dry_runs.pod_edited(candidate):
+            case ports.Unsent(edited=True) if self._dry_runs.refusals.pod_edited(candidate, self._clock()):
                 return EDITED
         return ""

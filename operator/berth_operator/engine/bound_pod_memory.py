@@ -7,11 +7,10 @@ Of a running pod all that it asks for counts; only the order in which its contai
 kept, so that all its devices count as held at the same time.
 """
 
-import collections
 import dataclasses
 from typing import Final
 
-from berth_operator.engine import waiting_pod_memory
+from berth_operator.engine import totals, waiting_pod_memory
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
@@ -22,7 +21,7 @@ class BoundPodMemory:
 
     def __init__(self) -> None:
         self._charged: dict[str, tuple[str, int]] = {}  # Namespace and weight, by uid.
-        self._spent: collections.Counter[str] = collections.Counter()  # By namespace.
+        self._spent = totals.Totals()  # By namespace.
 
     def __repr__(self) -> str:
         """Return the state in words."""
@@ -33,21 +32,19 @@ class BoundPodMemory:
         self.release(uid)
         if weight <= waiting_pod_memory.FREE_BYTES:
             return True
-        if self._spent[namespace] + weight > waiting_pod_memory.NAMESPACE_BYTES:
-            return False
-        if self._spent.total() + weight > waiting_pod_memory.TOTAL_BYTES:
+        if (
+            self._spent[namespace] + weight > waiting_pod_memory.NAMESPACE_BYTES
+            or self._spent.total() + weight > waiting_pod_memory.TOTAL_BYTES
+        ):
             return False
         self._charged[uid] = namespace, weight
-        self._spent[namespace] += weight
+        self._spent.add(namespace, weight)
         return True
 
     def release(self, uid: str) -> None:
         """Forget a pod that is gone, or whose spec has changed."""
         namespace, weight = self._charged.pop(uid, ("", 0))
-        if weight:
-            self._spent[namespace] -= weight
-            if not self._spent[namespace]:
-                del self._spent[namespace]
+        self._spent.add(namespace, -weight)
 
 
 def bare_hold(hold: Hold) -> Hold:

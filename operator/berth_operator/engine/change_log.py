@@ -19,17 +19,17 @@ class ChangeLog:
     def __init__(self, most: int = MOST_NODES) -> None:
         self._most = most
         self._revisions: OrderedDict[str, int] = OrderedDict()  # By node, the oldest first.
-        self._revision = 0  # Of the last change.
+        self.revision = 0  # Of the last change.
         self._dropped = 0  # The newest revision that is not kept any more.
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        return f"<ChangeLog: {len(self._revisions)} nodes, revision {self._revision}>"
+        return f"<ChangeLog: {len(self._revisions)} nodes, revision {self.revision}>"
 
     def record(self, node: str) -> None:
         """Record that a node has changed, came or is gone."""
-        self._revision += 1
-        self._revisions[node] = self._revision
+        self.revision += 1
+        self._revisions[node] = self.revision
         self._revisions.move_to_end(node)
         if len(self._revisions) > self._most:
             _, self._dropped = self._revisions.popitem(last=False)
@@ -42,11 +42,6 @@ class ChangeLog:
     def reader(self) -> "ChangeReader":
         """Return a new reader, which has read nothing yet."""
         return ChangeReader(self)
-
-    @property
-    def revision(self) -> int:
-        """The revision of the last change; 0 before the first."""
-        return self._revision
 
     def since(self, revision: int) -> set[str] | None:
         """Return the nodes that changed after a revision; None where not all of these changes are kept."""

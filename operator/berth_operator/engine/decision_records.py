@@ -45,8 +45,11 @@ class DecisionRecord:
     @property
     def inputs(self) -> dict[str, Any]:
         """The inputs of the decision, as digests."""
-        asked = self.candidate.request, self.candidate.demand
-        return {"inventory": self.version, "lesson": digest(self.model), "request": digest(asked)}
+        return {
+            "inventory": self.version,
+            "lesson": digest(self.model),
+            "request": digest((self.candidate.request, self.candidate.demand)),
+        }
 
 
 @functools.lru_cache(maxsize=MOST_DIGESTS)
@@ -104,16 +107,11 @@ class DecisionRecords:
         if not isinstance(decision, decisions.Bind):
             self._metrics.put_off(decision)
 
-    def dry_run_refused(self) -> None:
-        """Count a bind that the server would refuse."""
-        self._metrics.ended(metrics.Result.ERROR)
-
     def bind_ended(self, outcome: ports.Outcome, *, since: float | None, sent: float, now: float) -> None:
         """Record the outcome of a bind."""
         match outcome:
             case ports.Bound():
-                whole = now - since if since is not None else None
-                self._metrics.bound(bind=now - sent, whole=whole)
+                self._metrics.bound(bind=now - sent, whole=now - since if since is not None else None)
             case ports.Gone():
                 self._metrics.ended(metrics.Result.GONE)
             case ports.Unsent():
@@ -125,8 +123,8 @@ class DecisionRecords:
             case _:
                 assert_never(outcome)
 
-    def bind_crashed(self) -> None:
-        """Record a bind that ended with an exception, which is a bug."""
+    def bind_failed(self) -> None:
+        """Count a bind that the server would refuse, or that ended with an exception, which is a bug."""
         self._metrics.ended(metrics.Result.ERROR)
 
 

@@ -32,8 +32,9 @@ class DecisionReporter:
         made = tuple(made)
         self.reasons.new_round(until=until)
         # Before the new ones, which else would take all diagnoses where there are some in each round.
-        diagnoses = 1 if made else waiting_reasons.DIAGNOSES_PER_ROUND
-        for candidate, message in self.reasons.renewed(self._clock(), diagnoses=diagnoses):
+        for candidate, message in self.reasons.renewed(
+            self._clock(), diagnoses=1 if made else waiting_reasons.DIAGNOSES_PER_ROUND
+        ):
             self._status_writer.unschedulable(candidate, message)
         for decision in made:
             self._report(decision)
@@ -53,13 +54,16 @@ class DecisionReporter:
     def _put_off(self, decision: decisions.Wait | decisions.Reject) -> None:
         candidate = self._ledger.backlog.get(decision.uid)
         if candidate is not None:
-            demoted = isinstance(decision, decisions.Wait) and decision.cut_short
             self._ledger.backlog.put_off(
-                decision.uid, now=self._clock(), wants=decision.wants, demoted=demoted
+                decision.uid,
+                now=self._clock(),
+                wants=decision.wants,
+                demoted=isinstance(decision, decisions.Wait) and decision.cut_short,
             )
-            fault = decision.refusals[0].reason if isinstance(decision, decisions.Reject) else None
             self._status_writer.unschedulable(
-                candidate, self.reasons.message(candidate, decision), fault=fault
+                candidate,
+                self.reasons.message(candidate, decision),
+                fault=decision.refusals[0].reason if isinstance(decision, decisions.Reject) else None,
             )
 
     # ------------------------------------------------------------ what became of binds

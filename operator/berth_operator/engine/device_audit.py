@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from berth_operator.scheduling import node_info
 from berth_operator.scheduling.devices import device_view, facts
-from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 
 
@@ -39,8 +38,7 @@ def node_findings(info: node_info.NodeInfo) -> Iterator[Finding]:
         return
     room = dict(_limits(info.device))
     for uuid, used in sorted(info.used.items()):
-        what = _problem(room.get(uuid), used)
-        if what:
+        if what := _problem(room.get(uuid), used):
             yield Finding(info.name, uuid, what, _pods(info, uuid))
 
 
@@ -65,8 +63,6 @@ def _problem(room: device_view.Usage | None, used: device_view.Usage) -> str:
 
 
 def _pods(info: node_info.NodeInfo, uuid: str) -> tuple[str, ...]:
-    return tuple(sorted(hold.title for hold in info.holds.values() if _holds(hold, uuid)))
-
-
-def _holds(hold: Hold, uuid: str) -> bool:
-    return any(share.uuid == uuid for share in hold.shares)
+    return tuple(
+        sorted(hold.title for hold in info.holds.values() if any(share.uuid == uuid for share in hold.shares))
+    )

@@ -48,8 +48,9 @@ class DryRunQueue:
     def push(self, dry_run: DryRun) -> None:
         """Add a dry run."""
         candidate = dry_run.candidate
-        kind = (candidate.asks, candidate.priority, candidate.label)
-        self._kinds.setdefault(kind, _KindQueue()).dry_runs.append(dry_run)
+        self._kinds.setdefault(
+            (candidate.asks, candidate.priority, candidate.label), _KindQueue()
+        ).dry_runs.append(dry_run)
 
     def pop(self) -> DryRun:
         """Remove the next dry run, and return it."""

@@ -19,6 +19,7 @@ from berth_operator.engine import (
     decision_records,
     dry_run_queue,
     ports,
+    totals,
 )
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
@@ -51,66 +52,39 @@ class DryRuns:
         self._records = records
         self._clock = clock
         self._on_refusal = failed
-        self._bind_refusals = bind_refusals.BindRefusals()
+        self.refusals = bind_refusals.BindRefusals()
         self._bind_slots = bind_slots.BindSlots(AT_ONCE, lambda: None)
         self._tasks: set[asyncio.Task[None]] = set()
         self._open_uids: set[str] = set()  # The uids of the pods that these ask about.
-        self._open = bind_slots.NamespaceCounts()  # Of these.
+        self._open = totals.Totals()  # Of these, by namespace.
         self._queues: dict[str, dry_run_queue.DryRunQueue] = {}  # By namespace; what is not sent yet.
 
     def __repr__(self) -> str:
         """Describe the state."""
-        return f"<DryRuns: {len(self._tasks)} under way, {self._bind_refusals!r}>"
-
-    # ------------------------------------------------------------ the outcomes of binds
-
-    def bind_refused(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
-        """Remember a bind that was refused."""
-        self._bind_refusals.bind_refused(candidate, placement, self._clock())
-
-    def pod_deleted(self, candidate: queued_pods.Candidate) -> None:
-        """Remember a pod that was deleted before it was bound."""
-        self._bind_refusals.pod_deleted(candidate.namespace, self._clock())
-
-    def pod_edited(self, candidate: queued_pods.Candidate) -> bool:
-        """Remember a pod that was edited while it was bound; return whether its namespace does so often."""
-        return self._bind_refusals.pod_edited(candidate, self._clock())
-
-    def bound(self, uid: str) -> None:
-        """Forget the refusals of a pod that was bound."""
-        self._bind_refusals.forget(uid)
-
-    # ------------------------------------------------------------ which dry runs are sent
-
-    def is_needed(self, candidate: queued_pods.Candidate) -> bool:
-        """Whether a pod may not be bound before the server has accepted a dry run."""
-        return self._bind_refusals.needs_dry_run(candidate, self._clock())
-
-    def next_retry(self) -> float | None:
-        """Return when `retry` has something to do."""
-        return self._bind_refusals.next_retry()
+        return f"<DryRuns: {len(self._tasks)} under way, {self.refusals!r}>"
 
     def retry(self) -> None:
         """Send the dry runs again that are due."""
-        for refused in self._bind_refusals.due_retries(self._ledger.backlog, self._clock()):
+        for refused in self.refusals.due_retries(self._ledger.backlog, self._clock()):
             self._start(refused.candidate, refused.placement)
 
     def start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Send a dry run of a bind, unless it is postponed."""
-        if not self._bind_refusals.is_postponed(candidate, placement):
+        if not self.refusals.is_postponed(candidate, placement):
             self._start(candidate, placement)
 
     def _start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         width = self._bind_slots.width(candidate.namespace)
         most = MOST_OPEN_OF_NAMESPACE if width is None else width
-        room = len(self._tasks) < MOST_OPEN and self._open.of_namespace(candidate.namespace) < most
+        room = len(self._tasks) < MOST_OPEN and self._open[candidate.namespace] < most
         if candidate.uid in self._open_uids or not room:
             return
         namespace = candidate.namespace
         self._open_uids.add(candidate.uid)
-        self._open.add(namespace)
-        queue = self._queues.setdefault(namespace, dry_run_queue.DryRunQueue())
-        queue.push(dry_run_queue.DryRun(candidate, placement))
+        self._open.add(namespace, 1)
+        self._queues.setdefault(namespace, dry_run_queue.DryRunQueue()).push(
+            dry_run_queue.DryRun(candidate, placement)
+        )
         # Each task sends one dry run, but which one is not known before it has its slot.
         task = asyncio.create_task(self._run(namespace), name=f"dry run in {namespace}")
         self._tasks.add(task)
@@ -118,10 +92,10 @@ class DryRuns:
 
     def _ended(self, namespace: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._open.remove(namespace)
+        self._open.add(namespace, -1)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
-            self._records.bind_crashed()
+            self._records.bind_failed()
 
     async def stop(self) -> None:
         """Cancel the dry runs under way; they have no effect."""
@@ -163,9 +137,9 @@ class DryRuns:
             case ports.Bound():
                 self._accepted(candidate)
             case ports.Refused(message):
-                self._bind_refusals.dry_run_refused(candidate, dry_run.placement, self._clock())
+                self.refusals.dry_run_refused(candidate, dry_run.placement, self._clock())
                 self._ledger.backlog.demote(candidate.uid)
-                self._records.dry_run_refused()
+                self._records.bind_failed()
                 self._on_refusal(candidate, message)
             case ports.Throttled():
                 self._bind_sender.back_off(outcome)
@@ -173,6 +147,6 @@ class DryRuns:
                 log.debug("%s: no clear answer to the dry run: %s", candidate.title, outcome)
 
     def _accepted(self, candidate: queued_pods.Candidate) -> None:
-        for uid in self._bind_refusals.dry_run_accepted(candidate, self._clock()):
+        for uid in self.refusals.dry_run_accepted(candidate, self._clock()):
             self._ledger.backlog.reinstate(uid)
         self._ledger.wake.set()

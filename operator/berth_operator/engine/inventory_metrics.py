@@ -11,8 +11,12 @@ def description(ledger: Ledger) -> str:
     """Return the numbers of nodes, pods and binds, in a few words."""
     binding = len(ledger.assumed_pods)
     holds = sum(len(info.holds) for info in ledger.inventory.infos if info) - binding
-    waiting = len(ledger.backlog) + len(ledger.gated)
-    counts = ((len(ledger.inventory.index), "node"), (holds, "pod"), (binding, "bind"), (waiting, "pod"))
+    counts = (
+        (len(ledger.inventory.index), "node"),
+        (holds, "pod"),
+        (binding, "bind"),
+        (len(ledger.backlog) + len(ledger.gated), "pod"),
+    )
     nodes, placed, binds, pods = (f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)
     return f"{nodes}, {placed} placed, {binds} under way, {pods} waiting"
 

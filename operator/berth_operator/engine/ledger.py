@@ -117,11 +117,9 @@ class Ledger:
             self.assumed_pods.mark_stale(info.holds, devices_alone=devices_alone)
 
     def _step(self, uid: str, step: Step) -> None:
-        after = hold_states.after(self.state(uid), step, uid)
-        if after is State.FREE:
+        self._states[uid] = hold_states.after(self.state(uid), step, uid)
+        if self._states[uid] is State.FREE:
             del self._states[uid]
-        else:
-            self._states[uid] = after
 
     def _charge(self, hold: holds.Hold) -> None:
         self.inventory.charge(hold)
@@ -237,8 +235,11 @@ class Ledger:
 
     def _has_readable_record(self, known: holds.Hold) -> bool:
         """Whether a pod's own record has named these devices; what a GpuPod names may change."""
-        confirmed = self.state(known.uid) is State.CONFIRMED
-        return confirmed and bool(known.shares) and known.uid not in self.unreadable_pods
+        return (
+            self.state(known.uid) is State.CONFIRMED
+            and bool(known.shares)
+            and known.uid not in self.unreadable_pods
+        )
 
     def pod_over(self, uid: str) -> None:
         """Forget a pod that is deleted or finished, and release what it holds."""
@@ -247,13 +248,12 @@ class Ledger:
         certain = not self.unadmitted_pods.remove(uid)
         self.revisions.remove(uid)
         self._forget_waiting(uid)
-        if self.state(uid) is State.FREE:
-            return
-        self._step(uid, Step.RELEASE)
-        self.assumed_pods.pop(uid, None)
-        node = self._release(uid).node
-        if certain:
-            self._recharge_unadmitted(node)
+        if self.state(uid) is not State.FREE:
+            self._step(uid, Step.RELEASE)
+            self.assumed_pods.pop(uid, None)
+            node = self._release(uid).node
+            if certain:
+                self._recharge_unadmitted(node)
 
     # ------------------------------------------------------------ events of GpuPods
 
@@ -275,10 +275,7 @@ class Ledger:
     def _recharge(self, uid: str) -> None:
         """Charge what an unreadable or unadmitted pod holds now, if that has changed."""
         known = self.inventory.hold(uid)
-        if known is None:
-            return
-        hold = self._current_hold(known)
-        if hold != known:
+        if known is not None and (hold := self._current_hold(known)) != known:
             self._release(known.uid)
             self._charge(hold)
             self._node_changed(hold.node)
@@ -335,8 +332,7 @@ class Ledger:
 
     def device_gone(self, node: str) -> None:
         """Forget a Device and its cards."""
-        affected = self.inventory.drop_device(node)
-        self._devices_changed(affected)
+        self._devices_changed(self.inventory.drop_device(node))
         self._recharge_node(node)
 
     def _devices_changed(self, affected: Collection[str]) -> None:
@@ -355,12 +351,11 @@ class Ledger:
     def agent_silent(self, node: str, *, silent: bool) -> None:
         """Record that an agent is silent, or not any more."""
         info = self.inventory.node(node)
-        if info is None or info.silent == silent:
-            return
-        self.inventory.set_silent(node, silent)
-        self._node_changed(node, devices_alone=True)
-        if not silent:
-            self._offer(node, ClusterEvent.DEVICE_CHANGED)
+        if info is not None and info.silent != silent:
+            self.inventory.set_silent(node, silent)
+            self._node_changed(node, devices_alone=True)
+            if not silent:
+                self._offer(node, ClusterEvent.DEVICE_CHANGED)
 
     def policy_seen(self, policy: Policy) -> None:
         """Record the policy in force."""

@@ -65,10 +65,12 @@ class Loop:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""
         ledger, made = self._ledger, list[decision_records.RoundDecision]()
         version = ledger.inventory.table.version
-        time = cycle.RoundTime(
-            self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS, turns=started + IN_ORDER_SECONDS
+        limits = cycle.Limits(
+            time=cycle.RoundTime(
+                self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS, turns=started + IN_ORDER_SECONDS
+            ),
+            held_up=self.binder.held_up,
         )
-        limits = cycle.Limits(time=time, held_up=self.binder.held_up)
         for decision in cycle.each(ledger.search, ledger.backlog, started, ledger.policy, limits):
             made.append(decision_records.RoundDecision(decision, version))
             if isinstance(decision, decisions.Bind):
@@ -83,9 +85,8 @@ class Loop:
         wake = self._ledger.wake
         while not wake.is_set():
             due = self._next_due()
-            timeout = None if due is None else max(0.0, due - self._clock())
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(None if due is None else max(0.0, due - self._clock())):
                     await wake.wait()
             except TimeoutError:
                 due = self._next_due()

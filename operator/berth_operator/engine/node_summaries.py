@@ -91,10 +91,9 @@ def _rounded(cards: float) -> str:
 
 def _reasons(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> tuple[str, ...]:
     """Return the reasons and warnings of a node; some of them may be empty."""
-    astray = info.device.astray if info.device is not None else ()
     return (
         reason(info),
-        cordon_warning(astray),
+        cordon_warning(info.device.astray if info.device is not None else ()),
         contested(info.name, owners),
         lost_claims(info.name, owners),
     )
@@ -163,13 +162,9 @@ def _cards(count: int) -> str:
 
 def summarize(inventory: Inventory, nodes: set[str]) -> list[NodeSummary]:
     """Return the summaries of these nodes, in the order of their names."""
-    found = []
-    for name in sorted(nodes):
-        info = inventory.node(name)
-        node_summary = summary(info, inventory.uuid_ownership) if info is not None else None
-        if node_summary is not None:
-            found.append(node_summary)
-    return found
+    infos = (inventory.node(name) for name in sorted(nodes))
+    found = (summary(info, inventory.uuid_ownership) for info in infos if info is not None)
+    return [one for one in found if one is not None]
 
 
 def portions(inventory: Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[NodeSummary]]:

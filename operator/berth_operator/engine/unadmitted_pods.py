@@ -147,22 +147,22 @@ class UnadmittedPods:
         return _FreeResources(amounts, taken)
 
     def _set_charged(self, pod: _Pod, charged: facts.Amounts) -> None:
-        if pod.charged == charged:
-            return
-        total = self._charged[pod.hold.node]
-        total.subtract(dict(pod.charged))
-        total.update(dict(charged))
-        pod.charged = charged
+        if pod.charged != charged:
+            total = self._charged[pod.hold.node]
+            total.subtract(dict(pod.charged))
+            total.update(dict(charged))
+            pod.charged = charged
 
 
 def _fits(pod: _Pod, info: node_info.NodeInfo | None, free: _FreeResources) -> bool:
     """Whether the kubelet of a node could admit a pod."""
     if info is None or info.node is None:
         return True
-    for name, amount in pod.hold.amounts:
-        if amount > free.amounts.get(name, amount):
-            return False
-    return pod.suits(info.node) and all(map(free.is_free, pod.hold.host_ports))
+    return (
+        all(amount <= free.amounts.get(name, amount) for name, amount in pod.hold.amounts)
+        and pod.suits(info.node)
+        and all(map(free.is_free, pod.hold.host_ports))
+    )
 
 
 def suits(node: facts.Node, where: facts.Where) -> bool:

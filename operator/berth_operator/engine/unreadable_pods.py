@@ -7,13 +7,13 @@ any number of GpuPods. A change is logged: when a GpuPod names the devices of it
 ignored, and when no GpuPod names a pod's devices any more.
 """
 
-import collections
 import dataclasses
 import logging
 from collections.abc import Collection
 from typing import Final
 
 from berth_crds import logs
+from berth_operator.engine import totals
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.holds import Hold
@@ -33,7 +33,7 @@ class UnreadablePods:
         self._gpupods: dict[str, allocation_recovery.NamedDevices] = {}  # By the title of the GpuPod.
         self._titles: dict[str, dict[str, None]] = {}  # The titles of GpuPods, by the uid of their pod.
         self._pods: dict[str, tuple[Hold, allocation_recovery.UnreadableAllocation]] = {}  # By uid.
-        self._shares: collections.Counter[str] = collections.Counter()  # Listed by all these, by node.
+        self._shares = totals.Totals()  # Listed by all these, by node.
         self._uids: dict[str, str] = {}  # Of the nameless, by title.
         self._logged: dict[str, str] = {}  # By uid.
 
@@ -54,11 +54,15 @@ class UnreadablePods:
         if self._shares[named.node] + named.size <= MOST_SHARES:
             self._gpupods[named.title] = named
             self._titles.setdefault(named.uid, {})[named.title] = None
-            self._shares[named.node] += named.size
+            self._shares.add(named.node, named.size)
         else:
-            fields = logs.about(f"GpuPods of {named.node}")
-            what = "GpuPod %s is ignored: those of node %s list more than %d shares in all"
-            self._logger.warning(what, named.title, named.node, MOST_SHARES, extra=fields)
+            self._logger.warning(
+                "GpuPod %s is ignored: those of node %s list more than %d shares in all",
+                named.title,
+                named.node,
+                MOST_SHARES,
+                extra=logs.about(f"GpuPods of {named.node}"),
+            )
         return self._affected(named.title, named, before)
 
     def gpupod_gone(self, title: str) -> set[str]:
@@ -73,9 +77,7 @@ class UnreadablePods:
             del titles[title]
             if not titles:
                 del self._titles[before.uid]
-            self._shares[before.node] -= before.size
-            if not self._shares[before.node]:
-                del self._shares[before.node]
+            self._shares.add(before.node, -before.size)
         return before
 
     def _affected(self, title: str, *gpupods: allocation_recovery.NamedDevices | None) -> set[str]:

@@ -6,12 +6,12 @@ not kept: its pod waits with a fault that is not its own, and is to be read agai
 oldest of a namespace first, and the namespaces in turns.
 """
 
-import collections
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from berth_operator.engine import totals
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
@@ -48,17 +48,15 @@ class UnkeptPods:
     def add(self, candidate: queued_pods.Candidate, weight: int) -> None:
         """Add a pod at the end of its namespace; one that is already here keeps its position."""
         self._namespaces[candidate.uid] = candidate.namespace
-        pods = self._pods.setdefault(candidate.namespace, OrderedDict())
-        pods[candidate.uid] = candidate.name, weight
+        self._pods.setdefault(candidate.namespace, OrderedDict())[candidate.uid] = candidate.name, weight
 
     def remove(self, uid: str) -> None:
         """Forget a pod, if it is here."""
         namespace = self._namespaces.pop(uid, None)
-        if namespace is None:
-            return
-        del self._pods[namespace][uid]
-        if not self._pods[namespace]:
-            del self._pods[namespace]
+        if namespace is not None:
+            del self._pods[namespace][uid]
+            if not self._pods[namespace]:
+                del self._pods[namespace]
 
     def next(self, fits: Callable[[str, int], bool]) -> tuple[str, str] | None:
         """Return namespace and name of the first pod that fits; both come last from now on."""
@@ -79,7 +77,7 @@ class WaitingPodMemory:
         self._kept: dict[Key, KeptRequest] = {}
         self._kept_by_uid: dict[str, KeptRequest] = {}  # By uid.
         self._unkept = UnkeptPods()
-        self._spent: collections.Counter[str] = collections.Counter()  # By namespace.
+        self._spent = totals.Totals()  # By namespace.
         self._total = 0
 
     def __repr__(self) -> str:
@@ -113,12 +111,11 @@ class WaitingPodMemory:
 
     def _remove(self, uid: str) -> None:
         kept = self._kept_by_uid.pop(uid, None)
-        if kept is None:
-            return
-        kept.uids.discard(uid)
-        if not kept.uids:
-            del self._kept[kept.key]
-            self._charge(kept.key[0], -kept.weight)
+        if kept is not None:
+            kept.uids.discard(uid)
+            if not kept.uids:
+                del self._kept[kept.key]
+                self._charge(kept.key[0], -kept.weight)
 
     def next_unkept(self) -> tuple[str, str] | None:
         """Return namespace and name of the next pod to read again, for which there is room now."""
@@ -131,9 +128,7 @@ class WaitingPodMemory:
 
     def _charge(self, namespace: str, weight: int) -> None:
         self._total += weight
-        self._spent[namespace] += weight
-        if not self._spent[namespace]:
-            del self._spent[namespace]
+        self._spent.add(namespace, weight)
 
     def _fits(self, namespace: str, weight: int) -> bool:
         """Whether there is room for so many more bytes."""
@@ -154,7 +149,11 @@ def _sentence(who: str, most: int) -> str:
 
 
 def _without(candidate: queued_pods.Candidate, detail: str) -> queued_pods.Candidate:
-    fault = decisions.Refusal(decisions.Reason.TOO_MUCH_TOGETHER, detail=detail)
     return dataclasses.replace(
-        candidate, request=requests.NO_DEVICES, demand=facts.NO_DEMAND, faults=(fault,), small=(), labels=()
+        candidate,
+        request=requests.NO_DEVICES,
+        demand=facts.NO_DEMAND,
+        faults=(decisions.Refusal(decisions.Reason.TOO_MUCH_TOGETHER, detail=detail),),
+        small=(),
+        labels=(),
     )

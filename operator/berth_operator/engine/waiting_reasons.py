@@ -74,18 +74,9 @@ class GivenReason:
             return self.group is group and _nodes(self.counts) == _nodes(group.counts)
         return self.group is group and self.counts == group.counts
 
-    @property
-    def outdated(self) -> bool:
-        """Whether the last diagnosis has another message."""
-        return self.message != self.group.message(self.namespace)
-
 
 def _nodes(counts: tuple[decisions.Count, ...]) -> int:
     return sum(count.nodes for count in counts)
-
-
-def _nothing(_uid: str) -> str:
-    return ""
 
 
 class WaitingReasons:
@@ -94,7 +85,7 @@ class WaitingReasons:
     def __init__(
         self,
         ledger: Ledger,
-        shown: Callable[[str], str] = _nothing,
+        shown: Callable[[str], str],
         *,
         clock: ports.Clock | None = None,
     ) -> None:
@@ -146,8 +137,11 @@ class WaitingReasons:
             group.counts, group.version = decision.counts, NEVER
         if not self._is_current(group) and self._may_diagnose:
             self._diagnose(group)
-        good = self._is_current(group)
-        message = group.message(candidate.namespace) if good else self._without_diagnosis(candidate, group)
+        message = (
+            group.message(candidate.namespace)
+            if self._is_current(group)
+            else self._without_diagnosis(candidate, group)
+        )
         self._given[candidate.uid] = GivenReason(group, candidate.namespace, message, group.counts)
         return message
 
@@ -192,7 +186,8 @@ class WaitingReasons:
     def _outdated(self, uid: str) -> bool:
         """Whether a current diagnosis has another message than the pod was given."""
         given = self._given[uid]
-        return given.outdated and self._is_current(given.group) and uid in self._ledger.backlog
+        message = given.group.message(given.namespace)
+        return given.message != message and self._is_current(given.group) and uid in self._ledger.backlog
 
     def _renewed(self, uid: str) -> tuple[queued_pods.Candidate, str]:
         candidate, given = self._ledger.backlog.get(uid), self._given[uid]
@@ -220,9 +215,10 @@ class WaitingReasons:
     def _diagnose(self, group: ReasonGroup, now: float | None = None) -> explain.Explanation:
         """Make a diagnosis; in a quiet round with more time, if it was cut short before."""
         self._diagnoses_left -= 1
-        seconds = self._seconds(group, now)
-        timer = None if self._clock is None else allocator.stopwatch(self._clock, seconds)
-        effort = allocator.Effort(DIAGNOSIS_STEPS, timer)
+        effort = allocator.Effort(
+            DIAGNOSIS_STEPS,
+            None if self._clock is None else allocator.stopwatch(self._clock, self._seconds(group, now)),
+        )
         explanation = explain.explain(
             self._ledger.search, group.candidate, policy=self._ledger.policy, effort=effort
         )
@@ -243,8 +239,9 @@ class WaitingReasons:
     @property
     def _may_diagnose(self) -> bool:
         """Whether the round has time for another diagnosis."""
-        in_time = self._clock is None or self._clock() + LEAST_SECONDS <= self._until
-        return self._diagnoses_left > 0 and in_time
+        return self._diagnoses_left > 0 and (
+            self._clock is None or self._clock() + LEAST_SECONDS <= self._until
+        )
 
     def _without_diagnosis(self, candidate: queued_pods.Candidate, group: ReasonGroup) -> str:
         """Return the last message of a pod while it holds, else the counts in words."""
@@ -253,6 +250,5 @@ class WaitingReasons:
             return given.message
         if given is None and (message := self._shown_message(candidate.uid)):
             return message  # Of an earlier leader.
-        uuids = candidate.request.conditions.uuids
-        known = known_models.instead(group.counts, self._ledger.inventory, uuids)
+        known = known_models.instead(group.counts, self._ledger.inventory, candidate.request.conditions.uuids)
         return explain.brief(group.counts, candidate, known)

@@ -61,12 +61,11 @@ class Watchdog:
             self._judge_one(node)
 
     def _judge_one(self, node: str) -> None:
-        if node not in self._found_silent:
-            return
-        silent = liveness.silent(
-            self._signs.get(node),
-            now=self._clock(),
-            grace=self._ledger.policy.grace_seconds,
-            condemned=self._found_silent[node],
-        )
-        self._ledger.agent_silent(node, silent=silent)
+        if node in self._found_silent:
+            silent = liveness.silent(
+                self._signs.get(node),
+                now=self._clock(),
+                grace=self._ledger.policy.grace_seconds,
+                condemned=self._found_silent[node],
+            )
+            self._ledger.agent_silent(node, silent=silent)

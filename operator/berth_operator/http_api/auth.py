@@ -111,8 +111,10 @@ class Guard:
             return Denial(http.HTTPStatus.UNAUTHORIZED, "The API server does not know this token.")
         user, allowed = found
         if not allowed:
-            sentence = f"{user} may not get {path}: no role of theirs has it among its nonResourceURLs."
-            return Denial(http.HTTPStatus.FORBIDDEN, sentence)
+            return Denial(
+                http.HTTPStatus.FORBIDDEN,
+                f"{user} may not get {path}: no role of theirs has it among its nonResourceURLs.",
+            )
         log.info("%s reads %s", user, path)
         return None
 
@@ -131,9 +133,11 @@ def review_failed(error: Exception) -> str:
 
 def denied(denial: Denial) -> web.Response:
     """Return the response to a denied request."""
-    unauthorized = denial.status == http.HTTPStatus.UNAUTHORIZED
-    headers = {"WWW-Authenticate": "Bearer"} if unauthorized else {}
-    return web.Response(text=f"{text.line(denial.sentence)}\n", status=denial.status, headers=headers)
+    return web.Response(
+        text=f"{text.line(denial.sentence)}\n",
+        status=denial.status,
+        headers={"WWW-Authenticate": "Bearer"} if denial.status == http.HTTPStatus.UNAUTHORIZED else {},
+    )
 
 
 def bearer(header: str) -> str:

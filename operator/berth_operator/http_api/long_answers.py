@@ -32,8 +32,10 @@ async def pieces(found: AsyncIterable[list[Any]], form: str) -> list[bytes]:
     """Return objects encoded as items of a list, some in each piece."""
     written: list[bytes] = []
     async for some in found:
-        parts = (some[start : start + AT_ONCE] for start in range(0, len(some), AT_ONCE))
-        written += [await asyncio.to_thread(_piece, part, form) for part in parts]
+        written += [
+            await asyncio.to_thread(_piece, part, form)
+            for part in (some[start : start + AT_ONCE] for start in range(0, len(some), AT_ONCE))
+        ]
     return written
 
 
@@ -80,8 +82,10 @@ def _json(value: Any) -> bytes:
 
 
 def _yaml(value: Any) -> bytes:
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # The one in C, where PyYAML was built with it.
-    return yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True).encode()
+    # The one in C, where PyYAML was built with it.
+    return yaml.dump(
+        value, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, allow_unicode=True
+    ).encode()
 
 
 async def send(request: web.Request, body: Iterable[bytes], form: str) -> web.StreamResponse:

@@ -81,11 +81,10 @@ class Pages:
 
     def handler(self, name: str, page: Page) -> Page:
         """Return the handler of a page, which answers a PageError with its sentence."""
-        parameters = PARAMETERS.get(name, DEFAULT_PARAMETERS)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             try:
-                check_parameters(request, parameters)
+                check_parameters(request, PARAMETERS.get(name, DEFAULT_PARAMETERS))
                 self._check_ready()
                 return await page(request)
             except PageError as error:
@@ -132,9 +131,13 @@ class Pages:
             # For any number of clients, half of the time is for other tasks.
             await asyncio.sleep(self._sources.clock() - began)
             # Of many nodes, encoding takes as long again.
-            gated = candidate.uid in ledger.gated
             return await asyncio.to_thread(
-                explanation_response, explanation, candidate, request, form, gated=gated
+                explanation_response,
+                explanation,
+                candidate,
+                request,
+                form,
+                gated=candidate.uid in ledger.gated,
             )
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
@@ -197,5 +200,6 @@ def requested_format(request: web.Request, *, default: str = "json") -> str:
 def response(request: web.Request, values: Any) -> web.Response:
     """Return a short answer in the requested format."""
     form = requested_format(request)
-    body = long_answers.encoded(values, form)
-    return web.Response(body=body, content_type=long_answers.FORMATS[form], charset="utf-8")
+    return web.Response(
+        body=long_answers.encoded(values, form), content_type=long_answers.FORMATS[form], charset="utf-8"
+    )

@@ -41,8 +41,9 @@ async def serve(
         return
     async with contextlib.AsyncExitStack() as stack:
         try:
-            served = http_server.serving(address, all_routes(ready, state, more), limits=limits)
-            await stack.enter_async_context(served)
+            await stack.enter_async_context(
+                http_server.serving(address, all_routes(ready, state, more), limits=limits)
+            )
         except OSError as error:
             raise errors.Unusable(f"{address} cannot be listened at: {text.cause(error)}.") from error
         yield
@@ -54,8 +55,7 @@ def all_routes(
     """Return the probes, more routes, and the page that lists them all."""
     routes = [*probes(ready, state), *more]
     paths = {route.path for route in routes}
-    listed = {path: text for path, text in ABOUT.items() if path in paths}
-    return [http_server.listing("/", listed), *routes]
+    return [http_server.listing("/", {path: text for path, text in ABOUT.items() if path in paths}), *routes]
 
 
 def probes(ready: Callable[[], bool], state: Callable[[], str]) -> list[web.RouteDef]:
@@ -70,8 +70,9 @@ def probes(ready: Callable[[], bool], state: Callable[[], str]) -> list[web.Rout
         return web.Response(body=cached_line(), content_type="text/plain", charset="utf-8")
 
     async def readyz(_: web.Request) -> web.Response:
-        code = 200 if ready() else 503
-        return web.Response(body=cached_line(), content_type="text/plain", charset="utf-8", status=code)
+        return web.Response(
+            body=cached_line(), content_type="text/plain", charset="utf-8", status=200 if ready() else 503
+        )
 
     return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
 

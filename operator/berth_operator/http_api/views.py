@@ -152,8 +152,7 @@ def decision_fields(decision: decisions.Decision, candidate: queued_pods.Candida
         case decisions.Bind(_, placement):
             return {"kind": "Bind", **_plain(placement)}
         case decisions.Wait(_, counts):
-            reason = explain.brief(counts, candidate)
-            return {"kind": "Wait", "reason": reason, "counts": _plain(counts)}
+            return {"kind": "Wait", "reason": explain.brief(counts, candidate), "counts": _plain(counts)}
         case decisions.Reject():
             return {"kind": "Reject", "reason": explain.sentence(decision, candidate)}
 
@@ -166,8 +165,13 @@ def explanation(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callabl
     if faults := under_policy.under(ledger.policy, candidate).faults:
         return decisions.Reject(candidate.uid, faults)
     few = len(ledger.inventory.index) <= FEW_NODES
-    effort = allocator.Effort(STEPS, allocator.stopwatch(clock, SECONDS_IF_FEW if few else SECONDS))
-    return explain.explain(ledger.search, candidate, policy=ledger.policy, whole=few, effort=effort)
+    return explain.explain(
+        ledger.search,
+        candidate,
+        policy=ledger.policy,
+        whole=few,
+        effort=allocator.Effort(STEPS, allocator.stopwatch(clock, SECONDS_IF_FEW if few else SECONDS)),
+    )
 
 
 def explanation_text(explanation: Answer, candidate: queued_pods.Candidate, *, gated: bool = False) -> str:
@@ -180,8 +184,10 @@ def explanation_fields(
     explanation: Answer, candidate: queued_pods.Candidate, *, gated: bool = False
 ) -> Fields:
     """Return an explanation as values for programs."""
-    sentence = f"{GATED if gated else ''}{explain.sentence(explanation, candidate)}"
-    fields: Fields = {"pod": candidate.title, "sentence": sentence}
+    fields: Fields = {
+        "pod": candidate.title,
+        "sentence": f"{GATED if gated else ''}{explain.sentence(explanation, candidate)}",
+    }
     if isinstance(explanation, decisions.Reject):
         return fields | {"faults": _plain(explanation.refusals)}
     return fields | {

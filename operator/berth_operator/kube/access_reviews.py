@@ -47,16 +47,10 @@ class AccessReviews:
 
     async def review(self, token: str, path: str) -> tuple[str, bool] | None:
         """Return the token's user and whether they may get the path; None for an unknown token."""
-        user = await self._authenticate(token)
-        if user is None:
-            return None
-        return user.username, await self._is_allowed(user, path)
-
-    async def _authenticate(self, token: str) -> User | None:
         review = await self._create(resources.TOKEN_REVIEWS, {"token": token}, _TokenReview)
-        return review.status.user if review.status.authenticated and review.status.user.username else None
-
-    async def _is_allowed(self, user: User, path: str) -> bool:
+        user = review.status.user
+        if not (review.status.authenticated and user.username):
+            return None
         spec = {
             "user": user.username,
             "uid": user.uid,
@@ -64,8 +58,8 @@ class AccessReviews:
             "extra": user.extra or {},
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        review = await self._create(resources.ACCESS_REVIEWS, spec, _AccessReview)
-        return review.status.allowed and not review.status.denied
+        access = await self._create(resources.ACCESS_REVIEWS, spec, _AccessReview)
+        return user.username, access.status.allowed and not access.status.denied
 
     async def _create(self, kind: resources.Resource, spec: dict[str, Any], into: type[T]) -> T:
         body = await self._session.create(

@@ -87,8 +87,13 @@ class Auditor:
     async def _compare(self) -> tuple[drift.Difference, ...]:
         rebuilt = Ledger(self._clock, SILENT)
         watchdog = Watchdog(rebuilt, clock=self._clock)
-        options = feeds.Options(schedulers=self.schedulers, clock=self._clock, logger=SILENT)
-        rebuilt_feeds = feeds.Feeds(self._session, rebuilt, watchdog, NullObserver(), options)
+        rebuilt_feeds = feeds.Feeds(
+            self._session,
+            rebuilt,
+            watchdog,
+            NullObserver(),
+            feeds.Options(schedulers=self.schedulers, clock=self._clock, logger=SILENT),
+        )
         await rebuilt_feeds.read()
         found: list[drift.Difference] = []
         for differing in drift.portions(self._ledger, rebuilt, self._clock):

@@ -53,17 +53,16 @@ class BindLog:
 
     def sum_up(self) -> None:
         """Log how many pods had no line since the last call."""
-        if not self._unlogged:
-            return
         unlogged, self._unlogged = self._unlogged, collections.Counter()
-        self._logger.info(
-            "%d more pods were bound: %s",
-            unlogged.total(),
-            ", ".join(_most_frequent(unlogged)),
-            extra=logs.fields(
-                pods=unlogged.total(), namespaces=dict(unlogged.most_common(json_lines.MOST_ITEMS))
-            ),
-        )
+        if unlogged:
+            self._logger.info(
+                "%d more pods were bound: %s",
+                unlogged.total(),
+                ", ".join(_most_frequent(unlogged)),
+                extra=logs.fields(
+                    pods=unlogged.total(), namespaces=dict(unlogged.most_common(json_lines.MOST_ITEMS))
+                ),
+            )
 
     def _acquire_line(self) -> bool:
         now = self._clock()
@@ -85,13 +84,12 @@ def _most_frequent(unlogged: collections.Counter[str]) -> Iterator[str]:
 
 def _fields(candidate: queued_pods.Candidate, placement: decisions.Placement) -> dict[str, Any]:
     held = allocator.held(placement.grants)
-    cards = [_card(one) for one in held[: json_lines.MOST_ITEMS] if one.type == DeviceType.GPU]
     return logs.fields(
         namespace=candidate.namespace,
         pod=candidate.name,
         uid=candidate.uid,
         node=placement.node,
-        cards=cards,
+        cards=[_card(one) for one in held[: json_lines.MOST_ITEMS] if one.type == DeviceType.GPU],
     )
 
 

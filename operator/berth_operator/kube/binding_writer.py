@@ -13,12 +13,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from berth_crds import allocation, names
+from berth_crds import names
 from berth_crds.client import api, errors, resources
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
-from berth_operator.translate import long_pods, pods, raw
+from berth_operator.translate import held_devices, long_pods, pods, raw
 
 log = logging.getLogger(__name__)
 
@@ -157,8 +157,7 @@ class BindingWriter:
         if pod.metadata.deletion_timestamp:
             return ports.Gone()
         self._ledger.pod_revised(pod.metadata.uid, pod.metadata.resource_version)
-        same = pods.candidate(pod) == candidate
-        return ports.Unbound(same=same, version=pod.metadata.resource_version)
+        return ports.Unbound(same=pods.candidate(pod) == candidate, version=pod.metadata.resource_version)
 
 
 def _with_version(answer: ports.Answer, version: str) -> ports.Answer:
@@ -213,29 +212,7 @@ def binding(
             "uid": candidate.uid,
             **({"resourceVersion": version} if version else {}),
             "labels": {names.FENCED_LABEL: "true"},
-            "annotations": annotations(placement, term=term),
+            "annotations": held_devices.annotations(placement, term=term),
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
     }
-
-
-def annotations(placement: decisions.Placement, *, term: str) -> dict[str, str]:
-    """Return the annotations of a bind; a pod without cards has only the term, no allocation."""
-    if not placement.grants:
-        return {names.TERM: term}
-    return allocation.annotations(record(placement), term=term)
-
-
-def record(placement: decisions.Placement) -> allocation.Allocation:
-    """Return the allocation of a placement, as the annotation holds it."""
-    return allocation.of(
-        placement.node, {grant.container: _by_type(grant.shares) for grant in placement.grants}
-    )
-
-
-def _by_type(shares: tuple[decisions.Share, ...]) -> dict[str, list[allocation.Share]]:
-    found: dict[str, list[allocation.Share]] = {}
-    for one in shares:
-        written = allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.function)
-        found.setdefault(one.type, []).append(written)
-    return found

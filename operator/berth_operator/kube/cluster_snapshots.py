@@ -14,8 +14,9 @@ from berth_crds import names
 from berth_crds.client import api, resources, watch
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import binding_writer, feeds
+from berth_operator.kube import feeds
 from berth_operator.scheduling import decisions
+from berth_operator.translate import held_devices
 
 Manifest = dict[str, Any]
 
@@ -69,8 +70,9 @@ class ClusterSnapshots:
         self, resource: resources.Resource, *, namespace: str = "", fields: str = ""
     ) -> AsyncIterator[list[Manifest]]:
         path = resource.path(namespace=namespace)
-        selectors = {"fieldSelector": fields} if fields else {}
-        async for page in watch.list_pages(self._session, path, OBJECTS, selectors=selectors, size=PAGE):
+        async for page in watch.list_pages(
+            self._session, path, OBJECTS, selectors={"fieldSelector": fields} if fields else {}, size=PAGE
+        ):
             yield list(_manifests(resource, page.items))
 
 
@@ -81,13 +83,9 @@ def _manifests(
     for one in items:
         if isinstance(one, watch.Undecodable):
             continue
-        meta = {key: value for key, value in _object(one.get("metadata")).items() if key != "managedFields"}
-        annotations = {
-            key: value for key, value in _object(meta.get("annotations")).items() if key != LAST_APPLIED
-        }
-        meta |= {"annotations": annotations} if annotations else {}
-        if not annotations:
-            meta.pop("annotations", None)
+        meta = _without(_object(one.get("metadata")), "managedFields")
+        if annotations := _without(_object(meta.pop("annotations", None)), LAST_APPLIED):
+            meta["annotations"] = annotations
         yield {"apiVersion": resource.api_version, "kind": resource.kind, **one, "metadata": meta}
 
 
@@ -100,8 +98,12 @@ def pod(one: Manifest, placement: decisions.Placement | None) -> Manifest:
     if placement is None or spec.get("nodeName"):
         return {**one, "spec": spec}
     meta = dict(one["metadata"])
-    meta["annotations"] = {**meta.get("annotations", {}), **binding_writer.annotations(placement, term=TERM)}
+    meta["annotations"] = {**meta.get("annotations", {}), **held_devices.annotations(placement, term=TERM)}
     return {**one, "metadata": meta, "spec": {**spec, "nodeName": placement.node}}
+
+
+def _without(fields: Manifest, name: str) -> Manifest:
+    return {key: value for key, value in fields.items() if key != name}
 
 
 def _object(value: Any) -> Manifest:

@@ -47,8 +47,7 @@ class ConditionBudget:
         now = self._clock()
         if len(self._budgets) >= MOST_REMEMBERED:
             self._budgets = {name: one for name, one in self._budgets.items() if one.exhausted(now)}
-        budget = self._budgets.setdefault(namespace, ByteBudget(NAMESPACE_BYTES))
-        for one in (budget, self._all):
+        for one in (self._budgets.setdefault(namespace, ByteBudget(NAMESPACE_BYTES)), self._all):
             one.spend(size, now)
 
     def exhausted(self, namespace: str) -> bool:

@@ -95,10 +95,8 @@ class Elector:
         self._session = session
         self._identity = identity
         self._timing = timing
+        self._environment = environment
         self._clock = environment.clock
-        self._wall = environment.wall
-        self._idle = environment.idle
-        self._restored = environment.restored
         self._observed: Observation | None = None
         self._held: lease.Lease | None = None
         self._renewed = 0.0
@@ -138,9 +136,9 @@ class Elector:
                 log.warning(
                     "the leader's Lease cannot be read or taken: %s", str(error) or "no answer in time"
                 )
-                term = None
-            if term is not None:
-                return term
+            else:
+                if term is not None:
+                    return term
             await asyncio.sleep(self._timing.retry)
 
     async def try_acquire(self) -> Term | None:
@@ -156,8 +154,11 @@ class Elector:
         except errors.Conflict:
             return None
         self._renewed = sent
-        clean = current is not None and _is_released(current.spec)
-        return Term(f"{self._identity}/{self._held.spec.lease_transitions}", clean, inherited)
+        return Term(
+            f"{self._identity}/{self._held.spec.lease_transitions}",
+            current is not None and _is_released(current.spec),
+            inherited,
+        )
 
     def _may_acquire(self, current: lease.Lease) -> bool:
         # A Lease that names us is one that we acquired without getting the answer: we acquire it again.
@@ -177,8 +178,8 @@ class Elector:
         spec = lease.LeaseSpec(
             holder_identity=self._identity,
             lease_duration_seconds=self._seconds(),
-            acquire_time=lease.micro_time(self._wall()),
-            renew_time=lease.micro_time(self._wall()),
+            acquire_time=lease.micro_time(self._environment.wall()),
+            renew_time=lease.micro_time(self._environment.wall()),
             # The holder's name alone makes a term unique: the number may start again.
             lease_transitions=before + 1 if before < MOST_TRANSITIONS else 1,
         )
@@ -190,11 +191,11 @@ class Elector:
     def _check_revisions(self, version: str, before: str) -> None:
         """Report a restore of the server's data if a revision is older than one before it."""
         if history.is_earlier(version, before):
-            self._restored(f"the leader's Lease is at revision {version}, after {before}")
+            self._environment.restored(f"the leader's Lease is at revision {version}, after {before}")
 
     # ------------------------------------------------------------ keeping
 
-    async def hold(self, renewed: Callable[[], None] = lambda: None) -> None:
+    async def hold(self, renewed: Callable[[], object] = lambda: None) -> None:
         """Renew until released, and call `renewed` after each; raise LeadershipLost once it is too late."""
         while True:
             await self._wait_for_renewal()
@@ -203,7 +204,7 @@ class Elector:
                     return
                 if self._remaining() <= 0:
                     raise LeadershipLost(f"the Lease was not renewed for {self._timing.renew_deadline:g} s")
-                if (idle := self._idle()) > HUNG_SECONDS:
+                if (idle := self._environment.idle()) > HUNG_SECONDS:
                     raise LeadershipLost(f"the program has hung for {idle:.0f} s")
                 await self._renew(self._held)
                 if not self._failing:
@@ -214,16 +215,17 @@ class Elector:
         if self._failing:
             await asyncio.sleep(max(0.0, min(self._timing.retry, self._remaining())))
         else:
-            seconds = max(0.0, self._renewed + self._timing.retry - self._clock())
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(max(0.0, self._renewed + self._timing.retry - self._clock())):
                     await self._renew_now.wait()
         self._renew_now.clear()
 
     async def _renew(self, held: lease.Lease) -> None:
         sent, doubts = self._clock(), self._doubts
         spec = msgspec.structs.replace(
-            held.spec, renew_time=lease.micro_time(self._wall()), lease_duration_seconds=self._seconds()
+            held.spec,
+            renew_time=lease.micro_time(self._environment.wall()),
+            lease_duration_seconds=self._seconds(),
         )
         desired = self._lease(spec, held.metadata)
         try:
@@ -263,8 +265,11 @@ class Elector:
     def _renewal_failed(self, error: Exception) -> None:
         self._doubts += 1
         self._failing = True
-        level = logging.INFO if isinstance(error, errors.Conflict) else logging.WARNING
-        log.log(level, "the Lease was not renewed: %s", str(error) or "no answer in time")
+        log.log(
+            logging.INFO if isinstance(error, errors.Conflict) else logging.WARNING,
+            "the Lease was not renewed: %s",
+            str(error) or "no answer in time",
+        )
 
     async def declare(self, text: str) -> None:
         """Write a declaration into the Lease, and wait until it surely is there."""
@@ -310,31 +315,32 @@ class Elector:
                 await self._write(self._released(current))
 
     def _released(self, held: lease.Lease) -> lease.Lease:
-        spec = msgspec.structs.replace(held.spec, holder_identity="", lease_duration_seconds=RELEASED_SECONDS)
-        return self._lease(spec, held.metadata)
+        return self._lease(
+            msgspec.structs.replace(held.spec, holder_identity="", lease_duration_seconds=RELEASED_SECONDS),
+            held.metadata,
+        )
 
     # ------------------------------------------------------------ writing
 
     def _lease(self, spec: lease.LeaseSpec, meta: wire.Meta) -> lease.Lease:
         """Return the Lease to write next; labels and annotations of others stay."""
         own = {names.IN_FLIGHT: self._declaration} if self._declaration is not None else {}
-        kept = {key: text for key, text in meta.annotations.items() if key != names.IN_FLIGHT}
         return lease.Lease(
             metadata=wire.Meta(
                 name=names.LEADER_LEASE,
                 namespace=names.SYSTEM_NAMESPACE,
                 resource_version=meta.resource_version,
                 labels=meta.labels,
-                annotations=kept | own,
+                annotations={key: text for key, text in meta.annotations.items() if key != names.IN_FLIGHT}
+                | own,
             ),
             spec=spec,
         )
 
     async def _read(self) -> lease.Lease | None:
-        namespace = names.SYSTEM_NAMESPACE
         try:
             return await self._session.get(
-                resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=namespace
+                resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=names.SYSTEM_NAMESPACE
             )
         except errors.NotFound as error:
             if isinstance(error, errors.AmbiguousNotFound):

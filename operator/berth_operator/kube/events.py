@@ -118,11 +118,12 @@ class EventRecorder:
 
     async def _post(self, event: Event) -> None:
         try:
-            posted = self._posted.get(event)
-            if posted is None:
-                self._remember(event, await self._create(event))
-            else:
+            if (posted := self._posted.get(event)) is not None:
                 await self._repeat(event, posted)
+            else:
+                self._posted[event] = await self._create(event)
+                if len(self._posted) > MOST_REMEMBERED:
+                    self._posted.popitem(last=False)
         except errors.NotFound:
             # The Event has expired in the server: create a new one.
             if self._posted.pop(event, None) is not None:
@@ -135,8 +136,11 @@ class EventRecorder:
 
     async def _create(self, event: Event) -> PostedEvent:
         name = f"{event.involved.name[:230].rstrip('-.')}.{secrets.token_hex(8)}"
-        body = manifest(event, name, moment=lease.rfc3339(self._wall()), instance=self._instance)
-        await self._session.create(resources.EVENTS, body, namespace=event.involved.event_namespace)
+        await self._session.create(
+            resources.EVENTS,
+            manifest(event, name, moment=lease.rfc3339(self._wall()), instance=self._instance),
+            namespace=event.involved.event_namespace,
+        )
         return PostedEvent(name)
 
     async def _repeat(self, event: Event, posted: PostedEvent) -> None:
@@ -145,11 +149,6 @@ class EventRecorder:
         path = resources.EVENTS.path(posted.name, namespace=event.involved.event_namespace)
         await self._session.send("PATCH", path, body=msgspec.json.encode(body), content=api.MERGE_PATCH)
         posted.count = count
-
-    def _remember(self, event: Event, posted: PostedEvent) -> None:
-        self._posted[event] = posted
-        if len(self._posted) > MOST_REMEMBERED:
-            self._posted.popitem(last=False)
 
 
 def manifest(event: Event, name: str, *, moment: str, instance: str) -> dict[str, Any]:

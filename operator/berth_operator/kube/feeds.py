@@ -9,10 +9,10 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Protocol
 
-from berth_crds import logs, names, vocabulary, wire
+from berth_crds import logs, names, wire
 from berth_crds.client import api, errors, informer, lease, resources, watch
 from berth_operator.engine import bound_pod_memory, drift, ports, waiting_pod_memory
 from berth_operator.engine.hold_states import State
@@ -41,6 +41,40 @@ class PodObserver(Protocol):
         """Forget a pod that does not wait any more."""
 
 
+class FaultLog:
+    """Logs what is wrong with objects: of each once, until it has another fault or none."""
+
+    def __init__(self, logger: logging.Logger, message: str, extra: Callable[[str], dict[str, Any]]) -> None:
+        """Log this message, with the name of the object and its fault."""
+        self._logger = logger
+        self._message = message
+        self._extra = extra
+        self._faults: dict[str, str] = {}
+
+    def record(self, key: str, fault: str, name: str = "") -> None:
+        """Record the fault of an object; without a fault, forget what was wrong with it."""
+        if not fault:
+            self._faults.pop(key, None)
+        elif self._faults.get(key) != fault:
+            self._logger.warning(self._message, name or key, fault, extra=self._extra(name or key))
+            self._faults[key] = fault
+
+
+class FailClosedSink:
+    """A sink for which an object that cannot be decoded is as good as deleted."""
+
+    def deleted(self, meta: wire.Meta) -> None:
+        """Record that an object is gone."""
+
+    def undecodable(self, thing: watch.Undecodable) -> None:
+        """Fail closed: what cannot be decoded does not count."""
+        self.deleted(thing.metadata)
+
+    def undecodable_deleted(self, meta: wire.Meta) -> None:
+        """Record that an object is gone that could not be decoded."""
+        self.deleted(meta)
+
+
 class PodSink:
     """Pods: those that wait and those that hold devices."""
 
@@ -54,8 +88,7 @@ class PodSink:
         self._ledger = ledger
         self._observer = observer
         self._schedulers = schedulers
-        self._logger = logger
-        self._faults: dict[str, str] = {}
+        self._faults = FaultLog(logger, "%s withholds cards of its node: %s", logs.pod)
         self.budget = waiting_pod_memory.WaitingPodMemory()
         self._allowance = bound_pod_memory.BoundPodMemory()
 
@@ -84,7 +117,7 @@ class PodSink:
         self._ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)
         # A pod has no device of a node that cannot have given it one.
         if pod.fault and (held := self._ledger.inventory.hold(hold.uid)) and held.devices:
-            self._report(hold.uid, hold.title, pod.fault)
+            self._faults.record(hold.uid, pod.fault, hold.title)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a pod is gone."""
@@ -99,7 +132,7 @@ class PodSink:
         if hold is not None and not known:
             self.budget.release(uid)
             self._observer.pod_left(uid)
-            self._report(uid, hold.title, thing.detail)
+            self._faults.record(uid, thing.detail, hold.title)
             self._ledger.pod_bound(hold, nameless=allocation_recovery.UnreadableAllocation())
 
     undecodable_deleted = deleted
@@ -107,23 +140,17 @@ class PodSink:
     def _over(self, uid: str) -> None:
         self.budget.release(uid)
         self._allowance.release(uid)
-        self._faults.pop(uid, None)
+        self._faults.record(uid, "")
         self._observer.pod_left(uid)
         self._ledger.pod_over(uid)
 
-    def _report(self, uid: str, title: str, fault: str) -> None:
-        if fault and self._faults.get(uid) != fault:
-            self._logger.warning("%s withholds cards of its node: %s", title, fault, extra=logs.pod(title))
-            self._faults[uid] = fault
 
-
-class GpuPodSink:
+class GpuPodSink(FailClosedSink):
     """GpuPods: the records that stand in for pods whose own allocation cannot be read."""
 
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
         self._ledger = ledger
-        self._logger = logger
-        self._faults: dict[str, str] = {}
+        self._faults = FaultLog(logger, "GpuPod %s names nothing: %s", logs.pod)
         self.store = misplaced_gpupods.GpuPodStore()
 
     def upserted(self, thing: wire.GpuPod) -> None:
@@ -132,100 +159,68 @@ class GpuPodSink:
         self.store.put(title, misplaced_gpupods.record(thing))
         named = gpupods.read(thing)
         if isinstance(named, allocation_recovery.NamedDevices):
-            self._faults.pop(title, None)
+            self._faults.record(title, "")
             self._ledger.gpupod_seen(named)
         else:
-            self._report(title, named)
+            self._faults.record(title, named)
             self._ledger.gpupod_gone(title)
-
-    def _report(self, title: str, fault: str) -> None:
-        if self._faults.get(title) != fault:
-            self._logger.warning("GpuPod %s names nothing: %s", title, fault, extra=logs.pod(title))
-            self._faults[title] = fault
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a GpuPod is gone."""
         title = gpupods.title(meta)
         self.store.drop(title)
-        self._faults.pop(title, None)
+        self._faults.record(title, "")
         self._ledger.gpupod_gone(title)
 
-    undecodable_deleted = deleted
 
-    def undecodable(self, thing: watch.Undecodable) -> None:
-        """Fail closed: a GpuPod that cannot be decoded names nothing."""
-        self.deleted(thing.metadata)
-
-
-class NodeSink:
-    """Nodes: their resources, labels and taints."""
+class NodeSink(FailClosedSink):
+    """Nodes: their resources, labels and taints; one that cannot be decoded takes no pod."""
 
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
         self._ledger = ledger
-        self._logger = logger
-        self._faults: dict[str, str] = {}
+        self._faults = FaultLog(logger, "node %s takes no pod: %s", logs.node)
 
     def upserted(self, thing: raw.Node) -> None:
         """Apply a node's new state; one beyond the limits of size takes no pod."""
-        fault, name = nodes.excess(thing), thing.metadata.name
-        if not fault:
-            self._faults.pop(name, None)
+        fault = nodes.excess(thing)
+        self._faults.record(thing.metadata.name, fault)
+        if fault:
+            self._ledger.node_gone(thing.metadata.name)
+        else:
             self._ledger.node_seen(nodes.read(thing))
-            return
-        if self._faults.get(name) != fault:
-            self._logger.warning("node %s takes no pod: %s", name, fault, extra=logs.node(name))
-            self._faults[name] = fault
-        self._ledger.node_gone(name)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a node is gone."""
-        self._faults.pop(meta.name, None)
+        self._faults.record(meta.name, "")
         self._ledger.node_gone(meta.name)
 
-    undecodable_deleted = deleted
 
-    def undecodable(self, thing: watch.Undecodable) -> None:
-        """Fail closed: a node that cannot be decoded takes no pod."""
-        self.deleted(thing.metadata)
+class DeviceSink(FailClosedSink):
+    """Devices: the cards, and whether their agent was silent before.
 
-
-class DeviceSink:
-    """Devices: the cards, and whether their agent was silent before."""
+    No pod gets a card of a Device that cannot be decoded.
+    """
 
     def __init__(self, ledger: Ledger, watchdog: Watchdog, logger: logging.Logger = log) -> None:
         self._ledger = ledger
         self._watchdog = watchdog
-        self._logger = logger
-        self._faults: dict[str, str] = {}
+        self._faults = FaultLog(logger, "Device %s gets no pod: it has %s", logs.node)
         self.uids: dict[str, str] = {}  # Of the Devices, by name.
 
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device beyond the limits of size."""
         self.uids[thing.metadata.name] = thing.metadata.uid
         fault = device_size.too_large(thing) or device_size.excess(thing.spec)
-        self._report(thing.metadata.name, fault)
+        self._faults.record(thing.metadata.name, fault)
         self._ledger.device_seen(devices.read(thing, fault), devices.read_record(thing.status))
-        self._watchdog.device_seen(thing.metadata.name, found_silent=was_silent(thing))
-
-    def _report(self, name: str, fault: str) -> None:
-        if not fault:
-            self._faults.pop(name, None)
-        elif self._faults.get(name) != fault:
-            self._logger.warning("Device %s gets no pod: it has %s", name, fault, extra=logs.node(name))
-            self._faults[name] = fault
+        self._watchdog.device_seen(thing.metadata.name, found_silent=devices.found_silent(thing))
 
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
         self.uids.pop(meta.name, None)
-        self._faults.pop(meta.name, None)
+        self._faults.record(meta.name, "")
         self._watchdog.device_gone(meta.name)
         self._ledger.device_gone(meta.name)
-
-    undecodable_deleted = deleted
-
-    def undecodable(self, thing: watch.Undecodable) -> None:
-        """Fail closed: no pod gets a card of a Device that cannot be decoded."""
-        self.deleted(thing.metadata)
 
 
 class LeaseSink:
@@ -245,16 +240,6 @@ class LeaseSink:
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a Lease is gone."""
         self._watchdog.lease_gone(meta.name)
-
-
-def was_silent(thing: wire.Device) -> bool:
-    """Whether the Device says that its agent was found silent."""
-    return any(
-        one.type == vocabulary.DeviceCondition.READY
-        and one.status == vocabulary.Truth.FALSE
-        and one.reason != vocabulary.ReadyReason.SOURCE_FAILED
-        for one in thing.status.conditions
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -282,9 +267,8 @@ class Feeds:
     ) -> None:
         logger = options.logger
         self._ledger = ledger
-        self._lists_before: tuple[
-            int, ...
-        ] = ()  # The number of lists of each informer at the last restore; empty once all have relisted.
+        # The number of lists of each informer at the last restore; empty once all have relisted.
+        self._lists_before: tuple[int, ...] = ()
         self._history = session.history
         self._history.join(self)
         self._gpupods = GpuPodSink(ledger, logger)
@@ -391,8 +375,10 @@ class Feeds:
         _, devices_, _, policies_, *_ = self._informers
         if not (devices_.live and policies_.live):
             return None
-        known = {names.DEVICES: devices_.revisions(), names.POLICIES: policies_.revisions()}
-        return kopf_lag.Revisions(known, self._history.restores)
+        return kopf_lag.Revisions(
+            {names.DEVICES: devices_.revisions(), names.POLICIES: policies_.revisions()},
+            self._history.restores,
+        )
 
     @property
     def synced(self) -> bool:

@@ -158,21 +158,15 @@ class KindStatuses:
         free = AT_ONCE - len(self._writes)
         if free and (urgent := next(filter(self._may_write, self._urgent), None)) is not None:
             return DEVICE, urgent
-        if (
-            due
-            and free > RESERVED_FOR_URGENT
-            and not (self._failures.failed_alone(due[0]) and self._retries_one())
-        ):
+        # Of those that failed alone, one is written at a time.
+        retrying = any(map(self._failures.failed_alone, self._writes.keys()))
+        if due and free > RESERVED_FOR_URGENT and not (retrying and self._failures.failed_alone(due[0])):
             return due.popleft()
         return None
 
     def _may_write(self, name: str) -> bool:
         """Whether an urgent Device may be written now; one that failed alone waits for its turn."""
         return (DEVICE, name) not in self._writes and not self._failures.failed_alone((DEVICE, name))
-
-    def _retries_one(self) -> bool:
-        """Whether an object that failed alone is being written."""
-        return any(map(self._failures.failed_alone, self._writes.keys()))
 
     def _waits_unfailed(self, due: collections.deque[ObjectKey]) -> bool:
         """Whether an object waits for a place that has not failed alone."""
@@ -220,10 +214,13 @@ class KindStatuses:
 
     async def _write(self, kind: str, name: str, draft: Draft) -> None:
         resource = resources.DEVICES if kind == DEVICE else resources.POLICIES
-        thing = {"metadata": {"name": name}, "status": draft.status}
         try:
             await self._session.apply(
-                resource, thing, manager=names.OPERATOR_MANAGER, sub="status", deadline=WRITE_SECONDS
+                resource,
+                {"metadata": {"name": name}, "status": draft.status},
+                manager=names.OPERATOR_MANAGER,
+                sub="status",
+                deadline=WRITE_SECONDS,
             )
         except errors.NotFound:
             log.debug("%s %s is gone", kind, name)
@@ -242,8 +239,13 @@ class KindStatuses:
         # A request may have got no answer because of its object.
         systemic = errors.is_systemic(error) and not isinstance(error, errors.Unreachable)
         if not systemic and not self._failures.failed((kind, name)):
-            extra = logs.about(f"{kind} {name}")
-            log.warning("the status of %s %s was not written: %s", kind, name, error, extra=extra)
+            log.warning(
+                "the status of %s %s was not written: %s",
+                kind,
+                name,
+                error,
+                extra=logs.about(f"{kind} {name}"),
+            )
             return
         # An outage: logged once while it lasts, and no other object is tried.
         log.log(logging.DEBUG if self._outage else logging.WARNING, "statuses wait: %s", error)
@@ -259,16 +261,15 @@ class KindStatuses:
 def device_status(wanted: node_summaries.NodeSummary, shown: Json, *, moment: str) -> dict[str, Any]:
     """Return the operator's part of a Device's status."""
     # An empty reason is written, too: what is left out stays if another manager owns it as well.
-    summary = {
-        "free": wanted.free,
-        "used": wanted.used,
-        "healthy": wanted.healthy,
-        "inUse": wanted.in_use,
-        "reason": wanted.reason,
-    }
     return {
         "conditions": [_timed(_ready(wanted), shown, moment)],
-        "summary": summary,
+        "summary": {
+            "free": wanted.free,
+            "used": wanted.used,
+            "healthy": wanted.healthy,
+            "inUse": wanted.in_use,
+            "reason": wanted.reason,
+        },
         "claims": list(wanted.claims),
         "disputed": list(wanted.disputed),
         "origins": [_origin(uuid, one) for uuid, one in wanted.origins],
@@ -288,8 +289,9 @@ def _ready(wanted: node_summaries.NodeSummary) -> dict[str, Any]:
         return _condition(
             kind, vocabulary.Truth.FALSE, vocabulary.ReadyReason.SOURCE_FAILED, text.line(message)
         )
-    alive = vocabulary.ReadyReason.AGENT_ALIVE
-    return _condition(kind, vocabulary.Truth.TRUE, alive, "The agent renews its Lease.")
+    return _condition(
+        kind, vocabulary.Truth.TRUE, vocabulary.ReadyReason.AGENT_ALIVE, "The agent renews its Lease."
+    )
 
 
 def _origin(uuid: str, origin: uuid_records.Origin) -> dict[str, str]:
@@ -302,11 +304,8 @@ def policy_status(body: Json, *, moment: str) -> dict[str, Any]:
     truth, reason, message = _accepted(body)
     generation = body["metadata"].get("generation", 0)
     condition = _condition(vocabulary.PolicyCondition.ACCEPTED, truth, reason, message)
-    condition["observedGeneration"] = generation
-    return {
-        "observedGeneration": generation,
-        "conditions": [_timed(condition, body.get("status") or {}, moment)],
-    }
+    seen = {"observedGeneration": generation}
+    return seen | {"conditions": [_timed(condition | seen, body.get("status") or {}, moment)]}
 
 
 def _accepted(body: Json) -> tuple[vocabulary.Truth, str, str]:

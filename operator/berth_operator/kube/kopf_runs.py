@@ -118,8 +118,10 @@ class KopfRun:
 
     async def _until_ended(self, root_tasks: Collection[Task], missing: asyncio.Task[KindsNotFound]) -> None:
         """Wait until Kopf ends, is stopped, or misses our kinds; raise the error, if there is one."""
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        done, _ = await asyncio.wait([*root_tasks, missing, stopping], return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(
+            [*root_tasks, missing, asyncio.ensure_future(self._stopping.wait())],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
         if missing in done:
             raise missing.result()
         for task in done:
@@ -130,8 +132,8 @@ class KopfRun:
         # The errors of a Kopf that is being ended need no log.
         self._loop.set_exception_handler(lambda *_: None)
         await _cancelled(root_tasks, GRACE_SECONDS)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await _cancelled([one for one in others if one.get_name().startswith(WATCHER)], WATCHER_SECONDS)
+        watchers = [one for one in asyncio.all_tasks() if one.get_name().startswith(WATCHER)]
+        await _cancelled(watchers, WATCHER_SECONDS)
         for session in self._sessions:
             await session.close()
         await _cancelled(asyncio.all_tasks() - {asyncio.current_task()}, GRACE_SECONDS)

@@ -137,12 +137,9 @@ class LeaderElection:
         self._holding = asyncio.create_task(self._hold(elector_), name="hold the lead")
         return term
 
-    def _notify_renewed(self) -> None:
-        self._main.call_soon_threadsafe(self._renewed.set)
-
     async def _hold(self, elector_: elector.Elector) -> None:
         try:
-            await elector_.hold(self._notify_renewed)
+            await elector_.hold(lambda: self._main.call_soon_threadsafe(self._renewed.set))
         except elector.LeadershipLost as error:
             self._lost(str(error))
         except Exception as error:

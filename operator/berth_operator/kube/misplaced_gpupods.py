@@ -24,16 +24,16 @@ same, so that is logged without a warning.
 """
 
 import asyncio
-import collections
 import dataclasses
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
 from berth_crds import logs, schema_limits, wire
 from berth_crds.client import api, errors, resources, watch
 from berth_operator import metrics
+from berth_operator.engine import totals
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import suspect_gpupods
 
@@ -51,6 +51,7 @@ MOST_OF_A_NODE: Final = 1024  # The limit of one node; it has many times fewer r
 MOST_CROWDED_READ: Final = 100  # GpuPods of nodes beyond that limit read anew in each second.
 AT_ONCE: Final = 16  # Of these, at the same time.
 POD: Final = resources.PODS.kind
+GPU_PODS: Final = watch.Codec(wire.GpuPod)
 
 
 class LeaderCheck(Protocol):
@@ -92,8 +93,7 @@ def record(thing: wire.GpuPod) -> Record:
     pods = [one.name for one in meta.owner_references if one.kind == POD and one.uid == spec.pod_uid]
     # The API server accepts any name of an owner; one that no pod can have must not get into a path.
     valid = has_second_name and pods and schema_limits.DNS_SUBDOMAIN.matches(pods[0])
-    pod = f"{meta.namespace}/{pods[0]}" if valid else ""
-    return Record(meta.uid, spec.pod_uid, spec.node, pod)
+    return Record(meta.uid, spec.pod_uid, spec.node, f"{meta.namespace}/{pods[0]}" if valid else "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,14 +129,14 @@ class GpuPodStore:
         self.verified: dict[str, Record] = {}
         self.crowded: dict[str, None] = {}
         self.on_new: Callable[[str, Record], None] | None = None  # Called with each new GpuPod.
-        self._counts: collections.Counter[str] = collections.Counter()  # Of the records, by node.
+        self._counts = totals.Totals()  # Of the records, by node.
 
     def put(self, title: str, one: Record) -> None:
         """Record a GpuPod."""
         if self.records.get(title) != one:
             self.drop(title)
             if self._counts[one.node] < MOST_OF_A_NODE:
-                self._counts[one.node] += 1
+                self._counts.add(one.node, 1)
                 self.records[title] = one
             else:
                 self.crowded[title] = None
@@ -160,9 +160,7 @@ class GpuPodStore:
         self.verified.pop(title, None)
         self.crowded.pop(title, None)
         if one is not None:
-            self._counts[one.node] -= 1
-            if not self._counts[one.node]:
-                del self._counts[one.node]
+            self._counts.add(one.node, -1)
 
 
 def _move_to_end(things: dict[str, T], key: str) -> None:
@@ -216,10 +214,8 @@ class GpuPodCleaner:
 
     async def scan(self) -> None:
         """Scan all GpuPods once, and check those that seemed misplaced in the last scan as well."""
-        self._offenders, self._crowded_nodes = (
-            self._unexpired(self._offenders),
-            self._unexpired(self._crowded_nodes),
-        )
+        self._offenders = self._unexpired(self._offenders)
+        self._crowded_nodes = self._unexpired(self._crowded_nodes)
         self._suspects.begin()
         await self._find_suspects()
         # Those that a known pod refutes come first.
@@ -273,8 +269,12 @@ class GpuPodCleaner:
     def _mark_crowded(self, node: str) -> None:
         """Record that a node has too many GpuPods, and log that once."""
         if node not in self._crowded_nodes:
-            message = "node %s has more than %d GpuPods: only the names of the others are kept for a check"
-            log.warning(message, node, MOST_OF_A_NODE, extra=logs.node(node))
+            log.warning(
+                "node %s has more than %d GpuPods: only the names of the others are kept for a check",
+                node,
+                MOST_OF_A_NODE,
+                extra=logs.node(node),
+            )
             self._crowded_nodes[node] = self._clock() + OFFENDER_SECONDS
 
     def _queue_crowded(self, title: str) -> None:
@@ -298,8 +298,7 @@ class GpuPodCleaner:
         """Collect the GpuPods that a bound pod of their name refutes, and those without one."""
         pods = await self._bound_pods()
         for count, title in enumerate(list(self._store.records), 1):
-            one = self._store.records.get(title)
-            if one is not None:
+            if (one := self._store.records.get(title)) is not None:
                 self._compare(title, one, pods.get(one.pod or title))
             if count % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
@@ -308,14 +307,12 @@ class GpuPodCleaner:
         """Compare a GpuPod with the bound pod of its name, if there is one."""
         if pod is not None and mismatch(one, *pod) is None:
             self._store.verify(title, one)
-        elif pod is None and title in self._store.verified:
-            pass  # Its pod has ended.
-        elif one.node in self._crowded_nodes:
-            self._queue_crowded(title)
-        else:
-            self._suspects.add(
-                title, suspect_gpupods.Suspicion.PODLESS if pod is None else suspect_gpupods.Suspicion.REFUTED
-            )
+        elif pod is not None or title not in self._store.verified:  # Else its pod has ended.
+            if one.node in self._crowded_nodes:
+                self._queue_crowded(title)
+            else:
+                suspicion = suspect_gpupods.Suspicion
+                self._suspects.add(title, suspicion.PODLESS if pod is None else suspicion.REFUTED)
 
     async def _bound_pods(self) -> dict[str, tuple[str, str]]:
         """Return uid and node of all pods that have a node, by their titles."""
@@ -335,8 +332,7 @@ class GpuPodCleaner:
         one = await self._gpupod(namespace, name)
         if one is None:
             return True
-        pod = one.pod.partition("/")[2] or name
-        found = mismatch(one, *await self._pod(namespace, pod))
+        found = mismatch(one, *await self._pod(namespace, one.pod.partition("/")[2] or name))
         if found is None:
             self._store.verify(title, one)
         elif self._leader.leads():
@@ -355,15 +351,27 @@ class GpuPodCleaner:
         self._removed(found.cause)
         self._offenders[one.node] = self._clock() + OFFENDER_SECONDS
         level = logging.WARNING if found.cause is metrics.Removal.OTHER_NODE else logging.INFO
-        message = "GpuPod %s, which was written for node %s, is removed: %s"
-        log.log(level, message, title, one.node, found.text, extra=logs.node(one.node))
+        log.log(
+            level,
+            "GpuPod %s, which was written for node %s, is removed: %s",
+            title,
+            one.node,
+            found.text,
+            extra=logs.node(one.node),
+        )
 
     async def _gpupod(self, namespace: str, name: str) -> Record | None:
         """Read a GpuPod; None where there is none, or where it is being deleted."""
         path = resources.GPU_PODS.path(namespace=namespace)
-        selectors = {"fieldSelector": f"metadata.name={name}"}
-        listed = await watch.list_all(self._session, path, GPU_PODS, selectors=selectors, size=1)
-        return next(_undeleted(listed.items), None)
+        listed = await watch.list_all(
+            self._session, path, GPU_PODS, selectors={"fieldSelector": f"metadata.name={name}"}, size=1
+        )
+        found = (
+            record(one)
+            for one in listed.items
+            if isinstance(one, wire.GpuPod) and one.metadata.deletion_timestamp is None
+        )
+        return next(found, None)
 
     async def _pod(self, namespace: str, name: str) -> tuple[str | None, str]:
         """Read uid and node of a pod; None as uid where there is no pod."""
@@ -374,12 +382,3 @@ class GpuPodCleaner:
         except errors.NotFound:
             return None, ""
         return pod.metadata.uid, pod.spec.node_name
-
-
-GPU_PODS: Final = watch.Codec(wire.GpuPod)
-
-
-def _undeleted(items: list[wire.GpuPod | watch.Undecodable]) -> Iterator[Record]:
-    for one in items:
-        if isinstance(one, wire.GpuPod) and one.metadata.deletion_timestamp is None:
-            yield record(one)

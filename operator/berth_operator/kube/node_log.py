@@ -60,8 +60,14 @@ class NodeLog:
 
     def _report_unknown(self, summary: node_summaries.NodeSummary) -> None:
         if summary.unmatched_cordon:
-            subject = events.InvolvedObject("", summary.node, self._uid_of(summary.node), resources.DEVICES)
-            self._record(events.Event(subject, NO_SUCH_DEVICE, _sentence(summary), warning=True))
+            self._record(
+                events.Event(
+                    events.InvolvedObject("", summary.node, self._uid_of(summary.node), resources.DEVICES),
+                    NO_SUCH_DEVICE,
+                    _sentence(summary),
+                    warning=True,
+                )
+            )
             log.warning(
                 "node %s: %s",
                 summary.node,
@@ -97,5 +103,10 @@ def _report_cordon(before: node_summaries.NodeSummary, now: node_summaries.NodeS
         ("uncordoned", set(before.cordoned) - set(now.cordoned)),
     ):
         if uuids:
-            extra = logs.node(now.node, devices=sorted(uuids))
-            log.info("node %s: %s: %s", now.node, verb, ", ".join(sorted(uuids)), extra=extra)
+            log.info(
+                "node %s: %s: %s",
+                now.node,
+                verb,
+                ", ".join(sorted(uuids)),
+                extra=logs.node(now.node, devices=sorted(uuids)),
+            )

@@ -15,6 +15,7 @@ import datetime as dt
 import functools
 import itertools
 import logging
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ BATCH: Final = 64  # After so many the order is found anew.
 RESERVED_FOR_REWRITES: Final = 8  # Of a batch, for pods that have a condition already.
 LONGEST_MESSAGE: Final = 4096
 LATER: Final = errors.Conflict | errors.Unavailable | errors.AmbiguousNotFound
+BY_MINOR: Final = operator.attrgetter("minor", "uuid")
 
 Bound = Callable[[queued_pods.Candidate, decisions.Placement, str], None]
 
@@ -102,8 +104,9 @@ class PodStatusWriter:
     def pod_waiting(self, pod: raw.Pod) -> None:
         """Record the revision and condition of a waiting pod."""
         uid = pod.metadata.uid
-        size = pod.length or self.size(uid)
-        self._shown[uid] = ObservedPod(pod.metadata.resource_version, observed_condition(pod), size)
+        self._shown[uid] = ObservedPod(
+            pod.metadata.resource_version, observed_condition(pod), pod.length or self.size(uid)
+        )
         if uid in self._stuck:
             self._stuck.discard(uid)
             self._changed.set()
@@ -143,8 +146,7 @@ class PodStatusWriter:
 
     def shown_message(self, uid: str) -> str:
         """Return the message of a waiting pod's condition, as it is or will be once it is written."""
-        due, shown = self._due.get(uid), self._shown.get(uid)
-        condition = due[1] if due is not None else shown.condition if shown is not None else None
+        _, condition = self._due.get(uid, (None, self.condition(uid)))
         return condition.message if condition is not None and condition.reason == UNSCHEDULABLE else ""
 
     def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
@@ -170,8 +172,14 @@ class PodStatusWriter:
         return True
 
     def _record(self, candidate: queued_pods.Candidate, reason: str, message: str, *, warning: bool) -> None:
-        subject = events.InvolvedObject(candidate.namespace, candidate.name, candidate.uid)
-        self._recorder.record(events.Event(subject, reason, message, warning))
+        self._recorder.record(
+            events.Event(
+                events.InvolvedObject(candidate.namespace, candidate.name, candidate.uid),
+                reason,
+                message,
+                warning,
+            )
+        )
 
     # ------------------------------------------------------------ writing conditions
 
@@ -203,17 +211,13 @@ class PodStatusWriter:
         may_rewrite = functools.cache(lambda namespace: not self._budget.exhausted(namespace))
         for uid, (candidate, _) in self._due.items():
             if uid not in self._stuck and (
-                not (has_condition := self._has_condition(uid)) or may_rewrite(candidate.namespace)
+                not (has_condition := self.condition(uid) is not None) or may_rewrite(candidate.namespace)
             ):
                 due[has_condition].append((candidate.namespace, uid))
         self._first_due.replace(due[False])
         self._rewrites_due.replace(due[True])
         new = self._first_due.pop_many(BATCH - min(RESERVED_FOR_REWRITES, len(self._rewrites_due)))
         return [*new, *self._rewrites_due.pop_many(BATCH - len(new))]
-
-    def _has_condition(self, uid: str) -> bool:
-        shown = self._shown.get(uid)
-        return shown is not None and shown.condition is not None
 
     async def _try(self, uid: str) -> float:
         """Write one condition; return for how many seconds all writes must pause for the server."""
@@ -250,11 +254,11 @@ class PodStatusWriter:
             return  # It stays due.
         answer = await self._send(candidate, condition, shown)
         self._drop(uid, condition)
-        version = api.decode(answer, RevisionOnly, path=candidate.title).metadata.resource_version
-        self._revised(uid, version)
+        self._revised(uid, api.decode(answer, RevisionOnly, path=candidate.title).metadata.resource_version)
         if (now := self._shown.get(uid)) is not None:
-            now_shown = condition if now == shown else now.condition
-            self._shown[uid] = ObservedPod(now.version, now_shown, len(answer))
+            self._shown[uid] = ObservedPod(
+                now.version, condition if now == shown else now.condition, len(answer)
+            )
 
     async def _send(
         self, candidate: queued_pods.Candidate, condition: PodCondition, shown: ObservedPod
@@ -305,14 +309,10 @@ def placement_text(candidate: queued_pods.Candidate, placement: decisions.Placem
     """Return a pod's title, its node and its cards or parts of cards, in words."""
     held = [one for one in allocator.held(placement.grants) if one.type == DeviceType.GPU]
     whole = sorted(one.minor for one in held if not _part(one))
-    parts = [f"{_part(one)} of card {one.minor}" for one in sorted(held, key=_by_minor) if _part(one)]
+    parts = [f"{_part(one)} of card {one.minor}" for one in sorted(held, key=BY_MINOR) if _part(one)]
     cards = [f"card{'s' if len(whole) > 1 else ''} {','.join(map(str, whole))}"] if whole else []
     given = f" with {wording.listed([*cards, *parts])}" if held else ""
     return f"{candidate.title} to {placement.node}{given}"
-
-
-def _by_minor(share: decisions.Share) -> tuple[int, str]:
-    return share.minor, share.uuid
 
 
 def _part(share: decisions.Share) -> str:
@@ -332,5 +332,7 @@ def patch(
     }
     if shown.condition is None:
         body["lastTransitionTime"] = moment
-    meta = {"uid": candidate.uid, "resourceVersion": shown.version}
-    return {"metadata": meta, "status": {"conditions": [body]}}
+    return {
+        "metadata": {"uid": candidate.uid, "resourceVersion": shown.version},
+        "status": {"conditions": [body]},
+    }

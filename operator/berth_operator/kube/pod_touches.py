@@ -122,9 +122,8 @@ class PodTouches:
             return ""
 
     async def _read(self, candidate: queued_pods.Candidate) -> str:
-        namespace = candidate.namespace
         found = await self._session.get(
-            resources.PODS, candidate.name, into=pod_status.RevisionOnly, namespace=namespace
+            resources.PODS, candidate.name, into=pod_status.RevisionOnly, namespace=candidate.namespace
         )
         return found.metadata.resource_version
 
@@ -132,12 +131,13 @@ class PodTouches:
         # Another second in each attempt: a patch that changes nothing makes no revision.
         moment = lease.rfc3339(self._wall() + dt.timedelta(seconds=attempt))
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
-        thing = touch(candidate, self._condition_of(candidate.uid), before=before, moment=moment)
         answer = await self._session.send(
             "PATCH",
             path,
             params={"timeout": f"{SERVER_SECONDS}s"},
-            body=msgspec.json.encode(thing),
+            body=msgspec.json.encode(
+                touch(candidate, self._condition_of(candidate.uid), before=before, moment=moment)
+            ),
             content=api.STRATEGIC_PATCH,
             deadline=CLIENT_SECONDS,
         )

@@ -40,18 +40,25 @@ class PolicyLog:
         """Record that there is no policy any more, and log what that changes."""
         before, self._spec = self._spec, None
         if before is not None:
-            found = list(changes(before, BUILT_IN))
             self._log_change(
-                "policy %s is gone, defaults are in force: %s", found, otherwise="nothing changes"
+                "policy %s is gone, defaults are in force: %s",
+                list(changes(before, BUILT_IN)),
+                otherwise="nothing changes",
             )
 
     def _log_change(self, template: str, found: list[Change], *, otherwise: str = "") -> None:
         logged = found[:MOST_LOGGED]
         more = [f"{len(found) - len(logged)} more"] if len(found) > len(logged) else []
         changes_text = "; ".join([*(_change_text(*one) for one in logged), *more]) or otherwise
-        changed = {rule: {"from": before, "to": now} for rule, before, now in logged}
-        fields = logs.fields(policy=names.DEFAULT_POLICY, changed=changed)
-        self._logger.info(template, names.DEFAULT_POLICY, changes_text, extra=fields)
+        self._logger.info(
+            template,
+            names.DEFAULT_POLICY,
+            changes_text,
+            extra=logs.fields(
+                policy=names.DEFAULT_POLICY,
+                changed={rule: {"from": before, "to": now} for rule, before, now in logged},
+            ),
+        )
 
 
 def changes(before: wire.PolicySpec, now: wire.PolicySpec) -> Iterator[Change]:

@@ -12,10 +12,11 @@ import asyncio
 import collections
 import contextlib
 import datetime as dt
+import functools
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from berth_crds import names
 from berth_crds.client import api, connection
@@ -32,62 +33,46 @@ STOP_SECONDS: Final = 5.0
 END_SECONDS: Final = 8.0  # The longest that a run takes to end, unless its loop hangs.
 
 
-class KopfMetrics(Protocol):
-    """Metrics of Kopf; called from any thread."""
-
-    def ended(self, why: metrics.KopfEnd) -> None:
-        """Count a run that ended, or that was ended."""
-
-    def behind(self, objects: int) -> None:
-        """Record how many objects it has not delivered in their present revision."""
-
-
 class Inbox:
     """Passes the events of one run from Kopf's thread to ours; once closed it drops them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, statuses: kind_statuses.KindStatuses) -> None:
         self._loop = loop
         self._statuses = statuses
-        self._events: collections.deque[Callable[[], None]] = collections.deque()
+        self._events: collections.deque[tuple[Callable[[], None], ...]] = collections.deque()
         self._scheduled = False
         self.lag = kopf_lag.KopfLag()
         self.closed = False
 
     def device_seen(self, name: str, status: dict[str, Any], version: str) -> None:
         """Record the status of a Device."""
-
-        def apply() -> None:
-            self.lag.delivered(names.DEVICES, name, version)
-            self._statuses.device_seen(name, status)
-
-        self._pass(apply)
+        self._pass(
+            functools.partial(self.lag.delivered, names.DEVICES, name, version),
+            functools.partial(self._statuses.device_seen, name, status),
+        )
 
     def device_gone(self, name: str) -> None:
         """Forget a Device that was deleted."""
-
-        def apply() -> None:
-            self.lag.gone(names.DEVICES, name)
-            self._statuses.device_gone(name)
-
-        self._pass(apply)
+        self._pass(
+            functools.partial(self.lag.gone, names.DEVICES, name),
+            functools.partial(self._statuses.device_gone, name),
+        )
 
     def policy_seen(self, body: dict[str, Any]) -> None:
         """Record a policy."""
-
-        def apply() -> None:
-            meta = body["metadata"]
-            self.lag.delivered(names.POLICIES, meta["name"], meta.get("resourceVersion", ""))
-            self._statuses.policy_seen(body)
-
-        self._pass(apply)
+        name, version = body["metadata"]["name"], body["metadata"].get("resourceVersion", "")
+        self._pass(
+            functools.partial(self.lag.delivered, names.POLICIES, name, version),
+            functools.partial(self._statuses.policy_seen, body),
+        )
 
     def policy_gone(self, name: str) -> None:
         """Forget a policy that was deleted."""
-        self._pass(lambda: self.lag.gone(names.POLICIES, name))
+        self._pass(functools.partial(self.lag.gone, names.POLICIES, name))
 
-    def _pass(self, apply: Callable[[], None]) -> None:
+    def _pass(self, *calls: Callable[[], None]) -> None:
         """Queue an event for our thread, which is called once for all events that are queued."""
-        self._events.append(apply)
+        self._events.append(calls)
         if not self._scheduled:
             self._scheduled = True
             with contextlib.suppress(RuntimeError):  # The loop is closed once our thread has ended.
@@ -96,11 +81,10 @@ class Inbox:
     def _apply_all(self) -> None:
         self._scheduled = False  # First, so that later events schedule another call.
         while self._events:
-            apply = self._events.popleft()
-            if self.closed:
-                continue
+            calls = self._events.popleft()
             try:
-                apply()
+                for call in () if self.closed else calls:
+                    call()
             except Exception:
                 log.exception("an event of Kopf cannot be applied")
 
@@ -116,7 +100,7 @@ class Reconciler:
         agent: str,
         wall: Callable[[], dt.datetime],
         tally: api.CountRequest = api.count_nothing,
-        kopf_metrics: KopfMetrics | None = None,
+        kopf_metrics: metrics.Kopf | None = None,
     ) -> None:
         self._link = link
         self._rate_limiter = limiter
@@ -130,9 +114,8 @@ class Reconciler:
         self._statuses: kind_statuses.KindStatuses | None = None
         self._stop: asyncio.Event | None = None
         self._inbox: Inbox | None = None
-        self._fault_found: asyncio.Future[kopf_lag.KopfFault] | None = (
-            None  # Why the present run is to be ended.
-        )
+        # Why the present run is to be ended.
+        self._fault_found: asyncio.Future[kopf_lag.KopfFault] | None = None
         self.fault = ""  # What is wrong with Kopf, until it has delivered everything again.
 
     def start(self) -> None:

@@ -43,8 +43,9 @@ class SummaryReporter:
     async def _portions(self) -> AsyncIterator[list[node_summaries.NodeSummary]]:
         """Sum up and show what has changed until now; other tasks run after each portion."""
         changed, inventory = self._changes.read(), self._ledger.inventory
-        nodes = set(inventory.index) if changed is None else changed
-        for portion in node_summaries.portions(inventory, nodes, self._clock):
+        for portion in node_summaries.portions(
+            inventory, set(inventory.index) if changed is None else changed, self._clock
+        ):
             self._show(portion)
             yield portion
             await asyncio.sleep(0)

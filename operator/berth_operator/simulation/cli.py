@@ -220,8 +220,12 @@ def replay(options: Options) -> Iterator[str]:
     scenario = read(options)
     events = traces.read(options.trace, scenario.reader)
     notes, as_json = scenario.notes(), options.output == "json"
-    cluster = Cluster(options.strategy, clock=time.monotonic)
-    run = replaying.Replay(scenario, cluster, adopt=adopter(options), detailed_nodes=detailed_nodes(options))
+    run = replaying.Replay(
+        scenario,
+        Cluster(options.strategy, clock=time.monotonic),
+        adopt=adopter(options),
+        detailed_nodes=detailed_nodes(options),
+    )
     write = reports.event_json if as_json else reports.event_text
     # The whole run comes first: an invalid trace prints nothing.
     happened = list(run.run(events))

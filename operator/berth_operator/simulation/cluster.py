@@ -9,15 +9,13 @@ count as alive except those that the operator itself had found silent.
 import dataclasses
 import datetime as dt
 
-from berth_crds import names, vocabulary, wire
-from berth_crds.client import lease
+from berth_crds import names
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, cycle, decisions
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
-from berth_operator.scheduling.search import Search
 from berth_operator.simulation import defaults, manifests, timestamps
 from berth_operator.translate import devices, gpupods, nodes, policies, raw
 
@@ -35,11 +33,6 @@ class Cluster:
         self._reported_silent: dict[str, bool] = {}
         self._agents_current = True
         self._set_policy(policies.DEFAULT)
-
-    @property
-    def search(self) -> Search:
-        """The search on its inventory."""
-        return self.ledger.search
 
     @property
     def inventory(self) -> Inventory:
@@ -62,11 +55,11 @@ class Cluster:
                 self.ledger.device_seen(
                     devices.read(manifest.value), devices.read_record(manifest.value.status)
                 )
-                self._reported_silent[manifest.name] = reported_silent(manifest.value)
+                self._reported_silent[manifest.name] = devices.found_silent(manifest.value)
             case "GpuPod":
                 self._apply_gpupod(manifest)
             case "Lease" if manifest.namespace == names.NODES_NAMESPACE:
-                self._renewals[manifest.name] = renewed_at(manifest.value)
+                self._renewals[manifest.name] = timestamps.read(manifest.value.spec.renew_time or "")
             case "PlacementPolicy" if manifest.name == names.DEFAULT_POLICY:
                 policy = policies.read(manifest.value)
                 assert isinstance(policy, Policy), "read when it was parsed"  # noqa: S101
@@ -126,18 +119,3 @@ class Cluster:
             return False
         renewed = self._renewals.get(node)
         return node not in self._renewals or (renewed is not None and oldest is not None and renewed < oldest)
-
-
-def renewed_at(lease_: lease.Lease) -> dt.datetime | None:
-    """Return when a Lease was renewed; None if it does not say so."""
-    return timestamps.read(lease_.spec.renew_time or "")
-
-
-def reported_silent(device: wire.Device) -> bool:
-    """Whether a Device says that its agent was found silent."""
-    return any(
-        one.type == vocabulary.DeviceCondition.READY
-        and one.status == vocabulary.Truth.FALSE
-        and one.reason != vocabulary.ReadyReason.SOURCE_FAILED
-        for one in device.status.conditions
-    )

@@ -56,5 +56,4 @@ def node(manifest: manifests.Manifest) -> raw.Node:
     allocatable = node.status.allocatable
     if allocatable is None:
         allocatable = node.status.capacity or {}
-    status = kinds.NodeStatus(allocatable={PODS: MAX_PODS, **allocatable})
-    return msgspec.structs.replace(node, status=status)
+    return msgspec.structs.replace(node, status=kinds.NodeStatus(allocatable={PODS: MAX_PODS, **allocatable}))

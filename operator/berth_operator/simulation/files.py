@@ -50,8 +50,7 @@ def expand(name: str) -> list[str]:
     """Return the manifests of a folder and of its folders, by name; a file stands for itself."""
     if name == STDIN or not Path(name).is_dir():
         return [name]
-    walk = os.walk(name, onerror=_unreadable)
-    paths = (Path(folder, file) for folder, _, files in walk for file in files)
+    paths = (Path(folder, file) for folder, _, files in os.walk(name, onerror=_unreadable) for file in files)
     found = sorted(path for path in paths if path.suffix in ENDINGS and path.is_file())
     if not found:
         raise InputError(f"{name}: there are no manifests in this folder")

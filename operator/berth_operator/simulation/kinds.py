@@ -19,7 +19,7 @@ from berth_crds import device, gpupod, names, policy, wire
 from berth_crds.client import lease
 from berth_operator.simulation import input_errors, timestamps
 from berth_operator.simulation.input_errors import InputError
-from berth_operator.translate import policies, quantities, raw
+from berth_operator.translate import devices, policies, quantities, raw
 
 # The PriorityClasses that every cluster has.
 SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -146,7 +146,7 @@ def _of_device(device: wire.Device) -> Iterator[str]:
     if device.spec.node != device.metadata.name:
         yield f"spec.node must be the name of the Device, found {input_errors.shown(device.spec.node)}"
     for title, values in (
-        ("the uuid {}", [uuid for card in device.spec.devices for uuid in _uuids(card)]),
+        ("the uuid {}", [uuid for card in device.spec.devices for uuid in devices.uuids_of(card)]),
         ("the minor {} of type {}", [(card.minor, card.type) for card in device.spec.devices]),
     ):
         for one in _duplicates(values):
@@ -155,10 +155,6 @@ def _of_device(device: wire.Device) -> Iterator[str]:
     for card in device.spec.devices:
         if card.type == "gpu" and not card.memory:
             yield f"spec.devices: {card.uuid}: memory must be given for a device of type gpu"
-
-
-def _uuids(card: wire.Card) -> list[str]:
-    return [card.uuid, *(one.uuid for one in (card.mig.instances if card.mig else ()))]
 
 
 def _duplicates(values: list[Any]) -> list[Any]:

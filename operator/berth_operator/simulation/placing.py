@@ -91,8 +91,11 @@ def place(
         if outcome is not None:
             skipped.append(outcome)
     before = usage.of_all(cluster.inventory)
-    explainer = pod_explanations.Explainer(cluster, detailed_nodes=detailed_nodes)
-    return [*_decided(cluster, explainer), *skipped], before, notes
+    return (
+        [*_decided(cluster, pod_explanations.Explainer(cluster, detailed_nodes=detailed_nodes)), *skipped],
+        before,
+        notes,
+    )
 
 
 def apply_objects(scenario: Scenario, cluster: Cluster) -> None:
@@ -196,8 +199,9 @@ def carry_out(cluster: Cluster, decision: decisions.Decision) -> Placed | Unsche
 
 def _confirm(cluster: Cluster, pod: raw.Pod, placement: decisions.Placement) -> None:
     """Add the bound pod to the ledger, as the watch would."""
-    annotations = {**pod.metadata.annotations, **records.annotations(placement)}
-    meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    meta = msgspec.structs.replace(
+        pod.metadata, annotations={**pod.metadata.annotations, **records.annotations(placement)}
+    )
     spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
     seen = pods.classify(msgspec.structs.replace(pod, metadata=meta, spec=spec))
     assert isinstance(seen, pods.BoundPod), "it has a node"  # noqa: S101

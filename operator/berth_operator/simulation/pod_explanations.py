@@ -54,8 +54,13 @@ class PodExplanation:
         """The reason of each node, followed by those of each of its cards that refuses."""
         if self.explanation is None:
             return self.faults
-        nodes = tuple(itertools.chain.from_iterable(map(_node_first, self.explanation.nodes)))
-        return explain.refusals(dataclasses.replace(self.explanation, nodes=nodes), self.candidate)
+        return explain.refusals(
+            dataclasses.replace(
+                self.explanation,
+                nodes=tuple(itertools.chain.from_iterable(map(_node_first, self.explanation.nodes))),
+            ),
+            self.candidate,
+        )
 
     @property
     def nearest(self) -> str:
@@ -120,10 +125,12 @@ class Explainer:
         cluster, clock = self._cluster, self._cluster.clock
         whole = len(cluster.inventory.index) <= self._detailed_nodes
         began = clock()
-        seconds = max(MIN_SECONDS, min(POD_SECONDS, RUN_SECONDS - self._used))
-        effort = explain.work(whole=whole, expired=allocator.stopwatch(clock, seconds))
+        effort = explain.work(
+            whole=whole,
+            expired=allocator.stopwatch(clock, max(MIN_SECONDS, min(POD_SECONDS, RUN_SECONDS - self._used))),
+        )
         explanation = explain.explain(
-            cluster.search, candidate, policy=cluster.ledger.policy, whole=whole, effort=effort
+            cluster.ledger.search, candidate, policy=cluster.ledger.policy, whole=whole, effort=effort
         )
         self._used += clock() - began
         return explanation, effort.late

@@ -6,38 +6,23 @@ from typing import Any, Final
 
 from berth_crds import allocation, names
 from berth_operator.scheduling import decisions
+from berth_operator.translate import held_devices
 
 TERM: Final = "simulation/0"
 SCHEDULED: Final = "PodScheduled"
-
-
-def record(placement: decisions.Placement) -> allocation.Allocation:
-    """Return the allocation of a placement, as the annotation has it."""
-    containers: dict[str, dict[str, list[allocation.Share]]] = {}
-    for grant in placement.grants:
-        for share in grant.shares:
-            of_type = containers.setdefault(grant.container, {}).setdefault(share.type, [])
-            of_type.append(
-                allocation.Share(
-                    share.uuid, share.minor, share.core, share.memory, share.profile, share.function
-                )
-            )
-    return allocation.of(placement.node, containers)
 
 
 def allocation_json(placement: decisions.Placement) -> dict[str, Any] | None:
     """Return the allocation as in JSON; None for a pod without devices."""
     if not placement.grants:
         return None
-    found: dict[str, Any] = json.loads(allocation.encode(record(placement)))
+    found: dict[str, Any] = json.loads(allocation.encode(held_devices.allocation_of(placement)))
     return found
 
 
 def annotations(placement: decisions.Placement) -> dict[str, str]:
     """Return all annotations that the Binding would have."""
-    if not placement.grants:
-        return {names.TERM: TERM}
-    return allocation.annotations(record(placement), term=TERM)
+    return held_devices.annotations(placement, term=TERM)
 
 
 def bound_manifest(body: dict[str, Any], placement: decisions.Placement) -> dict[str, Any]:
@@ -49,8 +34,7 @@ def bound_manifest(body: dict[str, Any], placement: decisions.Placement) -> dict
     spec["nodeName"] = placement.node
     if status.get("conditions"):
         status["conditions"] = [_scheduled(one) for one in status["conditions"]]
-    parts = {"metadata": meta, "spec": spec, "status": status}
-    return {**body, **{name: part for name, part in parts.items() if part}}
+    return body | {"metadata": meta, "spec": spec} | ({"status": status} if status else {})
 
 
 def _scheduled(condition: dict[str, Any]) -> dict[str, Any]:

@@ -100,8 +100,9 @@ class Replay:
     def run(self, events: Iterable[traces.Event]) -> Iterator[ReplayEvent]:
         """Run the trace, and yield what happens in order of time."""
         placing.apply_objects(self._scenario, self._cluster)
-        first = traces.Event(0.0, "", traces.Add(tuple(self._scenario.of("Pod"))))
-        waiting = collections.deque([first, *events])
+        waiting = collections.deque(
+            [traces.Event(0.0, "", traces.Add(tuple(self._scenario.of("Pod")))), *events]
+        )
         while (time := self._next_time(waiting)) < NEVER:
             self._pass_time(time)
             yield from self._end_pods()
@@ -181,8 +182,9 @@ class Replay:
         now = self._cluster.now
         fresh = _Pod(uid, now, f"{now:020.6f} {next(self._numbers):09}", duration)
         pod = self._pods.setdefault(manifest.key, fresh)
-        adopted = self._adopt(raw_pod)
-        skipped = placing.add_pod(self._cluster, manifest, adopted, order=pod.order, notes=self.notes)
+        skipped = placing.add_pod(
+            self._cluster, manifest, self._adopt(raw_pod), order=pod.order, notes=self.notes
+        )
         self.summary.counts[ARRIVED] += pod is fresh
         if skipped is not None:
             pod.state = SKIPPED
@@ -270,8 +272,9 @@ class Replay:
                 reported = _reported(refusal)
                 if reported != pod.last_refusal:
                     pod.last_refusal = reported
-                    explanation = self._explainer.explain_pod(candidate, refusal)
-                    yield self._event(placing.NotPlaced(candidate, explanation))
+                    yield self._event(
+                        placing.NotPlaced(candidate, self._explainer.explain_pod(candidate, refusal))
+                    )
 
 
 def _reported(refusal: decisions.Wait | decisions.Reject) -> tuple[object, ...]:

@@ -150,8 +150,14 @@ def as_yaml(scenario: Scenario, outcomes: Iterable[placing.Outcome]) -> Iterator
     """Return all pods as they would be bound, in the order given; read again they are the same."""
     placed = {one.title: one.placement for one in outcomes if isinstance(one, placing.Placed)}
     for manifest in scenario.of("Pod"):
-        meta = {**manifest.body.get("metadata", {}), "name": manifest.name, "namespace": manifest.namespace}
-        body = {**manifest.body, "metadata": meta}
+        body = {
+            **manifest.body,
+            "metadata": {
+                **manifest.body.get("metadata", {}),
+                "name": manifest.name,
+                "namespace": manifest.namespace,
+            },
+        }
         if manifest.title in placed:
             body = records.bound_manifest(body, placed[manifest.title])
         yield document(body)

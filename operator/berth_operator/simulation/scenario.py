@@ -37,8 +37,7 @@ class Scenario:
     def without(self, pods: Sequence[str]) -> None:
         """Remove these pods."""
         for title in pods:
-            key = pod_key(title)
-            if self.manifests.pop(key, None) is None:
+            if self.manifests.pop(pod_key(title), None) is None:
                 raise InputError(f"--without {title}: there is no such pod")
 
     def of(self, kind: str) -> Iterator[Manifest]:

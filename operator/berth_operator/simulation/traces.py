@@ -81,8 +81,13 @@ def read(name: str, reader: ManifestReader) -> list[Event]:
     events = []
     for number, line in enumerate(files.text(name).splitlines(), start=1):
         if line.strip():
-            place = f"{shown}: line {number}"
-            events.append(_event(line, place, lambda value, where: _manifests(value, where, folder, reader)))
+            events.append(
+                _event(
+                    line,
+                    f"{shown}: line {number}",
+                    lambda value, where: _manifests(value, where, folder, reader),
+                )
+            )
     return sorted(events, key=lambda event: event.time)
 
 

@@ -141,10 +141,9 @@ def _parts(place: str, text: str, what: str, most: int) -> Sequence[str]:
 
 
 def _models(place: str, text: str) -> frozenset[str]:
-    parts = _parts(place, text, "models", pod_limits.MAX_MODELS)
     models = frozenset(
         pod_limits.check_length(f"{place}: a model", part.casefold(), pod_limits.MAX_ITEM_TEXT)
-        for part in parts
+        for part in _parts(place, text, "models", pod_limits.MAX_MODELS)
     )
     return models or refusals.refuse(f"{place} names no model; write one or several, such as A100-SXM4-80GB")
 

@@ -49,12 +49,11 @@ def asks(container: ContainerAmounts, modes: Mapping[str, Mode]) -> Asks:
         both = f"container {container.name} asks for both {' and '.join(keys)}"
         refusals.refuse(f"{both}; ask in one way only{_instead(amounts)}")
     cards = styles[0].read(container.name, amounts) if styles else ()
-    parts = tuple(
+    return cards + tuple(
         _parts(type_, amounts[resource], modes)
         for resource, type_ in TYPE_OF_RESOURCE.items()
         if resource in amounts
     )
-    return cards + parts
 
 
 def _instead(amounts: ResourceAmounts) -> str:
@@ -120,8 +119,14 @@ def _measures(container: str, amounts: ResourceAmounts) -> Asks:
     _check(container, amounts, resources)
     count = _cards_meant(container, amounts)
     core, ratio = _evenly(amounts, CORE, count), _evenly(amounts, RATIO, count)
-    memory = _memory(amounts[MEMORY], count) if MEMORY in resources else 0
-    return (requests.Gpus(count, core=core, memory=memory, ratio=ratio),)
+    return (
+        requests.Gpus(
+            count,
+            core=core,
+            memory=_memory(amounts[MEMORY], count) if MEMORY in resources else 0,
+            ratio=ratio,
+        ),
+    )
 
 
 def _check(container: str, amounts: ResourceAmounts, resources: frozenset[str]) -> None:
@@ -129,8 +134,11 @@ def _check(container: str, amounts: ResourceAmounts, resources: frozenset[str]) 
         both = f"{amounts[MEMORY].key} and {amounts[RATIO].key}"
         refusals.refuse(f"container {container}: {both} both say how much memory; write one of them")
     if resources in INCOMPLETE:
-        words = (("core", CORE), ("shared", SHARED))
-        keys = {word: amounts[resource].key for word, resource in words if resource in resources}
+        keys = {
+            word: amounts[resource].key
+            for word, resource in (("core", CORE), ("shared", SHARED))
+            if resource in resources
+        }
         refusals.refuse(f"container {container}: {INCOMPLETE[resources].format(**keys)}")
 
 

@@ -57,8 +57,9 @@ def _numa(row: aliases.Option, place: str, text: str) -> OwnTexts:
 
 def _mode(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     if text not in {"", "hami-core"}:
-        shown = refusals.shown(text)
-        refusals.decline(f"{place}: {shown} is not served; for MIG ask for nvidia.com/mig-<profile>")
+        refusals.decline(
+            f"{place}: {refusals.shown(text)} is not served; for MIG ask for nvidia.com/mig-<profile>"
+        )
     return ()
 
 

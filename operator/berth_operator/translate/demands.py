@@ -160,9 +160,9 @@ def _affinity(affinity: raw.Affinity | None) -> tuple[facts.Term, ...] | None:
     node = affinity.node_affinity if affinity else None
     if node is None or node.required is None:
         return None
-    terms = node.required.node_selector_terms or ()
     return tuple(
-        facts.Term(_conditions(term.match_expressions), _conditions(term.match_fields)) for term in terms
+        facts.Term(_conditions(term.match_expressions), _conditions(term.match_fields))
+        for term in (node.required.node_selector_terms or ())
     )
 
 

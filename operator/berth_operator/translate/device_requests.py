@@ -75,12 +75,13 @@ def _resource_faults(spec: raw.PodSpec) -> Iterator[Refusal]:
 
 def _annotation_faults(pod: raw.Pod, asking: frozenset[str]) -> list[Refusal]:
     """Return faults of result annotations that the Binding would not overwrite, and of unknown keys."""
-    found = (
-        refusals.invalid(f"annotation {key} {sentence}")
-        for key in sorted(pod.metadata.annotations)
-        if names.GROUP in key and (sentence := _annotation_fault(key, asking))
+    return list(
+        pod_limits.first_faults(
+            refusals.invalid(f"annotation {key} {sentence}")
+            for key in sorted(pod.metadata.annotations)
+            if names.GROUP in key and (sentence := _annotation_fault(key, asking))
+        )
     )
-    return list(pod_limits.first_faults(found))
 
 
 def _label_faults(pod: raw.Pod) -> Iterator[Refusal]:
@@ -113,8 +114,9 @@ def resources_request(pod: raw.Pod, whole: requests.Request | None) -> requests.
     meta = pod.metadata
     if REQUEST_KEYS.isdisjoint(meta.annotations) and REQUEST_KEYS.isdisjoint(meta.labels):
         return whole
-    bare = msgspec.structs.replace(meta, annotations={}, labels={})
-    found, faults = amounts_request(msgspec.structs.replace(pod, metadata=bare))
+    found, faults = amounts_request(
+        msgspec.structs.replace(pod, metadata=msgspec.structs.replace(meta, annotations={}, labels={}))
+    )
     return None if faults else found
 
 
@@ -235,12 +237,11 @@ def _unused(selection: annotations.DeviceSelection, containers: Containers) -> I
     Conditions on cards count under every key; the rest only under Berth's own, because other
     projects ignore it.
     """
-    types = types_asked(containers)
     for key, entry in selection.entries.items():
         if not entry.own and key not in CONDITION_KEYS:
             continue
         for kind in _types_meant(key, selection):
-            if not types & set(kind):
+            if not types_asked(containers) & set(kind):
                 add = "nvidia.com/gpu: 1" if DeviceType.GPU in kind else f"{names.GROUP}/{kind[-1]}: 100"
                 what = f"devices of type {' or '.join(kind)}, but no container asks for one"
                 yield refusals.invalid(f"{entry.place} speaks of {what}; add for instance {add}")

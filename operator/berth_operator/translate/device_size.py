@@ -28,8 +28,7 @@ Counted = Iterator[tuple[str, int, int]]
 
 def excess(spec: wire.DeviceSpec) -> str:
     """Return what a Device has too much of, always in the same words; empty if nothing."""
-    found = (f"more than {most} {what}" for what, most, count in _counted(spec) if count > most)
-    return next(found, "")
+    return next((f"more than {most} {what}" for what, most, count in _counted(spec) if count > most), "")
 
 
 def too_large(device: wire.Device) -> str:
@@ -46,8 +45,9 @@ def without_details(spec: wire.DeviceSpec) -> wire.DeviceSpec:
 
 
 def _card_without_details(card: wire.Card) -> wire.Card:
-    mig = wire.Mig(card.mig.enabled) if card.mig else None
-    return msgspec.structs.replace(card, links=(), mig=mig, vf_groups=(), labels={})
+    return msgspec.structs.replace(
+        card, links=(), mig=wire.Mig(card.mig.enabled) if card.mig else None, vf_groups=(), labels={}
+    )
 
 
 def _counted(spec: wire.DeviceSpec) -> Counted:
@@ -60,7 +60,13 @@ def _counted(spec: wire.DeviceSpec) -> Counted:
     yield "virtual functions", schema_limits.TOTAL_FUNCTIONS, sum(len(group.vfs) for group in groups)
     labels = [*(card.labels for card in cards), *(group.labels for group in groups)]
     yield "labels", schema_limits.TOTAL_LABELS, sum(map(len, labels))
-    each = sum(len(group.vfs) * len(group.labels) for group in groups)
-    yield "labels of virtual functions, counted for each of them", schema_limits.TOTAL_FUNCTION_LABELS, each
-    texts = itertools.chain.from_iterable(pair for one in labels for pair in one.items())
-    yield "characters in labels", schema_limits.TOTAL_LABEL_TEXT, sum(map(len, texts))
+    yield (
+        "labels of virtual functions, counted for each of them",
+        schema_limits.TOTAL_FUNCTION_LABELS,
+        sum(len(group.vfs) * len(group.labels) for group in groups),
+    )
+    yield (
+        "characters in labels",
+        schema_limits.TOTAL_LABEL_TEXT,
+        sum(map(len, itertools.chain.from_iterable(pair for one in labels for pair in one.items()))),
+    )

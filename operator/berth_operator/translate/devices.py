@@ -34,7 +34,6 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
 
     `fault` is what it has too much of, if that is known already.
     """
-    large = bool(device_size.too_large(device))
     fault = device_size.too_large(device) or device_size.excess(device.spec) if fault is None else fault
     spec = device_size.without_details(device.spec) if fault else device.spec
     verdicts = {one.uuid: one for one in device.status.devices}
@@ -43,16 +42,19 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
     cordoned = frozenset().union(*cordoned_by_word.values())
     ordered = sorted(spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
     gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]
-    others = [card for card in ordered if card.type != vocabulary.DeviceType.GPU]
     return facts.Device(
         node=device.metadata.name,
         cards=tuple(_card(card, verdicts.get(card.uuid), cordoned, duplicates) for card in gpus),
-        others=tuple(_card(card, verdicts.get(card.uuid), cordoned) for card in others),
+        others=tuple(
+            _card(card, verdicts.get(card.uuid), cordoned)
+            for card in ordered
+            if card.type != vocabulary.DeviceType.GPU
+        ),
         board=board(gpus, spec.partitions),
         failed=fault or failed_source(device.status.conditions),
         heard=any(one.type == KUBELET for one in device.status.conditions),
         astray=tuple(sorted(text.line(word) for word, cards in cordoned_by_word.items() if not cards)),
-        large=large,
+        large=bool(device_size.too_large(device)),
     )
 
 
@@ -77,13 +79,14 @@ def _since(moment: str) -> float | None:
 
 def _duplicate_uuids(cards: Iterable[wire.Card]) -> frozenset[str]:
     """Return the uuids that a Device lists twice: which of the two a pod has is unknown."""
-    uuids = [uuid for card in cards for uuid in _uuids(card)]
+    uuids = [uuid for card in cards for uuid in uuids_of(card)]
     if len(set(uuids)) == len(uuids):
         return frozenset()
     return frozenset(uuid for uuid, count in collections.Counter(uuids).items() if count > 1)
 
 
-def _uuids(card: wire.Card) -> list[str]:
+def uuids_of(card: wire.Card) -> list[str]:
+    """Return the uuids of a card and of its MIG instances."""
     return [card.uuid, *(one.uuid for one in card.mig.instances)] if card.mig else [card.uuid]
 
 
@@ -148,7 +151,17 @@ def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordoned: frozense
 
 
 def _ambiguous(card: wire.Card, duplicates: frozenset[str]) -> Reason | None:
-    return Reason.DUPLICATE_UUID if duplicates and not duplicates.isdisjoint(_uuids(card)) else None
+    return Reason.DUPLICATE_UUID if duplicates and not duplicates.isdisjoint(uuids_of(card)) else None
+
+
+def found_silent(device: wire.Device) -> bool:
+    """Whether the Device says that its agent was found silent."""
+    return any(
+        one.type == vocabulary.DeviceCondition.READY
+        and one.status == vocabulary.Truth.FALSE
+        and one.reason != vocabulary.ReadyReason.SOURCE_FAILED
+        for one in device.status.conditions
+    )
 
 
 def failed_source(conditions: tuple[wire.Condition, ...]) -> str:

@@ -42,17 +42,17 @@ def read(gpupod: wire.GpuPod) -> allocation_recovery.NamedDevices | str:
 
 def _has_no_devices(status: wire.GpuPodStatus) -> bool:
     """Whether the kubelet reports that a running pod has no device in any container."""
-    runs = status.phase == PodPhase.RUNNING
     return (
-        runs
+        status.phase == PodPhase.RUNNING
         and KUBELET in {one.source for one in status.granted}
         and not any(one.uuids for one in status.granted)
     )
 
 
 def _duplicate_names(spec: wire.GpuPodSpec) -> Iterator[str]:
-    counts = collections.Counter(one.name for one in spec.containers)
-    return (name for name, count in counts.items() if count > 1)
+    return (
+        name for name, count in collections.Counter(one.name for one in spec.containers).items() if count > 1
+    )
 
 
 def allocation_of(spec: wire.GpuPodSpec) -> allocation.Allocation:
@@ -63,6 +63,7 @@ def allocation_of(spec: wire.GpuPodSpec) -> allocation.Allocation:
 def _by_type(cards: tuple[wire.HeldCard, ...]) -> dict[str, list[allocation.Share]]:
     found: dict[str, list[allocation.Share]] = {}
     for one in cards:
-        share = allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.vf)
-        found.setdefault(one.type, []).append(share)
+        found.setdefault(one.type, []).append(
+            allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.vf)
+        )
     return found

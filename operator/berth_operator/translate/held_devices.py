@@ -140,6 +140,29 @@ def granted(record: allocation.Allocation) -> tuple[decisions.Grant, ...]:
     )
 
 
+def annotations(placement: decisions.Placement, *, term: str) -> dict[str, str]:
+    """Return the annotations of a bind; a pod without devices has only the term, no allocation."""
+    if not placement.grants:
+        return {names.TERM: term}
+    return allocation.annotations(allocation_of(placement), term=term)
+
+
+def allocation_of(placement: decisions.Placement) -> allocation.Allocation:
+    """Return the allocation of a placement, as the annotation holds it."""
+    return allocation.of(
+        placement.node, {grant.container: _by_type(grant.shares) for grant in placement.grants}
+    )
+
+
+def _by_type(shares: tuple[decisions.Share, ...]) -> dict[str, list[allocation.Share]]:
+    found: dict[str, list[allocation.Share]] = {}
+    for one in shares:
+        found.setdefault(one.type, []).append(
+            allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.function)
+        )
+    return found
+
+
 def start_order(spec: raw.PodSpec) -> tuple[tuple[str, bool], ...]:
     """Return the containers in the order in which they start, and whether each keeps running.
 
@@ -213,8 +236,10 @@ def _legible(record: Record, text: str) -> MarkedCards:
     """Return the cards that an untrusted allocation still names."""
     if isinstance(record, allocation.Allocation):
         return frozenset(name for grant in granted(record) for name in _known(grant.shares))
-    matches = itertools.islice(IN_RECORD.finditer(text), MAX_MARKED)
-    return frozenset(match["uuid"] or int(match["minor"]) for match in matches)
+    return frozenset(
+        match["uuid"] or int(match["minor"])
+        for match in itertools.islice(IN_RECORD.finditer(text), MAX_MARKED)
+    )
 
 
 def _cards_in(marked: MarkedCards) -> int:
@@ -225,11 +250,12 @@ def _cards_in(marked: MarkedCards) -> int:
 
 def nameless(pod: raw.Pod, expected: ExpectedDevices) -> allocation_recovery.UnreadableAllocation:
     """Return what is needed to recover the allocation of a pod from its GpuPod."""
-    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME or has_result(pod.metadata.annotations)
     return allocation_recovery.UnreadableAllocation(
         expected.start_order,
         expected.min_cards if expected.request else allocation_recovery.SURELY_ONE,
-        None if ours else expected.max_cards_by_resource,
+        None
+        if pod.spec.scheduler_name == names.SCHEDULER_NAME or has_result(pod.metadata.annotations)
+        else expected.max_cards_by_resource,
         pod.status.phase == PodPhase.RUNNING,
         expected.max_named_cards,
     )
@@ -245,8 +271,11 @@ def _serving(spec: raw.PodSpec) -> list[Serving]:
 
 
 def _served(container: raw.Container) -> dict[str, raw.Quantity]:
-    amounts = resources.asked(container.resources)
-    return {name: amount for name, amount in amounts.items() if aliases.is_served(name)}
+    return {
+        name: amount
+        for name, amount in resources.asked(container.resources).items()
+        if aliases.is_served(name)
+    }
 
 
 def _max_cards(serving: Iterable[Serving]) -> int:
@@ -320,13 +349,11 @@ def _pieces(name: str, amount: raw.Quantity) -> int:
 
 
 def fewest_cards(request: requests.Request) -> int:
-    """Return how many cards an allocation of the pod names at least: shares may lie on the same card."""
-    return _at_most(request, _distinct)
+    """Return how many cards an allocation of the pod names at least: shares may lie on the same card.
 
-
-def _at_most(request: requests.Request, count: Callable[[list[requests.Ask]], int]) -> int:
-    """Return the largest count over the sets of containers that run at one time."""
-    return max(count([ask for one in phase for ask in one.asks]) for phase in requests.phases(request))
+    That is the largest count over the sets of containers that run at one time.
+    """
+    return max(_distinct([ask for one in phase for ask in one.asks]) for phase in requests.phases(request))
 
 
 def _cards(ask: requests.Ask) -> int:
@@ -334,14 +361,14 @@ def _cards(ask: requests.Ask) -> int:
 
 
 def _distinct(asks: list[requests.Ask]) -> int:
-    alone = sum(_cards(ask) for ask in asks if isinstance(ask, requests.Instances) or _whole(ask))
+    alone = sum(
+        ask.count
+        for ask in asks
+        if isinstance(ask, requests.Instances) or (isinstance(ask, requests.Gpus) and ask.whole)
+    )
     shares = [ask.count for ask in asks if isinstance(ask, requests.Gpus) and not ask.whole]
     replicas = [1 for ask in asks if isinstance(ask, requests.Replicas)]
     return alone + max([0, *shares, *replicas])
-
-
-def _whole(ask: requests.Ask) -> bool:
-    return isinstance(ask, requests.Gpus) and ask.whole
 
 
 # ---------------------------------------------------------------- what is wrong
@@ -350,10 +377,7 @@ def _whole(ask: requests.Ask) -> bool:
 def _missing_fault(expected: ExpectedDevices) -> str:
     if expected.max_cards:
         return "it asks for cards and has no allocation"
-    parts = expected.request is not None and device_requests.types_asked(expected.request.containers) - {
-        DeviceType.GPU
-    }
-    return "it asks for devices and has no allocation" if parts else ""
+    return "it asks for devices and has no allocation" if expected.other_types else ""
 
 
 def _fault(record: Record) -> str:

@@ -159,8 +159,7 @@ def _meta(meta: _Meta) -> wire.Meta:
 
 def _read_labels(text: msgspec.Raw) -> dict[str, str]:
     if OWN_GROUP in bytes(text):
-        found = _all_labels.decode(text)
-        return {key: value for key, value in found.items() if pod_cache.reads_label(key)}
+        return {key: value for key, value in _all_labels.decode(text).items() if pod_cache.reads_label(key)}
     values = msgspec.structs.astuple(_labels.decode(text)) if text else ()
     return {key: value for key, value in zip(LABELS, values, strict=False) if value is not None}
 
