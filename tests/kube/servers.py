@@ -20,6 +20,11 @@ Answer = errors.ClientError | Callable[[], Awaitable[object]] | None
 WRITTEN = b'{"metadata":{"resourceVersion":"6"}}'
 
 
+def candidate(name: str, namespace: str = "ml") -> queued_pods.Candidate:
+    """Return a pod that waits."""
+    return queued_pods.Candidate(uid=f"{namespace}-{name}", namespace=namespace, name=name)
+
+
 def error(code: int, retry_after: float | None = None) -> errors.ApiError:
     """Return the error of a status code."""
     return errors.BY_CODE.get(code, errors.Unavailable)(code, "no", retry_after=retry_after)
@@ -155,8 +160,7 @@ class StatusWriting(StatusWriter):
 
     def refuse(self, name: str, message: str = "A", *, namespace: str = "ml") -> None:
         """Refuse a pod."""
-        candidate = queued_pods.Candidate(uid=f"{namespace}-{name}", namespace=namespace, name=name)
-        self.unschedulable(candidate, message)
+        self.unschedulable(candidate(name, namespace), message)
 
     def refuse_new(self, *names: str, message: str = "A", namespace: str = "ml", shows: str = "") -> None:
         """Have pods be seen that show this, or no condition, and refuse them."""

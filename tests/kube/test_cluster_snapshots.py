@@ -102,10 +102,9 @@ async def test_a_waiting_pod_is_placed_by_the_simulation(listed: ListedCluster) 
 
 
 async def test_a_bind_under_way_takes_its_cards(listed: ListedCluster) -> None:
-    """A pod that is assumed is in the snapshot as it will be bound, so that its cards are not free."""
+    """A pod assumed until it is listed is in the snapshot as it will be bound: its cards are not free."""
     ledgers.add_waiting(listed.ledger)
-    ledgers.assume(listed.ledger)
-    listed.lists("Pod", pod("p"), pod("next"))
+    listed.lists_after(lambda: ledgers.assume(listed.ledger), pod("p"), pod("next"))
 
     snapshot = await listed.snapshot()
 

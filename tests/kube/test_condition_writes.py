@@ -7,8 +7,8 @@ import pytest
 from berth_crds.client import errors
 from berth_operator.engine import rate_limiter
 from berth_operator.kube import condition_budget, pod_status
-from kube.servers import StatusWriting, error, numbered, reset
-from support import builders, pods, timeless
+from kube.servers import StatusWriting, candidate, error, numbered, reset
+from support import pods, timeless
 
 MIB = 1 << 20
 
@@ -38,12 +38,10 @@ async def test_the_same_again_is_silence(message: str) -> None:
 @timeless.scenario
 async def test_only_the_last_sentence_of_a_pod_that_still_waits_is_written() -> None:
     """Those before it are overtaken, and of a pod that is placed none is written any more."""
-    writer, placed = StatusWriting(), builders.candidate("placed")
-    writer.refuse_new("p")
-    for message in "BC":
-        writer.refuse("p", message)
-        writer.unschedulable(placed, message)
-    writer.bound(placed, pods.placement("n1", pods.CARD, pods.OTHER_CARD))
+    writer = StatusWriting()
+    for message in "ABC":
+        writer.refuse_new("p", "placed", message=message)
+    writer.bound(candidate("placed"), pods.placement("n1", pods.CARD, pods.OTHER_CARD))
 
     await writer.write_until(lambda: not writer._due)
 
