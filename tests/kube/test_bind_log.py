@@ -151,8 +151,8 @@ async def test_what_had_no_line_is_summed_up_by_and_by(caplog: pytest.LogCapture
 
 def test_where_a_pod_went_is_said_alike_in_the_event_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever has one finds the other by its words."""
-    nobody: Any = None
-    writer = servers.StatusWriter(nobody, bound=BindLog().bound)
+    unused: Any = None
+    writer = servers.StatusWriter(unused, bound=BindLog().bound)
 
     writer.bound(POD, PLACEMENT)
 

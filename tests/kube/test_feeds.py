@@ -157,10 +157,10 @@ def test_a_node_that_cannot_be_read_or_says_too_much_takes_no_pod(
     sinks: Sinks, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its taints and room are unknown; that it says too much is logged once, until it says less."""
-    odd = read({"metadata": {"name": NODE}, "spec": {"taints": "all"}}, raw.Node)
+    undecodable = read({"metadata": {"name": NODE}, "spec": {"taints": "all"}}, raw.Node)
     known = []
 
-    for thing in (node(5), odd, node(5), node(5000), node(5000), node(5)):
+    for thing in (node(5), undecodable, node(5), node(5000), node(5000), node(5)):
         feed(sinks.nodes, thing)
         info = sinks.ledger.inventory.node(NODE)
         known.append(info is not None and info.node is not None)

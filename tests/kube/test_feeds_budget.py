@@ -109,9 +109,9 @@ class Informer:
 
 def unconnected(options: feeds.Options = feeds.DEFAULTS) -> feeds.Feeds:
     """Return feeds that have nobody to ask."""
-    nobody: Any = None
+    unused: Any = None
     session = api.Api(connection.Connection(server="http://nowhere"), agent="test")
-    return feeds.Feeds(session, Ledger(clock.Clock()), nobody, auditor.NullObserver(), options)
+    return feeds.Feeds(session, Ledger(clock.Clock()), unused, auditor.NullObserver(), options)
 
 
 @pytest.fixture

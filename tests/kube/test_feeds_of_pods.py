@@ -16,7 +16,7 @@ from support import builders, ledgers
 
 # ---------------------------------------------------------------- pods that cannot be read
 
-ODD = pod(spec={"priority": "high"})
+UNDECODABLE = pod(spec={"priority": "high"})
 GONE = wire.Meta("p", "ml", "u-1")
 NULLS = {"type": "Ready", "status": "True", "reason": None, "message": None, "lastTransitionTime": None}
 
@@ -24,9 +24,9 @@ NULLS = {"type": "Ready", "status": "True", "reason": None, "message": None, "la
 @pytest.mark.parametrize(
     ("things", "free"),
     [
-        pytest.param([ODD, GONE], [0, 4], id="all cards are withheld until it is gone"),
-        pytest.param([ODD, pod(metadata=allocated(2))], [0, 3], id="it can be read again"),
-        pytest.param([pod(metadata=allocated(2)), ODD], [3, 3], id="what is known of it stays"),
+        pytest.param([UNDECODABLE, GONE], [0, 4], id="all cards are withheld until it is gone"),
+        pytest.param([UNDECODABLE, pod(metadata=allocated(2))], [0, 3], id="it can be read again"),
+        pytest.param([pod(metadata=allocated(2)), UNDECODABLE], [3, 3], id="what is known of it stays"),
         pytest.param([pod(spec={"priority": "high", "nodeName": ""})], [4], id="it has no node"),
         pytest.param(
             [pod(spec={"priority": "high"}, status={"phase": "Succeeded"})], [4], id="it has finished"
@@ -58,7 +58,7 @@ def test_an_assumed_place_of_an_odd_pod_withholds_everything() -> None:
     feed(sinks.pods, pod(spec={"nodeName": ""}, status={"phase": "Pending"}))
     sinks.ledger.assume(builders.bind("u-1", NODE, 0))
 
-    feed(sinks.pods, ODD)
+    feed(sinks.pods, UNDECODABLE)
 
     assert sinks.free == 0
     assert sinks.ledger.state("u-1") is State.CONFIRMED

@@ -155,13 +155,15 @@ async def test_it_is_ended_and_started_again(
     """The next run delivers, its summaries are written; until then the trouble is told and counted."""
     fake.hang, collected = hang, registry.CollectorRegistry()
 
-    async with running(server.link, metrics.Kopf(collected)) as lent:
-        lent.update([summary()])
-        await compare_until(lent, lambda: lent.fault, "the fault")
-        fault = lent.fault
+    async with running(server.link, metrics.Kopf(collected)) as reconciler_:
+        reconciler_.update([summary()])
+        await compare_until(reconciler_, lambda: reconciler_.fault, "the fault")
+        fault = reconciler_.fault
         fake.allowed.set()
-        await compare_until(lent, lambda: len(fake.runs) > 1 and not lent.fault, "the next run to be well")
-        await compare_until(lent, lambda: server.bodies, "the status")
+        await compare_until(
+            reconciler_, lambda: len(fake.runs) > 1 and not reconciler_.fault, "the next run to be well"
+        )
+        await compare_until(reconciler_, lambda: server.bodies, "the status")
 
     assert fault.startswith("Kopf is ended: it shows no life: revision 5 of n1 (devices) has not come for")
     assert len([message for message in caplog.messages if message.startswith("Kopf is ended")]) == 1
@@ -182,11 +184,13 @@ async def test_one_that_cannot_be_started_is_started_again(
 
     monkeypatch.setattr(threading.Thread, "start", started)
 
-    async with running(server.link) as lent:
-        await compare_until(lent, lambda: lent.fault, "the fault")
-        fault = lent.fault
+    async with running(server.link) as reconciler_:
+        await compare_until(reconciler_, lambda: reconciler_.fault, "the fault")
+        fault = reconciler_.fault
         fake.allowed.set()
-        await compare_until(lent, lambda: fake.runs and not lent.fault, "the next run to be well")
+        await compare_until(
+            reconciler_, lambda: fake.runs and not reconciler_.fault, "the next run to be well"
+        )
 
     assert fault.startswith("Kopf cannot be run: can't start new thread")
 
@@ -214,7 +218,7 @@ def out_of_descriptors(work: Any) -> None:
 
 
 async def test_what_an_ended_run_still_says_reaches_nobody(server: stub.Stub, fake: FakeKopf) -> None:
-    """A thread that wakes up late neither delivers, as if the status were there already, nor asks anything."""
+    """A thread that wakes up late neither delivers a status as if it were shown, nor asks anything."""
     refused = threading.Event()
     wanted = summary(free=0, healthy=0)
     shown = kind_statuses.device_status(wanted, {}, moment="2026-01-01T00:00:00Z")
@@ -231,24 +235,26 @@ async def test_what_an_ended_run_still_says_reaches_nobody(server: stub.Stub, fa
     fake.hang = late
     fake.allowed.set()
 
-    async with running(server.link) as lent:
-        await compare_until(lent, lambda: len(fake.runs) > 1 and not lent.fault, "the next run to be well")
+    async with running(server.link) as reconciler_:
+        await compare_until(
+            reconciler_, lambda: len(fake.runs) > 1 and not reconciler_.fault, "the next run to be well"
+        )
         fake.released.set()
         await eventually.holds(refused.is_set, "the late request")
-        lent.update([wanted])
-        await compare_until(lent, lambda: server.bodies, "the status")
+        reconciler_.update([wanted])
+        await compare_until(reconciler_, lambda: server.bodies, "the status")
 
     assert "/late" not in {request.path for request in server.requests}
 
 
 async def test_a_server_that_is_not_heard_is_no_sign(server: stub.Stub, fake: FakeKopf) -> None:
     """While the informers do not know for sure, and while nobody looks, no run is judged."""
-    async with running(server.link) as lent:
+    async with running(server.link) as reconciler_:
         for _ in range(20):
-            lent.compare(None)
+            reconciler_.compare(None)
         await asyncio.sleep(0.2)
 
-        assert lent.fault == ""
+        assert reconciler_.fault == ""
         assert len(fake.runs) == 1
 
 
@@ -276,14 +282,14 @@ async def test_the_end_of_one_watch_ends_the_others(
     gone = stub.later(streams, stub.status(404, "404 page not found"))
     serve(server, {resources.DEVICES: gone, resources.POLICIES: busy})
 
-    async with running(server.link) as lent:
+    async with running(server.link) as reconciler_:
         lists = functools.partial(server.asked, limit="100")
         await eventually.holds(
             lambda: [request.path for request in lists()].count(resources.DEVICES.path()) > 1,
             "the next run",
             seconds=30,
         )
-        fault = lent.fault
+        fault = reconciler_.fault
 
     assert fault.startswith("Kopf ended: 404 page not found")
     assert "kopf" not in {thread.name for thread in threading.enumerate()}
