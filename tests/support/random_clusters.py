@@ -12,20 +12,19 @@ from typing import Any, Final
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_crds.vocabulary import Scope, Strategy
+from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import decisions, queued_pods, workload
-from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import allocator, node_topology
 from berth_operator.scheduling.devices import facts as cards_
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
-from support import builders
+from support import builders, random_devices
 
 LICENCE: Final = "example.com/licence"
 SERVED: Final = "nvidia.com/gpu"
 NODES: Final = ("n1", "n2", "n3", "n4")
-MODELS: Final = ("A100-SXM4-80GB", "Tesla T4", "H200")
+UNIT: Final = 5 * builders.GIB
 
 # Loaded machines are slow without being wrong.
 PROPERTY: Final = hypothesis.settings(
@@ -99,41 +98,19 @@ def nodes(name: str) -> st.SearchStrategy[facts.Node]:
     )
 
 
-TROUBLES: Final = st.sampled_from(
-    [None, None, None, None, None, Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED]
-)
-
-
-MODES: Final = st.sampled_from(["plain"] * 6 + ["cut", "shared"])
-SIZES: Final = st.sampled_from([builders.MEMORY, builders.MEMORY, builders.MEMORY // 5, 0])
-
-
-@functools.cache
-@st.composite
-def cards(draw: st.DrawFn, at: str, minor: int) -> cards_.Card:
-    """Return a card: mostly a plain one, sometimes cut into instances or shared by replicas."""
-    mode = draw(MODES)
-    return builders.card(
-        minor,
-        at=at,
-        model=draw(st.sampled_from(MODELS)),
-        trouble=draw(TROUBLES),
-        memory=draw(SIZES),
-        mig=mode == "cut",
-        instances=builders.instances(at, minor, draw(st.integers(0, 3))) if mode == "cut" else (),
-        replicas=2 if mode == "shared" else 0,
-        numa=draw(st.sampled_from([0, 1, None])),
-    )
-
-
 @functools.cache
 @st.composite
 def devices(draw: st.DrawFn, at: str) -> cards_.Device:
     """Return the devices of this node, minors in order but not without gaps; now and then there is a NIC."""
     minors = sorted(draw(st.sets(st.integers(0, 5), max_size=4)))
-    nics = [cards_.Card(f"rdma-{at}", 0, type="rdma")] if draw(RARELY) else []
-    found = [draw(cards(at, minor)) for minor in minors]
-    return builders.device(at, found, failed="NVMLDown" if draw(RARELY) else "", others=nics)
+    found = tuple(draw(random_devices.cards(minor, at=at, modes="ppppppms", unit=UNIT)) for minor in minors)
+    return builders.device(
+        at,
+        found,
+        others=[draw(random_devices.others(0, at=at))] if draw(RARELY) else [],
+        board=draw(random_devices.wirings(found)) if found else node_topology.LOOSE,
+        failed="NVMLDown" if draw(RARELY) else "",
+    )
 
 
 @functools.cache
@@ -143,7 +120,9 @@ def shares(draw: st.DrawFn, at: str, minor: int) -> decisions.Share:
     core = draw(st.sampled_from([100, 100, 30, 50, 0]))
     memory = builders.MEMORY if core == 100 else draw(st.integers(1, 40)) * builders.GIB
     if draw(RARELY):
-        return decisions.Share(f"MIG-{at}-{minor}-0", minor, 100, 10 * builders.GIB, profile=builders.PROFILE)
+        return decisions.Share(
+            f"MIG-{at}-{minor}-0", minor, 100, 5 * UNIT, profile=random_devices.PROFILES[0]
+        )
     return builders.share(minor, at=at, core=core, memory=memory)
 
 
@@ -160,7 +139,7 @@ def held(draw: st.DrawFn, uid: str) -> Hold:
     return dataclasses.replace(plain, shares=tuple(draw(shares(at, minor)) for minor in sorted(minors)))
 
 
-MODELS_ASKED: Final = st.sampled_from([(), (), ("t4",), ("h200", "t4")])
+MODELS_ASKED: Final = st.sampled_from([(), (), ("t4",), ("a30", "t4")])
 SAMPLES: Final = st.builds(
     workload.Sample,
     cpu=st.integers(0, 4000),
@@ -290,55 +269,26 @@ WHERES: Final = st.one_of(
 )
 
 
-WHOLE: Final = st.integers(1, 3).map(requests.cards)
-SHARES: Final = st.builds(
-    requests.Gpus,
-    count=st.sampled_from([1, 1, 1, 2]),
-    core=st.sampled_from([0, 20, 50, 100]),
-    memory=st.integers(1, 40).map(lambda count: count * builders.GIB),
-) | st.builds(requests.Gpus, count=st.just(1), core=st.sampled_from([0, 30]), ratio=st.sampled_from([10, 50]))
-RARE_ASKS: Final[st.SearchStrategy[requests.Ask]] = st.one_of(
-    st.builds(requests.Instances, st.sampled_from([builders.PROFILE, "9g.999gb"]), st.integers(1, 2)),
-    st.builds(requests.Replicas, st.integers(1, 3)),
-    st.builds(
-        requests.OtherDevices, st.sampled_from(["rdma", "fpga"]), st.just(1), st.sampled_from([50, 100])
-    ),
+ASKS: Final = st.one_of(
+    random_devices.WHOLE,
+    random_devices.shares(UNIT),
+    random_devices.shares(UNIT),
+    random_devices.RATIOS,
+    random_devices.INSTANCES | random_devices.REPLICAS | random_devices.PARTS,
 )
-ASKS: Final[st.SearchStrategy[requests.Ask]] = st.one_of(WHOLE, SHARES, SHARES, RARE_ASKS)
-CARD_CONDITIONS: Final = st.just(requests.ANY_CARD) | st.builds(
-    requests.Conditions,
-    models=st.sampled_from([frozenset(), frozenset({"t4", "h200"})]),
-    avoid_models=st.sampled_from([frozenset(), frozenset({"t4"})]),
-    avoid_pattern=st.sampled_from(["", "t4$"]),
-    uuids=st.sampled_from([frozenset(), frozenset(), frozenset({"GPU-n1-0", "GPU-n2-1"})]),
-    avoid_uuids=st.sampled_from([frozenset(), frozenset({"GPU-n1-0"})]),
-    memory_at_least=st.sampled_from([0, 40 * builders.GIB]),
+GROUPINGS: Final = st.builds(
+    dataclasses.replace, random_devices.GROUPINGS, strategy=st.sampled_from([None, *Strategy])
 )
-MANNERS: Final = st.just(requests.NO_GROUPING) | st.builds(
-    requests.Grouping,
-    scope=st.sampled_from([None, Scope.NUMA, Scope.NODE]),
-    required=st.booleans(),
-    strategy=st.sampled_from([None, *Strategy]),
-)
-
-
-@functools.cache
-@st.composite
-def asks(draw: st.DrawFn) -> requests.Request:
-    """Return a request: mostly of one container, otherwise init containers and sidecars first."""
-    early = draw(st.lists(st.tuples(ASKS, st.booleans()), max_size=1))
-    late = [(ask, True) for ask in draw(st.lists(ASKS, max_size=2))]
-    containers = [
-        requests.ContainerRequest(f"c{at}", (ask,), runs) for at, (ask, runs) in enumerate([*early, *late])
-    ]
-    return requests.Request(tuple(containers), draw(CARD_CONDITIONS), draw(MANNERS))
 
 
 @functools.cache
 @st.composite
 def candidates(draw: st.DrawFn, name: str = "p") -> queued_pods.Candidate:
     """Return a pod that waits."""
-    request = draw(asks())
+    asked = draw(
+        random_devices.pods(ASKS, most_asks=draw(st.sampled_from((1, 1, 1, 2, 3))), groupings=GROUPINGS)
+    )
+    request = dataclasses.replace(asked, conditions=draw(random_devices.conditions(UNIT)))
     extra = draw(st.sampled_from([{}, {}, {LICENCE: 1}]))
     plain = builders.demand(draw(st.sampled_from([0, 500, 2000])), extra=extra)
     served = ((SERVED, request.need.cards),) if request.need.cards and draw(st.booleans()) else ()

@@ -1,9 +1,11 @@
-"""Small nodes and small pods of every kind, for hypothesis.
+"""Random cards, boards and requests of every kind, for properties of one node and of little clusters.
 
 Most of what can be wrong with a node or demanded by a pod is rare here, so that a fair
-part of the pods fits and the rest fails for one reason and not for many.
+part of the pods fits and the rest fails for one reason and not for many. Memory is in a unit of
+the caller's: in bytes brute force sees what rounding does, and clusters have GiB as people do.
 """
 
+import functools
 import math
 from collections.abc import Iterable
 
@@ -12,54 +14,57 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
+from support import builders
 
 MODELS = ("Tesla T4", "NVIDIA A30")
 PROFILES = ("1g.6gb", "2g.12gb")
 MEMORIES = (16, 10, 10, 7, 16, 10, 0)
 LABEL = (("fabric", "a"),)
 LINK = node_topology.NVLINK_WORTH
-WELL_MOSTLY = st.sampled_from((None,) * 9 + (Reason.UNHEALTHY,))
+PROFILE_LISTS = st.lists(st.sampled_from((*PROFILES, PROFILES[0])), min_size=1, max_size=4)
+TROUBLES = st.sampled_from((None,) * 18 + (Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED))
 
 
+@functools.cache
 @st.composite
-def cards(draw: st.DrawFn, minor: int, *, modes: str) -> facts.Card:
-    """Make a card in one of its modes: plain, in MIG mode, shared."""
+def cards(
+    draw: st.DrawFn, minor: int, *, at: str = "n1", modes: str = "pppppms", unit: int = 1
+) -> facts.Card:
+    """Return a card in one of its modes: plain, in MIG mode, shared."""
     mode = draw(st.sampled_from(modes))
-    instances: tuple[facts.Instance, ...] = ()
-    if mode == "m":
-        profiles = draw(st.lists(st.sampled_from((*PROFILES, PROFILES[0])), min_size=1, max_size=4))
-        instances = tuple(
-            facts.Instance(f"MIG-{minor}-{at}", profile, 5, at, 1) for at, profile in enumerate(profiles)
-        )
-    return facts.Card(
-        uuid=f"GPU-{minor}",
-        minor=minor,
+    profiles = draw(PROFILE_LISTS) if mode == "m" else []
+    return builders.card(
+        minor,
+        at=at,
         model=draw(st.sampled_from(MODELS)),
-        memory=draw(st.sampled_from(MEMORIES)),
-        trouble=draw(WELL_MOSTLY),
+        memory=draw(st.sampled_from(MEMORIES)) * unit,
+        trouble=draw(TROUBLES),
         numa=draw(st.sampled_from((0, 0, 1, 1, None))),
         root=draw(st.sampled_from(("a", "a", "b", "b", None))),
         mig=mode == "m",
-        instances=instances,
-        replicas=draw(st.sampled_from((3, 2))) if mode == "s" else draw(st.sampled_from((0, 1))),
+        instances=tuple(
+            facts.Instance(f"MIG-{at}-{minor}-{number}", profile, 5 * unit, number)
+            for number, profile in enumerate(profiles)
+        ),
+        replicas=draw(st.sampled_from((3, 2) if mode == "s" else (0, 1))),
     )
 
 
+@functools.cache
 @st.composite
-def others(draw: st.DrawFn, minor: int) -> facts.Card:
-    """Make a NIC, or now and then an FPGA."""
-    type_ = draw(st.sampled_from(("rdma", "rdma", "rdma", "fpga")))
-    buses = [f"0000:{minor:02x}:00.{at}" for at in range(draw(st.integers(0, 2)))]
-    return facts.Card(
-        uuid=f"{type_}-{minor}",
-        minor=minor,
-        type=type_,
-        trouble=draw(WELL_MOSTLY),
+def others(draw: st.DrawFn, minor: int, *, at: str = "n1") -> facts.Card:
+    """Return a NIC, or now and then an FPGA."""
+    kind = draw(st.sampled_from(("rdma", "rdma", "rdma", "fpga")))
+    labels = draw(st.lists(st.sampled_from((LABEL, LABEL, ())), max_size=2))
+    return builders.nic(
+        minor,
+        at=at,
+        uuid=f"{kind}-{at}-{minor}",
+        type=kind,
+        trouble=draw(TROUBLES),
         root=draw(st.sampled_from(("a", "b", "a", "b", None))),
         labels=draw(st.sampled_from((LABEL, LABEL, LABEL, ()))),
-        functions=tuple(
-            facts.Function(bus, at, draw(st.sampled_from((LABEL, LABEL, ())))) for at, bus in enumerate(buses)
-        ),
+        functions=tuple(builders.function(minor, number, **dict(one)) for number, one in enumerate(labels)),
     )
 
 
@@ -97,7 +102,7 @@ def nodes(
     count = draw(st.integers(least, most))
     made = tuple(draw(cards(minor, modes=modes)) for minor in range(count))
     extra = tuple(draw(others(minor)) for minor in range(draw(st.integers(0, most_others))))
-    device = facts.Device("n", made, extra, draw(wirings(made)))
+    device = facts.Device("n1", made, extra, draw(wirings(made)))
     used = {card.uuid: draw(usages(card)) for card in (*made, *extra) if not draw(st.integers(0, 2))}
     instances = [one for card in made for one in card.instances]
     used |= {
@@ -121,12 +126,15 @@ def usages(draw: st.DrawFn, card: facts.Card) -> device_view.Usage:
     return device_view.Usage(core, memory, 1)
 
 
-SHARES = st.builds(
-    requests.Gpus,
-    count=st.sampled_from((1, 1, 2)),
-    core=st.sampled_from((30, 50, 60, 10)),
-    memory=st.sampled_from((0, 3, 5, 9)),
-) | st.builds(requests.Gpus, count=st.sampled_from((1, 1, 2)), memory=st.sampled_from((2, 4, 7)))
+def shares(unit: int = 1) -> st.SearchStrategy[requests.Ask]:
+    """Return asks for shares of cards, by compute or by memory."""
+    counts = st.sampled_from((1, 1, 2))
+    memory = st.sampled_from((0, 3, 5, 9)).map(unit.__mul__)
+    by_core = st.builds(requests.Gpus, counts, st.sampled_from((30, 50, 60, 10)), memory)
+    return by_core | st.builds(requests.Gpus, counts, memory=st.sampled_from((2, 4, 7)).map(unit.__mul__))
+
+
+SHARES = shares()
 RATIOS = st.builds(
     requests.Gpus,
     count=st.sampled_from((1, 1, 2)),
@@ -198,11 +206,11 @@ def pods(
 
 
 @st.composite
-def conditions(draw: st.DrawFn) -> requests.Conditions:
+def conditions(draw: st.DrawFn, unit: int = 1) -> requests.Conditions:
     """Make conditions that mostly ask for nothing."""
     if draw(st.integers(0, 5)) < 5:
         return requests.ANY_CARD
-    names = ("GPU-0", "GPU-1", "GPU-2", "MIG-0-0", "MIG-1-1", "rdma-0")
+    names = ("GPU-n1-0", "GPU-n1-1", "GPU-n1-2", "MIG-n1-0-0", "MIG-n1-1-1", "rdma-n1-0")
     nothing: frozenset[str] = frozenset()
     uuids = st.one_of(st.just(nothing), st.frozensets(st.sampled_from(names), max_size=3))
     return requests.Conditions(
@@ -212,7 +220,7 @@ def conditions(draw: st.DrawFn) -> requests.Conditions:
         avoid_pattern=draw(st.sampled_from(("", "", "^a", "4$"))),
         uuids=draw(uuids),
         avoid_uuids=draw(uuids),
-        memory_at_least=draw(st.sampled_from((0, 0, 8))),
+        memory_at_least=draw(st.sampled_from((0, 0, 8))) * unit,
     )
 
 
