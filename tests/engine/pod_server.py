@@ -7,8 +7,8 @@ arrive in order, those of different pods in any. Binds stay under way until a hi
 import asyncio
 import collections
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
@@ -19,6 +19,7 @@ from support import builders, ledgers, writers
 GATE = {"schedulingGates": [{"name": "g"}]}
 ENDED = {"Succeeded", "Failed"}
 ADMITTED = {"admitted": True}
+Seen = TypeVar("Seen", ports.Answer, ports.ReadResult)
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
@@ -30,6 +31,7 @@ class Server:
         self.news: dict[str, collections.deque[raw.Pod | None]] = collections.defaultdict(collections.deque)
         self.delivered: dict[str, raw.Pod | None] = {}
         self.ours: set[str] = set()
+        self.gone: set[str] = set()  # Known to the operator before the watch shows it.
 
     # What people, kubelets and other schedulers do.
 
@@ -75,6 +77,12 @@ class Server:
         self.ours.add(name)
         self.change(name, {"nodeName": placement.node, "annotations": builders.answered(placement)})
         return ports.Bound()
+
+    def learn(self, name: str, seen: Seen) -> Seen:
+        """Note that the operator learns of a pod's end before the watch shows it."""
+        if isinstance(seen, ports.Gone):
+            self.gone.add(name)
+        return seen
 
     def look(self, name: str) -> ports.ReadResult:
         """Return whether a pod is bound."""
@@ -124,19 +132,6 @@ def made(name: str, fields: Mapping[str, Any]) -> raw.Pod:
 # ---------------------------------------------------------------- binds on their way to it
 
 LOST: Final = ports.Unknown("timed out", version="some")  # Of a bind that named its pod's revision.
-Seen = TypeVar("Seen", ports.Answer, ports.ReadResult)
-
-
-class Player(Protocol):
-    """Who plays a history, and judges what is sent."""
-
-    server: Server
-
-    def check(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
-        """Judge a bind at the moment at which it is sent."""
-
-    def learn(self, name: str, seen: Seen) -> Seen:
-        """Record what we learn of a pod."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -150,8 +145,11 @@ class PendingBind:
 class PendingBinds(writers.Lead):
     """Writes binds that stay under way until the history goes on with them."""
 
-    def __init__(self, history: Player) -> None:
-        self.history = history
+    def __init__(
+        self, server: Server, check: Callable[[queued_pods.Candidate, decisions.Placement], None]
+    ) -> None:
+        self.server = server
+        self.check = check  # Called at the moment at which a bind is sent.
         self.under_way: dict[str, PendingBind] = {}
         self.lost: list[tuple[str, decisions.Placement]] = []  # Given up by us; they may still arrive.
         self.sent: set[tuple[str, str]] = set()
@@ -160,7 +158,7 @@ class PendingBinds(writers.Lead):
         """Send a bind; the first time what it gives must be right at this very moment (I6)."""
         known = candidate.name, repr(placement)
         if known not in self.sent or not self.lost:
-            self.history.check(candidate, placement)
+            self.check(candidate, placement)
         self.sent.add(known)
         pending = PendingBind(placement, asyncio.get_running_loop().create_future())
         self.under_way[candidate.name] = pending
@@ -177,4 +175,4 @@ class PendingBinds(writers.Lead):
 
     async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Read a pod as it is."""
-        return self.history.learn(candidate.name, self.history.server.look(candidate.name))
+        return self.server.learn(candidate.name, self.server.look(candidate.name))

@@ -62,18 +62,17 @@ class History(stateful.RuleBasedStateMachine):
         self.time = asyncio.Runner(loop_factory=timeless.Loop)
         self.clock = self.time.get_loop().time
         self.ledger = Ledger(self.clock)
-        self.binds = pod_server.PendingBinds(self)
+        self.server = pod_server.Server()
+        self.binds = pod_server.PendingBinds(self.server, self.check)
         # Few at once, so that some wait for their turn while what they were decided on changes.
         few = bind_sender.Limits(binds_at_once=2)
         self.loop = loop.Loop(
             self.ledger, self.binds, writers.PodStatusWriter(), clock=self.clock, limits=few
         )
         self.running = self.time.get_loop().create_task(self.loop.run())
-        self.server = pod_server.Server()
         self.world = random_clusters.ClusterState()
         self.gpupods: dict[str, wire.GpuPod] = {}
         self.ending = False
-        self.gone: set[str] = set()  # Known to us before the watch tells it.
 
     def pick(self, data: st.DataObject, among: Iterable[str]) -> str:
         """Draw one of these."""
@@ -209,9 +208,9 @@ class History(stateful.RuleBasedStateMachine):
         """The loop has time to decide, to send, to wait and to look."""
         self.time.run(timeless.passing(seconds))
         assert self.ending or not self.running.done(), "the loop has ended"
-        for name in self.gone:
+        for name in self.server.gone:
             self.server.delivered[name] = None
-        self.gone.clear()
+        self.server.gone.clear()
 
     @stateful.rule()
     def a_moment_passes(self) -> None:
@@ -230,12 +229,6 @@ class History(stateful.RuleBasedStateMachine):
         assert placement.node in self.world.nodes
         assert {share.uuid for share in random_clusters.given(placement)} <= sound
 
-    def learn(self, name: str, seen: pod_server.Seen) -> pod_server.Seen:
-        """Note that we learn of a pod's end before the watch tells it."""
-        if isinstance(seen, ports.Gone):
-            self.gone.add(name)
-        return seen
-
     @stateful.precondition(lambda self: self.binds.under_way)
     @stateful.rule(data=st.data(), fate=st.sampled_from(FATES))
     def bind_goes_on(self, data: st.DataObject, fate: str) -> None:
@@ -245,7 +238,7 @@ class History(stateful.RuleBasedStateMachine):
         answer: ports.Answer
         match fate:
             case "taken":
-                answer = self.learn(name, self.server.bind(name, pending.placement))
+                answer = self.server.learn(name, self.server.bind(name, pending.placement))
             case "taken, answer lost":
                 self.server.bind(name, pending.placement)
                 answer = pod_server.LOST
@@ -274,7 +267,7 @@ class History(stateful.RuleBasedStateMachine):
     def binds_are_taken(self) -> None:
         """All that is under way arrives, and we hear of it."""
         for name, pending in list(self.binds.under_way.items()):
-            pending.answer.set_result(self.learn(name, self.server.bind(name, pending.placement)))
+            pending.answer.set_result(self.server.learn(name, self.server.bind(name, pending.placement)))
         self.binds.under_way.clear()
         self.time_passes(0.0)
 
@@ -297,7 +290,7 @@ class History(stateful.RuleBasedStateMachine):
     def who_was_admitted_is_charged(self) -> None:
         """Once a kubelet has said that it admitted a pod, all that it asked for is charged."""
         for name, pod in self.server.delivered.items():
-            view = pods.classify(pod) if pod is not None and name not in self.gone else None
+            view = pods.classify(pod) if pod is not None and name not in self.server.gone else None
             if isinstance(view, pods.BoundPod) and view.unadmitted_where is None:
                 hold = self.ledger.inventory.hold(view.hold.uid)
                 assert hold is not None and hold.amounts == view.hold.amounts

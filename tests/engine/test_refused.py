@@ -36,13 +36,8 @@ async def test_a_refused_pod_keeps_its_card_from_nobody() -> None:
     assert took < 0.1
 
 
-def revisions(answer: str) -> list[Any]:
-    """Return answers or reads that name one revision after another."""
-    if answer == "bind":
-        return [ports.Unknown("modified", open=False, version=str(at)) for at in range(100)]
-    return [ports.Unbound(version=str(at + 1)) for at in range(100)]
-
-
+CONFLICTS = [ports.Unknown("modified", open=False, version=str(at)) for at in range(100)]
+REVISIONS = [ports.Unbound(version=str(at + 1)) for at in range(100)]
 # Pods of greater importance: what is answered to their binds, what reads of them find, how many binds of them
 # are sent, and within how many seconds others have the card.
 NEVER_BOUND: dict[str, tuple[Iterable[str], Sequence[Any], Sequence[Any], int, float]] = {
@@ -53,7 +48,7 @@ NEVER_BOUND: dict[str, tuple[Iterable[str], Sequence[Any], Sequence[Any], int, f
         1 + bind_refusals.OFTEN,
         1.0,
     ),
-    "of another revision all the time": ("p", revisions("bind"), revisions("read"), 8, 0.5),
+    "of another revision all the time": ("p", CONFLICTS, REVISIONS, 8, 0.5),
     "gone before they are bound": (
         BAD[:40],
         [Reply(MODIFIED, takes=0.3)],

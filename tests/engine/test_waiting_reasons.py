@@ -50,16 +50,16 @@ class Reasons:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Ledger | None = None,
         pods: int = 1,
         *,
         shown: dict[str, str] | None = None,
         now: ports.Clock | None = None,
     ) -> None:
-        self.ledger = ledger
-        self.pods = [wait(ledger, f"p{at}", WANTED + at) for at in range(pods)]
+        self.ledger = ledger or crowded(ledgers.with_nodes(2, 1))
+        self.pods = [wait(self.ledger, f"p{at}", WANTED + at) for at in range(pods)]
         shown_message: Callable[[str], str] = shown.__getitem__ if shown is not None else lambda _: ""
-        self.found = waiting_reasons.WaitingReasons(ledger, shown_message, clock=now)
+        self.found = waiting_reasons.WaitingReasons(self.ledger, shown_message, clock=now)
 
     def decided(self, *, until: float = math.inf) -> dict[str, str]:
         """Decide for all pods, and return the reason that is given of each."""
@@ -88,17 +88,12 @@ class Reasons:
         self.ledger.pod_bound(use("n1", 75, "filled"))
 
 
-def crowded_nodes(nodes: int = 2) -> Ledger:
-    """Return such nodes with a card each."""
-    return crowded(ledgers.with_nodes(nodes, 1))
-
-
 # ---------------------------------------------------------------- what becomes old
 
 
 def test_what_has_become_false_is_not_given_again() -> None:
     """Though the counts are the same, the figures and the nearest node are others."""
-    reasons = Reasons(crowded_nodes())
+    reasons = Reasons()
     before = reasons.decided()
     reasons.fill()
 
@@ -111,7 +106,7 @@ def test_what_has_become_false_is_not_given_again() -> None:
 
 def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
     """Nobody decides for the pod again, and it learns all the same; once, and then all is quiet."""
-    reasons = Reasons(crowded_nodes())
+    reasons = Reasons()
     reasons.decided()
     assert reasons.renewed(10.0) == {}
     reasons.fill()
@@ -123,7 +118,7 @@ def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
 
 def test_everybody_gets_a_diagnosis_in_the_end() -> None:
     """More pods than diagnoses, each asking for something else: no round makes more, none is forgotten."""
-    reasons = Reasons(crowded_nodes(), 7)
+    reasons = Reasons(pods=7)
 
     given = reasons.decided()
     rounds = [reasons.renewed(10.0 * at) for at in range(1, 4)]
@@ -135,7 +130,7 @@ def test_everybody_gets_a_diagnosis_in_the_end() -> None:
 
 def test_pods_that_ask_the_same_share_a_diagnosis() -> None:
     """A hundred pods of one kind have their whole sentence at once."""
-    reasons = Reasons(crowded_nodes(), 0)
+    reasons = Reasons(pods=0)
     reasons.pods = [wait(reasons.ledger, f"p{at}") for at in range(100)]
 
     assert reasons.decided() == reasons.true()
@@ -163,7 +158,7 @@ def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None
 
 def test_nothing_is_given_later_of_a_pod_that_would_fit_now() -> None:
     """Room was made: its turn comes, and no sentence about full nodes is written before that."""
-    reasons = Reasons(crowded_nodes())
+    reasons = Reasons()
     reasons.decided()
     reasons.ledger.pod_over("uid-a")
 
@@ -212,7 +207,7 @@ async def test_no_reason_is_left_of_a_pod_that_has_a_place() -> None:
 def test_a_new_leader_keeps_what_is_right() -> None:
     """It has time for few diagnoses, and gives of all pods what they show; the diagnoses change nothing."""
     shown: dict[str, str] = {}
-    reasons = Reasons(crowded_nodes(3), 7, shown=shown)
+    reasons = Reasons(crowded(ledgers.with_nodes(3, 1)), 7, shown=shown)
     shown |= {pod.uid: reasons.true()[pod.name] for pod in reasons.pods}
 
     assert reasons.decided() == reasons.true()
@@ -222,7 +217,7 @@ def test_a_new_leader_keeps_what_is_right() -> None:
 def test_what_an_earlier_leader_gave_is_put_right_by_the_first_diagnosis() -> None:
     """It cannot be compared with the counts of then; once these change, the new ones are given at once."""
     old = "0/3 nodes are available: 3 have no card with enough free. Would fit if …"
-    reasons = Reasons(crowded_nodes(), 4, shown={f"uid-p{at}": old for at in range(4)})
+    reasons = Reasons(pods=4, shown={f"uid-p{at}": old for at in range(4)})
 
     at_first = reasons.decided()
     reasons.ledger.agent_silent("n2", silent=True)
@@ -261,7 +256,7 @@ def test_a_diagnosis_has_an_end(count: int, step: float) -> None:
 def test_no_diagnosis_is_begun_that_has_no_time() -> None:
     """What is left of a round is all that diagnoses have, in a quiet one too; else counts are given."""
     now = clock.Clock()
-    reasons = Reasons(crowded_nodes(), now=now)
+    reasons = Reasons(now=now)
     too_late, in_time = (now() + share * waiting_reasons.LEAST_SECONDS for share in (0.5, 2.0))
 
     assert reasons.decided(until=too_late) == {"p0": BRIEF}
@@ -273,7 +268,7 @@ def test_no_diagnosis_is_begun_that_has_no_time() -> None:
 
 def test_a_diagnosis_that_was_cut_short_is_repeated_with_more_time() -> None:
     """It says that it was cut short, and after a pause the pod learns what would help."""
-    reasons = Reasons(crowded_nodes(), now=clock.Clock())
+    reasons = Reasons(now=clock.Clock())
     with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
         in_haste = reasons.decided()
 
@@ -286,7 +281,7 @@ def test_diagnoses_that_stay_short_are_repeated_ever_more_seldom(monkeypatch: py
     """However many pods there are of whom not all can be found out, a quiet round makes one of these."""
     monkeypatch.setattr(waiting_reasons, "DIAGNOSIS_STEPS", 1)
     pods, rounds = 7, 600
-    reasons = Reasons(crowded_nodes(), pods)
+    reasons = Reasons(pods=pods)
     reasons.decided()
     for at in range(1, 5):
         reasons.renewed(float(at))

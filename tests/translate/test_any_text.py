@@ -222,17 +222,6 @@ def test_fractions(fraction: float, count: int) -> None:
     assert ask.ratio - 1 < fraction * 100
 
 
-@pod_requests.PROPERTY
-@hypothesis.given(COUNTS)
-def test_whole_cards(count: int) -> None:
-    """A card is a card, whoever counts it."""
-    for name in ("nvidia.com/gpu", "volcano.sh/vgpu-number", "volcano.sh/gpu-number", "alpha.gpu/numgpu"):
-        same({name: count}, requests.cards(count))
-    for name in ("berth.dev/gpu", "koordinator.sh/gpu", "kubernetes.io/gpu"):
-        same({name: 100 * count}, requests.cards(count))
-    same({}, requests.cards(count), labels={"genius/gpu-number": str(count)})
-
-
 # ---------------------------------------------------------------- texts that would steer a terminal
 
 NASTY: Final = "a\x1b[2J\r\nforged\u202e\u200b\x9b\x7f\x00"
