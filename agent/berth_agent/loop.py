@@ -109,47 +109,39 @@ async def run_node(
         resources=config.resources,
     )
     wake_poller = asyncio.Event()
-    gpupods = reconciler.GpuPodReconciler(
+    gpupod_reconciler = reconciler.GpuPodReconciler(
         session,
         config.node,
         reconciler.ReconcilerRuntime(runtime.clock, runtime.chance, config.grants),
         sources,
         on_pod_change=wake_poller.set,
     )
-    poller = _poller(config, timing, runtime, gpupods, wake_poller)
+    poller = (
+        KubeletPoller(
+            config.kubelet,
+            config.node,
+            PollTiming(timing.interval, runtime.chance),
+            wake_poller,
+            on_change=gpupod_reconciler.evidence.kubelet_reported,
+            on_request=gpupod_reconciler.evidence.kubelet_requested,
+        )
+        if config.kubelet
+        else None
+    )
     policy = HealthPolicy(config.rules)
     label_writer = LabelWriter(session, config.node, ours=node_labels.ours, chance=runtime.chance)
     node_view = node_view or NodeView(config.node)
-    node_view.gpupods = gpupods.gpupods
-    collaborators = Collaborators(gpupods, policy, node_view, label_writer, poller)
+    node_view.gpupods = gpupod_reconciler.gpupods.objects
+    collaborators = Collaborators(gpupod_reconciler, policy, node_view, label_writer, poller)
     tick_loop = TickLoop(session, config, timing, runtime, collaborators=collaborators)
     async with asyncio.TaskGroup() as group:
         group.create_task(tick_loop.run(), name=f"tick {config.node}")
-        group.create_task(gpupods.run(), name=f"gpupods of {config.node}")
+        group.create_task(gpupod_reconciler.run(), name=f"gpupods of {config.node}")
         group.create_task(health_policy.follow(session, policy).run(), name=f"policy for {config.node}")
         if config.labels:
             group.create_task(label_writer.run(), name=f"labels of {config.node}")
         if poller:
             group.create_task(poller.run(), name=f"kubelet of {config.node}")
-
-
-def _poller(
-    config: NodeConfig,
-    timing: Timing,
-    runtime: Runtime,
-    gpupods: reconciler.GpuPodReconciler,
-    wake: asyncio.Event,
-) -> KubeletPoller | None:
-    if config.kubelet is None:
-        return None
-    return KubeletPoller(
-        config.kubelet,
-        config.node,
-        PollTiming(timing.interval, runtime.chance),
-        wake,
-        on_change=gpupods.kubelet_reported,
-        on_request=gpupods.kubelet_requested,
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,9 +170,7 @@ class Collaborators:
         occupants = self.gpupods.processes_seen(
             observation.processes, process_owners.published_occupants(before.devices)
         )
-        if self.poller is None:
-            return device_status.other_sources(spec, occupants)
-        ready = condition(self.poller.report) or _kubelet_condition(before)
+        ready = (condition(self.poller.report) or _kubelet_condition(before)) if self.poller else None
         return device_status.other_sources(spec, occupants, ready)
 
 

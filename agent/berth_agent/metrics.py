@@ -16,13 +16,12 @@ from prometheus_client import core, registry
 
 from berth_agent import probe
 from berth_agent.node_view import NodeView
-from berth_crds import vocabulary, wire
+from berth_crds import catalog, vocabulary, wire
 
 OWN: Final = "berth_dev_"
 DCGM: Final = "DCGM_FI_DEV_"
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_LATEST
 
-MIB: Final = 1 << 20
 LABELS: Final = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
 
 Number = float | None
@@ -40,7 +39,7 @@ class Measure:
 
 
 def _mib(number: int | None) -> Number:
-    return None if number is None else number / MIB
+    return None if number is None else number / catalog.MIB
 
 
 def _watt(number: int | None) -> Number:

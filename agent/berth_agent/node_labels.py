@@ -15,7 +15,6 @@ from berth_crds import catalog, names, vocabulary, wire
 PREFIXES: Final = (f"{names.GROUP}/gpu.", f"{names.GROUP}/cuda.")
 LONGEST: Final = 63
 LONGEST_MODEL: Final = LONGEST - len("gpu.model.")
-MIB: Final = 1 << 20
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -63,7 +62,7 @@ def _of_cards(cards: Iterable[wire.Card]) -> Iterator[tuple[str, str]]:
         if model
     )
     yield from _common("product", models)
-    yield from _common("memory", (str(card.memory // MIB) if card.memory else "" for card in listed))
+    yield from _common("memory", (str(card.memory // catalog.MIB) if card.memory else "" for card in listed))
     yield from _common("mig", (_mig(card) for card in listed))
     yield from _common("sharing-strategy", (card.sharing.strategy if card.sharing else "" for card in listed))
     yield from _common("replicas", (str(card.sharing.replicas) if card.sharing else "" for card in listed))

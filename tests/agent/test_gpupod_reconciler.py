@@ -39,7 +39,7 @@ class Reconciled:
         self.reconciler.set_cards([CARD])
         devices = (podresources.ListedDevices("nvidia.com/gpu", ("GPU-a",)),)
         listed = podresources.ListedPod("ns", "p", (podresources.ListedContainer("main", devices),))
-        self.reconciler.kubelet_reported(poller.KubeletReport((listed,)))
+        self.reconciler.evidence.kubelet_reported(poller.KubeletReport((listed,)))
 
     def placed(self, name: str = "p", uid: str = "u-1", **annotations: str) -> None:
         """Have a running pod be there."""
@@ -50,7 +50,7 @@ class Reconciled:
 
     def found(self, gpupod: Mapping[str, Any]) -> None:
         """Have the watch show a GpuPod."""
-        self.reconciler._cache.upserted(msgspec.convert(gpupod, wire.GpuPod))
+        self.reconciler.gpupods.upserted(msgspec.convert(gpupod, wire.GpuPod))
 
     def answers(self, name: str, answer: stub.Answer) -> None:
         """Have what is written under a name be answered."""
@@ -103,7 +103,7 @@ async def test_the_only_word_on_a_pods_cards_is_written_beside_the_taken_name(
     written = node.paths("PATCH")
     assert written[:2] == ["p", OTHER_NAME]
     assert "p" not in written[1:]
-    assert (node.paths("DELETE"), node.reconciler.gpupods()) == ([OTHER_NAME], [])
+    assert (node.paths("DELETE"), node.reconciler.gpupods.objects()) == ([OTHER_NAME], [])
 
 
 async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_name(node: Reconciled) -> None:
@@ -119,7 +119,7 @@ async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_n
     await node.reconciler._reconcile(KEY)
 
     assert KEY in news
-    assert [one.metadata.name for one in node.reconciler.gpupods()] == ["p"]
+    assert [one.metadata.name for one in node.reconciler.gpupods.objects()] == ["p"]
 
 
 async def test_a_restarted_agent_keeps_a_record_beside_whichever_list_comes_first(node: Reconciled) -> None:
@@ -139,7 +139,7 @@ async def test_a_restarted_agent_keeps_a_record_beside_whichever_list_comes_firs
 
     running = asyncio.create_task(node.reconciler.run())
     await waiting.eventually(
-        lambda: asyncio.sleep(0, node.reconciler.gpupods()), what="the record to be known"
+        lambda: asyncio.sleep(0, node.reconciler.gpupods.objects()), what="the record to be known"
     )
     known.set()
     await waiting.eventually(lambda: asyncio.sleep(0, node.paths("PATCH")), what="the record to be written")
@@ -211,4 +211,4 @@ async def test_gpupod_that_goes_while_it_is_deleted_is_deleted_once(
     await node.reconciler._reconcile(KEY)
 
     assert node.paths("DELETE") == ["p"]
-    assert [one.metadata.uid for one in node.reconciler.gpupods()] == ["another"] * len(left)
+    assert [one.metadata.uid for one in node.reconciler.gpupods.objects()] == ["another"] * len(left)

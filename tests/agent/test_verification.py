@@ -88,7 +88,7 @@ def test_verdict(phase: str, given: verification.ByContainer, evidence: Evidence
     """Only a source that contradicts makes a mismatch, and only one that speaks an agreement."""
     found = verification.verify(phase, given, evidence, ALLOCATABLE)
 
-    assert f"{found.truth} {found.reason}" == said
+    assert f"{found.status} {found.reason}" == said
 
 
 def test_mismatch_names_both() -> None:

@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from berth_agent import device_status
 from berth_agent.gpupods import verification, watched_pod
 from berth_agent.kubelet import device_ids
 from berth_crds import allocation, card_part, names, schema_limits, vocabulary, wire
-from berth_crds.client import lease
 
 WHOLE: Final = f"{card_part.WHOLE} %"
 SIDECAR: Final = "Always"  # The restart policy of sidecars: init containers that keep running.
@@ -103,7 +103,8 @@ def allocation_by_kubelet(
 def _share(device: device_ids.AllocatableDevice, count: int) -> allocation.Share:
     # Where the number of replicas of a card is not known, each counts as the whole card.
     part = min(count, device.replicas)
-    core, memory = device_ids.WHOLE * part // device.replicas, device.memory * part // device.replicas
+    # A MIG instance has compute of its own, and holds all of that.
+    core, memory = card_part.WHOLE * part // device.replicas, device.memory * part // device.replicas
     return allocation.Share(device.uuid, device.minor, core, memory, device.profile)
 
 
@@ -136,7 +137,7 @@ def status(
         minors=_minors(spec),
         share=_parts_of_cards(pod.spec, spec, node_cards.gpus),
         granted=_granted(pod, spec, node_cards, evidence),
-        conditions=(_dated(found, before, now=now),) if found else (),
+        conditions=(device_status.transition(found, before.conditions, now=now),) if found else (),
     )
 
 
@@ -230,25 +231,10 @@ def _grants(evidence: verification.Evidence) -> Iterator[wire.Grant]:
 
 def _verdict(
     phase: str, spec: wire.GpuPodSpec, node_cards: NodeCards, evidence: verification.Evidence | None
-) -> verification.Verification | None:
+) -> wire.Condition | None:
     if evidence is not None:
         return verification.verify(phase, gpus(spec), evidence, node_cards.allocatable)
     return (verification.by_phase(phase) or verification.SIMULATED) if node_cards.source else None
-
-
-def _dated(
-    found: verification.Verification, before: wire.GpuPodStatus, *, now: dt.datetime
-) -> wire.Condition:
-    kind = vocabulary.GpuPodCondition.VERIFIED
-    earlier = next((each for each in before.conditions if each.type == kind), None)
-    since = earlier.last_transition_time if earlier and earlier.status == found.truth else ""
-    return wire.Condition(
-        type=kind,
-        status=found.truth,
-        reason=found.reason,
-        message=found.message,
-        last_transition_time=since or lease.rfc3339(now),
-    )
 
 
 def gpus_by_minor(cards: Iterable[wire.Card]) -> Mapping[int, wire.Card]:

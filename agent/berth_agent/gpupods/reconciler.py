@@ -28,7 +28,7 @@ from typing import Final
 
 from berth_agent import backoff
 from berth_agent.gpupods import desired, evidence, pod_cache, process_owners, verification, watched_pod
-from berth_agent.kubelet import device_ids, poller
+from berth_agent.kubelet import device_ids
 from berth_agent.publish import object_cache, object_writer
 from berth_crds import allocation, logs, vocabulary, wire
 from berth_crds.client import api, errors, informer, resources
@@ -56,9 +56,7 @@ GPU_POD: Final = object_writer.ManagedKind(
 )
 
 
-Wake = Callable[[], None]
 DecodedAllocation = allocation.Allocation | desired.UnusableAllocation | None
-NO_SOURCES: Final = evidence.EvidenceSources()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,9 +98,9 @@ class GpuPodReconciler:
         session: api.Api,
         node: str,
         runtime: ReconcilerRuntime,
-        sources: evidence.EvidenceSources = NO_SOURCES,
+        sources: evidence.EvidenceSources,
         *,
-        on_pod_change: Wake,
+        on_pod_change: Callable[[], None],
     ) -> None:
         """`on_pod_change` is called when a pod has changed, since a source may know more about it now."""
         self._session = session
@@ -117,15 +115,28 @@ class GpuPodReconciler:
             object_cache.Key, object_cache.Key
         ] = {}  # By pod, a GpuPod with another name.
         self._pods = pod_cache.PodCache(self._pod_changed)
-        self._cache: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(self._queue.add)
-        self._evidence_cache = evidence.EvidenceCache(
+        self.gpupods: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(self._queue.add)
+        self.evidence = evidence.EvidenceCache(
             sources, self._pods.living_uid, self._pods.is_running, on_change=self._on_evidence_change
         )
-        self._writer = object_writer.ObjectWriter(session, GPU_POD, self._cache)
-        self._informers = _informers(session, node, self._pods, self._cache)
+        self._writer = object_writer.ObjectWriter(session, GPU_POD, self.gpupods)
+        self._pod_informer = informer.Informer(
+            session,
+            resources.PODS,
+            watched_pod.Pod,
+            self._pods,
+            scope=informer.Scope(fields=f"spec.nodeName={node}"),
+        )
+        self._gpupod_informer = informer.Informer(
+            session,
+            resources.GPU_PODS,
+            wire.GpuPod,
+            self.gpupods,
+            scope=informer.Scope(fields=f"spec.node={node}"),
+        )
 
     def set_cards(self, cards: Sequence[wire.Card]) -> None:
-        """Set the cards of the node; nothing is written before they are pod_evidence."""
+        """Set the cards of the node; nothing is written before they are known."""
         allocatable = device_ids.allocatable_devices(cards)
         node_cards = dataclasses.replace(
             self._node_cards,
@@ -136,16 +147,8 @@ class GpuPodReconciler:
             self._node_cards = node_cards
             for key in self._pods.placed_by_berth():
                 self._queue.add(key)
-        self._evidence_cache.set_allocatable(allocatable)
+        self.evidence.set_allocatable(allocatable)
         self._cards_known.set()
-
-    def kubelet_reported(self, report: poller.KubeletReport) -> None:
-        """Apply an answer of the kubelet, or its failure."""
-        self._evidence_cache.kubelet_reported(report)
-
-    def kubelet_requested(self) -> None:
-        """Note that the kubelet is asked now."""
-        self._evidence_cache.kubelet_requested()
 
     def processes_seen(
         self, found: Iterable[process_owners.LocatedProcess] | None, published: process_owners.Occupants
@@ -155,20 +158,13 @@ class GpuPodReconciler:
         `published` stands while that is not known: before all pods are known, each process would seem
         to be unauthorized.
         """
-        if not self._evidence_cache.sources.driver:
+        if not self.evidence.sources.driver:
             return {}
-        if found is None or not self._pods_known():
+        if found is None or not self._pod_informer.synced:
             return published
-        self._evidence_cache.processes_seen(found, self._pods.owner_of)
-        unauthorized = self._evidence_cache.unauthorized(self._allocated_uuids)
+        self.evidence.processes_seen(found, self._pods.owner_of)
+        unauthorized = self.evidence.unauthorized(self._allocated_uuids)
         return published if unauthorized is None else process_owners.occupants(unauthorized, published)
-
-    def gpupods(self) -> list[wire.GpuPod]:
-        """Return all known GpuPods of the node."""
-        return self._cache.objects()
-
-    def _pods_known(self) -> bool:
-        return self._informers[0].synced
 
     def _allocated_uuids(self, key: object_cache.Key) -> Iterable[str]:
         """Return the uuids that Berth gave to a pod."""
@@ -182,22 +178,22 @@ class GpuPodReconciler:
 
     def _pod_changed(self, key: object_cache.Key) -> None:
         self._queue.add(key)
-        self._evidence_cache.pod_changed(key)
+        self.evidence.pod_changed(key)
         self._on_pod_change()
 
     def _on_evidence_change(self, keys: Iterable[object_cache.Key] | None) -> None:
         """Queue these pods, or all for None, because the evidence about them has changed."""
-        for key in (*self._pods.keys(), *self._cache.keys()) if keys is None else keys:
+        for key in (*self._pods.keys(), *self.gpupods.keys()) if keys is None else keys:
             self._queue.add(key)
 
     async def run(self) -> None:
         """Watch both kinds, and reconcile for ever."""
         async with asyncio.TaskGroup() as group:
-            for watch in self._informers:
-                group.create_task(watch.run())
-            # A GpuPod is an orphan only if all pods are pod_evidence.
-            for watch in self._informers:
-                await watch.wait_synced()
+            group.create_task(self._pod_informer.run())
+            group.create_task(self._gpupod_informer.run())
+            # A GpuPod is an orphan only if all pods are known.
+            await self._pod_informer.wait_synced()
+            await self._gpupod_informer.wait_synced()
             await self._cards_known.wait()
             while True:
                 for key in self._pods_to_reconcile(await self._queue.get()):
@@ -248,11 +244,7 @@ class GpuPodReconciler:
             await self._write(
                 gpupod, pod, spec, status, needed=not isinstance(decoded, allocation.Allocation)
             )
-        elif (
-            gpupod
-            and decoded is None
-            and (self._evidence_cache.is_complete(key) or watched_pod.has_ended(pod))
-        ):
+        elif gpupod and decoded is None and (self.evidence.is_complete(key) or watched_pod.has_ended(pod)):
             await self._remove(object_cache.key_of(gpupod.metadata), gpupod)
 
     async def _found(self, key: object_cache.Key, pod: watched_pod.Pod | None) -> wire.GpuPod | None:
@@ -260,7 +252,7 @@ class GpuPodReconciler:
         found = None
         places = dict.fromkeys([key, self._other_name(pod) if pod else key, self._other_names.pop(key, key)])
         for name in places:
-            gpupod = self._cache.get(name)
+            gpupod = self.gpupods.get(name)
             owner = self._owner(name, gpupod.spec.pod_uid) if gpupod else None
             if gpupod and (owner is None or (owner == key and found)):
                 await self._remove(name, gpupod)
@@ -284,11 +276,11 @@ class GpuPodReconciler:
         pod_evidence = self._evidence(pod, decoded)
         if pod_evidence is None or not pod_evidence.answering_sources() or watched_pod.has_ended(pod):
             return None
-        holdings = self._evidence_cache.holdings.get(key, {})
+        holdings = self.evidence.holdings.get(key, {})
         by_kubelet = desired.spec(
             pod, desired.allocation_by_kubelet(self._node_cards.node, holdings), self._node_cards
         )
-        is_complete = decoded is None and self._evidence_cache.kubelet_knows(key)
+        is_complete = decoded is None and self.evidence.kubelet_knows(key)
         return desired.merged(gpupod.spec, by_kubelet) if gpupod and not is_complete else by_kubelet
 
     def _evidence(
@@ -300,10 +292,10 @@ class GpuPodReconciler:
         the kubelet does not list it.
         """
         key = object_cache.key_of(pod.metadata)
-        pod_evidence = self._evidence_cache.of_pod(key, published)
+        pod_evidence = self.evidence.of_pod(key, published)
         if pod_evidence is None or pod_evidence.answering_sources() or decoded is not None or not pod.runs:
             return pod_evidence
-        if not self._evidence_cache.listed_without_devices(key, pod.metadata.uid):
+        if not self.evidence.listed_without_devices(key, pod.metadata.uid):
             return pod_evidence
         return dataclasses.replace(
             pod_evidence, kubelet={one.name: () for one in watched_pod.requesting_containers(pod)}
@@ -352,7 +344,7 @@ class GpuPodReconciler:
         except (errors.NotFound, errors.Conflict) as error:
             log.debug("GpuPod %s/%s is gone already: %s", namespace, name, error)
         # The watch may have brought another GpuPod of this name meanwhile.
-        left = self._cache.get(key)
+        left = self.gpupods.get(key)
         if left and left.metadata.uid == gpupod.metadata.uid:
             self._writer.forget(key)
 
@@ -377,14 +369,3 @@ def longest_pause(error: errors.ClientError) -> float:
     """
     refused = isinstance(error, errors.Forbidden | errors.Invalid)
     return REFUSED_PAUSE_SECONDS if refused else MOST_PAUSE_SECONDS
-
-
-def _informers(
-    session: api.Api, node: str, pods: pod_cache.PodCache, cache: object_cache.ObjectCache[wire.GpuPod]
-) -> tuple[informer.Informer[watched_pod.Pod], informer.Informer[wire.GpuPod]]:
-    of_pods = informer.Scope(fields=f"spec.nodeName={node}")
-    of_gpupods = informer.Scope(fields=f"spec.node={node}")
-    return (
-        informer.Informer(session, resources.PODS, watched_pod.Pod, pods, scope=of_pods),
-        informer.Informer(session, resources.GPU_PODS, wire.GpuPod, cache, scope=of_gpupods),
-    )

@@ -9,11 +9,11 @@ environment: then the kubelet does not count as a source.
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from berth_agent.gpupods import process_owners
 from berth_agent.kubelet import device_ids
-from berth_crds import schema_limits, text, vocabulary
+from berth_crds import schema_limits, text, vocabulary, wire
 
 PODRESOURCES: Final = vocabulary.GrantSource.POD_RESOURCES
 NVML: Final = vocabulary.GrantSource.NVML
@@ -35,40 +35,37 @@ class Evidence:
         return tuple(source for source, held in ((PODRESOURCES, self.kubelet), (NVML, self.driver)) if held)
 
 
-class Verification(NamedTuple):
-    """Status, reason and message of the condition Verified."""
-
-    truth: vocabulary.Truth
-    reason: str
-    message: str
+def _verified(status: vocabulary.Truth, reason: str, message: str) -> wire.Condition:
+    """Return the condition Verified, which has no time yet."""
+    return wire.Condition(vocabulary.GpuPodCondition.VERIFIED, status, reason, message)
 
 
 # What follows from the phase alone.
-FINISHED: Final = Verification(vocabulary.Truth.UNKNOWN, "Finished", "The pod has ended and holds nothing.")
-BY_PHASE: Final[Mapping[str, Verification]] = {
-    vocabulary.PodPhase.PENDING: Verification(
+FINISHED: Final = _verified(vocabulary.Truth.UNKNOWN, "Finished", "The pod has ended and holds nothing.")
+BY_PHASE: Final[Mapping[str, wire.Condition]] = {
+    vocabulary.PodPhase.PENDING: _verified(
         vocabulary.Truth.UNKNOWN, "NotRunning", "The pod does not run yet, so it holds nothing."
     ),
     vocabulary.PodPhase.SUCCEEDED: FINISHED,
     vocabulary.PodPhase.FAILED: FINISHED,
 }
-PHASE_UNKNOWN: Final = Verification(
+PHASE_UNKNOWN: Final = _verified(
     vocabulary.Truth.UNKNOWN, "PhaseUnknown", "The kubelet does not say whether the pod runs."
 )
 # Simulated cards have no source: a running pod holds by definition what it was given.
-SIMULATED: Final = Verification(
+SIMULATED: Final = _verified(
     vocabulary.Truth.TRUE, "Simulated", "The cards are simulated: what was given is granted."
 )
 
 
-def by_phase(phase: str) -> Verification | None:
+def by_phase(phase: str) -> wire.Condition | None:
     """Return what follows from the phase alone; None for a running pod."""
     return None if phase == vocabulary.PodPhase.RUNNING else BY_PHASE.get(phase, PHASE_UNKNOWN)
 
 
 def verify(
     phase: str, given: ByContainer, evidence: Evidence, allocatable: device_ids.AllocatableDevices
-) -> Verification:
+) -> wire.Condition:
     """Compare what a pod was given with what the sources say, and return the condition."""
     if by_phase(phase) == FINISHED:
         return FINISHED
@@ -76,17 +73,17 @@ def verify(
         *_by_kubelet(given, evidence.kubelet),
         *_by_driver(given, evidence.driver, allocatable),
     ]:
-        return Verification(vocabulary.Truth.FALSE, "Mismatch", _cut("; ".join(mismatches)))
+        return _verified(vocabulary.Truth.FALSE, "Mismatch", _cut("; ".join(mismatches)))
     if sources := evidence.answering_sources():
         sentence = f"What it holds is what it was given, says {' and '.join(sources)}."
-        return Verification(vocabulary.Truth.TRUE, "Agreed", sentence)
+        return _verified(vocabulary.Truth.TRUE, "Agreed", sentence)
     return by_phase(phase) or _without_source(evidence)
 
 
-def _without_source(evidence: Evidence) -> Verification:
+def _without_source(evidence: Evidence) -> wire.Condition:
     if evidence.missing:
-        return Verification(vocabulary.Truth.UNKNOWN, "SourceFailed", _cut(evidence.missing))
-    return Verification(vocabulary.Truth.UNKNOWN, "NotSeen", "No source says what the pod holds.")
+        return _verified(vocabulary.Truth.UNKNOWN, "SourceFailed", _cut(evidence.missing))
+    return _verified(vocabulary.Truth.UNKNOWN, "NotSeen", "No source says what the pod holds.")
 
 
 def _by_kubelet(given: ByContainer, held: ByContainer) -> Iterator[str]:

@@ -18,7 +18,6 @@ from typing import Final
 from berth_agent.kubelet import podresources
 from berth_crds import vocabulary, wire
 
-WHOLE: Final = 100  # Percent. A MIG instance has compute of its own, and holds all of that.
 REPLICA: Final = "::"
 
 PodKey = tuple[str, str]  # Namespace and name of a pod.
