@@ -81,22 +81,6 @@ async def test_an_apply_writes_what_its_manager_owns(admin: api.Api, namespace: 
     assert await read(admin, namespace) == found
 
 
-async def test_the_status_is_written_apart(admin: api.Api, namespace: str, cluster: clusters.Cluster) -> None:
-    """Spec and status of a pod have writers of their own: neither write touches the other part."""
-    meta = {"name": "p", "namespace": namespace}
-    spec = {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]}
-    await admin.create(resources.PODS, {"metadata": meta, "spec": spec}, namespace=namespace)
-
-    status = {"metadata": meta, "status": {"conditions": [{"type": "Seen", "status": "True"}]}}
-    await admin.apply(resources.PODS, status, manager="ada", sub="status")
-    await admin.apply(resources.PODS, {"metadata": meta, "status": {"phase": "Failed"}}, manager="ada")
-
-    found = cluster.kubectl(
-        "get", "pod", "p", "-n", namespace, "-o", "jsonpath={.status.phase} {.status.conditions[*].type}"
-    )
-    assert found == "Pending Seen"
-
-
 @pytest.mark.parametrize("method", ["POST", "GET"])
 async def test_who_gives_up_at_any_turn_of_the_loop_leaves_no_socket_behind(
     cluster: clusters.Cluster, method: str
@@ -135,7 +119,7 @@ async def test_a_session_ends_at_once_amid_a_stream(
         wire.resume()
 
 
-async def test_the_token_of_a_node_that_was_made_again_says_that_it_is_void(
+async def test_the_token_of_a_node_that_was_made_again_is_void(
     cluster: clusters.Cluster, admin: api.Api, namespace: str
 ) -> None:
     """It names the uid of the former Node, and the error tells that rather than a bare 401."""

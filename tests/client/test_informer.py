@@ -160,7 +160,7 @@ async def test_lists_are_tried_until_one_succeeds(setup: InformerSetup) -> None:
         assert (setup.lists, setup.sink.names("upserted")) == (5, ["a"])
 
 
-async def test_the_server_says_how_long_to_wait(setup: InformerSetup) -> None:
+async def test_retry_after_is_kept(setup: InformerSetup) -> None:
     """Retry-After is kept, however short our own pauses are."""
     busy = stub.status(429, "slow down", headers={"Retry-After": "0.4"})
     setup.script([busy, stub.page(version="10")])

@@ -31,23 +31,6 @@ async def test_while_watching(setup: InformerSetup) -> None:
         await until(lambda: setup.watched_from == ["10", "20"], "a watch from there on")
 
 
-async def test_while_a_list_is_under_way(setup: InformerSetup) -> None:
-    """A list that began before the call does not count, even if it is answered after it."""
-    early, late = asyncio.Event(), asyncio.Event()
-    first = stub.later(early, stub.page(config_map("old", "1"), version="10"))
-    setup.script([first, stub.later(late, stub.page(config_map("new", "2"), version="20"))])
-    async with timeless.beside(setup.informer.run()):
-        await until(lambda: setup.lists == 1, "the first list")
-
-        refresh = asyncio.create_task(setup.informer.refresh())
-        early.set()
-        await not_yet(refresh)
-        late.set()
-        await refresh
-
-    assert list(setup.sink.objects) == ["new"]
-
-
 async def test_before_the_first_list(setup: InformerSetup) -> None:
     """Asked before the informer runs, the first list is the one."""
     setup.script([stub.page(config_map("a", "1"), version="10")])
@@ -60,8 +43,8 @@ async def test_before_the_first_list(setup: InformerSetup) -> None:
     assert (list(setup.sink.objects), setup.lists) == (["a"], 1)
 
 
-async def test_asked_twice(setup: InformerSetup) -> None:
-    """Who asks second gets a list that began after that; the first one is content with it too."""
+async def test_while_a_list_is_under_way(setup: InformerSetup) -> None:
+    """A list that began before a call does not count, even if it is answered after it; all share the next."""
     second, third = asyncio.Event(), asyncio.Event()
     old = stub.later(second, stub.page(config_map("old", "1"), version="20"))
     new = stub.later(third, stub.page(config_map("new", "2"), version="30"))

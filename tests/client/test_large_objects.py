@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from berth_crds.client import api, errors, informer, page_sizes, parser, watch
-from client.informers import GONE, PATH, ConfigMap, InformerSetup, RecordingSink, config_map, until
+from client.informers import PATH, ConfigMap, InformerSetup, RecordingSink, config_map, until
 from support import stub, timeless
 
 CODEC = watch.Codec(ConfigMap)
@@ -176,19 +176,6 @@ async def test_an_event_that_is_too_large_means_a_new_list(setup: InformerSetup)
 
     assert setup.watched_from == ["10", "12"]
     assert setup.sink.calls == [("upserted", "a", "uid-a")]
-
-
-async def test_the_end_of_a_large_object_is_noticed(setup: InformerSetup) -> None:
-    """One that was never readable is forgotten with the list that lacks it."""
-    setup.script([stub.paged([config_map("a", "7", k="x" * 20_000)], version="9")], [stub.watch(GONE)])
-
-    async with setup.synced():
-        assert setup.informer.missing(["uid-a"]) == set()
-        setup.script([stub.page(version="40")])
-        await setup.informer.refresh()
-
-        assert setup.informer.missing(["uid-a"]) == {"uid-a"}
-    assert setup.sink.calls == []
 
 
 # ---------------------------------------------------------------- long lines of a watch

@@ -75,7 +75,7 @@ def test_no_answer_is_ready_before_its_last_byte(text: bytes) -> None:
     ),
     places=strategies.lists(strategies.integers(0, 120), max_size=5),
 )
-def test_whatever_is_said_nothing_else_is_raised(
+def test_a_damaged_answer_raises_nothing_else(
     text: bytes, changes: list[tuple[int, bytes]], places: list[int]
 ) -> None:
     """Damaged answers are answers, are waited for, or are malformed; the same however they come."""

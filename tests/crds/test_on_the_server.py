@@ -157,7 +157,7 @@ def test_agent_and_operator_share_the_conditions(objects: example_objects.Exampl
         ),
     ],
 )
-def test_a_list_tells_at_a_glance(
+def test_the_columns_of_a_list(
     kind: str,
     options: list[str],
     headings: list[str],

@@ -43,7 +43,7 @@ async def test_every_page_is_listed_and_for_reading() -> None:
     assert {route.method for route in routes} <= {"GET", "HEAD"}
 
 
-async def test_the_backlog_tells_why_and_for_what() -> None:
+async def test_the_backlog_shows_why_and_for_what() -> None:
     """Of each waiting pod it has the reason, the attempts, the pause and what it waits for."""
     served = served_pages.serve(cards=2)
     ledgers.add_waiting(served.ledger, "large", 5)
@@ -99,7 +99,7 @@ async def test_why_it_waited_is_not_why_it_is_being_bound() -> None:
     ]
 
 
-async def test_the_ledger_tells_who_holds_what() -> None:
+async def test_the_ledger_shows_who_holds_what() -> None:
     """Of a node it shows the devices, what is used of each, and every hold with its state."""
     served = served_pages.serve(nodes=2)
     served.ledger.pod_bound(builders.hold("held", "n1", [0]))
