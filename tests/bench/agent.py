@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
-from bench import gauges, results, scenario, systems
+from bench import process_costs, results, scenario, systems
 from berth_agent import settings
 from berth_crds import names
 from e2e import fleet
@@ -78,17 +78,17 @@ async def _agent(testbed: clusters.Cluster) -> AsyncIterator[processes.Program]:
 async def _watched(testbed: clusters.Cluster, program: processes.Program, seconds: float) -> results.Row:
     """Leave the agent alone, and tell now and then how long it takes."""
     pid, written = program.process.pid, len(testbed.audit())
-    started, computed = time.monotonic(), gauges.processor_seconds(pid)
+    started, computed = time.monotonic(), process_costs.processor_seconds(pid)
     while (left := seconds - (time.monotonic() - started)) > 0:
-        scenario.tell(f"watching, {left:.0f} s to go: {gauges.resident_mib(pid):.1f} MiB")
+        scenario.tell(f"watching, {left:.0f} s to go: {process_costs.resident_mib(pid):.1f} MiB")
         await asyncio.sleep(min(30.0, left))
-    took, used = time.monotonic() - started, gauges.processor_seconds(pid) - computed
+    took, used = time.monotonic() - started, process_costs.processor_seconds(pid) - computed
     await asyncio.sleep(1)  # The log has a line for each write just after its answer.
     mine = audit.writes_by(testbed.audit()[written:], USER)
     devices, leases = (len(audit.writes_to(mine, kind)) for kind in (names.DEVICES, "leases"))
     return {
-        "rss_mib": round(gauges.resident_mib(pid), 1),
-        "peak_mib": round(gauges.peak_mib(pid), 1),
+        "rss_mib": round(process_costs.resident_mib(pid), 1),
+        "peak_mib": round(process_costs.peak_mib(pid), 1),
         "cpu_percent": round(100 * used / took, 2),
         "device_writes": devices,
         "lease_writes": leases,

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench import arena, gauges, lives, results, scenario, sightings
+from bench import bench_cluster, operator_runs, pod_watch, process_costs, results, scenario
 from berth_crds import names
 from testbed import processes, waiting
 
@@ -48,7 +48,7 @@ class Answer:
 
 def too_many_cards(pod: Thing) -> None:
     """Ask for more cards than any node has."""
-    pod["spec"]["containers"][0]["resources"]["limits"][names.NVIDIA_GPU] = str(arena.CARDS + 1)
+    pod["spec"]["containers"][0]["resources"]["limits"][names.NVIDIA_GPU] = str(bench_cluster.CARDS + 1)
 
 
 def no_such_model(pod: Thing) -> None:
@@ -77,7 +77,7 @@ def hopeless(count: int) -> list[tuple[str, Thing]]:
     """Make so many pods that fit nowhere, the kinds in turn."""
     made = []
     for at, (kind, spoil) in zip(range(count), itertools.cycle(HOPELESS.items()), strict=False):
-        pod = arena.pod(at, names.SCHEDULER_NAME)
+        pod = bench_cluster.pod(at, names.SCHEDULER_NAME)
         spoil(pod)
         made.append((kind, pod))
     return made
@@ -90,7 +90,11 @@ class Bench:
     """One cluster that is full, the crowd that waits there, and the operator that answers it."""
 
     def __init__(
-        self, place: arena.Arena, program: processes.Program, seen: sightings.Sightings, crowd: str
+        self,
+        place: bench_cluster.BenchCluster,
+        program: processes.Program,
+        seen: pod_watch.PodWatch,
+        crowd: str,
     ) -> None:
         self._place = place
         self._program = program
@@ -103,14 +107,14 @@ class Bench:
 
     async def gather_crowd(self, count: int) -> None:
         """Let so many more pods wait for a card, and wait until each was told that there is none."""
-        made = [arena.pod(next(self._numbers), names.SCHEDULER_NAME) for _ in range(count)]
+        made = [bench_cluster.pod(next(self._numbers), names.SCHEDULER_NAME) for _ in range(count)]
         await asyncio.gather(*(self._place.send("POST", _pods(self._crowd), pod) for pod in made))
-        mine = [sightings.Who(self._crowd, pod["metadata"]["name"]) for pod in made]
+        mine = [pod_watch.PodName(self._crowd, pod["metadata"]["name"]) for pod in made]
         await self._until(lambda: all(one in self._seen.told for one in mine), "the crowd to be told")
 
     async def quiet(self) -> None:
         """Let the operator finish what it does aside."""
-        await gauges.quiet(self._program.process.pid, self._place.log)
+        await process_costs.quiet(self._program.process.pid, self._place.log)
 
     async def verdicts(self, part: str, count: int, *, a_second: float) -> list[Answer]:
         """Make pods that fit nowhere, so many a second (for zero: at once), and time what they are told."""
@@ -121,7 +125,7 @@ class Bench:
         answered = await asyncio.gather(
             *(self._make(namespace, pod, moment) for (_, pod), moment in zip(made, due, strict=True))
         )
-        who = [sightings.Who(namespace, pod["metadata"]["name"]) for _, pod in made]
+        who = [pod_watch.PodName(namespace, pod["metadata"]["name"]) for _, pod in made]
         told = self._seen.told
         await self._until(lambda: all(one in told for one in who), "the hopeless pods to be told so")
         await self._place.clear(namespace)
@@ -149,21 +153,21 @@ class Bench:
             await self.gather_crowd(len(ending))
         return found
 
-    def _choose(self, count: int) -> list[sightings.Who]:
+    def _choose(self, count: int) -> list[pod_watch.PodName]:
         """Name pods that the first fill bound, in no order."""
         return [self._holders.popleft() for _ in range(count)]
 
-    def _used(self, ended: list[sightings.Who]) -> bool:
+    def _used(self, ended: list[pod_watch.PodName]) -> bool:
         """Whether the cards of all these are somebody else's by now."""
         return all(who in self._seen.taken for who in ended)
 
-    async def _end(self, who: sightings.Who, way: str) -> None:
+    async def _end(self, who: pod_watch.PodName, way: str) -> None:
         path = f"{_pods(who.namespace)}/{who.name}"
         if way == DELETED:
             await self._place.send("DELETE", path, {"gracePeriodSeconds": 0})
         else:
             await self._place.send(
-                "PATCH", f"{path}/status", {"status": {"phase": "Succeeded"}}, headers=arena.MERGE
+                "PATCH", f"{path}/status", {"status": {"phase": "Succeeded"}}, headers=bench_cluster.MERGE
             )
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
@@ -184,11 +188,11 @@ def _pods(namespace: str) -> str:
 async def measure(chosen: argparse.Namespace) -> list[Answer]:
     """Fill the cluster, then measure all parts, run after run."""
     async with scenario.furnished(chosen.nodes) as place:
-        full = chosen.nodes * arena.CARDS
+        full = chosen.nodes * bench_cluster.CARDS
         scenario.tell(f"filling all {full} cards with pods of one card each")
-        program = await lives.filled(place, full)
+        program = await operator_runs.filled(place, full)
         try:
-            async with sightings.watching(place) as seen:
+            async with pod_watch.watching(place) as seen:
                 bench = Bench(place, program, seen, place.cluster.namespace("crowd"))
                 scenario.tell(f"{chosen.crowd} more pods wait")
                 await bench.gather_crowd(chosen.crowd)
@@ -279,7 +283,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=20, help="of them, how many a second")
     parser.add_argument("--hopeless-burst", type=int, default=100, help="pods that fit nowhere, made at once")
     chosen = parser.parse_args()
-    if 2 * chosen.runs * chosen.frees > arena.CARDS * chosen.nodes:
+    if 2 * chosen.runs * chosen.frees > bench_cluster.CARDS * chosen.nodes:
         parser.error(
             "more pods would end than the nodes have cards: more --nodes, or fewer --frees or --runs"
         )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import arena, gauges, lives, results, scenario, systems
+from bench import bench_cluster, operator_runs, process_costs, results, scenario, systems
 from testbed import audit, processes
 
 RESULT: Final = "head-to-head.json"
@@ -31,9 +31,9 @@ TABLE: Final = results.Table(
 
 
 class Bench:
-    """Runs systems on one arena."""
+    """Runs systems on one bench_cluster."""
 
-    def __init__(self, place: arena.Arena, pods: int, profile: Path | None) -> None:
+    def __init__(self, place: bench_cluster.BenchCluster, pods: int, profile: Path | None) -> None:
         self._place = place
         self._pods = pods
         self._profile = profile
@@ -44,7 +44,7 @@ class Bench:
         count = pods or self._pods
         await self._place.police(wanted=system.policed)
         namespace = await self._place.fill(count, scheduler=system.scheduler)
-        sighting, start = arena.Sighting(), self._place.log.stat().st_size
+        sighting, start = bench_cluster.Sighting(), self._place.log.stat().st_size
         watching = asyncio.create_task(self._place.watch(namespace, count, sighting))
         await asyncio.sleep(1)  # The server is done with what making the pods left behind.
         program = await system.start(self._place, namespace, self._profile if number else None)
@@ -52,10 +52,10 @@ class Bench:
             row = await self._measure(program, watching, sighting, count)
             await asyncio.sleep(LOG_SECONDS)
             written = audit.read(self._place.log, start=start)
-            writes, events, others = gauges.writes(written, user=system.user, namespace=namespace)
+            writes, events, others = process_costs.writes(written, user=system.user, namespace=namespace)
             await self._place.clear(namespace)
             # Berth takes note in its Devices; the next run shall not have to.
-            await gauges.quiet(program.process.pid, self._place.log)
+            await process_costs.quiet(program.process.pid, self._place.log)
         finally:
             watching.cancel()
             program.stop(grace=10.0)
@@ -74,18 +74,20 @@ class Bench:
         self,
         program: processes.Program,
         watching: asyncio.Task[None],
-        sighting: arena.Sighting,
+        sighting: bench_cluster.Sighting,
         count: int,
     ) -> results.Row:
         pid = program.process.pid
-        before, server_before = await lives.until_first(program, watching, sighting, server=self._server)
-        await lives.until_last(program, watching, sighting, count=count)
-        server = gauges.processor_seconds(self._server) - server_before
-        cost = await gauges.quiet(pid, self._place.log) - before
+        before, server_before = await operator_runs.until_first(
+            program, watching, sighting, server=self._server
+        )
+        await operator_runs.until_last(program, watching, sighting, count=count)
+        server = process_costs.processor_seconds(self._server) - server_before
+        cost = await process_costs.quiet(pid, self._place.log) - before
         return {
             "pods_per_s": count / sighting.seconds,
             "cpu_ms_per_pod": cost / count * 1000,
-            "rss_mib": gauges.peak_mib(pid),
+            "rss_mib": process_costs.peak_mib(pid),
             "server_cpu_ms_per_pod": server / count * 1000,
             "start_cpu_s": before,
         }

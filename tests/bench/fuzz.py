@@ -1,6 +1,6 @@
 """`make fuzz`: whether any pod, or any number of pods, can hold the operator's loop up or fill its memory.
 
-Pods are drawn from a seed (`bench.absurd`), and so are links of nodes whose agents have gone
+Pods are drawn from a seed (`bench.pod_generator`), and so are links of nodes whose agents have gone
 wrong. Pods are delivered as the API would: as JSON, through the informer's codec and the
 feed's sink, to a real ledger of a thousand nodes. Rounds of the real loop decide, bind and
 explain. Of each pod is measured how long it kept the loop: its translation, its decision,
@@ -33,8 +33,8 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
-from bench import absurd, mutations, results
-from bench.delivery import Arena, Spent
+from bench import mutations, pod_generator, results
+from bench.in_memory_operator import InMemoryOperator, Spent
 from berth_operator.engine import garbage_collection
 
 NODES: Final = 1000
@@ -58,48 +58,48 @@ class Broken:
     """A bound that was broken: by which pod, and by how much."""
 
     what: str
-    pod: absurd.Pod | None = None
+    pod: pod_generator.Pod | None = None
 
 
 class Run:
     """Draws pods and watches bounds."""
 
-    def __init__(self, arena: Arena, seed: int, *, most: float | None = None) -> None:
-        self.arena = arena
+    def __init__(self, operator: InMemoryOperator, seed: int, *, most: float | None = None) -> None:
+        self.operator = operator
         self.seed = seed
         self.count = self.rounds = self.slow_rounds = 0
         self._most = MOST_SECONDS if most is None else most
         row_uuids = (
             card.uuid
-            for info in arena.ledger.inventory.each()
+            for info in operator.ledger.inventory.each()
             for card in (info.device.cards if info.device else ())
         )
-        self.draw = absurd.Draw(seed, tuple(row_uuids), mutations.ALL)
+        self.draw = pod_generator.PodGenerator(seed, tuple(row_uuids), mutations.ALL)
         self._dice = random.Random(seed)
-        self._boards = absurd.Draw(seed, (), mutations.ALL)
+        self._boards = pod_generator.PodGenerator(seed, (), mutations.ALL)
         # In arrays, for what is noted of a hundred thousand pods must not look like a leak.
         self.figures: dict[str, array.array[float]] = collections.defaultdict(lambda: array.array("d"))
         self.worst: dict[str, tuple[float, int]] = {}
 
     async def burst(self) -> Broken | None:
         """Have some pods come, and make a round."""
-        arena, many = self.arena, self._dice.choice(BURSTS)
-        drawn: dict[str, absurd.Pod] = {}
+        operator, many = self.operator, self._dice.choice(BURSTS)
+        drawn: dict[str, pod_generator.Pod] = {}
         for _ in range(many):
             made = self.draw.next()
             self.count += 1
-            drawn[arena.deliver(made)] = made
+            drawn[operator.deliver(made)] = made
         if self._boards.dice.random() < NEW_BOARD and (broken := self.republished()):
             return broken
-        slow = self.judge_round(await arena.round())
+        slow = self.judge_round(await operator.round())
         for uid, made in drawn.items():
-            arena.ask(uid)
-            spent = arena.spent[uid]
+            operator.ask(uid)
+            spent = operator.spent[uid]
             self.draw.took(made, dataclasses.asdict(spent))
             self._note_all(spent)
             if spent.total > self._most and (broken := await self.confirmed(made)):
                 return broken
-        arena.tidy()
+        operator.tidy()
         return slow
 
     def judge_round(self, seconds: float) -> Broken | None:
@@ -116,22 +116,22 @@ class Run:
     def republished(self) -> Broken | None:
         """Have an agent publish other links, and say so if that takes too long each time."""
         board = self._boards.board()
-        least = min(self.arena.publish(board._replace(salt=board.salt + more)) for more in range(TRIES))
+        least = min(self.operator.publish(board._replace(salt=board.salt + more)) for more in range(TRIES))
         self._note("board", least)
         if least <= self._most:
             return None
         return Broken(f"{board.sort}: links that took {least * 1e3:.1f} ms to be read")
 
-    async def confirmed(self, made: absurd.Pod) -> Broken | None:
+    async def confirmed(self, made: pod_generator.Pod) -> Broken | None:
         """Try a pod again, alone and with nothing remembered, and say so if it is as slow each time."""
         found = []
         for _ in range(TRIES):
-            self.arena.forget()
-            uid = self.arena.deliver(made)
-            await self.arena.round()
-            self.arena.ask(uid)
-            found.append(self.arena.spent[uid])
-            self.arena.end(uid)
+            self.operator.forget()
+            uid = self.operator.deliver(made)
+            await self.operator.round()
+            self.operator.ask(uid)
+            found.append(self.operator.spent[uid])
+            self.operator.end(uid)
             if found[-1].total <= self._most:
                 return None
         least = min(found, key=lambda one: one.total)
@@ -204,7 +204,7 @@ def _figures(run: Run, seconds: float, warm: int) -> dict[str, Any]:
         "seconds": round(seconds),
         "rounds": run.rounds,
         "slow rounds": run.slow_rounds,
-        "answers": dict(run.arena.status_writer.answers),
+        "answers": dict(run.operator.status_writer.answers),
         "memory": now,
         "grown": max(0, now - warm) if warm else 0,
         "milliseconds": run.summary(),
@@ -216,16 +216,16 @@ def _line(run: Run, minute: int) -> str:
     return (
         f"{minute:>4} min {run.count:>8} pods, ms of the loop for each: p50 {total['p50']:.1f} "
         f"p99 {total['p99']:.1f} most {total['most']:.1f}; longest round {most:.1f}; "
-        f"{memory() >> 20} MiB, {len(run.arena.waiting)} wait, {len(run.arena.held)} bound"
+        f"{memory() >> 20} MiB, {len(run.operator.waiting)} wait, {len(run.operator.held)} bound"
     )
 
 
 # ---------------------------------------------------------------- the program
 
 
-async def replayed(arena: Arena, made: absurd.Pod) -> Broken | None:
+async def replayed(operator: InMemoryOperator, made: pod_generator.Pod) -> Broken | None:
     """Play one pod again."""
-    run = Run(arena, 0)
+    run = Run(operator, 0)
     garbage_collection.settle()
     return await run.confirmed({**made, "metadata": {"annotations": {}, "labels": {}, **made["metadata"]}})
 
@@ -260,17 +260,17 @@ async def main(words: Sequence[str]) -> int:
     parser.add_argument("--nodes", type=int, default=NODES, help="of eight cards each (1000)")
     parser.add_argument("--pod", type=Path, default=None, help="play only the pod of this file")
     chosen = parser.parse_args(words)
-    with contextlib.closing(Arena(chosen.nodes)) as arena:
-        return await _played(arena, chosen)
+    with contextlib.closing(InMemoryOperator(chosen.nodes)) as operator:
+        return await _played(operator, chosen)
 
 
-async def _played(arena: Arena, chosen: argparse.Namespace) -> int:
+async def _played(operator: InMemoryOperator, chosen: argparse.Namespace) -> int:
     if chosen.pod is not None:
-        alone = await replayed(arena, yaml.safe_load(chosen.pod.read_text()))
+        alone = await replayed(operator, yaml.safe_load(chosen.pod.read_text()))
         print(alone.what if alone else "it keeps within the bounds")
         return 1 if alone else 0
     seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1 << 20)
-    run = Run(arena, seed)
+    run = Run(operator, seed)
     print(f"seed {seed}, {chosen.nodes} nodes, {chosen.minutes:g} minutes", flush=True)
     broken, figures = await fuzz(run, chosen.minutes, lambda line: print(line, flush=True))
     results.write("fuzz.json", figures)

@@ -6,15 +6,15 @@ None knows what is slow. Applied again and again to what was slow, they find wha
 import copy
 from typing import Any, Final
 
-from bench import absurd
+from bench import pod_generator
 
 
-def _containers(made: absurd.Pod) -> list[dict[str, Any]]:
+def _containers(made: pod_generator.Pod) -> list[dict[str, Any]]:
     spec = made["spec"]
     return [*spec["containers"], *spec.get("initContainers", ())]
 
 
-def _multiply(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _multiply(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Have a container several times."""
     found = made["spec"]["containers"]
     one = draw.dice.choice(found)
@@ -22,13 +22,13 @@ def _multiply(draw: absurd.Draw, made: absurd.Pod) -> None:
     found += [copy.deepcopy(one) | {"name": f"x{len(found) + at}"} for at in range(count)]
 
 
-def _thin_out(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _thin_out(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Leave containers out."""
     found = made["spec"]["containers"]
     made["spec"]["containers"] = draw.dice.sample(found, draw.dice.randint(1, len(found)))
 
 
-def _other_number(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _other_number(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Change an amount."""
     asked = draw.dice.choice(_containers(made))["resources"]["limits"]
     if asked:
@@ -36,7 +36,7 @@ def _other_number(draw: absurd.Draw, made: absurd.Pod) -> None:
         asked[key] = str(draw.dice.choice((0, 1, 2, 3, 5, 8, 17, 40, 50, 99, 100, 101, 200, 800, "3Gi", "x")))
 
 
-def _shift(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _shift(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Make the amounts of all containers differ."""
     for at, one in enumerate(_containers(made)):
         asked = one["resources"]["limits"]
@@ -45,36 +45,36 @@ def _shift(draw: absurd.Draw, made: absurd.Pod) -> None:
                 asked[key] = str(int(asked[key]) + at * draw.dice.choice((0, 1, 2)))
 
 
-def _other_amounts(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _other_amounts(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Have a container ask for something else."""
     one = draw.dice.choice(_containers(made))
     asked = {key: str(value) for key, value in draw.amounts().items()}
     one["resources"] = {"limits": asked, "requests": asked}
 
 
-def _early(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _early(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Have containers start earlier."""
     count = draw.dice.choice((1, 3, 40))
     made["spec"].setdefault("initContainers", []).extend(draw.starter(1000 + at) for at in range(count))
 
 
-def _wish(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _wish(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Wish for something more."""
     made["metadata"]["annotations"].update(draw.wish())
 
 
-def _forget(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _forget(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Leave a wish out."""
     if made["metadata"]["annotations"]:
         del made["metadata"]["annotations"][draw.dice.choice(sorted(made["metadata"]["annotations"]))]
 
 
-def _elsewhere(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _elsewhere(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Say more of the place."""
     draw.place(made["spec"])
 
 
-def _join(draw: absurd.Draw, made: absurd.Pod) -> None:
+def _join(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Have the containers of another pod as well."""
     other = draw.parent()
     found = made["spec"]["containers"]

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bench import arena, gauges, lives, results, scenario, systems
+from bench import bench_cluster, operator_runs, process_costs, results, scenario, systems
 from berth_crds import names
 from testbed import processes
 
@@ -67,7 +67,7 @@ def stages(log: str, *, since: float) -> dict[str, float]:
 class Bench:
     """One cluster, and the operators that follow one another there."""
 
-    def __init__(self, place: arena.Arena, first: processes.Program) -> None:
+    def __init__(self, place: bench_cluster.BenchCluster, first: processes.Program) -> None:
         self._place = place
         self._program = first
         self._server = place.cluster.pid("kube-apiserver")
@@ -78,24 +78,24 @@ class Bench:
             self.close()
         else:
             self._program.kill()
-        with lives.busy(self._place, loops):
+        with operator_runs.busy(self._place, loops):
             row, namespace = await self._measured(life, number, loops)
         await self._place.clear(namespace)
         if row["lead_kept"]:
-            await gauges.quiet(self._program.process.pid, self._place.log)
+            await process_costs.quiet(self._program.process.pid, self._place.log)
         return row
 
     async def _measured(self, life: str, number: int, loops: int) -> tuple[results.Row, str]:
         namespace = await self._place.fill(1, scheduler=names.SCHEDULER_NAME)
-        sighting = arena.Sighting()
+        sighting = bench_cluster.Sighting()
         watching = asyncio.create_task(self._place.watch(namespace, 1, sighting))
         wall, start = time.time(), time.monotonic()
         program = self._program = systems.operator(self._place)
         try:
-            cost, _ = await lives.until_first(program, watching, sighting, server=self._server)
+            cost, _ = await operator_runs.until_first(program, watching, sighting, server=self._server)
         finally:
             watching.cancel()
-        peak = gauges.peak_mib(program.process.pid)
+        peak = process_costs.peak_mib(program.process.pid)
         await asyncio.sleep(60.0 if loops else 10.0)
         pid, alive = program.process.pid, program.alive()
         row = {
@@ -108,8 +108,8 @@ class Bench:
             "first_bind_s": sighting.first - start,
             "cpu_s": cost,
             "peak_mib": peak,
-            "steady_mib": gauges.resident_mib(pid) if alive else 0.0,
-            "later_peak_mib": gauges.peak_mib(pid) if alive else 0.0,
+            "steady_mib": process_costs.resident_mib(pid) if alive else 0.0,
+            "later_peak_mib": process_costs.peak_mib(pid) if alive else 0.0,
             "lead_kept": alive and "leadership lost" not in program.log.read_text(),
         }
         return row, namespace
@@ -124,7 +124,7 @@ async def measure(chosen: argparse.Namespace) -> list[results.Row]:
     rows: list[results.Row] = []
     async with scenario.furnished(chosen.nodes) as place:
         scenario.tell(f"a first operator binds {chosen.pods} pods of one card each")
-        bench = Bench(place, await lives.filled(place, chosen.pods))
+        bench = Bench(place, await operator_runs.filled(place, chosen.pods))
         try:
             for number, loops, life in itertools.product(
                 range(1, chosen.runs + 1), sorted({0, chosen.busy}), LIVES
@@ -187,7 +187,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=5000, help="pods of one card each that are bound already")
     parser.add_argument("--busy", type=int, default=2, help="busy loops beside the second half of the starts")
     chosen = parser.parse_args()
-    if not 0 < chosen.pods < arena.CARDS * chosen.nodes:
+    if not 0 < chosen.pods < bench_cluster.CARDS * chosen.nodes:
         parser.error("the pods must be fewer than the cards, so that one more fits")
     rows = scenario.finish(measure(chosen))
     print(report(rows, chosen.nodes))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
-from bench import arena
+from bench import bench_cluster
 from testbed import cluster as clusters
 from testbed import console
 
@@ -23,10 +23,12 @@ def tell(sentence: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def furnished(nodes: int) -> AsyncIterator[arena.Arena]:
+async def furnished(nodes: int) -> AsyncIterator[bench_cluster.BenchCluster]:
     """Start a cluster with so many nodes, and take it down afterwards."""
-    with clusters.Cluster(controller_manager=False, apiserver_args=arena.LIFTED, tell=tell) as testbed:
-        async with arena.Arena(testbed, tell=tell) as place:
+    with clusters.Cluster(
+        controller_manager=False, apiserver_args=bench_cluster.LIFTED, tell=tell
+    ) as testbed:
+        async with bench_cluster.BenchCluster(testbed, tell=tell) as place:
             await place.furnish(nodes)
             yield place
 

@@ -1,4 +1,4 @@
-"""Who is compared: Berth, the stock scheduler, and loops that only post Bindings.
+"""PodName is compared: Berth, the stock scheduler, and loops that only post Bindings.
 
 Each is started when all pods wait already, and is somebody of its own, so that the audit
 log tells whose a write was. The stock scheduler runs without Berth's policies, for they
@@ -15,7 +15,7 @@ from typing import Final
 
 import yaml
 
-from bench import arena
+from bench import bench_cluster
 from berth_crds import names
 from testbed import binaries, processes
 from testbed import cluster as clusters
@@ -23,7 +23,7 @@ from testbed import cluster as clusters
 BERTH: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.OPERATOR_ACCOUNT}"
 RATE: Final = 5000
 
-Start = Callable[[arena.Arena, str, Path | None], Awaitable[processes.Program]]
+Start = Callable[[bench_cluster.BenchCluster, str, Path | None], Awaitable[processes.Program]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,18 +44,20 @@ def environment(cluster: clusters.Cluster) -> dict[str, str]:
     return {**os.environ, **compiled, "PYTHONUNBUFFERED": "1"}
 
 
-def _launch(place: arena.Arena, name: str, words: Sequence[str | Path]) -> processes.Program:
+def _launch(place: bench_cluster.BenchCluster, name: str, words: Sequence[str | Path]) -> processes.Program:
     log = place.cluster.directory / f"{name}-{secrets.token_hex(3)}.log"
     return processes.start(name, words, log=log, env=environment(place.cluster))
 
 
-async def berth(place: arena.Arena, _namespace: str, profile: Path | None) -> processes.Program:
+async def berth(
+    place: bench_cluster.BenchCluster, _namespace: str, profile: Path | None
+) -> processes.Program:
     """Start our operator as it is shipped."""
     await place.lead()
     return operator(place, profile)
 
 
-def operator(place: arena.Arena, profile: Path | None = None) -> processes.Program:
+def operator(place: bench_cluster.BenchCluster, profile: Path | None = None) -> processes.Program:
     """Start our operator, and leave the Lease as it is: somebody may hold it."""
     account = place.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
     under = ("-m", "cProfile", "-o", profile) if profile else ()
@@ -63,7 +65,9 @@ def operator(place: arena.Arena, profile: Path | None = None) -> processes.Progr
     return _launch(place, "berth", words)
 
 
-async def stock(place: arena.Arena, _namespace: str, _profile: Path | None) -> processes.Program:
+async def stock(
+    place: bench_cluster.BenchCluster, _namespace: str, _profile: Path | None
+) -> processes.Program:
     """Start kube-scheduler with its default profile."""
     account = place.cluster.component_kubeconfig("kube-scheduler")
     config = {
@@ -79,23 +83,27 @@ async def stock(place: arena.Arena, _namespace: str, _profile: Path | None) -> p
     return _launch(place, "kube-scheduler", (program, f"--config={path}", *same, "--secure-port=0"))
 
 
-async def bare(place: arena.Arena, namespace: str, _profile: Path | None) -> processes.Program:
+async def bare(place: bench_cluster.BenchCluster, namespace: str, _profile: Path | None) -> processes.Program:
     """Start the loop with plain Bindings, under the stock scheduler's name and rights."""
     return _loop(place, namespace, place.cluster.component_kubeconfig("kube-scheduler"), term="")
 
 
-async def fenced(place: arena.Arena, namespace: str, _profile: Path | None) -> processes.Program:
+async def fenced(
+    place: bench_cluster.BenchCluster, namespace: str, _profile: Path | None
+) -> processes.Program:
     """Start the loop with Bindings like Berth's, under Berth's name and rights."""
     account = place.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT)
     return _loop(place, namespace, account, term=await place.lead("bare"))
 
 
-def _loop(place: arena.Arena, namespace: str, account: Path, *, term: str) -> processes.Program:
+def _loop(
+    place: bench_cluster.BenchCluster, namespace: str, account: Path, *, term: str
+) -> processes.Program:
     words = ("--kubeconfig", account, "--namespace", namespace, "--nodes", str(len(place.nodes)))
     return _launch(
         place,
         "bare-loop",
-        (sys.executable, "-m", "bench.bare", *words, "--shape", arena.SHAPE, "--term", term),
+        (sys.executable, "-m", "bench.bare", *words, "--shape", bench_cluster.SHAPE, "--term", term),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import absurd, delivery, fuzz, results
+from bench import fuzz, in_memory_operator, pod_generator, results
 from berth_operator.scheduling import cycle
 
 NODES = 200
@@ -16,43 +16,43 @@ HANGS = 1.0  # Seconds of this thread, far above any noise: without bounds, some
 
 
 @pytest.fixture
-def arena() -> Iterator[delivery.Arena]:
+def operator() -> Iterator[in_memory_operator.InMemoryOperator]:
     """Yield a cluster and a loop over it."""
-    made = delivery.Arena(NODES)
+    made = in_memory_operator.InMemoryOperator(NODES)
     yield made
     made.close()
 
 
-def test_no_pod_hangs_the_loop(arena: delivery.Arena) -> None:
+def test_no_pod_hangs_the_loop(operator: in_memory_operator.InMemoryOperator) -> None:
     """Pods of every kind come, are decided and leave again, and none keeps the loop for long."""
 
     async def play() -> fuzz.Broken | None:
-        run = fuzz.Run(arena, seed=7, most=HANGS)
+        run = fuzz.Run(operator, seed=7, most=HANGS)
         broken = None
         while broken is None and run.count < PODS:
             broken = await run.burst()
         return broken
 
     assert asyncio.run(play()) is None
-    assert {"bound", "waits", "InvalidRequest", "UnsupportedRequest"} <= arena.status_writer.answers.keys()
+    assert {"bound", "waits", "InvalidRequest", "UnsupportedRequest"} <= operator.status_writer.answers.keys()
 
 
-def test_what_breaks_a_bound_is_told(arena: delivery.Arena) -> None:
+def test_what_breaks_a_bound_is_told(operator: in_memory_operator.InMemoryOperator) -> None:
     """A pod that takes longer than is allowed is named with what it took, after it was tried again."""
 
     async def play() -> fuzz.Broken | None:
-        return await fuzz.Run(arena, seed=7, most=0.0).confirmed(absurd.pod(absurd.ONE_CARD))
+        return await fuzz.Run(operator, seed=7, most=0.0).confirmed(pod_generator.pod(pod_generator.ONE_CARD))
 
     broken = asyncio.run(play())
 
     assert broken is not None
-    assert broken.pod == absurd.pod(absurd.ONE_CARD)
+    assert broken.pod == pod_generator.pod(pod_generator.ONE_CARD)
     assert "ms of the loop (translated " in broken.what
 
 
-def test_equal_seeds_draw_equal_pods(arena: delivery.Arena) -> None:
+def test_equal_seeds_draw_equal_pods(operator: in_memory_operator.InMemoryOperator) -> None:
     """A seed plays the same pods again, as long as none was slow."""
-    draws = [fuzz.Run(arena, seed=3).draw for _ in range(2)]
+    draws = [fuzz.Run(operator, seed=3).draw for _ in range(2)]
 
     first, second = ([draw.next() for _ in range(30)] for draw in draws)
 
@@ -60,12 +60,12 @@ def test_equal_seeds_draw_equal_pods(arena: delivery.Arena) -> None:
 
 
 def test_measuring_ends() -> None:
-    """What is measured for one arena is not measured after it is closed."""
+    """What is measured for one operator is not measured after it is closed."""
     before = cycle.decision_for
-    arena = delivery.Arena(1)
+    operator = in_memory_operator.InMemoryOperator(1)
     meanwhile = cycle.decision_for
 
-    arena.close()
+    operator.close()
 
     assert meanwhile is not before
     assert cycle.decision_for is before
@@ -74,9 +74,9 @@ def test_measuring_ends() -> None:
 # ---------------------------------------------------------------- the verdict
 
 
-def test_a_slow_round_now_and_then_is_the_machine(arena: delivery.Arena) -> None:
+def test_a_slow_round_now_and_then_is_the_machine(operator: in_memory_operator.InMemoryOperator) -> None:
     """A round cannot be tried again, so only several slow ones of few are the operator's fault."""
-    run = fuzz.Run(arena, seed=1)
+    run = fuzz.Run(operator, seed=1)
 
     slow = [run.judge_round(1.0) for _ in range(fuzz.SLOW_ROUNDS + 1)]
 

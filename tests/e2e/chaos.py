@@ -18,22 +18,24 @@ from collections.abc import Sequence
 from e2e import fleet, rig, scenarios
 from e2e import stage as stages
 from e2e.stage import Stage
-from support import kubelet, witness
+from support import kubelet, pod_invariants
 from testbed import cluster as clusters
 from testbed import console, interceptor, processes
 
 
-async def furnish(stage: Stage) -> witness.Cards:
+async def furnish(stage: Stage) -> pod_invariants.Cards:
     """Add the nodes, one without cards or agent among them, and give their cards."""
     await stage.machines(kubelet.FakeNode(f"{stage.namespace}-bare"))
     await stage.nodes(**{f"{stage.namespace}-{at}": "8xT4" for at in range(4)})
     devices = await stage.devices()
-    return witness.cards_of({name: one for name, one in devices.items() if name.startswith(stage.namespace)})
+    return pod_invariants.cards_of(
+        {name: one for name, one in devices.items() if name.startswith(stage.namespace)}
+    )
 
 
 async def play(
     stage: Stage,
-    cards: witness.Cards,
+    cards: pod_invariants.Cards,
     story: scenarios.Story,
     *,
     seed: int,
@@ -61,7 +63,7 @@ async def rounds(base: fleet.Fleet, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _round(stage: Stage, cards: witness.Cards, name: str, seed: int) -> bool:
+async def _round(stage: Stage, cards: pod_invariants.Cards, name: str, seed: int) -> bool:
     started = time.monotonic()
     try:
         on = await play(stage, cards, scenarios.SCENARIOS[name], seed=seed)
@@ -73,12 +75,12 @@ async def _round(stage: Stage, cards: witness.Cards, name: str, seed: int) -> bo
         print(f"\nPlay it again: make chaos N=1 SEED={seed} SCENARIO={name}", flush=True)
         return False
     faults = sum(
-        record.deed is not interceptor.Deed.NOTHING for seat in on.seats for record in seat.wire.seen
+        record.deed is not interceptor.Deed.NOTHING for replica in on.replicas for record in replica.wire.seen
     )
     print(
-        f"seed {seed}: {name}: {time.monotonic() - started:.1f} s, {len(on.witness.binds)} binds in "
-        f"{len({one.term for one in on.witness.binds})} terms, {faults} faults at calls, "
-        f"{sum(len(seat.exits) for seat in on.seats)} processes ended, "
+        f"seed {seed}: {name}: {time.monotonic() - started:.1f} s, {len(on.invariants.binds)} binds in "
+        f"{len({one.term for one in on.invariants.binds})} terms, {faults} faults at calls, "
+        f"{sum(len(replica.exits) for replica in on.replicas)} processes ended, "
         f"all bound {on.took:.1f} s after the last fault",
         flush=True,
     )

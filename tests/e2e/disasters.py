@@ -10,10 +10,10 @@ from typing import Final
 
 from berth_crds import names
 from berth_crds.client import api, errors, resources
-from e2e import crowd, plans, rig
+from e2e import plans, rig, workload
 from e2e.stage import condition
 from support import manifests
-from testbed import calls, interceptor, shipped, twin, waiting
+from testbed import calls, interceptor, second_apiserver, shipped, waiting
 from testbed import cluster as clusters
 from testbed.interceptor import Deed, Fault
 
@@ -34,7 +34,7 @@ class Detour:
     """Sends the binds of one operator to another server, of which it does not hear any more."""
 
     on: rig.Rig
-    victim: rig.Seat
+    victim: rig.Replica
     server: str
     gate: asyncio.Event | None = None
     sent: int = 0
@@ -54,8 +54,8 @@ async def two_servers(on: rig.Rig, *, how: str = "") -> None:
     The next leader gives all cards to others before that server goes on, with its old copy of the Lease.
     """
     how = how or on.chance.choice(("frozen", "cut off", "slow"))
-    count = len(on.witness.unheld())
-    async with twin.Twin(on.stage.cluster) as other:
+    count = len(on.invariants.unheld())
+    async with second_apiserver.SecondApiServer(on.stage.cluster) as other:
         await on.start(2)
         leader = await on.deciding()
         await on.standby(leader)
@@ -68,7 +68,7 @@ async def two_servers(on: rig.Rig, *, how: str = "") -> None:
             "slow": (lambda: other.etcd.hold(answers_only=True), other.etcd.resume),
         }[how]
         stall()
-        await on.crowd.singles(count)
+        await on.workload.singles(count)
         await waiting.eventually(lambda: detour.sent >= count, what="the binds to be sent")
         on.depose(leader)
         await _taken_by_rivals(on, count)
@@ -80,13 +80,13 @@ async def two_servers(on: rig.Rig, *, how: str = "") -> None:
 
 async def _taken_by_rivals(on: rig.Rig, count: int) -> None:
     """Have pods that come first take every card under the next leader."""
-    rivals = await on.crowd.rivals(count, seconds=RIVALS_SECONDS)
+    rivals = await on.workload.rivals(count, seconds=RIVALS_SECONDS)
     await waiting.eventually(
-        lambda: set(rivals) <= on.witness.bound(), what="the rivals to be bound", seconds=TAKEOVER_SECONDS
+        lambda: set(rivals) <= on.invariants.bound(), what="the rivals to be bound", seconds=TAKEOVER_SECONDS
     )
 
 
-async def _decided(victim: rig.Seat) -> None:
+async def _decided(victim: rig.Replica) -> None:
     """Wait until the other server has said something to each bind, or has given it up."""
     binds = [one for one in victim.wire.seen if one.deed is Deed.DETOUR]
     with contextlib.suppress(waiting.TimedOut):
@@ -108,14 +108,14 @@ async def restored(on: rig.Rig) -> None:
     await on.start(2, flags=LASTING if on.chance.random() < 0.5 else ())
     await on.deciding()
     cluster = on.stage.cluster
-    async with on.crowd.coming():
+    async with on.workload.arriving():
         await asyncio.sleep(on.chance.uniform(1.0, 3.0))
         copy = await asyncio.to_thread(cluster.copy_etcd)
         await asyncio.sleep(on.chance.uniform(0.5, 4.0))
     async with on.another_history():
         await asyncio.to_thread(cluster.restore_etcd, copy)
     on.within = RESTORED_SECONDS
-    async with on.crowd.coming():
+    async with on.workload.arriving():
         await asyncio.sleep(on.chance.uniform(1.0, 4.0))
 
 
@@ -148,11 +148,11 @@ async def refused_binds(on: rig.Rig) -> None:
     """The binds of some pods are refused for a while; the others are bound meanwhile, and these later."""
     refusing = on.plan = Refusing(on.chance.choice((0.3, 0.6, 0.9)))
     await on.start(2)
-    async with on.crowd.coming():
+    async with on.workload.arriving():
         await asyncio.sleep(on.chance.uniform(2.0, 5.0))
         killed = on.chance.random() < 0.5
         if killed:
-            on.chance.choice(on.seats).kill()
+            on.chance.choice(on.replicas).kill()
         await asyncio.sleep(on.chance.uniform(2.0, 5.0))
     await waiting.eventually(
         lambda: all(map(refusing.refuses, on.waiting())),
@@ -161,7 +161,7 @@ async def refused_binds(on: rig.Rig) -> None:
     )
     on.within = on.within if killed else rig.CLEAN_SECONDS
     refusing.over = True
-    on.seats[0].wire.note()
+    on.replicas[0].wire.note()
 
 
 # ---------------------------------------------------------------- records
@@ -184,7 +184,7 @@ async def spoiled_records(on: rig.Rig) -> None:
     """Somebody spoils what bound pods hold, and leaders die: nobody else gets the cards of these pods."""
     await on.start(2)
     leader = await on.deciding()
-    holders = await on.crowd.singles(HOLDERS)
+    holders = await on.workload.singles(HOLDERS)
     await waiting.eventually(
         lambda: not set(holders) & set(on.waiting()),
         what="the holders to be bound",
@@ -194,20 +194,20 @@ async def spoiled_records(on: rig.Rig) -> None:
         for name in on.chance.sample(holders, on.chance.randint(1, HOLDERS)):
             await _spoil(on, name)
         leader.kill()
-        async with on.crowd.coming():
+        async with on.workload.arriving():
             await asyncio.sleep(SPOILED_SECONDS)
             await on.deciding()
             await asyncio.sleep(SPOILED_SECONDS)
         for name in holders:
             await on.stage.delete(name)
-    on.seats[0].wire.note()
+    on.replicas[0].wire.note()
 
 
 async def _spoil(on: rig.Rig, name: str) -> None:
     """Spoil the record of a pod, and take its GpuPod away, which would name the cards."""
     found = (await on.stage.pods())[name]["metadata"]["annotations"]
     words = on.chance.choice(SPOILINGS)(found[names.ALLOCATION])
-    on.witness.spoiled.add(name)
+    on.invariants.spoiled.add(name)
     await on.stage.patch(resources.PODS, name, {"metadata": {"annotations": words}})
     with contextlib.suppress(errors.NotFound):
         await on.stage.admin.delete(resources.GPU_PODS, name, namespace=on.stage.namespace)
@@ -216,7 +216,7 @@ async def _spoil(on: rig.Rig, name: str) -> None:
 @contextlib.asynccontextmanager
 async def _unguarded(on: rig.Rig) -> AsyncIterator[None]:
     """Take the policy away that guards what pods hold, for the length of the block."""
-    cluster, guarded = on.stage.cluster, f"{crowd.MISFIT}-guarded"
+    cluster, guarded = on.stage.cluster, f"{workload.MISFIT}-guarded"
     await on.stage.create(manifests.pod(guarded, schedulerName="nobody"))
     path = resources.PODS.path(guarded, namespace=on.stage.namespace)
     spoil = json.dumps({"metadata": {"annotations": {names.ALLOCATION: "{"}}}).encode()
@@ -257,18 +257,18 @@ async def kinds_made_again(
     await on.start(2)
     await on.deciding()
     for pause in pauses or [chance.choice((0.0, 0.2, chance.uniform(0.0, 4.0))) for _ in range(3)]:
-        async with on.crowd.coming():
+        async with on.workload.arriving():
             await asyncio.sleep(chance.uniform(0.5, 6.0))
             await asyncio.to_thread(_delete_kinds, on, kinds or chance.choice(KINDS_AT_ONCE))
         if chance.random() < 0.2 if outage is None else outage:
             async with on.another_history():
                 await asyncio.to_thread(_restart_server, on)
-        async with on.crowd.coming():
+        async with on.workload.arriving():
             await asyncio.sleep(pause)
             await asyncio.to_thread(make_kinds, on.stage.cluster)
-        on.seats[0].wire.note()
+        on.replicas[0].wire.note()
     await _told_again(on)
-    on.seats[0].wire.note()
+    on.replicas[0].wire.note()
 
 
 KINDS_AT_ONCE: Final = (
@@ -296,7 +296,7 @@ def make_kinds(cluster: clusters.Cluster) -> None:
 
 async def _told_again(on: rig.Rig) -> None:
     """Wait until each Device and the policy show what the leader says of them."""
-    nodes = {card.node for card in on.witness.cards.values()}
+    nodes = {card.node for card in on.invariants.cards.values()}
 
     async def told() -> bool:
         devices = await on.stage.devices()

@@ -1,4 +1,4 @@
-"""What an interceptor is told to do: a deck of aimed faults, or bad weather.
+"""What an interceptor is told to do: aimed faults, or random ones.
 
 A plan judges each call of each operator. The table of kinds below is the whole of what
 the operator asks of the API server: the crash suite aims at each of them, and a kind that
@@ -41,16 +41,16 @@ LEAD_IN: Final[Mapping[str, tuple[str, Fault]]] = {
 
 
 PAIRS: Final = tuple((kind, deed) for deed in sorted(interceptor.KILLS) for kind in KINDS)
-HAND: Final = 7
+KILLS_OF_A_ROUND: Final = 7
 
 
-def hand(seed: int, turns: int) -> list[tuple[str, Deed]]:
+def kills_of(seed: int, turns: int) -> list[tuple[str, Deed]]:
     """Deal some calls and moments to be killed at.
 
     All are dealt by a dozen seeds in a row, and by as many of which each is `turns` after the one before.
     """
-    first = HAND * (seed // turns + seed % turns)
-    return [PAIRS[(first + at) % len(PAIRS)] for at in range(HAND)]
+    first = KILLS_OF_A_ROUND * (seed // turns + seed % turns)
+    return [PAIRS[(first + at) % len(PAIRS)] for at in range(KILLS_OF_A_ROUND)]
 
 
 def shows_pods(record: interceptor.Record) -> bool:
@@ -88,7 +88,7 @@ class Aim:
         return f"{self.fault.deed}: {self.kind}"
 
 
-class Deck:
+class AimedFaults:
     """Aimed faults, each dealt once, to whichever operator makes such a call first."""
 
     def __init__(self, aims: Iterable[Aim] = ()) -> None:
@@ -134,7 +134,7 @@ ANSWER_DEEDS: Final = (
 )
 
 
-class Weather:
+class RandomFaults:
     """Any fault to any call, with a certain chance, for a certain time."""
 
     def __init__(self, chance: random.Random, *, odds: float, seconds: float) -> None:

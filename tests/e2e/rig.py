@@ -1,8 +1,8 @@
 """A rig to break operators on: replicas that are started again whenever they end, each behind its own wire.
 
-A `Seat` is what a Deployment gives one replica: whatever process sits in it, another one
+A `Replica` is what a Deployment makes of one: whatever process it has, another one
 takes its place when it ends. All it says to the API server goes through an interceptor.
-A `Rig` has seats, a crowd of pods that come and go all the while, a witness who keeps
+A `Rig` has replicas, pods that come and go all the while, invariants that are judged at
 every revision, and one way to end: all that fits must be bound in time, and nothing may
 ever have been wrong.
 """
@@ -21,9 +21,9 @@ from berth_crds import names
 from berth_crds.client import api, errors, resources
 from berth_operator.kube import leadership
 from e2e import plans
-from e2e.crowd import Crowd
 from e2e.stage import Stage, cards_of, condition
-from support import witness
+from e2e.workload import Workload
+from support import pod_invariants
 from testbed import calls, interceptor, processes, waiting
 from testbed.interceptor import Fault
 
@@ -40,7 +40,7 @@ class Wrong(AssertionError):
     """A promise was broken."""
 
 
-class Seat:
+class Replica:
     """The place of one replica."""
 
     def __init__(self, rig: "Rig", number: int, *flags: str, env: Mapping[str, str] | None = None) -> None:
@@ -56,7 +56,7 @@ class Seat:
         self.doomed = False
         self.cut_off = False
         self.barred = (
-            False  # Nobody takes the place of a process that ended, so that another seat has to lead.
+            False  # Nobody takes the place of a process that ended, so that another replica has to lead.
         )
 
     async def __aenter__(self) -> Self:
@@ -112,7 +112,7 @@ class Seat:
         self.signal(signal.SIGKILL)
 
     def bar(self) -> None:
-        """Kill the process, and let no other take its place until the seat is no longer barred."""
+        """Kill the process, and let no other take its place until the replica is no longer barred."""
         self.barred = True
         self.kill()
 
@@ -125,7 +125,7 @@ class Seat:
         return word in self.program.log.read_text()
 
     def last_words(self) -> str:
-        """Return how many processes had this place, and the end of what the last one said."""
+        """Return how many processes it had, and the end of what the last one said."""
         said = processes.tail(self.program.log, lines=40)
         return f"{self.program.name}, {len(self.lives)} processes so far:\n{said}"
 
@@ -145,15 +145,17 @@ class Seat:
 class Rig:
     """Everything of one round."""
 
-    def __init__(self, stage: Stage, seed: int, cards: witness.Cards, *, flags: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, stage: Stage, seed: int, cards: pod_invariants.Cards, *, flags: tuple[str, ...] = ()
+    ) -> None:
         self.stage = stage
         self.seed = seed
         self.chance = chance = random.Random(seed)
         self.name = f"{stage.namespace}-{seed}-{secrets.token_hex(2)}"
-        self.plan: plans.Plan = plans.Deck()
-        self.seats: list[Seat] = []
-        self.crowd = Crowd(stage, chance, self.waiting)
-        self.witness = witness.Witness(stage.cluster, stage.namespace, cards)
+        self.plan: plans.Plan = plans.AimedFaults()
+        self.replicas: list[Replica] = []
+        self.workload = Workload(stage, chance, self.waiting)
+        self.invariants = pod_invariants.WatchedInvariants(stage.cluster, stage.namespace, cards)
         self.within = WITHIN_SECONDS
         self.took = 0.0
         self.hurried = False  # Whether waits that nothing needs are cut short.
@@ -162,8 +164,8 @@ class Rig:
 
     async def __aenter__(self) -> Self:
         """Begin to watch."""
-        await self._close.enter_async_context(self.witness)
-        self._close.push_async_callback(self.crowd.disperse)
+        await self._close.enter_async_context(self.invariants)
+        self._close.push_async_callback(self.workload.clear)
         return self
 
     async def __aexit__(
@@ -180,22 +182,22 @@ class Rig:
         """Start some replicas, and wait until one of them decides."""
         for number in range(count):
             env = envs[number] if envs else None
-            seat = Seat(self, number, *self._flags, *flags, env=env)
-            self.seats.append(await self._close.enter_async_context(seat))
+            replica = Replica(self, number, *self._flags, *flags, env=env)
+            self.replicas.append(await self._close.enter_async_context(replica))
         if deciding:
             await self.deciding()
 
-    async def deciding(self, *but: Seat) -> Seat:
+    async def deciding(self, *but: Replica) -> Replica:
         """Wait until a replica other than these decides, and give it."""
         return await waiting.eventually(
-            lambda: next((one for one in self.seats if one not in but and one.said("deciding:")), None),
+            lambda: next((one for one in self.replicas if one not in but and one.said("deciding:")), None),
             what="an operator to decide",
             seconds=40,
         )
 
-    async def standby(self, *leading: Seat) -> Seat:
+    async def standby(self, *leading: Replica) -> Replica:
         """Wait until another replica stands by, and give it."""
-        [other] = [one for one in self.seats if one not in leading]
+        [other] = [one for one in self.replicas if one not in leading]
         await waiting.eventually(
             lambda: other.said("campaigning"), what="an operator to stand by", seconds=40
         )
@@ -206,46 +208,46 @@ class Rig:
         self.plan = plan
         left, deadline = 0, 0.0
         while not plan.done:
-            if isinstance(plan, plans.Deck):
+            if isinstance(plan, plans.AimedFaults):
                 if len(plan.left) != left:
                     left, deadline = len(plan.left), time.monotonic() + DEALT_SECONDS
                 if time.monotonic() > deadline:
-                    last = "\n".join(seat.last_words() for seat in self.seats)
+                    last = "\n".join(replica.last_words() for replica in self.replicas)
                     raise Wrong(f"calls that never came: {', '.join(map(str, plan.left))}\n{last}")
                 await self._provoke(plan)
                 await self._hurry(plan)
             await asyncio.sleep(0.5)
 
-    async def _hurry(self, deck: plans.Deck) -> None:
+    async def _hurry(self, faults: plans.AimedFaults) -> None:
         """Release a dead leader's Lease for it, where it surely left no bind under way.
 
-        The wait is there for binds under way, and the witness in the middle knows that there
+        The wait is there for binds under way, and the interceptor in the middle knows that there
         are none; those who were killed at a bind are waited out.
         """
-        if not self.hurried or not deck.dealt or deck.dealt[-1].kind == plans.BIND:
+        if not self.hurried or not faults.dealt or faults.dealt[-1].kind == plans.BIND:
             return
-        binds = [one for seat in self.seats for one in seat.wire.seen if one.call.kind == plans.BIND]
+        binds = [one for replica in self.replicas for one in replica.wire.seen if one.call.kind == plans.BIND]
         with contextlib.suppress(errors.NotFound):
             holder = (await self.stage.leader()).get("holderIdentity", "").split("_")[0]
             if holder and not any(one.open for one in binds) and holder in self._dead():
                 await self.stage.vacate()
 
     def _dead(self) -> set[str]:
-        return {name for seat in self.seats for name, _ in seat.lives[:-1]}
+        return {name for replica in self.replicas for name, _ in replica.lives[:-1]}
 
-    async def _provoke(self, deck: plans.Deck) -> None:
+    async def _provoke(self, faults: plans.AimedFaults) -> None:
         """Bring about the calls that do not come by themselves."""
-        wanted = deck.wanted()
+        wanted = faults.wanted()
         if "create leases" in wanted:
             with contextlib.suppress(errors.NotFound):
                 where = names.SYSTEM_NAMESPACE
                 await self.stage.admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=where)
-                self.seats[0].wire.note()
+                self.replicas[0].wire.note()
         if "patch placementpolicies/status" in wanted:
             path = resources.POLICIES.path(names.DEFAULT_POLICY, sub="status")
             await self.stage.admin.send("PATCH", path, body=UNJUDGED, content=api.MERGE_PATCH)
         if "patch pods/status" in wanted:
-            await self.crowd.misfit()
+            await self.workload.misfit()
         if "delete gpupods" in wanted:
             await self._squat()
 
@@ -258,7 +260,7 @@ class Rig:
                 resources.GPU_PODS, thing | {"spec": spec}, namespace=self.stage.namespace
             )
 
-    def depose(self, leader: Seat) -> None:
+    def depose(self, leader: Replica) -> None:
         """End the lead of a replica: kill it, stop it, or cut it off."""
         how = self.chance.choice(("kill", "stop", "cut off"))
         if how == "kill":
@@ -270,24 +272,24 @@ class Rig:
 
     def forgive(self) -> None:
         """Let those go on who were deposed."""
-        for seat in self.seats:
-            seat.barred = False
-            seat.signal(signal.SIGCONT)
+        for replica in self.replicas:
+            replica.barred = False
+            replica.signal(signal.SIGCONT)
 
     @contextlib.asynccontextmanager
     async def another_history(self) -> AsyncIterator[None]:
         """Let the block restart the server, perhaps from earlier data: what was after those never was."""
-        async with self.witness.looking_away():
+        async with self.invariants.paused():
             yield
-        self.seats[0].wire.note()
-        self.crowd.made = self.witness.names()
+        self.replicas[0].wire.note()
+        self.workload.made = self.invariants.names()
 
     # ------------------------------------------------------------ the end
 
     async def settle(self) -> None:
         """All that fits is bound in time, no card is withheld for nobody, and nothing was ever wrong."""
-        await self.crowd.rest()
-        start = max([self.crowd.last, *(seat.wire.last_fault for seat in self.seats)])
+        await self.workload.rest()
+        start = max([self.workload.last, *(replica.wire.last_fault for replica in self.replicas)])
         await self._until_bound(start, self.within)
         self.took = max(0.0, time.monotonic() - start)
         await self._fill(max(time.monotonic() + CLEAN_SECONDS, start + self.within))
@@ -296,7 +298,7 @@ class Rig:
 
     async def _retire(self) -> None:
         """End all in order, which also spares the next round the wait for a Lease to lapse."""
-        statuses = await asyncio.gather(*(seat.retire() for seat in self.seats))
+        statuses = await asyncio.gather(*(replica.retire() for replica in self.replicas))
         if not {0, leadership.EXIT_LOST}.issuperset(statuses):
             raise Wrong(f"asked to end, operators ended with {statuses}")
 
@@ -323,45 +325,47 @@ class Rig:
             if one["spec"].get("nodeName") and one["status"].get("phase") not in FINISHED
         ]
         waits = [f"{name} waits: {told.get(name)}" for name in self.waiting()]
-        ends = [f"{life} ended with {code}" for one in self.seats for life, code in one.ends()]
+        ends = [f"{life} ended with {code}" for one in self.replicas for life, code in one.ends()]
         return "\n".join([*waits, *held, *ends])
 
     def waiting(self) -> list[str]:
         """Return the names of the pods that fit and wait."""
-        pods = [one for one in self.witness.pods.values() if not one["spec"].get("nodeName")]
+        pods = [one for one in self.invariants.pods.values() if not one["spec"].get("nodeName")]
         titles = [one["metadata"]["name"] for one in pods if "deletionTimestamp" not in one["metadata"]]
-        seen = self.witness.names() | set(self.gone())
-        return [*(one for one in titles if self.crowd.fits(one)), *(self.crowd.made - seen)]
+        seen = self.invariants.names() | set(self.gone())
+        return [*(one for one in titles if self.workload.fits(one)), *(self.workload.made - seen)]
 
     def gone(self) -> list[str]:
         """Return the names of the pods that were deleted."""
-        return [name for _, change, name in self.witness.revisions if change == "DELETED"]
+        return [name for _, change, name in self.invariants.revisions if change == "DELETED"]
 
     async def _fill(self, deadline: float) -> None:
         """Ask for every card that nobody holds: all of them must be given."""
         await waiting.eventually(
-            lambda: not any(map(passing, self.witness.pods.values())),
+            lambda: not any(map(passing, self.invariants.pods.values())),
             what="passing pods to finish",
             seconds=20,
         )
-        await self.crowd.fill(len(self.witness.unheld()))
+        await self.workload.fill(len(self.invariants.unheld()))
         seconds = max(CLEAN_SECONDS, deadline - time.monotonic())
         await self._until_bound(time.monotonic(), seconds)
 
     def check(self) -> None:
         """Raise if anything was wrong at any revision, or if an operator ended in a way it should not."""
-        odd = [code for one in self.seats for code in one.exits if code not in {-9, leadership.EXIT_LOST, 0}]
-        kinds = {record.call.kind for one in self.seats for record in one.wire.seen}
+        odd = [
+            code for one in self.replicas for code in one.exits if code not in {-9, leadership.EXIT_LOST, 0}
+        ]
+        kinds = {record.call.kind for one in self.replicas for record in one.wire.seen}
         found = [
-            *self.witness.complaints,
-            *witness.overtaken(self.witness.binds, self._pictures()),
+            *self.invariants.violations,
+            *pod_invariants.overtaken(self.invariants.binds, self._pictures()),
             *(f"an operator ended with {code}" for code in odd),
             *(f"the suite does not know the call {kind!r}" for kind in sorted(kinds - set(plans.KINDS))),
         ]
         if found:
             raise Wrong("\n".join(found))
 
-    def patience(self, leader: Seat) -> float:
+    def patience(self, leader: Replica) -> float:
         """Return how long after its write of the Lease a leader made the list that its decisions began on."""
         records = leader.wire.seen[leader.lives[-1][1] :]
         taken = next(one.moment for one in records if one.call.kind == "update leases" and one.status == OK)
@@ -370,21 +374,21 @@ class Rig:
     def _pictures(self) -> dict[str, int]:
         """For each term, the revision of the pods up to which it knew them when its decisions began."""
         begun: dict[str, int] = {}
-        for seat in self.seats:
-            for name, start in seat.lives:
+        for replica in self.replicas:
+            for name, start in replica.lives:
                 version = 0
-                for record in seat.wire.seen[start:]:
+                for record in replica.wire.seen[start:]:
                     # One of the process before, which was killed, may be seen only now.
                     if record.call.kind == plans.BIND and f"{name}_".encode() in record.asked:
                         break
                     if plans.shows_pods(record):
                         version = max(version, record.version)
                 begun[name] = version
-        terms = {bind.term for bind in self.witness.binds}
+        terms = {bind.term for bind in self.invariants.binds}
         return {term: begun[term.split("_")[0]] for term in terms if term.split("_")[0] in begun}
 
 
 def passing(pod: dict[str, Any]) -> bool:
     """Whether a bound pod is still to finish, or a deleted one to go."""
-    finite = Crowd.finite(pod) and pod["status"].get("phase") not in FINISHED
+    finite = Workload.finite(pod) and pod["status"].get("phase") not in FINISHED
     return bool(pod["spec"].get("nodeName")) and (finite or "deletionTimestamp" in pod["metadata"])

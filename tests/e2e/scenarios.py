@@ -29,28 +29,28 @@ Story = Callable[[rig.Rig], Awaitable[None]]
 # ---------------------------------------------------------------- killed at a call
 
 
-async def kills(on: rig.Rig, *, aims: tuple[Aim, ...] = (), seats: int = 0, hurried: bool = False) -> None:
+async def kills(on: rig.Rig, *, aims: tuple[Aim, ...] = (), replicas: int = 0, hurried: bool = False) -> None:
     """Operators are killed at chosen calls: before the server hears of it, after it acted, and after that."""
     on.hurried = hurried
-    deck = plans.Deck(aims or _hand(on))
-    on.plan = deck
-    await on.start(seats or on.chance.choice((1, 2)), deciding=False)
-    async with on.crowd.coming():
-        await on.carry_out(deck)
+    faults = plans.AimedFaults(aims or _aims_of(on))
+    on.plan = faults
+    await on.start(replicas or on.chance.choice((1, 2)), deciding=False)
+    async with on.workload.arriving():
+        await on.carry_out(faults)
 
 
-def _hand(on: rig.Rig) -> list[Aim]:
-    hand = plans.hand(on.seed, len(SCENARIOS))
-    return [Aim(kind, Fault(deed, on.chance.uniform(0.0, 0.05))) for kind, deed in hand]
+def _aims_of(on: rig.Rig) -> list[Aim]:
+    dealt = plans.kills_of(on.seed, len(SCENARIOS))
+    return [Aim(kind, Fault(deed, on.chance.uniform(0.0, 0.05))) for kind, deed in dealt]
 
 
 async def kills_at_any_moment(on: rig.Rig) -> None:
     """Operators are killed at moments that no call marks."""
     await on.start(2)
-    async with on.crowd.coming():
+    async with on.workload.arriving():
         for _ in range(on.chance.randint(1, 3)):
             await asyncio.sleep(on.chance.uniform(0.0, 3.0))
-            on.chance.choice(on.seats).kill()
+            on.chance.choice(on.replicas).kill()
 
 
 # ---------------------------------------------------------------- asleep
@@ -61,7 +61,7 @@ async def sleeps(on: rig.Rig) -> None:
     await on.start(2)
     leader = await on.deciding()
     await on.standby(leader)
-    async with on.crowd.coming():
+    async with on.workload.arriving():
         await asyncio.sleep(on.chance.uniform(0.5, 1.5))
         before = len(leader.exits)
         leader.signal(signal.SIGSTOP)
@@ -80,9 +80,9 @@ async def sleeps(on: rig.Rig) -> None:
 async def naps(on: rig.Rig) -> None:
     """Operators are stopped for any time, shorter or longer than their Lease, again and again."""
     await on.start(2)
-    async with on.crowd.coming():
+    async with on.workload.arriving():
         for _ in range(3):
-            one = on.chance.choice(on.seats)
+            one = on.chance.choice(on.replicas)
             one.signal(signal.SIGSTOP)
             await asyncio.sleep(on.chance.uniform(0.1, 8.0))
             one.signal(signal.SIGCONT)
@@ -96,7 +96,7 @@ class Holding:
     """Holds the binds of one operator, and cuts it off; perhaps forwards them when another takes the lead."""
 
     on: rig.Rig
-    victim: rig.Seat
+    victim: rig.Replica
     most: int
     race: bool
     gate: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -131,10 +131,10 @@ async def fenced(on: rig.Rig, *, skews: tuple[float, ...] = ()) -> None:
     leader = await on.deciding()
     await on.standby(leader)
     if skews:
-        await _shows(on, skews[on.seats.index(leader)])
+        await _shows(on, skews[on.replicas.index(leader)])
     holding = Holding(on, leader, most=3, race=False)
     on.plan = holding
-    await on.crowd.burst(6)
+    await on.workload.burst(6)
     await holding.holds()
     on.depose(leader)
     await on.deciding(leader)
@@ -151,7 +151,7 @@ async def late(on: rig.Rig) -> None:
     leader = await on.deciding()
     holding = Holding(on, leader, most=on.chance.choice((1, 4)), race=False)
     on.plan = holding
-    await on.crowd.burst(20)
+    await on.workload.burst(20)
     await holding.holds()
     await asyncio.sleep(on.chance.uniform(5.0, 12.0))
     holding.gate.set()
@@ -165,7 +165,7 @@ async def races(on: rig.Rig) -> None:
     await on.standby(leader)
     holding = Holding(on, leader, most=20, race=True)
     on.plan = holding
-    await on.crowd.burst(30)
+    await on.workload.burst(30)
     await holding.holds()
     on.depose(leader)
     successor = await on.deciding(leader)
@@ -187,8 +187,8 @@ async def clocks(on: rig.Rig) -> None:
     await on.start(2, *(wrong_clock(skew) for skew in skews))
     leader = await on.deciding()
     other = await on.standby(leader)
-    await _shows(on, skews[on.seats.index(leader)])
-    async with on.crowd.coming():
+    await _shows(on, skews[on.replicas.index(leader)])
+    async with on.workload.arriving():
         before = (await on.stage.leader())["leaseTransitions"]
         await asyncio.sleep(2 + on.chance.uniform(0.0, 6.0))
         if (await on.stage.leader())["leaseTransitions"] != before or leader.exits:
@@ -196,7 +196,7 @@ async def clocks(on: rig.Rig) -> None:
         leader.bar()
         await on.deciding(leader)
         leader.barred = False
-        await _shows(on, skews[on.seats.index(other)])
+        await _shows(on, skews[on.replicas.index(other)])
 
 
 def wrong_clock(skew: float) -> Mapping[str, str]:
@@ -218,9 +218,9 @@ async def _shows(on: rig.Rig, skew: float) -> None:
 async def answers(on: rig.Rig) -> None:
     """Requests and answers are delayed, dropped, doubled and refused, whatever they are."""
     await on.start(on.chance.choice((1, 2)), deciding=on.chance.random() < 0.5)
-    async with on.crowd.coming():
-        weather = plans.Weather(on.chance, odds=on.chance.choice((0.1, 0.3, 0.6)), seconds=8.0)
-        await on.carry_out(weather)
+    async with on.workload.arriving():
+        faults = plans.RandomFaults(on.chance, odds=on.chance.choice((0.1, 0.3, 0.6)), seconds=8.0)
+        await on.carry_out(faults)
 
 
 async def every_answer(on: rig.Rig) -> None:
@@ -230,11 +230,11 @@ async def every_answer(on: rig.Rig) -> None:
     cuts = [
         Aim(kind, Fault(Deed.CUT, on.chance.uniform(0.0, 2.0))) for kind in plans.KINDS if kind not in kinds
     ]
-    deck = plans.Deck([*aims, *cuts])
-    on.plan = deck
+    faults = plans.AimedFaults([*aims, *cuts])
+    on.plan = faults
     await on.start(1, deciding=False)
-    async with on.crowd.coming():
-        await on.carry_out(deck)
+    async with on.workload.arriving():
+        await on.carry_out(faults)
 
 
 # ---------------------------------------------------------------- in good order
@@ -245,7 +245,7 @@ async def retires(on: rig.Rig) -> None:
     await on.start(2)
     leader = await on.deciding()
     await on.standby(leader)
-    async with on.crowd.coming():
+    async with on.workload.arriving():
         await asyncio.sleep(on.chance.uniform(0.5, 2.0))
         status = await leader.retire()
     on.within = rig.CLEAN_SECONDS

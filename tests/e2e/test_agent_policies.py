@@ -12,9 +12,9 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from e2e import attempts, breakins, fleet
+from e2e import agent_attempts, attempts, fleet
+from e2e.agent_attempts import D, G, L, N
 from e2e.attempts import APPLY, MERGE, Attempt, Ground
-from e2e.breakins import D, G, L, N
 from e2e.stage import Stage
 from testbed import kubeconfig
 
@@ -42,8 +42,8 @@ async def ground(stage: Stage) -> AsyncIterator[Ground]:
     uid = json.loads(await stage.admin.send("GET", N.path(mine)))["metadata"]["uid"]
     async with stage.session(names.AGENT_ACCOUNT, node=mine) as agent:
         spaces = {resources.LEASES: names.NODES_NAMESPACE}
-        beside = {"beside": f"{breakins.UID}.{mine}", "beside-other": f"{breakins.UID}.{other}"}
-        beside |= {"beside-longer": f"{breakins.UID}.x.{mine}", "mine-uid": uid}
+        beside = {"beside": f"{agent_attempts.UID}.{mine}", "beside-other": f"{agent_attempts.UID}.{other}"}
+        beside |= {"beside-longer": f"{agent_attempts.UID}.x.{mine}", "mine-uid": uid}
         lent = Ground(stage, agent, {"mine": mine, "other": other} | beside, spaces)
         for which in ("mine", "other"):
             await furnish(lent, which)
@@ -63,14 +63,14 @@ async def furnish(ground: Ground, which: str) -> None:
     where = ground.path(resources.DEVICES, which, "status")
     await ground.admin.send("PATCH", where, body=msgspec.json.encode(status), content=MERGE)
     await ground.admin.create(
-        resources.LEASES, ground.filled(breakins.lease(which)), namespace=names.NODES_NAMESPACE
+        resources.LEASES, ground.filled(agent_attempts.lease(which)), namespace=names.NODES_NAMESPACE
     )
     await ground.admin.create(
         resources.GPU_PODS, ground.filled(attempts.gpupod(which)), namespace=ground.stage.namespace
     )
 
 
-@pytest.mark.parametrize("attempt", breakins.ALLOWED.values(), ids=breakins.ALLOWED)
+@pytest.mark.parametrize("attempt", agent_attempts.ALLOWED.values(), ids=agent_attempts.ALLOWED)
 async def test_an_agent_may_write(ground: Ground, attempt: Attempt) -> None:
     """What the work of an agent takes is not in its way."""
     await attempts.works(ground, attempt)
@@ -78,7 +78,7 @@ async def test_an_agent_may_write(ground: Ground, attempt: Attempt) -> None:
 
 async def test_an_agent_may_not_write(ground: Ground, subtests: pytest.Subtests) -> None:
     """All else is refused, in a sentence that says what is whose, and changes nothing."""
-    await attempts.are_refused(ground, breakins.REFUSED, subtests)
+    await attempts.are_refused(ground, agent_attempts.REFUSED, subtests)
 
 
 async def test_a_token_without_a_node_may_write_nothing(ground: Ground, subtests: pytest.Subtests) -> None:
@@ -87,7 +87,7 @@ async def test_a_token_without_a_node_may_write_nothing(ground: Ground, subtests
         title: dataclasses.replace(
             attempt, words="names no node: please use the token of the agent's own pod"
         )
-        for title, attempt in breakins.ALLOWED.items()
+        for title, attempt in agent_attempts.ALLOWED.items()
     }
 
     async with ground.stage.session(names.AGENT_ACCOUNT) as session:
@@ -98,7 +98,7 @@ async def test_a_token_without_a_node_may_write_nothing(ground: Ground, subtests
     ("resource", "thing"),
     [
         pytest.param(D, attempts.device("mine"), id="Device"),
-        pytest.param(L, breakins.lease("mine"), id="Lease"),
+        pytest.param(L, agent_attempts.lease("mine"), id="Lease"),
     ],
 )
 async def test_an_agent_may_create(ground: Ground, resource: resources.Resource, thing: object) -> None:
@@ -113,12 +113,12 @@ async def test_an_agent_may_create(ground: Ground, resource: resources.Resource,
 @pytest.mark.parametrize("resource", [pytest.param(D, id="Device"), pytest.param(L, id="Lease")])
 async def test_what_goes_with_its_node_goes_on_doing_so(ground: Ground, resource: resources.Resource) -> None:
     """Neither without an owner nor with another uid than the Node's does an agent leave what is owned."""
-    await Attempt(resource, "mine", attempts.owned(breakins.RIGHT)).make(ground)
+    await Attempt(resource, "mine", attempts.owned(agent_attempts.RIGHT)).make(ground)
 
     for change, words in (
-        (attempts.owned(), breakins.ONCE),
-        ({"metadata": {"ownerReferences": None}}, breakins.ONCE),
-        (attempts.owned(breakins.NODE_OWNER), breakins.UNKNOWN),
+        (attempts.owned(), agent_attempts.ONCE),
+        ({"metadata": {"ownerReferences": None}}, agent_attempts.ONCE),
+        (attempts.owned(agent_attempts.NODE_OWNER), agent_attempts.UNKNOWN),
     ):
         await attempts.is_refused(ground, Attempt(resource, "mine", change, words=words))
 
@@ -143,8 +143,8 @@ async def test_a_node_made_again_owns_what_its_running_agent_makes(ground: Groun
     link = connection.load(kubeconfig.write(path, base.cluster.endpoint, {"agent": user}))
     async with api.Api(link, agent="test-e2e") as agent:
         heir = dataclasses.replace(ground.by(agent), names={**ground.names, "mine-uid": uid})
-        for resource, thing in ((D, attempts.device("mine")), (L, breakins.lease("mine"))):
-            thing["metadata"] |= {"ownerReferences": [breakins.RIGHT]}
+        for resource, thing in ((D, attempts.device("mine")), (L, agent_attempts.lease("mine"))):
+            thing["metadata"] |= {"ownerReferences": [agent_attempts.RIGHT]}
             await attempts.works(heir, Attempt(resource, "mine", thing, APPLY))
     await ground.admin.delete(resources.PODS, mine, namespace=names.SYSTEM_NAMESPACE)
 
@@ -170,10 +170,10 @@ async def test_an_agent_may_create_a_record_that_goes_with_its_pod(ground: Groun
 
 
 NOT_OF_AN_AGENT: Final[dict[str, tuple[dict[str, Any], str]]] = {
-    "a cordon": ({"spec": {"cordon": ["GPU-<mine>"]}}, breakins.CORDON),
-    "a person's word": ({"metadata": {"annotations": {names.REPAIRED: "all"}}}, breakins.NOTES),
-    "a label": ({"metadata": {"labels": {"team": "a"}}}, breakins.LABELS),
-    "a finalizer": ({"metadata": {"finalizers": ["x.io/f"]}}, breakins.LABELS),
+    "a cordon": ({"spec": {"cordon": ["GPU-<mine>"]}}, agent_attempts.CORDON),
+    "a person's word": ({"metadata": {"annotations": {names.REPAIRED: "all"}}}, agent_attempts.NOTES),
+    "a label": ({"metadata": {"labels": {"team": "a"}}}, agent_attempts.LABELS),
+    "a finalizer": ({"metadata": {"finalizers": ["x.io/f"]}}, agent_attempts.LABELS),
 }
 
 
@@ -193,7 +193,7 @@ async def test_a_word_of_people_is_not_put_into_their_mouths(ground: Ground) -> 
     await Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: "GPU-x"}}}).make(ground)
     await Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: None}}}).make(ground)
 
-    with pytest.raises(errors.Forbidden, match=breakins.NOTES):
+    with pytest.raises(errors.Forbidden, match=agent_attempts.NOTES):
         await Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: "all"}}}).make(ground)
 
 
@@ -206,16 +206,16 @@ async def test_owners_of_others_do_not_stop_an_agent(ground: Ground) -> None:
     for resource in (D, L, G):
         await Attempt(resource, "mine", change).make(person)
 
-    await breakins.ALLOWED["its Device"].make(ground)
-    await breakins.ALLOWED["its Lease"].make(ground)
-    await breakins.ALLOWED["a GpuPod of its node"].make(ground)
+    await agent_attempts.ALLOWED["its Device"].make(ground)
+    await agent_attempts.ALLOWED["its Lease"].make(ground)
+    await agent_attempts.ALLOWED["a GpuPod of its node"].make(ground)
 
 
 async def test_leases_elsewhere_are_not_an_agents(ground: Ground) -> None:
     """Not even one that has the name of its node, and least of all the leader's."""
     for name in ("<mine>", names.LEADER_LEASE):
         thing = {"metadata": {"name": name, "namespace": names.SYSTEM_NAMESPACE}}
-        with pytest.raises(errors.Forbidden, match=breakins.LEASE):
+        with pytest.raises(errors.Forbidden, match=agent_attempts.LEASE):
             await ground.session.apply(resources.LEASES, ground.filled(thing), manager="test")
 
 
@@ -230,7 +230,7 @@ async def test_a_status_carries_no_metadata(ground: Ground) -> None:
 
 async def test_others_are_not_held_to_it(ground: Ground) -> None:
     """People and the operator write what is theirs: the bounds are those of the agents' account alone."""
-    attempt = breakins.REFUSED["a cordon"]
+    attempt = agent_attempts.REFUSED["a cordon"]
     person = ground.by(ground.admin)
 
     await attempt.make(person)

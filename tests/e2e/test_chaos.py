@@ -1,6 +1,6 @@
 """The short version of `make chaos`: each way of breaking an operator once, with seeds that never change.
 
-After each: nothing was wrong at any revision that the witness saw, every pod that fits is
+After each: nothing was wrong at any revision that there was, every pod that fits is
 bound within twenty seconds of the last fault, and no card is withheld for nobody.
 """
 
@@ -37,9 +37,9 @@ async def play(stage: Stage, story: scenarios.Story, *, seed: int = 1) -> rig.Ri
 @pytest.mark.slow
 async def test_a_kill_at_any_kind_of_call_is_survived(stage: Stage) -> None:
     """Killed at each kind of call it makes, before the server hears of it or after, others carry on."""
-    on = await play(stage, functools.partial(scenarios.kills, aims=AIMS, seats=3, hurried=True))
+    on = await play(stage, functools.partial(scenarios.kills, aims=AIMS, replicas=3, hurried=True))
 
-    hit = {(one.call.kind, one.deed) for seat in on.seats for one in seat.wire.seen}
+    hit = {(one.call.kind, one.deed) for replica in on.replicas for one in replica.wire.seen}
     assert {(aim.kind, aim.fault.deed) for aim in AIMS} <= hit
     assert {kind for kind, _ in hit} == set(plans.KINDS)
 
@@ -51,7 +51,7 @@ async def test_a_late_bind_is_fenced_whatever_the_clocks_say(stage: Stage) -> No
 
     on = await play(stage, functools.partial(scenarios.fenced, skews=(half, -half)))
 
-    late = [one for seat in on.seats for one in seat.wire.seen if one.deed is Deed.HOLD]
+    late = [one for replica in on.replicas for one in replica.wire.seen if one.deed is Deed.HOLD]
     assert [one.status for one in late] == [403, 403, 403]
 
 
@@ -60,7 +60,7 @@ async def test_binds_that_race_the_change_of_leader_are_all_seen(stage: Stage) -
     """What still arrives while the Lease changes hands is in the new leader's picture when it begins."""
     on = await play(stage, scenarios.races)
 
-    raced = [one for seat in on.seats for one in seat.wire.seen if one.deed is Deed.HOLD]
+    raced = [one for replica in on.replicas for one in replica.wire.seen if one.deed is Deed.HOLD]
     assert len(raced) == 20
 
 
@@ -96,7 +96,7 @@ async def test_binds_that_are_refused_keep_nobody_waiting(stage: Stage) -> None:
     """Other pods are bound while it lasts, and all of them within seconds when it ends."""
     on = await play(stage, disasters.refused_binds)
 
-    assert Deed.REFUSE in {one.deed for seat in on.seats for one in seat.wire.seen}
+    assert Deed.REFUSE in {one.deed for replica in on.replicas for one in replica.wire.seen}
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ async def test_cards_of_spoiled_records_are_given_to_nobody(stage: Stage) -> Non
     """What somebody writes over a record does not free the cards that the pod has."""
     on = await play(stage, disasters.spoiled_records)
 
-    assert on.witness.spoiled
+    assert on.invariants.spoiled
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import errors, resources
-from e2e import attempts, misuses
+from e2e import attempts, operator_attempts
 from e2e.attempts import MERGE, Attempt, Ground
-from e2e.misuses import D, G, L, P
+from e2e.operator_attempts import D, G, L, P
 from e2e.stage import Stage, condition
 from support import manifests
 
@@ -39,7 +39,7 @@ async def furnish(ground: Ground) -> None:
         made["metadata"]["labels"] = {"team": "a"}
         await ground.stage.create(made)
     await ground.stage.bind("bound", "nowhere")
-    await ground.stage.patch(P, "waiting", misuses.told(misuses.GATE), sub="status")
+    await ground.stage.patch(P, "waiting", operator_attempts.told(operator_attempts.GATE), sub="status")
     await ground.admin.create(D, ground.filled(attempts.device("mine")))
     sick = {"devices": [{"uuid": "GPU-<mine>", "health": "Unhealthy", "reason": "Test"}]}
     status = {"conditions": [attempts.NVML, attempts.READY], "summary": attempts.SUMMARY, **sick}
@@ -51,10 +51,10 @@ async def furnish(ground: Ground) -> None:
         resources.POLICIES, ground.filled(attempts.named("PlacementPolicy", "mine", spec={}))
     )
     with contextlib.suppress(errors.Conflict):
-        await ground.admin.create(L, misuses.lease(), namespace=names.SYSTEM_NAMESPACE)
+        await ground.admin.create(L, operator_attempts.lease(), namespace=names.SYSTEM_NAMESPACE)
 
 
-@pytest.mark.parametrize("attempt", misuses.ALLOWED.values(), ids=misuses.ALLOWED)
+@pytest.mark.parametrize("attempt", operator_attempts.ALLOWED.values(), ids=operator_attempts.ALLOWED)
 async def test_the_operator_may_write(ground: Ground, attempt: Attempt) -> None:
     """What the work of the operator takes is not in its way."""
     await attempts.works(ground, attempt)
@@ -62,7 +62,7 @@ async def test_the_operator_may_write(ground: Ground, attempt: Attempt) -> None:
 
 async def test_the_operator_may_not_write(ground: Ground, subtests: pytest.Subtests) -> None:
     """All else is refused, in a sentence that says what is whose, and changes nothing."""
-    await attempts.are_refused(ground, misuses.REFUSED, subtests)
+    await attempts.are_refused(ground, operator_attempts.REFUSED, subtests)
 
 
 async def test_no_field_of_a_pods_status_is_forgotten(ground: Ground) -> None:
@@ -71,11 +71,11 @@ async def test_no_field_of_a_pods_status_is_forgotten(ground: Ground) -> None:
     fields = answer["components"]["schemas"]["io.k8s.api.core.v1.PodStatus"]["properties"]
     before = await ground.read(P, "waiting")
 
-    for field, value in misuses.STATUS_FIELDS.items():
+    for field, value in operator_attempts.STATUS_FIELDS.items():
         with contextlib.suppress(errors.Forbidden, errors.Invalid):
-            await misuses.on_pod(misuses.told(**{field: value}), "").make(ground)
+            await operator_attempts.on_pod(operator_attempts.told(**{field: value}), "").make(ground)
 
-    assert fields.keys() - {"conditions"} == misuses.STATUS_FIELDS.keys()
+    assert fields.keys() - {"conditions"} == operator_attempts.STATUS_FIELDS.keys()
     assert await ground.read(P, "waiting") == before
 
 
@@ -105,10 +105,10 @@ async def test_a_pod_that_ends_may_be_told_why_it_waits(ground: Ground) -> None:
     await ground.stage.patch(P, "waiting", {"metadata": {"finalizers": ["example.com/f"]}})
     await ground.stage.delete("waiting")
 
-    await misuses.ALLOWED["why a pod waits"].make(ground)
+    await operator_attempts.ALLOWED["why a pod waits"].make(ground)
 
     told = condition(await ground.read(P, "waiting"), "PodScheduled")
-    assert misuses.VERDICT.items() <= told.items()
+    assert operator_attempts.VERDICT.items() <= told.items()
     await ground.stage.patch(P, "waiting", {"metadata": {"finalizers": None}})
 
 
@@ -118,22 +118,27 @@ async def test_the_operator_makes_its_lease_and_nothing_on_it(ground: Ground) ->
 
     for metadata in ({"labels": {"a": "b"}}, {"finalizers": ["example.com/f"]}):
         await attempts.is_refused(
-            ground, Attempt(L, "leader", misuses.lease(**metadata), verb="POST", words=misuses.BARE)
+            ground,
+            Attempt(
+                L, "leader", operator_attempts.lease(**metadata), verb="POST", words=operator_attempts.BARE
+            ),
         )
 
-    await attempts.works(ground, Attempt(L, "leader", misuses.lease(annotations={"a": "b"}), verb="POST"))
+    await attempts.works(
+        ground, Attempt(L, "leader", operator_attempts.lease(annotations={"a": "b"}), verb="POST")
+    )
 
 
 async def test_what_people_put_on_the_lease_does_not_cost_the_lead(ground: Ground) -> None:
     """A renewal writes the Lease anew; that a label is not in it is no crime."""
     await Attempt(L, "leader", {"metadata": {"labels": {"a": "b"}}}).make(ground.by(ground.admin))
 
-    await attempts.works(ground, misuses.ALLOWED["to renew its Lease"])
+    await attempts.works(ground, operator_attempts.ALLOWED["to renew its Lease"])
 
 
 async def test_others_are_not_held_to_it(ground: Ground) -> None:
     """Kubelets and people write what is theirs: the bounds are those of the operator's account alone."""
     person = ground.by(ground.admin)
 
-    await attempts.works(person, misuses.REFUSED["phase of a pod"])
-    await attempts.works(person, misuses.REFUSED["a verdict on a card"])
+    await attempts.works(person, operator_attempts.REFUSED["phase of a pod"])
+    await attempts.works(person, operator_attempts.REFUSED["a verdict on a card"])

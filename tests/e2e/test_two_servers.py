@@ -15,6 +15,6 @@ async def test_a_bind_that_a_second_server_carries_out_late_is_void(stage: Stage
     """It was frozen with the binds in its connections, and its copy of the Lease is old."""
     on = await play(stage, functools.partial(disasters.two_servers, how="frozen"))
 
-    late = [one for seat in on.seats for one in seat.wire.seen if one.deed is Deed.DETOUR]
+    late = [one for replica in on.replicas for one in replica.wire.seen if one.deed is Deed.DETOUR]
     assert len(late) >= 32
     assert {one.status for one in late} <= {0, 403, 409, 500, 503, 504}

@@ -1,6 +1,6 @@
 """Reads the API server's audit log: who wrote what, when, and how the server answered.
 
-The log is the only witness that no client can fool, so it is how tests count the writes for each pod and
+The log is what no client can fool, so it is how tests count the writes for each pod and
 how benchmarks take their times. The policy below drops reads (they would be most of the log) and keeps one
 line for each finished write. The server writes that line just after it has answered: a test that looks for
 it must wait for it.

@@ -242,9 +242,9 @@ class Cluster:
 
     def _prepare(self, programs: dict[str, Path]) -> None:
         """Make the directory, the ports, the certificates and the administrator."""
-        janitor = processes.Janitor(PREFIX)
-        self._cleanups.callback(janitor.sweep)
-        self._site = components.Site(directory=janitor.directory, ports=self._reserve(), programs=programs)
+        directory = processes.OwnedDirectory(PREFIX)
+        self._cleanups.callback(directory.remove)
+        self._site = components.Site(directory=directory.path, ports=self._reserve(), programs=programs)
         self._authority = pki.Authority(self.directory)
         self.serving = self._authority.server("kube-apiserver")
         self._signing_key = self._authority.signing_key("service-accounts")

@@ -35,20 +35,20 @@ def obstacle() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Inmate:
+class EnclosedProgram:
     """A program in the room: what brought it in, and its own process, as numbered outside."""
 
-    way_in: processes.Program
+    entry: processes.Program
     pid: int
 
     def alive(self) -> bool:
         """Whether it still runs."""
-        return self.way_in.alive()
+        return self.entry.alive()
 
     def kill(self) -> None:
         """End it at once, as a crash would, and wait until it is gone; what it has started lives on."""
         os.kill(self.pid, signal.SIGKILL)
-        self.way_in.process.wait()
+        self.entry.process.wait()
 
 
 class Enclosure:
@@ -58,8 +58,8 @@ class Enclosure:
         """Choose where logs go, and shell commands that are run in the room before anything else."""
         self._directory = directory
         self._setup = tuple(setup)
-        self._first: Inmate | None = None
-        self._inmates: list[Inmate] = []
+        self._first: EnclosedProgram | None = None
+        self._programs: list[EnclosedProgram] = []
 
     @property
     def cgroup(self) -> str:
@@ -77,13 +77,13 @@ class Enclosure:
         first = self._first
         waiting.until(lambda: ready.exists() or not first.alive(), what="the room to be set up")
         if not ready.exists():
-            raise processes.CannotStart(f"the room ended by itself: {processes.tail(first.way_in.log)}")
+            raise processes.CannotStart(f"the room ended by itself: {processes.tail(first.entry.log)}")
 
-    def run(self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str]) -> Inmate:
+    def run(self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str]) -> EnclosedProgram:
         """Start a program in it."""
-        inmate = self._launched(name, [*self._into(), *command], env=env)
-        self._inmates.append(inmate)
-        return inmate
+        program = self._launched(name, [*self._into(), *command], env=env)
+        self._programs.append(program)
+        return program
 
     def call(self, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         """Run a short program in it to its end."""
@@ -98,22 +98,22 @@ class Enclosure:
         """End all that is in it; safe to call twice."""
         if self._first:
             self._first.kill()
-        while self._inmates:
-            self._inmates.pop().way_in.process.wait()  # The kernel has ended what it brought in.
+        while self._programs:
+            self._programs.pop().entry.process.wait()  # The kernel has ended what it brought in.
         self._first = None
         for branch in _branches(self.cgroup):
             waiting.until(functools.partial(_removed, branch), what=f"{branch} to go", seconds=10.0)
 
     def _launched(
         self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None
-    ) -> Inmate:
+    ) -> EnclosedProgram:
         program = processes.start(name, command, log=self._directory / f"{name}.log", env=env)
         pid = waiting.until(
             lambda: _child(program.process.pid) or (None if program.alive() else -1), what=f"{name} to start"
         )
         if pid < 0:
             raise processes.CannotStart(f"{name} ended by itself: {processes.tail(program.log)}")
-        return Inmate(program, pid)
+        return EnclosedProgram(program, pid)
 
 
 def _child(pid: int) -> int | None:

@@ -27,7 +27,7 @@ import aiohttp
 import yarl
 from aiohttp import web
 
-from testbed import calls, cluster, doors, ports, proxy, sessions
+from testbed import calls, cluster, listening_socket, ports, proxy, sessions
 
 # Headers that belong to one connection, not to the request; lengths are counted anew, and we want to read.
 PER_HOP: Final = {
@@ -152,14 +152,14 @@ class Interceptor:
         server = web.Server(self._serve, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=0.2)
         await runner.setup()
-        door = doors.Door()
-        self._close.push_async_callback(door.empty)
+        listening = listening_socket.ListeningSocket()
+        self._close.push_async_callback(listening.reset_accepted)
         self._close.push_async_callback(runner.cleanup)
         self._close.callback(_abort, server)
-        self._close.push_async_callback(door.shut)
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        door.bind(("127.0.0.1", self._reservation.port))
-        await web.SockSite(runner, door, ssl_context=shown).start()
+        self._close.push_async_callback(listening.stop_accepting)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.bind(("127.0.0.1", self._reservation.port))
+        await web.SockSite(runner, listening, ssl_context=shown).start()
         return self
 
     async def __aexit__(

@@ -4,7 +4,7 @@ A test run ends in many ways: normally, by Ctrl-C, by a signal, by SIGKILL. Only
 clean up, so two things here hold in every case. Each program asks the kernel to be killed when the thread
 that started it dies; since that is the *thread*, not the process, all of them are started by one thread
 that lives as long as the process. And the temporary directory is made and removed by a tiny shell process,
-the janitor, which waits on a pipe that only the owner holds open: however the owner ends, the kernel closes
+which waits on a pipe that only the owner holds open: however the owner ends, the kernel closes
 the pipe. Programs get a session of their own, so that Ctrl-C in a terminal reaches only the owner, which
 then stops them in the right order.
 """
@@ -34,7 +34,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 # Writers may still be dying while the tree is removed, and a file made in between makes rmdir fail: hence
 # the retries. Cgroups named after the directory are those of an enclosure whose owner had no time to
 # remove them.
-JANITOR = """
+KEEPER = """
 trap '' INT TERM HUP
 mkdir -m 700 -- "$1" || exit 1
 echo made
@@ -108,23 +108,23 @@ def tail(log: Path, *, lines: int = 15) -> str:
     return "\n".join(text.splitlines()[-lines:]) or "(empty log)"
 
 
-class Janitor:
+class OwnedDirectory:
     """Owns a temporary directory and removes it when told to, or when this process is gone."""
 
     def __init__(self, prefix: str) -> None:
         """Make a new directory whose name starts with `prefix`."""
-        self.directory = Path(tempfile.gettempdir()) / f"{prefix}{secrets.token_hex(4)}"
+        self.path = Path(tempfile.gettempdir()) / f"{prefix}{secrets.token_hex(4)}"
         self._process = subprocess.Popen(  # The script is a constant, its argument is a path of our own.
-            ["/bin/sh", "-c", JANITOR, "janitor", str(self.directory)],
+            ["/bin/sh", "-c", KEEPER, "keeper", str(self.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
         if not (self._process.stdout and self._process.stdout.readline()):
-            message = f"cannot make the temporary directory {self.directory}"
+            message = f"cannot make the temporary directory {self.path}"
             raise CannotStart(message)
 
-    def sweep(self) -> None:
+    def remove(self) -> None:
         """Remove the directory with all that is in it."""
         self._process.communicate()  # Closes the pipe, which is the signal, and collects the process.
 

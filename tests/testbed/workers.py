@@ -118,7 +118,7 @@ class Worker:
         self._cluster = cluster
         self._directory = cluster.directory / name
         self._enclosure = enclosure.Enclosure(self._directory, setup=self._setup())
-        self._kubelet: enclosure.Inmate | None = None
+        self._kubelet: enclosure.EnclosedProgram | None = None
         self._programs: dict[str, Path] = {}
 
     def __enter__(self) -> Self:
@@ -261,7 +261,7 @@ class Worker:
     def _is_up(self, before: Mapping[Path, int]) -> bool:
         assert self._kubelet, "it was started"
         if not self._kubelet.alive():
-            last = processes.tail(self._kubelet.way_in.log)
+            last = processes.tail(self._kubelet.entry.log)
             raise processes.CannotStart(f"the kubelet ended by itself; the end of its log:\n{last}")
         if not all(_made(socket) > made for socket, made in before.items()):
             return False

@@ -1,7 +1,7 @@
-"""A crowd of pods that come and go: whole cards, shares, none; some finish, some are deleted.
+"""Pods that come and go: whole cards, shares, none; some finish, some are deleted.
 
 Without it a crash is a crash of an operator that has nothing to do. In the long run the
-crowd asks for more than there is, so that what finished or was deleted must become free
+workload asks for more than there is, so that what finished or was deleted must become free
 for the others; at any moment it asks for less, so that whoever waits is waiting for an
 operator and not for cards. Only its one misfit asks for what can never be given.
 """
@@ -36,7 +36,7 @@ SHAPES: Final[tuple[dict[str, str], ...]] = (
 )
 
 
-class Crowd:
+class Workload:
     """The pods of one round."""
 
     def __init__(self, stage: Stage, chance: random.Random, waiting: Callable[[], list[str]]) -> None:
@@ -50,9 +50,9 @@ class Crowd:
         self.last = 0.0  # When the last pod was made.
 
     @contextlib.asynccontextmanager
-    async def coming(self) -> AsyncIterator[None]:
+    async def arriving(self) -> AsyncIterator[None]:
         """Let pods come for as long as the block lasts."""
-        self._task = asyncio.create_task(self._come())
+        self._task = asyncio.create_task(self._arrive())
         try:
             yield
         finally:
@@ -66,7 +66,7 @@ class Crowd:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _come(self) -> None:
+    async def _arrive(self) -> None:
         while True:
             await asyncio.sleep(self._chance.uniform(0, 2 * PAUSE_SECONDS))
             if len(self._waiting()) < MOST_WAITING:
@@ -124,7 +124,7 @@ class Crowd:
         await self._make(*made)
         return [one["metadata"]["name"] for one in made]
 
-    async def disperse(self) -> None:
+    async def clear(self) -> None:
         """Delete all pods, and wait until they are gone."""
         await self.rest()
         await self._stage.clear_pods()

@@ -64,7 +64,7 @@ class Sighting:
         return self.last - self.first
 
 
-class Arena:
+class BenchCluster:
     """One cluster for all runs; use it as an asynchronous context manager."""
 
     def __init__(self, cluster: clusters.Cluster, *, tell: Callable[[str], None]) -> None:

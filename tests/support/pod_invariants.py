@@ -1,11 +1,11 @@
-"""An independent witness: it watches pods as the administrator and keeps every revision.
+"""What must always hold of pods, judged independently at every revision that an administrator sees.
 
-    async with witness.Witness(cluster, capacities) as seen:
+    async with pod_invariants.WatchedInvariants(cluster, namespace, cards) as seen:
         ...
-    assert not seen.complaints
+    assert not seen.violations
 
 It shares no code with the operator but the annotation protocol: its own watch, its own
-sums. `Books` judges each event by I1 to I5 and by the order of terms (I7), so that a
+sums. `Invariants` judges each event by I1 to I5 and by the order of terms (I7), so that a
 promise that was broken for a moment is known even when all is well in the end.
 """
 
@@ -66,12 +66,12 @@ class Held:
     shares: Mapping[str, tuple[int, int]]
 
 
-class Books:
+class Invariants:
     """The sums, and what was wrong with them at any revision."""
 
     def __init__(self, cards: Cards) -> None:
         self.cards = dict(cards)
-        self.complaints: list[str] = []
+        self.violations: list[str] = []
         self.spoiled: set[str] = set()  # Pods whose records somebody changes: they have what they were given.
         self.forget()
 
@@ -118,11 +118,11 @@ class Books:
         before = self._everything.get(uid)
         if not node:
             if words:
-                self._complain(revision, f"I4: {title} has no node and yet {', '.join(words)}")
+                self._violated(revision, f"I4: {title} has no node and yet {', '.join(words)}")
             return
         if before is not None:
             if (before.node, before.words) != (node, words) and title not in self.spoiled:
-                self._complain(revision, f"I3: {title} changed after its bind: {before.words} to {words}")
+                self._violated(revision, f"I3: {title} changed after its bind: {before.words} to {words}")
             return
         held = Held(title, node, words, self._shares(revision, pod, words))
         self._everything[uid] = held
@@ -136,15 +136,15 @@ class Books:
         record = allocation.decode(words.get(names.ALLOCATION, ""))
         if isinstance(record, allocation.Unreadable):
             if asks(pod):
-                self._complain(revision, f"I4: {title} is bound and has no allocation: {record.detail}")
+                self._violated(revision, f"I4: {title} is bound and has no allocation: {record.detail}")
             return {}
         if record.node != node:
-            self._complain(revision, f"I2: {title} is on {node} and holds cards of {record.node}")
+            self._violated(revision, f"I2: {title} is on {node} and holds cards of {record.node}")
         shares: dict[str, tuple[int, int]] = {}
         for entry in record.entries():
             card = self.cards.get(entry.share.uuid)
             if card is None or card.node != node:
-                self._complain(revision, f"I2: {title} on {node} holds {entry.share.uuid} of another node")
+                self._violated(revision, f"I2: {title} on {node} holds {entry.share.uuid} of another node")
             core, memory = shares.get(entry.share.uuid, (0, 0))
             shares[entry.share.uuid] = core + entry.share.core, memory + entry.share.memory
         return shares
@@ -152,7 +152,7 @@ class Books:
     def _order(self, bind: Bind) -> None:
         """I7: once a term has bound, no earlier one does any more."""
         if bind.term in self._terms[:-1]:
-            self._complain(bind.revision, f"I7: {bind.pod} was bound in {bind.term} after {self._terms[-1]}")
+            self._violated(bind.revision, f"I7: {bind.pod} was bound in {bind.term} after {self._terms[-1]}")
         elif bind.term not in self._terms:
             self._terms.append(bind.term)
 
@@ -169,10 +169,10 @@ class Books:
             if core > card.core or memory > card.memory:
                 titles = ", ".join(one.title for one in holders)
                 said = f"I1: {core} % and {memory} bytes of {uuid} are promised, to {titles}"
-                self._complain(revision, said)
+                self._violated(revision, said)
 
-    def _complain(self, revision: int, sentence: str) -> None:
-        self.complaints.append(f"revision {revision}: {sentence}")
+    def _violated(self, revision: int, sentence: str) -> None:
+        self.violations.append(f"revision {revision}: {sentence}")
 
 
 def overtaken(binds: Sequence[Bind], pictures: Mapping[str, int]) -> list[str]:
@@ -211,8 +211,8 @@ def cards_of(devices: Mapping[str, Raw]) -> dict[str, Card]:
     }
 
 
-class Witness(Books):
-    """The books, kept by a watch over the pods of one namespace."""
+class WatchedInvariants(Invariants):
+    """The invariants, kept by a watch over the pods of one namespace."""
 
     def __init__(self, cluster: clusters.Cluster, namespace: str, cards: Cards) -> None:
         super().__init__(cards)
@@ -236,17 +236,17 @@ class Witness(Books):
     async def _begin(self) -> None:
         async with self._session.get(self._path) as answer:
             listed = await answer.json()
-        known = len(self.complaints)
+        known = len(self.violations)
         for pod in listed["items"]:
             self.take("ADDED", pod)
         # In which order terms have bound what is there already shows in no list.
         self._terms.clear()
-        self.complaints[known:] = [one for one in self.complaints[known:] if "I7" not in one]
+        self.violations[known:] = [one for one in self.violations[known:] if "I7" not in one]
         self._version = listed["metadata"]["resourceVersion"]
         self._task = asyncio.create_task(self._follow())
 
     @contextlib.asynccontextmanager
-    async def looking_away(self) -> AsyncIterator[None]:
+    async def paused(self) -> AsyncIterator[None]:
         """See nothing during the block, in which the history is another one, and begin anew after it."""
         await self._end()
         yield
@@ -261,7 +261,7 @@ class Witness(Books):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop watching; a witness that went blind says so."""
+        """Stop watching; one whose watch has ended says so."""
         await self._end()
         await self._close.aclose()
 
@@ -279,7 +279,7 @@ class Witness(Books):
             async for line in answer.content:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
-                    self.complaints.append(f"the witness went blind: {event['object'].get('message')}")
+                    self.violations.append(f"the watch ended: {event['object'].get('message')}")
                     raise asyncio.CancelledError
                 self.take(event["type"], event["object"])
                 self._version = event["object"]["metadata"]["resourceVersion"]

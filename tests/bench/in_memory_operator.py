@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from bench import absurd
+from bench import pod_generator
 from berth_crds.client import watch
 from berth_operator.engine import loop, ports
 from berth_operator.engine.ledger import Ledger
@@ -128,13 +128,13 @@ def furnish(ledger: Ledger, count: int) -> None:
     for at in range(count):
         name = f"node-{at:05}"
         _add_node(ledger, name, at)
-        model = absurd.MODELS[at % len(absurd.MODELS)]
+        model = pod_generator.MODELS[at % len(pod_generator.MODELS)]
         ledger.device_seen(_varied(boards.device(name, f"8x{model}"), at))
         ledger.agent_silent(name, silent=False)
 
 
 def _add_node(ledger: Ledger, name: str, at: int) -> None:
-    labels = {"kubernetes.io/hostname": name, "zone": absurd.ZONES[at % 3], "rack": str(at // 20)}
+    labels = {"kubernetes.io/hostname": name, "zone": pod_generator.ZONES[at % 3], "rack": str(at // 20)}
     taints = (facts.Taint("gpu", "", "NoSchedule"),) if at % 7 == 0 else ()
     given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
     ledger.node_seen(facts.Node(name, labels, taints, allocatable=given))
@@ -176,10 +176,10 @@ def _nic(at: int, minor: int, roots: list[str]) -> devices.Card:
     )
 
 
-# ---------------------------------------------------------------- the arena
+# ---------------------------------------------------------------- the operator
 
 
-class Arena:
+class InMemoryOperator:
     """A ledger, a loop over it, and pods that come and go."""
 
     def __init__(self, nodes: int) -> None:
@@ -196,7 +196,7 @@ class Arena:
         furnish(self.ledger, nodes)
         for at, sort in enumerate(irregular_boards.SORTS):
             _add_node(self.ledger, odd_node(at), at)
-            self.publish(absurd.Board(at, sort))
+            self.publish(pod_generator.Board(at, sort))
             self.ledger.agent_silent(odd_node(at), silent=False)
         self._measure()
 
@@ -226,7 +226,7 @@ class Arena:
         self.spent[candidate.uid].decided += time.thread_time() - started
         return answer
 
-    def publish(self, board: absurd.Board) -> float:
+    def publish(self, board: pod_generator.Board) -> float:
         """Have the agent of an odd node publish other links, and give the seconds that takes."""
         made = irregular_boards.published(
             odd_node(board.at), irregular_boards.SORTS[board.sort](), salt=board.salt
@@ -241,7 +241,7 @@ class Arena:
 
     # ------------------------------------------------------------ pods
 
-    def deliver(self, made: absurd.Pod, name: str = "") -> str:
+    def deliver(self, made: pod_generator.Pod, name: str = "") -> str:
         """Have the watch show a new pod, and give its uid."""
         self._numbers += 1
         uid = f"uid-{self._numbers}"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from bench import arena, gauges, systems
+from bench import bench_cluster, process_costs, systems
 from berth_crds import names
 from testbed import processes
 
@@ -20,13 +20,13 @@ SLOWEST: Final = 50.0  # Binds a second.
 
 
 async def until_first(
-    program: processes.Program, watching: asyncio.Task[None], sighting: arena.Sighting, *, server: int
+    program: processes.Program, watching: asyncio.Task[None], sighting: bench_cluster.Sighting, *, server: int
 ) -> tuple[float, float]:
     """Wait for the first bind, and tell what program and server had computed when it was seen."""
     deadline = time.monotonic() + PATIENCE
     pid = program.process.pid
     while True:
-        found = gauges.processor_seconds(pid), gauges.processor_seconds(server)
+        found = process_costs.processor_seconds(pid), process_costs.processor_seconds(server)
         if sighting.count or watching.done():
             return found
         if not program.alive() or time.monotonic() > deadline:
@@ -35,7 +35,7 @@ async def until_first(
 
 
 async def until_last(
-    program: processes.Program, watching: asyncio.Task[None], sighting: arena.Sighting, *, count: int
+    program: processes.Program, watching: asyncio.Task[None], sighting: bench_cluster.Sighting, *, count: int
 ) -> None:
     """Wait for the last bind, but not after the program's end."""
     deadline = time.monotonic() + PATIENCE + count / SLOWEST
@@ -46,17 +46,17 @@ async def until_last(
     watching.result()
 
 
-async def filled(place: arena.Arena, count: int) -> processes.Program:
+async def filled(place: bench_cluster.BenchCluster, count: int) -> processes.Program:
     """Let our operator bind so many pods as they come, and give it as it lives on, quiet again."""
     await place.police(wanted=True)
-    sighting = arena.Sighting()
+    sighting = bench_cluster.Sighting()
     program = await systems.berth(place, "", None)
     watching: asyncio.Task[None] = asyncio.create_task(asyncio.sleep(0))
     try:
         namespace = await place.fill(count, scheduler=names.SCHEDULER_NAME)
         watching = asyncio.create_task(place.watch(namespace, count, sighting))
         await until_last(program, watching, sighting, count=count)
-        await gauges.quiet(program.process.pid, place.log)
+        await process_costs.quiet(program.process.pid, place.log)
     except BaseException:
         program.kill()
         raise
@@ -66,7 +66,7 @@ async def filled(place: arena.Arena, count: int) -> processes.Program:
 
 
 @contextlib.contextmanager
-def busy(place: arena.Arena, loops: int) -> Iterator[None]:
+def busy(place: bench_cluster.BenchCluster, loops: int) -> Iterator[None]:
     """Keep so many processors busy beside the block."""
     words = (sys.executable, "-c", "while True: pass")
     log = place.cluster.directory / "busy.log"

@@ -27,7 +27,7 @@ class Board(NamedTuple):
     salt: int = 0
 
 
-Mutation = Callable[["Draw", Pod], None]
+Mutation = Callable[["PodGenerator", Pod], None]
 
 MODELS: Final = (
     "NVIDIA H100 80GB HBM3",
@@ -125,7 +125,7 @@ def seeds() -> list[Pod]:
 # ---------------------------------------------------------------- what pods are made of
 
 
-class Draw:
+class PodGenerator:
     """Draws pods, all from one seed."""
 
     def __init__(self, seed: int, uuids: tuple[str, ...], mutations: Sequence[Mutation]) -> None:
@@ -319,25 +319,25 @@ AMOUNTS: Final[tuple[Callable[[Dice], dict[str, object]], ...]] = (
 )
 
 
-def _hint(draw: Draw) -> str:
+def _hint(draw: PodGenerator) -> str:
     kind = draw.word("rdma", "gpu", "fpga", "x" * 5000)
     selector = {"matchLabels": {f"l{at}": "b" for at in range(int(draw.word("1", "2", "90")))}}
     return json.dumps({kind: {"selector": selector, "allocateStrategy": draw.word("ApplyForAll", "")}})
 
 
-def _record(draw: Draw) -> str:
+def _record(draw: PodGenerator) -> str:
     count = int(draw.word("1", "3", "500"))
     requests = {"alpha.gpu/numgpu": count}
     return json.dumps({"runningcontainer": {f"c{at}": {"requests": requests} for at in range(count)}})
 
 
-WISHES: Final[Mapping[str, Callable[[Draw], str]]] = {
-    names.MODEL: Draw.models,
-    names.AVOID_MODEL: Draw.models,
-    names.MODEL_PATTERN: Draw.pattern,
-    names.AVOID_MODEL_PATTERN: Draw.pattern,
-    names.UUIDS: Draw.listed,
-    names.AVOID_UUIDS: Draw.listed,
+WISHES: Final[Mapping[str, Callable[[PodGenerator], str]]] = {
+    names.MODEL: PodGenerator.models,
+    names.AVOID_MODEL: PodGenerator.models,
+    names.MODEL_PATTERN: PodGenerator.pattern,
+    names.AVOID_MODEL_PATTERN: PodGenerator.pattern,
+    names.UUIDS: PodGenerator.listed,
+    names.AVOID_UUIDS: PodGenerator.listed,
     names.MEMORY_AT_LEAST: lambda draw: draw.word("1Gi", "40Gi", "79Gi", "1e3", "0." + "0" * 90 + "1"),
     names.SCOPE: lambda draw: draw.word("node", "numa", "pcie", "nvlink"),
     names.SCOPE_POLICY: lambda draw: draw.word("required", "preferred"),
@@ -347,8 +347,8 @@ WISHES: Final[Mapping[str, Callable[[Draw], str]]] = {
     names.LABELS: lambda draw: draw.word("fabric=a", "fabric=b,rail=1"),
     names.FUNCTION_LABELS: lambda draw: draw.word("type=general", "type=none"),
     names.REPLICAS: lambda draw: draw.word("distributed", "packed"),
-    "nvidia.com/use-gputype": Draw.models,
-    "nvidia.com/nouse-gputype": Draw.models,
+    "nvidia.com/use-gputype": PodGenerator.models,
+    "nvidia.com/nouse-gputype": PodGenerator.models,
     "scheduling.koordinator.sh/device-allocate-hint": _hint,
     aliases.KUBEGPU_RECORDS[0]: _record,
     "gpu-fraction": lambda draw: draw.word("0.5", "0.125", "1.5"),

@@ -1,6 +1,6 @@
 """A second API server on the etcd of a cluster, as a highly available control plane has it.
 
-    async with twin.Twin(cluster) as other:
+    async with second_apiserver.SecondApiServer(cluster) as other:
         other.freeze()
 
 Each server keeps its own copy of what it needs for admission, and both write to one etcd.
@@ -17,7 +17,7 @@ from typing import Self
 from testbed import cluster, ports, processes, proxy
 
 
-class Twin:
+class SecondApiServer:
     """A second API server; use it as an asynchronous context manager."""
 
     def __init__(self, original: cluster.Cluster) -> None:

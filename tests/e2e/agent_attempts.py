@@ -70,13 +70,13 @@ FORGED: Final = {
 MANAGERS: Final = "32 managers of fields"
 
 
-def crowd(version: str) -> dict[str, Any]:
+def many_managers(version: str) -> dict[str, Any]:
     """Write many managers, each with fields of its own."""
     managers = [FORGED | {"manager": f"m{at}", "apiVersion": version} for at in range(40)]
     return {"metadata": {"managedFields": managers}}
 
 
-CROWD: Final = crowd(names.API_VERSION)
+MANY_MANAGERS: Final = many_managers(names.API_VERSION)
 
 ALLOWED: Final = {
     "its Device": Attempt(D, "mine", {"spec": {"bootID": "b"}}),
@@ -149,7 +149,7 @@ REFUSED: Final = {
     ),
     "a label": Attempt(D, "mine", {"metadata": {"labels": {"team": "b"}}}, words=LABELS),
     "a finalizer": Attempt(D, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=LABELS),
-    "a crowd of managers of its Device": Attempt(D, "mine", CROWD, words=MANAGERS),
+    "many managers of its Device": Attempt(D, "mine", MANY_MANAGERS, words=MANAGERS),
     "a long field of its Device": Attempt(D, "mine", LONG, words=LABELS),
     "another owner": Attempt(
         D,
@@ -188,7 +188,7 @@ REFUSED: Final = {
     "an annotation of its Lease": Attempt(
         L, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=ON_LEASE
     ),
-    "a crowd of managers of its Lease": Attempt(L, "mine", crowd("coordination.k8s.io/v1"), words=MANAGERS),
+    "many managers of its Lease": Attempt(L, "mine", many_managers("coordination.k8s.io/v1"), words=MANAGERS),
     "a long word in its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "x" * 300}}, words="253"),
     "a long field of its Lease": Attempt(L, "mine", LONG, words=ON_LEASE),
     "a label of its Lease": Attempt(L, "mine", {"metadata": {"labels": {"note": "x"}}}, words=ON_LEASE),
@@ -239,7 +239,7 @@ REFUSED: Final = {
     "an annotation of its GpuPod": Attempt(
         G, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=WORDS
     ),
-    "a crowd of managers of its GpuPod": Attempt(G, "mine", CROWD, words=MANAGERS),
+    "many managers of its GpuPod": Attempt(G, "mine", MANY_MANAGERS, words=MANAGERS),
     "a long field of its GpuPod": Attempt(G, "mine", LONG, words=WORDS),
     "a label of its GpuPod": Attempt(G, "mine", {"metadata": {"labels": {"note": "x"}}}, words=WORDS),
     "a new GpuPod with an annotation": Attempt(
@@ -288,7 +288,7 @@ REFUSED: Final = {
     "an annotation of its Node": Attempt(
         N, "mine", {"metadata": {"annotations": {"k": "x"}}}, words=ONLY_LABELS
     ),
-    "a crowd of managers of its Node": Attempt(N, "mine", crowd("v1"), words=MANAGERS),
+    "many managers of its Node": Attempt(N, "mine", many_managers("v1"), words=MANAGERS),
     "a long field of its Node": Attempt(N, "mine", LONG, words=ONLY_LABELS),
     "a finalizer of its Node": Attempt(
         N, "mine", {"metadata": {"finalizers": ["example.com/f"]}}, words=ONLY_LABELS

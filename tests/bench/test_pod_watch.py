@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bench import sightings
+from bench import pod_watch
 from berth_crds import allocation, names
 
 
@@ -30,7 +30,7 @@ def pod(name: str, *, minor: int | None = None, phase: str = "Pending", message:
 )
 def test_a_card_is_timed_from_its_pods_end_to_the_next_bind(change: str, phase: str) -> None:
     """The time counts to the bind on the very card, not to any bind."""
-    seen = sightings.Sightings()
+    seen = pod_watch.PodWatch()
     seen.saw(0.0, "ADDED", pod("old", minor=3))
 
     seen.saw(10.0, change, pod("old", minor=3, phase=phase))
@@ -38,16 +38,16 @@ def test_a_card_is_timed_from_its_pods_end_to_the_next_bind(change: str, phase: 
     seen.saw(12.0, "MODIFIED", pod("new", minor=3))
     seen.saw(13.0, "MODIFIED", pod("new", minor=3, phase="Running"))
 
-    assert seen.taken == {sightings.Who("here", "old"): 2.0}
+    assert seen.taken == {pod_watch.PodName("here", "old"): 2.0}
 
 
 def test_a_pod_is_told_when_it_first_says_that_it_fits_nowhere() -> None:
     """A pod that says nothing, or something else, is not told yet; a later wording does not count anew."""
-    seen = sightings.Sightings()
+    seen = pod_watch.PodWatch()
 
     seen.saw(1.0, "ADDED", pod("one"))
     seen.saw(2.0, "MODIFIED", pod("one", message="patience"))
     seen.saw(3.0, "MODIFIED", pod("one", message="0/8 nodes are available"))
     seen.saw(4.0, "MODIFIED", pod("one", message="0/9 nodes are available"))
 
-    assert seen.told == {sightings.Who("here", "one"): 3.0}
+    assert seen.told == {pod_watch.PodName("here", "one"): 3.0}

@@ -1,4 +1,4 @@
-"""The witness notices each promise that is broken, at the revision at which it is."""
+"""The watch notices each promise that is broken, at the revision at which it is."""
 
 import itertools
 from collections.abc import Callable
@@ -7,27 +7,27 @@ from typing import Any, Final
 import pytest
 
 from berth_crds import allocation, names
-from support import witness
+from support import pod_invariants
 
 GIB: Final = 1 << 30
-CARDS: Final = {"GPU-0": witness.Card("a", 16 * GIB), "GPU-1": witness.Card("b", 16 * GIB)}
+CARDS: Final = {"GPU-0": pod_invariants.Card("a", 16 * GIB), "GPU-1": pod_invariants.Card("b", 16 * GIB)}
 
 
 @pytest.fixture
-def books() -> witness.Books:
-    """Yield books about two nodes with a card each."""
-    return witness.Books(CARDS)
+def invariants() -> pod_invariants.Invariants:
+    """Yield invariants about two nodes with a card each."""
+    return pod_invariants.Invariants(CARDS)
 
 
 @pytest.fixture
-def event(books: witness.Books) -> Callable[..., None]:
-    """Yield a way to tell the books of a pod at its next revision."""
+def event(invariants: pod_invariants.Invariants) -> Callable[..., None]:
+    """Yield a way to tell the invariants of a pod at its next revision."""
     revisions = itertools.count(1)
 
     def tell(name: str, change: str = "MODIFIED", **words: Any) -> None:
         pod = described(name, **words)
         pod["metadata"]["resourceVersion"] = str(next(revisions))
-        books.take(change, pod)
+        invariants.take(change, pod)
 
     return tell
 
@@ -61,7 +61,7 @@ def described(name: str, **words: Any) -> dict[str, Any]:
 Tell = Callable[..., None]
 
 
-def test_what_is_in_order_is_not_complained_of(books: witness.Books, event: Tell) -> None:
+def test_what_is_in_order_is_not_complained_of(invariants: pod_invariants.Invariants, event: Tell) -> None:
     """Two halves of a card, a pod that ends and one that takes its place, and a new term: all is well."""
     event("first", "ADDED")
     event("first", node="a", card="GPU-0", core=50, memory=8 * GIB)
@@ -71,9 +71,9 @@ def test_what_is_in_order_is_not_complained_of(books: witness.Books, event: Tell
     event("half", "DELETED", node="a", card="GPU-0", core=50, memory=8 * GIB)
     event("next", "DELETED", node="a", card="GPU-0", core=50, memory=8 * GIB, term="y_1/2")
 
-    assert books.complaints == []
-    assert books.unheld() == {"GPU-0": "a", "GPU-1": "b"}
-    assert [bind.pod for bind in books.binds] == ["first", "half", "next"]
+    assert invariants.violations == []
+    assert invariants.unheld() == {"GPU-0": "a", "GPU-1": "b"}
+    assert [bind.pod for bind in invariants.binds] == ["first", "half", "next"]
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_what_is_in_order_is_not_complained_of(books: witness.Books, event: Tell
     ],
 )
 def test_what_is_broken_is_named(
-    books: witness.Books, event: Tell, invariant: str, story: list[dict[str, Any]]
+    invariants: pod_invariants.Invariants, event: Tell, invariant: str, story: list[dict[str, Any]]
 ) -> None:
     """The complaint names the invariant and the very revision."""
     for words in story:
         event(**{"node": "a", "card": "GPU-0", "of": "a", **words})
 
-    assert [one[: len(f"revision {len(story)}: I1")] for one in books.complaints] == [
+    assert [one[: len(f"revision {len(story)}: I1")] for one in invariants.violations] == [
         f"revision {len(story)}: {invariant}"
     ]
 
@@ -113,10 +113,10 @@ def test_what_is_broken_is_named(
 def test_a_bind_that_a_new_leader_did_not_see_is_named() -> None:
     """A term that begins on a picture without an older term's last bind has begun too early."""
     binds = [
-        witness.Bind(5, "p", "a", "x/1"),
-        witness.Bind(9, "q", "a", "x/1"),
-        witness.Bind(12, "r", "b", "y/2"),
+        pod_invariants.Bind(5, "p", "a", "x/1"),
+        pod_invariants.Bind(9, "q", "a", "x/1"),
+        pod_invariants.Bind(12, "r", "b", "y/2"),
     ]
 
-    assert witness.overtaken(binds, {"x/1": 1, "y/2": 9}) == []
-    assert witness.overtaken(binds, {"x/1": 1, "y/2": 8}) == ["I7: y/2 did not see q bound, at 9"]
+    assert pod_invariants.overtaken(binds, {"x/1": 1, "y/2": 9}) == []
+    assert pod_invariants.overtaken(binds, {"x/1": 1, "y/2": 8}) == ["I7: y/2 did not see q bound, at 9"]

@@ -1,4 +1,4 @@
-"""Who answered whom, and after how long: what a watcher of all pods makes of what it sees.
+"""PodName answered whom, and after how long: what a watcher of all pods makes of what it sees.
 
 One watch tells everything, so a card's end always comes before what becomes of it, and
 one clock times both. Nothing here asks the scheduler: that a pod is over, bound or told
@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Final, NamedTuple
 
-from bench import arena
+from bench import bench_cluster
 from berth_crds import allocation, names
 
 PODS: Final = "/api/v1/pods"
@@ -26,25 +26,25 @@ class Card(NamedTuple):
     minor: int
 
 
-class Who(NamedTuple):
+class PodName(NamedTuple):
     """One pod, by its name."""
 
     namespace: str
     name: str
 
 
-class Sightings:
+class PodWatch:
     """What was seen of all pods so far."""
 
     def __init__(self) -> None:
-        self.held: dict[Who, Card] = {}
-        self.freed: dict[Card, tuple[Who, float]] = {}
-        self.taken: dict[Who, float] = {}  # Seconds until the card of a pod that ended was another's.
-        self.told: dict[Who, float] = {}  # When a pod was seen to be told that it fits nowhere.
+        self.held: dict[PodName, Card] = {}
+        self.freed: dict[Card, tuple[PodName, float]] = {}
+        self.taken: dict[PodName, float] = {}  # Seconds until the card of a pod that ended was another's.
+        self.told: dict[PodName, float] = {}  # When a pod was seen to be told that it fits nowhere.
 
     def saw(self, moment: float, change: str, pod: Thing) -> None:
         """Record one change of one pod."""
-        who = Who(pod["metadata"]["namespace"], pod["metadata"]["name"])
+        who = PodName(pod["metadata"]["namespace"], pod["metadata"]["name"])
         if change == "DELETED" or pod["status"].get("phase") in {"Succeeded", "Failed"}:
             self._ended(moment, who)
         elif pod["spec"].get("nodeName"):
@@ -52,12 +52,12 @@ class Sightings:
         elif who not in self.told and hopeless(pod):
             self.told[who] = moment
 
-    def _ended(self, moment: float, who: Who) -> None:
+    def _ended(self, moment: float, who: PodName) -> None:
         card = self.held.pop(who, None)
         if card is not None:
             self.freed[card] = who, moment
 
-    def _bound(self, moment: float, who: Who, pod: Thing) -> None:
+    def _bound(self, moment: float, who: PodName, pod: Thing) -> None:
         card = card_of(pod)
         if who in self.held or card is None:
             return
@@ -88,10 +88,10 @@ def hopeless(pod: Thing) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def watching(place: arena.Arena) -> AsyncIterator[Sightings]:
+async def watching(place: bench_cluster.BenchCluster) -> AsyncIterator[PodWatch]:
     """Follow all pods beside the block, and yield what is seen."""
     listed = await place.read(PODS)
-    seen = Sightings()
+    seen = PodWatch()
     for pod in listed["items"]:
         seen.saw(0.0, "ADDED", pod)
     following = asyncio.create_task(_follow(place, listed["metadata"]["resourceVersion"], seen))
@@ -102,7 +102,7 @@ async def watching(place: arena.Arena) -> AsyncIterator[Sightings]:
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _follow(place: arena.Arena, version: str, seen: Sightings) -> None:
+async def _follow(place: bench_cluster.BenchCluster, version: str, seen: PodWatch) -> None:
     while True:  # A watch that the server ends is taken up where it ended.
         async for moment, change in place.news(PODS, version):
             version = change["object"]["metadata"]["resourceVersion"]
