@@ -56,9 +56,7 @@ async def two_servers(on: rig.Rig, *, how: str = "") -> None:
     how = how or on.chance.choice(("frozen", "cut off", "slow"))
     count = len(on.invariants.unheld())
     async with second_apiserver.SecondApiServer(on.stage.cluster) as other:
-        await on.start(2)
-        leader = await on.deciding()
-        await on.standby(leader)
+        leader, _ = await on.start_pair()
         gate = asyncio.Event()
         detour = on.plan = Detour(on, leader, other.server, gate if how == "slow" else None)
         await leader.wire.warm(other.server, count)
@@ -106,7 +104,6 @@ async def _decided(victim: rig.Replica) -> None:
 async def restored(on: rig.Rig) -> None:
     """The server's data are taken back to an older copy while pods come and go, and nobody says so."""
     await on.start(2, flags=LASTING if on.chance.random() < 0.5 else ())
-    await on.deciding()
     cluster = on.stage.cluster
     async with on.workload.arriving():
         await asyncio.sleep(on.chance.uniform(1.0, 3.0))
@@ -255,7 +252,6 @@ async def kinds_made_again(
     """
     chance = on.chance
     await on.start(2)
-    await on.deciding()
     for pause in pauses or [chance.choice((0.0, 0.2, chance.uniform(0.0, 4.0))) for _ in range(3)]:
         async with on.workload.arriving():
             await asyncio.sleep(chance.uniform(0.5, 6.0))

@@ -23,7 +23,7 @@ from berth_operator.kube import leadership
 from e2e import plans
 from e2e.stage import Stage, cards_of, condition
 from e2e.workload import Workload
-from support import pod_invariants
+from support import manifests, pod_invariants
 from testbed import calls, interceptor, processes, waiting
 from testbed.interceptor import Fault
 
@@ -195,13 +195,15 @@ class Rig:
             seconds=40,
         )
 
-    async def standby(self, *leading: Replica) -> Replica:
-        """Wait until another replica stands by, and give it."""
-        [other] = [one for one in self.replicas if one not in leading]
+    async def start_pair(self, *envs: Mapping[str, str]) -> tuple[Replica, Replica]:
+        """Start two replicas, wait until one of them decides and the other stands by, and give both."""
+        await self.start(2, *envs)
+        leader = await self.deciding()
+        [other] = [one for one in self.replicas if one is not leader]
         await waiting.eventually(
             lambda: other.said("campaigning"), what="an operator to stand by", seconds=40
         )
-        return other
+        return leader, other
 
     async def carry_out(self, plan: plans.Plan) -> None:
         """Let a plan have its way until it is done, calling forth what it waits for."""
@@ -253,12 +255,9 @@ class Rig:
 
     async def _squat(self) -> None:
         """Have a GpuPod stand that is of no pod, and that the leader therefore removes."""
-        spec = {"node": f"{self.stage.namespace}-bare", "podUID": "nobody", "containers": []}
-        thing = {"apiVersion": names.API_VERSION, "kind": "GpuPod", "metadata": {"name": "nobody"}}
+        thing = manifests.gpupod("nobody", "nobody", f"{self.stage.namespace}-bare")
         with contextlib.suppress(errors.Conflict):
-            await self.stage.admin.create(
-                resources.GPU_PODS, thing | {"spec": spec}, namespace=self.stage.namespace
-            )
+            await self.stage.admin.create(resources.GPU_PODS, thing, namespace=self.stage.namespace)
 
     def depose(self, leader: Replica) -> None:
         """End the lead of a replica: kill it, stop it, or cut it off."""
@@ -332,12 +331,9 @@ class Rig:
         """Return the names of the pods that fit and wait."""
         pods = [one for one in self.invariants.pods.values() if not one["spec"].get("nodeName")]
         titles = [one["metadata"]["name"] for one in pods if "deletionTimestamp" not in one["metadata"]]
-        seen = self.invariants.names() | set(self.gone())
+        gone = {name for _, change, name in self.invariants.revisions if change == "DELETED"}
+        seen = self.invariants.names() | gone
         return [*(one for one in titles if self.workload.fits(one)), *(self.workload.made - seen)]
-
-    def gone(self) -> list[str]:
-        """Return the names of the pods that were deleted."""
-        return [name for _, change, name in self.invariants.revisions if change == "DELETED"]
 
     async def _fill(self, deadline: float) -> None:
         """Ask for every card that nobody holds: all of them must be given."""

@@ -58,9 +58,7 @@ async def kills_at_any_moment(on: rig.Rig) -> None:
 
 async def sleeps(on: rig.Rig) -> None:
     """A leader is stopped for longer than its Lease and woken up: it ends, and another one leads."""
-    await on.start(2)
-    leader = await on.deciding()
-    await on.standby(leader)
+    leader, _ = await on.start_pair()
     async with on.workload.arriving():
         await asyncio.sleep(on.chance.uniform(0.5, 1.5))
         before = len(leader.exits)
@@ -127,9 +125,7 @@ class Holding:
 
 async def fenced(on: rig.Rig, *, skews: tuple[float, ...] = ()) -> None:
     """Binds are held past the change of leader and then forwarded: the server refuses every one."""
-    await on.start(2, *(wrong_clock(skew) for skew in skews))
-    leader = await on.deciding()
-    await on.standby(leader)
+    leader, _ = await on.start_pair(*(wrong_clock(skew) for skew in skews))
     if skews:
         await _shows(on, skews[on.replicas.index(leader)])
     holding = Holding(on, leader, most=3, race=False)
@@ -160,9 +156,7 @@ async def late(on: rig.Rig) -> None:
 
 async def races(on: rig.Rig) -> None:
     """Binds arrive just when the Lease changes hands: none counts that the new leader did not see."""
-    await on.start(2)
-    leader = await on.deciding()
-    await on.standby(leader)
+    leader, _ = await on.start_pair()
     holding = Holding(on, leader, most=20, race=True)
     on.plan = holding
     await on.workload.burst(30)
@@ -184,9 +178,7 @@ async def clocks(on: rig.Rig) -> None:
     """Two operators whose clocks are an hour apart: neither steals the lead, and each can take it over."""
     skews = [on.chance.choice((-1, 1)) * HOUR / 2]
     skews.append(-skews[0])
-    await on.start(2, *(wrong_clock(skew) for skew in skews))
-    leader = await on.deciding()
-    other = await on.standby(leader)
+    leader, other = await on.start_pair(*(wrong_clock(skew) for skew in skews))
     await _shows(on, skews[on.replicas.index(leader)])
     async with on.workload.arriving():
         before = (await on.stage.leader())["leaseTransitions"]
@@ -242,9 +234,7 @@ async def every_answer(on: rig.Rig) -> None:
 
 async def retires(on: rig.Rig) -> None:
     """A leader ends in order amid its work, and the other one has all pods bound within five seconds."""
-    await on.start(2)
-    leader = await on.deciding()
-    await on.standby(leader)
+    leader, _ = await on.start_pair()
     async with on.workload.arriving():
         await asyncio.sleep(on.chance.uniform(0.5, 2.0))
         status = await leader.retire()

@@ -54,10 +54,16 @@ class Stage:
 
     # ------------------------------------------------------------ who plays
 
-    async def nodes(self, **shapes: str) -> processes.Program:
+    async def nodes(self, *flags: str, **shapes: str) -> processes.Program:
         """Add usual nodes, and one agent process that speaks for all of them."""
         await self.machines(*(kubelet.FakeNode(name) for name in shapes))
-        return await self.agent(**shapes)
+        return await self.agent(*flags, **shapes)
+
+    async def ready_nodes(self, *flags: str, **shapes: str) -> processes.Program:
+        """Add usual nodes, and wait until an operator has found them ready."""
+        program = await self.nodes(*flags, **shapes)
+        await self.until_ready(*shapes)
+        return program
 
     async def machines(self, *nodes: kubelet.FakeNode) -> None:
         """Add nodes without agents."""
@@ -114,6 +120,16 @@ class Stage:
         """Create pods, one after the other."""
         for one in pods:
             await self.admin.create(resources.PODS, one, namespace=self.namespace)
+
+    async def placed(self, *pods: Pod) -> dict[str, str]:
+        """Create pods, wait until they have a node, and give the nodes of all."""
+        await self.create(*pods)
+        return await self.until_bound(*(one["metadata"]["name"] for one in pods))
+
+    async def waiting_pod(self, pod: Pod, word: str = "") -> Thing:
+        """Create a pod, and wait until it was told why it waits, with this word in the sentence."""
+        await self.create(pod)
+        return await self.until_told(pod["metadata"]["name"], word)
 
     async def delete(self, *names_: str) -> None:
         """Delete pods, as a user would: the kubelet ends them."""

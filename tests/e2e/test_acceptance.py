@@ -21,12 +21,10 @@ from testbed import cluster as clusters
 @pytest.mark.usefixtures("leader")
 async def test_a_pod_that_fits_at_once_costs_exactly_one_write_and_little_else(stage: Stage) -> None:
     """Its Binding carries everything; beside it come an event, the Lease, and a few Device statuses."""
-    await stage.nodes(once="4xT4")
-    await stage.until_ready("once")
+    await stage.ready_nodes(once="4xT4")
     before = len(audit.writes_by(stage.cluster.audit(), OPERATOR))
 
-    await stage.create(manifests.pod("a"), manifests.pod("b", 2))
-    await stage.until_bound("a", "b")
+    await stage.placed(manifests.pod("a"), manifests.pod("b", 2))
     await stage.until_device("once", "show it", lambda device: device["status"]["summary"]["used"] == 3)
 
     async def audited() -> list[audit.AuditEvent] | None:
@@ -48,11 +46,9 @@ async def test_a_pod_that_fits_at_once_costs_exactly_one_write_and_little_else(s
 async def test_a_pod_that_waits_costs_one_more_write_for_each_changed_verdict(stage: Stage) -> None:
     """A waiting pod gets one status patch while the reason stays the same, and then its Binding."""
     await stage.nodes(full="1xT4")
-    await stage.create(manifests.pod("first"))
-    await stage.until_bound("first")
+    await stage.placed(manifests.pod("first"))
 
-    await stage.create(manifests.pod("second"))
-    told = await stage.until_told("second")
+    told = await stage.waiting_pod(manifests.pod("second"))
     await stage.create(manifests.pod("third", 4))  # Rounds go on while the second waits.
     await stage.until_told("third")
     await asyncio.sleep(1.0)  # Attempts come and go: none of them may write.
@@ -235,11 +231,9 @@ def test_a_device_that_makes_no_sense_is_refused_in_words(
 async def test_a_card_that_becomes_free_is_given_again(stage: Stage) -> None:
     """A pod that finishes, fails or is deleted makes room for one that waits."""
     await stage.nodes(freeing="1xT4")
-    await stage.create(manifests.pod("p0"))
-    await stage.until_bound("p0")
+    await stage.placed(manifests.pod("p0"))
 
     for at, end in enumerate(("Succeeded", "Failed", "deleted")):
-        await stage.create(manifests.pod(f"p{at + 1}"))
-        await stage.until_told(f"p{at + 1}")
+        await stage.waiting_pod(manifests.pod(f"p{at + 1}"))
         await (stage.delete(f"p{at}") if end == "deleted" else stage.end(f"p{at}", end))
         await stage.until_bound(f"p{at + 1}")

@@ -194,8 +194,7 @@ async def annotate(stage: Stage, values: Thing, *, sub: str) -> None:
 async def test_what_is_held_never_changes(stage: Stage) -> None:
     """No update changes, adds or removes an answer, by no subresource; other annotations are free (I3)."""
     await stage.nodes(holding="1xT4")
-    await stage.create(manifests.pod("holder"))
-    await stage.until_bound("holder")
+    await stage.placed(manifests.pod("holder"))
     before = await annotations(stage)
 
     for values in CHANGES:

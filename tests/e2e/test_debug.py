@@ -38,10 +38,8 @@ async def waiting_pod(stage: stages.Stage, port: int) -> None:
     """Have one pod bound, and another told that it is too large."""
     await stage.nodes(**{f"{stage.namespace}-n1": "2xT4"})
     await stage.deciding_operator("--listen", f"127.0.0.1:{port}", "--audit-period", "0.5")
-    await stage.create(manifests.pod("fits"))
-    await stage.until_bound("fits")
-    await stage.create(manifests.pod("large", 2))
-    await stage.until_told("large")
+    await stage.placed(manifests.pod("fits"))
+    await stage.waiting_pod(manifests.pod("large", 2))
 
 
 def samples(text: str) -> dict[str, float]:

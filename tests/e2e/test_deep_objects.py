@@ -43,8 +43,7 @@ async def test_deep_objects_change_nothing(stage: Stage) -> None:
     await deepen(stage, resources.PODS, "first", stage.namespace)
     await deepen(stage, resources.GPU_PODS, gpupod["metadata"]["name"], stage.namespace)
 
-    await stage.create(manifests.pod("second"))
-    await stage.until_bound("second")
+    await stage.placed(manifests.pod("second"))
     operator.kill()
     agent.kill()
     again = await stage.agent(n1="2xT4", n2="2xT4")

@@ -42,15 +42,13 @@ async def card(stage: Stage, node: str, minor: int) -> str:
 
 async def test_cards_go_in_order_and_init_containers_borrow(stage: Stage) -> None:
     """The lowest minor first, then a pair that is close; init containers borrow, others have their own."""
-    await stage.nodes(order="4xT4")
-    await stage.until_ready("order")
+    await stage.ready_nodes(order="4xT4")
     pair = manifests.pod("pair")
     limits = {"limits": {names.NVIDIA_GPU: "1"}}
     pair["spec"]["containers"].append({"name": "side", "image": "x", "resources": limits})
     pair["spec"]["initContainers"] = [{"name": "early", "image": "x", "resources": limits}]
 
-    await stage.create(manifests.pod("first"))
-    await stage.until_bound("first")
+    await stage.placed(manifests.pod("first"))
     await stage.create(pair)
     await stage.until_bound("pair")
 
@@ -63,10 +61,8 @@ async def test_cards_go_in_order_and_init_containers_borrow(stage: Stage) -> Non
 
 async def test_a_cordoned_card_gets_no_new_pod(stage: Stage) -> None:
     """A card that somebody cordoned is left out, what runs on it goes on; uncordoned it is given again."""
-    await stage.nodes(cordoned="2xT4")
-    await stage.until_ready("cordoned")
-    await stage.create(manifests.pod("old"))
-    await stage.until_bound("old")
+    await stage.ready_nodes(cordoned="2xT4")
+    await stage.placed(manifests.pod("old"))
 
     both = [await card(stage, "cordoned", minor) for minor in (0, 1)]
     await stage.patch(resources.DEVICES, "cordoned", {"spec": {"cordon": both}})
@@ -75,8 +71,7 @@ async def test_a_cordoned_card_gets_no_new_pod(stage: Stage) -> None:
     await stage.until_device(
         "cordoned", "show it", lambda device: "2 cards cordoned" in summary(device).get("reason", "")
     )
-    await stage.create(manifests.pod("new"))
-    await stage.until_told("new", "cordoned")
+    await stage.waiting_pod(manifests.pod("new"), "cordoned")
     assert (await stage.pods())["old"]["spec"]["nodeName"] == "cordoned"
     await stage.patch(resources.DEVICES, "cordoned", {"spec": {"cordon": [both[0]]}})
     await stage.until_bound("new")
@@ -87,8 +82,7 @@ async def test_a_cordoned_card_gets_no_new_pod(stage: Stage) -> None:
 
 async def test_a_cordon_takes_minors_and_tells_what_it_does_not_know(stage: Stage) -> None:
     """A minor is as good as a uuid; what names no device is said in REASON and by an event on the Device."""
-    await stage.nodes(named="2xT4")
-    await stage.until_ready("named")
+    await stage.ready_nodes(named="2xT4")
 
     await stage.patch(resources.DEVICES, "named", {"spec": {"cordon": ["1", "GPU-nonsense"]}})
 
@@ -106,18 +100,15 @@ async def test_a_cordon_takes_minors_and_tells_what_it_does_not_know(stage: Stag
 async def test_a_shared_card_is_given_to_so_many_pods_and_no_more(stage: Stage) -> None:
     """Pods that ask for a replica share a card that is shared; others wait, and what they are told helps."""
     one = {names.NVIDIA_GPU_SHARED: "1"}
-    await stage.machines(kubelet.FakeNode("shared"))
-    await stage.agent("--sharing", "time-slicing:2", shared="1xT4")
-    await stage.until_ready("shared")
+    await stage.ready_nodes("--sharing", "time-slicing:2", shared="1xT4")
     assert (await stage.devices())["shared"]["spec"]["summary"]["sharing"] == "time-slicing x2"
 
-    await stage.create(manifests.pod("whole"))
-    await stage.until_told("whole", "cards that are given out only as time-sliced or MPS replicas")
+    await stage.waiting_pod(
+        manifests.pod("whole"), "cards that are given out only as time-sliced or MPS replicas"
+    )
     await stage.until_told("whole", f"if it asked for 1 replica ({names.NVIDIA_GPU_SHARED})")
-    await stage.create(manifests.pod("a", one), manifests.pod("b", one))
-    await stage.until_bound("a", "b")
-    await stage.create(manifests.pod("c", one))
-    await stage.until_told("c", "replica")
+    await stage.placed(manifests.pod("a", one), manifests.pod("b", one))
+    await stage.waiting_pod(manifests.pod("c", one), "replica")
     assert await minors(stage) == {"a": "0", "b": "0"}
     await stage.delete("a")
     await stage.until_bound("c")
@@ -128,14 +119,10 @@ async def test_an_unhealthy_card_gets_no_new_pod_and_recovers(stage: Stage, tmp_
     faults = tmp_path / "faults.json"
     broken = {"health": "Unhealthy", "reason": "XidCritical", "xid": 79, "message": "fell off the bus"}
     faults.write_text(json.dumps({"sick": {"0": broken}}))
-    await stage.machines(kubelet.FakeNode("sick"))
-    await stage.agent("--faults", str(faults), sick="2xT4")
-    await stage.until_ready("sick")
+    await stage.ready_nodes("--faults", str(faults), sick="2xT4")
 
-    await stage.create(manifests.pod("a"))
-    await stage.until_bound("a")
-    await stage.create(manifests.pod("b"))
-    await stage.until_told("b")
+    await stage.placed(manifests.pod("a"))
+    await stage.waiting_pod(manifests.pod("b"))
     sick = await card(stage, "sick", 0)
     (verdict,) = (await stage.devices())["sick"]["status"]["devices"]
     assert (verdict["uuid"], verdict["health"], verdict["xid"]) == (sick, "Unhealthy", 79)
@@ -148,9 +135,7 @@ async def test_an_unhealthy_card_gets_no_new_pod_and_recovers(stage: Stage, tmp_
 async def test_a_failed_source_takes_the_whole_node(stage: Stage, tmp_path: Path) -> None:
     """When the driver does not answer the node gets no new pod, whatever was known of its cards."""
     faults = tmp_path / "faults.json"
-    await stage.machines(kubelet.FakeNode("blind"))
-    await stage.agent("--faults", str(faults), blind="2xT4")
-    await stage.until_ready("blind")
+    await stage.ready_nodes("--faults", str(faults), blind="2xT4")
 
     faults.write_text(
         json.dumps({"blind": {"source": {"reason": "DriverNotLoaded", "message": "no driver"}}})
@@ -158,8 +143,7 @@ async def test_a_failed_source_takes_the_whole_node(stage: Stage, tmp_path: Path
     await stage.until_device(
         "blind", "tell", lambda device: condition(device, "NVMLReady").get("status") == "False"
     )
-    await stage.create(manifests.pod("a"))
-    await stage.until_told("a", "DriverNotLoaded")
+    await stage.waiting_pod(manifests.pod("a"), "DriverNotLoaded")
     faults.write_text("{}")
     await stage.until_bound("a")
 
@@ -169,8 +153,7 @@ async def test_a_failed_source_takes_the_whole_node(stage: Stage, tmp_path: Path
 
 async def test_a_foreign_pod_with_cards_withholds_them(stage: Stage) -> None:
     """Whoever bound a pod past us: its cards cannot be named, so as many are withheld until it is gone."""
-    await stage.nodes(foreign="2xT4")
-    await stage.until_ready("foreign")
+    await stage.ready_nodes(foreign="2xT4")
     # A device plugin serves the node as well, or nobody could have given the pod a card.
     offers = {names.NVIDIA_GPU: "8"}
     await stage.patch(
@@ -183,10 +166,8 @@ async def test_a_foreign_pod_with_cards_withholds_them(stage: Stage) -> None:
         "foreign", "withhold a card", lambda device: summary(device)["free"] == 1
     )
     assert "without a readable allocation" in summary(device)["reason"]
-    await stage.create(manifests.pod("a"))
-    await stage.until_bound("a")
-    await stage.create(manifests.pod("b"))
-    await stage.until_told("b", f"{stage.namespace}/stranger")
+    await stage.placed(manifests.pod("a"))
+    await stage.waiting_pod(manifests.pod("b"), f"{stage.namespace}/stranger")
     await stage.delete("stranger")
 
     await stage.until_bound("b")
@@ -198,8 +179,7 @@ async def test_a_foreign_pod_with_cards_withholds_them(stage: Stage) -> None:
 
 async def test_a_pod_of_ours_bound_by_hand_withholds_too(stage: Stage) -> None:
     """Our own scheduler's name on a pod does not make a bind by hand readable."""
-    await stage.nodes(byhand="1xT4")
-    await stage.until_ready("byhand")
+    await stage.ready_nodes(byhand="1xT4")
     gated = manifests.pod("hand", schedulingGates=[{"name": "example.com/wait"}])
     await stage.create(gated)
     await stage.patch(resources.NODES, "byhand", {"spec": {"unschedulable": True}})
@@ -208,9 +188,7 @@ async def test_a_pod_of_ours_bound_by_hand_withholds_too(stage: Stage) -> None:
 
     await stage.bind("hand", "byhand")
     await stage.patch(resources.NODES, "byhand", {"spec": {"unschedulable": None}})
-    await stage.create(manifests.pod("next"))
-
-    await stage.until_told("next", f"{stage.namespace}/hand")
+    await stage.waiting_pod(manifests.pod("next"), f"{stage.namespace}/hand")
 
 
 # ---------------------------------------------------------------- nodes
@@ -239,10 +217,8 @@ async def test_taints_selectors_and_cordons_are_kept(stage: Stage) -> None:
     tolerant: dict[str, Any] = {"tolerations": [toleration]}
 
     await stage.patch(resources.NODES, "zoned", {"spec": {"unschedulable": True}})
-    await stage.create(manifests.pod("plain"))
-    told = await stage.until_told("plain", "cordoned")
-    await stage.create(manifests.pod("tolerant", **tolerant))
-    await stage.until_bound("tolerant")
+    told = await stage.waiting_pod(manifests.pod("plain"), "cordoned")
+    await stage.placed(manifests.pod("tolerant", **tolerant))
     await stage.create(manifests.pod("elsewhere", nodeSelector={"zone": "elsewhere"}))
     await stage.patch(resources.NODES, "zoned", {"spec": {"unschedulable": None}})
 
@@ -259,25 +235,22 @@ async def test_what_a_node_has_beside_cards_is_kept(stage: Stage) -> None:
     await stage.agent(narrow="8xT4")
     await stage.until_ready("narrow")
 
-    await stage.create(manifests.pod("odd", {names.NVIDIA_GPU: "1", "example.com/unheard-of": "1"}))
-    await stage.until_told("odd", "example.com/unheard-of")
+    await stage.waiting_pod(
+        manifests.pod("odd", {names.NVIDIA_GPU: "1", "example.com/unheard-of": "1"}), "example.com/unheard-of"
+    )
     for name, amount in (("cpu", "3"), ("memory", "3Gi"), ("example.com/licence", "1")):
         first, second = (f"{name.rpartition('/')[2]}-{at}" for at in range(2))
         limits = {names.NVIDIA_GPU: "1", name: amount}
-        await stage.create(manifests.pod(first, limits))
-        await stage.until_bound(first)
-        await stage.create(manifests.pod(second, limits))
-        await stage.until_told(second, name)
+        await stage.placed(manifests.pod(first, limits))
+        await stage.waiting_pod(manifests.pod(second, limits), name)
         await stage.delete(first)
         await stage.until_bound(second)
 
 
 async def test_a_policy_is_read_live(stage: Stage) -> None:
     """Binpack fills a node, spread does not, and a change counts from the next pod on."""
-    await stage.nodes(left="4xT4", right="4xT4")
-    await stage.until_ready("left", "right")
-    await stage.create(manifests.pod("a"), manifests.pod("b"))
-    packed = await stage.until_bound("a", "b")
+    await stage.ready_nodes(left="4xT4", right="4xT4")
+    packed = await stage.placed(manifests.pod("a"), manifests.pod("b"))
 
     await stage.patch(resources.POLICIES, "default", {"spec": {"strategy": "spread"}})
     try:

@@ -72,8 +72,7 @@ async def test_a_server_that_crashes_is_outlived(stage: Stage) -> None:
     await stage.nodes(outage="4xT4")
     patient = ("--lease-duration", "40", "--renew-deadline", "30", "--retry-period", "0.5")
     program = await stage.deciding_operator(*patient)
-    await stage.create(manifests.pod("before"))
-    await stage.until_bound("before")
+    await stage.placed(manifests.pod("before"))
 
     await asyncio.to_thread(stage.cluster.crash_apiserver)
     await asyncio.to_thread(stage.cluster.restart_apiserver)
@@ -95,10 +94,8 @@ async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -
     """What finished and what was deleted while the operator was down is known when it is back."""
     await stage.nodes(unseen="2xT4")
     first = await stage.deciding_operator()
-    await stage.create(manifests.pod("done"), manifests.pod("deleted"))
-    await stage.until_bound("done", "deleted")
-    await stage.create(manifests.pod("next", 2))
-    await stage.until_told("next")
+    await stage.placed(manifests.pod("done"), manifests.pod("deleted"))
+    await stage.waiting_pod(manifests.pod("next", 2))
 
     await asyncio.to_thread(first.stop, grace=10)
     await stage.end("done", "Succeeded")
@@ -128,8 +125,7 @@ async def test_a_silent_agent_loses_its_node_and_wins_it_back(impatient: Stage) 
     first = await stage.deciding_operator()
     await stage.until_ready("steady", "shaky")
     wanted: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "shaky"}}
-    await stage.create(manifests.pod("before", **wanted))
-    await stage.until_bound("before")
+    await stage.placed(manifests.pod("before", **wanted))
 
     dying.kill()
     await stage.until_ready("shaky", truth="False")
@@ -141,8 +137,7 @@ async def test_a_silent_agent_loses_its_node_and_wins_it_back(impatient: Stage) 
     # Another operator finds the Device as it is, and the Lease of the dead agent.
     first.kill()
     await stage.deciding_operator()
-    await stage.create(manifests.pod("after", **wanted))
-    await stage.until_told("after", "silent")
+    await stage.waiting_pod(manifests.pod("after", **wanted), "silent")
     assert condition((await stage.devices())["shaky"], "Ready")["status"] == "False"
 
     await stage.agent(shaky="8xT4")
