@@ -32,7 +32,7 @@ def heard() -> Ledger:
     """Return a ledger of a node whose device plugin serves its cards, and whose agent asks the kubelet."""
     ledger = ledgers.with_nodes()
     ledger.node_seen(WITH_PLUGIN)
-    ledger.device_seen(builders.device("n1", heard=True))
+    ledger.device_seen(builders.device("n1", kubelet_read=True))
     return ledger
 
 
@@ -100,7 +100,7 @@ def test_a_running_pod_whose_cards_nobody_names_yet_may_have_any(
     ledger = ledgers.with_nodes()
     ledgers.in_turn(
         lambda: ledger.node_seen(node),
-        lambda: ledger.device_seen(builders.device("n1", heard=True)),
+        lambda: ledger.device_seen(builders.device("n1", kubelet_read=True)),
         lambda: ledgers.gpupod_seen(ledger, gpupod) if gpupod else None,
         lambda: ledgers.pod_seen(ledger, pod),
         late=order < 0,

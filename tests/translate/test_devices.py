@@ -106,7 +106,7 @@ def test_whether_the_kubelet_is_asked(status: str) -> None:
     asked = builders.published(conditions={"PodResourcesReady": status})
     other = builders.published(conditions={"NVMLReady": status})
 
-    assert [devices.read(one).heard for one in (asked, other)] == [True, False]
+    assert [devices.read(one).kubelet_read for one in (asked, other)] == [True, False]
 
 
 def test_failed_source_gives_its_reason() -> None:

@@ -1,15 +1,15 @@
 """What a pod holds whose own record cannot be read: what its GpuPod names, and the rest unnamed.
 
-Such a pod surely has devices, so it withholds cards of its node as long as nobody can
+Such a pod surely has devices, so it withholds cards of its node as long as nothing can
 tell which. Its GpuPod can: the agent of the node copied the record there while it could
 be read. It counts for that very pod on that very node alone, and only for devices that
 the node's Device has; whatever it leaves open stays withheld. One that names more cards than its
 pod can have is not believed at all.
 
-A pod that somebody else bound can have devices from a device plugin alone: for resources
+A pod of another scheduler can have devices from a device plugin alone: for resources
 that its node offers, and not where the kubelet says that it has none. Once it runs, it has
 them, and the agent of a node that asks the kubelet will say which: until it has, any card
-of the node may be among them, and all that nobody holds by name are kept back. Before it
+of the node may be among them, and all that no pod holds by name are kept back. Before it
 runs it may never be given any, so it keeps back no more than it asks for. All of this is a
 function of the pod, its GpuPod, the Node and the Device, so it does not matter which of
 them came first.
@@ -23,7 +23,7 @@ from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.devices import allocator, facts
 from berth_operator.scheduling.holds import Hold
 
-SURELY_ONE: Final = 1  # Whoever withholds cards has at least one.
+SURELY_ONE: Final = 1  # A pod that withholds cards has at least one.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class UnreadableAllocation:
     `starts` has its containers in the order in which they start, and whether each keeps
     running; `fewest` counts the uuids of cards that a whole record of it has at least, and
     `most` those that it can have at most, in all its containers together. Of a
-    pod that somebody else bound, `plugged` says how many cards each resource that it asks for
+    pod of another scheduler, `plugged` says how many cards each resource that it asks for
     may have brought it. `runs` tells that its containers were started.
     """
 
@@ -89,7 +89,7 @@ def offered(hold: Hold, nameless: UnreadableAllocation, offers: Collection[str] 
 def held(
     hold: Hold, nameless: UnreadableAllocation, named: NamedDevices | None, device: facts.Device | None
 ) -> Hold:
-    """Return what a pod holds, given what it withholds while nobody names its devices."""
+    """Return what a pod holds, given what it withholds while its devices are not named."""
     if named is None or objection(hold, named, nameless.most):
         return _unspoken(hold, nameless, device)
     if named.bare and nameless.plugged is not None:
@@ -109,8 +109,8 @@ def held(
 
 
 def _unspoken(hold: Hold, nameless: UnreadableAllocation, device: facts.Device | None) -> Hold:
-    """Return what a pod withholds whose devices nobody has named yet."""
-    soon = device is not None and device.heard and nameless.plugged is not None and nameless.runs
+    """Return what a pod withholds whose devices are not named yet."""
+    soon = device is not None and device.kubelet_read and nameless.plugged is not None and nameless.runs
     return dataclasses.replace(hold, withheld=holds.ALL_CARDS) if soon and hold.withheld else hold
 
 
@@ -144,7 +144,7 @@ Piece = tuple[str, str]  # Type and uuid.
 
 
 def _there(grants: tuple[decisions.Grant, ...], device: facts.Device) -> Mapping[Piece, str]:
-    """Find the devices that are named: by uuid, else by minor where nobody else is named there."""
+    """Find the devices that are named: by uuid, else by minor where no other device is named there."""
     pieces = set(_pieces(device))
     shares = [share for grant in grants for share in grant.shares]
     found = {(share.type, share.uuid): share.uuid for share in shares if (share.type, share.uuid) in pieces}

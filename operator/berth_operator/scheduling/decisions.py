@@ -38,7 +38,7 @@ class Reason(enum.StrEnum):
     MIG_MODE = "MigMode"
     WITHHELD = "Withheld"
     FULL = "Full"
-    # What one card is, so that it could not serve the request even if nobody used it.
+    # What one card is, so that it could not serve the request even if it were unused.
     EXCLUDED = "Excluded"
     NOT_INCLUDED = "NotIncluded"
     TOO_SMALL = "TooSmall"
@@ -50,7 +50,7 @@ class Reason(enum.StrEnum):
     PARTLY_USED = "PartlyUsed"
     NO_INSTANCE = "NoInstance"
     NO_FUNCTION = "NoFunction"
-    # How the cards hang together, though each would do.
+    # How the cards belong together, though each would do.
     SCOPE_MISMATCH = "ScopeMismatch"
     NO_PARTITION = "NoPartition"
     NO_ROOT = "NoRoot"
@@ -134,7 +134,7 @@ class Bind:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    """The pod does not fit now: how many nodes said no for which reason, and which changes could help.
+    """The pod does not fit now: how many nodes refused for which reason, and which cluster events could help.
 
     `cut_short` tells that it has used up all the search that one pod may have.
     """
@@ -197,7 +197,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
 
 
 def wants(counts: tuple[Count, ...]) -> frozenset[ClusterEvent] | None:
-    """Collect the changes worth waiting for; a new node may always help, whatever the others said.
+    """Return the cluster events worth waiting for; a new node may always help, whatever others answered.
 
     Where nodes could not be searched to the end, it is not a change but time that is missing.
     """

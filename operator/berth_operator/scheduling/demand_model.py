@@ -14,7 +14,7 @@ in the known proportions d: they maximise d·y - MU/2 |y - s|² where no set tha
 card costs more than 1. The quadratic term, small, only makes them unique.
 
 `surplus` says for each model what part of it the requests that may use it would fill;
-cards that nobody would ask for anyway cost less.
+cards that no pod would ask for anyway cost less.
 """
 
 import collections
@@ -40,7 +40,7 @@ ENOUGH: Final = 50  # Requests; below that, space is worth its size.
 DEMAND: Final = 1.0  # Demand assumed when asking what is in surplus, as part of what the nodes can serve.
 MODEL_PARTS: Final = 64  # Proportions of demand by allowed models are rounded to one in so many.
 SURPLUS_STEP: Final = 5  # Percent.
-# Mixtures of twenty sizes take up to forty. Anybody's pods change what is learnt, so there is an end to it.
+# Mixtures of twenty sizes take up to forty. Any pod changes the model, so the work is bounded.
 MOST_STEPS: Final = 48
 TINY: Final = 1e-9
 ALIKE: Final = 1e-5  # Parts that change by less are what they will be; they are rounded to percents.

@@ -17,9 +17,9 @@ ALL_CARDS: Final = 1 << 16  # More than any node has: withholds whatever is not 
 class Hold:
     """What one pod takes from one node.
 
-    `withheld` counts cards that the pod surely has but that nobody can name, because
+    `withheld` counts cards that the pod surely has but that are not known by name, because
     its allocation is missing or cannot be read. `marked` are uuids and minors of cards that it
-    may have beside its shares: nobody knows how much of them, so nothing more of them is given.
+    may have beside its shares: how much of them is unknown, so nothing more of them is given.
     `by_agent` tells that its shares are what an agent says in a GpuPod, and no record of a bind.
     Priority, labels and the time at which its kubelet admitted it say which pod it is, and not what
     it takes: what holds the same is equal. Of a pod that is longer than usual, and of one for whose

@@ -1,6 +1,6 @@
 """Which models of cards and MIG profiles there are, for pods that ask for one that is lacking.
 
-Of cards that a pod lists by uuid it is only told whether any node has one of them.
+Of cards that a pod lists by uuid it is only known whether any node has one of them.
 
 Models are named as people see them in `kubectl get devices`, those of most nodes first, and
 only a few of many: a sentence has room for no more.

@@ -1,6 +1,6 @@
 """The order of waiting pods: by priority between namespaces, by their labels, too, within one.
 
-Anybody may write the label genius/priority on a pod, so it must not move a pod ahead of those of
+Every user may write the label genius/priority on a pod, so it must not move a pod ahead of those of
 another namespace: between namespaces a label counts only as far as the policy allows. Within a
 namespace it decides. So a namespace keeps the positions in the queue that its pods have without
 labels, and the pods with higher labels take the earlier ones of these.

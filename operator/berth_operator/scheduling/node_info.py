@@ -64,7 +64,7 @@ class NodeInfo:
 
     @property
     def withheld(self) -> int:
-        """How many cards somebody surely has and nobody can name."""
+        """How many cards pods have that are not known by name."""
         return self.unnamed + sum(hold.withheld for hold in self.holds.values())
 
     def view(self) -> device_view.View:

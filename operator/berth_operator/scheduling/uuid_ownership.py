@@ -26,7 +26,7 @@ from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.uuid_records import NOTHING, UNKNOWN, Origin, Record, UuidHistory, beside
 
 REMEMBERED_SECONDS: Final = 24 * 3600.0  # For which a node that withdrew a card may come back for it.
-MOST_LEFT: Final = 1024  # Uuids that a node withdrew and nobody claims.
+MOST_LEFT: Final = 1024  # Uuids that a node withdrew and no node claims.
 
 
 class UuidOwnership:

@@ -63,7 +63,7 @@ UNKNOWN: Final = UuidHistory()
 
 
 def beside(history: UuidHistory, node: str) -> Origin | None:
-    """Return whose a uuid is that a node publishes beside its owner; None where nobody knows."""
+    """Return whose a uuid is that a node publishes beside its owner; None where that is unknown."""
     if node in history.doubts or (not history.owner and node not in history.late):
         return None
     if history.origin is not None and history.origin.node == node:

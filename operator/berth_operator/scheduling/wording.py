@@ -60,9 +60,9 @@ def _named(deficit: Deficit, free: int) -> str:
     return f"{given} {name}".strip()
 
 
-def short(said: str) -> str:
+def short(written: str) -> str:
     """Return what people wrote as one clean line, cut where it is too long for a sentence."""
-    plain = text.line(said)
+    plain = text.line(written)
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"
 
 

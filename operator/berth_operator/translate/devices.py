@@ -52,7 +52,7 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
         ),
         board=board(gpus, spec.partitions),
         failed=fault or failed_source(device.status.conditions),
-        heard=any(one.type == KUBELET for one in device.status.conditions),
+        kubelet_read=any(one.type == KUBELET for one in device.status.conditions),
         astray=tuple(sorted(text.line(word) for word, cards in cordoned_by_word.items() if not cards)),
         large=bool(device_size.too_large(device)),
     )

@@ -1,6 +1,6 @@
 """Whether the node has enough cards: of the right kind, large enough, and with room left.
 
-What a node lacks even with nothing used is said first, condition by condition in the order
+What a node lacks even with nothing used comes first, condition by condition in the order
 in which one card is judged, so that the first that leaves too few is the reason.
 """
 
@@ -64,7 +64,7 @@ def right(query: Query) -> node_table.Mask:
 
 
 def large(query: Query, ask: requests.Gpus) -> node_table.Mask:
-    """Return which cards could take one unit of an ask if nobody used them; a whole card is always whole."""
+    """Return which cards could take one unit of an ask if they were unused; a whole card is always whole."""
     total = query.table.total[query.rows]
     if ask.core > requests.WHOLE or ask.ratio > requests.WHOLE:
         return np.zeros(total.shape, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What is said where no node objects: the search ended early, or there are no nodes."""
+"""Reasons of no constraint: the search ended early, there are no nodes, or the request is at fault."""
 
 from berth_operator.scheduling.constraints.constraint import Constraint
 from berth_operator.scheduling.decisions import Reason

@@ -2,7 +2,7 @@
 
 Each node gives its first reason: the standing objections of all constraints in their order,
 then the passing ones, and last what only a search on the node showed. So what no patience
-can cure is said before what it can, and a node that could never take the pod never says
+can cure comes before what it can, and a node that could never take the pod never says
 that it is full.
 """
 

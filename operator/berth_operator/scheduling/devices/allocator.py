@@ -1,14 +1,14 @@
-"""Which devices of one node a pod gets: the front door of this room.
+"""Which devices of one node a pod gets: what the rest of the core calls of this package.
 
-`place` takes the picture of one node and the whole request of a pod, and answers with the
-devices of each container, or with why not. It looks at nothing else and changes nothing:
-equal views and requests give equal answers, in whatever order cards and holds are listed.
+`place` takes the devices of one node and the whole request of a pod, and returns the devices
+of each container, or why there are none. It reads nothing else and changes nothing: equal
+views and requests give equal answers, in whatever order cards and holds are listed.
 
-The rooms behind it: `conditions` and `verdicts` judge one card for one ask. `puzzles`
-makes a puzzle of all asks, `packing` solves it exactly, `orders` says what is preferred
-(with `slices` for MIG and `topology`, `partitions` and `scopes` for sets of cards),
-`joint` keeps together what must be. `simple` is the short way for most pods. `grants`
-writes the answer down, and `shortfalls` finds out why there is none.
+Behind it, `conditions` and `verdicts` judge one card for one ask. `packing_problems` makes a
+packing problem of all asks, `packing` solves it exactly, and `preferences` says what is
+preferred (with `mig_slices` for MIG, and `topology`, `partitions` and `scopes` for sets of
+cards); `joint` keeps together what must be. `simple` is the short way for most pods. `grants`
+returns the answer container by container, `shortfalls` why there is none.
 """
 
 from berth_operator.scheduling import decisions

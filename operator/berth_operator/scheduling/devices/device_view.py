@@ -29,7 +29,7 @@ class View:
     """The devices of one node and their use, by uuid; MIG instances have entries of their own.
 
     `functions` are the bus ids of virtual functions in use. `withheld` counts cards that
-    somebody surely has and nobody can name: so many of the free ones must be left alone.
+    pods have that are not known by name: so many of the free ones must not be given.
     `open` is false where no card of the node may be given out at all, and `alone` is true
     where a card that the node shares is given to one pod at a time.
     """
@@ -54,7 +54,7 @@ class View:
         return max(0, card.memory - self.usage(card.uuid).memory)
 
     def unused(self, card: facts.Card) -> bool:
-        """Return whether nobody holds anything of a card."""
+        """Whether no pod holds anything of a card."""
         used = self.used.get(card.uuid)
         if used is not None and used != UNUSED:
             return False

@@ -1,7 +1,7 @@
 """Nodes and devices that are alike: what one of them says to a pod, all of them say.
 
 Thousands of nodes are bought alike and filled alike, and a search on one of them may take
-milliseconds. So what one has said can be told of the others, by what it depends on: the
+milliseconds. So the answer of one holds for the others, by all that it depends on: the
 devices, their wiring and their use, apart from the names of nodes, devices and pods. For
 pods that name single devices no two nodes are alike.
 """

@@ -30,8 +30,8 @@ from berth_operator.scheduling.devices import (
     simple,
 )
 
-# A puzzle costs about as much to pose as so many steps of solving it.
-STEPS_TO_POSE: Final = 20
+# A packing problem costs about as much to build as so many steps of solving it.
+STEPS_TO_BUILD: Final = 20
 ASKED_IN_A_STEP: Final = 4
 # Holding a card less is worth a look, not a long search.
 STEPS_TO_SAVE: Final = 2_000
@@ -76,7 +76,7 @@ def search(
         if facts.GPU in types and _borrows(request):
             found = _save_cards(problem, types, found, effort)
         solved.append(found)
-    return grants.deal(problem, solved)
+    return grants.grants_of(problem, solved)
 
 
 def steps_to_read(view: device_view.View, request: requests.Request) -> int:
@@ -117,7 +117,7 @@ class _Table:
 
     def attempt(self, choice: scopes.Choice, scope: Scope) -> grants.Solved | None:
         """Place everything with these cards."""
-        self.effort.spend(STEPS_TO_POSE + len(self.problem.items) // ASKED_IN_A_STEP)
+        self.effort.spend(STEPS_TO_BUILD + len(self.problem.items) // ASKED_IN_A_STEP)
         problem = self.problem.packing_problem(self.types, choice, self.limits)
         state = packing.solve(problem, self.effort)
         return None if state is None else grants.Solved(problem, state, scope)
@@ -205,8 +205,8 @@ def _cards_for(
 ) -> int:
     """Count the cards that another request to the same node would take."""
     other = packing_problems.read_problem(problem.view, request, problem.prefer)
-    party = next((types for types in other.types_together if facts.GPU in types), None)
-    found = _solve(other, party, effort) if party else None
+    together = next((types for types in other.types_together if facts.GPU in types), None)
+    found = _solve(other, together, effort) if together else None
     return _cards_in(problem, found) if found else 0
 
 

@@ -1,4 +1,4 @@
-"""From solved puzzles to what is written on the pod, and from that to what the pod holds.
+"""From solved packing problems to the grants of a pod, and from these to what the pod holds.
 
 A container lists each device once: two replicas of one card, or two asks that met on it,
 become one share. Virtual functions are picked here, the lowest bus id first; an init
@@ -17,7 +17,7 @@ WHOLE: Final = requests.WHOLE
 
 
 class Solved(NamedTuple):
-    """A puzzle, where everything was put, and the scope that its cards are in."""
+    """A packing problem, its solution, and the scope that its cards are in."""
 
     problem: packing.PackingProblem
     state: packing.State
@@ -33,8 +33,8 @@ class _Pick:
     function: str = ""
 
 
-def deal(problem: packing_problems.NodeProblem, solved: Iterable[Solved]) -> tuple[Grant, ...]:
-    """Write down what each container gets, in the order of the containers, asks and minors."""
+def grants_of(problem: packing_problems.NodeProblem, solved: Iterable[Solved]) -> tuple[Grant, ...]:
+    """Return what each container gets, in the order of the containers, asks and minors."""
     picks = [pick for one in solved for pick in _with_functions(problem, list(_picks(one)))]
     picks.sort(key=_place_in_answer)
     left = _memory_left(problem, picks)

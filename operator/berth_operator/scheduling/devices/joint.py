@@ -20,7 +20,7 @@ UNKNOWN: Final = 1  # The root of leading devices of which no root is known: no 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Roles:
-    """Which type leads and which follow; nobody does where the pod asks for one of the types only."""
+    """Which type leads and which follow; none does where the pod asks for one of the types only."""
 
     leader: str = ""
     followers: frozenset[str] = frozenset()

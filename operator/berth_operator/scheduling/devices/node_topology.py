@@ -141,7 +141,7 @@ Told = TypeVar("Told")
 def remembered(most: int) -> Callable[[Callable[Asked, Told]], Callable[Asked, Told]]:
     """Return what remembers so many answers of a function whose first argument is a board.
 
-    It holds the board weakly: whoever publishes one odd board after the other fills no memory with them.
+    It holds the board weakly: so irregular boards that are published one after the other fill no memory.
     """
 
     def wrap(function: Callable[Asked, Told]) -> Callable[Asked, Told]:

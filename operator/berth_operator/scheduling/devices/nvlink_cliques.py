@@ -1,8 +1,8 @@
 """The rings of a board: the largest sets of cards in which every pair is joined by NVLink.
 
 Hardware has few of them. Behind an NVLink switch all cards are one ring, a cube mesh has
-six, a torus as many as links. A graph of links that somebody has made up can have more of
-them than anybody can list, so the walk over it has an end, and a board beyond that is
+six, a torus as many as links. A graph of links that was made up can have more of
+them than can be listed, so the walk over it has an end, and a board beyond that is
 called tangled: nothing is known of its rings.
 """
 
@@ -16,7 +16,7 @@ from berth_operator.scheduling.devices import node_topology
 # fewer are never too many. A torus has six for each card.
 RINGS_A_CARD: Final = 6
 RINGS_MORE: Final = 16
-# How many cards are looked at in one walk, for each pair of cards, and some more on small boards.
+# How many cards are visited in one walk, for each pair of cards, and some more on small boards.
 LOOKS_A_PAIR: Final = 4
 LOOKS_MORE: Final = 512
 

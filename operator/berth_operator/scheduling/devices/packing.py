@@ -43,7 +43,7 @@ class Spot(NamedTuple):
     """A place that something can be put: the room of a card, one MIG instance, the functions of a NIC.
 
     `device` is the number of its device, `scale` what the second quantity is measured
-    against, `root` a bit for its PCIe root, and `fresh` whether nobody uses the device yet.
+    against, `root` a bit for its PCIe root, and `fresh` whether the device is unused.
     """
 
     device: int
@@ -116,7 +116,7 @@ class Effort:
 
     Whatever grows with what a pod asks takes off steps in proportion to the time that it
     takes, so that equal inputs end at the same place whatever the machine. Where the event
-    loop waits for the answer, time ends it as well: `expired` comes from whoever has a
+    loop waits for the answer, time ends it as well: `expired` comes from a caller with a
     clock, and is asked whenever steps are taken off.
     """
 
@@ -176,7 +176,7 @@ def load_in(load: Load, phases: tuple[int, ...]) -> Room:
 
 
 class _Search:
-    """One search: the puzzle, and what was found impossible so far."""
+    """One search: the problem, and what was found impossible so far."""
 
     def __init__(self, problem: PackingProblem, effort: Effort) -> None:
         self.problem = problem

@@ -1,10 +1,10 @@
-"""From a request and the devices of one node to puzzles that the exact search can solve.
+"""From a request and the devices of one node to packing problems that the exact search can solve.
 
 A Problem is read once for each question: the spots that the node's devices offer, and the
 asks as items with all spots that would do for each. Types of device that have nothing to
-do with each other become puzzles of their own, so that a node without a free NIC is not
-tried with every set of cards; types that are asked jointly stay together. The puzzle of
-the cards is posed anew for each set of whole cards and each group of slots to keep to.
+do with each other become problems of their own, so that a node without a free NIC is not
+tried with every set of cards; types that are asked jointly stay together. The problem of
+the cards is built again for each set of whole cards and each group of slots to keep to.
 
 Phases are numbered as `requests.phases` gives them: all that keeps running is phase 0,
 and each init container adds one.
@@ -50,7 +50,7 @@ class NodeProblem:
 
     @functools.cached_property
     def field(self) -> scopes.Field:
-        """The cards as masks of slots: all, those nobody uses, and those of them that suit as whole ones."""
+        """The cards as masks of slots: all, unused ones, and those of them that suit as whole ones."""
         return read_field(self.view, self.cards, self.request.conditions)
 
     @functools.cached_property
@@ -136,7 +136,7 @@ class NodeProblem:
     def packing_problem(
         self, types: frozenset[str], choice: scopes.Choice, limits: tuple[Limit, ...] = ()
     ) -> PackingProblem:
-        """Pose the puzzle of some types, with cards only from a group and whole cards only from a set."""
+        """Return the problem of some types, with cards only from a group and whole cards only from a set."""
         items = (self._within(item, choice) for item in self.items if self.type_of(item) in types)
         owners = len(self.request.containers)
         return PackingProblem(self.spots, tuple(items), self.phase_count, owners, (*self.limits, *limits))
@@ -226,7 +226,7 @@ def _spot_of_other(problem: NodeProblem, number: int, device: facts.Card) -> Spo
 
 
 def _limits(problem: NodeProblem) -> Iterator[Limit]:
-    """Leave as many unused cards of each mode as are withheld, for nobody knows of which mode those are."""
+    """Leave as many unused cards of each mode as are withheld, because their modes are unknown."""
     modes: dict[tuple[bool, bool], int] = {}
     for slot, card in enumerate(problem.cards):
         if card.trouble is None and problem.view.unused(card):
@@ -359,7 +359,7 @@ def _price(ask: requests.Ask) -> Callable[[int], int] | None:
 
 
 def _slices_in_use(problem: NodeProblem) -> dict[int, int]:
-    """Return for each card which of its slices belong to instances that somebody has."""
+    """Return for each card which of its slices belong to instances in use."""
     return {
         slot: mig_slices.occupied(
             one for one in card.instances if problem.view.usage(one.uuid) != device_view.UNUSED

@@ -1,4 +1,4 @@
-r"""Regular expressions for models, which anybody who may create a pod may write.
+r"""Regular expressions for models, which every user who may create a pod may write.
 
 The dialect is RE2's, because RE2 takes a time that is linear in pattern and name, whatever
 the two say: it has no look-around and no references back to groups. What a pattern may
@@ -37,14 +37,14 @@ def fault(pattern: str) -> str:
 
 
 def _said(error: Exception) -> str:
-    said = error.args[0].decode(errors="replace") if isinstance(error, re2.error) else "it is no text"
-    if "pattern too large" in said:
+    message = error.args[0].decode(errors="replace") if isinstance(error, re2.error) else "it is no text"
+    if "pattern too large" in message:
         return "is too large once it is compiled; use smaller counts and fewer classes of characters"
-    if said.endswith(LOOKING_AROUND):
+    if message.endswith(LOOKING_AROUND):
         return (
             f"looks around, which RE2 does not do; write {names.AVOID_MODEL_PATTERN} for what must not match"
         )
-    return f"is not a regular expression of RE2: {said[:SHOWN]}"
+    return f"is not a regular expression of RE2: {message[:SHOWN]}"
 
 
 def found(pattern: str, text: str) -> bool | None:
@@ -62,7 +62,7 @@ def _read(pattern: str) -> Any:
     options = re2.Options()
     options.case_sensitive = False
     options.never_capture = True  # Groups are not asked for, and without them a search is faster by far.
-    options.log_errors = False  # On stderr, where nobody could say of which pod they speak.
+    options.log_errors = False  # They would go to stderr, without the name of the pod.
     options.max_mem = MOST_MEMORY
     compiled = re2.compile(pattern, options)
     re2.purge()  # It would remember twice as many of its own accord.

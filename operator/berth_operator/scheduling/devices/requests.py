@@ -34,7 +34,7 @@ class Gpus:
     ratio: int = 0
 
     def __hash__(self) -> int:
-        """Hash the figures as text: of numbers anybody can find as many with equal hashes as they like.
+        """Hash the figures as text: of numbers a user can find any number with equal hashes.
 
         Python adds a secret to the hash of a text. Many requests with one hash would be compared
         with each other at each look into a table of them.
@@ -156,7 +156,7 @@ class Conditions:
 
     @property
     def of_models(self) -> "OfModels":
-        """What is said of models alone, which is all that may be asked of a name."""
+        """The conditions on models alone."""
         return OfModels(self.models, self.pattern, self.avoid_models, self.avoid_pattern)
 
 
@@ -212,7 +212,7 @@ class Request:
 
     @functools.cached_property
     def need(self) -> "Need":
-        """Sum the request up, for a first look at many nodes at once."""
+        """Return the request summed up, to filter many nodes at once."""
         return need_of(self)
 
     def __bool__(self) -> bool:
@@ -243,7 +243,7 @@ class Need:
     """A request summed up over its containers.
 
     All of it is necessary on any node; where `simple`, it is also sufficient, and no
-    closer look is needed. `core`, `ratio` (percents of cards) and `memory` (bytes) are what
+    search is needed. `core`, `ratio` (percents of cards) and `memory` (bytes) are what
     is taken of plain cards in all, as far as that is known. Of many shares only the
     `largest` are asked of thousands of nodes: what has room for one of those has room for
     what is smaller.

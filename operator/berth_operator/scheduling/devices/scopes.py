@@ -39,7 +39,7 @@ class Choice(NamedTuple):
 class Field(NamedTuple):
     """What can be chosen from on one node, as masks of slots.
 
-    `free` are the cards that nobody uses, `pool` those of them that suit this pod, and
+    `free` are the unused cards, `pool` those of them that suit this pod, and
     `everything` all slots of the node.
     """
 

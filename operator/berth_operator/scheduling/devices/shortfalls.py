@@ -1,4 +1,4 @@
-"""Why a node cannot take a pod, worked out only when somebody asks.
+"""Why a node cannot take a pod, found out only on request.
 
 First each ask is taken by itself. Where too few devices could serve it, the answer lists
 what is wrong with each of them, and the node's own reason is the one whose removal would
@@ -195,11 +195,11 @@ def _nearest(
     left = [
         (card, verdict.reason if verdict else None) for card, verdict in zip(devices, judged, strict=True)
     ]
-    nobody = device_view.View(facts.Device(""))
+    unused = device_view.View(facts.Device(""))
     for stage in (verdicts.NEVER, TROUBLE):
         against = [reason for _, reason in left if reason in stage]
         left = [(card, reason) for card, reason in left if reason not in stage]
-        if against and sum(_units(nobody, card, ask, request) for card, _ in left) < count:
+        if against and sum(_units(unused, card, ask, request) for card, _ in left) < count:
             return _most_frequent(against, ask)
     return _most_frequent([reason for _, reason in left], ask)
 

@@ -1,7 +1,7 @@
 """The short way for what most pods ask: whole cards, or a share of one card, for one container.
 
 The answer is the one that the exact search would give; it only gets there without
-building a puzzle. Which slot a share starts on may have been decided already, when all
+building a packing problem. Which slot a share starts on may have been decided already, when all
 nodes were compared; such a slot is checked and used.
 """
 

@@ -169,7 +169,7 @@ def _free_links(board: node_topology.NodeTopology, free: int) -> tuple[int, tupl
 
 @node_topology.remembered(256)
 def _matrix(board: node_topology.NodeTopology, slots: int) -> Numbers:
-    """Return the worth of all pairs; slots beyond the board are worth nothing to anybody."""
+    """Return the worth of all pairs; slots beyond the board are worth nothing."""
     size = max(slots, board.size)
     worth = np.zeros((size, size), dtype=np.int64)
     for at, row in enumerate(board.worth):

@@ -43,7 +43,7 @@ class Amount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why one device cannot serve one ask; `never` tells that it could not even if nobody used it."""
+    """Why one device cannot serve one ask; `never` tells that it could not even if it were unused."""
 
     device: str
     minor: int
@@ -129,7 +129,7 @@ def free(
 
 
 def total(card: facts.Card, asked: requests.Conditions, *, grouping: requests.Grouping) -> Amount:
-    """Return how much of a device there would be if nobody used it."""
+    """Return how much of a device there would be if it were unused."""
     empty = device_view.View(facts.Device("", (card,)))
     return free(empty, card, asked, grouping=grouping)
 
@@ -142,7 +142,7 @@ def _replica(card: facts.Card) -> tuple[int, int]:
 def free_replicas(view: device_view.View, card: facts.Card) -> int:
     """Count the replicas that are left: each pod has one at least, or as many as its hold is worth.
 
-    The amounts are looked at too because one pod may have several, and because the
+    The amounts count too because one pod may have several, and because the
     replicas may have been more or larger when a pod got its own.
     """
     used = view.usage(card.uuid)
@@ -156,7 +156,7 @@ def free_replicas(view: device_view.View, card: facts.Card) -> int:
 def free_instances(
     view: device_view.View, card: facts.Card, asked: requests.Conditions
 ) -> Iterator[facts.Instance]:
-    """Yield the instances that nobody has; none is free while somebody holds the card itself."""
+    """Yield the unused instances; none is free while a pod holds the card itself."""
     if view.usage(card.uuid) == device_view.UNUSED:
         for one in card.instances:
             if view.usage(one.uuid) == device_view.UNUSED and conditions.takes_instance(card, one, asked):
@@ -166,7 +166,7 @@ def free_instances(
 def free_functions(
     view: device_view.View, device: facts.Card, grouping: requests.Grouping
 ) -> Iterator[facts.Function]:
-    """Yield the virtual functions with the right labels that nobody has."""
+    """Yield the virtual functions with the right labels that are unused."""
     wanted = set(grouping.function_labels)
     for one in device.functions:
         if one.bus not in view.functions and wanted <= set(one.labels):
@@ -293,7 +293,7 @@ def _no_part(
 
 
 def unused_part(view: device_view.View, device: facts.Card) -> bool:
-    """Return whether nobody has anything of a device, nor any of its virtual functions."""
+    """Whether no pod has anything of a device, nor any of its virtual functions."""
     return view.unused(device) and not any(one.bus in view.functions for one in device.functions)
 
 

@@ -1,7 +1,7 @@
 """Why a pod does not fit, node by node and card by card, and what would have to change.
 
 Every decision that finds no place has counts (`constraints.reasons`), of which `brief` makes
-a sentence. `explain` finds out more, when somebody asks or when there is time: the reason of
+a sentence. `explain` finds out more, on request or when there is time: the reason of
 each node, the verdict on each card of a few nodes or of all, which node comes nearest, and
 which changes would let the pod in. Each change was tried before it is proposed. The
 inventory is read and never changed.
@@ -36,7 +36,7 @@ table = tables.table
 
 
 def work(*, whole: bool, expired: Callable[[], bool] | None = None) -> allocator.Effort:
-    """Return how much work may go into an explanation where nobody waits for it but who asked."""
+    """Return the effort for an explanation that delays no round of decisions."""
     return allocator.Effort(budget.STEPS_FOR_WHOLE if whole else allocator.MOST_STEPS, expired)
 
 
@@ -51,7 +51,7 @@ def explain(
     """Explain why a pod finds no place, or on which nodes it finds none.
 
     `effort` bounds all searches and trials together: about a second without one, and twice
-    that with `whole`. Nodes that were not searched then are said to be undecided.
+    that with `whole`. Nodes that were not searched then are called undecided.
     1. Ask all nodes.  2. Diagnose some of them, or with `whole` all.  3. Name the nearest.
     4. Try what would help: one change, else two.
     """

@@ -1,6 +1,6 @@
-"""A closer look at a few nodes: what is wrong with each of their devices, and how much is missing.
+"""The diagnosis of a few nodes: what is wrong with each of their devices, and how much is missing.
 
-Which nodes are looked at: the nearest ones, and one of each reason, so that every reason
+Diagnosed are the nearest nodes and one node of each reason, so that every reason
 has an example with its devices; all of them if that is wanted.
 """
 
@@ -29,7 +29,7 @@ def findings_of(survey: node_survey.NodeSurvey) -> tuple[Finding, ...]:
 
 
 def _from_sums(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
-    """Yield what the sums said; plain lists, because there may be thousands."""
+    """Yield the findings by sums alone; plain lists, because there may be thousands."""
     codes, never, found = survey.code.tolist(), survey.never.tolist(), survey.inventory.infos
     whys = [why or (Reason.UNDECIDED, "") for why in survey.whys]
     for at in survey.refusing:
@@ -51,7 +51,7 @@ def worth_diagnosing(survey: node_survey.NodeSurvey) -> Iterator[int]:
 
 
 def _diagnosed(survey: node_survey.NodeSurvey, at: int, seen: Finding, left: budget.Budget) -> Finding:
-    """Add to what the sums said of a node what is missing, and what is wrong with each device."""
+    """Return the finding on a node with what is missing and what is wrong with each device."""
     if seen.reason is Reason.INSUFFICIENT_RESOURCE:
         return dataclasses.replace(
             seen, looked=True, measures=tuple(resources.deficits(trials.situation(survey, at)))

@@ -22,10 +22,10 @@ class Finding:
     """Why one node refuses.
 
     `reason` is the first in the order of the constraints. Where that is about devices and the node
-    was looked at closely, `shortfall` has the verdict on each card. `measures` say how much
-    is missing, `holders` who holds cards that nobody can name. `never` tells that the node
+    was diagnosed, `shortfall` has the verdict on each card. `measures` say how much
+    is missing, `holders` which pods hold cards that are not known by name. `never` tells that the node
     could not take the pod even with nothing used; of one without a Device, which is not
-    `published`, nobody knows what it might have.
+    `published`, it is unknown what it might have.
     """
 
     node: str
@@ -69,7 +69,7 @@ class Explanation:
     """All that was found out.
 
     `counts` say how many nodes refuse for which reason, `nodes` has each of them by name.
-    `total` is the number of all known nodes. `whole` tells that all were looked at closely.
+    `total` is the number of all known nodes. `whole` tells that all were diagnosed.
     `models` are those that there are, where the one that is asked for is lacking. `cut` tells
     that the budget ended before it was known what would help.
     """

@@ -1,6 +1,6 @@
 """Whose pods a condition or an event names: those of the waiting pod's own namespace.
 
-Whoever may read a pod in one namespace need not know what runs in the others, so pods of
+A user who may read a pod in one namespace need not know what runs in the others, so pods of
 those are counted. What is for the people who run the cluster, the debug pages and the
 simulator's tables, names them all.
 """

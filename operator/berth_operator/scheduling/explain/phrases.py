@@ -18,13 +18,13 @@ PART_OF_NAME: Final = f"; {names.MODEL} wants the whole name, {names.MODEL_PATTE
 
 
 def there(known: known_models.Models, candidate: queued_pods.Candidate) -> str:
-    """Return which models there are, and how to ask for a part of a name; nothing where that is not told."""
+    """Return which models there are, and how to ask for a part of a name; nothing where that is not known."""
     hint = PART_OF_NAME if _parts_of(known.named, candidate.request.conditions.models) else ""
     return f"{_there_are(known.named, known.others)}{hint}" if known.named else ""
 
 
 def instances_there(known: known_models.Models, reason: Reason) -> str:
-    """Return which MIG profiles there are, and to whoever wants cards, how to ask for an instance."""
+    """Return which MIG profiles there are, and how to ask for an instance where cards are asked for."""
     found = _there_are(known.profiles, known.other_profiles)
     return f"{found}: ask for {MIG_RESOURCE}" if found and reason is Reason.MIG_MODE else found
 

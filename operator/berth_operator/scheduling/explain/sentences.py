@@ -26,31 +26,31 @@ REASONS_SHOWN: Final = (8, 4, 2, 1)
 EXEMPLARY: Final = frozenset(filter(None, node_table.TROUBLES))
 
 
-def sentence(told: findings.Explanation | decisions.Reject, candidate: queued_pods.Candidate) -> str:
+def sentence(explanation: findings.Explanation | decisions.Reject, candidate: queued_pods.Candidate) -> str:
     """Return why a pod waits and what would help, or what is wrong with its request."""
-    if isinstance(told, decisions.Reject):
-        return _cut("; ".join(fault.detail for fault in told.refusals))
-    return _sentence(told, candidate, _examples(told), candidate.namespace)
+    if isinstance(explanation, decisions.Reject):
+        return _cut("; ".join(fault.detail for fault in explanation.refusals))
+    return _sentence(explanation, candidate, _examples(explanation), candidate.namespace)
 
 
-def by_namespace(told: findings.Explanation, candidate: queued_pods.Candidate) -> dict[str, str]:
+def by_namespace(explanation: findings.Explanation, candidate: queued_pods.Candidate) -> dict[str, str]:
     """Return the sentence for each namespace of which it names pods, and under "" the one for all others."""
-    examples = _examples(told)
+    examples = _examples(explanation)
     holders = (one.holders for one in examples.values())
-    named = namespace_privacy.namespaces(told.advice[:1], itertools.chain.from_iterable(holders))
-    return {one: _sentence(told, candidate, examples, one) for one in ("", *sorted(named))}
+    named = namespace_privacy.namespaces(explanation.advice[:1], itertools.chain.from_iterable(holders))
+    return {one: _sentence(explanation, candidate, examples, one) for one in ("", *sorted(named))}
 
 
 def _sentence(
-    told: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
+    explanation: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
 ) -> str:
-    extras = _extras(told, candidate, examples, namespace)
-    ending = _ending(told, candidate, namespace)
+    extras = _extras(explanation, candidate, examples, namespace)
+    ending = _ending(explanation, candidate, namespace)
     for shown in REASONS_SHOWN:
-        said = f"{_counted(told.counts, candidate, told.total, shown, extras)}{ending}"
-        if len(said) <= LONGEST:
+        text_ = f"{_counted(explanation.counts, candidate, explanation.total, shown, extras)}{ending}"
+        if len(text_) <= LONGEST:
             break
-    return _cut(said)
+    return _cut(text_)
 
 
 def brief(
@@ -60,7 +60,7 @@ def brief(
 ) -> str:
     """Return why a pod waits, from the counts and the models that there are alone."""
     total = sum(count.nodes for count in counts)
-    extras = {key: f" ({said})" for key, said in _models_there(counts, known, candidate).items()}
+    extras = {key: f" ({there})" for key, there in _models_there(counts, known, candidate).items()}
     return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], extras))
 
 
@@ -85,12 +85,12 @@ def would_fit(advice: Advice, namespace: str | None = None) -> str:
     return f"would fit{where} if {clauses}"
 
 
-def refusals(told: findings.Explanation, candidate: queued_pods.Candidate) -> tuple[Refusal, ...]:
+def refusals(explanation: findings.Explanation, candidate: queued_pods.Candidate) -> tuple[Refusal, ...]:
     """List all refusals, of cards where there are verdicts and of nodes otherwise, each with a message."""
-    if not told.total:
+    if not explanation.total:
         return (Refusal(Reason.NO_NODES, detail=registry.WORDS[Reason.NO_NODES](0, candidate, "")),)
-    there = {one.reason: _there(one.reason, told.models, candidate) for one in told.counts}
-    return tuple(refusal for finding in told.nodes for refusal in _refusals(finding, candidate, there))
+    there = {one.reason: _there(one.reason, explanation.models, candidate) for one in explanation.counts}
+    return tuple(refusal for finding in explanation.nodes for refusal in _refusals(finding, candidate, there))
 
 
 def _refusals(
@@ -135,10 +135,10 @@ def _counted(
     return f"{head}: {'; '.join(parts)}" if parts else head
 
 
-def _examples(told: findings.Explanation) -> Examples:
+def _examples(explanation: findings.Explanation) -> Examples:
     """Return for each reason the first node on which a card or pods can be named for it."""
     found: Examples = {}
-    for finding in told.nodes:
+    for finding in explanation.nodes:
         key = finding.reason, finding.detail
         if key not in found and (finding.holders or _card(finding)):
             found[key] = finding
@@ -146,18 +146,18 @@ def _examples(told: findings.Explanation) -> Examples:
 
 
 def _extras(
-    told: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
+    explanation: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
 ) -> Extras:
     """Return an example of what is in the way, the models that there are, and what is nearest."""
     extras = {
         key: f"such as {_example(finding, namespace)} on {wording.short(finding.node)}"
         for key, finding in examples.items()
     }
-    for key, there in _models_there(told.counts, told.models, candidate).items():
+    for key, there in _models_there(explanation.counts, explanation.models, candidate).items():
         extras[key] = "; ".join(filter(None, (extras.get(key), there)))
-    if told.nearest is not None:
-        key = told.nearest.reason, told.nearest.detail
-        extras[key] = "; ".join(filter(None, (extras.get(key), f"nearest: {nearest(told.nearest)}")))
+    if explanation.nearest is not None:
+        key = explanation.nearest.reason, explanation.nearest.detail
+        extras[key] = "; ".join(filter(None, (extras.get(key), f"nearest: {nearest(explanation.nearest)}")))
     return {key: f" ({text})" for key, text in extras.items()}
 
 
@@ -170,7 +170,7 @@ def _models_there(
         lacking = ((one.reason, one.detail) for one in counts if one.reason in kinds)
         for key in itertools.islice(lacking, 1):
             found[key] = _there(key[0], known, candidate)
-    return {key: said for key, said in found.items() if said}
+    return {key: there for key, there in found.items() if there}
 
 
 def _there(reason: Reason, known: known_models.Models, candidate: queued_pods.Candidate) -> str:
@@ -183,7 +183,7 @@ def _there(reason: Reason, known: known_models.Models, candidate: queued_pods.Ca
 
 
 def _example(finding: findings.Finding, namespace: str) -> str:
-    """Return the first card of which the node's reason speaks, or the pods whose cards nobody can name."""
+    """Return the first card that has the node's reason, or the pods whose cards are not known by name."""
     if finding.holders:
         return wording.listed(namespace_privacy.pods(finding.holders, namespace))
     return _card(finding)
@@ -199,24 +199,24 @@ def _card(finding: findings.Finding) -> str:
 CUT: Final = "What would help was not fully evaluated: search budget."
 
 
-def _ending(told: findings.Explanation, candidate: queued_pods.Candidate, namespace: str) -> str:
-    which = "node with a Device" if told.unpublished else "node"
-    lasting = _lasting(told, candidate)
-    never = f" No {which} could take it even if nothing were used{lasting}." if told.never else ""
-    if not told.advice:
-        cut = f" {CUT}" if told.cut else ""
+def _ending(explanation: findings.Explanation, candidate: queued_pods.Candidate, namespace: str) -> str:
+    which = "node with a Device" if explanation.unpublished else "node"
+    lasting = _lasting(explanation, candidate)
+    never = f" No {which} could take it even if nothing were used{lasting}." if explanation.never else ""
+    if not explanation.advice:
+        cut = f" {CUT}" if explanation.cut else ""
         return f".{never}{cut}" if never or cut else ""
-    best = would_fit(told.advice[0], namespace)
+    best = would_fit(explanation.advice[0], namespace)
     return f".{never} {best[0].upper()}{best[1:]}."
 
 
-def _lasting(told: findings.Explanation, candidate: queued_pods.Candidate) -> str:
-    """Return why not even unused nodes could take the pod, where all that were looked at say the same."""
-    reasons = {one.shortfall.lasting for one in told.nodes if one.shortfall and one.shortfall.lasting}
+def _lasting(explanation: findings.Explanation, candidate: queued_pods.Candidate) -> str:
+    """Return why not even unused nodes could take the pod, if it is the same for all that were diagnosed."""
+    reasons = {one.shortfall.lasting for one in explanation.nodes if one.shortfall and one.shortfall.lasting}
     reason = reasons.pop() if len(reasons) == 1 else None
     return f": {phrases.LASTING[reason](candidate)}" if reason in phrases.LASTING else ""
 
 
-def _cut(said: str) -> str:
-    plain = text.line(said, most=2 * LONGEST)
+def _cut(sentence_: str) -> str:
+    plain = text.line(sentence_, most=2 * LONGEST)
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 1]}…"

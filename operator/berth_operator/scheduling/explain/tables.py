@@ -1,7 +1,7 @@
 """A table for people: each node, each of its devices, why it does not serve, and the figures.
 
 Under it stand what is nearest and what would help, one line each. Nodes that were not
-looked at closely are only counted, so the table stays readable in a large cluster.
+diagnosed are only counted, so the table stays readable in a large cluster.
 """
 
 import collections
@@ -27,10 +27,10 @@ PODS_NAMED: Final = 8
 Line = tuple[str, ...]
 
 
-def table(told: findings.Explanation) -> str:
+def table(explanation: findings.Explanation) -> str:
     """Return an explanation as a table."""
-    lines = [line for finding in told.nodes if finding.looked for line in _lines(finding)]
-    return "\n".join([*_aligned(lines), *_below(told)]) + "\n"
+    lines = [line for finding in explanation.nodes if finding.looked for line in _lines(finding)]
+    return "\n".join([*_aligned(lines), *_below(explanation)]) + "\n"
 
 
 def _aligned(lines: list[Line]) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _lines(finding: Finding) -> Iterator[Line]:
     detail = finding.detail or wording.listed(finding.holders)
     reason = finding.reason
     if finding.never and reason in cards.USED and finding.shortfall is not None:
-        # Sums call it full, and only the closer look saw what is in the way even of an empty node.
+        # Sums call it full, and only the diagnosis showed what keeps a pod from it even when it is empty.
         reason, detail = finding.shortfall.reason, finding.shortfall.detail
     why = _why(phrases.briefly(reason, detail), never=finding.never)
     yield finding.node, NONE, NONE, why, ", ".join(wanted) or NONE, ", ".join(free) or NONE
@@ -92,19 +92,19 @@ def _amounts(given: verdicts.Amount, wanted: verdicts.Amount, *, up: bool) -> st
 # ---------------------------------------------------------------- below it
 
 
-def _below(told: findings.Explanation) -> Iterator[str]:
-    rest = collections.Counter(registry.BRIEF[one.reason] for one in told.nodes if not one.looked)
+def _below(explanation: findings.Explanation) -> Iterator[str]:
+    rest = collections.Counter(registry.BRIEF[one.reason] for one in explanation.nodes if not one.looked)
     if rest:
         parts = ", ".join(f"{count} {reason}" for reason, count in sorted(rest.items()))
         yield f"and {rest.total()} more, not looked at closely: {parts}"
-    if not told.total:
+    if not explanation.total:
         yield registry.BRIEF[Reason.NO_NODES]
-    if told.fits:
-        unsure = any(count.reason is Reason.UNDECIDED for count in told.counts)
-        yield f"fits on {'at least ' if unsure else ''}{told.fits} of {told.total} nodes"
-    if told.nearest is not None:
-        yield f"nearest: {sentences.nearest(told.nearest)}"
-    for one in told.advice:
+    if explanation.fits:
+        unsure = any(count.reason is Reason.UNDECIDED for count in explanation.counts)
+        yield f"fits on {'at least ' if unsure else ''}{explanation.fits} of {explanation.total} nodes"
+    if explanation.nearest is not None:
+        yield f"nearest: {sentences.nearest(explanation.nearest)}"
+    for one in explanation.advice:
         yield f"{sentences.would_fit(one)}{''.join(map(_holders, one.changes))}"
 
 

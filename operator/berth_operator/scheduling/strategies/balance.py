@@ -1,4 +1,4 @@
-"""The strategies that look at how full a node is: binpack, spread, and the weighted mean.
+"""The strategies that score how full a node is: binpack, spread, and the weighted mean.
 
 Fullness is the mean, weighted as the policy says, of the used parts of compute and of
 memory over the node's cards after the placement, so a request in bytes and one in percent

@@ -56,7 +56,7 @@ class ScoreInput:
 
     @property
     def whole(self) -> node_table.Mask:
-        """Cards of which nobody holds anything."""
+        """Unused cards."""
         return self.table.whole[self.rows]
 
     @property
@@ -88,7 +88,7 @@ class ScoreInput:
 
     @property
     def pieces_left(self) -> node_table.Numbers:
-        """Those of them that nobody has."""
+        """Those of them that are unused."""
         left: node_table.Numbers = self.table.replicas[self.rows] + node_table.total(
             self.table.instances[self.rows]
         )

@@ -1,7 +1,7 @@
 """How much work may go into one explanation: one budget for all its searches and trials.
 
 Prices and budget are in steps of a search on a node, so that equal inputs end at the same place
-whatever the machine; where somebody waits for the answer, time ends it as well.
+whatever the machine; where a round waits for the answer, time ends it as well.
 """
 
 import contextlib

@@ -39,7 +39,7 @@ class EndPods(changes.Change):
         return dataclasses.replace(self, holds=tuple(parts))
 
     def apply(self, situation: Situation) -> Situation:
-        """Return the situation without the pods, or without anybody's shares of the devices."""
+        """Return the situation without the pods, or without all shares of the devices."""
         named, ended = {one.device for one in self.devices}, {hold.uid for hold in self.holds}
         holds = situation.holds
         if named:

@@ -1,10 +1,10 @@
-"""What all nodes say to one pod, before any of them is looked at closely.
+"""The answers of all nodes to one pod, before any of them is diagnosed.
 
 Three things must hold on a node: its place suits, its resources suffice, its devices do.
 A NodeSurvey has a mask for each of the three over all rows, so that "only this one thing
 stands in the way" is a question to masks. It also says which nodes could never take the
 pod, and how near each of the others comes, as far as sums can tell: that decides which
-few are worth a closer look.
+few are diagnosed.
 """
 
 import dataclasses
@@ -155,7 +155,7 @@ def _search_silent_nodes(
                 table.add(row, why)
 
 
-Alike = dict[Hashable, Why | None]  # What nodes have said, by what that depends on.
+Alike = dict[Hashable, Why | None]  # Answers of nodes, by all that they depend on.
 
 
 def _asked(
