@@ -52,7 +52,7 @@ class Card:
 class Device:
     """All devices of a node: GPUs in the order of their minors, the others by type and minor.
 
-    `failed` tells which source of the agent is down, `kubelet_read` that it asks the kubelet which pods hold what.
+    `failed` tells which source of the agent is down, `kubelet_read` that it reads the kubelet.
     `astray` is what of the cordon names none of them. `large` tells that the object is so large that whose
     its cards are might not be recorded in it: then it gets no pod, and claims none of them.
     """
