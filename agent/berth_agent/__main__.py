@@ -129,10 +129,12 @@ async def _serve(
 ) -> None:
     """Run every node until a signal comes."""
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
-    runtime = loop.Runtime(clock=_now, chance=random.random, identity=_identity(), seconds=time.monotonic)
+    identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
+    runtime = loop.Runtime(clock=_now, chance=random.random, identity=identity, seconds=time.monotonic)
     stop = _on_signals()
-    where = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
-    log.info("%s speaks for %s at %s", runtime.identity, _listed(configs), where)
+    nodes = ", ".join(config.node for config in configs)
+    servers = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
+    log.info("%s speaks for %s at %s", runtime.identity, nodes, servers)
     node_views = {each.node: NodeView(each.node) for each in configs}
     async with _served(settings, node_views.values()), _sessions(connections) as sessions:
         tasks = [
@@ -192,8 +194,9 @@ def _metrics(
     from berth_agent import metrics, web  # noqa: PLC0415
 
     collector = metrics.Collector(node_views, clock=asyncio.get_running_loop().time, dcgm=settings.dcgm_names)
-    route = web.metrics_route(lambda: metrics.text(collector), metrics.CONTENT_TYPE)
-    return web.serving(settings.listen, route)
+    return web.serving(
+        settings.listen, web.metrics_route(lambda: metrics.text(collector), metrics.CONTENT_TYPE)
+    )
 
 
 async def _run_forever(
@@ -212,8 +215,9 @@ async def _run_forever(
         except Exception as error:
             failures = 1 if clock() - began > STABLE_SECONDS else failures + 1
             log.exception("node %s: the agent failed and is restarted", config.node)
-            pause = backoff.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=runtime.chance())
-            await asyncio.sleep(pause)
+            await asyncio.sleep(
+                backoff.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=runtime.chance())
+            )
 
 
 def _release_memory() -> None:
@@ -243,16 +247,8 @@ def _stop(event: asyncio.Event) -> Callable[[], None]:
     return stop
 
 
-def _identity() -> str:
-    return f"{socket.gethostname()}_{secrets.token_hex(4)}"
-
-
 def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
-
-
-def _listed(configs: Sequence[loop.NodeConfig]) -> str:
-    return ", ".join(config.node for config in configs)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class FailureLog:
         self.failures += 1
         self._times = self._times + 1 if type(error) is self._kind else 1
         self._kind = type(error)
-        level = logging.WARNING if _is_logged(self._times) else logging.DEBUG
+        level = logging.WARNING if self._times in {1, 10} or self._times % 100 == 0 else logging.DEBUG
         self._log.log(level, "%s (attempt %d): %s", self._subject, self.failures, error)
 
     def succeeded(self) -> None:
@@ -45,7 +45,3 @@ class FailureLog:
         if self.failures:
             self._log.info("%s: over after %d failed attempts", self._subject, self.failures)
         self.failures, self._times, self._kind = 0, 0, None
-
-
-def _is_logged(times: int) -> bool:
-    return times in {1, 10} or times % 100 == 0

@@ -36,7 +36,9 @@ def spec(
     if isinstance(outcome, probe.SourceFailed):
         # Without a known spec the list is empty, and NVMLReady says that this means nothing.
         # A known spec may have been read from the API, with the cordon that people wrote.
-        return _without_cordon(known) if known else wire.DeviceSpec(node=node, summary=_summary(()))
+        if known:
+            return msgspec.structs.replace(known, cordon=())
+        return wire.DeviceSpec(node=node, summary=_summary(()))
     remembered = _remembered(outcome, known.devices if known else ())
     # A card keeps its position in the list while it is lost, so that only its verdict changes.
     found = (_shared(each, sharing) for each in (*map(card, outcome.answering_cards()), *remembered))
@@ -44,9 +46,10 @@ def spec(
     listed = frozenset(each.uuid for each in cards)
     # A lost card keeps its uuid and its minor, even if an extra device claims them meanwhile.
     minors = {(each.type, each.minor) for each in cards}
-    extra_devices = map(device, outcome.devices)
     others = tuple(
-        each for each in extra_devices if each.uuid not in listed and (each.type, each.minor) not in minors
+        each
+        for each in map(device, outcome.devices)
+        if each.uuid not in listed and (each.type, each.minor) not in minors
     )
     return wire.DeviceSpec(
         node=node,
@@ -56,10 +59,6 @@ def spec(
         partitions=tuple(group for group in outcome.partitions if listed.issuperset(group.members)),
         summary=_summary((*cards, *others)),
     )
-
-
-def _without_cordon(spec: wire.DeviceSpec) -> wire.DeviceSpec:
-    return msgspec.structs.replace(spec, cordon=())
 
 
 def card(reading: probe.Card) -> wire.Card:
@@ -167,8 +166,9 @@ def _summary(cards: Iterable[wire.Card]) -> wire.SpecSummary:
 
 def _sharing_summary(gpus: Iterable[wire.Card]) -> str:
     """Return how the cards are shared as a whole, such as `mps x2`."""
-    strategies = {f"{card.sharing.strategy} x{card.sharing.replicas}" for card in gpus if card.sharing}
-    return ", ".join(sorted(strategies))
+    return ", ".join(
+        sorted({f"{card.sharing.strategy} x{card.sharing.replicas}" for card in gpus if card.sharing})
+    )
 
 
 def _mig_summary(gpus: Iterable[wire.Card]) -> str:

@@ -141,8 +141,9 @@ def transition(
     """Return a condition with the time of its last transition: now if its status changed."""
     earlier = next((each for each in before if each.type == found.type), None)
     same = earlier is not None and earlier.status == found.status and earlier.last_transition_time
-    since = earlier.last_transition_time if earlier and same else lease.rfc3339(now)
-    return msgspec.structs.replace(found, last_transition_time=since)
+    return msgspec.structs.replace(
+        found, last_transition_time=earlier.last_transition_time if earlier and same else lease.rfc3339(now)
+    )
 
 
 # ---------------------------------------------------------------- lines for a log

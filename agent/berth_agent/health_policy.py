@@ -45,5 +45,10 @@ class HealthPolicy:
 
 def follow(session: api.Api, policy: HealthPolicy) -> informer.Informer[wire.PlacementPolicy]:
     """Return the informer that keeps a policy up to date."""
-    scope = informer.Scope(fields=f"metadata.name={names.DEFAULT_POLICY}")
-    return informer.Informer(session, resources.POLICIES, wire.PlacementPolicy, policy, scope=scope)
+    return informer.Informer(
+        session,
+        resources.POLICIES,
+        wire.PlacementPolicy,
+        policy,
+        scope=informer.Scope(fields=f"metadata.name={names.DEFAULT_POLICY}"),
+    )

@@ -338,8 +338,16 @@ def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
         return (SimulatedNode(name, given["simulate"]),)
     if given["faults"]:
         raise flags.UsageError("--faults breaks simulated cards only: give --simulate SHAPE with it.")
-    xids = given["ignored_xids"], given["critical_xids"]
-    return (HardwareNode(name, given["sysfs"], given["procfs"], given["devices"], *xids),)
+    return (
+        HardwareNode(
+            name,
+            given["sysfs"],
+            given["procfs"],
+            given["devices"],
+            given["ignored_xids"],
+            given["critical_xids"],
+        ),
+    )
 
 
 def _simulated(text: str, blamed: str) -> SimulatedNode:

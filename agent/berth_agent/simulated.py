@@ -215,8 +215,9 @@ class FaultFile:
         """Return the sample with these faults; names of cards that are not there are only logged."""
         known = {SOURCE, *(str(card.minor) for card in healthy.answering_cards())}
         if faults:
-            unknown = sorted(faults.keys() - known)
-            self._warn(*(f"names minor {quoted(one)}, which is not there" for one in unknown))
+            self._warn(
+                *(f"names minor {quoted(one)}, which is not there" for one in sorted(faults.keys() - known))
+            )
         return broken(healthy, {name: fault for name, fault in faults.items() if name in known})
 
     def _warn(self, *wrong: str) -> None:
@@ -243,8 +244,10 @@ def _broken(card: probe.Card, fault: Fault | None) -> probe.Card | probe.LostCar
         return probe.LostCard(card.index, reason=fault.reason, message=fault.message, judged_by_source=True)
     if fault.health is vocabulary.Health.HEALTHY:
         return card
-    health = probe.DeviceHealth(fault.health, fault.reason, fault.xid, fault.message, fault.recovery)
-    return dataclasses.replace(card, health=health)
+    return dataclasses.replace(
+        card,
+        health=probe.DeviceHealth(fault.health, fault.reason, fault.xid, fault.message, fault.recovery),
+    )
 
 
 # ---------------------------------------------------------------- the probe

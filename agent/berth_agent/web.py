@@ -27,8 +27,9 @@ async def serving(
         try:
             routes = [web.get("/healthz", _alive), *more]
             index = http_server.listing("/", {route.path: ABOUT[route.path] for route in routes})
-            served = http_server.serving(address, [index, *routes], limits=limits)
-            where = await stack.enter_async_context(served)
+            where = await stack.enter_async_context(
+                http_server.serving(address, [index, *routes], limits=limits)
+            )
         except OSError as error:
             raise flags.UsageError(f"{flag} {address}: {text.cause(error)}") from error
         yield where

@@ -111,8 +111,11 @@ def encode(allocation: Allocation) -> str:
 
 
 def _record(allocation: Allocation) -> dict[str, object]:
-    containers = {container: dict(types) for container, types in allocation.containers}
-    return {"v": FORMAT, "node": allocation.node, "containers": containers}
+    return {
+        "v": FORMAT,
+        "node": allocation.node,
+        "containers": {container: dict(types) for container, types in allocation.containers},
+    }
 
 
 def annotations(allocation: Allocation, *, term: str) -> dict[str, str]:

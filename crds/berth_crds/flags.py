@@ -40,8 +40,13 @@ def add_version(parser: argparse.ArgumentParser, program: str) -> None:
 
 class _Version(argparse.Action):
     def __init__(self, option_strings: list[str], const: str, **_: Any) -> None:
-        about = "show the version of this program and exit"
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, const=const, help=about)
+        super().__init__(
+            option_strings,
+            argparse.SUPPRESS,
+            nargs=0,
+            const=const,
+            help="show the version of this program and exit",
+        )
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         # Not at the top: this takes memory that an agent has no other use for.

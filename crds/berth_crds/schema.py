@@ -150,8 +150,7 @@ def _node(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
     if "items" in flat:
         kept["items"] = _node(flat["items"], definitions)
     if "properties" in flat:
-        fields = flat["properties"].items()
-        kept["properties"] = {name: _node(below, definitions) for name, below in fields}
+        kept["properties"] = {name: _node(below, definitions) for name, below in flat["properties"].items()}
     if isinstance(values := flat.get("additionalProperties"), dict):
         kept["additionalProperties"] = _node(values, definitions)
     return kept
@@ -266,7 +265,7 @@ _Dumper.add_representer(str, _folded)
 
 def text(kind: Kind) -> str:
     """Print the CustomResourceDefinition of a kind: equal models give equal bytes."""
-    body = yaml.dump(
+    return HEADER + yaml.dump(
         manifest(kind),
         Dumper=_Dumper,
         sort_keys=False,
@@ -274,7 +273,6 @@ def text(kind: Kind) -> str:
         width=WIDTH,
         default_flow_style=False,
     )
-    return HEADER + body
 
 
 def files() -> dict[str, str]:

@@ -42,8 +42,7 @@ LAST: Final = frozenset({"api_version", "kind"})
 
 def text() -> str:
     """Return the source of `wire`."""
-    structs = map(_struct, _models())
-    return "\n\n".join((schema.HEADER + PREAMBLE, *structs))
+    return "\n\n".join((schema.HEADER + PREAMBLE, *map(_struct, _models())))
 
 
 def _models() -> list[Model]:

@@ -16,7 +16,7 @@ import msgspec
 from berth_crds import allocation, names, nesting
 from berth_crds.client import api, connection, errors, resources
 from e2e import fleet
-from support import kubelet
+from support import kubelet, manifests
 from testbed import audit, interceptor, processes, proxy, waiting
 
 OPERATOR: Final = "system:serviceaccount:berth-system:berth-operator"
@@ -364,6 +364,11 @@ async def lent(base: fleet.Fleet) -> AsyncIterator[Stage]:
 VACANT: Final = b'{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}'
 
 # ---------------------------------------------------------------- pods, and what they say
+
+
+def pod(name: str, cards: int = 1, *, limits: Mapping[str, object] = {}, **more: Any) -> Pod:
+    """Return a pod of so many whole cards, with further limits beside them."""
+    return manifests.pod(name, ({names.NVIDIA_GPU: str(cards)} if cards else {}) | dict(limits), **more)
 
 
 def cards_of(one: Pod) -> list[str]:

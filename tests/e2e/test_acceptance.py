@@ -10,7 +10,7 @@ import pytest
 
 from berth_crds import names
 from e2e import fleet
-from e2e.stage import AGENT, OPERATOR, Pod, Stage, scheduled
+from e2e.stage import AGENT, OPERATOR, Pod, Stage, pod, scheduled
 from support import manifests
 from testbed import audit
 from testbed import cluster as clusters
@@ -139,7 +139,7 @@ async def test_the_shipped_roles_are_narrow_and_suffice(
 NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
     "neither part nor whole": (manifests.pod("x", {names.GPU: "150"}), "InvalidRequest", "150 is neither"),
     "two ways at once": (
-        manifests.pod("x", {names.NVIDIA_GPU: "1", names.GPU: "100"}),
+        pod("x", limits={names.GPU: "100"}),
         "InvalidRequest",
         "asks for both",
     ),

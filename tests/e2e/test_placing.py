@@ -8,7 +8,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import resources
-from e2e.stage import Stage, Thing, cards_of, condition, uuids
+from e2e.stage import Stage, Thing, cards_of, condition, pod, uuids
 from support import kubelet, manifests
 from testbed import waiting
 
@@ -235,14 +235,11 @@ async def test_what_a_node_has_beside_cards_is_kept(stage: Stage) -> None:
     await stage.agent(narrow="8xT4")
     await stage.until_ready("narrow")
 
-    await stage.waiting_pod(
-        manifests.pod("odd", {names.NVIDIA_GPU: "1", "example.com/unheard-of": "1"}), "example.com/unheard-of"
-    )
+    await stage.waiting_pod(pod("unknown", limits={"example.com/unknown": "1"}), "example.com/unknown")
     for name, amount in (("cpu", "3"), ("memory", "3Gi"), ("example.com/licence", "1")):
         first, second = (f"{name.rpartition('/')[2]}-{at}" for at in range(2))
-        limits = {names.NVIDIA_GPU: "1", name: amount}
-        await stage.placed(manifests.pod(first, limits))
-        await stage.waiting_pod(manifests.pod(second, limits), name)
+        await stage.placed(pod(first, limits={name: amount}))
+        await stage.waiting_pod(pod(second, limits={name: amount}), name)
         await stage.delete(first)
         await stage.until_bound(second)
 

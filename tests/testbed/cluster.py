@@ -52,7 +52,7 @@ class Cluster:
         self._tell = tell
         self._running: dict[str, processes.Program] = {}
         self._cleanups = contextlib.ExitStack()
-        self.serving: pki.Pair  # The API server's own certificate, for whoever stands in its place.
+        self._serving: pki.Pair
         self.admin: pki.Pair
 
     def __enter__(self) -> Self:
@@ -155,6 +155,11 @@ class Cluster:
         return f"https://127.0.0.1:{self.port}"
 
     @property
+    def serving(self) -> pki.Pair:
+        """Return the API server's own certificate, for a proxy that stands in its place."""
+        return self._serving
+
+    @property
     def ca_file(self) -> Path:
         """The certificate that vouches for the API server."""
         return self.directory / "ca.crt"
@@ -246,7 +251,7 @@ class Cluster:
         self._cleanups.callback(directory.remove)
         self._site = components.Site(directory=directory.path, ports=self._reserve(), programs=programs)
         self._authority = pki.Authority(self.directory)
-        self.serving = self._authority.server("kube-apiserver")
+        self._serving = self._authority.server("kube-apiserver")
         self._signing_key = self._authority.signing_key("service-accounts")
         self.admin = self._authority.client("testbed-admin", file="admin", group="system:masters")
         admin = {"testbed": kubeconfig.certificate(self.admin)}
@@ -292,7 +297,7 @@ class Cluster:
 
     def _apiserver(self, site: components.Site, *more: str) -> list[str]:
         extra = (*self._apiserver_args, *more)
-        return components.apiserver(site, serving=self.serving, signing_key=self._signing_key, extra=extra)
+        return components.apiserver(site, serving=self._serving, signing_key=self._signing_key, extra=extra)
 
     def _start_apiserver(self) -> None:
         self._start("kube-apiserver", self._apiserver(self._site))

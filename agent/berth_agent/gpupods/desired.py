@@ -142,8 +142,8 @@ def status(
 
 
 def _minors(spec: wire.GpuPodSpec) -> str:
-    gpus = {one.minor for each in spec.containers for one in each.devices if _is_gpu(one)}
-    return ",".join(map(str, sorted(gpus)))
+    gpus = sorted({one.minor for each in spec.containers for one in each.devices if _is_gpu(one)})
+    return ",".join(map(str, gpus))
 
 
 def _parts_of_cards(pod: watched_pod.PodSpec, spec: wire.GpuPodSpec, gpus: Mapping[int, wire.Card]) -> str:

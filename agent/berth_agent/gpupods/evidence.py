@@ -152,8 +152,12 @@ class EvidenceCache:
         listed = self._listed.get(key)
         if listed is None or listed.uid != uid or not listed.was_running:
             return False
-        containers = [container for pod in listed.entries for container in pod.containers]
-        return not any(one.ids for container in containers for one in container.devices)
+        return not any(
+            devices.ids
+            for pod in listed.entries
+            for container in pod.containers
+            for devices in container.devices
+        )
 
     def of_pod(
         self, key: device_ids.PodKey, published: Iterable[wire.Grant] = ()
@@ -188,8 +192,7 @@ class EvidenceCache:
             return None
 
         def everything_given(key: device_ids.PodKey) -> Iterable[str]:
-            held = self.holdings.get(key, {})
-            return (*given(key), *(one.uuid for pieces in held.values() for one in pieces))
+            return (*given(key), *(one.uuid for held in self.holdings.get(key, {}).values() for one in held))
 
         suspects = process_owners.unauthorized(self._processes, everything_given, self.allocatable)
         found = process_owners.seen_twice(suspects, self._suspects)

@@ -356,9 +356,11 @@ class GpuPodReconciler:
             self._reported_unusable.pop(key, None)
         elif self._reported_unusable.get(key) != pod.metadata.uid:
             self._reported_unusable[key] = pod.metadata.uid
-            about = logs.pod("/".join(key))
             log.error(
-                "pod %s/%s: its allocation cannot be used for a GpuPod: %s", *key, decoded.detail, extra=about
+                "pod %s/%s: its allocation cannot be used for a GpuPod: %s",
+                *key,
+                decoded.detail,
+                extra=logs.pod("/".join(key)),
             )
 
 

@@ -67,8 +67,12 @@ def with_problem(problem: probe.DeviceHealth, before: Incident | None, now: floa
         return Incident(problem, now)
     if before.closed_at is not None:
         return Incident(problem, now, before.relapses + 1)
-    worst = max(before.problem, problem, key=problems.severity)
-    return dataclasses.replace(before, problem=worst, last_seen=now, clean_looks=0)
+    return dataclasses.replace(
+        before,
+        problem=max(before.problem, problem, key=problems.severity),
+        last_seen=now,
+        clean_looks=0,
+    )
 
 
 def without_problem(

@@ -50,13 +50,9 @@ def judge(given: HealthInput, history: HealthHistory, rules: HealthRules) -> Jud
     }
     incidents |= _absent(given, history, rules, but=found.keys() | reported.keys())
     judged = {uuid: _verdict(incidents.get(uuid), seen, rules) for uuid, seen in found.items()}
-    measured = {card.uuid: _measured(card, history) for card in given.sample.answering_cards()}
-    judged_now = {uuid: measurement for uuid, measurement in measured.items() if uuid in found}
-    kept = {
-        uuid: measurement
-        for uuid, measurement in {**history.measurements, **judged_now}.items()
-        if uuid in found or uuid in incidents
-    }
+    answering = (card for card in given.sample.answering_cards() if card.uuid in found)
+    measured = {**history.measurements, **{card.uuid: _measured(card, history) for card in answering}}
+    kept = {uuid: each for uuid, each in measured.items() if uuid in found or uuid in incidents}
     return Judgement(reported | judged, HealthHistory(incidents, kept))
 
 

@@ -73,8 +73,7 @@ def method(version: str) -> str:
 
 def listed(body: bytes) -> Iterator[Message]:
     """Decode the pods of an answer one by one; what cannot be decoded raises `Malformed`."""
-    whole = slice(0, len(body))
-    return (pod for _, pod in _fields("ListPodResourcesResponse", body, whole, dict(MOST)))
+    return (pod for _, pod in _fields("ListPodResourcesResponse", body, slice(0, len(body)), dict(MOST)))
 
 
 def _fields(kind: str, body: bytes, span: slice, left: Left) -> Iterator[tuple[Field, Any]]:

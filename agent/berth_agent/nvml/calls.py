@@ -97,6 +97,14 @@ def ask_or_none(call: Callable[..., T], *arguments: Any) -> T | None:
     return ask_or(None, call, *arguments)
 
 
+def ask_or_nothing(call: Callable[..., T], *arguments: Any) -> T | None:
+    """Return the answer to one call, None where it fails for any reason."""
+    try:
+        return ask(call, *arguments)
+    except CallFailed:
+        return None
+
+
 def source_failed(failure: CallFailed) -> probe.SourceFailed:
     """Return the failure of the library as a whole."""
     reason, sentence = SOURCE_FAILURES.get(failure.code, (failure.reason, f"NVML fails: {failure}."))

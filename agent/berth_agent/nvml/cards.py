@@ -40,10 +40,9 @@ def address(handle: Any) -> str | None:
 
 def facts(handle: Any, address: str | None, kernel: sysfs.Kernel) -> StaticFacts:
     """Read from a card what cannot change, and its location from the kernel."""
-    capability = calls.ask_or_none(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     return StaticFacts(
         model=probe.model_name(calls.ask(pynvml.nvmlDeviceGetName, handle)),
-        compute_capability=_capability(capability),
+        compute_capability=_capability(calls.ask_or_none(pynvml.nvmlDeviceGetCudaComputeCapability, handle)),
         module_id=_module_id(handle),
         location=kernel.location(address) if address else probe.UNKNOWN_LOCATION,
         slowdown_temperature=measurements.slowdown_temperature(handle),

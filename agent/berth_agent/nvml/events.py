@@ -8,7 +8,7 @@ against none: the next sample shows which card does not answer.
 """
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pynvml
@@ -25,7 +25,7 @@ class Events:
 
     def __init__(self) -> None:
         # This must not raise: the library has just been opened, and has to be closed again.
-        self._set = _ask_or_nothing(pynvml.nvmlEventSetCreate)
+        self._set = calls.ask_or_nothing(pynvml.nvmlEventSetCreate)
         self._uuids: dict[int, str] = {}
         self._registered: set[str] = set()
         self._reported: list[probe.XidEvent] = []
@@ -58,7 +58,7 @@ class Events:
     def close(self) -> None:
         """Free the set of events."""
         if self._set is not None:
-            _ask_or_nothing(pynvml.nvmlEventSetFree, self._set)
+            calls.ask_or_nothing(pynvml.nvmlEventSetFree, self._set)
         self._set = None
 
     def _waiting(self) -> Iterator[probe.XidEvent]:
@@ -72,23 +72,13 @@ class Events:
         """Return the next error of the driver; None when there is none, or it cannot be read."""
         if self._set is None:
             return None
-        try:
-            event = calls.ask(pynvml.nvmlEventSetWait_v2, self._set, 0)
-        except calls.CallFailed:
-            # Usually nothing has happened. A library that fails shows in the next sample.
-            return None
-        return probe.XidEvent(self._uuid(event.device), int(event.eventData))
+        # Usually nothing has happened. A library that fails shows in the next sample.
+        event = calls.ask_or_nothing(pynvml.nvmlEventSetWait_v2, self._set, 0)
+        return None if event is None else probe.XidEvent(self._uuid(event.device), int(event.eventData))
 
     def _uuid(self, handle: Any) -> str:
         """Return the uuid of a handle; empty for one that was never read."""
         return self._uuids.get(_address(handle), "")
-
-
-def _ask_or_nothing(call: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return calls.ask(call, *arguments)
-    except calls.CallFailed:
-        return None
 
 
 def _address(handle: Any) -> int:

@@ -99,11 +99,9 @@ def _nvlink_count(one: CardReading, peer: CardReading) -> int:
 
 def common_ancestor(one: Any, peer: Any) -> int | None:
     """Return where two cards meet in the PCIe tree; None where the driver does not say."""
-    try:
-        return int(calls.ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, peer))
-    except calls.CallFailed:
-        # Only reading a card finds out whether it is lost.
-        return None
+    # A failure means nothing here: only reading a card finds out whether it is lost.
+    found: int | None = calls.ask_or_nothing(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, peer)
+    return found
 
 
 def _by_location(one: wire.Topology, other: wire.Topology) -> vocabulary.LinkKind | None:

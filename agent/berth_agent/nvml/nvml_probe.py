@@ -87,8 +87,10 @@ class NvmlProbe:
         self._set_progress("listing the processes on the cards")
         listed, failed = _processes(self._readings)
         self._set_progress("")
-        kept = {uuid: found for uuid, found in self._processes.items() if uuid in self._known}
-        self._processes = {**kept, **listed}
+        self._processes = {
+            **{uuid: found for uuid, found in self._processes.items() if uuid in self._known},
+            **listed,
+        }
         if not self._processes or failed - self._processes.keys():
             return None
         return tuple(process for found in self._processes.values() for process in found)

@@ -41,10 +41,7 @@ class Session:
     def close(self) -> None:
         """Close the library; a failure to close it does not matter."""
         self.events.close()
-        try:
-            calls.ask(pynvml.nvmlShutdown)
-        except calls.CallFailed:
-            return
+        calls.ask_or_nothing(pynvml.nvmlShutdown)
 
     @property
     def addresses(self) -> frozenset[str]:
@@ -87,8 +84,9 @@ class Session:
         """Yield the cards that answered, with their links to each other."""
         self._on_progress("asking how the cards are linked")
         for reading in readings:
-            found = tuple(links.between(reading, readings, self._ancestor))
-            yield dataclasses.replace(reading.card, links=found)
+            yield dataclasses.replace(
+                reading.card, links=tuple(links.between(reading, readings, self._ancestor))
+            )
 
     def _ancestor(self, one: links.CardReading, peer: links.CardReading) -> int | None:
         pair = frozenset((one.card.uuid, peer.card.uuid))

@@ -27,8 +27,9 @@ OWN_CONDITIONS: Final = frozenset(
 
 def _spec(spec: wire.DeviceSpec) -> object:
     # The server keeps a keyed list in an order of its own once several have written to it.
-    devices = tuple(sorted(spec.devices, key=lambda card: card.uuid))
-    return msgspec.structs.replace(spec, devices=devices, cordon=())
+    return msgspec.structs.replace(
+        spec, devices=tuple(sorted(spec.devices, key=lambda card: card.uuid)), cordon=()
+    )
 
 
 def _status(status: wire.DeviceStatus) -> object:
@@ -132,8 +133,9 @@ class DevicePublisher:
         try:
             node = await self._session.get(resources.NODES, self._node, into=Node)
         except errors.NotFound as error:
-            sentence = f"there is no Node {self._node} yet that could own the Device"
-            raise errors.ClientError(sentence) from error
+            raise errors.ClientError(
+                f"there is no Node {self._node} yet that could own the Device"
+            ) from error
         self._owner = wire.OwnerReference(
             api_version=resources.NODES.api_version,
             kind=resources.NODES.kind,

@@ -52,8 +52,7 @@ class Heartbeat:
         )
         item = {"metadata": metadata | expected, "spec": spec}
         body = await self._session.apply(resources.LEASES, item, manager=names.AGENT_MANAGER)
-        written = api.decode(body, lease.Lease, path=str(resources.LEASES))
-        self._version = written.metadata.resource_version
+        self._version = api.decode(body, lease.Lease, path=str(resources.LEASES)).metadata.resource_version
 
     async def _read_again(self) -> None:
         try:

@@ -155,10 +155,10 @@ def corrections(
 ) -> Sequence[Mapping[str, Any]]:
     """Return the JSON Patch that sets the agent's fields as desired, and touches no other."""
     wanted, found = msgspec.to_builtins(desired), msgspec.to_builtins(actual)
-    differing = [field for field in part.exclusive_fields if wanted.get(field) != found.get(field)]
     return [
         {"op": "add", "path": f"/{part.name}/{field}", "value": wanted[field]}
         if field in wanted
         else {"op": "remove", "path": f"/{part.name}/{field}"}
-        for field in differing
+        for field in part.exclusive_fields
+        if wanted.get(field) != found.get(field)
     ]

@@ -112,8 +112,9 @@ class Api:
                 return await self._send_body(self._connection_pool, request, method, path, deadline=deadline)
             except errors.Unauthorized as error:
                 raise credentials.explained(error, header) from error
-        timeout = _timeout(deadline)
-        async with self._answer(method, path, params, data=body, content=content, timeout=timeout) as answer:
+        async with self._answer(
+            method, path, params, data=body, content=content, timeout=_timeout(deadline)
+        ) as answer:
             return await _read_body(answer, path, parser.LONGEST_BODY)
 
     async def read(
@@ -126,8 +127,7 @@ class Api:
         deadline: float = DEADLINE_SECONDS,
     ) -> bytes:
         """Return an answer that may be long; raise `TooLarge` where it has more than `most` bytes."""
-        timeout = _timeout(deadline)
-        async with self._answer("GET", path, params, accept=accept, timeout=timeout) as answer:
+        async with self._answer("GET", path, params, accept=accept, timeout=_timeout(deadline)) as answer:
             return await _read_body(answer, path, most)
 
     async def _send_body(
@@ -138,8 +138,9 @@ class Api:
             answer = await way.send(request, connect=CONNECT_SECONDS, deadline=deadline)
         except errors.Unreachable as error:
             self._count_request(method, path, NO_ANSWER)
-            where = f"{self.link.server}{path}: {error}"
-            raise errors.Unreachable(where, ambiguous=error.ambiguous) from error
+            raise errors.Unreachable(
+                f"{self.link.server}{path}: {error}", ambiguous=error.ambiguous
+            ) from error
         self._count_request(method, path, answer.status)
         coding = answer.headers.get(b"content-encoding", b"").decode("latin-1")
         if answer.status >= parser.FIRST_ERROR_CODE:
@@ -254,12 +255,11 @@ class Api:
         """Server-side apply: make the fields that `manager` owns be exactly these."""
         meta = thing["metadata"]
         path = resource.path(meta["name"], namespace=meta.get("namespace", ""), sub=sub)
-        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **thing}
         return await self.send(
             "PATCH",
             path,
             params={"fieldManager": manager, "force": "true"},
-            body=msgspec.json.encode(whole),
+            body=msgspec.json.encode({"apiVersion": resource.api_version, "kind": resource.kind, **thing}),
             content=APPLY,
             deadline=deadline,
         )
@@ -294,8 +294,9 @@ def _error(status: int, body: bytes, *, coding: str, hint: str | None) -> errors
 
 def _check_coding(coding: str, path: str) -> None:
     if not is_plain(coding):
-        sentence = f"{path}: the answer is encoded ({coding}), though nobody asked for that"
-        raise errors.Unreachable(sentence, ambiguous=True)
+        raise errors.Unreachable(
+            f"{path}: the answer is encoded ({coding}), though nobody asked for that", ambiguous=True
+        )
 
 
 def is_plain(coding: str) -> bool:

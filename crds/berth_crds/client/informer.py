@@ -283,8 +283,9 @@ class Informer(Generic[B]):
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._check_restore(page, first=not seen)
-                changes = self._store.upsert_page(page.items, seen, again=self._deliver_all)
-                await cooperative.run(changes, clock)
+                await cooperative.run(
+                    self._store.upsert_page(page.items, seen, again=self._deliver_all), clock
+                )
                 version, count = page.version, count + 1
         self._short_list = count == 1
         await cooperative.run(self._store.delete_missing(seen), clock)

@@ -169,13 +169,19 @@ class Store(Generic[B]):
 
     def _keep_undecodable(self, key: Key, old: KnownObject | None, thing: watch.Undecodable) -> None:
         meta = thing.metadata
-        about = logs.about(f"{self._title} {_name(meta)}")
-        log.error("%s %s cannot be read: %s", self._title, _name(meta), thing.detail, extra=about)
+        log.error(
+            "%s %s cannot be read: %s",
+            self._title,
+            _name(meta),
+            thing.detail,
+            extra=logs.about(f"{self._title} {_name(meta)}"),
+        )
         if key == NAMELESS:
             self._has_nameless = True
             return
-        delivered = old is not None and old.delivered
-        self._known[key] = KnownObject(meta.uid, meta.resource_version, delivered=delivered)
+        self._known[key] = KnownObject(
+            meta.uid, meta.resource_version, delivered=old is not None and old.delivered
+        )
         if self._undecodable_sink is not None:
             self._undecodable_sink.undecodable(thing)
 

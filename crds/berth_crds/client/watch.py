@@ -291,8 +291,7 @@ def _decode_page(decode: Callable[[bytes], Page[T]], body: bytes, path: str) -> 
 
 async def read_object(session: api.Api, path: str, codec: Codec[T]) -> T | Undecodable:
     """Read one object by a quorum read."""
-    body = await session.read(path, params={}, most=page_sizes.LONGEST_LINE)
-    return codec.decode_object(msgspec.Raw(body))
+    return codec.decode_object(msgspec.Raw(await session.read(path, params={}, most=page_sizes.LONGEST_LINE)))
 
 
 @contextlib.asynccontextmanager
