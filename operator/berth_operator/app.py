@@ -9,6 +9,7 @@ leadership ends at once, before it can write again.
 import asyncio
 import contextlib
 import datetime as dt
+import functools
 import logging
 import secrets
 import signal
@@ -50,7 +51,6 @@ from berth_operator.kube import (
     node_log,
     pod_status,
     reconciler,
-    summary_reporter,
 )
 from berth_operator.kube.pod_touches import PodTouches
 from berth_operator.metrics import Metrics
@@ -104,6 +104,13 @@ class Operator:
         self._election = make_election(session, identity, settings, metrics)
         self._declarer = BindDeclarer(self._ledger, self._election.declare, writer.size, clock=clock)
         self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=wall)
+        self._leader = binding_writer.Leader(
+            leads=self._election.leads,
+            doubt=self._election.doubt,
+            sure=self._sure,
+            permit=self._declarer.permit,
+            touch=self._touches.touch,
+        )
         self._reconciler = reconciler.Reconciler(
             session.link,
             RateLimiter(clock, secondary),
@@ -123,7 +130,12 @@ class Operator:
         )
         self._auditor.schedulers = settings.scheduler_names
         self._gpupod_cleaner = misplaced_gpupods.GpuPodCleaner(
-            session, self._ledger, self._feeds.gpupods, self, clock=clock, removed=metrics.gpupod_removed
+            session,
+            self._ledger,
+            self._feeds.gpupods,
+            self._leader,
+            clock=clock,
+            removed=metrics.gpupod_removed,
         )
         self._records = decision_records.DecisionRecords(metrics.scheduling, wall=wall)
         self._loop: loop.Loop | None = None
@@ -174,7 +186,7 @@ class Operator:
     def _routes(self) -> list[web.RouteDef]:
         """Return the routes beside the probes."""
         guard = auth.Guard(
-            access_reviews.AccessReviews(self._session),
+            functools.partial(access_reviews.review, self._session),
             clock=self._clock,
             local=auth.is_loopback(self._settings.listen),
         )
@@ -184,7 +196,7 @@ class Operator:
             clock=self._clock,
             ready=lambda: self._feeds.synced,
             reason_of=self._reason_of,
-            snapshot=cluster_snapshots.ClusterSnapshots(self._session, self._ledger).pages,
+            snapshot=functools.partial(cluster_snapshots.pages, self._session, self._ledger),
         )
         return [
             server.metrics_route(self._metrics, guard if self._settings.metrics_auth == "token" else None),
@@ -236,7 +248,7 @@ class Operator:
         loop_ = self._loop = loop.Loop(
             self._ledger,
             binding_writer.BindingWriter(
-                self._session, self._ledger, self, term=term.name, clock=self._clock
+                self._session, self._ledger, self._leader, term=term.name, clock=self._clock
             ),
             self._status_writer,
             clock=self._clock,
@@ -260,40 +272,22 @@ class Operator:
                 await loop_.binder.drain()
                 self._binds_ended = True
 
-    # ------------------------------------------------------------ called by the binding writer
-
-    def leads(self) -> bool:
-        """Whether we surely lead."""
-        return self._election.leads()
-
-    def doubt(self) -> None:
-        """Confirm leadership before anything else is sent."""
-        self._election.doubt()
-
-    async def sure(self) -> None:
+    async def _sure(self) -> None:
         """Wait until leadership is confirmed after an outage, and the ledger after a restore."""
         await self._election.wait_confirmed()
         await self._feeds.wait_relisted()
-
-    async def permit(self, uid: str) -> None:
-        """Wait until the Lease declares that a bind of this pod may be under way."""
-        await self._declarer.permit(uid)
-
-    async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
-        """Change a pod, so that no bind arrives which names this revision or an earlier one."""
-        await self._touches.touch(candidate, version)
 
     # ------------------------------------------------------------ beside the binds
 
     async def _report_summaries(self) -> None:
         await self._wait_for_first_binds()
         await asyncio.to_thread(self._reconciler.start)
-        await summary_reporter.SummaryReporter(
+        await node_log.report_summaries(
             self._ledger,
             self._reconciler.update,
             node_log.NodeLog(self._events.record, self._feeds.uid_of_device),
             clock=self._clock,
-        ).run()
+        )
 
     async def _supervise_kopf(self) -> None:
         while True:

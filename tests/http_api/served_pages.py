@@ -59,7 +59,7 @@ class ServedPages:
 
     def application(self) -> web.Application:
         """Return all that is served."""
-        guard = auth.Guard(self.reviewer, clock=self.now, local=self.local)
+        guard = auth.Guard(self.reviewer.review, clock=self.now, local=self.local)
         sources = pages.Sources(
             ledger=self.ledger,
             records=self.records,

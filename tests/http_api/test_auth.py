@@ -176,7 +176,7 @@ async def test_a_crowd_with_made_up_tokens_is_turned_away_at_once(monkeypatch: p
 
 async def test_what_is_remembered_is_bounded() -> None:
     """Strangers with ever new tokens cannot fill the memory."""
-    guard = auth.Guard(served_pages.Reviewer(), clock=lambda: 0.0, local=False)
+    guard = auth.Guard(served_pages.Reviewer().review, clock=lambda: 0.0, local=False)
 
     for number in range(3 * auth.MOST_CACHED):
         guard._remember((str(number), PAGE), auth._Cached(1.0, None))

@@ -36,7 +36,14 @@ class Writer(binding_writer.BindingWriter):
     def __init__(self, session: api.Api, ledger: Ledger | None = None, lead: Lead | None = None) -> None:
         self.time = clock.Clock()
         self.lead = lead or Lead()
-        super().__init__(session, ledger or Ledger(self.time), self.lead, term=TERM, clock=self.time)
+        leader = binding_writer.Leader(
+            leads=self.lead.leads,
+            doubt=self.lead.doubt,
+            sure=self.lead.sure,
+            permit=self.lead.permit,
+            touch=self.lead.touch,
+        )
+        super().__init__(session, ledger or Ledger(self.time), leader, term=TERM, clock=self.time)
 
     async def bind_to(self, candidate: queued_pods.Candidate, *cards: decisions.Share) -> ports.Answer:
         """Bind a pod to the node with these cards, by default with one."""

@@ -21,7 +21,7 @@ async def review(
     """Have a token reviewed by a server with these answers."""
     server.on("POST", TOKENS, stub.thing(token, code=201))
     server.on("POST", ACCESS, stub.thing(access or {}, code=201))
-    return await access_reviews.AccessReviews(session).review("secret", "/debug/ledger")
+    return await access_reviews.review(session, "secret", "/debug/ledger")
 
 
 async def test_the_right_is_asked_for_whom_the_token_names(server: stub.Stub, stub_session: api.Api) -> None:
@@ -75,14 +75,14 @@ async def test_a_server_that_fails_says_nothing_of_rights(server: stub.Stub, stu
     server.on("POST", TOKENS, stub.status(403, "you may not ask", reason="Forbidden"))
 
     with pytest.raises(errors.Forbidden, match="you may not ask"):
-        await access_reviews.AccessReviews(stub_session).review("secret", "/debug/ledger")
+        await access_reviews.review(stub_session, "secret", "/debug/ledger")
 
 
 async def test_the_shipped_role_is_what_it_takes(berth: clusters.Cluster, admin: api.Api) -> None:
     """An account without the role may not read the pages, with it it may, and only them."""
     namespace = berth.namespace("reviews")
-    token, asking = berth.token(namespace, "default"), access_reviews.AccessReviews(admin)
-    before = await asking.review(token, "/debug/ledger")
+    token = berth.token(namespace, "default")
+    before = await access_reviews.review(admin, token, "/debug/ledger")
     berth.kubectl(
         *("create", "clusterrolebinding", f"{namespace}-debug", "--clusterrole=berth-debug"),
         f"--serviceaccount={namespace}:default",
@@ -90,6 +90,6 @@ async def test_the_shipped_role_is_what_it_takes(berth: clusters.Cluster, admin:
 
     user = f"system:serviceaccount:{namespace}:default"
     assert before == (user, False)
-    assert await asking.review(token, "/debug/ledger") == (user, True)
-    assert await asking.review(token, "/debug/pprof/heap") == (user, False)
-    assert await asking.review("made-up", "/debug/ledger") is None
+    assert await access_reviews.review(admin, token, "/debug/ledger") == (user, True)
+    assert await access_reviews.review(admin, token, "/debug/pprof/heap") == (user, False)
+    assert await access_reviews.review(admin, "made-up", "/debug/ledger") is None

@@ -11,10 +11,10 @@ import pytest
 
 from berth_crds import json_lines, logs, wire
 from berth_operator.engine import node_summaries
-from berth_operator.kube import bind_log, events, node_log, pod_status, policy_log
+from berth_operator.kube import bind_log, events, node_log, pod_status, policy_sink
 from berth_operator.scheduling import decisions
 from kube import servers
-from support import builders, clock, timeless
+from support import builders, clock, ledgers, timeless
 
 POD: Final = builders.candidate()
 SHARES: Final = (
@@ -202,14 +202,14 @@ def test_the_pages_lines_of_binds_are_those_of_the_log(caplog: pytest.LogCapture
 
 def test_the_pages_lines_of_policies_and_nodes_are_those_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """So are those of a policy that changes, a silent agent, and cards that are cordoned."""
-    policy = policy_log.PolicyLog()
-    policy.in_force(wire.PolicySpec())
+    policies, default = policy_sink.PolicySink(ledgers.with_nodes()), wire.Meta(name="default")
+    policies.upserted(wire.PlacementPolicy(default))
     nodes = node_log.NodeLog(list[events.Event]().append, "uid-{}".format)
     well = node_summaries.NodeSummary("n2", 1, 0, 1, silent=False)
     nodes.begin([well])
     caplog.clear()
 
-    policy.in_force(wire.PolicySpec(strategy="binpack"))
+    policies.upserted(wire.PlacementPolicy(default, wire.PolicySpec(strategy="binpack")))
     nodes.update([dataclasses.replace(well, silent=True, cordoned=("GPU-…",))])
     nodes.update([well])
 

@@ -10,7 +10,7 @@ import pytest
 
 from berth_crds import json_lines, text, wire
 from berth_operator.engine import node_summaries
-from berth_operator.kube import auditor, events, node_log, policy_log, policy_sink, summary_reporter
+from berth_operator.kube import auditor, events, node_log, policy_sink
 from support import clock, ledgers, timeless
 
 
@@ -21,6 +21,9 @@ def at_level_info(caplog: pytest.LogCaptureFixture) -> None:
 
 
 # ---------------------------------------------------------------- the policy
+
+
+DEFAULT = wire.Meta(name="default")
 
 
 def spec(**rules: Any) -> wire.PolicySpec:
@@ -74,22 +77,22 @@ def test_a_change_of_the_policy_says_what_is_other_than_before(
     before: wire.PolicySpec | None, now: wire.PolicySpec, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line, however often the policy is read again; the first one is compared with the defaults."""
-    log = policy_log.PolicyLog()
+    sink = policy_sink.PolicySink(ledgers.with_nodes())
     if before is not None:
-        log.in_force(before)
+        sink.upserted(wire.PlacementPolicy(DEFAULT, before))
     caplog.clear()
 
-    log.in_force(now)
-    log.in_force(now)
+    sink.upserted(wire.PlacementPolicy(DEFAULT, now))
+    sink.upserted(wire.PlacementPolicy(DEFAULT, now))
 
     assert caplog.messages == [line]
 
 
 def test_what_changed_are_fields(caplog: pytest.LogCaptureFixture) -> None:
     """In JSON each rule has what it was and what it is."""
-    log = policy_log.PolicyLog()
-    log.in_force(spec())
-    log.in_force(spec(weights={"memory": 0}))
+    sink = policy_sink.PolicySink(ledgers.with_nodes())
+    sink.upserted(policy())
+    sink.upserted(policy(weights={"memory": 0}))
 
     fields = getattr(caplog.records[-1], json_lines.FIELDS)
     assert fields == {"policy": "default", "changed": {"weights.memory": {"from": 1, "to": 0}}}
@@ -97,12 +100,12 @@ def test_what_changed_are_fields(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_however_much_changes_the_line_stays_short(caplog: pytest.LogCaptureFixture) -> None:
     """Names of models are anybody's words, and there may be hundreds."""
-    log = policy_log.PolicyLog()
-    log.in_force(spec())
-    log.in_force(spec(models={f"\x1b[2J{number}" + "m" * 1000: "x" * 1000 for number in range(256)}))
+    sink = policy_sink.PolicySink(ledgers.with_nodes())
+    sink.upserted(policy())
+    sink.upserted(policy(models={f"\x1b[2J{number}" + "m" * 1000: "x" * 1000 for number in range(256)}))
 
     line = caplog.messages[-1]
-    assert line.endswith(f"; {256 - policy_log.MOST_LOGGED} more")
+    assert line.endswith(f"; {256 - policy_sink.MOST_LOGGED} more")
     assert line == text.line(line, most=json_lines.LONGEST_MESSAGE)
 
 
@@ -216,14 +219,17 @@ def test_a_cordon_that_names_nothing_is_an_event_on_the_device() -> None:
 # ---------------------------------------------------------------- summaries of many nodes
 
 
-class Reporter(summary_reporter.SummaryReporter):
+class Reporter:
     """Reports some nodes, each of which takes a millisecond, and notes which were shown together."""
 
     def __init__(self, nodes: int) -> None:
         self.ledger = ledgers.with_nodes(nodes)
         self.shown: list[list[str]] = []
-        log = node_log.NodeLog(lambda _: None, str)
-        super().__init__(self.ledger, self.show, log, clock=clock.Ticking(0.001))
+        self.log = node_log.NodeLog(lambda _: None, str)
+
+    async def run(self) -> None:
+        """Report them for ever."""
+        await node_log.report_summaries(self.ledger, self.show, self.log, clock=clock.Ticking(0.001))
 
     def show(self, found: list[node_summaries.NodeSummary]) -> None:
         """Note which nodes were shown together."""

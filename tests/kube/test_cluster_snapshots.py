@@ -68,7 +68,7 @@ class ListedCluster:
 
     async def snapshot(self) -> dict[str, Any]:
         """Take a snapshot."""
-        pages = cluster_snapshots.ClusterSnapshots(self.session, self.ledger).pages()
+        pages = cluster_snapshots.pages(self.session, self.ledger)
         return {"apiVersion": "v1", "kind": "List", "items": [item async for page in pages for item in page]}
 
 

@@ -75,7 +75,7 @@ class Writer(Protocol):
     async def sure(self) -> None:
         """Wait until the lead and the ledger are confirmed, as they must be after an outage of the server."""
 
-    async def permit(self, uid: str) -> None:
+    async def permit(self, uid: str, /) -> None:
         """Wait until a bind of this pod may be sent."""
 
     async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> Answer:

@@ -13,7 +13,7 @@ import http
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from aiohttp import web
 
@@ -23,6 +23,9 @@ from berth_crds.client import errors
 log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+# Returns a token's user and whether they may get a path; None for an unauthorized token.
+# Raises ClientError if no answer can be had.
+Review = Callable[[str, str], Awaitable[tuple[str, bool] | None]]
 
 CACHE_SECONDS: Final = 5.0
 MOST_CACHED: Final = 1024
@@ -31,16 +34,6 @@ MOST_WAITING: Final = 16  # For a review: more would take the connections of oth
 REVIEW_SECONDS: Final = 15.0  # For both reviews, and for the wait before them.
 SCHEME: Final = "bearer"
 RIGHTS: Final = "manifests/listen/rbac.yaml"  # Needed only at an address that is not loopback.
-
-
-class Reviewer(Protocol):
-    """Reviews tokens and rights."""
-
-    async def review(self, token: str, path: str) -> tuple[str, bool] | None:
-        """Return the token's user and whether they may get the path; None for an unauthorized token.
-
-        Raise ClientError if no answer can be had.
-        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,8 +53,8 @@ class _Cached:
 class Guard:
     """Allows or denies requests."""
 
-    def __init__(self, reviewer: Reviewer, *, clock: Callable[[], float], local: bool) -> None:
-        self._reviewer = reviewer
+    def __init__(self, review: Review, *, clock: Callable[[], float], local: bool) -> None:
+        self._review = review
         self._clock = clock
         self._local = local
         self._cache: dict[tuple[str, str], _Cached] = {}
@@ -100,13 +93,13 @@ class Guard:
         self._waiting += 1
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
-                return _Cached(self._clock() + CACHE_SECONDS, await self._review(token, path))
+                return _Cached(self._clock() + CACHE_SECONDS, await self._denial_of(token, path))
         finally:
             self._waiting -= 1
 
-    async def _review(self, token: str, path: str) -> Denial | None:
+    async def _denial_of(self, token: str, path: str) -> Denial | None:
         async with self._reviews:
-            found = await self._reviewer.review(token, path)
+            found = await self._review(token, path)
         if found is None:
             return Denial(http.HTTPStatus.UNAUTHORIZED, "The API server does not know this token.")
         user, allowed = found

@@ -39,30 +39,23 @@ class _AccessReview(wire.Struct, frozen=True):
     status: _AccessStatus = _AccessStatus()
 
 
-class AccessReviews:
-    """Reviews bearer tokens by the API server."""
+async def review(session: api.Api, token: str, path: str) -> tuple[str, bool] | None:
+    """Return the token's user and whether they may get the path; None for an unknown token."""
+    token_review = await _create(session, resources.TOKEN_REVIEWS, {"token": token}, _TokenReview)
+    user = token_review.status.user
+    if not (token_review.status.authenticated and user.username):
+        return None
+    spec = {
+        "user": user.username,
+        "uid": user.uid,
+        "groups": user.groups or (),
+        "extra": user.extra or {},
+        "nonResourceAttributes": {"path": path, "verb": "get"},
+    }
+    access = await _create(session, resources.ACCESS_REVIEWS, spec, _AccessReview)
+    return user.username, access.status.allowed and not access.status.denied
 
-    def __init__(self, session: api.Api) -> None:
-        self._session = session
 
-    async def review(self, token: str, path: str) -> tuple[str, bool] | None:
-        """Return the token's user and whether they may get the path; None for an unknown token."""
-        review = await self._create(resources.TOKEN_REVIEWS, {"token": token}, _TokenReview)
-        user = review.status.user
-        if not (review.status.authenticated and user.username):
-            return None
-        spec = {
-            "user": user.username,
-            "uid": user.uid,
-            "groups": user.groups or (),
-            "extra": user.extra or {},
-            "nonResourceAttributes": {"path": path, "verb": "get"},
-        }
-        access = await self._create(resources.ACCESS_REVIEWS, spec, _AccessReview)
-        return user.username, access.status.allowed and not access.status.denied
-
-    async def _create(self, kind: resources.Resource, spec: dict[str, Any], into: type[T]) -> T:
-        body = await self._session.create(
-            kind, {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
-        )
-        return api.decode(body, into, path=kind.path())
+async def _create(session: api.Api, kind: resources.Resource, spec: dict[str, Any], into: type[T]) -> T:
+    body = await session.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec})
+    return api.decode(body, into, path=kind.path())

@@ -9,7 +9,8 @@ server whose copy of the Lease is old, is void once the pod has changed.
 import dataclasses
 import logging
 import math
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import msgspec
 
@@ -33,23 +34,20 @@ DOUBTFUL: Final = (errors.Unreachable, errors.Unavailable, errors.AmbiguousNotFo
 THROTTLED_SECONDS: Final = 1.0  # For a server that throttles without a Retry-After.
 
 
-class Leader(Protocol):
+Done = Coroutine[Any, Any, None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leader:
     """Leadership, and the pods whose binds are declared in the Lease."""
 
-    def leads(self) -> bool:
-        """Whether we surely lead."""
-
-    def doubt(self) -> None:
-        """Record that the server may be unavailable."""
-
-    async def sure(self) -> None:
-        """Wait until leadership and ledger are confirmed."""
-
-    async def permit(self, uid: str) -> None:
-        """Wait until the Lease declares that a bind of this pod may be under way."""
-
-    async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
-        """Change a pod that has this revision, so that no bind arrives which names it or an earlier one."""
+    leads: Callable[[], bool]  # Whether we surely lead.
+    doubt: Callable[[], None]  # Records that the server may be unavailable: leadership must be confirmed.
+    sure: Callable[[], Done]  # Waits until leadership and ledger are confirmed.
+    # Waits until the Lease declares that a bind of the pod with this uid may be under way.
+    permit: Callable[[str], Done]
+    # Changes a pod that has this revision, so that no bind arrives which names it or an earlier one.
+    touch: Callable[[queued_pods.Candidate, str], Done]
 
 
 class BindingWriter:

@@ -20,14 +20,15 @@ from berth_operator.translate import held_devices
 
 Manifest = dict[str, Any]
 
-# Listed in all namespaces, and whole.
-WHOLE: Final = (
-    resources.NODES,
-    resources.DEVICES,
-    resources.POLICIES,
-    resources.PRIORITY_CLASSES,
-    resources.GPU_PODS,
-)
+# Listed whole, and those without a namespace here in all of them.
+WHOLE: Final = {
+    resources.NODES: "",
+    resources.DEVICES: "",
+    resources.POLICIES: "",
+    resources.PRIORITY_CLASSES: "",
+    resources.GPU_PODS: "",
+    resources.LEASES: names.NODES_NAMESPACE,
+}
 PAGE: Final = 250  # A page is decoded between two awaits, and pods wait meanwhile.
 OBJECTS: Final = watch.Codec(dict[str, Any])
 TERM: Final = "assumed"  # In place of the leader's term, in pods whose bind is under way.
@@ -36,44 +37,38 @@ CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 CONTAINER_FIELDS: Final = frozenset({"name", "image", "resources", "restartPolicy", "ports"})
 
 
-class ClusterSnapshots:
-    """Lists the cluster as manifests."""
-
-    def __init__(self, session: api.Api, ledger: Ledger) -> None:
-        self._session = session
-        self._ledger = ledger
-
-    async def pages(self) -> AsyncGenerator[list[Manifest]]:
-        """Yield all objects, a page at a time, pods last."""
-        for resource in WHOLE:
-            async for page in self._list(resource):
-                yield page
-        async for page in self._list(resources.LEASES, namespace=names.NODES_NAMESPACE):
+async def pages(session: api.Api, ledger: Ledger) -> AsyncGenerator[list[Manifest]]:
+    """Yield all objects of the cluster, a page at a time, pods last."""
+    for resource, namespace in WHOLE.items():
+        async for page in _pages(session, resource, namespace=namespace):
             yield page
-        assumed = self._placements()
-        async for page in self._list(resources.PODS, fields=feeds.UNFINISHED):
-            # A pod that was assumed before the list may be confirmed by now, and have no node in the list.
-            assumed |= self._placements()
-            yield [pod(one, self._open_bind(one, assumed)) for one in page]
+    assumed = _placements(ledger)
+    async for page in _pages(session, resources.PODS, fields=feeds.UNFINISHED):
+        # A pod that was assumed before the list may be confirmed by now, and have no node in the list.
+        assumed |= _placements(ledger)
+        yield [pod(one, _open_bind(ledger, one, assumed)) for one in page]
 
-    def _open_bind(
-        self, one: Manifest, assumed: Mapping[str, decisions.Placement]
-    ) -> decisions.Placement | None:
-        """Return the placement of a pod whose bind is under way, or was when the pod was listed."""
-        uid = str(one["metadata"].get("uid", ""))  # An invalid object may have a uid of any type.
-        return assumed.get(uid) if self._ledger.state(uid) is not State.FREE else None
 
-    def _placements(self) -> dict[str, decisions.Placement]:
-        return {uid: one.placement for uid, one in self._ledger.assumed_pods.items()}
+def _open_bind(
+    ledger: Ledger, one: Manifest, assumed: Mapping[str, decisions.Placement]
+) -> decisions.Placement | None:
+    """Return the placement of a pod whose bind is under way, or was when the pod was listed."""
+    uid = str(one["metadata"].get("uid", ""))  # An invalid object may have a uid of any type.
+    return assumed.get(uid) if ledger.state(uid) is not State.FREE else None
 
-    async def _list(
-        self, resource: resources.Resource, *, namespace: str = "", fields: str = ""
-    ) -> AsyncIterator[list[Manifest]]:
-        path = resource.path(namespace=namespace)
-        async for page in watch.list_pages(
-            self._session, path, OBJECTS, selectors={"fieldSelector": fields} if fields else {}, size=PAGE
-        ):
-            yield list(_manifests(resource, page.items))
+
+def _placements(ledger: Ledger) -> dict[str, decisions.Placement]:
+    return {uid: one.placement for uid, one in ledger.assumed_pods.items()}
+
+
+async def _pages(
+    session: api.Api, resource: resources.Resource, *, namespace: str = "", fields: str = ""
+) -> AsyncIterator[list[Manifest]]:
+    path = resource.path(namespace=namespace)
+    async for page in watch.list_pages(
+        session, path, OBJECTS, selectors={"fieldSelector": fields} if fields else {}, size=PAGE
+    ):
+        yield list(_manifests(resource, page.items))
 
 
 def _manifests(

@@ -3,21 +3,28 @@
 An agent becomes silent or renews its Lease again; a source of an agent fails or recovers; devices
 are cordoned or uncordoned; a cordon names no device, which is also an Event on the Device. The
 changes come from the summaries of nodes. A new leader logs the state of all nodes in one line.
+
+All nodes are summed up once, and from then on those that have changed. A thousand nodes take a
+while, so other tasks run in between. The summaries go to the statuses as well.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 from berth_crds import logs
 from berth_crds.client import resources
-from berth_operator.engine import node_summaries
+from berth_operator.engine import change_log, node_summaries, ports
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import events
 
 log = logging.getLogger(__name__)
 
+PERIOD_SECONDS: Final = 0.5
 NO_SUCH_DEVICE: Final = "NoSuchDevice"
 
+Show = Callable[[list[node_summaries.NodeSummary]], None]
 UidOf = Callable[[str], str]
 
 
@@ -53,9 +60,7 @@ class NodeLog:
             if before is not None:
                 _report_agent(before, summary)
                 _report_cordon(before, summary)
-            if summary.unmatched_cordon and (
-                before is None or before.unmatched_cordon != summary.unmatched_cordon
-            ):
+            if before is None or before.unmatched_cordon != summary.unmatched_cordon:
                 self._report_unknown(summary)
 
     def _report_unknown(self, summary: node_summaries.NodeSummary) -> None:
@@ -83,18 +88,18 @@ def _sentence(summary: node_summaries.NodeSummary) -> str:
 
 
 def _report_agent(before: node_summaries.NodeSummary, now: node_summaries.NodeSummary) -> None:
-    if before.silent != now.silent:
-        message = (
-            "its agent is silent; no pod gets a card of it"
-            if now.silent
-            else "its agent renews its Lease again"
-        )
-        log.info("node %s: %s", now.node, message, extra=logs.node(now.node))
-    if before.failed != now.failed:
-        message = (
-            f"no pod gets a card of it: {now.failed}" if now.failed else "the sources of its agent work again"
-        )
-        log.info("node %s: %s", now.node, message, extra=logs.node(now.node))
+    silence = (
+        "its agent is silent; no pod gets a card of it" if now.silent else "its agent renews its Lease again"
+    )
+    failure = (
+        f"no pod gets a card of it: {now.failed}" if now.failed else "the sources of its agent work again"
+    )
+    for message, changed in (
+        (silence, before.silent != now.silent),
+        (failure, before.failed != now.failed),
+    ):
+        if changed:
+            log.info("node %s: %s", now.node, message, extra=logs.node(now.node))
 
 
 def _report_cordon(before: node_summaries.NodeSummary, now: node_summaries.NodeSummary) -> None:
@@ -110,3 +115,26 @@ def _report_cordon(before: node_summaries.NodeSummary, now: node_summaries.NodeS
                 ", ".join(sorted(uuids)),
                 extra=logs.node(now.node, devices=sorted(uuids)),
             )
+
+
+async def report_summaries(ledger: Ledger, show: Show, log: NodeLog, *, clock: ports.Clock) -> None:
+    """Show and log the summaries of all nodes once, and those of changed ones periodically, for ever."""
+    changes = ledger.changes.reader()
+    log.begin([summary async for portion in _portions(ledger, changes, show, clock) for summary in portion])
+    while True:
+        await asyncio.sleep(PERIOD_SECONDS)
+        async for portion in _portions(ledger, changes, show, clock):
+            log.update(portion)
+
+
+async def _portions(
+    ledger: Ledger, changes: change_log.ChangeReader, show: Show, clock: ports.Clock
+) -> AsyncIterator[list[node_summaries.NodeSummary]]:
+    """Sum up and show what has changed until now; other tasks run after each portion."""
+    changed, inventory = changes.read(), ledger.inventory
+    for portion in node_summaries.portions(
+        inventory, set(inventory.index) if changed is None else changed, clock
+    ):
+        show(portion)
+        yield portion
+        await asyncio.sleep(0)
