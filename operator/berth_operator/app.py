@@ -99,17 +99,13 @@ class Operator:
         )
         self._bind_log = bind_log.BindLog(clock)
         writer = self._status_writer = self._pod_status_writer(session)
-        options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
-        self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, writer, options)
+        self._options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
+        self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, writer, self._options)
         self._election = make_election(session, identity, settings, metrics)
         self._declarer = BindDeclarer(self._ledger, self._election.declare, writer.size, clock=clock)
         self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=wall)
         self._leader = binding_writer.Leader(
-            leads=self._election.leads,
-            doubt=self._election.doubt,
-            sure=self._sure,
-            permit=self._declarer.permit,
-            touch=self._touches.touch,
+            self._election.leads, self._election.doubt, self._sure, self._declarer.permit, self._touches.touch
         )
         self._reconciler = reconciler.Reconciler(
             session.link,
@@ -120,15 +116,6 @@ class Operator:
             kopf_metrics=metrics.kopf,
         )
         self._metrics = metrics
-        self._auditor = auditor.Auditor(
-            session,
-            self._ledger,
-            clock=clock,
-            report=metrics.audited,
-            resync=self._feeds.resync,
-            revisions=self._feeds.revisions_of,
-        )
-        self._auditor.schedulers = settings.scheduler_names
         self._gpupod_cleaner = misplaced_gpupods.GpuPodCleaner(
             session,
             self._ledger,
@@ -139,7 +126,7 @@ class Operator:
         )
         self._records = decision_records.DecisionRecords(metrics.scheduling, wall=wall)
         self._loop: loop.Loop | None = None
-        metrics.collect_inventory(lambda: inventory_metrics.count_stock(self._ledger, clock()))
+        metrics.registry.register(inventory_metrics.InventoryCollector(self._ledger, clock))
         self._leading = False
         self._binds_ended = False  # Whether surely no bind of any term is under way.
 
@@ -170,7 +157,15 @@ class Operator:
             await until(stop, self._feeds.wait_synced(), *background)
             if not stop.is_set():
                 log.info("the picture is complete: %s", inventory_metrics.description(self._ledger))
-                async with tasks(self._auditor.run(self._settings.audit_period)) as auditing:
+                audit = auditor.Auditor(
+                    self._session,
+                    self._ledger,
+                    self._options,
+                    report=self._metrics.audited,
+                    resync=self._feeds.resync,
+                    revisions=self._feeds.revisions_of,
+                )
+                async with tasks(audit.run(self._settings.audit_period)) as auditing:
                     await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:

@@ -6,15 +6,13 @@ event, and no label grows without limit. State (waiting pods, free cards) is col
 the metrics are read. Pods are never labels; `/debug` has the fate of single pods.
 """
 
-import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import prometheus_client as prometheus
-from prometheus_client import core, registry
+from prometheus_client import registry
 
-from berth_operator.scheduling import backlog, decisions
+from berth_operator.scheduling import decisions
 
 PREFIX: Final = "berth"
 CONTENT_TYPE: Final = prometheus.CONTENT_TYPE_LATEST
@@ -201,42 +199,6 @@ class Kopf:
         self._behind.set(objects)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class InventoryCounts:
-    """Counts at one moment: nodes, cards, and pods that are not placed."""
-
-    nodes: int
-    cards: int
-    free: int
-    backlog: Mapping[backlog.Standing, int]
-
-
-class _InventoryCollector(registry.Collector):
-    """Collects the counts when the metrics are read."""
-
-    def __init__(self, take: Callable[[], InventoryCounts]) -> None:
-        self._take = take
-
-    def collect(self) -> Iterable[core.Metric]:
-        """Yield the present counts."""
-        found = self._take()
-        yield core.GaugeMetricFamily(f"{PREFIX}_nodes", "Nodes that are known.", found.nodes)
-        yield core.GaugeMetricFamily(f"{PREFIX}_cards", "GPUs that agents publish.", found.cards)
-        yield core.GaugeMetricFamily(
-            f"{PREFIX}_cards_free", "GPUs of which a pod could get the whole now.", found.free
-        )
-        waiting = core.GaugeMetricFamily(
-            f"{PREFIX}_backlog_pods",
-            "Pods that are not placed, in the states of kube-scheduler's queues: active (to be tried), "
-            "backoff (a pause must end), unschedulable (it does not fit, and waits for something to change), "
-            "gated; and binding (its bind is under way).",
-            labels=["state"],
-        )
-        for state, count in found.backlog.items():
-            waiting.add_metric([state], count)
-        yield waiting
-
-
 class Metrics:
     """All metrics, and their registry."""
 
@@ -287,10 +249,6 @@ class Metrics:
         """Count an audit, and record how many differences it found."""
         self._audits.inc()
         self._drift.set(differences)
-
-    def collect_inventory(self, take: Callable[[], InventoryCounts]) -> None:
-        """Collect the counts of this function whenever the metrics are read."""
-        self.registry.register(_InventoryCollector(take))
 
     def text(self) -> bytes:
         """Return all metrics in the format of Prometheus."""

@@ -74,7 +74,7 @@ def test_writes_are_told_apart_by_resource(path: str, resource: str) -> None:
 def test_the_inventory_is_counted_when_it_is_read() -> None:
     """Nodes, cards that can be given out and the backlog are those of this moment, also in words."""
     measured, ledger = metrics.Metrics(), ledgers.with_nodes(3, 4)
-    measured.collect_inventory(lambda: inventory_metrics.count_stock(ledger, 1000.0))
+    measured.registry.register(inventory_metrics.InventoryCollector(ledger, lambda: 1000.0))
     ledger.node_seen(builders.node("n3", unschedulable=True))
     ledger.pod_bound(builders.hold("held", "n1", [0]))
     ledgers.add_waiting(ledger, "binding")
@@ -95,7 +95,7 @@ def test_the_inventory_is_counted_when_it_is_read() -> None:
 def test_all_is_named_and_explained() -> None:
     """Every metric of ours has our prefix and a help text, and two operators share nothing."""
     measured, other = metrics.Metrics(), metrics.Metrics()
-    measured.collect_inventory(lambda: inventory_metrics.count_stock(ledgers.with_nodes(), 0.0))
+    measured.registry.register(inventory_metrics.InventoryCollector(ledgers.with_nodes(), float))
     measured.leadership.won(7)
     measured.leadership.leads(now=True)
     measured.audited(2)

@@ -48,12 +48,11 @@ class Follower:
         self.auditor = Auditor(
             session,
             self.ledger,
-            clock=time.monotonic,
+            options,
             report=self.reports.append,
             resync=self.resync,
             revisions=self.revisions_of,
         )
-        self.auditor.schedulers = options.schedulers
 
     async def resync(self, ghosts: Iterable[str]) -> None:
         """Mend what an audit found."""

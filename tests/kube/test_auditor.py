@@ -73,7 +73,7 @@ class StagedAuditor(auditor.Auditor):
         super().__init__(
             None,  # type: ignore[arg-type]  # nothing is read
             Ledger(time.monotonic),
-            clock=time.monotonic,
+            feeds.DEFAULTS,
             report=self.reports.append,
             resync=self._count_resync,
             revisions=lambda _: {},
@@ -152,7 +152,7 @@ async def test_all_is_read_and_compared_by_the_auditors_clock(
     audit = auditor.Auditor(
         stub_session,
         ledger,
-        clock=ticking,
+        feeds.Options(clock=ticking),
         report=lambda _: None,
         resync=None,  # type: ignore[arg-type]
         revisions=lambda _: {},

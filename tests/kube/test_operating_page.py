@@ -157,7 +157,7 @@ def test_its_words_for_figures_are_those_of_the_code(words: str, figure: float, 
 def test_its_metrics_exist() -> None:
     """Each metric that it names is among those that the operator shows."""
     measured = metrics.Metrics()
-    measured.collect_inventory(lambda: inventory_metrics.count_stock(ledgers.with_nodes(), 0.0))
+    measured.registry.register(inventory_metrics.InventoryCollector(ledgers.with_nodes(), float))
     shown = set(
         re.findall(r"^(berth_\w+?)(?:_bucket|_count|_sum)?(?:\{| )", measured.text().decode(), re.MULTILINE)
     )

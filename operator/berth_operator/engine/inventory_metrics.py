@@ -1,9 +1,13 @@
 """What the metrics show of the ledger, counted when they are read."""
 
-import numpy as np
+from collections.abc import Iterator
 
-from berth_operator import metrics
+import numpy as np
+from prometheus_client import core, registry
+
+from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
+from berth_operator.metrics import PREFIX
 from berth_operator.scheduling import node_table, queued_pods
 
 
@@ -21,19 +25,37 @@ def description(ledger: Ledger) -> str:
     return f"{nodes}, {placed} placed, {binds} under way, {pods} waiting"
 
 
-def count_stock(ledger: Ledger, now: float) -> metrics.InventoryCounts:
-    """Count nodes, cards, and pods that are not placed."""
-    inventory = ledger.inventory
-    table, rows = inventory.table, inventory.everything
-    free = np.maximum(0, node_table.count(table.whole[rows]) - table.withheld[rows])
-    free[[at for at, info in enumerate(inventory.infos) if info and info.cordoned]] = 0
-    return metrics.InventoryCounts(
-        nodes=int(table.known[rows].sum()),
-        cards=sum(len(info.device.cards) for info in inventory.infos if info and info.device),
-        free=int(free.sum()),
-        backlog=ledger.backlog.standings(now)
-        | {
+class InventoryCollector(registry.Collector):
+    """Counts nodes, cards, and pods that are not placed, when the metrics are read."""
+
+    def __init__(self, ledger: Ledger, clock: ports.Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+
+    def collect(self) -> Iterator[core.Metric]:
+        """Yield the present counts."""
+        ledger, inventory = self._ledger, self._ledger.inventory
+        table, rows = inventory.table, inventory.everything
+        free = np.maximum(0, node_table.count(table.whole[rows]) - table.withheld[rows])
+        free[[at for at, info in enumerate(inventory.infos) if info and info.cordoned]] = 0
+        cards = sum(len(info.device.cards) for info in inventory.infos if info and info.device)
+        nodes = int(table.known[rows].sum())
+        yield core.GaugeMetricFamily(f"{PREFIX}_nodes", "Nodes that are known.", nodes)
+        yield core.GaugeMetricFamily(f"{PREFIX}_cards", "GPUs that agents publish.", cards)
+        yield core.GaugeMetricFamily(
+            f"{PREFIX}_cards_free", "GPUs of which a pod could get the whole now.", int(free.sum())
+        )
+        waiting = core.GaugeMetricFamily(
+            f"{PREFIX}_backlog_pods",
+            "Pods that are not placed, in the states of kube-scheduler's queues: active (to be tried), "
+            "backoff (a pause must end), unschedulable (it does not fit, and waits for something to change), "
+            "gated; and binding (its bind is under way).",
+            labels=["state"],
+        )
+        others = {
             queued_pods.Standing.GATED: len(ledger.gated),
             queued_pods.Standing.BINDING: len(ledger.assumed_pods),
-        },
-    )
+        }
+        for state, count in (ledger.backlog.standings(self._clock()) | others).items():
+            waiting.add_metric([state], count)
+        yield waiting

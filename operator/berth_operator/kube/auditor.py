@@ -7,16 +7,17 @@ which also forgets pods that the API does not have. What remains is reported by 
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 
 from berth_crds.client import api, errors
-from berth_operator.engine import drift, ports
+from berth_operator.engine import drift
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import feeds
-from berth_operator.translate import pods, raw
+from berth_operator.translate import raw
 
 log = logging.getLogger(__name__)
 
@@ -39,26 +40,21 @@ class NullObserver:
 
 
 class Auditor:
-    """Compares the ledger with the API, periodically.
-
-    `schedulers` are the scheduler names of Berth: the same as those of the ledger's feeds.
-    """
-
-    schedulers: Collection[str] = pods.DEFAULT_SCHEDULERS
+    """Compares the ledger with the API, periodically; with the options of the ledger's feeds."""
 
     def __init__(
         self,
         session: api.Api,
         ledger: Ledger,
+        options: feeds.Options,
         *,
-        clock: ports.Clock,
         report: Callable[[int], None],
         resync: Callable[[Iterable[str]], Awaitable[None]],
         revisions: Callable[[Collection[drift.Source]], drift.Revisions],
     ) -> None:
         self._session = session
         self._ledger = ledger
-        self._clock = clock
+        self._options = options
         self._report = report
         self._resync = resync
         self._revisions = revisions
@@ -85,18 +81,18 @@ class Auditor:
         return found
 
     async def _compare(self) -> tuple[drift.Difference, ...]:
-        rebuilt = Ledger(self._clock, SILENT)
-        watchdog = Watchdog(rebuilt, clock=self._clock)
+        clock = self._options.clock
+        rebuilt = Ledger(clock, SILENT)
         rebuilt_feeds = feeds.Feeds(
             self._session,
             rebuilt,
-            watchdog,
+            Watchdog(rebuilt, clock=clock),
             NullObserver(),
-            feeds.Options(schedulers=self.schedulers, clock=self._clock, logger=SILENT),
+            dataclasses.replace(self._options, logger=SILENT),
         )
         await rebuilt_feeds.read()
         found: list[drift.Difference] = []
-        for differing in drift.portions(self._ledger, rebuilt, self._clock):
+        for differing in drift.portions(self._ledger, rebuilt, clock):
             sources = set().union(*(one.sources for one in differing))
             known, current = self._revisions(sources), rebuilt_feeds.revisions_of(sources)
             found += (one.with_revisions(known, current) for one in differing)

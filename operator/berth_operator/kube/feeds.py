@@ -271,7 +271,8 @@ class Feeds:
         self._lists_before: tuple[int, ...] = ()
         self._history = session.history
         self._history.join(self)
-        self._gpupods = GpuPodSink(ledger, logger)
+        gpupod_sink = GpuPodSink(ledger, logger)
+        self.gpupods = gpupod_sink.store
         self._devices = DeviceSink(ledger, watchdog, logger)
         self._pods = PodSink(ledger, observer, logger, options.schedulers)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
@@ -282,7 +283,7 @@ class Feeds:
             new(resources.DEVICES, raw.Device, self._devices),
             new(resources.LEASES, lease.Lease, LeaseSink(watchdog), scope=agents),
             new(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
-            new(resources.GPU_PODS, wire.GpuPod, self._gpupods),
+            new(resources.GPU_PODS, wire.GpuPod, gpupod_sink),
             new(resources.PODS, long_pods.Pod, self._pods, scope=informer.Scope(fields=UNFINISHED)),
         )
 
@@ -360,11 +361,6 @@ class Feeds:
         """List everything once, without a watch."""
         for one in self._informers:
             await one.read()
-
-    @property
-    def gpupods(self) -> misplaced_gpupods.GpuPodStore:
-        """All GpuPods."""
-        return self._gpupods.store
 
     def uid_of_device(self, name: str) -> str:
         """Return the uid of a Device; empty where there is none."""
