@@ -67,6 +67,8 @@ SPECS: Final[dict[str, dict[str, Any]]] = {
     "a spread that is a wish": {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
     "a gate": {"schedulingGates": [{"name": "wait"}]},
     "no gate": {"schedulingGates": []},
+    "a group": {"schedulingGroup": {"podGroupName": "g"}},
+    "a workload": {"workloadRef": {"name": "w", "podGroup": "g"}},
     "claims of resources": {"resourceClaims": [{"name": "a"}]},
     "lists that are null": {"volumes": None, "tolerations": None, "schedulingGates": None},
     "an operating system": {"os": {"name": "windows"}},

@@ -94,17 +94,11 @@ class _Affinity(wire.Struct, frozen=True):
     pod_anti_affinity: _PodAffinity | None = None
 
 
-class _PodSpec(wire.Struct, frozen=True):
+class _PodSpec(raw.ShortFields, frozen=True):
     """What a pod asks of a scheduler."""
 
-    node_name: str = ""
-    scheduler_name: str = ""
-    priority: int | None = None
-    priority_class_name: str | None = None
     containers: tuple[_Container, ...] = ()
     init_containers: tuple[_Container, ...] | None = None
-    resources: raw.ContainerResources | None = None
-    overhead: raw.Resources | None = None
     node_selector: msgspec.Raw = NOTHING
     affinity: _Affinity | None = None
     tolerations: msgspec.Raw = NOTHING
@@ -112,7 +106,6 @@ class _PodSpec(wire.Struct, frozen=True):
     volumes: msgspec.Raw = NOTHING
     scheduling_gates: msgspec.Raw = NOTHING
     resource_claims: msgspec.Raw = NOTHING
-    os: raw.PodOS | None = None
 
 
 class _Pod(wire.Struct, frozen=True):
@@ -167,15 +160,11 @@ def _read_labels(text: msgspec.Raw) -> dict[str, str]:
 def _spec(spec: _PodSpec) -> raw.PodSpec:
     terms = _terms_of(spec.affinity)
     lists = {"node selector": spec.node_selector, "node affinity": terms, "tolerations": spec.tolerations}
+    short = {field: getattr(spec, field) for field in raw.ShortFields.__struct_fields__}
     return raw.PodSpec(
-        node_name=spec.node_name,
-        scheduler_name=spec.scheduler_name,
-        priority=spec.priority,
-        priority_class_name=spec.priority_class_name,
+        **short,
         containers=_containers(spec.containers),
         init_containers=_containers(spec.init_containers or ()),
-        resources=spec.resources,
-        overhead=spec.overhead,
         node_selector=_unless_long(_selector, spec.node_selector),
         affinity=_affinity(spec.affinity),
         tolerations=_unless_long(_tolerations, spec.tolerations),
@@ -185,7 +174,6 @@ def _spec(spec: _PodSpec) -> raw.PodSpec:
         volumes=_if_mentioned(_volumes, spec.volumes, CLAIMS),
         scheduling_gates=(raw.SchedulingGate(""),) if _any(spec.scheduling_gates) else None,
         resource_claims=_presence(spec.resource_claims),
-        os=spec.os,
         unread_list=next((name for name, text in lists.items() if len(text) > MAX_LIST_BYTES), ""),
     )
 

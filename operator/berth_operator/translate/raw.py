@@ -120,17 +120,25 @@ class SchedulingGate(wire.Struct, frozen=True):
     name: str
 
 
-class PodSpec(wire.Struct, frozen=True):
-    """What a pod asks of a scheduler."""
+class ShortFields(wire.Struct, frozen=True):
+    """The fields of a pod's spec that are short in every pod, or whose amounts are always read."""
 
     node_name: str = ""
     scheduler_name: str = ""
     priority: int | None = None
     priority_class_name: str | None = None
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] | None = None
     resources: ContainerResources | None = None
     overhead: Resources | None = None
+    scheduling_group: Presence | None = None
+    workload_ref: Presence | None = None  # The name of the same in Kubernetes 1.35.
+    os: PodOS | None = None
+
+
+class PodSpec(ShortFields, frozen=True):
+    """What a pod asks of a scheduler."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
@@ -138,9 +146,6 @@ class PodSpec(wire.Struct, frozen=True):
     volumes: tuple[Volume, ...] | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     resource_claims: tuple[Presence, ...] | None = None
-    scheduling_group: Presence | None = None
-    workload_ref: Presence | None = None  # The name of the same in Kubernetes 1.35.
-    os: PodOS | None = None
     unread_list: str = ""  # The list that was too long to be read; the API has no such field.
 
 
