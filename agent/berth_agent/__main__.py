@@ -97,12 +97,12 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
 
 
 def _hardware(node: HardwareNode) -> probe.Probe:
-    """Return the probe of real cards, which also reads the extra devices of the node."""
+    """Return the probe of the real cards and the extra devices of the node."""
     kernel = sysfs.Kernel(node.sysfs, node.procfs)
     readers: list[extra_devices.Reader] = [lambda: rdma.devices(kernel)]
     if node.devices:
         readers.append(device_files.DeviceFolder(node.devices, kernel).devices)
-    return extra_devices.ExtraDevicesProbe(nvml_probe.NvmlProbe(kernel), readers)
+    return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices(readers).read)
 
 
 def _kubelet(settings: Settings) -> podresources.PodResourcesLister | None:

@@ -1,4 +1,4 @@
-"""A probe that adds extra devices (RDMA, other accelerators) to the sample of the cards.
+"""The extra devices (RDMA, other accelerators) that stand in a sample beside the cards.
 
 The cards decide whether the source fails: then the Device stays as it was, extra devices
 included. A device that conflicts with one already listed is left out, and so is one past the
@@ -7,12 +7,11 @@ then the kernel's devices, then those of files in the order of their names. If r
 devices fails, those that were read last stand, and the cards are sampled all the same.
 """
 
-import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from berth_agent import card_processes, probe
+from berth_agent import probe
 from berth_crds import schema_limits, vocabulary
 
 log = logging.getLogger(__name__)
@@ -22,51 +21,23 @@ DRIVER: Final = "the driver"
 Reader = Callable[[], tuple[probe.ExtraDevice, ...]]
 
 
-class ExtraDevicesProbe:
-    """Samples the cards, and then reads the extra devices."""
+class ExtraDevices:
+    """Reads the extra devices of one node."""
 
-    def __init__(self, cards: probe.Probe, readers: Sequence[Reader]) -> None:
-        self._cards = cards
+    def __init__(self, readers: Iterable[Reader]) -> None:
         self._readers = tuple(map(LastGoodReader, readers))
         self._left_out: tuple[str, ...] = ()
-        self._is_reading = False  # Whether the extra devices are being read.
 
-    def sample(self) -> probe.Outcome:
-        """Sample once."""
-        outcome = self._cards.sample()
-        if isinstance(outcome, probe.SourceFailed):
-            return outcome
-        self._is_reading = True
-        read = tuple(device for reader in self._readers for device in reader())
-        self._is_reading = False
-        fitting, left_out = without_conflicts(outcome, read)
-        self._warn(left_out)
-        return dataclasses.replace(outcome, devices=fitting)
-
-    def processes(self) -> tuple[card_processes.Process, ...] | None:
-        """Return the processes on the cards, where the probe of the cards can list them."""
-        return self._cards.processes() if isinstance(self._cards, card_processes.ProcessLister) else None
-
-    def has_events(self) -> bool:
-        """Return whether the driver has reported an error, where the probe of the cards listens."""
-        return isinstance(self._cards, probe.EventSource) and self._cards.has_events()
-
-    def progress(self) -> str:
-        """Return what the current sample is doing, where the probe of the cards reports it."""
-        if self._is_reading:
-            return "reading the extra devices"
-        return self._cards.progress() if isinstance(self._cards, probe.ProgressReporter) else ""
-
-    def close(self) -> None:
-        """Close the probe of the cards, where it can be closed."""
-        if isinstance(self._cards, probe.Closable):
-            self._cards.close()
-
-    def _warn(self, left_out: tuple[str, ...]) -> None:
+    def read(self, sample: probe.Sample) -> tuple[probe.ExtraDevice, ...]:
+        """Return those that do not conflict with a sample of the cards; log once what is left out."""
+        fitting, left_out = without_conflicts(
+            sample, [device for reader in self._readers for device in reader()]
+        )
         for sentence in left_out:
             if sentence not in self._left_out:
                 log.warning("%s", sentence)
         self._left_out = left_out
+        return fitting
 
 
 class LastGoodReader:
@@ -91,7 +62,7 @@ class LastGoodReader:
 
 
 def without_conflicts(
-    sample: probe.Sample, devices: Sequence[probe.ExtraDevice]
+    sample: probe.Sample, devices: Iterable[probe.ExtraDevice]
 ) -> tuple[tuple[probe.ExtraDevice, ...], tuple[str, ...]]:
     """Return the devices without conflicts, and a sentence for each that is left out.
 

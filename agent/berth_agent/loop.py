@@ -20,7 +20,6 @@ from typing import Final
 
 from berth_agent import (
     backoff,
-    card_processes,
     device_spec,
     device_status,
     health_monitor,
@@ -105,7 +104,7 @@ async def run_node(
     """Run the agent of one node until cancelled, and record what it sees in its node view."""
     sources = evidence.EvidenceSources(
         kubelet=config.kubelet is not None,
-        driver=isinstance(config.probe, card_processes.ProcessLister),
+        driver=isinstance(config.probe, probe.ProcessLister),
         resources=config.resources,
     )
     wake_poller = asyncio.Event()

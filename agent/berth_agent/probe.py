@@ -162,6 +162,19 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Process:
+    """One process on a card or on a MIG instance, whichever the driver names by `uuid`.
+
+    `pid` is that of the host. `memory` is in bytes of the card, None where the driver does not report
+    it. The driver does not know which pod a process belongs to; `gpupods` finds that out.
+    """
+
+    pid: int
+    uuid: str
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFailed:
     """The source failed as a whole; reason is one CamelCase word, message a sentence."""
 
@@ -178,6 +191,14 @@ class EventSource(Protocol):
 
     def has_events(self) -> bool:
         """Return, without waiting, whether there are events; never called during a sample."""
+
+
+@runtime_checkable
+class ProcessLister(Protocol):
+    """A probe that can list the processes on the cards; without one, nothing is known about processes."""
+
+    def processes(self) -> tuple[Process, ...] | None:
+        """Return all of them, None where that is not known. May block, and should not raise."""
 
 
 @runtime_checkable

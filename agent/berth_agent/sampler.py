@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from berth_agent import card_processes, probe, settings
+from berth_agent import probe, settings
 from berth_agent.gpupods import process_owners
 
 log = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ def _observe(source: probe.Probe, procfs: Path) -> Observation:
 
 
 def _located_processes(source: probe.Probe, procfs: Path) -> tuple[process_owners.LocatedProcess, ...] | None:
-    if not isinstance(source, card_processes.ProcessLister):
+    if not isinstance(source, probe.ProcessLister):
         return None
     try:
         found = source.processes()

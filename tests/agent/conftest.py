@@ -23,7 +23,7 @@ import msgspec
 import pytest
 
 from agent import accounts
-from berth_agent import card_processes, loop, probe, simulated
+from berth_agent import loop, probe, simulated
 from berth_agent.kubelet import podresources
 from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import api, connection, errors, lease, resources
@@ -60,13 +60,13 @@ class Crowd:
 
     def __init__(self, procfs: Path) -> None:
         self.procfs = procfs
-        self.there: dict[int, card_processes.Process] = {}
+        self.there: dict[int, probe.Process] = {}
 
     def enter(self, pid: int, uuid: str, *, cgroup: str = "/system.slice") -> None:
         """Have a process be on a card."""
         (self.procfs / str(pid)).mkdir(parents=True, exist_ok=True)
         (self.procfs / str(pid) / "cgroup").write_text(f"0::{cgroup}\n")
-        self.there[pid] = card_processes.Process(pid, uuid, 1 << 30)
+        self.there[pid] = probe.Process(pid, uuid, 1 << 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Crowded:
         """Look at the cards."""
         return self.cards.sample()
 
-    def processes(self) -> tuple[card_processes.Process, ...]:
+    def processes(self) -> tuple[probe.Process, ...]:
         """Look at the processes."""
         return tuple(self.crowd.there.values())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from berth_agent import device_files, extra_devices, probe, sysfs
+from berth_agent import device_files, probe, sysfs
 from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import presets
@@ -57,7 +57,7 @@ def rig(place: nodes.Place) -> nodes.Mocked:
 @pytest.fixture
 def looking(rig: nodes.Mocked, shelf: Shelf) -> probe.Probe:
     """Lend a probe of its cards and of the devices in the folder."""
-    return extra_devices.ExtraDevicesProbe(rig.source, [shelf.folder.devices])
+    return rig.start(shelf.folder.devices)
 
 
 def test_files_name_devices(shelf: Shelf) -> None:
@@ -257,7 +257,7 @@ def test_an_instance_of_the_driver_wins(
     shelf: Shelf, place: nodes.Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The uuid of a MIG instance is taken, too: containers are given instances by it."""
-    looking = extra_devices.ExtraDevicesProbe(place(presets.MIG).start(), [shelf.folder.devices])
+    looking = place(presets.MIG).start(shelf.folder.devices)
     card = next(nodes.look(looking).answering_cards())
     assert card.mig is not None
     shelf.put("a.json", NPU | {"uuid": card.mig.instances[0].uuid})
@@ -278,7 +278,7 @@ def test_reader_that_fails_keeps_nobody_from_the_cards(
             raise faults[0]
         return shelf.folder.devices()
 
-    looking = extra_devices.ExtraDevicesProbe(place(presets.A10).start(), [read])
+    looking = place(presets.A10).start(read)
     before = nodes.look(looking)
     faults.append(RuntimeError("Symlink loop"))
 

@@ -4,13 +4,13 @@ from collections.abc import Collection
 
 import pytest
 
-from berth_agent.card_processes import Process
 from berth_agent.gpupods import process_owners, verification
 from berth_agent.gpupods.evidence import EvidenceCache, EvidenceSources
 from berth_agent.kubelet import device_ids, podresources
 from berth_agent.kubelet.cgroups import HOST, CgroupOwner
 from berth_agent.kubelet.podresources import FailureReason, ListedContainer, ListedDevices, ListedPod
 from berth_agent.kubelet.poller import KubeletReport
+from berth_agent.probe import Process
 from berth_crds import wire
 
 KEY, UID = ("ml", "train"), "u-1"

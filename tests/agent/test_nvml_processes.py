@@ -2,8 +2,7 @@
 
 import pytest
 
-from berth_agent import extra_devices, simulated
-from berth_agent.card_processes import Process
+from berth_agent.probe import Process
 from support import nodes
 from support.nvml import presets
 
@@ -95,14 +94,3 @@ def test_card_that_has_no_such_thing_leaves_the_others(crowded: nodes.Mocked) ->
     blind = crowded.start()
     nodes.look(blind)
     assert blind.processes() is None
-
-
-def test_probe_of_extra_devices_hands_processes_on(place: nodes.Place) -> None:
-    """What stands beside the cards hides nobody who is on them."""
-    rig = place(presets.DGX_A100, {"card.0.process.0": "c 7 5"})
-    both = extra_devices.ExtraDevicesProbe(rig.source, ())
-
-    first = nodes.first(both)
-    assert both.processes() == (Process(7, first.uuid, 5),)
-    made_up = simulated.SimulatedProbe(simulated.machine("n1", "1xT4"), simulated.FaultFile(None, "n1"))
-    assert extra_devices.ExtraDevicesProbe(made_up, ()).processes() is None

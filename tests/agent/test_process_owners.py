@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from berth_agent.card_processes import Process
 from berth_agent.gpupods import pod_cache, process_owners, watched_pod
 from berth_agent.gpupods.process_owners import CardProcess, LocatedProcess
 from berth_agent.kubelet import cgroups, device_ids
 from berth_agent.kubelet.cgroups import HOST, CgroupOwner
+from berth_agent.probe import Process
 from berth_crds import schema_limits, wire
 
 UID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import device_spec, extra_devices, probe, rdma, simulated, sysfs
+from berth_agent import device_spec, probe, rdma, simulated, sysfs
 from berth_agent.health import cooldown, verdicts
 from berth_crds import vocabulary, wire
 from support import nodes
@@ -216,7 +216,7 @@ def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:
     """The Device lists both, counts the cards only, and stays as it was while the cards' source fails."""
     rig = place(presets.A10)
     tree.add_vf(0, "0000:3b:00.2", of=tree.add("mlx5_0", "0000:3b:00.0"))
-    looking = extra_devices.ExtraDevicesProbe(rig.source, [lambda: rdma.devices(tree.kernel)])
+    looking = rig.start(lambda: rdma.devices(tree.kernel))
 
     spec = nodes.spec(looking)
     assert [each.type for each in spec.devices] == ["gpu"] * 8 + ["rdma"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from berth_agent import card_processes
+from berth_agent import probe
 from berth_crds import wire
 from support.deviceplugin import DevicePlugin
 from testbed import cluster as clusters
@@ -102,11 +102,11 @@ async def test_processes_of_its_containers_are_their_pods(
         uid = await scene.bound_pod("p", minor=0)
         await scene.until_gpupod("p", lambda it: it.status.phase == "Running", what="it to run", seconds=60)
         pid, *_ = worker.processes_of(uid)
-        crowd.there[pid] = card_processes.Process(pid, scene.uuid(0), 1 << 30)
-        crowd.there[os.getpid()] = card_processes.Process(os.getpid(), scene.uuid(1), 2 << 30)
+        crowd.there[pid] = probe.Process(pid, scene.uuid(0), 1 << 30)
+        crowd.there[os.getpid()] = probe.Process(os.getpid(), scene.uuid(1), 2 << 30)
         hurt = await scene.until_device(lambda it: it.status.devices, what="the stray")
         assert await scene.gpupod("p") is not None
-        crowd.there[pid] = card_processes.Process(pid, scene.uuid(1), 1 << 30)
+        crowd.there[pid] = probe.Process(pid, scene.uuid(1), 1 << 30)
         both = await scene.until_device(
             lambda it: it.status.devices and len(it.status.devices[0].occupants) == 2, what="both strays"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import card_processes, probe, sampler, simulated
+from berth_agent import probe, sampler, simulated
 from berth_agent.gpupods import process_owners
 from berth_agent.kubelet import cgroups
 from testbed import waiting
@@ -138,14 +138,14 @@ class Failing:
             raise ZeroDivisionError("by zero")
         return CARDS
 
-    def processes(self) -> tuple[card_processes.Process, ...]:
+    def processes(self) -> tuple[probe.Process, ...]:
         """Return the processes, or fail."""
         if self.where == "processes":
             raise ZeroDivisionError
-        return (card_processes.Process(7, "GPU-a"), card_processes.Process(8, "GPU-a"))
+        return (probe.Process(7, "GPU-a"), probe.Process(8, "GPU-a"))
 
 
-LOCATED = (process_owners.LocatedProcess(card_processes.Process(7, "GPU-a"), cgroups.HOST),)
+LOCATED = (process_owners.LocatedProcess(probe.Process(7, "GPU-a"), cgroups.HOST),)
 BY_ZERO = probe.SourceFailed("ProbeFailed", "ZeroDivisionError: by zero")
 
 

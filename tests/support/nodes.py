@@ -15,7 +15,15 @@ from typing import Any, Final, Protocol
 import msgspec
 import pytest
 
-from berth_agent import device_spec, device_status, health_monitor, probe, simulated, sysfs
+from berth_agent import (
+    device_spec,
+    device_status,
+    extra_devices,
+    health_monitor,
+    probe,
+    simulated,
+    sysfs,
+)
 from berth_agent.health import health_rules
 from berth_agent.nvml import nvml_probe
 from berth_crds import device, wire
@@ -103,9 +111,10 @@ class Mocked:
         """The probe of an agent that is started when it is first used."""
         return self.start()
 
-    def start(self) -> nvml_probe.NvmlProbe:
-        """Return the probe of an agent that has just been started."""
-        return nvml_probe.NvmlProbe(sysfs.Kernel(self.machine.sys, self.machine.proc))
+    def start(self, *readers: extra_devices.Reader) -> nvml_probe.NvmlProbe:
+        """Return the probe of an agent that has just been started, with readers of extra devices."""
+        kernel = sysfs.Kernel(self.machine.sys, self.machine.proc)
+        return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices(readers).read)
 
     def look(self) -> probe.Sample:
         """Sample once, on a node that answers."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from berth_agent import card_processes
+from berth_agent import probe
 from berth_agent.kubelet import cgroups, device_ids
 from berth_crds import schema_limits, wire
 
@@ -23,7 +23,7 @@ LEAST_CHANGE: Final = 0.25
 class LocatedProcess:
     """A process on a card, and the pod and container of its cgroup."""
 
-    process: card_processes.Process
+    process: probe.Process
     owner: cgroups.CgroupOwner
 
 
@@ -44,7 +44,7 @@ class CardProcess:
 OwnerOf = Callable[[cgroups.CgroupOwner], tuple[device_ids.PodKey, str] | None]
 
 
-def locate(found: Iterable[card_processes.Process], procfs: Path) -> tuple[LocatedProcess, ...]:
+def locate(found: Iterable[probe.Process], procfs: Path) -> tuple[LocatedProcess, ...]:
     """Return the processes with the owners of their cgroups, without those that have ended."""
     places = ((process, cgroups.read_owner(procfs, process.pid)) for process in found)
     return tuple(LocatedProcess(process, place) for process, place in places if place is not None)

@@ -6,7 +6,7 @@ An error of the library as a whole makes the source fail.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final, TypeVar
 
 import pynvml
@@ -82,12 +82,15 @@ def ask(call: Callable[..., T], *arguments: Any) -> T:
         raise CallFailed(call.__name__, UNREADABLE, "the answer is no text") from None
 
 
-def ask_or(otherwise: T, call: Callable[..., T], *arguments: Any) -> T:
-    """Return the answer to one call, `otherwise` where the card does not support it."""
+def ask_or(otherwise: T, call: Callable[..., T], *arguments: Any, expected: Container[int] = ABSENT) -> T:
+    """Return the answer to a call, or to a function of several; `otherwise` after an expected error.
+
+    Without `expected` these are the errors of a card that does not support it.
+    """
     try:
         return ask(call, *arguments)
     except CallFailed as failure:
-        if failure.code in ABSENT:
+        if failure.code in expected:
             return otherwise
         raise
 

@@ -1,4 +1,4 @@
-"""One card, read through NVML: what it is, where it is, and how it is divided.
+"""One card, read through NVML: what it is, where it is, how it is divided, and what runs on it.
 
 What cannot change while the library is open (name, compute capability, location) is read once for
 each uuid, everything else for every sample. A card without uuid, name or memory is lost: nothing of
@@ -6,7 +6,8 @@ it could be given out.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pynvml
@@ -28,8 +29,20 @@ class StaticFacts:
     module_id: int | None
     location: wire.Topology
     slowdown_temperature: int | None
-    nvlink_targets: dict[int, str | None] = dataclasses.field(default_factory=dict)
-    profiles: mig.Profiles | None = None
+    _nvlink_targets: dict[int, str | None] = dataclasses.field(default_factory=dict)
+    _profiles: mig.Profiles | None = None
+
+    def nvlink_target(self, handle: Any, number: int) -> str | None:
+        """Return the target of one NVLink; while it is unknown, the driver is asked again."""
+        if self._nvlink_targets.get(number) is None:
+            self._nvlink_targets[number] = links.nvlink_target(handle, number)
+        return self._nvlink_targets[number]
+
+    def profiles(self, handle: Any) -> mig.Profiles:
+        """Return the names of the card's GPU instance profiles."""
+        if self._profiles is None:
+            self._profiles = mig.profile_names(handle)
+        return self._profiles
 
 
 def address(handle: Any) -> str | None:
@@ -86,11 +99,13 @@ def read(handle: Any, index: int, *, uuid: str, facts: StaticFacts) -> links.Car
         compute_capability=facts.compute_capability,
         module_id=facts.module_id,
         location=facts.location,
-        mig=mig.read(handle, total=memory, profiles=_profiles(handle, facts)),
+        mig=mig.read(handle, total=memory, profiles=functools.partial(facts.profiles, handle)),
         health=None,
         measurements=measurements.read(handle, slowdown_temperature=facts.slowdown_temperature),
     )
-    return links.CardReading(handle, card, links.nvlinks(handle, _nvlink_targets(handle, facts)))
+    return links.CardReading(
+        handle, card, links.nvlinks(handle, functools.partial(facts.nvlink_target, handle))
+    )
 
 
 def _memory(handle: Any) -> int:
@@ -100,19 +115,21 @@ def _memory(handle: Any) -> int:
     return total
 
 
-def _profiles(handle: Any, facts: StaticFacts) -> Callable[[], mig.Profiles]:
-    def profiles() -> mig.Profiles:
-        if facts.profiles is None:
-            facts.profiles = mig.profile_names(handle)
-        return facts.profiles
+def processes(handle: Any, card: probe.Card) -> tuple[probe.Process, ...]:
+    """Return the processes that compute on a card or its MIG instances, each once, or raise `CallFailed`.
 
-    return profiles
-
-
-def _nvlink_targets(handle: Any, facts: StaticFacts) -> Callable[[int], str | None]:
-    def target(number: int) -> str | None:
-        if facts.nvlink_targets.get(number) is None:
-            facts.nvlink_targets[number] = links.nvlink_target(handle, number)
-        return facts.nvlink_targets[number]
-
-    return target
+    Those behind MPS are among them. Processes that only draw are left out: a display server uses a
+    little of every card, which is still free. To an agent that may not administer MIG, the driver
+    reports the processes of a card in MIG mode without their instances; then they count for the card.
+    """
+    instances = {(each.gi, each.ci): each.uuid for each in card.mig.instances} if card.mig else {}
+    found = [
+        *calls.ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle),
+        *calls.ask_or([], pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, handle),
+    ]
+    listed = {
+        (process.pid, uuid): probe.Process(process.pid, uuid, process.usedGpuMemory)
+        for process in reversed(found)
+        for uuid in (instances.get((process.gpuInstanceId, process.computeInstanceId), card.uuid),)
+    }
+    return tuple(listed[key] for key in sorted(listed))

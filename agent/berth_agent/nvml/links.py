@@ -50,12 +50,9 @@ def nvlinks(handle: Any, target_of: Callable[[int], str | None]) -> NvlinkCounts
     """Return the number of active NVLinks of a card by target; `target_of` may cache that."""
     counts: collections.Counter[str] = collections.Counter()
     for number in range(MOST_NVLINKS):
-        try:
-            up = calls.ask(pynvml.nvmlDeviceGetNvLinkState, handle, number)
-        except calls.CallFailed as failure:
-            if failure.code in _NO_MORE:
-                break
-            raise
+        up = calls.ask_or(None, pynvml.nvmlDeviceGetNvLinkState, handle, number, expected=_NO_MORE)
+        if up is None:
+            break
         if up and (target := target_of(number)):
             counts[target] += 1
     return counts

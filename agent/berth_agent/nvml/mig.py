@@ -21,6 +21,9 @@ _NAME: Final = re.compile(r"(?:MIG )?([1-9]g\.[1-9][0-9]*gb(?:[+-][a-z]+(?:\.[a-
 _EIGHTHS: Final = 8
 # Errors for an instance that the driver has just listed and that is gone by now.
 GOING: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
+NO_DEVICE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND})
+# Profile and placement are reported only to processes that may administer MIG.
+NOT_SHOWN: Final = calls.ABSENT | {pynvml.NVML_ERROR_NO_PERMISSION}
 
 
 def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> wire.Mig | None:
@@ -34,19 +37,10 @@ def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> wire.M
         return wire.Mig(enabled=False)
     parts = tuple(_parts(handle))
     names = profiles() if parts else {}
-    read = (_existing(handle, part, total, names) for part in parts)
+    # One that was destroyed meanwhile must not fail the card.
+    read = (calls.ask_or(None, _instance, handle, part, total, names, expected=GOING) for part in parts)
     found = {one.uuid: one for one in read if one and _is_valid(one)}
     return wire.Mig(enabled=True, instances=tuple(found.values()))
-
-
-def _existing(handle: Any, part: Any, total: int, names: Profiles) -> wire.MigInstance | None:
-    """Return an instance; None for one that was destroyed meanwhile, which must not fail the card."""
-    try:
-        return _instance(handle, part, total, names)
-    except calls.CallFailed as failure:
-        if failure.code in GOING:
-            return None
-        raise
 
 
 def _is_valid(one: wire.MigInstance) -> bool:
@@ -73,17 +67,17 @@ def _parts(handle: Any) -> Iterator[Any]:
     """Yield the MIG devices of a card."""
     count = calls.ask_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)
     for number in range(min(count, schema_limits.MOST_INSTANCES)):
-        try:
-            yield calls.ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
-        except calls.CallFailed as failure:
-            if failure.code != pynvml.NVML_ERROR_NOT_FOUND:
-                raise
+        part = calls.ask_or(
+            None, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number, expected=NO_DEVICE
+        )
+        if part is not None:
+            yield part
 
 
 def _instance(handle: Any, part: Any, total: int, names: Profiles) -> wire.MigInstance:
     gi = calls.ask(pynvml.nvmlDeviceGetGpuInstanceId, part)
     shape = calls.ask(pynvml.nvmlDeviceGetAttributes_v2, part)
-    info = _gpu_instance(handle, gi)
+    info = calls.ask_or(None, _gpu_instance, handle, gi, expected=NOT_SHOWN)
     whole = names.get(info.profileId) if info else None
     return wire.MigInstance(
         uuid=calls.ask(pynvml.nvmlDeviceGetUUID, part),
@@ -96,15 +90,10 @@ def _instance(handle: Any, part: Any, total: int, names: Profiles) -> wire.MigIn
 
 
 def _gpu_instance(handle: Any, gi: int) -> Any:
-    """Return profile and placement, which the driver reports only to processes that may administer MIG."""
-    try:
-        return calls.ask(
-            pynvml.nvmlGpuInstanceGetInfo, calls.ask(pynvml.nvmlDeviceGetGpuInstanceById, handle, gi)
-        )
-    except calls.CallFailed as failure:
-        if failure.code in calls.ABSENT | {pynvml.NVML_ERROR_NO_PERMISSION}:
-            return None
-        raise
+    """Return profile and placement of a GPU instance, or raise `CallFailed`."""
+    return calls.ask(
+        pynvml.nvmlGpuInstanceGetInfo, calls.ask(pynvml.nvmlDeviceGetGpuInstanceById, handle, gi)
+    )
 
 
 def _placement(info: Any) -> wire.MigPlacement | None:

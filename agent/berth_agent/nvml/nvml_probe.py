@@ -11,30 +11,34 @@ good sample, since the driver reports each only once.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from berth_agent import card_processes, nvlink_groups, probe, sysfs
-from berth_agent.nvml import calls, cards, links, lost_cards, running_processes, session
+from berth_agent import nvlink_groups, probe, sysfs
+from berth_agent.nvml import calls, cards, links, lost_cards, session
 from berth_crds import wire
 
 # Opening the library may wake every card of the node, which takes seconds where nothing keeps
 # them awake. With a sample every ten seconds, a card that came back is seen within a minute.
 SAMPLES_BETWEEN_OPENINGS: Final = 6
 
+ReadExtraDevices = Callable[[probe.Sample], tuple[probe.ExtraDevice, ...]]
+
 
 class NvmlProbe:
     """Samples the cards that the NVIDIA driver of this node knows."""
 
-    def __init__(self, kernel: sysfs.Kernel) -> None:
+    def __init__(self, kernel: sysfs.Kernel, extra_devices: ReadExtraDevices = lambda _: ()) -> None:
+        """`extra_devices` reads what stands in a sample beside the cards; a failed source has none."""
         self._kernel = kernel
+        self._extra_devices = extra_devices
         self._session: session.Session | None = None
         self._known: lost_cards.Known = {}
         self._samples_with_loss = 0
         self._readings: tuple[links.CardReading, ...] = ()
-        self._processes: Mapping[str, tuple[card_processes.Process, ...]] = {}
+        self._processes: Mapping[str, tuple[probe.Process, ...]] = {}
         self._xids: tuple[probe.XidEvent, ...] = ()
         self._progress = ""
 
@@ -53,16 +57,19 @@ class NvmlProbe:
         if was_open and isinstance(outcome, probe.SourceFailed):
             # The driver may have been loaded again since the library was opened.
             outcome = self._open_and_sample()
-        return self._with_xids(outcome)
+        return self._complete(outcome)
 
-    def _with_xids(self, outcome: probe.Outcome) -> probe.Outcome:
+    def _complete(self, outcome: probe.Outcome) -> probe.Outcome:
+        """Return a good sample with the driver's errors and the extra devices."""
         if isinstance(outcome, probe.SourceFailed):
             return outcome
         if self._session:
             self._set_progress("asking the driver for errors")
             self._collect(self._session)
+        self._set_progress("reading the extra devices")
+        devices = self._extra_devices(outcome)
         xids, self._xids = self._xids, ()
-        return dataclasses.replace(outcome, xids=xids)
+        return dataclasses.replace(outcome, xids=xids, devices=devices)
 
     def progress(self) -> str:
         """Return what the current sample is doing: nothing else shows which call hangs."""
@@ -75,7 +82,7 @@ class NvmlProbe:
         """Whether the driver has reported an error since the last sample."""
         return self._session is not None and self._session.events.is_pending()
 
-    def processes(self) -> tuple[card_processes.Process, ...] | None:
+    def processes(self) -> tuple[probe.Process, ...] | None:
         """Return the processes on the cards; None where that is not known.
 
         For a card that fails to list them just now, its last list stands; processes that have ended are
@@ -148,13 +155,13 @@ class NvmlProbe:
 
 def _processes(
     readings: Iterable[links.CardReading],
-) -> tuple[Mapping[str, tuple[card_processes.Process, ...]], set[str]]:
+) -> tuple[Mapping[str, tuple[probe.Process, ...]], set[str]]:
     """Return the processes of the cards by uuid, and the cards that failed to list theirs."""
-    listed: dict[str, tuple[card_processes.Process, ...]] = {}
+    listed: dict[str, tuple[probe.Process, ...]] = {}
     failed: set[str] = set()
     for reading in readings:
         try:
-            listed[reading.card.uuid] = tuple(running_processes.on(reading.handle, reading.card))
+            listed[reading.card.uuid] = cards.processes(reading.handle, reading.card)
         except calls.CallFailed as failure:
             if failure.code not in calls.ABSENT:
                 failed.add(reading.card.uuid)

@@ -20,6 +20,8 @@ from berth_agent.nvml import calls, cards, events, links
 from berth_crds import schema_limits, text, wire
 
 DRIVER: Final = "nvidia"  # As the kernel calls it.
+# A version of the driver that is not text stays empty, since nothing depends on it.
+NO_VERSION: Final = calls.ABSENT | {calls.UNREADABLE}
 
 CardOutcome = links.CardReading | probe.LostCard
 
@@ -54,7 +56,7 @@ class Session:
 
     def driver(self) -> wire.Driver:
         """Return the versions of the driver."""
-        version = _version()
+        version = calls.ask_or("", pynvml.nvmlSystemGetDriverVersion, expected=NO_VERSION)
         cuda = calls.ask_or(0, pynvml.nvmlSystemGetCudaDriverVersion_v2)
         newest = f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda > 0 else ""
         return wire.Driver(text.line(version, most=schema_limits.LONGEST_DRIVER_VERSION), newest)
@@ -93,16 +95,6 @@ class Session:
         if self._ancestors.get(pair) is None:
             self._ancestors[pair] = links.common_ancestor(one.handle, peer.handle)
         return self._ancestors[pair]
-
-
-def _version() -> str:
-    """Return the driver's version; empty for one that is not text, since nothing depends on it."""
-    try:
-        return calls.ask_or("", pynvml.nvmlSystemGetDriverVersion)
-    except calls.CallFailed as failure:
-        if failure.code == calls.UNREADABLE:
-            return ""
-        raise
 
 
 def _distinct(found: Iterable[CardOutcome]) -> Iterator[CardOutcome]:
