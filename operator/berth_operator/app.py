@@ -22,7 +22,7 @@ from aiohttp import web
 from berth_crds import http_server
 from berth_crds.client import api
 from berth_operator.engine import (
-    bind_declaration,
+    bind_declarer,
     bind_sender,
     decision_records,
     device_audit,
@@ -30,7 +30,6 @@ from berth_operator.engine import (
     inventory_metrics,
     loop,
 )
-from berth_operator.engine.bind_declarer import BindDeclarer
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.rate_limiter import RateLimiter, lower_while_busy
 from berth_operator.engine.watchdog import Watchdog
@@ -102,7 +101,9 @@ class Operator:
         self._options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, writer, self._options)
         self._election = make_election(session, identity, settings, metrics)
-        self._declarer = BindDeclarer(self._ledger, self._election.declare, writer.size, clock=clock)
+        self._declarer = bind_declarer.BindDeclarer(
+            self._ledger, self._election.declare, writer.size, clock=clock
+        )
         self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=wall)
         self._leader = binding_writer.Leader(
             self._election.leads, self._election.doubt, self._sure, self._declarer.permit, self._touches.touch
@@ -227,7 +228,7 @@ class Operator:
             await asyncio.sleep(SETTLE_SECONDS)
         await self._feeds.catch_up()
         if not term.clean:
-            await self._feeds.wait_pods(await self._touches.void(bind_declaration.decode(term.inherited)))
+            await self._feeds.wait_pods(await self._touches.void(bind_declarer.decode(term.inherited)))
         self._binds_ended = True
         await self._declarer.declare()
         for finding in device_audit.audit(self._ledger.inventory):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from berth_operator.engine import bind_declaration, bind_declarer
-from berth_operator.engine.bind_declaration import BindDeclaration
+from berth_operator.engine import bind_declarer
+from berth_operator.engine.bind_declarer import BindDeclaration
 from berth_operator.scheduling import decisions
 from support import ledgers, timeless
 
@@ -26,7 +26,7 @@ class Lease:
 
     async def write(self, text: str) -> None:
         """Accept a declaration, at once or when the test says so."""
-        self.written.append(bind_declaration.decode(text))
+        self.written.append(bind_declarer.decode(text))
         if self.slow:
             self.open.append(asyncio.get_running_loop().create_future())
             await self.open[-1]
@@ -341,7 +341,7 @@ DECLARED = st.builds(BindDeclaration, st.integers(-1, 2**64), st.frozensets(st.t
 @given(DECLARED)
 def test_it_is_read_back_as_it_was_written(declared: BindDeclaration) -> None:
     """The Lease carries a declaration from one leader to the next without loss."""
-    assert bind_declaration.decode(bind_declaration.encode(declared)) == declared
+    assert bind_declarer.decode(bind_declarer.encode(declared)) == declared
 
 
 @pytest.mark.parametrize(
@@ -361,9 +361,9 @@ def test_it_is_read_back_as_it_was_written(declared: BindDeclaration) -> None:
 )
 def test_what_cannot_be_read_excludes_nothing(text: str | None) -> None:
     """Every pod that waits may have a bind under way then."""
-    found = bind_declaration.decode(text)
+    found = bind_declarer.decode(text)
 
-    assert found == bind_declaration.EVERYTHING
+    assert found == bind_declarer.EVERYTHING
     assert found.covers("any", 0)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from berth_operator.engine import bind_refusals, dry_run_queue
+from berth_operator.engine import bind_refusals, dry_runs
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.backlog import Backlog
 from support import builders
@@ -146,9 +146,9 @@ def test_a_postponed_pod_is_retried_where_it_would_go_now() -> None:
 
 def asked(*pods: queued_pods.Candidate) -> list[str]:
     """Return the order in which pods of a namespace are asked about."""
-    queue = dry_run_queue.DryRunQueue()
+    queue = dry_runs.DryRunQueue()
     for candidate in pods:
-        queue.push(dry_run_queue.DryRun(candidate, SOMEWHERE))
+        queue.push(dry_runs.DryRun(candidate, SOMEWHERE))
     found = [queue.pop().candidate.name for _ in pods]
     assert not queue
     return found

@@ -37,7 +37,10 @@ async def test_turns_are_even_and_a_pause_earns_nothing() -> None:
 @timeless.scenario
 async def test_no_limit() -> None:
     """Without a limit all go at once."""
-    assert await moments(rate_limiter.unlimited(), 100) == [0.0] * 100
+    assert (
+        await moments(rate_limiter.RateLimiter(float, rate_limiter.constant(rate_limiter.UNLIMITED)), 100)
+        == [0.0] * 100
+    )
 
 
 @pytest.mark.parametrize(

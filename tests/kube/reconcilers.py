@@ -9,8 +9,9 @@ from typing import Any
 from berth_crds import names
 from berth_crds.client import connection, resources
 from berth_operator import metrics
-from berth_operator.engine import node_summaries, rate_limiter
+from berth_operator.engine import node_summaries
 from berth_operator.kube import reconciler
+from kube import servers
 from support import clock, stub
 
 Thing = dict[str, Any]
@@ -24,7 +25,7 @@ async def running(
     """Run a reconciler beside the block."""
     lent = reconciler.Reconciler(
         link,
-        rate_limiter.unlimited(),
+        servers.unlimited(),
         agent="test-reconciler",
         wall=clock.Clock().wall,
         kopf_metrics=kopf_metrics,

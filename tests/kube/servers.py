@@ -25,6 +25,11 @@ def candidate(name: str, namespace: str = "ml") -> queued_pods.Candidate:
     return queued_pods.Candidate(uid=f"{namespace}-{name}", namespace=namespace, name=name)
 
 
+def unlimited() -> rate_limiter.RateLimiter:
+    """Return a rate limiter without limits."""
+    return rate_limiter.RateLimiter(float, rate_limiter.constant(rate_limiter.UNLIMITED))
+
+
 def error(code: int, retry_after: float | None = None) -> errors.ApiError:
     """Return the error of a status code."""
     return errors.BY_CODE.get(code, errors.Unavailable)(code, "no", retry_after=retry_after)
@@ -111,7 +116,7 @@ class RecordedEvents(events.EventRecorder):
     """Keeps Events instead of posting them: their reasons and messages."""
 
     def __init__(self, session: api.Api) -> None:
-        super().__init__(session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="test")
+        super().__init__(session, unlimited(), wall=clock.Clock().wall, instance="test")
         self.recorded: list[tuple[str, str]] = []
 
     def record(self, event: events.Event) -> None:
@@ -127,7 +132,7 @@ class StatusWriter(pod_status.PodStatusWriter):
     ) -> None:
         self.time = clock.Clock()
         self.events = RecordedEvents(session)
-        limiter = limiter or rate_limiter.unlimited()
+        limiter = limiter or unlimited()
         super().__init__(session, self.events, limiter, wall=self.time.wall, **options)
 
 

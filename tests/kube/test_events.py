@@ -28,7 +28,7 @@ class PostedEvents:
 
     def __init__(self, session: api.Api, cluster: clusters.Cluster, namespace: str) -> None:
         self.recorder = events.EventRecorder(
-            session, rate_limiter.unlimited(), wall=clock.Clock().wall, instance="op-1_abcd"
+            session, servers.unlimited(), wall=clock.Clock().wall, instance="op-1_abcd"
         )
         self.cluster = cluster
         self.namespace = namespace

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from berth_crds.client import api, resources
-from berth_operator.engine import bind_declaration, ports
+from berth_operator.engine import bind_declarer, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import pod_status, pod_touches
 from berth_operator.scheduling import queued_pods
@@ -19,7 +19,7 @@ from berth_operator.translate import refusals
 from kube.binding_writers import NODE, Lead, Writer, waiting_pod
 from support import builders, manifests, pods, stub, timeless
 
-EVERYTHING = bind_declaration.EVERYTHING
+EVERYTHING = bind_declarer.EVERYTHING
 UNBINDABLE = "cannot be changed, so a late bind may arrive"
 
 
@@ -160,7 +160,7 @@ async def test_only_what_was_declared_is_changed(
     for name in ("new", "named", "other"):
         server.on("PATCH", status_of(name), written("20"))
 
-    declared = bind_declaration.BindDeclaration(after=10, uids=frozenset({"uid-named"}))
+    declared = bind_declarer.BindDeclaration(after=10, uids=frozenset({"uid-named"}))
     version = await touching(stub_session, ledger).void(declared)
 
     assert {request.path for request in server.requests} == {status_of("named"), status_of("new")}

@@ -1,4 +1,11 @@
-"""Keeps the leader's declaration ahead of its binds.
+"""For which pods binds may be under way, as the leader declares it in its Lease ahead of its binds.
+
+A bind may arrive long after its leader is gone, at an API server that does not know that yet. It
+names the revision of the pod that it was decided for, so that a new leader can make it void by
+changing the pod. The declaration says which pods must be changed: those that are newer than a
+revision, and some older ones by uid. Both are coarse on purpose. A new pod is covered from the start
+and costs no further write, and an old one is declared together with many others that are likely to
+be next.
 
 A bind waits until the Lease surely covers its pod. A declaration that is being written may or may not
 be in force already, so a pod must be covered by it and by the one before. Each new declaration names
@@ -10,14 +17,16 @@ it is named only for its own bind.
 """
 
 import asyncio
+import dataclasses
+import json
 import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from berth_operator.engine import bind_declaration, pod_revisions, ports
-from berth_operator.engine.bind_declaration import BindDeclaration
+from berth_operator.engine import pod_revisions, ports
 from berth_operator.engine.ledger import Ledger
 
+FORMAT: Final = 1
 NAMED_AHEAD: Final = 512  # A write of the Lease for each so many old pods costs nothing beside their binds.
 IDLE_AHEAD: Final = 64  # Of the pods of which no bind is sent for now, which all the same may be next.
 MOST_IDLE: Final = 128
@@ -26,6 +35,44 @@ LARGE: Final = 1 << 16  # Bytes of a pod.
 MOST_BYTES: Final = 4 << 20  # Of all large pods that are covered without need.
 CHECK_SECONDS: Final = 1.0
 COMPARED_PER_SECOND: Final = 10_000  # Pods of which no bind is sent for now, to find the first of them.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BindDeclaration:
+    """Binds may be under way for pods whose revision is above `after`, and for those with these uids."""
+
+    after: int = 0
+    uids: frozenset[str] = frozenset()
+
+    def covers(self, uid: str, revision: int) -> bool:
+        """Whether a bind of this pod, in this revision, may be under way."""
+        return revision > self.after or uid in self.uids
+
+
+EVERYTHING: Final = BindDeclaration(after=-1)
+
+
+def encode(declared: BindDeclaration) -> str:
+    """Return a declaration as text, the same for equal ones."""
+    return json.dumps(
+        {"v": FORMAT, "after": declared.after, "pods": sorted(declared.uids)}, separators=(",", ":")
+    )
+
+
+def decode(text: str | None) -> BindDeclaration:
+    """Return the declaration of a text; one that is absent or cannot be read covers every pod."""
+    try:
+        record = json.loads(text or "")
+        after, uids = record["after"], record["pods"]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return EVERYTHING
+    if record.get("v") != FORMAT or type(after) is not int or not _is_list_of_text(uids):
+        return EVERYTHING
+    return BindDeclaration(after, frozenset(uids))
+
+
+def _is_list_of_text(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 class BindDeclarer:
@@ -97,7 +144,7 @@ class BindDeclarer:
         await asyncio.sleep(0)  # Other binds of the same round join.
         new = self._next()
         self._in_force = (*self._in_force, new)
-        await self._write(bind_declaration.encode(new))
+        await self._write(encode(new))
         self._in_force = (new,)
 
     def _next(self) -> BindDeclaration:

@@ -78,10 +78,6 @@ class BindSender:
         self.on_outcome: Callable[[Candidate, Placement, ports.Outcome], None] = lambda *_: None
         self.on_delay: Callable[[Candidate, str], None] = lambda *_: None
 
-    def __repr__(self) -> str:
-        """Describe the state."""
-        return f"<BindSender: {len(self._tasks)} under way, {self._bind_slots!r}>"
-
     @property
     def busy(self) -> bool:
         """Whether binds are under way."""

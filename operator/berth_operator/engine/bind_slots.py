@@ -56,10 +56,6 @@ class BindSlots:
         self._timer: asyncio.TimerHandle | None = None
         self._pruned_at = 0.0
 
-    def __repr__(self) -> str:
-        """Describe the state."""
-        return f"<BindSlots: {self._at_once} at once, slow: {sorted(self._slow)}>"
-
     @property
     def slow(self) -> Collection[str]:
         """The slow namespaces."""

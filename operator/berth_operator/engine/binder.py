@@ -5,9 +5,10 @@ certain that the bind did not and will not happen. `bind_sender` sends and follo
 first where the server is likely to refuse; `slow_namespaces` holds pods back whose binds take long.
 """
 
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 from berth_operator.engine import bind_sender, decision_records, dry_runs, ports, slow_namespaces
+from berth_operator.engine.decision_reporter import DecisionReporter
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
@@ -19,19 +20,6 @@ Candidate = queued_pods.Candidate
 Placement = decisions.Placement
 
 
-class BindObserver(Protocol):
-    """Receives the outcomes of binds."""
-
-    def bound(self, candidate: Candidate, placement: Placement) -> None:
-        """Record that a pod was bound."""
-
-    def bind_failed(self, candidate: Candidate, message: str) -> None:
-        """Record why the bind of a pod failed, or has no answer yet."""
-
-    def bind_held_up(self, candidate: Candidate, message: str) -> None:
-        """Record why a pod that may fit waits before its bind is decided."""
-
-
 class Binder:
     """Binds pods, a limited number at once."""
 
@@ -39,17 +27,16 @@ class Binder:
         self,
         ledger: Ledger,
         writer: ports.Writer,
-        observer: BindObserver,
+        observer: DecisionReporter,
         *,
         clock: ports.Clock,
-        limits: bind_sender.Limits = DEFAULT_LIMITS,
-        records: decision_records.DecisionRecords | None = None,
+        limits: bind_sender.Limits,
+        records: decision_records.DecisionRecords,
     ) -> None:
         self._ledger = ledger
         self._writer = writer
         self._observer = observer
         self._clock = clock
-        records = records or decision_records.unread_records()
         self._bind_sender = bind_sender.BindSender(ledger, writer, clock, limits, records)
         self._bind_sender.on_outcome, self._bind_sender.on_delay = self._conclude, observer.bind_failed
         self._dry_runs = dry_runs.DryRuns(

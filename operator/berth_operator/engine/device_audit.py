@@ -5,7 +5,6 @@ can. Such a device is not given out again until its pods are gone. It is reporte
 start, and on the Device for as long as it lasts.
 """
 
-import dataclasses
 from collections.abc import Iterator
 
 from berth_operator.scheduling import node_info
@@ -13,33 +12,22 @@ from berth_operator.scheduling.devices import device_view, facts
 from berth_operator.scheduling.inventory import Inventory
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """One device that is promised in a way that cannot be kept, and the pods that hold it."""
-
-    node: str
-    device: str
-    problem: str
-    pods: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Return the finding as a sentence."""
-        return f"{self.device} of {self.node} {self.problem}, by {' and '.join(self.pods)}"
-
-
-def audit(inventory: Inventory) -> tuple[Finding, ...]:
-    """Return the findings of all nodes, by name."""
+def audit(inventory: Inventory) -> tuple[str, ...]:
+    """Return the findings of all nodes, by name, as sentences."""
     return tuple(finding for info in inventory.each() for finding in node_findings(info))
 
 
-def node_findings(info: node_info.NodeInfo) -> Iterator[Finding]:
+def node_findings(info: node_info.NodeInfo) -> Iterator[str]:
     """Yield the findings of one node; without its Device there are none."""
     if info.device is None:
         return
     room = dict(_limits(info.device))
     for uuid, used in sorted(info.used.items()):
         if what := _problem(room.get(uuid), used):
-            yield Finding(info.name, uuid, what, _pods(info, uuid))
+            pods = sorted(
+                hold.title for hold in info.holds.values() if any(share.uuid == uuid for share in hold.shares)
+            )
+            yield f"{uuid} of {info.name} {what}, by {' and '.join(pods)}"
 
 
 def _limits(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
@@ -60,9 +48,3 @@ def _problem(room: device_view.Usage | None, used: device_view.Usage) -> str:
     if room.pods and used.pods > room.pods:
         return f"is promised {used.pods} times"
     return ""
-
-
-def _pods(info: node_info.NodeInfo, uuid: str) -> tuple[str, ...]:
-    return tuple(
-        sorted(hold.title for hold in info.holds.values() if any(share.uuid == uuid for share in hold.shares))
-    )

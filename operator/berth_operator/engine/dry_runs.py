@@ -2,11 +2,17 @@
 
 A dry run writes nothing and no card is kept for it, so hundreds of them do not delay other pods: they
 are sent beside the binds, a few at a time, and even fewer of a namespace whose answers take long. An
-unclear answer need not be followed. `bind_refusals` decides which pods need a dry run, and
-`dry_run_queue` which of them is next.
+unclear answer need not be followed. `bind_refusals` decides which pods need a dry run.
+
+The order need not be that of the backlog. If a server refuses the binds of hundreds of pods, the few that
+it would accept should be found soon, wherever they are in the backlog. Pods with the same request and
+priority are likely to get the same answer: so the kinds take turns, and of each kind the first and the last
+take turns.
 """
 
 import asyncio
+import collections
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable
@@ -17,7 +23,6 @@ from berth_operator.engine import (
     bind_sender,
     bind_slots,
     decision_records,
-    dry_run_queue,
     ports,
     totals,
 )
@@ -31,6 +36,55 @@ MOST_OPEN: Final = 1024  # Those in the queues included; others are tried after 
 MOST_OPEN_OF_NAMESPACE: Final = 512  # Of one namespace.
 
 Failed = Callable[[queued_pods.Candidate, str], None]
+Kind = tuple[object, int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DryRun:
+    """A pod, and where the server is asked to bind it."""
+
+    candidate: queued_pods.Candidate
+    placement: decisions.Placement
+
+
+@dataclasses.dataclass(slots=True)
+class _KindQueue:
+    """The dry runs of one kind of pods."""
+
+    dry_runs: collections.deque[DryRun] = dataclasses.field(default_factory=collections.deque)
+    take_last: bool = False  # Whether the last one comes next.
+
+    def pop(self) -> DryRun:
+        found = self.dry_runs.pop() if self.take_last else self.dry_runs.popleft()
+        self.take_last = not self.take_last
+        return found
+
+
+class DryRunQueue:
+    """The dry runs of one namespace that are not sent yet."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Kind, _KindQueue] = {}  # The kind that comes next is the first.
+
+    def __bool__(self) -> bool:
+        """Whether any dry run waits."""
+        return bool(self._kinds)
+
+    def push(self, dry_run: DryRun) -> None:
+        """Add a dry run."""
+        candidate = dry_run.candidate
+        self._kinds.setdefault(
+            (candidate.asks, candidate.priority, candidate.label), _KindQueue()
+        ).dry_runs.append(dry_run)
+
+    def pop(self) -> DryRun:
+        """Remove the next dry run, and return it."""
+        kind = next(iter(self._kinds))
+        queue = self._kinds.pop(kind)
+        found = queue.pop()
+        if queue.dry_runs:
+            self._kinds[kind] = queue
+        return found
 
 
 class DryRuns:
@@ -57,11 +111,7 @@ class DryRuns:
         self._tasks: set[asyncio.Task[None]] = set()
         self._open_uids: set[str] = set()  # The uids of the pods that these ask about.
         self._open = totals.Totals()  # Of these, by namespace.
-        self._queues: dict[str, dry_run_queue.DryRunQueue] = {}  # By namespace; what is not sent yet.
-
-    def __repr__(self) -> str:
-        """Describe the state."""
-        return f"<DryRuns: {len(self._tasks)} under way, {self.refusals!r}>"
+        self._queues: dict[str, DryRunQueue] = {}  # By namespace; what is not sent yet.
 
     def retry(self) -> None:
         """Send the dry runs again that are due."""
@@ -82,9 +132,7 @@ class DryRuns:
         namespace = candidate.namespace
         self._open_uids.add(candidate.uid)
         self._open.add(namespace, 1)
-        self._queues.setdefault(namespace, dry_run_queue.DryRunQueue()).push(
-            dry_run_queue.DryRun(candidate, placement)
-        )
+        self._queues.setdefault(namespace, DryRunQueue()).push(DryRun(candidate, placement))
         # Each task sends one dry run, but which one is not known before it has its slot.
         task = asyncio.create_task(self._run(namespace), name=f"dry run in {namespace}")
         self._tasks.add(task)
@@ -113,14 +161,14 @@ class DryRuns:
         finally:
             self._open_uids.discard(dry_run.candidate.uid)
 
-    def _next(self, namespace: str) -> dry_run_queue.DryRun:
+    def _next(self, namespace: str) -> DryRun:
         queue = self._queues[namespace]
         found = queue.pop()
         if not queue:
             del self._queues[namespace]
         return found
 
-    async def _send(self, dry_run: dry_run_queue.DryRun, slot: bind_slots.Slot) -> ports.Outcome:
+    async def _send(self, dry_run: DryRun, slot: bind_slots.Slot) -> ports.Outcome:
         try:
             await self._bind_sender.wait_backoff()
             await self._writer.sure()
@@ -129,7 +177,7 @@ class DryRuns:
         finally:
             self._bind_slots.release(slot)
 
-    def _conclude(self, dry_run: dry_run_queue.DryRun, outcome: ports.Outcome) -> None:
+    def _conclude(self, dry_run: DryRun, outcome: ports.Outcome) -> None:
         candidate = dry_run.candidate
         if candidate.uid not in self._ledger.backlog:
             return

@@ -106,17 +106,14 @@ def contested(node: str, owners: uuid_ownership.UuidOwnership) -> str:
         for other in nodes:
             others[other, _claim(uuid, other, owners)].add(uuid)
     return "; ".join(
-        f"{len(uuids)} {'uuid' if len(uuids) == 1 else 'uuids'} {words}"
-        for (_, words), uuids in sorted(others.items())[:MOST_NAMED]
+        f"{_counted(len(uuids), 'uuid')} {words}" for (_, words), uuids in sorted(others.items())[:MOST_NAMED]
     )
 
 
 def lost_claims(node: str, owners: uuid_ownership.UuidOwnership) -> str:
     """Return how many cards of the node belonged to a node that is gone, as a phrase."""
     count = len(owners.late(node))
-    if not count:
-        return ""
-    return f"{count} {'uuid' if count == 1 else 'uuids'} published by another node first, which is gone"
+    return f"{_counted(count, 'uuid')} published by another node first, which is gone" if count else ""
 
 
 def _claim(uuid: str, node: str, owners: uuid_ownership.UuidOwnership) -> str:
@@ -142,22 +139,19 @@ def reason(info: node_info.NodeInfo) -> str:
         troubles = collections.Counter(card.trouble for card in info.device.cards if card.trouble)
         if info.device.board.tangled:
             parts.append(TANGLED)
-        parts += [f"{_cards(count)} {TROUBLES[what]}" for what, count in sorted(troubles.items())]
+        parts += [f"{_counted(count, 'card')} {TROUBLES[what]}" for what, count in sorted(troubles.items())]
     if info.uncounted:
-        parts.append(f"{info.uncounted} {_kinds_noun(info.uncounted)} too many of all nodes")
+        kinds = _counted(info.uncounted, "MIG profile or type", "MIG profiles or types")
+        parts.append(f"{kinds} too many of all nodes")
     if withheld := sum(1 for hold in info.holds.values() if hold.withheld):
-        parts.append(f"{withheld} {'pod' if withheld == 1 else 'pods'} without a readable allocation")
+        parts.append(f"{_counted(withheld, 'pod')} without a readable allocation")
     if wrong := sum(1 for _ in device_audit.node_findings(info)):
-        parts.append(f"{wrong} {'device' if wrong == 1 else 'devices'} not as promised to pods")
+        parts.append(f"{_counted(wrong, 'device')} not as promised to pods")
     return "; ".join(parts)
 
 
-def _kinds_noun(count: int) -> str:
-    return "MIG profile or type" if count == 1 else "MIG profiles or types"
-
-
-def _cards(count: int) -> str:
-    return "1 card" if count == 1 else f"{count} cards"
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def summarize(inventory: Inventory, nodes: set[str]) -> list[NodeSummary]:

@@ -53,11 +53,6 @@ class RateLimiter:
             await asyncio.sleep(pause)
 
 
-def unlimited() -> RateLimiter:
-    """Return a rate limiter without limits."""
-    return RateLimiter(lambda: 0.0, constant(UNLIMITED))
-
-
 def constant(a_second: float) -> Callable[[], float]:
     """Return a rate that stays the same."""
     return lambda: a_second

@@ -62,10 +62,6 @@ class KopfLag:
         self._restores: int | None = None
         self.checks = 0
 
-    def __repr__(self) -> str:
-        """Show the state in words."""
-        return f"<KopfLag: {self.behind} objects behind after {self.checks} checks>"
-
     @property
     def behind(self) -> int:
         """How many objects Kopf has not delivered in the revision that was known at the last check."""

@@ -21,7 +21,7 @@ import msgspec
 
 from berth_crds import vocabulary
 from berth_crds.client import api, errors, history, lease, resources
-from berth_operator.engine import bind_declaration
+from berth_operator.engine import bind_declarer
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import pod_status
 from berth_operator.scheduling import queued_pods
@@ -61,7 +61,7 @@ class PodTouches:
         self._size = size
         self._slots = WriteSlots()
 
-    async def void(self, declared: bind_declaration.BindDeclaration) -> str:
+    async def void(self, declared: bind_declarer.BindDeclaration) -> str:
         """Change all waiting pods that were declared; return the newest of their revisions.
 
         A pod with a fault is left out: no bind was ever sent for its present revision.
