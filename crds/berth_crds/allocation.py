@@ -102,6 +102,14 @@ def of(node: str, containers: Mapping[str, Mapping[str, Iterable[Share]]]) -> Al
     )
 
 
+def by_type(shares: Iterable[tuple[str, Share]]) -> dict[str, list[Share]]:
+    """Return the shares of one container by the types of their devices, as `of` takes them."""
+    found: dict[str, list[Share]] = {}
+    for kind, share in shares:
+        found.setdefault(kind, []).append(share)
+    return found
+
+
 # ---------------------------------------------------------------- writing
 
 

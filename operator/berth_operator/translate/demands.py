@@ -9,11 +9,13 @@ Resources that Berth serves, its own and those of other projects, are kept apart
 supplies them, and the node only where it advertises the same name.
 """
 
+import collections
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_crds import aliases
+from berth_operator.scheduling import container_peaks
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pod_limits, quantities, raw, resources
 
@@ -39,37 +41,18 @@ def amounts(spec: raw.PodSpec) -> facts.Amounts:
     A bound pod cannot be refused, so all its requests are added up, and it may have thousands of
     containers. If it names more resources than any node has, the last are left out.
     """
-    running, peak = _while_it_starts(spec.init_containers or ())
-    # A resource that no init container requests peaks when all containers run.
-    for (name, value), times in _counted(spec.containers).items():
-        running[name] = running.get(name, 0) + times * _amount(name, value)
-    total = added(as_a_whole(larger(peak, running), spec.resources), read(spec.overhead or {}))
+    starting = (
+        (_read(resources.pairs(one)), one.restart_policy == "Always") for one in spec.init_containers or ()
+    )
+    # Most of thousands of containers request the same amounts, so these are counted before they are read.
+    counts = collections.Counter(itertools.chain.from_iterable(map(resources.pairs, spec.containers)))
+    running = ((name, times * _amount(name, value)) for (name, value), times in counts.items())
+    total = collections.Counter(
+        as_a_whole(container_peaks.peaks((*starting, (running, True))), spec.resources)
+    )
+    total.update(dict(_read((spec.overhead or {}).items())))
     asked = {name: min(amount, facts.LARGEST) for name, amount in _first(total).items() if amount}
     return tuple(sorted({**asked, facts.PODS: 1}.items()))
-
-
-def _while_it_starts(containers: Iterable[raw.Container]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the amounts of all sidecars together, and the peak while the init containers run."""
-    running: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in containers:
-        runs = container.restart_policy == "Always"
-        for name, value in resources.pairs(container):
-            together = running.get(name, 0) + _amount(name, value)
-            if together > peak.get(name, -1):
-                peak[name] = together
-            if runs:
-                running[name] = together
-    return running, peak
-
-
-def _counted(containers: Iterable[raw.Container]) -> dict[tuple[str, raw.Quantity], int]:
-    """Return how often each amount is requested: most of thousands of containers request the same."""
-    counts: dict[tuple[str, raw.Quantity], int] = {}
-    for container in containers:
-        for pair in resources.pairs(container):
-            counts[pair] = counts.get(pair, 0) + 1
-    return counts
 
 
 def _first(total: dict[str, int]) -> dict[str, int]:
@@ -84,38 +67,24 @@ def as_a_whole(total: Mapping[str, int], resources: raw.ContainerResources | Non
     """Return the sum of the containers, replaced by the amounts that are set for the whole pod."""
     if resources is None:
         return dict(total)
-    limits, requests = (_settable(read(one or {})) for one in (resources.limits, resources.requests))
+    limits, requests = (_settable(one or {}) for one in (resources.limits, resources.requests))
     return {**limits, **total, **requests}
 
 
-def _settable(amounts: Mapping[str, int]) -> dict[str, int]:
+def _settable(resources: raw.Resources) -> dict[str, int]:
     return {
-        name: amount
-        for name, amount in amounts.items()
+        name: _amount(name, value)
+        for name, value in resources.items()
         if name in {facts.CPU, facts.MEMORY} or name.startswith(HUGE_PAGES)
     }
 
 
-def read(resources: raw.Resources) -> dict[str, int]:
-    """Return amounts; an unreadable one counts as more than any node has."""
-    return {name: _amount(name, value) for name, value in resources.items()}
+def _read(pairs: Iterable[tuple[str, raw.Quantity]]) -> Iterator[tuple[str, int]]:
+    return ((name, _amount(name, value)) for name, value in pairs)
 
 
 def _amount(name: str, value: raw.Quantity) -> int:
-    try:
-        return quantities.demand(value, thousandths=name == facts.CPU)
-    except ValueError:
-        return facts.LARGEST
-
-
-def added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Return the sums of two sets of amounts."""
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
-
-
-def larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Return the larger of two sets of amounts, name by name."""
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+    return quantities.demand(value, thousandths=name == facts.CPU)
 
 
 def where(spec: raw.PodSpec) -> facts.Where:

@@ -137,9 +137,10 @@ def priority(pod: raw.Pod) -> int:
 
 def label_priority(pod: raw.Pod) -> int:
     """Return the priority by Genius' label, which counts if the pod has no PriorityClass."""
-    if pod.spec.priority or pod.spec.priority_class_name:
+    text = pod.metadata.labels.get(aliases.GENIUS_PRIORITY)
+    if text is None or pod.spec.priority or pod.spec.priority_class_name:
         return 0
-    return converters.priority(pod.metadata.labels.get(aliases.GENIUS_PRIORITY, "")) or 0
+    return converters.priority(text) or 0
 
 
 Containers = Sequence[requests.ContainerRequest]

@@ -57,13 +57,13 @@ def _duplicate_names(spec: wire.GpuPodSpec) -> Iterator[str]:
 
 def allocation_of(spec: wire.GpuPodSpec) -> allocation.Allocation:
     """Return the allocation that a GpuPod is a copy of."""
-    return allocation.of(spec.node, {one.name: _by_type(one.devices) for one in spec.containers})
-
-
-def _by_type(cards: tuple[wire.HeldCard, ...]) -> dict[str, list[allocation.Share]]:
-    found: dict[str, list[allocation.Share]] = {}
-    for one in cards:
-        found.setdefault(one.type, []).append(
-            allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.vf)
-        )
-    return found
+    return allocation.of(
+        spec.node,
+        {
+            container.name: allocation.by_type(
+                (one.type, allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.vf))
+                for one in container.devices
+            )
+            for container in spec.containers
+        },
+    )

@@ -12,7 +12,6 @@ because anybody may have written them since. If its `schedulerName` is another's
 plugins can have allocated it anything.
 """
 
-import collections
 import dataclasses
 import functools
 import itertools
@@ -22,7 +21,7 @@ from typing import Final
 
 from berth_crds import aliases, allocation, names, schema_limits
 from berth_crds.vocabulary import DeviceType, PodPhase
-from berth_operator.scheduling import allocation_recovery, decisions, holds
+from berth_operator.scheduling import allocation_recovery, container_peaks, decisions, holds
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.translate import device_requests, pod_limits, quantities, raw, resources
 
@@ -149,18 +148,14 @@ def annotations(placement: decisions.Placement, *, term: str) -> dict[str, str]:
 
 def allocation_of(placement: decisions.Placement) -> allocation.Allocation:
     """Return the allocation of a placement, as the annotation holds it."""
-    return allocation.of(
-        placement.node, {grant.container: _by_type(grant.shares) for grant in placement.grants}
-    )
-
-
-def _by_type(shares: tuple[decisions.Share, ...]) -> dict[str, list[allocation.Share]]:
-    found: dict[str, list[allocation.Share]] = {}
-    for one in shares:
-        found.setdefault(one.type, []).append(
-            allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.function)
+    containers = {
+        grant.container: allocation.by_type(
+            (one.type, allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.function))
+            for one in grant.shares
         )
-    return found
+        for grant in placement.grants
+    }
+    return allocation.of(placement.node, containers)
 
 
 def start_order(spec: raw.PodSpec) -> tuple[tuple[str, bool], ...]:
@@ -266,38 +261,24 @@ def nameless(pod: raw.Pod, expected: ExpectedDevices) -> allocation_recovery.Unr
 
 def _serving(spec: raw.PodSpec) -> list[Serving]:
     """Return the amounts of served resources of each container, and whether it keeps running."""
-    found = ((_served(container), runs) for container, runs in resources.each_serving(spec))
-    return [one for one in found if one[0]]
-
-
-def _served(container: raw.Container) -> dict[str, raw.Quantity]:
-    return {
-        name: amount
-        for name, amount in resources.asked(container.resources).items()
-        if aliases.is_served(name)
-    }
+    return [
+        ({name: amount for name, amount in resources.pairs(container) if aliases.is_served(name)}, runs)
+        for container, runs in resources.each_serving(spec)
+    ]
 
 
 def _max_cards(serving: Iterable[Serving]) -> int:
     """Return how many cards a pod may have for its resources, in all containers that run at one time."""
-    running = most = 0
-    for amounts, runs in serving:
-        own = _container_max_cards(amounts)
-        most = max(most, running + own)
-        running += own if runs else 0
-    return max(most, running)
+    cards = (([("cards", _container_max_cards(amounts))], runs) for amounts, runs in serving)
+    return container_peaks.peaks(cards).get("cards", 0)
 
 
 def _max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
     """Return how many cards a pod may have for each resource alone, in containers that run at one time."""
-    running: collections.Counter[str] = collections.Counter()
-    most: collections.Counter[str] = collections.Counter()
-    for amounts, runs in serving:
-        for name, amount in amounts.items():
-            own = _container_max_cards({name: amount})
-            most[name] = max(most[name], running[name] + own)
-            running[name] += own if runs else 0
-    return most
+    return container_peaks.peaks(
+        ([(name, _container_max_cards({name: amount})) for name, amount in amounts.items()], runs)
+        for amounts, runs in serving
+    )
 
 
 def _max_named(serving: Iterable[Serving]) -> int:
@@ -312,10 +293,8 @@ def _units(name: str, amount: raw.Quantity) -> int:
     """Return on how many cards an amount of a resource may lie: one for each unit, up to all of a node."""
     if not _container_max_cards({name: amount}):
         return 0
-    try:
-        return max(1, min(quantities.supply(str(amount)), schema_limits.MOST_DEVICES))
-    except ValueError:
-        return schema_limits.MOST_DEVICES
+    most = schema_limits.MOST_DEVICES
+    return max(1, min(quantities.supply(amount, unreadable=most), most))
 
 
 def _container_max_cards(served: dict[str, raw.Quantity]) -> int:
@@ -341,10 +320,7 @@ def _uncached_max_cards(served: dict[str, raw.Quantity]) -> int:
 
 def _pieces(name: str, amount: raw.Quantity) -> int:
     """Return how many devices a device plugin allocates; for other resources at most one is certain."""
-    try:
-        count = min(quantities.supply(str(amount)), schema_limits.MOST_DEVICES)
-    except ValueError:
-        return 1
+    count = min(quantities.supply(amount, unreadable=1), schema_limits.MOST_DEVICES)
     return count if name.startswith(COUNTED_RESOURCES) else min(count, 1)
 
 

@@ -46,11 +46,7 @@ def _texts(node: raw.Node) -> Iterator[str]:
 
 def supplies(resources: raw.Resources) -> facts.Amounts:
     """Return what a node supplies; an unreadable quantity counts as zero."""
-    return tuple((name, _supply(name, value)) for name, value in sorted(resources.items()))
-
-
-def _supply(name: str, value: raw.Quantity) -> int:
-    try:
-        return quantities.supply(str(value), thousandths=name == facts.CPU)
-    except ValueError:
-        return 0
+    return tuple(
+        (name, quantities.supply(value, thousandths=name == facts.CPU))
+        for name, value in sorted(resources.items())
+    )

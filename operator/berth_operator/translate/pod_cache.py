@@ -12,7 +12,7 @@ namespace with very long pods does not displace the pods of all others.
 import dataclasses
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -128,11 +128,8 @@ def reads_label(key: str) -> bool:
 def bound_key(pod: raw.Pod) -> bytes:
     """Return the key of a bound pod: all that its request depends on, without its node and allocation."""
     annotations_read = {key: value for key, value in pod.metadata.annotations.items() if key in ANNOTATIONS}
-    return _encoder.encode((msgspec.structs.replace(pod.spec, node_name=""), annotations_read, _labels(pod)))
-
-
-def _labels(pod: raw.Pod) -> Mapping[str, str]:
-    return {key: value for key, value in pod.metadata.labels.items() if key in LABELS}
+    labels = {key: value for key, value in pod.metadata.labels.items() if key in LABELS}
+    return _encoder.encode((msgspec.structs.replace(pod.spec, node_name=""), annotations_read, labels))
 
 
 _encoder: Final = msgspec.json.Encoder()

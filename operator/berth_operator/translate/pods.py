@@ -108,8 +108,6 @@ class PodRequest:
     request: requests.Request
     faults: tuple[decisions.Refusal, ...]
     demand: facts.Demand
-    priority: int
-    label: int
     small: tuple[requests.SmallAmount, ...] = ()
     byte_size: int = 0
 
@@ -118,36 +116,20 @@ def read_request(pod: raw.Pod) -> PodRequest:
     """Return what a waiting pod requests; nothing is kept of one beyond the limits."""
     too_much = pod_limits.exceeded(pod.spec)
     if too_much is not None:
-        return _empty_request(pod, too_much)
+        return PodRequest(requests.NO_DEVICES, (too_much,), facts.NO_DEMAND)
     request, faults = device_requests.request(pod)
     demand = demands.demand(pod.spec)
     small = small_amounts.find(pod, request)
     weight = memory_estimates.of_request(request, demand, small)
-    return PodRequest(
-        request,
-        faults,
-        demand,
-        device_requests.priority(pod),
-        device_requests.label_priority(pod),
-        small,
-        weight,
-    )
-
-
-def _empty_request(pod: raw.Pod, fault: decisions.Refusal) -> PodRequest:
-    return PodRequest(
-        requests.NO_DEVICES,
-        (fault,),
-        facts.NO_DEMAND,
-        device_requests.priority(pod),
-        device_requests.label_priority(pod),
-    )
+    return PodRequest(request, faults, demand, small, weight)
 
 
 def cached_request(pod: raw.Pod) -> PodRequest:
     """Return what a waiting pod requests, from the cache if an equal pod was read before."""
     too_long = pod_limits.too_long(pod.length)
-    return _empty_request(pod, too_long) if too_long else _requests(pod, pod_cache.waiting_key(pod))
+    if too_long is not None:
+        return PodRequest(requests.NO_DEVICES, (too_long,), facts.NO_DEMAND)
+    return _requests(pod, pod_cache.waiting_key(pod))
 
 
 def candidate(pod: raw.Pod) -> queued_pods.Candidate:
@@ -162,8 +144,8 @@ def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
         name=pod.metadata.name,
         request=pod_request.request,
         demand=pod_request.demand,
-        priority=pod_request.priority,
-        label=pod_request.label,
+        priority=device_requests.priority(pod),
+        label=device_requests.label_priority(pod),
         created=pod.metadata.creation_timestamp,
         faults=pod_request.faults,
         small=pod_request.small,

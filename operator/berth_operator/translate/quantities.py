@@ -12,23 +12,24 @@ from typing import Final
 from berth_crds.text import quoted
 from berth_operator.scheduling.nodes import facts
 
-SUFFIXES: Final[dict[str, fractions.Fraction]] = {
-    "n": fractions.Fraction(1, 10**9),
-    "u": fractions.Fraction(1, 10**6),
-    "m": fractions.Fraction(1, 10**3),
-    "": fractions.Fraction(1),
-    "k": fractions.Fraction(10**3),
-    "M": fractions.Fraction(10**6),
-    "G": fractions.Fraction(10**9),
-    "T": fractions.Fraction(10**12),
-    "P": fractions.Fraction(10**15),
-    "E": fractions.Fraction(10**18),
-    "Ki": fractions.Fraction(2**10),
-    "Mi": fractions.Fraction(2**20),
-    "Gi": fractions.Fraction(2**30),
-    "Ti": fractions.Fraction(2**40),
-    "Pi": fractions.Fraction(2**50),
-    "Ei": fractions.Fraction(2**60),
+Ratio = tuple[int, int]  # Not reduced: arithmetic on integers is much faster than on fractions.
+RATIOS: Final[dict[str, Ratio]] = {
+    "n": (1, 10**9),
+    "u": (1, 10**6),
+    "m": (1, 10**3),
+    "": (1, 1),
+    "k": (10**3, 1),
+    "M": (10**6, 1),
+    "G": (10**9, 1),
+    "T": (10**12, 1),
+    "P": (10**15, 1),
+    "E": (10**18, 1),
+    "Ki": (2**10, 1),
+    "Mi": (2**20, 1),
+    "Gi": (2**30, 1),
+    "Ti": (2**40, 1),
+    "Pi": (2**50, 1),
+    "Ei": (2**60, 1),
 }
 PATTERN: Final = re.compile(
     r"(?P<number>[+-]?(\d+(\.\d*)?|\.\d+))(?:[eE](?P<power>[+-]?\d{1,2})|(?P<suffix>[KMGTPE]i|[numkMGTPE])?)",
@@ -42,10 +43,6 @@ PLAIN: Final = re.compile(rf"(\d{{1,{PLAIN_DIGITS}}})([KMGTPE]i|[numkMGTPE]?)", 
 MAX_LENGTH: Final = 64  # The API server writes none with more than thirty characters.
 
 
-Ratio = tuple[int, int]  # Not reduced: arithmetic on integers is much faster than on fractions.
-RATIOS: Final = {name: unit.as_integer_ratio() for name, unit in SUFFIXES.items()}
-
-
 @functools.lru_cache(maxsize=4096)
 def exact(text: str) -> fractions.Fraction:
     """Return a quantity; raise ValueError if it is none."""
@@ -53,22 +50,31 @@ def exact(text: str) -> fractions.Fraction:
 
 
 def demand(text: str | float, *, thousandths: bool = False) -> int:
-    """Return a requested quantity, rounded up; a negative one counts as zero."""
+    """Return a requested quantity, rounded up.
+
+    A negative one counts as zero, and one that is no quantity as more than any node has.
+    """
     text = str(text)
     milli = thousandths and text.endswith("m")
     digits = text[:-1] if milli else text
     if digits.isascii() and digits.isdigit() and len(digits) <= PLAIN_DIGITS:
         whole = int(digits) * (1000 if thousandths and not milli else 1)  # The usual case.
         return min(whole, facts.LARGEST)
-    above, below = _ratio(text)
+    try:
+        above, below = _ratio(text)
+    except ValueError:
+        return facts.LARGEST
     if above <= 0:
         return 0
     return min(-(-above * (1000 if thousandths else 1) // below), facts.LARGEST)
 
 
-def supply(text: str | int, *, thousandths: bool = False) -> int:
+def supply(text: str | float, *, thousandths: bool = False, unreadable: int = 0) -> int:
     """Return a supplied quantity, rounded down; always less than the largest demand."""
-    above, below = _ratio(str(text))
+    try:
+        above, below = _ratio(str(text))
+    except ValueError:
+        return unreadable
     return max(0, min(above * (1000 if thousandths else 1) // below, facts.LARGEST - 1))
 
 

@@ -117,7 +117,7 @@ def each_asking(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
 
 def each_serving(spec: raw.PodSpec) -> Iterator[tuple[raw.Container, bool]]:
     """Yield the containers that request what Berth serves."""
-    return ((container, runs) for container, runs in each_asking(spec) if _serves(container))
+    return ((container, runs) for container, runs in each_container(spec) if _serves(container))
 
 
 def _serves(container: raw.Container) -> bool:

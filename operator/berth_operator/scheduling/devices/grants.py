@@ -5,11 +5,13 @@ become one share. Virtual functions are picked here, the lowest bus id first; an
 container takes one that its pod has anyway, where it is not in use at the same time.
 """
 
+import collections
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope
+from berth_operator.scheduling import container_peaks
 from berth_operator.scheduling.decisions import Grant, Share
 from berth_operator.scheduling.devices import packing, packing_problems, requests, verdicts
 
@@ -147,31 +149,19 @@ def held(grants: tuple[Grant, ...]) -> tuple[Share, ...]:
     """
     if len(grants) == 1 and len({share.uuid for share in grants[0].shares}) == len(grants[0].shares):
         return grants[0].shares  # As nearly always: one container, and nothing to sum up.
-    peaks: dict[str, tuple[int, int]] = {}
-    for phase in _phases(grants):
-        for uuid, (core, memory) in _sums(phase).items():
-            peak = peaks.get(uuid, (0, 0))
-            peaks[uuid] = max(peak[0], core), max(peak[1], memory)
+    peaks = container_peaks.peaks((_amounts(grant).items(), grant.runs) for grant in grants)
     named: dict[tuple[str, str], Share] = {}
     for grant in grants:
         for share in grant.shares:
             if (share.uuid, share.function) not in named:
-                core, memory = peaks.pop(share.uuid, (0, 0))
+                core, memory = (peaks.pop((share.uuid, what), 0) for what in ("core", "memory"))
                 named[share.uuid, share.function] = dataclasses.replace(share, core=core, memory=memory)
     return tuple(named.values())
 
 
-def _phases(grants: tuple[Grant, ...]) -> Iterator[tuple[Grant, ...]]:
-    """Yield the sets of containers that run at the same time, as `requests.phases` does."""
-    yield tuple(grant for grant in grants if grant.runs)
-    for at, grant in enumerate(grants):
-        if not grant.runs:
-            yield (*(before for before in grants[:at] if before.runs), grant)
-
-
-def _sums(phase: tuple[Grant, ...]) -> dict[str, tuple[int, int]]:
-    sums: dict[str, tuple[int, int]] = {}
-    for share in (share for grant in phase for share in grant.shares):
-        core, memory = sums.get(share.uuid, (0, 0))
-        sums[share.uuid] = core + share.core, memory + share.memory
-    return sums
+def _amounts(grant: Grant) -> collections.Counter[tuple[str, str]]:
+    amounts: collections.Counter[tuple[str, str]] = collections.Counter()
+    for share in grant.shares:
+        amounts[share.uuid, "core"] += share.core
+        amounts[share.uuid, "memory"] += share.memory
+    return amounts

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope, Strategy
+from berth_operator.scheduling import container_peaks
 
 WHOLE: Final = 100
 # Rounding up takes less than a byte for each percent at most; a millionth of a card counts for nothing.
@@ -282,7 +283,7 @@ def need_of(request: Request) -> Need:
     """Sum a request up: containers that run together add, the others only raise the maximum."""
     asks = [ask for one in request.containers for ask in one.asks]
     shares = tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.whole)
-    most = _most(request)
+    most = container_peaks.peaks((_sum(one.asks).items(), one.runs) for one in request.containers)
     profiles = sorted({ask.profile for ask in asks if isinstance(ask, Instances)})
     return Need(
         whole=most.get("whole", 0),
@@ -298,23 +299,8 @@ def need_of(request: Request) -> Need:
     )
 
 
-def _most(request: Request) -> dict[str, int]:
-    """Return the most that is asked at any time of each kind of thing; MIG profiles are kinds by name."""
-    running: dict[str, int] = {}
-    most: dict[str, int] = {}
-    for container in request.containers:
-        own = _sum(container.asks)
-        # Of what a container does not ask for, the most is what runs in the end.
-        for kind, amount in own.items():
-            together = running.get(kind, 0) + amount
-            if together > most.get(kind, 0):
-                most[kind] = together
-            if container.runs:
-                running[kind] = together
-    return {kind: max(amount, running.get(kind, 0)) for kind, amount in most.items()}
-
-
 def _sum(asks: tuple[Ask, ...]) -> dict[str, int]:
+    """Return how much is asked of each kind of thing; MIG profiles are kinds by name."""
     own: dict[str, int] = {}
     for ask in asks:
         for kind, amount in _amounts(ask):
