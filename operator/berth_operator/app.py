@@ -94,7 +94,7 @@ class Operator:
             RateLimiter(clock, secondary),
             wall=wall,
             instance=identity,
-            on_drop=metrics.event_dropped,
+            on_drop=metrics.events_dropped.inc,
         )
         self._bind_log = bind_log.BindLog(clock)
         writer = self._status_writer = self._pod_status_writer(session)
@@ -123,7 +123,7 @@ class Operator:
             self._feeds.gpupods,
             self._leader,
             clock=clock,
-            removed=metrics.gpupod_removed,
+            removed=lambda why: metrics.gpupods_removed[why].inc(),
         )
         self._records = decision_records.DecisionRecords(metrics.scheduling, wall=wall)
         self._loop: loop.Loop | None = None
@@ -216,7 +216,7 @@ class Operator:
     ) -> None:
         log.info("leading, term %s", term.name)
         self._binds_ended = term.clean
-        self._metrics.leadership.won(term.transitions)
+        self._metrics.leader_transitions.set(term.transitions)
         await until(stop, self._take_over(term), *background)
         if not stop.is_set():
             await self._decide(term, stop, background)
@@ -252,7 +252,7 @@ class Operator:
             records=self._records,
         )
         self._leading, self._binds_ended = True, False
-        self._metrics.leadership.leads(now=True)
+        self._metrics.leader.set(1)
         async with tasks(
             loop_.run(),
             self._report_summaries(),
@@ -306,7 +306,7 @@ class Operator:
 
     async def _step_down(self) -> None:
         self._leading = False
-        self._metrics.leadership.leads(now=False)
+        self._metrics.leader.set(0)
         self._bind_log.sum_up()
         await self._events.drain(1.0)
         await asyncio.to_thread(self._reconciler.stop)

@@ -7,12 +7,14 @@ the metrics are read. Pods are never labels; `/debug` has the fate of single pod
 """
 
 import enum
-from typing import Final
+from typing import Final, TypeVar
 
 import prometheus_client as prometheus
 from prometheus_client import registry
 
 from berth_operator.scheduling import decisions
+
+T = TypeVar("T", bound=enum.StrEnum)
 
 PREFIX: Final = "berth"
 CONTENT_TYPE: Final = prometheus.CONTENT_TYPE_LATEST
@@ -59,29 +61,27 @@ class Scheduling:
     """The metrics of the scheduling loop."""
 
     def __init__(self, into: registry.CollectorRegistry) -> None:
-        attempts = prometheus.Counter(
-            f"{PREFIX}_scheduling_attempts",
+        self._attempts = _counters(
+            "scheduling_attempts",
             "Attempts to place a pod: bound, unschedulable (no node fits now), rejected (only an edit of the "
             "pod can help), error (the bind was refused or failed), gone (the pod was deleted meanwhile), "
             "stale (what was decided on changed before the bind was sent; decided anew).",
-            ["result"],
-            registry=into,
+            ("result", Result),
+            into=into,
         )
-        refusals = prometheus.Counter(
-            f"{PREFIX}_refusals",
+        self._refusals = _counters(
+            "refusals",
             "Refusals by reason; a refused attempt counts once for each reason that any node gave.",
-            ["reason"],
-            registry=into,
+            ("reason", decisions.Reason),
+            into=into,
         )
-        self._attempts = {result: attempts.labels(result) for result in Result}
-        self._refusals = {reason: refusals.labels(reason) for reason in decisions.Reason}
         self._round = _seconds(
             "decision_round", "Time one round of decisions took.", ROUND_BUCKETS, into=into
         )
         self._pod = _seconds(
             "decision", "Time of a round for each pod decided in it.", DECISION_BUCKETS, into=into
         )
-        self._wait = _seconds(
+        self.wait = _seconds(
             "queue_wait", "Time from first seeing a pod to its first decision.", WAIT_BUCKETS, into=into
         )
         self._bind = _seconds(
@@ -96,10 +96,6 @@ class Scheduling:
         self._round.observe(seconds)
         for _ in range(pods):
             self._pod.observe(seconds / pods)
-
-    def waited(self, seconds: float) -> None:
-        """Record how long a pod waited for its first decision."""
-        self._wait.observe(seconds)
 
     def put_off(self, answer: decisions.Wait | decisions.Reject) -> None:
         """Count an attempt that did not place its pod, and the reasons."""
@@ -135,68 +131,30 @@ class Writes:
             ["verb", "resource", "code"],
             registry=into,
         )
-        self._known: dict[tuple[str, str, int], prometheus.Counter] = {}
 
     def __call__(self, method: str, path: str, status: int) -> None:
         """Count a response, if the request was a write."""
-        if method not in VERBS:
-            return
-        key = method, resource_of(path), status // 100
-        child = self._known.get(key)
-        if child is None:
-            child = self._known[key] = self._counter.labels(
-                VERBS[method], key[1], f"{key[2]}xx" if status else "none"
-            )
-        child.inc()
-
-
-class Leadership:
-    """Whether this process leads, and in which term."""
-
-    def __init__(self, into: registry.CollectorRegistry) -> None:
-        self._leader = prometheus.Gauge(
-            f"{PREFIX}_leader", "1 while this process leads and decides, else 0.", registry=into
-        )
-        self._term = prometheus.Gauge(
-            f"{PREFIX}_leader_transitions",
-            "The leaseTransitions of the last term this process led; 0 before the first.",
-            registry=into,
-        )
-
-    def won(self, transitions: int) -> None:
-        """Record a term."""
-        self._term.set(transitions)
-
-    def leads(self, *, now: bool) -> None:
-        """Record whether this process leads."""
-        self._leader.set(now)
+        if verb := VERBS.get(method):
+            code = f"{status // 100}xx" if status else "none"
+            self._counter.labels(verb, resource_of(path), code).inc()
 
 
 class Kopf:
     """The metrics of Kopf, which delivers Devices and policies; set from another thread."""
 
     def __init__(self, into: registry.CollectorRegistry) -> None:
-        ends = prometheus.Counter(
-            f"{PREFIX}_kopf_ends",
+        self.ends = _counters(
+            "kopf_ends",
             "Runs of Kopf that were over and followed by another: ended (by itself), no-life (it did not "
             "deliver what the informers know), restored (the API server's data were).",
-            ["reason"],
-            registry=into,
+            ("reason", KopfEnd),
+            into=into,
         )
-        self._ends = {why: ends.labels(why) for why in KopfEnd}
-        self._behind = prometheus.Gauge(
+        self.behind = prometheus.Gauge(
             f"{PREFIX}_kopf_behind_objects",
             "Devices and policies that Kopf has not delivered as they are, at the last look of the leader.",
             registry=into,
         )
-
-    def ended(self, why: KopfEnd) -> None:
-        """Count a run that ended, or that was ended."""
-        self._ends[why].inc()
-
-    def behind(self, objects: int) -> None:
-        """Record how many objects it has not delivered in their present revision."""
-        self._behind.set(objects)
 
 
 class Metrics:
@@ -208,9 +166,16 @@ class Metrics:
         prometheus.PlatformCollector(registry=self.registry)
         self.scheduling = Scheduling(self.registry)
         self.writes = Writes(self.registry)
-        self.leadership = Leadership(self.registry)
         self.kopf = Kopf(self.registry)
-        self._events_dropped = prometheus.Counter(
+        self.leader = prometheus.Gauge(
+            f"{PREFIX}_leader", "1 while this process leads and decides, else 0.", registry=self.registry
+        )
+        self.leader_transitions = prometheus.Gauge(
+            f"{PREFIX}_leader_transitions",
+            "The leaseTransitions of the last term this process led; 0 before the first.",
+            registry=self.registry,
+        )
+        self.events_dropped = prometheus.Counter(
             f"{PREFIX}_events_dropped",
             "Events that were never posted, because too many waited for it.",
             registry=self.registry,
@@ -227,23 +192,13 @@ class Metrics:
             "concluded for a minute: always 0.",
             registry=self.registry,
         )
-
-        removed = prometheus.Counter(
-            f"{PREFIX}_gpupods_removed",
+        self.gpupods_removed = _counters(
+            "gpupods_removed",
             "GpuPods that were removed: other-node (written for a node that the pod of this uid is not on), "
             "no-such-pod (no pod of this name has this uid, and nobody else had removed it).",
-            ["reason"],
-            registry=self.registry,
+            ("reason", Removal),
+            into=self.registry,
         )
-        self._removed = {why: removed.labels(why) for why in Removal}
-
-    def gpupod_removed(self, why: Removal) -> None:
-        """Count a GpuPod that was removed because it did not belong to the pod of its name."""
-        self._removed[why].inc()
-
-    def event_dropped(self) -> None:
-        """Count an Event that was never posted, because too many waited."""
-        self._events_dropped.inc()
 
     def audited(self, differences: int) -> None:
         """Count an audit, and record how many differences it found."""
@@ -262,6 +217,14 @@ def resource_of(path: str) -> str:
     if parts[0] == "namespaces" and len(parts) > 2:  # noqa: PLR2004  a Namespace itself has two
         parts = parts[2:]
     return "/".join((parts[0], *parts[2:]))
+
+
+def _counters(
+    name: str, text: str, label: tuple[str, type[T]], *, into: registry.CollectorRegistry
+) -> dict[T, prometheus.Counter]:
+    """Return the counters of all values of a label, which is a name with its values."""
+    counter = prometheus.Counter(f"{PREFIX}_{name}", text, [label[0]], registry=into)
+    return {value: counter.labels(value) for value in label[1]}
 
 
 def _seconds(

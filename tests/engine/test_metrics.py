@@ -96,8 +96,8 @@ def test_all_is_named_and_explained() -> None:
     """Every metric of ours has our prefix and a help text, and two operators share nothing."""
     measured, other = metrics.Metrics(), metrics.Metrics()
     measured.registry.register(inventory_metrics.InventoryCollector(ledgers.with_nodes(), float))
-    measured.leadership.won(7)
-    measured.leadership.leads(now=True)
+    measured.leader_transitions.set(7)
+    measured.leader.set(1)
     measured.audited(2)
 
     families = {one.name: one for one in parser.text_string_to_metric_families(measured.text().decode())}

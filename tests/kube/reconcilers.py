@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from prometheus_client import registry
+
 from berth_crds import names
 from berth_crds.client import connection, resources
 from berth_operator import metrics
@@ -28,7 +30,7 @@ async def running(
         servers.unlimited(),
         agent="test-reconciler",
         wall=clock.Clock().wall,
-        kopf_metrics=kopf_metrics,
+        kopf_metrics=kopf_metrics or metrics.Kopf(registry.CollectorRegistry()),
     )
     lent.start()
     try:

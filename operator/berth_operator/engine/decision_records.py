@@ -103,7 +103,7 @@ class DecisionRecords:
     def _count(self, ledger: Ledger, decision: decisions.Decision, attempts: int, now: float) -> None:
         since = ledger.waiting_since(decision.uid)
         if since is not None and not attempts:
-            self._metrics.waited(now - since)
+            self._metrics.wait.observe(now - since)
         if not isinstance(decision, decisions.Bind):
             self._metrics.put_off(decision)
 

@@ -100,7 +100,7 @@ class Reconciler:
         agent: str,
         wall: Callable[[], dt.datetime],
         tally: api.CountRequest = api.count_nothing,
-        kopf_metrics: metrics.Kopf | None = None,
+        kopf_metrics: metrics.Kopf,
     ) -> None:
         self._link = link
         self._rate_limiter = limiter
@@ -218,8 +218,7 @@ class Reconciler:
     def _ended(self, why: metrics.KopfEnd, what: str) -> None:
         log.warning("%s", what)
         self.fault = f"{what}; summaries and conditions may be out of date"
-        if self._metrics is not None:
-            self._metrics.ended(why)
+        self._metrics.ends[why].inc()
 
     def _check(self, revisions: kopf_lag.Revisions) -> None:
         """Check whether Kopf still delivers all objects."""
@@ -233,8 +232,7 @@ class Reconciler:
             self.fault = ""
         if self._statuses is not None:
             self._statuses.keep_only(revisions.known[names.DEVICES].keys() | inbox.lag.names(names.DEVICES))
-        if self._metrics is not None:
-            self._metrics.behind(inbox.lag.behind)
+        self._metrics.behind.set(inbox.lag.behind)
 
 
 async def _either(*waits: Any) -> None:
