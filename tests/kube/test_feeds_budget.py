@@ -7,7 +7,7 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import api, connection, errors, watch
-from berth_operator.engine import drift, waiting_pod_memory
+from berth_operator.engine import drift, pod_memory
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, explain, queued_pods
@@ -22,7 +22,7 @@ UUIDS = 400
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make room for what one such pod says."""
-    monkeypatch.setattr(waiting_pod_memory, "NAMESPACE_BYTES", 100 << 10)
+    monkeypatch.setattr(pod_memory, "NAMESPACE_BYTES", 100 << 10)
 
 
 def pod(uid: str, **spec: Any) -> raw.Pod:

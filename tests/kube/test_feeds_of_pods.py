@@ -7,7 +7,7 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import watch
-from berth_operator.engine import drift, waiting_pod_memory
+from berth_operator.engine import drift, pod_memory
 from berth_operator.engine.hold_states import State
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods, raw
@@ -145,8 +145,8 @@ def long_pod(name: str, namespace: str = "ml") -> raw.Pod:
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make room for what two such pods of a namespace say, and three of all."""
     weight = pods.read_bound(long_pod("any")).byte_size
-    monkeypatch.setattr(waiting_pod_memory, "NAMESPACE_BYTES", 2 * weight + weight // 2)
-    monkeypatch.setattr(waiting_pod_memory, "TOTAL_BYTES", 3 * weight + weight // 2)
+    monkeypatch.setattr(pod_memory, "NAMESPACE_BYTES", 2 * weight + weight // 2)
+    monkeypatch.setattr(pod_memory, "TOTAL_BYTES", 3 * weight + weight // 2)
 
 
 @pytest.mark.usefixtures("little_memory")

@@ -15,9 +15,9 @@ from berth_operator.engine import (
     bind_refusals,
     inventory_metrics,
     loop,
+    pod_memory,
     rate_limiter,
     unreadable_pods,
-    waiting_pod_memory,
     waiting_reasons,
 )
 from berth_operator.http_api import auth, pages, server, views
@@ -76,7 +76,7 @@ SENTENCES: Final = {
     ],
     "pods that say too much together": [
         f"shows `{Reason.TOO_MUCH_TOGETHER}`",
-        f"no more than {waiting_pod_memory.FREE_BYTES // 1024} KiB of memory is not counted",
+        f"no more than {pod_memory.FREE_BYTES // 1024} KiB of memory is not counted",
     ],
     "bound pods": [
         f"more than {pod_limits.MAX_DEVICE_AMOUNTS} amounts of devices that are not zero, all cards",
@@ -241,8 +241,8 @@ LIMITS: Final = {
     ),
     "labels in the node selector, and tolerations": (pod_limits.MAX_SELECTOR, pod_limits.MAX_TOLERATIONS),
     "memory for what all waiting pods of a namespace say together, and those of all": (
-        waiting_pod_memory.NAMESPACE_BYTES // waiting_pod_memory.MEBIBYTE,
-        waiting_pod_memory.TOTAL_BYTES // waiting_pod_memory.MEBIBYTE,
+        pod_memory.NAMESPACE_BYTES // pod_memory.MEBIBYTE,
+        pod_memory.TOTAL_BYTES // pod_memory.MEBIBYTE,
     ),
     "terms, expressions and values of the node affinity": (
         pod_limits.MAX_TERMS,

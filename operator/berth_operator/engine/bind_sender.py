@@ -121,7 +121,7 @@ class BindSender:
     @property
     def _unanswered_elsewhere(self) -> int:
         """How many binds are decided and unanswered, without those of slow namespaces."""
-        return self._unanswered.total() - sum(self._unanswered[one] for one in self._bind_slots.slow)
+        return self._unanswered.sum - sum(self._unanswered[one] for one in self._bind_slots.slow)
 
     @property
     def _crowded(self) -> bool:

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from berth_operator.engine import bound_pod_memory
+from berth_operator.engine import pod_memory
 from berth_operator.scheduling import node_info, port_usage
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts, taints
@@ -103,7 +103,7 @@ class UnadmittedPods:
     def is_bare(self, uid: str) -> bool:
         """Whether there was no room for the spec of a pod."""
         pod = self._pods.get(uid)
-        return pod is not None and bound_pod_memory.is_bare(pod.hold, pod.where)
+        return pod is not None and pod_memory.is_bare(pod.hold, pod.where)
 
     def full_hold(self, hold: Hold) -> Hold:
         """Return what a pod would hold if it were admitted."""

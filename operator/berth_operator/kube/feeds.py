@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from berth_crds import logs, names, wire
 from berth_crds.client import api, errors, informer, lease, resources, watch
-from berth_operator.engine import bound_pod_memory, drift, ports, waiting_pod_memory
+from berth_operator.engine import drift, pod_memory, ports
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
@@ -89,8 +89,8 @@ class PodSink:
         self._observer = observer
         self._schedulers = schedulers
         self._faults = FaultLog(logger, "%s withholds cards of its node: %s", logs.pod)
-        self.budget = waiting_pod_memory.WaitingPodMemory()
-        self._allowance = bound_pod_memory.BoundPodMemory()
+        self.budget = pod_memory.WaitingPodMemory()
+        self._allowance = pod_memory.BoundPodMemory()
 
     def upserted(self, thing: raw.Pod) -> None:
         """Apply a pod's new state."""
@@ -111,9 +111,9 @@ class PodSink:
         if not self._allowance.charge(hold.uid, hold.namespace, pod.byte_size):
             # A pod that is known already stays charged, whatever its weight is now.
             new = self._ledger.state(hold.uid) is State.FREE or hold.uid in self._ledger.unadmitted_pods
-            hold, nameless = bound_pod_memory.trimmed(hold, nameless, admitted=where is None or not new)
+            hold, nameless = pod_memory.trimmed(hold, nameless, admitted=where is None or not new)
             if where is not None and new:
-                hold, teaches, where = bound_pod_memory.bare_hold(hold), None, facts.NOWHERE
+                hold, teaches, where = pod_memory.bare_hold(hold), None, facts.NOWHERE
         self._ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)
         # A pod has no device of a node that cannot have given it one.
         if pod.fault and (held := self._ledger.inventory.hold(hold.uid)) and held.devices:

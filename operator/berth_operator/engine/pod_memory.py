@@ -1,9 +1,15 @@
-"""A limit on the memory for long requests of waiting pods.
+"""Limits on the memory for long requests of waiting pods, and for long specs of bound pods.
 
 A request that is longer than usual is charged to its namespace, and to all namespaces together; pods of
 a namespace with the same request share one copy, which is charged once. A request beyond these limits is
 not kept: its pod waits with a fault that is not its own, and is to be read again when there is room, the
 oldest of a namespace first, and the namespaces in turns.
+
+The spec of a pod that its kubelet has not admitted matters only if it is admitted later. So a spec
+that is longer than usual is charged in the same way, with limits of its own. Of a pod beyond these limits
+only its node is kept, and no resource is charged to it before it is admitted. Of a running pod all that it
+asks for counts; only the order in which its containers start is not kept, so that all its devices count as
+held at the same time.
 """
 
 import dataclasses
@@ -12,8 +18,9 @@ from collections.abc import Callable
 from typing import Final
 
 from berth_operator.engine import totals
-from berth_operator.scheduling import decisions, queued_pods
+from berth_operator.scheduling import allocation_recovery, decisions, queued_pods
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 
 FREE_BYTES: Final = 4 << 10  # Nearly all pods take less, and are not charged.
@@ -21,7 +28,18 @@ MEBIBYTE: Final = 1 << 20
 NAMESPACE_BYTES: Final = 32 * MEBIBYTE
 TOTAL_BYTES: Final = 128 * MEBIBYTE
 
+# Of an unadmitted pod: its GpuPod, which may come first, is kept until the pod is admitted.
+NOTHING_GRANTED: Final = allocation_recovery.UnreadableAllocation(plugged={})
+
 Key = tuple[str, requests.Request, facts.Demand]
+
+
+class Budget(totals.Totals):
+    """The bytes that are charged, by namespace."""
+
+    def fits(self, namespace: str, weight: int) -> bool:
+        """Whether there is room for so many more bytes."""
+        return self[namespace] + weight <= NAMESPACE_BYTES and self.sum + weight <= TOTAL_BYTES
 
 
 @dataclasses.dataclass(slots=True)
@@ -77,13 +95,12 @@ class WaitingPodMemory:
         self._kept: dict[Key, KeptRequest] = {}
         self._kept_by_uid: dict[str, KeptRequest] = {}  # By uid.
         self._unkept = UnkeptPods()
-        self._spent = totals.Totals()  # By namespace.
-        self._total = 0
+        self._spent = Budget()
 
     def __repr__(self) -> str:
         """Return the state in words."""
         kept, unkept = len(self._kept_by_uid), len(self._unkept)
-        return f"<WaitingPodMemory: {self._total} bytes of {kept} pods, {unkept} pods not kept>"
+        return f"<WaitingPodMemory: {self._spent.sum} bytes of {kept} pods, {unkept} pods not kept>"
 
     def admit(self, candidate: queued_pods.Candidate, weight: int) -> queued_pods.Candidate:
         """Return a waiting pod with the request that is kept of it, given how many bytes it takes."""
@@ -94,7 +111,7 @@ class WaitingPodMemory:
         kept = self._kept.get(key)
         if kept is None or candidate.uid not in kept.uids:
             self._remove(candidate.uid)
-            if kept is None and not self._fits(candidate.namespace, weight):
+            if kept is None and not self._spent.fits(candidate.namespace, weight):
                 self._unkept.add(candidate, weight)
                 return _without(candidate, self._exceeded(candidate.namespace, weight))
             self._unkept.remove(candidate.uid)
@@ -115,24 +132,16 @@ class WaitingPodMemory:
             kept.uids.discard(uid)
             if not kept.uids:
                 del self._kept[kept.key]
-                self._charge(kept.key[0], -kept.weight)
+                self._spent.add(kept.key[0], -kept.weight)
 
     def next_unkept(self) -> tuple[str, str] | None:
         """Return namespace and name of the next pod to read again, for which there is room now."""
-        return self._unkept.next(self._fits)
+        return self._unkept.next(self._spent.fits)
 
     def _keep(self, key: Key, weight: int) -> KeptRequest:
         self._kept[key] = kept = KeptRequest(key, weight)
-        self._charge(key[0], weight)
+        self._spent.add(key[0], weight)
         return kept
-
-    def _charge(self, namespace: str, weight: int) -> None:
-        self._total += weight
-        self._spent.add(namespace, weight)
-
-    def _fits(self, namespace: str, weight: int) -> bool:
-        """Whether there is room for so many more bytes."""
-        return self._spent[namespace] + weight <= NAMESPACE_BYTES and self._total + weight <= TOTAL_BYTES
 
     def _exceeded(self, namespace: str, weight: int) -> str:
         """Return which limit so many more bytes would exceed, as a sentence."""
@@ -157,3 +166,46 @@ def _without(candidate: queued_pods.Candidate, detail: str) -> queued_pods.Candi
         small=(),
         labels=(),
     )
+
+
+class BoundPodMemory:
+    """The bytes that long specs of bound pods take."""
+
+    def __init__(self) -> None:
+        self._charged: dict[str, tuple[str, int]] = {}  # Namespace and weight, by uid.
+        self._spent = Budget()
+
+    def charge(self, uid: str, namespace: str, weight: int) -> bool:
+        """Charge the spec of a pod in place of its earlier one; return whether there is room for it."""
+        self.release(uid)
+        if weight <= FREE_BYTES:
+            return True
+        if not self._spent.fits(namespace, weight):
+            return False
+        self._charged[uid] = namespace, weight
+        self._spent.add(namespace, weight)
+        return True
+
+    def release(self, uid: str) -> None:
+        """Forget a pod that is gone, or whose spec has changed."""
+        namespace, weight = self._charged.pop(uid, ("", 0))
+        self._spent.add(namespace, -weight)
+
+
+def bare_hold(hold: Hold) -> Hold:
+    """Return what is kept of a pod that is not admitted and for whose spec there is no room."""
+    return Hold(hold.uid, hold.title, hold.node)
+
+
+def is_bare(hold: Hold, where: facts.Where) -> bool:
+    """Whether nothing else was kept of a pod: any other pod takes at least one pod of its node."""
+    return where is facts.NOWHERE and not hold.amounts
+
+
+def trimmed(
+    hold: Hold, nameless: allocation_recovery.UnreadableAllocation | None, *, admitted: bool
+) -> tuple[Hold, allocation_recovery.UnreadableAllocation | None]:
+    """Return what must be known of a pod, and of its record that cannot be read, without what may be long."""
+    if nameless is not None:
+        nameless = dataclasses.replace(nameless, starts=()) if admitted else NOTHING_GRANTED
+    return dataclasses.replace(hold, labels=()), nameless

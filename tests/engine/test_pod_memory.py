@@ -6,14 +6,14 @@ from unittest import mock
 
 import pytest
 
-from berth_operator.engine import waiting_pod_memory
+from berth_operator.engine import pod_memory
 from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from support import builders
 
-WEIGHT: Final = waiting_pod_memory.NAMESPACE_BYTES // 4
+WEIGHT: Final = pod_memory.NAMESPACE_BYTES // 4
 OF_NAMESPACE: Final = (
     "the requests of the waiting pods of this namespace are too long together: Berth keeps 32 MiB of them; "
 )
@@ -27,7 +27,7 @@ def pod(name: str, *, namespace: str = "ml", says: str = "") -> queued_pods.Cand
     return builders.candidate(name, namespace=namespace, request=requests.Request(conditions=conditions))
 
 
-class Memory(waiting_pod_memory.WaitingPodMemory):
+class Memory(pod_memory.WaitingPodMemory):
     """A memory of which these namespaces have spent all, each with four pods."""
 
     def __init__(self, *namespaces: str) -> None:
@@ -63,7 +63,7 @@ def test_all_namespaces_together_have_a_limit() -> None:
     memory, usual = Memory("a", "b", "c", "d"), pod("usual", namespace="e")
 
     assert memory.faults("more", namespace="e") == [OF_ALL + AGAIN]
-    assert memory.admit(usual, waiting_pod_memory.FREE_BYTES) is usual
+    assert memory.admit(usual, pod_memory.FREE_BYTES) is usual
     assert usual.uid not in memory._kept_by_uid
 
 
@@ -127,7 +127,7 @@ def test_of_a_namespace_without_room_no_pod_is_examined() -> None:
     fits = mock.Mock(return_value=False)
 
     assert memory._unkept.next(fits) is None
-    fits.assert_called_once_with("ml", waiting_pod_memory.FREE_BYTES)
+    fits.assert_called_once_with("ml", pod_memory.FREE_BYTES)
 
 
 def test_nothing_is_left_of_pods_that_are_gone() -> None:
