@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from berth_crds import aliases, names, schema_limits
@@ -76,20 +76,17 @@ def _collect(pod: raw.Pod) -> tuple[dict[str, list[MetadataEntry]], list[Refusal
     if ALIASES.isdisjoint(meta.annotations) and ALIASES.isdisjoint(meta.labels):
         return found, faults
     for row in aliases.OPTIONS:
-        texts = meta.labels if row.where is aliases.Where.LABEL else meta.annotations
+        text = (meta.labels if row.where is aliases.Where.LABEL else meta.annotations).get(row.key)
+        if text is None:
+            continue
+        place = f"{row.where} {row.key}"
         try:
-            for entry in _converted(row, texts.get(row.key)):
-                found.setdefault(entry.key, []).append(entry)
+            pod_limits.check_length(place, text, pod_limits.MAX_LIST_TEXT)
+            for key, own_text in converters.own_texts(row, place, text):
+                found.setdefault(key, []).append(MetadataEntry(place, key, own_text, own=False))
         except RefusalError as error:
             faults.append(error.refusal)
     return found, faults
-
-
-def _converted(row: aliases.Option, text: str | None) -> Iterator[MetadataEntry]:
-    place = f"{row.where} {row.key}"
-    checked = None if text is None else pod_limits.check_length(place, text, pod_limits.MAX_LIST_TEXT)
-    for key, own_text in converters.own_texts(row, checked) if checked is not None else ():
-        yield MetadataEntry(place, key, own_text, own=False)
 
 
 def _agreed(entries: Sequence[MetadataEntry]) -> Any:
@@ -109,13 +106,12 @@ def _value(entry: MetadataEntry) -> Any:
 
 
 def _selection(values: Mapping[str, Any], entries: Mapping[str, MetadataEntry]) -> DeviceSelection:
-    fields: dict[Target, dict[str, Any]] = {target: {} for target in Target}
-    for key, value in values.items():
-        reader = READERS[key]
-        fields[reader.target][reader.field] = value
+    def fields_of(record: type) -> dict[str, Any]:
+        return {READERS[key].field: value for key, value in values.items() if READERS[key].record is record}
+
     return DeviceSelection(
-        requests.Conditions(**fields[Target.CONDITIONS], spelt=_spelt(entries, values)),
-        requests.Grouping(**fields[Target.MANNER]),
+        requests.Conditions(**fields_of(requests.Conditions), spelt=_spelt(entries, values)),
+        requests.Grouping(**fields_of(requests.Grouping)),
         values.get(names.APPLY, {}),
         entries,
     )
@@ -131,7 +127,6 @@ def _spelt(entries: Mapping[str, MetadataEntry], values: Mapping[str, Any]) -> t
 # ---------------------------------------------------------------- readers of single keys
 
 OF_GPU: Final = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
-LABEL: Final = re.compile(r"(?P<key>[A-Za-z0-9_./-]+)=(?P<value>[A-Za-z0-9_.-]*)")
 
 
 def _parts(place: str, text: str, what: str, most: int) -> Sequence[str]:
@@ -193,8 +188,10 @@ def _word(known: type[enum.StrEnum]) -> Callable[[str, str], Any]:
     return read_word
 
 
-def _required(place: str, text: str) -> bool:
-    return bool(_word(ScopePolicy)(place, text) is ScopePolicy.REQUIRED)
+def _is(word: enum.StrEnum) -> Callable[[str, str], bool]:
+    """Return a reader of whether this word was written rather than another of its enum."""
+    read_word = _word(type(word))
+    return lambda place, text: read_word(place, text) is word
 
 
 class ReplicaSpread(enum.StrEnum):
@@ -202,10 +199,6 @@ class ReplicaSpread(enum.StrEnum):
 
     DISTRIBUTED = "distributed"
     PACKED = "packed"
-
-
-def _spread(place: str, text: str) -> bool:
-    return bool(_word(ReplicaSpread)(place, text) is ReplicaSpread.DISTRIBUTED)
 
 
 def _joint(place: str, text: str) -> tuple[str, ...]:
@@ -224,7 +217,8 @@ def _joint(place: str, text: str) -> tuple[str, ...]:
 def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
     for part in _parts(place, text, "labels", pod_limits.MAX_LABELS):
-        match = LABEL.fullmatch(pod_limits.check_length(f"{place}: a label", part, pod_limits.MAX_LABEL_TEXT))
+        checked = pod_limits.check_length(f"{place}: a label", part, pod_limits.MAX_LABEL_TEXT)
+        match = converters.LABEL.fullmatch(checked)
         if match is None:
             refusals.refuse(f"{place}: '{refusals.shown(part)}' is no label; write for instance fabric=a")
         if found.setdefault(match["key"], match["value"]) != match["value"]:
@@ -250,40 +244,32 @@ def _modes(place: str, text: str) -> dict[str, Mode]:
     return found or refusals.refuse(f"{place} is empty; write for instance rdma=every")
 
 
-class Target(enum.Enum):
-    """The record that a value becomes a field of."""
-
-    CONDITIONS = enum.auto()
-    MANNER = enum.auto()
-    MODES = enum.auto()
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyReader:
-    """How the text of one of Berth's keys is read, and which field it sets."""
+    """How the text of one of Berth's keys is read, and which field of which record it sets."""
 
-    target: Target
+    record: type
     field: str
     read: Callable[[str, str], Any]
     max_length: int = pod_limits.MAX_TEXT
 
 
 READERS: Final[Mapping[str, KeyReader]] = {
-    names.MODEL: KeyReader(Target.CONDITIONS, "models", _models, pod_limits.MAX_LIST_TEXT),
-    names.MODEL_PATTERN: KeyReader(Target.CONDITIONS, "pattern", _pattern),
-    names.AVOID_MODEL: KeyReader(Target.CONDITIONS, "avoid_models", _models, pod_limits.MAX_LIST_TEXT),
-    names.AVOID_MODEL_PATTERN: KeyReader(Target.CONDITIONS, "avoid_pattern", _pattern),
-    names.UUIDS: KeyReader(Target.CONDITIONS, "uuids", _uuids, pod_limits.MAX_LIST_TEXT),
-    names.AVOID_UUIDS: KeyReader(Target.CONDITIONS, "avoid_uuids", _uuids, pod_limits.MAX_LIST_TEXT),
-    names.MEMORY_AT_LEAST: KeyReader(Target.CONDITIONS, "memory_at_least", _memory),
-    names.SCOPE: KeyReader(Target.MANNER, "scope", _word(Scope)),
-    names.SCOPE_POLICY: KeyReader(Target.MANNER, "required", _required),
-    names.STRATEGY: KeyReader(Target.MANNER, "strategy", _word(Strategy)),
-    names.JOINT: KeyReader(Target.MANNER, "joint", _joint),
-    names.LABELS: KeyReader(Target.MANNER, "labels", _labels, pod_limits.MAX_LIST_TEXT),
-    names.FUNCTION_LABELS: KeyReader(Target.MANNER, "function_labels", _labels, pod_limits.MAX_LIST_TEXT),
-    names.REPLICAS: KeyReader(Target.MANNER, "spread_replicas", _spread),
-    names.APPLY: KeyReader(Target.MODES, "", _modes),
+    names.MODEL: KeyReader(requests.Conditions, "models", _models, pod_limits.MAX_LIST_TEXT),
+    names.MODEL_PATTERN: KeyReader(requests.Conditions, "pattern", _pattern),
+    names.AVOID_MODEL: KeyReader(requests.Conditions, "avoid_models", _models, pod_limits.MAX_LIST_TEXT),
+    names.AVOID_MODEL_PATTERN: KeyReader(requests.Conditions, "avoid_pattern", _pattern),
+    names.UUIDS: KeyReader(requests.Conditions, "uuids", _uuids, pod_limits.MAX_LIST_TEXT),
+    names.AVOID_UUIDS: KeyReader(requests.Conditions, "avoid_uuids", _uuids, pod_limits.MAX_LIST_TEXT),
+    names.MEMORY_AT_LEAST: KeyReader(requests.Conditions, "memory_at_least", _memory),
+    names.SCOPE: KeyReader(requests.Grouping, "scope", _word(Scope)),
+    names.SCOPE_POLICY: KeyReader(requests.Grouping, "required", _is(ScopePolicy.REQUIRED)),
+    names.STRATEGY: KeyReader(requests.Grouping, "strategy", _word(Strategy)),
+    names.JOINT: KeyReader(requests.Grouping, "joint", _joint),
+    names.LABELS: KeyReader(requests.Grouping, "labels", _labels, pod_limits.MAX_LIST_TEXT),
+    names.FUNCTION_LABELS: KeyReader(requests.Grouping, "function_labels", _labels, pod_limits.MAX_LIST_TEXT),
+    names.REPLICAS: KeyReader(requests.Grouping, "spread_replicas", _is(ReplicaSpread.DISTRIBUTED)),
+    names.APPLY: KeyReader(DeviceSelection, "modes", _modes),
 }
 ALIASES: Final = frozenset(row.key for row in aliases.OPTIONS)
 KEYS: Final = frozenset({*READERS, *UNSERVED, *ALIASES})

@@ -189,16 +189,16 @@ def _memory(amount: RequestedAmount, count: int) -> int:
     return each
 
 
-UNITS: Final = {aliases.MIB: "MiB", aliases.GIB: "GiB"}
-SCALES: Final = {row.key: row.scale for row in aliases.AMOUNTS if row.scale in UNITS}
+UNIT_NAMES: Final = {1: "bytes", aliases.MIB: "MiB", aliases.GIB: "GiB"}
+SCALES: Final = {row.key: row.scale for row in aliases.AMOUNTS if row.means == names.GPU_MEMORY}
 
 
 def _as_counted(amount: RequestedAmount, each: int) -> str:
     """Return what to write where bytes are written under a key that counts MiB or GiB."""
-    scale = SCALES.get(amount.key)
-    if scale is None:
+    scale = SCALES.get(amount.key, 1)
+    if scale == 1:
         return ""
-    return f"; it counts {UNITS[scale]}, write {max(1, each // scale // scale)}"
+    return f"; it counts {UNIT_NAMES[scale]}, write {max(1, each // scale // scale)}"
 
 
 # ---------------------------------------------------------------- devices of other types

@@ -20,9 +20,9 @@ OwnTexts = Sequence[tuple[str, str]]
 Converter = Callable[[aliases.Option, str, str], OwnTexts]
 
 
-def own_texts(row: aliases.Option, text: str) -> OwnTexts:
+def own_texts(row: aliases.Option, place: str, text: str) -> OwnTexts:
     """Return the keys and texts of Berth that one alias means; raise RefusalError if there are none."""
-    return CONVERTERS[row.converter](row, f"{row.where} {row.key}", text)
+    return CONVERTERS[row.converter](row, place, text)
 
 
 def _as_it_is(row: aliases.Option, _place: str, text: str) -> OwnTexts:
@@ -55,24 +55,16 @@ def _numa(row: aliases.Option, place: str, text: str) -> OwnTexts:
     return ((row.means[0], Scope.NUMA.value),) if truth else ()
 
 
-def _mode(_row: aliases.Option, place: str, text: str) -> OwnTexts:
-    if text not in {"", "hami-core"}:
-        refusals.decline(
-            f"{place}: {refusals.shown(text)} is not served; for MIG ask for nvidia.com/mig-<profile>"
-        )
-    return ()
+def _nothing_but(unserved: Callable[[str], str], instead: str) -> Converter:
+    """Return a converter to no condition; a value that is not served is declined, with what to do instead."""
 
+    def convert(_row: aliases.Option, place: str, text: str) -> OwnTexts:
+        value = unserved(text)
+        if value:
+            refusals.decline(f"{place}: {refusals.shown(value)} is not served{instead}")
+        return ()
 
-def _card_policy(_row: aliases.Option, place: str, text: str) -> OwnTexts:
-    if "mutex" in {word.strip() for word in text.split(",")}:
-        refusals.decline(f"{place}: mutex is not served; ask for whole cards to have them alone")
-    return ()
-
-
-def _group_policy(_row: aliases.Option, place: str, text: str) -> OwnTexts:
-    if text == "spread":
-        refusals.decline(f"{place}: spread is not served: Berth does not keep the pods of a group apart")
-    return ()
+    return convert
 
 
 MIB_COUNT: Final = re.compile(r"\d{1,12}", re.ASCII)
@@ -119,7 +111,7 @@ MODES: Final = {
     ("RequestsAsCount", ""): Mode.COUNT,
     ("RequestsAsCount", "DeviceLevel"): Mode.WHOLE,
 }
-LABEL: Final = re.compile(r"[A-Za-z0-9_./-]+=[A-Za-z0-9_.-]*")
+LABEL: Final = re.compile(r"(?P<key>[A-Za-z0-9_./-]+)=(?P<value>[A-Za-z0-9_.-]*)")
 SCOPES: Final = {"Node": Scope.NODE, "NUMANode": Scope.NUMA, "PCIe": Scope.PCIE}
 
 
@@ -213,9 +205,17 @@ CONVERTERS: Final[Mapping[str, Converter]] = {
     "list of uuids": _list,
     "any part": _any_part,
     "numa": _numa,
-    "mode": _mode,
-    "card policy": _card_policy,
-    "group policy": _group_policy,
+    "mode": _nothing_but(
+        lambda text: "" if text == "hami-core" else text, "; for MIG ask for nvidia.com/mig-<profile>"
+    ),
+    "card policy": _nothing_but(
+        lambda text: "mutex" if "mutex" in map(str.strip, text.split(",")) else "",
+        "; ask for whole cards to have them alone",
+    ),
+    "group policy": _nothing_but(
+        lambda text: "spread" if text == "spread" else "",
+        ": Berth does not keep the pods of a group apart",
+    ),
     "more MiB than": _more_mib_than,
     "memory of a node": _memory_of_a_node,
     "priority": _priority,

@@ -12,7 +12,7 @@ names have equal Requests.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -44,22 +44,18 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     selection, faults = annotations.read(pod)
     containers, wrong = _containers(pod, selection)
     wrong += pod_limits.first_faults(resources.of_nothing(pod))
-    faults += _annotation_faults(pod, frozenset(one.name for one in containers))
+    asking = frozenset(one.name for one in containers)
+    faults += pod_limits.first_faults(_annotation_faults(pod, asking))
     faults += pod_limits.first_faults(_label_faults(pod))
     faults += gangs.faults(pod)
     faults += requirements.faults(pod)
-    if selection is annotations.NO_SELECTION and not containers and not wrong and not faults:
-        unserved = _resource_faults(pod.spec)
-        return requests.NO_DEVICES, pod_limits.first_faults(itertools.chain(unserved, _constraints(pod.spec)))
     whole = requests.Request(
         tuple(containers), selection.conditions, _applicable(selection.grouping, containers)
     )
     # A container that could not be read may be the one that the selection was meant for.
     mismatches = () if wrong else (*_unused(selection, containers), *_contradictions(selection, whole))
-    unserved = _resource_faults(pod.spec)
-    return _normalized(whole), pod_limits.first_faults(
-        itertools.chain(faults, wrong, unserved, mismatches, _constraints(pod.spec))
-    )
+    found = itertools.chain(faults, wrong, _resource_faults(pod.spec), mismatches, _constraints(pod.spec))
+    return _normalized(whole), pod_limits.first_faults(found)
 
 
 def _resource_faults(spec: raw.PodSpec) -> Iterator[Refusal]:
@@ -73,15 +69,11 @@ def _resource_faults(spec: raw.PodSpec) -> Iterator[Refusal]:
             yield refusals.invalid(f"container {container}: {name} {unknown_keys.resource_fault(name)}")
 
 
-def _annotation_faults(pod: raw.Pod, asking: frozenset[str]) -> list[Refusal]:
-    """Return faults of result annotations that the Binding would not overwrite, and of unknown keys."""
-    return list(
-        pod_limits.first_faults(
-            refusals.invalid(f"annotation {key} {sentence}")
-            for key in sorted(pod.metadata.annotations)
-            if names.GROUP in key and (sentence := _annotation_fault(key, asking))
-        )
-    )
+def _annotation_faults(pod: raw.Pod, asking: frozenset[str]) -> Iterator[Refusal]:
+    """Yield faults of result annotations that the Binding would not overwrite, and of unknown keys."""
+    for key in sorted(pod.metadata.annotations):
+        if names.GROUP in key and (sentence := _annotation_fault(key, asking)):
+            yield refusals.invalid(f"annotation {key} {sentence}")
 
 
 def _label_faults(pod: raw.Pod) -> Iterator[Refusal]:
@@ -201,7 +193,12 @@ CONDITION_KEYS: Final = (
     names.MEMORY_AT_LEAST,
 )
 UUID_KEYS: Final = (names.UUIDS, names.AVOID_UUIDS)
-CARD_KEYS: Final = frozenset({*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY}) - {*UUID_KEYS}
+# The types that a key is about; of the types in one inner tuple, one is enough.
+TYPES_MEANT: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
+    **dict.fromkeys((*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY), ((DeviceType.GPU.value,),)),
+    **dict.fromkeys(UUID_KEYS, ((DeviceType.GPU.value, *OTHER_TYPES),)),
+    **dict.fromkeys((names.LABELS, names.FUNCTION_LABELS), (OTHER_TYPES,)),
+}
 
 
 def types_asked(containers: Containers) -> set[str]:
@@ -241,25 +238,12 @@ def _unused(selection: annotations.DeviceSelection, containers: Containers) -> I
     for key, entry in selection.entries.items():
         if not entry.own and key not in CONDITION_KEYS:
             continue
-        for kind in _types_meant(key, selection):
+        named = {names.APPLY: selection.modes, names.JOINT: selection.grouping.joint}.get(key, ())
+        for kind in TYPES_MEANT.get(key) or [(one,) for one in named]:
             if not types_asked(containers) & set(kind):
                 add = "nvidia.com/gpu: 1" if DeviceType.GPU in kind else f"{names.GROUP}/{kind[-1]}: 100"
                 what = f"devices of type {' or '.join(kind)}, but no container asks for one"
                 yield refusals.invalid(f"{entry.place} speaks of {what}; add for instance {add}")
-
-
-def _types_meant(key: str, selection: annotations.DeviceSelection) -> Iterator[tuple[str, ...]]:
-    """Yield the types that a key is about; of the types in one tuple, one is enough."""
-    if key in CARD_KEYS:
-        yield (DeviceType.GPU.value,)
-    elif key in UUID_KEYS:
-        yield (DeviceType.GPU.value, *OTHER_TYPES)
-    elif key in {names.LABELS, names.FUNCTION_LABELS}:
-        yield OTHER_TYPES
-    elif key == names.APPLY:
-        yield from ((one,) for one in selection.modes)
-    elif key == names.JOINT:
-        yield from ((one,) for one in selection.grouping.joint)
 
 
 def _contradictions(selection: annotations.DeviceSelection, whole: requests.Request) -> Iterator[Refusal]:

@@ -33,26 +33,17 @@ def faults(pod: raw.Pod) -> Iterator[Refusal]:
 
 def _place(pod: raw.Pod, gang: aliases.Gang) -> str:
     """Return the place of the key that makes a pod a member of this kind of group; empty if none does."""
-    found = {key: where for key in gang.keys if (where := _where(pod, key))}
-    if not found or (gang.size in found and _is_one(_text(pod, gang.size))):
+    found: dict[str, tuple[str, str]] = {}
+    for key in gang.keys:
+        for where, texts in (
+            (aliases.Where.ANNOTATION, pod.metadata.annotations),
+            (aliases.Where.LABEL, pod.metadata.labels),
+        ):
+            if text := texts.get(key, "").strip():
+                found.setdefault(key, (f"{where} {key}", text))
+    if not found or (gang.size in found and found[gang.size][1] in {"0", "1"}):
         return ""
-    key = next(iter(found))
-    return f"{found[key]} {key}"
-
-
-def _where(pod: raw.Pod, key: str) -> str:
-    """Return whether a key with a value is an annotation or a label; empty if neither."""
-    if pod.metadata.annotations.get(key, "").strip():
-        return aliases.Where.ANNOTATION
-    return aliases.Where.LABEL if pod.metadata.labels.get(key, "").strip() else ""
-
-
-def _text(pod: raw.Pod, key: str) -> str:
-    return pod.metadata.annotations.get(key, "").strip() or pod.metadata.labels.get(key, "").strip()
-
-
-def _is_one(text: str) -> bool:
-    return text in {"0", "1"}
+    return next(iter(found.values()))[0]
 
 
 def _refusal(place: str) -> Refusal:

@@ -13,14 +13,12 @@ from typing import Final
 from berth_crds import aliases, names
 from berth_operator.scheduling import policy
 from berth_operator.scheduling.devices import requests
-from berth_operator.translate import pod_limits, quantities, raw, refusals, resources
+from berth_operator.translate import container_asks, pod_limits, quantities, raw, refusals, resources
 
 LARGEST_CARD: Final = 288 * aliases.GIB
 MAX_NUMBER_LENGTH: Final = 20  # Characters; longer numbers lack no unit.
 STEP: Final = 1024  # From one unit to the next, where the unit is not written.
 UNITS: Final = (("Ki", "Mi", "Gi"), ("k", "M", "G"))  # Those of a family, the smallest first.
-UNIT_NAMES: Final = {1: "bytes", aliases.MIB: "MiB", aliases.GIB: "GiB"}
-SCALES: Final = {row.key: row.scale for row in aliases.AMOUNTS if row.means == names.GPU_MEMORY}
 
 
 def find(pod: raw.Pod, request: requests.Request) -> tuple[requests.SmallAmount, ...]:
@@ -43,7 +41,7 @@ def _of_containers(pod: raw.Pod, request: requests.Request) -> Iterator[requests
     for one in resources.gather(pod)[0] if asks else ():
         ask, amount = asks.get(one.name), one.amounts.get(names.GPU_MEMORY)
         if ask is not None and amount is not None:
-            scale = SCALES.get(amount.key, 1)
+            scale = container_asks.SCALES.get(amount.key, 1)
             text = _in_digits(amount.text) if scale > 1 else amount.text
             cards = 1 if amount.project else ask.count
             yield _written(f"{amount.place}: {text}", text, scale, ask.memory, cards)
@@ -74,7 +72,7 @@ def _of_each_card(pod: raw.Pod, conditions: requests.Conditions) -> Iterator[req
 
 
 def _written(place: str, text: str, scale: int, memory: int, cards: int = 1) -> requests.SmallAmount:
-    unit = UNIT_NAMES[scale] if scale > 1 or text.isdecimal() else ""
+    unit = container_asks.UNIT_NAMES[scale] if scale > 1 or text.isdecimal() else ""
     among = f"over {cards} cards" if cards > 1 else ""
     guess, guessed = _guess(text, scale, cards)
     return requests.SmallAmount(" ".join(filter(None, (place, unit, among))), memory, guess, guessed // cards)
