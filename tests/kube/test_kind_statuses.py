@@ -41,7 +41,7 @@ class DeviceOnServer:
         """Hand over what the Device shows now, as an event would, and return it."""
         device = await self.admin.get(resources.DEVICES, self.name, into=dict)
         status: Thing = device.get("status", {})
-        self.statuses.device_seen(self.name, status)
+        self.statuses.seen(names.DEVICES, self.name, status)
         return status
 
     async def flushed(self) -> Thing:
@@ -229,9 +229,9 @@ async def test_no_kind_waits_for_an_object_of_the_other_at_which_the_server_fail
     server.on("PATCH", broken.path("a", sub="status"), stub.status(401, "who?"))
     server.on("PATCH", sound.path("a", sub="status"), stub.thing({}))
     statuses = kind_statuses.KindStatuses(stub_session, servers.unlimited(), wall=clock.Clock().wall)
-    statuses.device_seen("a", {})
+    statuses.seen(names.DEVICES, "a", {})
     statuses.update([node_summaries.NodeSummary("a", 1, 0, 1, silent=False)])
-    statuses.policy_seen(policy("a"))
+    statuses.seen(names.POLICIES, "a", policy("a"))
 
     for _ in range(4):
         await statuses.flush()
@@ -251,7 +251,7 @@ async def test_a_policy_shows_once_that_it_is_in_force(session: RecordingApi, ad
     """A good policy named default is accepted, in the generation that was read."""
     statuses = kind_statuses.KindStatuses(session, servers.unlimited(), wall=clock.Clock().wall)
     for _ in range(3):
-        statuses.policy_seen(await admin.get(resources.POLICIES, "default", into=dict))
+        statuses.seen(names.POLICIES, "default", await admin.get(resources.POLICIES, "default", into=dict))
         await statuses.flush()
 
     shown: Thing = await admin.get(resources.POLICIES, "default", into=dict)

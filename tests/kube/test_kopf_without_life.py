@@ -52,8 +52,8 @@ def handler_of(handlers: Any) -> Callable[..., Awaitable[Any]]:
 
 async def deliver(options: Thing, version: str = "5", **status: Any) -> None:
     """Deliver the Device n1, as Kopf does."""
-    meta = {"name": "n1", "resourceVersion": version}
-    await handler_of(options["registry"]._watching)(type=None, name="n1", meta=meta, status=status)
+    body = {"metadata": {"name": "n1", "resourceVersion": version}, "status": status}
+    await handler_of(options["registry"]._watching)(type=None, name="n1", body=body)
 
 
 # ---------------------------------------------------------------- how it hangs

@@ -216,21 +216,13 @@ class RecordingSink:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
-    def device_seen(self, name: str, status: Thing, version: str) -> None:
+    def seen(self, kind: str, name: str, version: str, shown: Thing) -> None:
         """Record it."""
-        self.calls.append((name, status, version))
+        self.calls.append((kind, name, version, shown))
 
-    def device_gone(self, name: str) -> None:
+    def gone(self, kind: str, name: str) -> None:
         """Record it."""
-        self.calls.append(("no device", name))
-
-    def policy_seen(self, body: Thing) -> None:
-        """Record it."""
-        self.calls.append(("policy", body))
-
-    def policy_gone(self, name: str) -> None:
-        """Record it."""
-        self.calls.append(("no policy", name))
+        self.calls.append((kind, name))
 
 
 async def test_handlers_are_thin() -> None:
@@ -241,20 +233,21 @@ async def test_handlers_are_thin() -> None:
     policy: Any
     device, policy = (handler.fn for handler in registry._watching._handlers)
     meta, body = {"resourceVersion": "7"}, {"metadata": {"name": "default"}}
+    status = {"summary": {}, "devices": [{"minor": 0}]}
 
     returned = [
-        await device(type="ADDED", name="n1", meta=meta, status={"summary": {}, "devices": [{"minor": 0}]}),
-        await device(type=None, name="n2", meta={}, status={}),
-        await device(type="DELETED", name="n1", meta=meta, status={}),
+        await device(type="ADDED", name="n1", body={"metadata": meta, "status": status}),
+        await device(type=None, name="n2", body={"metadata": {}}),
+        await device(type="DELETED", name="n1", body={"metadata": meta}),
         await policy(type="MODIFIED", name="default", body=body),
         await policy(type="DELETED", name="default", body=body),
     ]
 
     assert returned == [None] * 5
     assert sink.calls == [
-        ("n1", {"summary": {}}, "7"),
-        ("n2", {}, ""),
-        ("no device", "n1"),
-        ("policy", body),
-        ("no policy", "default"),
+        ("devices", "n1", "7", {"summary": {}}),
+        ("devices", "n2", "", {}),
+        ("devices", "n1"),
+        ("placementpolicies", "default", "", body),
+        ("placementpolicies", "default"),
     ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from berth_crds import names
 from berth_crds.client import errors
 from berth_operator.engine import node_summaries, rate_limiter
 from berth_operator.kube import kind_statuses, write_failures
@@ -66,7 +67,7 @@ class Statuses(kind_statuses.KindStatuses):
     def due(self, *nodes: str, free: int = 1, silent: bool = False) -> None:
         """Have the Devices of these nodes be due."""
         for name in nodes:
-            self.device_seen(name, {})
+            self.seen(names.DEVICES, name, {})
         self.update([node_summaries.NodeSummary(name, free, 0, 1, silent=silent) for name in nodes])
 
     async def work(self) -> None:
@@ -274,7 +275,7 @@ async def test_devices_of_which_nobody_tells_that_they_are_gone_are_forgotten() 
     statuses = Statuses(server, "a", "b")
 
     statuses.keep_only({"a"})
-    statuses.device_seen("b", {})
+    statuses.seen(names.DEVICES, "b", {})
     await statuses.flush()
 
     assert [*server.written] == ["a"]

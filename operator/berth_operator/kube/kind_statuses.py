@@ -32,7 +32,7 @@ from berth_operator.translate import policies
 log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
-ObjectKey = tuple[str, str]  # Its kind and name.
+ObjectKey = tuple[str, str]  # The plural of its kind, and its name.
 
 AT_ONCE: Final = 4
 RESERVED_FOR_URGENT: Final = 1  # Of these.
@@ -40,8 +40,7 @@ WRITE_SECONDS: Final = 5.0
 FIRST_WRITE_SECONDS: Final = 0.2  # For the first object: while the server is unavailable, no other is tried.
 THROTTLED_SECONDS: Final = 1.0  # For a server that throttles without a Retry-After.
 
-DEVICE: Final = resources.DEVICES.kind
-POLICY: Final = resources.POLICIES.kind
+RESOURCES: Final = {names.DEVICES: resources.DEVICES, names.POLICIES: resources.POLICIES}
 # The parts of a Device's status that the operator writes or reads; the cards are many times as much.
 OWN_FIELDS: Final = ("conditions", "summary", "claims", "disputed", "origins")
 
@@ -70,10 +69,9 @@ class KindStatuses:
         self._rate_limiter = limiter
         self._wall = wall
         self._wanted: dict[str, node_summaries.NodeSummary] = {}
-        self._shown: dict[str, Json] = {}
-        self._dirty: set[str] = set()
-        self._urgent: set[str] = set()
-        self._policies: dict[str, Json] = {}
+        self._shown: dict[ObjectKey, Json] = {}  # The statuses of Devices, and policies that are due.
+        self._dirty: set[ObjectKey] = set()
+        self._urgent: set[ObjectKey] = set()
         self._failures = write_failures.WriteFailures[ObjectKey](clock)
         self._writes = keyed_tasks.KeyedTasks[ObjectKey]()
         self._changed = False  # Since the present flush began.
@@ -81,7 +79,7 @@ class KindStatuses:
         self._outage = False
         self._last_tried: ObjectKey = ("", "")  # The object whose write met the last outage.
 
-    # ------------------------------------------------------------ Devices
+    # ------------------------------------------------------------ what has changed
 
     def update(self, changed: list[node_summaries.NodeSummary]) -> None:
         """Record the newest summaries of the ledger."""
@@ -89,35 +87,30 @@ class KindStatuses:
             known = self._wanted.get(one.node)
             if known != one:
                 self._wanted[one.node] = one
-                self._dirty.add(one.node)
+                self._dirty.add((names.DEVICES, one.node))
                 if known is not None and known.silent != one.silent:
-                    self._urgent.add(one.node)
+                    self._urgent.add((names.DEVICES, one.node))
         self._notify()
 
-    def device_seen(self, name: str, status: Json) -> None:
-        """Record the status of a Device; anybody may have edited it."""
-        self._shown[name] = status
-        self._dirty.add(name)
+    def seen(self, kind: str, name: str, shown: Json) -> None:
+        """Record the status of a Device, which anybody may have edited, or a whole policy."""
+        self._shown[kind, name] = shown
+        self._dirty.add((kind, name))
         self._notify()
 
-    def device_gone(self, name: str) -> None:
-        """Forget a Device that is gone."""
-        self._shown.pop(name, None)
-        self._dirty.discard(name)
-        self._failures.forget((DEVICE, name))
+    def gone(self, kind: str, name: str) -> None:
+        """Forget an object that is gone."""
+        self._shown.pop((kind, name), None)
+        self._dirty.discard((kind, name))
+        self._failures.forget((kind, name))
 
     def keep_only(self, existing: Collection[str]) -> None:
         """Forget all Devices but these: a delete goes unseen while Kopf does not run."""
         if max(len(self._wanted), len(self._shown)) > len(existing):
-            for name in self._shown.keys() - existing:
-                self._failures.forget((DEVICE, name))
+            for kind, name in list(self._shown):
+                if kind == names.DEVICES and name not in existing:
+                    self.gone(kind, name)
             self._wanted = {name: one for name, one in self._wanted.items() if name in existing}
-            self._shown = {name: one for name, one in self._shown.items() if name in existing}
-
-    def policy_seen(self, body: Json) -> None:
-        """Record a policy; its status is written by the next flush."""
-        self._policies[body["metadata"]["name"]] = body
-        self._notify()
 
     def _notify(self) -> None:
         self._changed = True
@@ -131,9 +124,9 @@ class KindStatuses:
         self._changed = self._stopped = False
         due, first = self._due(), True
         while not self._stopped:
-            if (one := self._next(due)) is not None:
-                if await self._start_write(*one) and first:
-                    await self._writes.wait_for(one, FIRST_WRITE_SECONDS)
+            if (key := self._next(due)) is not None:
+                if await self._start_write(key) and first:
+                    await self._writes.wait_for(key, FIRST_WRITE_SECONDS)
                     first = False
             elif self._writes and (self._waits_unfailed(due) or not self._changed):
                 await self._writes.wait_changed()
@@ -147,8 +140,7 @@ class KindStatuses:
 
     def _due(self) -> collections.deque[ObjectKey]:
         """Return the objects to write; those after the one that met the last outage come first."""
-        due = [*((DEVICE, name) for name in self._dirty), *((POLICY, name) for name in self._policies)]
-        ready = [one for one in due if one not in self._writes and not self._failures.in_backoff(one)]
+        ready = [one for one in self._dirty if one not in self._writes and not self._failures.in_backoff(one)]
         return collections.deque(
             sorted(ready, key=lambda one: (self._failures.backoff_until(one), one <= self._last_tried, one))
         )
@@ -157,16 +149,16 @@ class KindStatuses:
         """Return the object to write next, if any may be: an urgent one first."""
         free = AT_ONCE - len(self._writes)
         if free and (urgent := next(filter(self._may_write, self._urgent), None)) is not None:
-            return DEVICE, urgent
+            return urgent
         # Of those that failed alone, one is written at a time.
         retrying = any(map(self._failures.failed_alone, self._writes.keys()))
         if due and free > RESERVED_FOR_URGENT and not (retrying and self._failures.failed_alone(due[0])):
             return due.popleft()
         return None
 
-    def _may_write(self, name: str) -> bool:
+    def _may_write(self, key: ObjectKey) -> bool:
         """Whether an urgent Device may be written now; one that failed alone waits for its turn."""
-        return (DEVICE, name) not in self._writes and not self._failures.failed_alone((DEVICE, name))
+        return key not in self._writes and not self._failures.failed_alone(key)
 
     def _waits_unfailed(self, due: collections.deque[ObjectKey]) -> bool:
         """Whether an object waits for a place that has not failed alone."""
@@ -174,49 +166,47 @@ class KindStatuses:
 
     # ------------------------------------------------------------ one object
 
-    async def _start_write(self, kind: str, name: str) -> bool:
+    async def _start_write(self, key: ObjectKey) -> bool:
         """Start the write of an object's status; return whether there was anything to write."""
-        if (kind, name) in self._writes:
+        if key in self._writes:
             return False  # It stays due.
-        draft = self._draft(kind, name)
-        if draft.status is not None and kind == DEVICE and name not in self._urgent:
+        draft = self._draft(key)
+        if draft.status is not None and key[0] == names.DEVICES and key not in self._urgent:
             await self._rate_limiter.acquire()
-            draft = self._draft(kind, name)  # Much may have happened during the wait.
-        if kind == DEVICE:
-            self._urgent.discard(name)
+            draft = self._draft(key)  # Much may have happened during the wait.
+        self._urgent.discard(key)
         if draft.status is None:
-            self._settle(kind, name, draft)
+            self._settle(key, draft)
             return False
-        self._writes.start((kind, name), self._write(kind, name, draft))
+        self._writes.start(key, self._write(key, draft))
         return True
 
-    def _draft(self, kind: str, name: str) -> Draft:
+    def _draft(self, key: ObjectKey) -> Draft:
+        shown, wanted = self._shown.get(key), self._wanted_of(key)
         moment = lease.rfc3339(self._wall())
-        if kind == POLICY:
-            body = self._policies.get(name)
-            if body is None:
-                return Draft(None, None, None)
-            status = policy_status(body, moment=moment)
-            return Draft(None if shows(body.get("status") or {}, status) else status, None, body)
-        wanted, shown = self._wanted.get(name), self._shown.get(name)
-        if wanted is None or shown is None:
+        if shown is not None and key[0] == names.POLICIES:
+            status, present = policy_status(shown, moment=moment), shown.get("status") or {}
+        elif shown is not None and wanted is not None:
+            status, present = device_status(wanted, shown, moment=moment), shown
+        else:
             return Draft(None, wanted, shown)
-        status = device_status(wanted, shown, moment=moment)
-        return Draft(None if shows(shown, status) else status, wanted, shown)
+        return Draft(None if shows(present, status) else status, wanted, shown)
 
-    def _settle(self, kind: str, name: str, draft: Draft) -> None:
+    def _wanted_of(self, key: ObjectKey) -> node_summaries.NodeSummary | None:
+        return self._wanted.get(key[1]) if key[0] == names.DEVICES else None
+
+    def _settle(self, key: ObjectKey, draft: Draft) -> None:
         """Record that an object is written, unless it changed again during the write."""
-        if kind == POLICY:
-            if self._policies.get(name) is draft.shown:
-                self._policies.pop(name, None)
-        elif self._wanted.get(name) == draft.wanted and self._shown.get(name) is draft.shown:
-            self._dirty.discard(name)
+        if self._wanted_of(key) == draft.wanted and self._shown.get(key) is draft.shown:
+            self._dirty.discard(key)
+            if key[0] == names.POLICIES:
+                self._shown.pop(key, None)
 
-    async def _write(self, kind: str, name: str, draft: Draft) -> None:
-        resource = resources.DEVICES if kind == DEVICE else resources.POLICIES
+    async def _write(self, key: ObjectKey, draft: Draft) -> None:
+        kind, name = RESOURCES[key[0]].kind, key[1]
         try:
             await self._session.apply(
-                resource,
+                RESOURCES[key[0]],
                 {"metadata": {"name": name}, "status": draft.status},
                 manager=names.OPERATOR_MANAGER,
                 sub="status",
@@ -225,32 +215,27 @@ class KindStatuses:
         except errors.NotFound:
             log.debug("%s %s is gone", kind, name)
         except errors.ClientError as error:
-            self._failed(kind, name, error)
+            self._failed(key, error)
             return
         except Exception:
             log.exception("the status of %s %s was not written", kind, name)
             return
         self._outage = False
-        self._failures.succeeded((kind, name))
-        self._settle(kind, name, draft)
+        self._failures.succeeded(key)
+        self._settle(key, draft)
 
-    def _failed(self, kind: str, name: str, error: errors.ClientError) -> None:
+    def _failed(self, key: ObjectKey, error: errors.ClientError) -> None:
         """Handle a failed write: of this object alone, or because of an outage."""
         # A request may have got no answer because of its object.
         systemic = errors.is_systemic(error) and not isinstance(error, errors.Unreachable)
-        if not systemic and not self._failures.failed((kind, name)):
-            log.warning(
-                "the status of %s %s was not written: %s",
-                kind,
-                name,
-                error,
-                extra=logs.about(f"{kind} {name}"),
-            )
+        if not systemic and not self._failures.failed(key):
+            about = f"{RESOURCES[key[0]].kind} {key[1]}"
+            log.warning("the status of %s was not written: %s", about, error, extra=logs.about(about))
             return
         # An outage: logged once while it lasts, and no other object is tried.
         log.log(logging.DEBUG if self._outage else logging.WARNING, "statuses wait: %s", error)
         self._outage = self._stopped = True
-        self._last_tried = kind, name
+        self._last_tried = key
         if isinstance(error, errors.Throttled):
             self._rate_limiter.back_off(error.retry_after or THROTTLED_SECONDS)
 
@@ -277,21 +262,19 @@ def device_status(wanted: node_summaries.NodeSummary, shown: Json, *, moment: st
 
 
 def _ready(wanted: node_summaries.NodeSummary) -> dict[str, Any]:
-    kind = vocabulary.DeviceCondition.READY
+    truth, reason = vocabulary.Truth.FALSE, vocabulary.ReadyReason.AGENT_SILENT
     if wanted.silent:
         message = (
             "The agent of this node has not renewed its Lease within the grace period; "
             "its cards get no new pod."
         )
-        return _condition(kind, vocabulary.Truth.FALSE, vocabulary.ReadyReason.AGENT_SILENT, message)
-    if wanted.failed:
-        message = f"The agent renews its Lease, but no card gets a new pod: {wanted.failed}."
-        return _condition(
-            kind, vocabulary.Truth.FALSE, vocabulary.ReadyReason.SOURCE_FAILED, text.line(message)
-        )
-    return _condition(
-        kind, vocabulary.Truth.TRUE, vocabulary.ReadyReason.AGENT_ALIVE, "The agent renews its Lease."
-    )
+    elif wanted.failed:
+        reason = vocabulary.ReadyReason.SOURCE_FAILED
+        message = text.line(f"The agent renews its Lease, but no card gets a new pod: {wanted.failed}.")
+    else:
+        truth, reason = vocabulary.Truth.TRUE, vocabulary.ReadyReason.AGENT_ALIVE
+        message = "The agent renews its Lease."
+    return _condition(vocabulary.DeviceCondition.READY, truth, reason, message)
 
 
 def _origin(uuid: str, origin: uuid_records.Origin) -> dict[str, str]:

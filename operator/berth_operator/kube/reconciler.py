@@ -44,31 +44,18 @@ class Inbox:
         self.lag = kopf_lag.KopfLag()
         self.closed = False
 
-    def device_seen(self, name: str, status: dict[str, Any], version: str) -> None:
-        """Record the status of a Device."""
+    def seen(self, kind: str, name: str, version: str, shown: dict[str, Any]) -> None:
+        """Record the revision of an object, and the status of a Device or a whole policy."""
         self._pass(
-            functools.partial(self.lag.delivered, names.DEVICES, name, version),
-            functools.partial(self._statuses.device_seen, name, status),
+            functools.partial(self.lag.delivered, kind, name, version),
+            functools.partial(self._statuses.seen, kind, name, shown),
         )
 
-    def device_gone(self, name: str) -> None:
-        """Forget a Device that was deleted."""
+    def gone(self, kind: str, name: str) -> None:
+        """Forget an object that was deleted."""
         self._pass(
-            functools.partial(self.lag.gone, names.DEVICES, name),
-            functools.partial(self._statuses.device_gone, name),
+            functools.partial(self.lag.gone, kind, name), functools.partial(self._statuses.gone, kind, name)
         )
-
-    def policy_seen(self, body: dict[str, Any]) -> None:
-        """Record a policy."""
-        name, version = body["metadata"]["name"], body["metadata"].get("resourceVersion", "")
-        self._pass(
-            functools.partial(self.lag.delivered, names.POLICIES, name, version),
-            functools.partial(self._statuses.policy_seen, body),
-        )
-
-    def policy_gone(self, name: str) -> None:
-        """Forget a policy that was deleted."""
-        self._pass(functools.partial(self.lag.gone, names.POLICIES, name))
 
     def _pass(self, *calls: Callable[[], None]) -> None:
         """Queue an event for our thread, which is called once for all events that are queued."""
