@@ -12,7 +12,7 @@ from berth_crds.client import api, errors
 from berth_operator.engine.hold_states import State
 from berth_operator.kube import cluster_snapshots
 from berth_operator.scheduling import cycle
-from berth_operator.simulation import files, placing
+from berth_operator.simulation import files, placing, pod_explanations
 from berth_operator.simulation.cluster import Cluster
 from berth_operator.simulation.scenario import Scenario
 from support import builders, ledgers, manifests, stub
@@ -111,7 +111,7 @@ async def test_a_bind_under_way_takes_its_cards(listed: ListedCluster) -> None:
     bound, outcome = of(snapshot, "Pod")["p"], simulated(snapshot)
     assert bound["spec"]["nodeName"] == "n1"
     assert builders.uuid("n1", 0) in bound["metadata"]["annotations"][names.ALLOCATION]
-    assert isinstance(outcome, placing.NotPlaced)
+    assert isinstance(outcome, pod_explanations.PodExplanation)
     assert outcome.title == "ml/next"
 
 

@@ -36,7 +36,7 @@ from berth_operator.scheduling import explain, node_table, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
 from berth_operator.simulation import __main__ as simulation
-from berth_operator.simulation import pod_explanations, program
+from berth_operator.simulation import cli, pod_explanations
 from berth_operator.translate import device_size, pod_limits
 from support import builders, ledgers
 
@@ -72,7 +72,7 @@ SENTENCES: Final = {
         f"that come: {kopf_lag.BEHIND_CHECKS * kopf_lag.CHECK_SECONDS:g} s",
     ],
     "exit codes": [
-        f"ends with {simulation.EXIT_INTERRUPTED} at Ctrl-C, and with {program.EXIT_PIPE} when",
+        f"ends with {simulation.EXIT_INTERRUPTED} at Ctrl-C, and with {cli.EXIT_PIPE} when",
     ],
     "pods that say too much together": [
         f"shows `{Reason.TOO_MUCH_TOGETHER}`",
@@ -189,7 +189,7 @@ def test_its_exit_codes_are_those_of_the_programs() -> None:
     words = {
         0: "asked to stop",
         operator.EXIT_FAILED: "failed while it ran",
-        program.EXIT_NO_OUTPUT: "failed while it ran",
+        cli.EXIT_NO_OUTPUT: "failed while it ran",
         flags.EXIT_UNUSABLE: "cannot be used",
         leadership.EXIT_LOST: "lost the lead",
     }

@@ -12,9 +12,9 @@ EXIT_INTERRUPTED: Final = 130
 def main(words: Sequence[str] | None = None) -> int:
     """Run the program."""
     # Not at the top: importing all modules takes long enough for an interrupt.
-    from berth_operator.simulation import program  # noqa: PLC0415
+    from berth_operator.simulation import cli  # noqa: PLC0415
 
-    return program.run(sys.argv[1:] if words is None else words)
+    return cli.run(sys.argv[1:] if words is None else words)
 
 
 def _end_at_interrupts() -> None:

@@ -1,12 +1,15 @@
-"""The command line: its commands and options, and the output of each command."""
+"""The command line: its commands and options, the output of each command, and the exit code."""
 
 import argparse
 import dataclasses
+import errno
 import functools
+import gc
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 from berth_crds import flags, names, text
 from berth_crds.text import quoted
@@ -18,6 +21,8 @@ from berth_operator.simulation.scenario import Scenario
 from berth_operator.translate import pods
 
 PROGRAM: Final = "berth-simulation"
+EXIT_NO_OUTPUT: Final = 1
+EXIT_PIPE: Final = 141  # As of a program that the signal ended.
 PROGRAM_PATH: Final = ".venv/bin/berth-simulation"  # From the checkout, where `make setup` puts it.
 
 ABOUT: Final = """\
@@ -262,3 +267,44 @@ def print_notes(options: Options, notes: Sequence[str]) -> None:
     """Write notes to standard error."""
     if not options.quiet and sys.stderr is not None:
         sys.stderr.writelines(f"{PROGRAM}: {text.line(note)}\n" for note in notes)
+
+
+# ---------------------------------------------------------------- one run
+
+
+def run(words: Sequence[str]) -> int:
+    """Run and return the exit code; a closed pipe is no error message."""
+    # Everything that is read stays until the end: garbage collection would be lost time.
+    gc.disable()
+    try:
+        options = parse(words)
+        _write(sys.stdout, options)
+    except InputError as error:
+        _print_error(str(error))
+        return flags.EXIT_UNUSABLE
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+    except RecursionError:
+        _print_error("the input is nested too deep")
+        return flags.EXIT_UNUSABLE
+    except OSError as error:
+        _print_error(f"the output cannot be written: {error.strerror}")
+        return EXIT_NO_OUTPUT
+    return 0
+
+
+def _print_error(what: str) -> None:
+    # Python has None for a stream that was closed before it started.
+    if sys.stderr is not None:
+        sys.stderr.write(f"{PROGRAM}: {what}\n")
+
+
+def _write(out: TextIO | None, options: Options) -> None:
+    if out is None:
+        raise OSError(errno.EBADF, "it is closed")
+    if hasattr(out, "reconfigure"):
+        out.reconfigure(encoding="utf-8", newline="\n")
+    out.writelines(options.run(options))
+    out.flush()

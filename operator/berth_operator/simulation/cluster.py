@@ -16,7 +16,7 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, cycle, decisions
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
-from berth_operator.simulation import defaults, manifests, timestamps
+from berth_operator.simulation import defaults, kinds, manifests
 from berth_operator.translate import devices, gpupods, nodes, policies, raw
 
 
@@ -59,7 +59,7 @@ class Cluster:
             case "GpuPod":
                 self._apply_gpupod(manifest)
             case "Lease" if manifest.namespace == names.NODES_NAMESPACE:
-                self._renewals[manifest.name] = timestamps.read(manifest.value.spec.renew_time or "")
+                self._renewals[manifest.name] = kinds.time_of(manifest.value.spec.renew_time or "")
             case "PlacementPolicy" if manifest.name == names.DEFAULT_POLICY:
                 policy = policies.read(manifest.value)
                 assert isinstance(policy, Policy), "read when it was parsed"  # noqa: S101

@@ -8,7 +8,9 @@ ledger relies are repeated here.
 
 import collections
 import dataclasses
+import datetime as dt
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ import pydantic
 
 from berth_crds import device, gpupod, names, policy, wire
 from berth_crds.client import lease
-from berth_operator.simulation import input_errors, timestamps
+from berth_operator.simulation import input_errors
 from berth_operator.simulation.input_errors import InputError
 from berth_operator.translate import devices, policies, quantities, raw
 
@@ -48,6 +50,11 @@ class Node(raw.Node, frozen=True):
 Body = dict[str, Any]
 
 
+def group(api_version: str) -> str:
+    """Return the API group; empty for the core."""
+    return api_version.rpartition("/")[0]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
     """One kind: its name, and how its objects are read."""
@@ -58,11 +65,6 @@ class Kind:
     namespaced: bool = False
     model: type[pydantic.BaseModel] | None = None
     faults: Callable[[Any], Iterator[str]] = lambda _: iter(())
-
-    @property
-    def group(self) -> str:
-        """The API group; empty for the core."""
-        return self.version.rpartition("/")[0]
 
     def read(self, body: Body) -> Any:
         """Return an object of this kind; raise InputError if it is invalid."""
@@ -96,12 +98,11 @@ def without_nulls(value: Any, key: str = "") -> Any:
     if not isinstance(value, dict):
         return "" if value is None and key in OF_STRINGS else value
     inside = key if key in OF_STRINGS else ""
-    found = {name: without_nulls(one, inside or _container(name, one)) for name, one in value.items()}
+    found = {
+        name: without_nulls(one, inside or (name if isinstance(one, dict) else ""))
+        for name, one in value.items()
+    }
     return {name: one for name, one in found.items() if one is not None}
-
-
-def _container(name: str, value: Any) -> str:
-    return name if isinstance(value, dict) else ""
 
 
 def _validate(model: type[pydantic.BaseModel], body: Body) -> None:
@@ -124,17 +125,21 @@ def _of_meta(meta: wire.Meta) -> Iterator[str]:
     yield from _timestamp("metadata.deletionTimestamp", meta.deletion_timestamp)
 
 
+# Times as the API writes them, in RFC 3339, with or without a fraction of a second.
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def time_of(text: str) -> dt.datetime | None:
+    """Return a time; None if the text is none."""
+    try:
+        return dt.datetime.fromisoformat(text) if TIME.fullmatch(text) else None
+    except ValueError:
+        return None
+
+
 def _timestamp(place: str, text: str | None) -> Iterator[str]:
-    if text is not None and timestamps.read(text) is None:
+    if text is not None and time_of(text) is None:
         yield f"{place}: expected a time such as 2026-03-02T08:00:00Z, found {input_errors.shown(text)}"
-
-
-def _of_lease(value: lease.Lease) -> Iterator[str]:
-    yield from _timestamp("spec.renewTime", value.spec.renew_time)
-
-
-def _of_class(value: PriorityClass) -> Iterator[str]:
-    yield from _in_32_bits("value", value.value)
 
 
 def _in_32_bits(place: str, value: int | None) -> Iterator[str]:
@@ -237,8 +242,19 @@ def _quantities(place: str, amounts: Mapping[str, raw.Quantity] | None) -> Itera
 KINDS: Final = (
     Kind("Node", "v1", Node, faults=_of_node),
     Kind("Pod", "v1", raw.Pod, namespaced=True, faults=_of_pod),
-    Kind("PriorityClass", "scheduling.k8s.io/v1", PriorityClass, faults=_of_class),
-    Kind("Lease", "coordination.k8s.io/v1", lease.Lease, namespaced=True, faults=_of_lease),
+    Kind(
+        "PriorityClass",
+        "scheduling.k8s.io/v1",
+        PriorityClass,
+        faults=lambda found: _in_32_bits("value", found.value),
+    ),
+    Kind(
+        "Lease",
+        "coordination.k8s.io/v1",
+        lease.Lease,
+        namespaced=True,
+        faults=lambda found: _timestamp("spec.renewTime", found.spec.renew_time),
+    ),
     Kind("Device", names.API_VERSION, wire.Device, model=device.Device, faults=_of_device),
     Kind("GpuPod", names.API_VERSION, wire.GpuPod, namespaced=True, model=gpupod.GpuPod),
     Kind(
@@ -249,4 +265,4 @@ KINDS: Final = (
         faults=_of_policy,
     ),
 )
-BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in KINDS}
+BY_GROUP_AND_NAME: Final = {(group(kind.version), kind.name): kind for kind in KINDS}

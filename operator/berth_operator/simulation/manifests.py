@@ -135,9 +135,7 @@ def expanded(body: Any, place: str) -> Iterator[tuple[str, Any]]:
 def _surely_list(body: kinds.Body) -> bool:
     """Whether an object is a list, rather than of a kind whose name happens to end in List."""
     version, of = body.get("apiVersion"), body["kind"].removesuffix("List")
-    return not of or (
-        isinstance(version, str) and (version.rpartition("/")[0], of) in kinds.BY_GROUP_AND_NAME
-    )
+    return not of or (isinstance(version, str) and (kinds.group(version), of) in kinds.BY_GROUP_AND_NAME)
 
 
 def description(body: kinds.Body) -> str:
@@ -145,7 +143,7 @@ def description(body: kinds.Body) -> str:
     meta = body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
         return ""
-    kind = kinds.BY_GROUP_AND_NAME.get((_group(body), body["kind"]))
+    kind = kinds.BY_GROUP_AND_NAME.get((kinds.group(body["apiVersion"]), body["kind"]))
     namespace = meta.get("namespace") or (DEFAULT_NAMESPACE if kind and kind.namespaced else "")
     return f"{body['kind']} {namespace}/{meta['name']}" if namespace else f"{body['kind']} {meta['name']}"
 
@@ -158,14 +156,9 @@ def _check_kind(body: Any, place: str) -> None:
             raise InputError(f"{place}: {field} is missing; it is no Kubernetes object")
 
 
-def _group(body: kinds.Body) -> str:
-    group: str = body["apiVersion"].rpartition("/")[0]
-    return group
-
-
 def _kind(body: kinds.Body) -> kinds.Kind | None:
     """Return the kind of an object; None if it does not matter for placement."""
-    kind = kinds.BY_GROUP_AND_NAME.get((_group(body), body["kind"]))
+    kind = kinds.BY_GROUP_AND_NAME.get((kinds.group(body["apiVersion"]), body["kind"]))
     if kind is None:
         _refuse_workload(body)
     elif body["apiVersion"] != kind.version:
@@ -178,7 +171,8 @@ def _kind(body: kinds.Body) -> kinds.Kind | None:
 def _refuse_workload(body: kinds.Body) -> None:
     meta = body.get("metadata")
     from_cluster = isinstance(meta, dict) and meta.get("uid")
-    makes_pods = (_group(body), body["kind"]) in WORKLOADS or _has_template(body.get("spec"))
+    kind = kinds.group(body["apiVersion"]), body["kind"]
+    makes_pods = kind in WORKLOADS or _has_template(body.get("spec"))
     if makes_pods and not from_cluster:
         raise InputError(
             "no controller is at work here; give its pods (kubectl get pods -o yaml prints them)"

@@ -7,7 +7,7 @@ left.  Time stands still: a pod that does not fit is not tried again.
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
 
@@ -29,26 +29,8 @@ Adopt = Callable[[raw.Pod], raw.Pod]  # Returns a pod of another scheduler as Be
 class Placed:
     """The pod has its node and devices."""
 
-    candidate: queued_pods.Candidate
+    title: str
     placement: decisions.Placement
-
-    @property
-    def title(self) -> str:
-        """The namespace and name of the pod."""
-        return self.candidate.title
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class NotPlaced:
-    """The pod did not fit, or its request is not served."""
-
-    candidate: queued_pods.Candidate
-    explanation: pod_explanations.PodExplanation
-
-    @property
-    def title(self) -> str:
-        """The namespace and name of the pod."""
-        return self.candidate.title
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,15 +42,7 @@ class Skipped:
     message: str
 
 
-Outcome = Placed | NotPlaced | Skipped
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unschedulable:
-    """The pod was tried and not placed; there is no explanation yet."""
-
-    candidate: queued_pods.Candidate
-    decision: decisions.Wait | decisions.Reject
+Outcome = Placed | pod_explanations.PodExplanation | Skipped
 
 
 def place(
@@ -173,28 +147,26 @@ def _decided(cluster: Cluster, explainer: pod_explanations.Explainer) -> Iterato
     """Yield outcomes until every pod was tried."""
     while decided := cluster.decide():
         for decision in decided:
-            match carry_out(cluster, decision):
-                case Placed() as placed:
-                    yield placed
-                case Unschedulable(candidate, refusal):
-                    # At once, because the next pod may change the inventory.
-                    yield NotPlaced(candidate, explainer.explain_pod(candidate, refusal))
+            if isinstance(decision, decisions.Bind):
+                yield bind(cluster, decision)
+            else:
+                # At once, because the next pod may change the inventory.
+                yield explainer.explain_pod(put_off(cluster, decision), decision)
 
 
-def carry_out(cluster: Cluster, decision: decisions.Decision) -> Placed | Unschedulable:
-    """Carry out a decision, as the engine would."""
-    match decision:
-        case decisions.Bind():
-            candidate = cluster.ledger.assume(decision)
-            _confirm(cluster, cluster.pending.pop(decision.uid), decision.placement)
-            return Placed(candidate, decision.placement)
-        case decisions.Wait() | decisions.Reject():
-            waiting = cluster.ledger.backlog.get(decision.uid)
-            assert waiting is not None, "asked just now"  # noqa: S101
-            cluster.ledger.backlog.put_off(decision.uid, now=cluster.now, wants=decision.wants)
-            return Unschedulable(waiting, decision)
-        case _:
-            assert_never(decision)
+def bind(cluster: Cluster, decision: decisions.Bind) -> Placed:
+    """Bind a pod, as the engine would."""
+    candidate = cluster.ledger.assume(decision)
+    _confirm(cluster, cluster.pending.pop(decision.uid), decision.placement)
+    return Placed(candidate.title, decision.placement)
+
+
+def put_off(cluster: Cluster, decision: decisions.Wait | decisions.Reject) -> queued_pods.Candidate:
+    """Put off a pod that was not placed, as the engine would, and return it."""
+    candidate = cluster.ledger.backlog.get(decision.uid)
+    assert candidate is not None, "asked just now"  # noqa: S101
+    cluster.ledger.backlog.put_off(decision.uid, now=cluster.now, wants=decision.wants)
+    return candidate
 
 
 def _confirm(cluster: Cluster, pod: raw.Pod, placement: decisions.Placement) -> None:

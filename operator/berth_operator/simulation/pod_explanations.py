@@ -38,6 +38,11 @@ class PodExplanation:
     timed_out: bool = False
 
     @property
+    def title(self) -> str:
+        """The namespace and name of the pod."""
+        return self.candidate.title
+
+    @property
     def rejected(self) -> bool:
         """Whether only an edit of the pod can help."""
         return self.explanation is None

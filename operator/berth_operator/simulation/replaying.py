@@ -11,7 +11,7 @@ import dataclasses
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final, assert_never
 
 from berth_operator.scheduling import decisions
@@ -153,26 +153,21 @@ class Replay:
             case traces.Apply(applied):
                 for manifest in applied:
                     yield from self._apply(manifest)
-            case traces.Remove(kind, namespace, name):
-                yield from self._remove_object(event, (kind, namespace, name))
-            case traces.Finish(key) | traces.Delete(key):
-                yield from self._end_pod(event, key)
+            case traces.Remove(key):
+                self._check_there(event, key, self._scenario.manifests, key[2])
+                yield from self._remove(key)
+            case traces.End(key, deleted):
+                self._check_there(event, key, self._pods, "/".join(key[1:]))
+                yield from self._delete(key, DELETED) if deleted else self._finish(key)
             case _:
                 assert_never(event.action)
 
-    def _remove_object(self, event: traces.Event, key: manifests.Key) -> Iterator[ReplayEvent]:
-        if key in self._scenario.manifests:
-            yield from self._remove(*key)
-        elif key not in self._gone:
-            raise InputError(f"{event.place}: there is no {key[0]} {key[2]} at this time")
-
-    def _end_pod(self, event: traces.Event, key: manifests.Key) -> Iterator[ReplayEvent]:
-        if key not in self._pods and key not in self._gone:
-            raise InputError(f"{event.place}: there is no Pod {'/'.join(key[1:])} at this time")
-        if isinstance(event.action, traces.Finish):
-            yield from self._finish(key)
-        else:
-            yield from self._delete(key, DELETED)
+    def _check_there(
+        self, event: traces.Event, key: manifests.Key, there: Container[manifests.Key], title: str
+    ) -> None:
+        """Refuse a line about an object that is not there and was not deleted with its node."""
+        if key not in there and key not in self._gone:
+            raise InputError(f"{event.place}: there is no {key[0]} {title} at this time")
 
     def _arrive(self, manifest: manifests.Manifest, duration: float | None) -> Iterator[ReplayEvent]:
         raw_pod = defaults.pod(manifest, self._scenario.classes())
@@ -219,8 +214,10 @@ class Replay:
             yield self._event(ObjectEvent("applied", manifest.kind, manifest.title))
             yield from self._arrive(manifest, None)
 
-    def _remove(self, kind: str, namespace: str, name: str) -> Iterator[ReplayEvent]:
-        del self._scenario.manifests[kind, namespace, name]
+    def _remove(self, key: manifests.Key) -> Iterator[ReplayEvent]:
+        if self._scenario.manifests.pop(key, None) is None:
+            return
+        kind, _, name = key
         yield self._event(ObjectEvent("removed", kind, name))
         if kind == "Node":
             info = self._cluster.inventory.node(name)
@@ -232,7 +229,7 @@ class Replay:
             if self._scenario.manifests.pop(device, None) is not None:
                 self._gone.add(device)
             self._cluster.remove(*device)
-        self._cluster.remove(kind, namespace, name)
+        self._cluster.remove(*key)
 
     def _finish(self, key: manifests.Key) -> Iterator[ReplayEvent]:
         pod = self._pods.get(key)
@@ -261,22 +258,19 @@ class Replay:
     def _carry_out(self, decision: decisions.Decision) -> Iterator[ReplayEvent]:
         key = self._keys[decision.uid]
         pod = self._pods[key]
-        match placing.carry_out(self._cluster, decision):
-            case placing.Placed() as placed:
-                self.summary.counts[PLACED] += 1
-                self.summary.waits.append(self._cluster.now - pod.arrived)
-                self._start(key, pod)
-                yield self._event(placed)
-            case placing.Unschedulable(candidate, refusal):
-                pod.state = REFUSED if isinstance(refusal, decisions.Reject) else WAITING
-                reported = _reported(refusal)
-                if reported != pod.last_refusal:
-                    pod.last_refusal = reported
-                    yield self._event(
-                        placing.NotPlaced(candidate, self._explainer.explain_pod(candidate, refusal))
-                    )
-
-
-def _reported(refusal: decisions.Wait | decisions.Reject) -> tuple[object, ...]:
-    """Return the part of a refusal that is reported again if it changes."""
-    return refusal.refusals if isinstance(refusal, decisions.Reject) else refusal.counts
+        if isinstance(decision, decisions.Bind):
+            placed = placing.bind(self._cluster, decision)
+            self.summary.counts[PLACED] += 1
+            self.summary.waits.append(self._cluster.now - pod.arrived)
+            self._start(key, pod)
+            yield self._event(placed)
+            return
+        candidate = placing.put_off(self._cluster, decision)
+        reported: tuple[object, ...]
+        if isinstance(decision, decisions.Reject):
+            pod.state, reported = REFUSED, decision.refusals
+        else:
+            pod.state, reported = WAITING, decision.counts
+        if reported != pod.last_refusal:
+            pod.last_refusal = reported
+            yield self._event(self._explainer.explain_pod(candidate, decision))

@@ -7,9 +7,10 @@ from typing import Any, Final, assert_never
 
 import yaml
 
+from berth_crds import card_part, vocabulary
 from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import allocator
 from berth_operator.simulation import (
-    placement_text,
     placing,
     pod_explanations,
     records,
@@ -47,7 +48,7 @@ def outcome_fields(outcome: placing.Outcome) -> dict[str, Any]:
     match outcome:
         case placing.Placed(_, placement):
             fields |= {"node": placement.node, "allocation": records.allocation_json(placement)}
-        case placing.NotPlaced(_, explanation):
+        case pod_explanations.PodExplanation() as explanation:
             fields |= {
                 "refusals": list(map(_refusal, explanation.refusals)),
                 "nearest": explanation.advice or None,
@@ -86,9 +87,8 @@ def as_text(
 def _row(outcome: placing.Outcome) -> tuple[tables.Cells, Sequence[str]]:
     match outcome:
         case placing.Placed(_, placement):
-            minors, what = placement_text.minors(placement), placement_text.summary(placement)
-            return (outcome.title, placement.node, minors, what), ()
-        case placing.NotPlaced(_, explanation):
+            return (outcome.title, placement.node, _minors(placement), _devices(placement)), ()
+        case pod_explanations.PodExplanation() as explanation:
             return (
                 outcome.title,
                 tables.EMPTY_CELL,
@@ -113,8 +113,8 @@ def advice_lines(explanation: pod_explanations.PodExplanation) -> list[str]:
 
 def _explained(outcomes: Iterable[placing.Outcome]) -> Iterator[str]:
     for outcome in outcomes:
-        if isinstance(outcome, placing.NotPlaced) and outcome.explanation.table:
-            yield f"{outcome.title}: {outcome.explanation.sentence}\n{outcome.explanation.table}\n"
+        if isinstance(outcome, pod_explanations.PodExplanation) and outcome.table:
+            yield f"{outcome.title}: {outcome.sentence}\n{outcome.table}\n"
 
 
 WORDS: Final = ("placed", "waiting", "refused", "not tried")
@@ -124,7 +124,7 @@ def _word(outcome: placing.Outcome) -> str:
     match outcome:
         case placing.Placed():
             return "placed"
-        case placing.NotPlaced(_, explanation):
+        case pod_explanations.PodExplanation() as explanation:
             return "refused" if explanation.rejected else "waiting"
         case placing.Skipped():
             return "not tried"
@@ -141,6 +141,39 @@ def _summary(outcomes: Sequence[placing.Outcome]) -> str:
 def _cards(before: usage.Usage, after: usage.Usage) -> str:
     cards = tables.counted(after.cards, "card")
     return f"of {cards} {before.used_cards} were in use and {after.used_cards} are now"
+
+
+def _minors(placement: decisions.Placement) -> str:
+    """Return the minors of the GPUs, as the annotation `berth.dev/minors` has them."""
+    found = {
+        share.minor for share in allocator.held(placement.grants) if share.type == vocabulary.DeviceType.GPU
+    }
+    return ",".join(map(str, sorted(found))) or tables.EMPTY_CELL
+
+
+def _devices(placement: decisions.Placement) -> str:
+    """Return the devices in a few words: `2 cards`, `25 % of a card`, `1 MIG 1g.10gb, 1 rdma`."""
+    counts = collections.Counter(_device(share) for share in allocator.held(placement.grants))
+    return ", ".join(_counted(word, count) for word, count in counts.items()) or "no devices"
+
+
+def _device(share: decisions.Share) -> str:
+    if share.type != vocabulary.DeviceType.GPU:
+        part = "" if share.core == card_part.WHOLE else f" ({share.core} %)"
+        return f"{share.type}{part}"
+    if share.profile:
+        return f"MIG {share.profile}"
+    if not card_part.describe(share.core, share.memory, share.card_memory):
+        return "card"
+    return f"{card_part.describe_both(share.core, share.memory)} of a card"
+
+
+def _counted(word: str, count: int) -> str:
+    if word == "card":
+        return tables.counted(count, word)
+    if word.endswith(" of a card"):
+        return word if count == 1 else f"{count} times {word}"
+    return f"{count} {word}"
 
 
 # ---------------------------------------------------------------- manifests
@@ -213,10 +246,10 @@ def _event_words(event: placing.Outcome | replaying.ObjectEvent) -> str:
         case replaying.ObjectEvent(word, kind, title):
             return f"{title} {word}" if kind == "Pod" else f"{kind} {title} {word}"
         case placing.Placed(_, placement):
-            minors = placement_text.minors(placement)
+            minors = _minors(placement)
             which = f" {minors}" if minors != tables.EMPTY_CELL else ""
-            return f"{event.title} placed on {placement.node}{which}: {placement_text.summary(placement)}"
-        case placing.NotPlaced(_, explanation):
+            return f"{event.title} placed on {placement.node}{which}: {_devices(placement)}"
+        case pod_explanations.PodExplanation() as explanation:
             return f"{event.title} {'; '.join([refusal_sentence(explanation), *advice_lines(explanation)])}"
         case placing.Skipped(title, _, message):
             return f"{title} not placed: {message}"

@@ -27,6 +27,6 @@ def _clean(cell: str) -> str:
     return text.line(cell, most=MAX_LENGTH)
 
 
-def counted(count: int, one: str, many: str = "") -> str:
+def counted(count: int, noun: str) -> str:
     """Return a count with its noun: `1 pod`, `2 pods`."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

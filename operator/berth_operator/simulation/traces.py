@@ -43,26 +43,18 @@ class Apply:
 class Remove:
     """An object that is not a pod is gone."""
 
-    kind: str
-    namespace: str
-    name: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finish:
-    """A pod ends."""
-
     key: Key
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Delete:
-    """A pod is deleted."""
+class End:
+    """A pod finishes, or is deleted."""
 
     key: Key
+    deleted: bool = False
 
 
-Action = Add | Apply | Remove | Finish | Delete
+Action = Add | Apply | Remove | End
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -144,10 +136,6 @@ def _add(fields: dict[str, Any], place: str, read_manifests: ReadManifests) -> A
     return Add(found, _seconds(fields, "for", place) if "for" in fields else None)
 
 
-def _apply(fields: dict[str, Any], place: str, read_manifests: ReadManifests) -> Action:
-    return Apply(read_manifests(fields["apply"], place))
-
-
 def _remove(fields: dict[str, Any], place: str, _read_manifests: ReadManifests) -> Action:
     value = fields["remove"]
     known = {"kind", "namespace", "name"}
@@ -159,18 +147,10 @@ def _remove(fields: dict[str, Any], place: str, _read_manifests: ReadManifests) 
     if not all(isinstance(one, str) for one in (kind, namespace, name)):
         raise InputError(f"{place}: remove: kind and name must be strings")
     if kind == "Pod":
-        return Delete((kind, namespace or DEFAULT_NAMESPACE, name))
+        return End((kind, namespace or DEFAULT_NAMESPACE, name), deleted=True)
     if kind not in REMOVABLE:
         raise InputError(f"{place}: remove: {input_errors.shown(kind)} is none of {', '.join(REMOVABLE)}")
-    return Remove(kind, namespace or REMOVABLE[kind], name)
-
-
-def _finish(fields: dict[str, Any], place: str, _read_manifests: ReadManifests) -> Action:
-    return Finish(_pod(fields["finish"], place))
-
-
-def _delete(fields: dict[str, Any], place: str, _read_manifests: ReadManifests) -> Action:
-    return Delete(_pod(fields["delete"], place))
+    return Remove((kind, namespace or REMOVABLE[kind], name))
 
 
 def _pod(value: Any, place: str) -> Key:
@@ -183,9 +163,9 @@ def _pod(value: Any, place: str) -> Key:
 
 ACTIONS: Final[dict[str, Callable[[dict[str, Any], str, ReadManifests], Action]]] = {
     "add": _add,
-    "finish": _finish,
-    "delete": _delete,
-    "apply": _apply,
+    "finish": lambda fields, place, _: End(_pod(fields["finish"], place)),
+    "delete": lambda fields, place, _: End(_pod(fields["delete"], place), deleted=True),
+    "apply": lambda fields, place, read_manifests: Apply(read_manifests(fields["apply"], place)),
     "remove": _remove,
 }
 OPTIONS: Final = {"add": ("for",)}
