@@ -186,7 +186,7 @@ class Operator:
             clock=self._clock,
             local=auth.is_loopback(self._settings.listen),
         )
-        sources = pages.Sources(
+        shown = pages.Pages(
             ledger=self._ledger,
             records=self._records,
             clock=self._clock,
@@ -196,7 +196,7 @@ class Operator:
         )
         return [
             server.metrics_route(self._metrics, guard if self._settings.metrics_auth == "token" else None),
-            *pages.routes(sources, guard),
+            *shown.routes(guard),
         ]
 
     def _reason_of(self, candidate: queued_pods.Candidate) -> str:

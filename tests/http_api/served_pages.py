@@ -60,7 +60,7 @@ class ServedPages:
     def application(self) -> web.Application:
         """Return all that is served."""
         guard = auth.Guard(self.reviewer.review, clock=self.now, local=self.local)
-        sources = pages.Sources(
+        shown = pages.Pages(
             ledger=self.ledger,
             records=self.records,
             clock=self.now,
@@ -68,8 +68,8 @@ class ServedPages:
             reason_of=self.loop.reporter.reasons.last_message,
             snapshot=self.snapshot,
         )
-        shown = server.metrics_route(self.measured, guard if self.metrics_guarded else None)
-        more = [shown, *pages.routes(sources, guard)]
+        measured = server.metrics_route(self.measured, guard if self.metrics_guarded else None)
+        more = [measured, *shown.routes(guard)]
         application = web.Application()
         application.add_routes(server.all_routes(lambda: self.ready, lambda: "leading", more))
         return application

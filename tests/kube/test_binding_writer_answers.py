@@ -97,8 +97,8 @@ async def test_a_pod_that_nobody_may_change_keeps_its_lost_bind(server: stub.Stu
     ("headers", "seconds"),
     [
         pytest.param({"Retry-After": "7"}, 7.0, id="as long as it says"),
-        pytest.param({}, binding_writer.THROTTLED_SECONDS, id="it does not say"),
-        pytest.param({"Retry-After": "tomorrow"}, binding_writer.THROTTLED_SECONDS, id="not in seconds"),
+        pytest.param({}, errors.THROTTLED_SECONDS, id="it does not say"),
+        pytest.param({"Retry-After": "tomorrow"}, errors.THROTTLED_SECONDS, id="not in seconds"),
     ],
 )
 async def test_a_server_that_is_asked_for_too_much_gets_the_rest_it_asks_for(

@@ -27,28 +27,28 @@ def cleaner(server: stub.Stub, stub_session: api.Api) -> Cleaner:
             {"node": "n2"},
             "n1",
             pod(),
-            misplaced_gpupods.Mismatch(OTHER, "it is of node n2, and the pod is on n1"),
+            (OTHER, "it is of node n2, and the pod is on n1"),
             id="another node's",
         ),
         pytest.param(
             {"pod_uid": "u0"},
             "n1",
             pod(),
-            misplaced_gpupods.Mismatch(GONE, "it is of a pod with the uid u0, and that of the pod is u1"),
+            (GONE, "it is of a pod with the uid u0, and that of the pod is u1"),
             id="another pod's",
         ),
         pytest.param(
             {"node": "n2"},
             "",
             NONE,
-            misplaced_gpupods.Mismatch(GONE, "there is no pod of that name"),
+            (GONE, "there is no pod of that name"),
             id="nobody's",
         ),
         pytest.param(
             {"node": "n2"},
             "",
             pod(node=""),
-            misplaced_gpupods.Mismatch(OTHER, "it is of node n2, and the pod is on no node"),
+            (OTHER, "it is of node n2, and the pod is on no node"),
             id="of a pod that waits",
         ),
     ],
@@ -67,6 +67,7 @@ async def test_a_misplaced_one_is_removed(
     if known_pod:
         cleaner.bound(known_pod)
     cleaner.serves(gpupod(**written), answer)
+    cause, words = why
 
     await cleaner.scan()
     early = len(cleaner.server.requests)
@@ -74,10 +75,10 @@ async def test_a_misplaced_one_is_removed(
 
     assert early == 0
     assert cleaner.deletes == [{"preconditions": {"uid": "g1"}}]
-    assert cleaner.removals == [why.cause]
-    level = logging.WARNING if why.cause is OTHER else logging.INFO
+    assert cleaner.removals == [cause]
+    level = logging.WARNING if cause is OTHER else logging.INFO
     node = written.get("node", "n1")
-    line = f"GpuPod ml/train, which was written for node {node}, is removed: {why.text}"
+    line = f"GpuPod ml/train, which was written for node {node}, is removed: {words}"
     assert caplog.record_tuples == [(misplaced_gpupods.__name__, level, line)]
     (asked,) = [request for request in cleaner.server.requests if request.path == LISTED]
     assert dict(asked.query) == {"fieldSelector": "metadata.name=train", "limit": "1"}

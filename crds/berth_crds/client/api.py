@@ -227,6 +227,15 @@ class Api:
         path = resource.path(name, namespace=namespace)
         return decode(await self.send("GET", path), into, path=path)
 
+    async def find(self, resource: Resource, name: str, *, into: type[T], namespace: str = "") -> T | None:
+        """Read one object; None where there surely is none."""
+        try:
+            return await self.get(resource, name, into=into, namespace=namespace)
+        except errors.AmbiguousNotFound:
+            raise
+        except errors.NotFound:
+            return None
+
     async def create(self, resource: Resource, thing: Any, *, namespace: str = "", sub: str = "") -> bytes:
         """Create one object, or post to a subresource of the object it names."""
         name = thing["metadata"]["name"] if sub else ""

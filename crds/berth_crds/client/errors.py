@@ -18,6 +18,7 @@ DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # The longest Retry-After that is honoured.
 LONGEST_RETRY_AFTER_SECONDS: Final = 60.0
+THROTTLED_SECONDS: Final = 1.0  # For a server that throttles without a Retry-After.
 
 
 class ClientError(Exception):
@@ -94,6 +95,11 @@ class Invalid(ApiError):
 
 class Throttled(ApiError):
     """The server asks for a pause (429)."""
+
+    @property
+    def pause(self) -> float:
+        """For how many seconds: also of a server that does not say."""
+        return self.retry_after or THROTTLED_SECONDS
 
 
 class Unavailable(ApiError):

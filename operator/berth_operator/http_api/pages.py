@@ -9,6 +9,7 @@ are held at a time, so that memory is limited.
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import http
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
@@ -45,8 +46,11 @@ class PageError(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sources:
-    """What the pages read; `snapshot` lists the cluster anew, some objects at a time."""
+class Pages:
+    """The pages about the ledger, and what they read.
+
+    `snapshot` lists the cluster anew, some objects at a time.
+    """
 
     ledger: Ledger
     records: decision_records.DecisionRecords
@@ -54,32 +58,25 @@ class Sources:
     ready: Callable[[], bool]
     reason_of: views.ReasonOf
     snapshot: Callable[[], AsyncGenerator[list[dict[str, Any]]]]
+    _encoding: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
+    _answers_held: asyncio.Semaphore = dataclasses.field(
+        default_factory=functools.partial(asyncio.Semaphore, LONG_ANSWERS)
+    )
+    _explaining: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
 
+    def routes(self, guard: auth.Guard) -> list[web.RouteDef]:
+        """Return the routes of all pages, each behind the guard, and of their public list."""
+        found: dict[str, Page] = {
+            "backlog": self.show_backlog,
+            "ledger": self.show_ledger,
+            "explain": self.explain,
+            "decisions": self.show_decisions,
+            "snapshot": self.show_snapshot,
+        }
+        guarded = [guard.protect(f"/debug/{name}", self._handler(name, page)) for name, page in found.items()]
+        return [*guarded, *(http_server.listing(path, ABOUT) for path in ("/debug", "/debug/"))]
 
-def routes(sources: Sources, guard: auth.Guard) -> list[web.RouteDef]:
-    """Return the routes of all pages, each behind the guard, and of their public list."""
-    pages = Pages(sources)
-    found: dict[str, Page] = {
-        "backlog": pages.backlog,
-        "ledger": pages.ledger,
-        "explain": pages.explain,
-        "decisions": pages.decisions,
-        "snapshot": pages.snapshot,
-    }
-    guarded = [guard.protect(f"/debug/{name}", pages.handler(name, page)) for name, page in found.items()]
-    return [*guarded, *(http_server.listing(path, ABOUT) for path in ("/debug", "/debug/"))]
-
-
-class Pages:
-    """The pages about the ledger."""
-
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
-        self._encoding = asyncio.Lock()
-        self._answers_held = asyncio.Semaphore(LONG_ANSWERS)
-        self._explaining = asyncio.Lock()
-
-    def handler(self, name: str, page: Page) -> Page:
+    def _handler(self, name: str, page: Page) -> Page:
         """Return the handler of a page, which answers a PageError with its sentence."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -93,21 +90,18 @@ class Pages:
         return answer
 
     def _check_ready(self) -> None:
-        if not self._sources.ready():
+        if not self.ready():
             raise PageError(
                 "The picture of the cluster is not complete yet.", status=http.HTTPStatus.SERVICE_UNAVAILABLE
             )
 
-    async def backlog(self, request: web.Request) -> web.StreamResponse:
+    async def show_backlog(self, request: web.Request) -> web.StreamResponse:
         """Return the pods that are not placed."""
-        sources = self._sources
-        return await self._list(
-            request, views.unplaced_pods(sources.ledger, sources.clock(), sources.reason_of)
-        )
+        return await self._list(request, views.unplaced_pods(self.ledger, self.clock(), self.reason_of))
 
-    async def ledger(self, request: web.Request) -> web.StreamResponse:
+    async def show_ledger(self, request: web.Request) -> web.StreamResponse:
         """Return the devices and their holders, on one node or on all."""
-        ledger = self._sources.ledger
+        ledger = self.ledger
         name = request.query.get("node")
         if name is None:
             return await self._list(request, views.nodes(ledger))
@@ -118,7 +112,7 @@ class Pages:
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """Report why a pod does not fit, or where it would."""
-        ledger, title = self._sources.ledger, request.query.get("pod", "")
+        ledger, title = self.ledger, request.query.get("pod", "")
         if not all(title.partition("/")):
             raise PageError("Say which pod: /debug/explain?pod=NAMESPACE/NAME.")
         form = requested_format(request, default="text")
@@ -126,10 +120,10 @@ class Pages:
         if candidate is None:
             raise PageError(views.whereabouts(ledger, title), status=http.HTTPStatus.NOT_FOUND)
         async with self._explaining:
-            began = self._sources.clock()
-            explanation = views.explanation(ledger, candidate, self._sources.clock)
+            began = self.clock()
+            explanation = views.explanation(ledger, candidate, self.clock)
             # For any number of clients, half of the time is for other tasks.
-            await asyncio.sleep(self._sources.clock() - began)
+            await asyncio.sleep(self.clock() - began)
             # Of many nodes, encoding takes as long again.
             return await asyncio.to_thread(
                 explanation_response,
@@ -140,16 +134,16 @@ class Pages:
                 gated=candidate.uid in ledger.gated,
             )
 
-    async def decisions(self, request: web.Request) -> web.StreamResponse:
+    async def show_decisions(self, request: web.Request) -> web.StreamResponse:
         """Return the last decisions."""
-        return await self._list(request, views.decisions_made(self._sources.records))
+        return await self._list(request, views.decisions_made(self.records))
 
-    async def snapshot(self, request: web.Request) -> web.StreamResponse:
+    async def show_snapshot(self, request: web.Request) -> web.StreamResponse:
         """Return the cluster as manifests, as the simulation reads them."""
         form = requested_format(request)
         async with self._answers_held:
             try:
-                async with self._encoding, contextlib.aclosing(self._sources.snapshot()) as found:
+                async with self._encoding, contextlib.aclosing(self.snapshot()) as found:
                     pieces = await long_answers.pieces(found, form)
             except errors.ClientError as error:
                 raise PageError(

@@ -31,7 +31,6 @@ FENCE_PATIENCE_SECONDS: Final = 15.0  # The fence learns of a new leader within 
 WEBHOOKS: Final = ("Internal error occurred: failed calling webhook ", 'admission webhook "')
 NO_DRY_RUN: Final = "does not support dry run"  # In the server's message.
 DOUBTFUL: Final = (errors.Unreachable, errors.Unavailable, errors.AmbiguousNotFound)
-THROTTLED_SECONDS: Final = 1.0  # For a server that throttles without a Retry-After.
 
 
 Done = Coroutine[Any, Any, None]
@@ -96,7 +95,10 @@ class BindingWriter:
                 self._fenced()
             if isinstance(error, DOUBTFUL) and not _is_from_webhook(error):
                 self._leader.doubt()
-            return _with_version(outcome(error), version)
+            answer = outcome(error)
+            return (
+                dataclasses.replace(answer, version=version) if isinstance(answer, ports.Unknown) else answer
+            )
         self._fenced_since = None
         return ports.Bound()
 
@@ -116,16 +118,13 @@ class BindingWriter:
     async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
         """Read the pod as it is now."""
         try:
-            pod = await self._session.get(
+            pod = await self._session.find(
                 resources.PODS, candidate.name, into=long_pods.Pod, namespace=candidate.namespace
             )
-        except errors.AmbiguousNotFound as error:
-            return ports.Unknown(str(error))  # Read as its end, it would give the pod's cards to another.
-        except errors.NotFound:
-            return ports.Gone()
         except (errors.ClientError, msgspec.DecodeError) as error:
+            # Read as the pod's end, a 404 that proves nothing would give the pod's cards to another.
             return ports.Unknown(str(error))
-        if pod.metadata.uid != candidate.uid:
+        if pod is None or pod.metadata.uid != candidate.uid:
             return ports.Gone()
         if not pod.spec.node_name:
             return self._unbound(pod, candidate)
@@ -158,10 +157,6 @@ class BindingWriter:
         return ports.Unbound(same=pods.candidate(pod) == candidate, version=pod.metadata.resource_version)
 
 
-def _with_version(answer: ports.Answer, version: str) -> ports.Answer:
-    return dataclasses.replace(answer, version=version) if isinstance(answer, ports.Unknown) else answer
-
-
 def _is_from_webhook(error: errors.ClientError) -> bool:
     """Whether a webhook refused or failed: then nothing was written, and the server is available."""
     return isinstance(error, errors.ApiError) and error.message.startswith(WEBHOOKS)
@@ -179,7 +174,7 @@ def outcome(error: errors.ClientError) -> ports.Answer:
         case errors.ApiError() if _is_from_webhook(error):
             return ports.Refused(error.message)
         case errors.Throttled():
-            return ports.Throttled(error.message, error.retry_after or THROTTLED_SECONDS)
+            return ports.Throttled(error.message, error.pause)
         case errors.Unreachable(ambiguous=False):
             return ports.Refused(str(error))
         case (

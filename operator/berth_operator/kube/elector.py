@@ -338,14 +338,9 @@ class Elector:
         )
 
     async def _read(self) -> lease.Lease | None:
-        try:
-            return await self._session.get(
-                resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=names.SYSTEM_NAMESPACE
-            )
-        except errors.NotFound as error:
-            if isinstance(error, errors.AmbiguousNotFound):
-                raise
-            return None
+        return await self._session.find(
+            resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=names.SYSTEM_NAMESPACE
+        )
 
     async def _write(self, desired: lease.Lease, *, new: bool = False) -> lease.Lease:
         namespace, name = names.SYSTEM_NAMESPACE, names.LEADER_LEASE

@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 
 MOST_QUEUED: Final = 16_384
 LONGEST_MESSAGE: Final = 1024  # The API server refuses more.
-THROTTLED_SECONDS: Final = 1.0  # For a server that throttles without a Retry-After.
 MOST_REMEMBERED: Final = 4096
 CLUSTER_SCOPED_NAMESPACE: Final = "default"
 
@@ -129,7 +128,7 @@ class EventRecorder:
             if self._posted.pop(event, None) is not None:
                 self._queue.put_back(event.involved.namespace, event)
         except errors.Throttled as error:
-            self._rate_limiter.back_off(error.retry_after or THROTTLED_SECONDS)
+            self._rate_limiter.back_off(error.pause)
             self._queue.put_back(event.involved.namespace, event)
         except errors.ClientError as error:
             log.debug("an event was not posted: %s", error)

@@ -38,7 +38,6 @@ AT_ONCE: Final = 4
 RESERVED_FOR_URGENT: Final = 1  # Of these.
 WRITE_SECONDS: Final = 5.0
 FIRST_WRITE_SECONDS: Final = 0.2  # For the first object: while the server is unavailable, no other is tried.
-THROTTLED_SECONDS: Final = 1.0  # For a server that throttles without a Retry-After.
 
 RESOURCES: Final = {names.DEVICES: resources.DEVICES, names.POLICIES: resources.POLICIES}
 # The parts of a Device's status that the operator writes or reads; the cards are many times as much.
@@ -237,7 +236,7 @@ class KindStatuses:
         self._outage = self._stopped = True
         self._last_tried = key
         if isinstance(error, errors.Throttled):
-            self._rate_limiter.back_off(error.retry_after or THROTTLED_SECONDS)
+            self._rate_limiter.back_off(error.pause)
 
 
 # ---------------------------------------------------------------- desired status

@@ -116,14 +116,12 @@ class KopfRun:
         finally:
             await self._end(root_tasks)
 
-    async def _until_ended(self, root_tasks: Collection[Task], missing: asyncio.Task[KindsNotFound]) -> None:
+    async def _until_ended(self, root_tasks: Collection[Task], missing: asyncio.Task[None]) -> None:
         """Wait until Kopf ends, is stopped, or misses our kinds; raise the error, if there is one."""
         done, _ = await asyncio.wait(
             [*root_tasks, missing, asyncio.ensure_future(self._stopping.wait())],
             return_when=asyncio.FIRST_COMPLETED,
         )
-        if missing in done:
-            raise missing.result()
         for task in done:
             task.result()
 
@@ -150,14 +148,14 @@ async def _cancelled(tasks: Collection[Task | None], seconds: float) -> None:
         await asyncio.wait(left, timeout=seconds)
 
 
-async def _wait_kinds_missing(found: references.Insights) -> KindsNotFound:
-    """Wait until Kopf has listed the server's kinds; return only if some of ours are missing."""
+async def _wait_kinds_missing(found: references.Insights) -> None:
+    """Wait until Kopf has listed the server's kinds; raise if some of ours are missing, else wait on."""
     await found.ready_resources.wait()
     named = {one.plural for one in found.watched_resources}
     unnamed = [one for one in handlers.WATCHED if one not in named]
-    if not unnamed:
-        await asyncio.Event().wait()
-    return KindsNotFound(f"the API server did not name {' and '.join(unnamed)} of {names.GROUP} yet")
+    if unnamed:
+        raise KindsNotFound(f"the API server did not name {' and '.join(unnamed)} of {names.GROUP} yet")
+    await asyncio.Event().wait()
 
 
 def end_reason(error: BaseException | None) -> str:

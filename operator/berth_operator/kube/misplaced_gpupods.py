@@ -96,24 +96,19 @@ def record(thing: wire.GpuPod) -> Record:
     return Record(meta.uid, spec.pod_uid, spec.node, f"{meta.namespace}/{pods[0]}" if valid else "")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mismatch:
-    """Why a GpuPod does not belong to the pod of its name."""
-
-    cause: metrics.Removal
-    text: str
+Mismatch = tuple[metrics.Removal, str]  # Why a GpuPod does not belong to the pod of its name: also in words.
 
 
 def mismatch(known: Record, pod_uid: str | None, node: str) -> Mismatch | None:
     """Return why a GpuPod does not belong to the pod of its name, if so; no uid means no such pod."""
     if pod_uid is None:
-        return Mismatch(metrics.Removal.NO_SUCH_POD, "there is no pod of that name")
+        return metrics.Removal.NO_SUCH_POD, "there is no pod of that name"
     if known.pod_uid != pod_uid:
         text = f"it is of a pod with the uid {known.pod_uid}, and that of the pod is {pod_uid}"
-        return Mismatch(metrics.Removal.NO_SUCH_POD, text)
+        return metrics.Removal.NO_SUCH_POD, text
     if known.node != node:
         text = f"it is of node {known.node}, and the pod is {f'on {node}' if node else 'on no node'}"
-        return Mismatch(metrics.Removal.OTHER_NODE, text)
+        return metrics.Removal.OTHER_NODE, text
     return None
 
 
@@ -336,27 +331,27 @@ class GpuPodCleaner:
         if found is None:
             self._store.verify(title, one)
         elif self._leader.leads():
-            await self._remove(title, one, found)
+            await self._remove(title, one, *found)
         else:
             return False
         return True
 
-    async def _remove(self, title: str, one: Record, found: Mismatch) -> None:
+    async def _remove(self, title: str, one: Record, cause: metrics.Removal, words: str) -> None:
         namespace, _, name = title.partition("/")
         try:
             await self._session.delete(resources.GPU_PODS, name, namespace=namespace, uid=one.uid)
         except (errors.NotFound, errors.Conflict) as error:
             log.debug("GpuPod %s is gone already: %s", title, error)
             return
-        self._removed(found.cause)
+        self._removed(cause)
         self._offenders[one.node] = self._clock() + OFFENDER_SECONDS
-        level = logging.WARNING if found.cause is metrics.Removal.OTHER_NODE else logging.INFO
+        level = logging.WARNING if cause is metrics.Removal.OTHER_NODE else logging.INFO
         log.log(
             level,
             "GpuPod %s, which was written for node %s, is removed: %s",
             title,
             one.node,
-            found.text,
+            words,
             extra=logs.node(one.node),
         )
 
@@ -375,10 +370,5 @@ class GpuPodCleaner:
 
     async def _pod(self, namespace: str, name: str) -> tuple[str | None, str]:
         """Read uid and node of a pod; None as uid where there is no pod."""
-        try:
-            pod = await self._session.get(resources.PODS, name, into=_Pod, namespace=namespace)
-        except errors.AmbiguousNotFound:
-            raise  # It proves nothing.
-        except errors.NotFound:
-            return None, ""
-        return pod.metadata.uid, pod.spec.node_name
+        pod = await self._session.find(resources.PODS, name, into=_Pod, namespace=namespace)
+        return (pod.metadata.uid, pod.spec.node_name) if pod is not None else (None, "")
