@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from berth_agent import (
@@ -231,20 +231,17 @@ def _release_memory() -> None:
 def _on_signals() -> asyncio.Event:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _stop(stop))
+        asyncio.get_running_loop().add_signal_handler(number, _stop, stop)
     return stop
 
 
-def _stop(event: asyncio.Event) -> Callable[[], None]:
-    def stop() -> None:
-        event.set()
-        # The event loop waits for its threads (names being resolved, a token file on a dead disk)
-        # before it ends. The exit is clean without them: nothing is left to write.
-        exit_timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
-        exit_timer.daemon = True
-        exit_timer.start()
-
-    return stop
+def _stop(event: asyncio.Event) -> None:
+    event.set()
+    # The event loop waits for its threads (names being resolved, a token file on a dead disk)
+    # before it ends. The exit is clean without them: nothing is left to write.
+    exit_timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
+    exit_timer.daemon = True
+    exit_timer.start()
 
 
 def _now() -> dt.datetime:

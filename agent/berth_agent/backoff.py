@@ -32,13 +32,14 @@ class FailureLog:
         self._times = 0
         self.failures = 0
 
-    def failed(self, error: Exception) -> None:
-        """Count a failure, and log it if it is new or has lasted."""
+    def failed(self, error: Exception, *, most: float, chance: float) -> float:
+        """Count a failure, log it if it is new or has lasted, and return the seconds to wait."""
         self.failures += 1
         self._times = self._times + 1 if type(error) is self._kind else 1
         self._kind = type(error)
         level = logging.WARNING if self._times in {1, 10} or self._times % 100 == 0 else logging.DEBUG
         self._log.log(level, "%s (attempt %d): %s", self._subject, self.failures, error)
+        return pause(error, self.failures, most=most, chance=chance)
 
     def succeeded(self) -> None:
         """Log the end of the failures, if there were any."""

@@ -8,7 +8,7 @@ card: the last known spec stays, and the condition NVMLReady says that it is not
 """
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -108,12 +108,23 @@ def _topology(location: wire.Topology) -> wire.Topology | None:
 
 def _remembered(sample: probe.Sample, known: Iterable[wire.Card]) -> tuple[wire.Card, ...]:
     """Return the cards that are lost now as they were last known."""
-    cards = tuple(sample.answering_cards())
-    uuids, minors = {each.uuid for each in cards}, {each.minor for each in cards}
-    others = tuple(each for each in known if each.uuid not in uuids)
-    found = (last_known(lost, others) for lost in sample.lost_cards())
+    minors = {each.minor for each in sample.answering_cards()}
+    found = (card for card, _ in _lost(sample, known) if card.minor not in minors)
     # Two cards of one uuid or minor would make the server refuse the whole list, good cards included.
-    return tuple({each.uuid: each for each in found if each and each.minor not in minors}.values())
+    return tuple({card.uuid: card for card in found}.values())
+
+
+def lost_by_uuid(sample: probe.Sample, spec: wire.DeviceSpec) -> Mapping[str, probe.LostCard]:
+    """Return by uuid the lost cards that the spec still lists."""
+    return {card.uuid: lost for card, lost in _lost(sample, spec.devices)}
+
+
+def _lost(sample: probe.Sample, known: Iterable[wire.Card]) -> Iterator[tuple[wire.Card, probe.LostCard]]:
+    """Yield the lost cards that are known, each with its last entry."""
+    answering = {each.uuid for each in sample.answering_cards()}
+    others = tuple(each for each in known if each.uuid not in answering)
+    found = ((last_known(lost, others), lost) for lost in sample.lost_cards())
+    return ((card, lost) for card, lost in found if card)
 
 
 def last_known(lost: probe.LostCard, known: Iterable[wire.Card]) -> wire.Card | None:
@@ -123,14 +134,6 @@ def last_known(lost: probe.LostCard, known: Iterable[wire.Card]) -> wire.Card | 
     if lost.bus_id:
         return next((each for each in known if each.topology and each.topology.bus_id == lost.bus_id), None)
     return next((each for each in known if each.index == lost.index), None)
-
-
-def lost_by_uuid(sample: probe.Sample, spec: wire.DeviceSpec) -> Mapping[str, probe.LostCard]:
-    """Return by uuid the lost cards that the spec still lists."""
-    read = {each.uuid for each in sample.answering_cards()}
-    kept = tuple(each for each in spec.devices if each.uuid not in read)
-    found = ((last_known(lost, kept), lost) for lost in sample.lost_cards())
-    return {each.uuid: lost for each, lost in found if each}
 
 
 def _among(card: wire.Card, listed: frozenset[str]) -> wire.Card:

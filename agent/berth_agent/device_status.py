@@ -5,9 +5,10 @@ A verdict says how one card fares, the conditions how the sources of the agent d
 module puts what changed between two statuses into lines for a log.
 """
 
-import dataclasses
 import datetime as dt
+import logging
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -19,58 +20,42 @@ from berth_crds.client import lease
 NVML_READY: Final = vocabulary.DeviceCondition.NVML_READY
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OtherSources:
-    """What other sources add to the status: unauthorized processes by card, and the kubelet's condition.
-
-    The condition has no time yet. Without one, none is published.
-    """
-
-    occupants: Mapping[str, tuple[wire.Occupant, ...]] = dataclasses.field(default_factory=dict)
-    kubelet: wire.Condition | None = None
-
-
-NO_OTHER_SOURCES: Final = OtherSources()
-
-
-def other_sources(
-    spec: wire.DeviceSpec,
-    occupants: Mapping[str, tuple[wire.Occupant, ...]],
-    kubelet: wire.Condition | None = None,
-) -> OtherSources:
-    """Return what other sources add, without cards that are not listed: the server refuses those."""
-    listed = {each.uuid for each in spec.devices}
-    return OtherSources({uuid: held for uuid, held in occupants.items() if uuid in listed}, kubelet)
-
-
 Verdicts = Mapping[str, probe.DeviceHealth]
+Occupants = Mapping[str, tuple[wire.Occupant, ...]]  # By uuid of the card.
+
+
+def listed_occupants(spec: wire.DeviceSpec, occupants: Occupants) -> Occupants:
+    """Return the occupants of the cards that are listed: the server refuses those of others."""
+    listed = {each.uuid for each in spec.devices}
+    return {uuid: held for uuid, held in occupants.items() if uuid in listed}
 
 
 def status(
     outcome: probe.Outcome,
     verdicts: Verdicts,
     before: wire.DeviceStatus,
-    other_sources: OtherSources = NO_OTHER_SOURCES,
     *,
+    occupants: Occupants = MappingProxyType({}),
+    kubelet: wire.Condition | None = None,
     now: dt.datetime,
 ) -> wire.DeviceStatus:
     """Return the status with these verdicts; unchanged entries keep the times that they have in `before`.
 
-    A source that failed has no verdicts: those published before stand.
+    A source that failed has no verdicts: those published before stand. `occupants` are the
+    unauthorized processes by card. The condition of the kubelet has no time yet; without one, none is
+    published.
     """
     devices = (
         before.devices if isinstance(outcome, probe.SourceFailed) else _devices(verdicts, before, now=now)
     )
-    other = (transition(other_sources.kubelet, before.conditions, now=now),) if other_sources.kubelet else ()
+    found = filter(None, (_nvml_ready(outcome), kubelet))
     return wire.DeviceStatus(
-        devices=occupied(devices, other_sources.occupants),
-        conditions=(_nvml_ready(outcome, before, now=now), *other),
+        devices=occupied(devices, occupants),
+        conditions=tuple(transition(each, before.conditions, now=now) for each in found),
     )
 
 
-def occupied(
-    verdicts: Iterable[wire.CardStatus], occupants: Mapping[str, tuple[wire.Occupant, ...]]
-) -> tuple[wire.CardStatus, ...]:
+def occupied(verdicts: Iterable[wire.CardStatus], occupants: Occupants) -> tuple[wire.CardStatus, ...]:
     """Return the verdicts with the unauthorized processes; a healthy card gets an entry only for those."""
     healthy = vocabulary.Health.HEALTHY
     without_occupants = [msgspec.structs.replace(each, occupants=()) for each in verdicts]
@@ -106,33 +91,18 @@ def _dated(verdict: wire.CardStatus, before: wire.CardStatus | None, *, now: dt.
     return msgspec.structs.replace(verdict, since=before.since if before and same else lease.rfc3339(now))
 
 
-def _nvml_ready(outcome: probe.Outcome, before: wire.DeviceStatus, *, now: dt.datetime) -> wire.Condition:
-    found = _failed(outcome) if isinstance(outcome, probe.SourceFailed) else _answered(outcome)
-    return transition(found, before.conditions, now=now)
-
-
-def _failed(failure: probe.SourceFailed) -> wire.Condition:
-    return wire.Condition(
-        type=NVML_READY,
-        status=vocabulary.Truth.FALSE,
-        reason=failure.reason,
-        message=text.line(failure.message, most=schema_limits.LONGEST_MESSAGE),
-    )
-
-
-def _answered(sample: probe.Sample) -> wire.Condition:
-    lost = tuple(sample.lost_cards())
-    sentences = "".join(f" Card {each.index}: {each.message}." for each in lost)
-    return wire.Condition(
-        type=NVML_READY,
+def _nvml_ready(outcome: probe.Outcome) -> wire.Condition:
+    """Return the condition NVMLReady, which has no time yet."""
+    if isinstance(outcome, probe.SourceFailed):
+        truth, reason, message = vocabulary.Truth.FALSE, outcome.reason, outcome.message
+    else:
+        lost = tuple(outcome.lost_cards())
         # One lost card is a verdict on that card; the source as a whole has answered.
-        status=vocabulary.Truth.TRUE,
-        reason="CardsLost" if lost else "CardsRead",
-        message=text.line(
-            f"{len(sample.cards) - len(lost)} of {len(sample.cards)} cards answered.{sentences}",
-            most=schema_limits.LONGEST_MESSAGE,
-        ),
-    )
+        truth, reason = vocabulary.Truth.TRUE, "CardsLost" if lost else "CardsRead"
+        sentences = "".join(f" Card {each.index}: {each.message}." for each in lost)
+        answered = len(outcome.cards) - len(lost)
+        message = f"{answered} of {len(outcome.cards)} cards answered.{sentences}"
+    return wire.Condition(NVML_READY, truth, reason, text.line(message, most=schema_limits.LONGEST_MESSAGE))
 
 
 def transition(
@@ -149,26 +119,29 @@ def transition(
 # ---------------------------------------------------------------- lines for a log
 
 
-def changes(before: wire.DeviceStatus, after: wire.DeviceStatus) -> tuple[str, ...]:
-    """Return lines for a log that say how two statuses differ."""
-    known, lines = set(_lines(before)), tuple(_lines(after))
+def changes(before: wire.DeviceStatus, after: wire.DeviceStatus) -> Mapping[str, int]:
+    """Return lines for a log that say how two statuses differ, each with its level."""
+    known, lines = _lines(before), _lines(after)
     unhealthy = set(_unhealthy(after))
     healed = (f"{uuid} is healthy again" for uuid in _unhealthy(before) if uuid not in unhealthy)
     ended = (f"over: {line}" for line in _occupant_lines(before) if line not in lines)
-    return (*(line for line in lines if line not in known), *healed, *ended)
+    new = {line: level for line, level in lines.items() if line not in known}
+    return new | dict.fromkeys((*healed, *ended), logging.INFO)
 
 
-def warnings(status: wire.DeviceStatus) -> frozenset[str]:
-    """Return the lines of a status that are warnings: failed conditions and unhealthy cards."""
-    failed = (each for each in status.conditions if each.status == vocabulary.Truth.FALSE)
-    unhealthy = (each for each in status.devices if _is_unhealthy(each))
-    return frozenset((*map(_condition_line, failed), *map(_card_line, unhealthy)))
-
-
-def _lines(status: wire.DeviceStatus) -> Iterator[str]:
-    yield from map(_condition_line, status.conditions)
-    yield from (_card_line(each) for each in status.devices if each.reason or _is_unhealthy(each))
-    yield from _occupant_lines(status)
+def _lines(status: wire.DeviceStatus) -> dict[str, int]:
+    """Return the lines of a status; failed conditions and unhealthy cards are warnings."""
+    conditions = {
+        f"{each.type} is {each.status} ({each.reason}): {each.message}": each.status == vocabulary.Truth.FALSE
+        for each in status.conditions
+    }
+    cards = {
+        f"{each.uuid} is {each.health} ({each.reason}): {each.message}": _is_unhealthy(each)
+        for each in status.devices
+        if each.reason or _is_unhealthy(each)
+    }
+    wrong = conditions | cards | dict.fromkeys(_occupant_lines(status), False)
+    return {line: logging.WARNING if is_wrong else logging.INFO for line, is_wrong in wrong.items()}
 
 
 def _is_unhealthy(card: wire.CardStatus) -> bool:
@@ -185,11 +158,3 @@ def _occupant_lines(status: wire.DeviceStatus) -> Iterator[str]:
         for occupant in card.occupants:
             pod = f"pod {occupant.namespace}/{occupant.pod}" if occupant.pod else "no pod"
             yield f"{card.uuid}: process {occupant.pid} of {pod} is on it without having been given it"
-
-
-def _condition_line(condition: wire.Condition) -> str:
-    return f"{condition.type} is {condition.status} ({condition.reason}): {condition.message}"
-
-
-def _card_line(card: wire.CardStatus) -> str:
-    return f"{card.uuid} is {card.health} ({card.reason}): {card.message}"

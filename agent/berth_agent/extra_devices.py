@@ -25,13 +25,14 @@ class ExtraDevices:
     """Reads the extra devices of one node."""
 
     def __init__(self, readers: Iterable[Reader]) -> None:
-        self._readers = tuple(map(LastGoodReader, readers))
+        self._last: dict[Reader, tuple[probe.ExtraDevice, ...]] = dict.fromkeys(readers, ())
+        self._failing: set[Reader] = set()
         self._left_out: tuple[str, ...] = ()
 
     def read(self, sample: probe.Sample) -> tuple[probe.ExtraDevice, ...]:
         """Return those that do not conflict with a sample of the cards; log once what is left out."""
         fitting, left_out = without_conflicts(
-            sample, [device for reader in self._readers for device in reader()]
+            sample, [device for reader in self._last for device in self._read_or_keep(reader)]
         )
         for sentence in left_out:
             if sentence not in self._left_out:
@@ -39,26 +40,16 @@ class ExtraDevices:
         self._left_out = left_out
         return fitting
 
-
-class LastGoodReader:
-    """A reader that returns the last good devices if it fails, and logs that once."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._last: tuple[probe.ExtraDevice, ...] = ()
-        self._fails = False
-
-    def __call__(self) -> tuple[probe.ExtraDevice, ...]:
-        """Return the devices read now, or the last good ones."""
+    def _read_or_keep(self, reader: Reader) -> tuple[probe.ExtraDevice, ...]:
+        """Return what a reader reads; if it fails, log that once, and return what it read last."""
         try:
-            self._last = self._reader()
+            self._last[reader] = reader()
+            self._failing.discard(reader)
         except Exception:
-            if not self._fails:
+            if reader not in self._failing:
                 log.exception("extra devices cannot be read; those that were read last stand")
-            self._fails = True
-        else:
-            self._fails = False
-        return self._last
+            self._failing.add(reader)
+        return self._last[reader]
 
 
 def without_conflicts(

@@ -5,10 +5,11 @@ argparse puts the name of the flag before the sentence. Nothing here knows which
 
 import argparse
 import math
+from collections.abc import Callable, Collection
 from typing import Final
 
 from berth_agent import xid_choices
-from berth_crds import logs, schema_limits, vocabulary, wire
+from berth_crds import schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 
 DAY_SECONDS: Final = 86400
@@ -16,6 +17,8 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 STRATEGIES: Final = frozenset(map(str, vocabulary.SharingStrategy))
 YES: Final = frozenset({"true", "yes", "on", "1"})
 NO: Final = frozenset({"false", "no", "off", "0"})
+EVERY_XID: Final = frozenset({"all", "xids"})
+LARGEST_XID: Final = 4294967295
 
 
 def patterns(text: str) -> tuple[str, ...]:
@@ -27,11 +30,15 @@ def patterns(text: str) -> tuple[str, ...]:
 
 
 def xids(text: str) -> xid_choices.XidChoice:
-    """Return a choice of NVIDIA's error numbers."""
-    try:
-        return xid_choices.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    """Return a choice of NVIDIA's error numbers: some, separated by commas, or `all`."""
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
+    numbers = [word for word in words if word not in EVERY_XID]
+    for word in numbers:
+        if not (word.isascii() and word.isdecimal()) or int(word) > LARGEST_XID:
+            raise argparse.ArgumentTypeError(
+                f"{quoted(word)} is neither the number of an XID nor the word all"
+            )
+    return xid_choices.XidChoice(frozenset(map(int, numbers)), len(numbers) < len(words))
 
 
 def sharing(text: str) -> wire.Sharing | None:
@@ -78,16 +85,13 @@ def whole_seconds(text: str) -> int:
     return int(text)
 
 
-def level(text: str) -> str:
-    """Return the level of the log."""
+def one_of(words: Collection[str]) -> Callable[[str], str]:
+    """Return a parser that takes one of these words, in any case."""
+
     # Not `choices`: argparse does not check defaults, and so the environment, against those.
-    if text.lower() not in LEVELS:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is none of {', '.join(LEVELS)}")
-    return text.lower()
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is none of {', '.join(words)}")
+        return text.lower()
 
-
-def log_format(text: str) -> str:
-    """Return the format of the log."""
-    if text.lower() not in logs.FORMATS:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is none of {', '.join(logs.FORMATS)}")
-    return text.lower()
+    return parse

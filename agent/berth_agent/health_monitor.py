@@ -1,17 +1,26 @@
-"""The health of the cards of one node over time: each sample is judged with the history of those before.
+"""The health of the cards of one node over time: the history, the rules in force, and what people say.
 
-The rules are in `health`; here is only the history. It begins with the published Device, so a
-restart of the agent makes no card healthy, and ends with the process: how often a card failed
-before is forgotten then.
+Each sample is judged by `health`, with the history of those before. That begins with the published
+Device, so a restart of the agent makes no card healthy, and ends with the process: how often a card
+failed before is forgotten then.
+
+The rules are those of the PlacementPolicy `default` and those of this node. The policy is watched.
+While it cannot be read, the last one stays in force; before the first one, the defaults do. The
+agent's own flags add to the errors that are ignored or critical.
+
+By the annotation `berth.dev/repaired` of the Device people say that cards were repaired. It names cards
+by uuid or minor, separated by commas, or all of them. The agent removes the cards that it has taken as
+repaired, so people see that it has; a name of no card of the node is left.
 """
 
 import collections
 import dataclasses
 import logging
 
-from berth_agent import device_spec, device_status, probe
+from berth_agent import device_spec, device_status, probe, xid_choices
 from berth_agent.health import cooldown, health_rules, verdicts, xid_table
-from berth_crds import wire
+from berth_crds import named_cards, names, wire
+from berth_crds.client import api, informer, resources
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +57,8 @@ class HealthMonitor:
             history = cooldown.without_gap(history, now - self._sampled_at)
         self._has_gap, self._sampled_at = False, now
         given = verdicts.HealthInput(outcome, device_spec.lost_by_uuid(outcome, spec), now, context.repaired)
-        judgement = verdicts.judge(given, history, context.rules)
-        self._history = judgement.history
+        found, self._history = verdicts.judge(given, history, context.rules)
         _log_xids(outcome)
-        found = judgement.verdicts
         return {each.uuid: found[each.uuid] for each in spec.devices if each.uuid in found}
 
 
@@ -65,3 +72,69 @@ def _log_xids(sample: probe.Sample) -> None:
 
 def _rebooted(sample: probe.Sample, spec: wire.DeviceSpec | None) -> bool:
     return spec is not None and bool(spec.boot_id) and spec.boot_id != sample.boot_id
+
+
+# ---------------------------------------------------------------- rules
+
+
+class HealthPolicy:
+    """Keeps the rules of health that follow from the watched policy."""
+
+    def __init__(self, own: health_rules.HealthRules = health_rules.DEFAULT) -> None:
+        self._own = own
+        self.rules = own
+
+    def upserted(self, policy: wire.PlacementPolicy) -> None:
+        """Apply the policy that people wrote."""
+        health = policy.spec.health
+        self._apply(
+            health_rules.HealthRules(
+                ignored=self._own.ignored | xid_choices.XidChoice(frozenset(health.ignored_xids)),
+                critical=self._own.critical | xid_choices.XidChoice(frozenset(health.critical_xids)),
+                cool_down=health.cool_down_seconds,
+                clean_looks=health.clean_probes,
+            )
+        )
+
+    def deleted(self, _: wire.Meta) -> None:
+        """Go back to the rules of the node alone."""
+        self._apply(self._own)
+
+    def _apply(self, rules: health_rules.HealthRules) -> None:
+        if rules != self.rules:
+            log.info("rules of health: %s", rules)
+            self.rules = rules
+
+
+def follow(session: api.Api, policy: HealthPolicy) -> informer.Informer[wire.PlacementPolicy]:
+    """Return the informer that keeps a policy up to date."""
+    return informer.Informer(
+        session,
+        resources.POLICIES,
+        wire.PlacementPolicy,
+        policy,
+        scope=informer.Scope(fields=f"metadata.name={names.DEFAULT_POLICY}"),
+    )
+
+
+# ---------------------------------------------------------------- repaired cards
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RepairedAnnotation:
+    """The text of the annotation, the cards that it names, and the part that names no card."""
+
+    text: str
+    cards: frozenset[str] = frozenset()
+    unknown: str = ""
+
+
+NO_ANNOTATION = RepairedAnnotation("")
+
+
+def read_annotation(text: str, spec: wire.DeviceSpec) -> RepairedAnnotation:
+    """Return what an annotation means for the cards of a node."""
+    words = filter(None, (part.strip() for part in text.split(",")))
+    meant = {word: named_cards.uuids_named(word, spec.devices) for word in words}
+    unknown = ",".join(word for word, cards in meant.items() if not cards)
+    return RepairedAnnotation(text, frozenset().union(*meant.values()), unknown)

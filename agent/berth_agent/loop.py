@@ -23,16 +23,13 @@ from berth_agent import (
     device_spec,
     device_status,
     health_monitor,
-    health_policy,
     node_labels,
     probe,
-    repaired_annotation,
     sampler,
     settings,
 )
-from berth_agent.gpupods import evidence, process_owners, reconciler
+from berth_agent.gpupods import desired, evidence, process_owners, reconciler
 from berth_agent.health import health_rules
-from berth_agent.health_policy import HealthPolicy
 from berth_agent.kubelet import podresources
 from berth_agent.kubelet.poller import KubeletPoller, PollTiming, condition
 from berth_agent.node_view import NodeView
@@ -95,114 +92,29 @@ class Runtime:
 
 
 async def run_node(
-    session: api.Api,
-    config: NodeConfig,
-    timing: Timing,
-    runtime: Runtime,
-    node_view: NodeView | None = None,
+    session: api.Api, config: NodeConfig, timing: Timing, runtime: Runtime, node_view: NodeView
 ) -> None:
     """Run the agent of one node until cancelled, and record what it sees in its node view."""
-    sources = evidence.EvidenceSources(
-        kubelet=config.kubelet is not None,
-        driver=isinstance(config.probe, probe.ProcessLister),
-        resources=config.resources,
-    )
-    wake_poller = asyncio.Event()
-    gpupod_reconciler = reconciler.GpuPodReconciler(
-        session,
-        config.node,
-        reconciler.ReconcilerRuntime(runtime.clock, runtime.chance, config.grants),
-        sources,
-        on_pod_change=wake_poller.set,
-    )
-    poller = (
-        KubeletPoller(
-            config.kubelet,
-            config.node,
-            PollTiming(timing.interval, runtime.chance),
-            wake_poller,
-            on_change=gpupod_reconciler.evidence.kubelet_reported,
-            on_request=gpupod_reconciler.evidence.kubelet_requested,
-        )
-        if config.kubelet
-        else None
-    )
-    policy = HealthPolicy(config.rules)
-    label_writer = LabelWriter(session, config.node, ours=node_labels.ours, chance=runtime.chance)
-    node_view = node_view or NodeView(config.node)
-    node_view.gpupods = gpupod_reconciler.gpupods.objects
-    collaborators = Collaborators(gpupod_reconciler, policy, node_view, label_writer, poller)
-    tick_loop = TickLoop(session, config, timing, runtime, collaborators=collaborators)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(tick_loop.run(), name=f"tick {config.node}")
-        group.create_task(gpupod_reconciler.run(), name=f"gpupods of {config.node}")
-        group.create_task(health_policy.follow(session, policy).run(), name=f"policy for {config.node}")
-        if config.labels:
-            group.create_task(label_writer.run(), name=f"labels of {config.node}")
-        if poller:
-            group.create_task(poller.run(), name=f"kubelet of {config.node}")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Collaborators:
-    """The parts of the agent that use what a tick found, or add to it."""
-
-    gpupods: reconciler.GpuPodReconciler
-    policy: HealthPolicy
-    node_view: NodeView
-    label_writer: LabelWriter
-    poller: KubeletPoller | None = None
-
-    def record_observation(self, observation: sampler.Observation, now: float) -> None:
-        """Record in the node view what was seen, and when."""
-        self.node_view.record_sample(observation.outcome, now)
-        if self.poller and self.poller.answered_at is not None:
-            self.node_view.answered_at["podresources"] = self.poller.answered_at
-
-    def other_sources(
-        self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus
-    ) -> device_status.OtherSources:
-        """Pass the cards on to GpuPods and labels, and return what the other sources add to the Device."""
-        self.gpupods.set_cards(spec.devices)
-        if spec.devices or isinstance(observation.outcome, probe.Sample):
-            self.label_writer.set_labels(node_labels.labels(spec))
-        occupants = self.gpupods.processes_seen(
-            observation.processes, process_owners.published_occupants(before.devices)
-        )
-        ready = (condition(self.poller.report) or _kubelet_condition(before)) if self.poller else None
-        return device_status.other_sources(spec, occupants, ready)
-
-
-def _kubelet_condition(before: wire.DeviceStatus) -> wire.Condition | None:
-    """Return the published condition of the kubelet: it stands until the kubelet was asked."""
-    kind = vocabulary.DeviceCondition.POD_RESOURCES_READY
-    return next((each for each in before.conditions if each.type == kind), None)
+    await NodeAgent(session, config, timing, runtime, node_view).run()
 
 
 def log_changes(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
     """Log once what changed between two statuses; what is wrong as a warning."""
-    warnings = device_status.warnings(now)
-    for line in device_status.changes(before, now):
-        log.log(logging.WARNING if line in warnings else logging.INFO, "node %s: %s", node, line)
+    for line, level in device_status.changes(before, now).items():
+        log.log(level, "node %s: %s", node, line)
 
 
-class TickLoop:
-    """Samples, publishes and renews the Lease of one node, again and again."""
+class NodeAgent:
+    """Samples, publishes and renews the Lease of one node, again and again; its parts run beside that."""
 
     def __init__(
-        self,
-        session: api.Api,
-        config: NodeConfig,
-        timing: Timing,
-        runtime: Runtime,
-        *,
-        collaborators: Collaborators,
+        self, session: api.Api, config: NodeConfig, timing: Timing, runtime: Runtime, node_view: NodeView
     ) -> None:
+        self._config = config
         self._node = config.node
-        self._sharing = config.sharing
         self._timing = timing
         self._runtime = runtime
-        self._collaborators = collaborators
+        self._node_view = node_view
         self._wake = asyncio.Event()
         self._failure_log = backoff.FailureLog(log, f"node {config.node} is not published")
         self._sampler = sampler.Sampler(
@@ -214,14 +126,31 @@ class TickLoop:
         )
         self._last: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
         self._health_monitor = health_monitor.HealthMonitor()
-        self._annotation = repaired_annotation.NO_ANNOTATION
+        self._policy = health_monitor.HealthPolicy(config.rules)
+        self._policy_informer = health_monitor.follow(session, self._policy)
+        self._annotation = health_monitor.NO_ANNOTATION
         self._publisher = device_publisher.DevicePublisher(session, config.node, on_change=self._wake.set)
         self._heartbeat = heartbeat.Heartbeat(
             session, config.node, identity=runtime.identity, seconds=timing.lease_seconds, clock=runtime.clock
         )
+        self._label_writer = LabelWriter(session, config.node, ours=node_labels.ours, chance=runtime.chance)
+        wake_poller = asyncio.Event()
+        self._gpupods = _reconciler(session, config, runtime, on_pod_change=wake_poller.set)
+        node_view.gpupods = self._gpupods.gpupods.objects
+        self._poller = _poller(config, timing, runtime, wake_poller, self._gpupods.evidence)
 
     async def run(self) -> None:
-        """Tick for ever."""
+        """Run for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._tick_forever(), name=f"tick {self._node}")
+            group.create_task(self._gpupods.run(), name=f"gpupods of {self._node}")
+            group.create_task(self._policy_informer.run(), name=f"policy for {self._node}")
+            if self._config.labels:
+                group.create_task(self._label_writer.run(), name=f"labels of {self._node}")
+            if self._poller:
+                group.create_task(self._poller.run(), name=f"kubelet of {self._node}")
+
+    async def _tick_forever(self) -> None:
         with contextlib.closing(self._sampler):
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._publisher.informer.run())
@@ -235,18 +164,16 @@ class TickLoop:
         """Sample before the API is known: from now on the driver reports the errors of its cards."""
         observation = await self._sampler.sample()
         self._sampler.carry_over_xids(observation)
-        self._collaborators.record_observation(observation, asyncio.get_running_loop().time())
+        self._record(observation)
 
     async def _tick_or_back_off(self) -> float:
         """Tick once, and return how long to rest."""
         try:
             await self._tick()
         except errors.ClientError as error:
-            self._failure_log.failed(error)
             # Never slower than the usual rhythm: it is one request, as a renewal would be, and
             # the Lease is fresh again one interval after the API is back.
-            most, chance = self._timing.interval, self._runtime.chance()
-            return backoff.pause(error, self._failure_log.failures, most=most, chance=chance)
+            return self._failure_log.failed(error, most=self._timing.interval, chance=self._runtime.chance())
         self._failure_log.succeeded()
         return self._timing.interval * (1 - SPREAD * self._runtime.chance())
 
@@ -254,14 +181,20 @@ class TickLoop:
         time = asyncio.get_running_loop().time
         started = time()
         observation = await self._sampler.sample()
-        self._collaborators.record_observation(observation, time())
+        self._record(observation)
         spec, status = self._describe(observation)
         owner = await self._publisher.publish(spec, status)
         await self._clear_annotation(self._annotation)
         await self._heartbeat.renew(owner)
-        self._collaborators.node_view.record_tick(seconds=time() - started, now=time())
+        self._node_view.record_tick(seconds=time() - started, now=time())
 
-    async def _clear_annotation(self, annotation: repaired_annotation.RepairedAnnotation) -> None:
+    def _record(self, observation: sampler.Observation) -> None:
+        """Record in the node view what was seen, and when."""
+        self._node_view.record_sample(observation.outcome, asyncio.get_running_loop().time())
+        if self._poller and self._poller.answered_at is not None:
+            self._node_view.answered_at["podresources"] = self._poller.answered_at
+
+    async def _clear_annotation(self, annotation: health_monitor.RepairedAnnotation) -> None:
         """Remove from the Device the names of the cards that were taken as repaired."""
         if annotation.text == annotation.unknown:
             return
@@ -274,27 +207,42 @@ class TickLoop:
 
     def _describe(self, observation: sampler.Observation) -> tuple[wire.DeviceSpec, wire.DeviceStatus]:
         """Return the desired Device: (1) its spec, (2) the verdicts on its cards, (3) its status."""
-        outcome, policy = observation.outcome, self._collaborators.policy
+        outcome = observation.outcome
         known, before = self._last or self._published()
-        spec = device_spec.spec(self._node, outcome, known, self._sharing)
-        other_sources = self._collaborators.other_sources(observation, spec, before)
+        spec = device_spec.spec(self._node, outcome, known, self._config.sharing)
+        occupants = self._pass_on(observation, spec, before)
         now = self._runtime.clock()
         self._annotation = self._read_annotation(outcome, spec)
-        context = health_monitor.HealthContext(known, before, policy.rules, self._annotation.cards)
+        context = health_monitor.HealthContext(known, before, self._policy.rules, self._annotation.cards)
         verdicts = self._health_monitor.judge(outcome, spec, context, now=self._runtime.seconds())
-        status = device_status.status(outcome, verdicts, before, other_sources, now=now)
+        kubelet = (condition(self._poller.report) or _kubelet_condition(before)) if self._poller else None
+        status = device_status.status(
+            outcome, verdicts, before, occupants=occupants, kubelet=kubelet, now=now
+        )
         log_changes(self._node, before, status)
-        self._collaborators.node_view.status = status
+        self._node_view.status = status
         self._last = spec, status
         return spec, status
 
+    def _pass_on(
+        self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus
+    ) -> device_status.Occupants:
+        """Pass the cards and processes on to GpuPods and labels; return the unauthorized ones by card."""
+        self._gpupods.set_cards(spec.devices)
+        if spec.devices or isinstance(observation.outcome, probe.Sample):
+            self._label_writer.set_labels(node_labels.labels(spec))
+        found = self._gpupods.processes_seen(
+            observation.processes, process_owners.published_occupants(before.devices)
+        )
+        return device_status.listed_occupants(spec, found)
+
     def _read_annotation(
         self, outcome: probe.Outcome, spec: wire.DeviceSpec
-    ) -> repaired_annotation.RepairedAnnotation:
+    ) -> health_monitor.RepairedAnnotation:
         """Return which cards people call repaired; it waits for a sample that shows cards."""
         if isinstance(outcome, probe.SourceFailed):
-            return repaired_annotation.NO_ANNOTATION
-        return repaired_annotation.read(self._publisher.annotation(names.REPAIRED), spec)
+            return health_monitor.NO_ANNOTATION
+        return health_monitor.read_annotation(self._publisher.annotation(names.REPAIRED), spec)
 
     def _published(self) -> tuple[wire.DeviceSpec | None, wire.DeviceStatus]:
         device = self._publisher.device()
@@ -310,3 +258,46 @@ class TickLoop:
             async with asyncio.timeout(max(0.0, seconds - SHORTEST_REST_SECONDS)):
                 await self._wake.wait()
         self._wake.clear()
+
+
+def _reconciler(
+    session: api.Api, config: NodeConfig, runtime: Runtime, *, on_pod_change: Callable[[], None]
+) -> reconciler.GpuPodReconciler:
+    sources = evidence.EvidenceSources(
+        kubelet=config.kubelet is not None,
+        driver=isinstance(config.probe, probe.ProcessLister),
+        resources=config.resources,
+    )
+    return reconciler.GpuPodReconciler(
+        session,
+        desired.NodeCards(config.node, source=config.grants),
+        sources,
+        clock=runtime.clock,
+        chance=runtime.chance,
+        on_pod_change=on_pod_change,
+    )
+
+
+def _poller(
+    config: NodeConfig,
+    timing: Timing,
+    runtime: Runtime,
+    wake: asyncio.Event,
+    cache: evidence.EvidenceCache,
+) -> KubeletPoller | None:
+    if config.kubelet is None:
+        return None
+    return KubeletPoller(
+        config.kubelet,
+        config.node,
+        PollTiming(timing.interval, runtime.chance),
+        wake,
+        on_change=cache.kubelet_reported,
+        on_request=cache.kubelet_requested,
+    )
+
+
+def _kubelet_condition(before: wire.DeviceStatus) -> wire.Condition | None:
+    """Return the published condition of the kubelet: it stands until the kubelet was asked."""
+    kind = vocabulary.DeviceCondition.POD_RESOURCES_READY
+    return next((each for each in before.conditions if each.type == kind), None)

@@ -238,9 +238,7 @@ class Collector(registry.Collector):
 
 def text(collector: Collector) -> bytes:
     """Return all series in the format of Prometheus."""
-    into = registry.CollectorRegistry()
-    into.register(collector)
-    return prometheus_client.generate_latest(into)
+    return prometheus_client.generate_latest(collector)
 
 
 def identity(card: probe.Card, node: str) -> Identity:

@@ -50,7 +50,7 @@ def _physical(kernel: sysfs.Kernel) -> dict[str, str]:
 def _address(entry: Path) -> str:
     """Return the PCI address of a device; empty for one that exists in software only."""
     name = sysfs.target(entry / "device")
-    return name if sysfs.is_address(name) else ""
+    return name if schema_limits.BUS_ID.matches(name) else ""
 
 
 def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.ExtraDevice:
@@ -94,5 +94,5 @@ def _virtual(place: Path) -> Iterator[wire.Vf]:
     return (
         wire.Vf(number, address)
         for number, address in found[: schema_limits.MOST_VFS]
-        if sysfs.is_address(address)
+        if schema_limits.BUS_ID.matches(address)
     )

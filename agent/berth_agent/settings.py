@@ -194,13 +194,13 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
         },
         "log-level": {
             "metavar": "LEVEL",
-            "type": flag_values.level,
+            "type": flag_values.one_of(flag_values.LEVELS),
             "default": "info",
             "help": f"how much to say on stderr: {', '.join(flag_values.LEVELS)} (default: %(default)s)",
         },
         "log-format": {
             "metavar": "FORMAT",
-            "type": flag_values.log_format,
+            "type": flag_values.one_of(logs.FORMATS),
             "default": logs.PLAIN,
             "help": "text, or json: one object a line, with fields (default: %(default)s)",
         },

@@ -212,13 +212,15 @@ class FaultFile:
         return faults.get(self._node, NO_FAULTS)
 
     def applied(self, healthy: probe.Sample, faults: Faults) -> probe.Outcome:
-        """Return the sample with these faults; names of cards that are not there are only logged."""
-        known = {SOURCE, *(str(card.minor) for card in healthy.answering_cards())}
+        """Return a healthy sample with these faults; names of cards that are not there are only logged."""
+        cards = {str(card.minor): card for card in healthy.answering_cards()}
         if faults:
-            self._warn(
-                *(f"names minor {quoted(one)}, which is not there" for one in sorted(faults.keys() - known))
-            )
-        return broken(healthy, {name: fault for name, fault in faults.items() if name in known})
+            unknown = sorted(faults.keys() - cards.keys() - {SOURCE})
+            self._warn(*(f"names minor {quoted(one)}, which is not there" for one in unknown))
+        if source := faults.get(SOURCE):
+            return probe.SourceFailed(source.reason, source.message)
+        found = tuple(_broken(card, faults.get(minor)) for minor, card in cards.items())
+        return dataclasses.replace(healthy, cards=found)
 
     def _warn(self, *wrong: str) -> None:
         """Log what is wrong with the file, once until that changes."""
@@ -226,15 +228,6 @@ class FaultFile:
             for sentence in wrong:
                 log.warning("node %s: the file of faults %s %s", self._node, self._path, sentence)
             self._logged = wrong
-
-
-def broken(sample: probe.Sample, faults: Faults) -> probe.Outcome:
-    """Return a healthy sample with these faults."""
-    if source := faults.get(SOURCE):
-        return probe.SourceFailed(source.reason, source.message)
-    return dataclasses.replace(
-        sample, cards=tuple(_broken(card, faults.get(str(card.minor))) for card in sample.answering_cards())
-    )
 
 
 def _broken(card: probe.Card, fault: Fault | None) -> probe.Card | probe.LostCard:

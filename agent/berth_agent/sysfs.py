@@ -56,28 +56,19 @@ class Kernel:
 
     def driven_by(self, driver: str) -> frozenset[str] | None:
         """Return the addresses of the PCI devices of a driver; None where the kernel does not say."""
-        listing = self.sys / "bus/pci/drivers" / driver
-        if not _is_readable(listing):
+        listed = _listed(self.sys / "bus/pci/drivers" / driver)
+        if listed is None:
             return None
-        return frozenset(each.name for each in entries(listing) if is_address(each.name))
+        return frozenset(each.name for each in listed if schema_limits.BUS_ID.matches(each.name))
 
     def device(self, address: str) -> Path:
         """Return the folder of a PCI device."""
         return self.sys / "bus/pci/devices" / address
 
 
-def is_address(name: str) -> bool:
-    """Whether a name is the address of a PCI device."""
-    return schema_limits.BUS_ID.matches(name)
-
-
 def entries(folder: Path) -> tuple[Path, ...]:
     """Return the entries of a folder; none for one that is not there."""
-    try:
-        with os.scandir(folder) as found:
-            return tuple(folder / each.name for each in itertools.islice(found, MOST_ENTRIES))
-    except OSError:
-        return ()
+    return _listed(folder) or ()
 
 
 def exists(path: Path) -> bool:
@@ -114,12 +105,13 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _is_readable(folder: Path) -> bool:
+def _listed(folder: Path) -> tuple[Path, ...] | None:
+    """Return the entries of a folder; None for one that cannot be read."""
     try:
-        with os.scandir(folder):
-            return True
+        with os.scandir(folder) as found:
+            return tuple(folder / each.name for each in itertools.islice(found, MOST_ENTRIES))
     except OSError:
-        return False
+        return None
 
 
 def _resolved(path: Path) -> Path | None:

@@ -3,11 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from berth_crds.text import quoted
-
-EVERYTHING: Final = frozenset({"all", "xids"})
-LARGEST: Final = 4294967295
-
 
 @dataclass(frozen=True, slots=True)
 class XidChoice:
@@ -22,13 +17,3 @@ class XidChoice:
 
 
 NO_XIDS: Final = XidChoice()
-
-
-def parse(text: str) -> XidChoice:
-    """Return the choice in a text: numbers separated by commas, or `all`; otherwise raise a ValueError."""
-    words = [word.strip().lower() for word in text.split(",") if word.strip()]
-    numbers = [word for word in words if word not in EVERYTHING]
-    for word in numbers:
-        if not (word.isascii() and word.isdecimal()) or int(word) > LARGEST:
-            raise ValueError(f"{quoted(word)} is neither the number of an XID nor the word all")
-    return XidChoice(frozenset(map(int, numbers)), len(numbers) < len(words))

@@ -225,8 +225,6 @@ class Device(Struct, frozen=True):
     metadata: Meta
     spec: DeviceSpec
     status: DeviceStatus = DeviceStatus()
-    api_version: str = ""
-    kind: str = ""
 
 
 class HeldCard(Struct, frozen=True):
@@ -281,8 +279,6 @@ class GpuPod(Struct, frozen=True):
     metadata: Meta
     spec: GpuPodSpec
     status: GpuPodStatus = GpuPodStatus()
-    api_version: str = ""
-    kind: str = ""
 
 
 class Weights(Struct, frozen=True):
@@ -346,5 +342,3 @@ class PlacementPolicy(Struct, frozen=True):
     metadata: Meta
     spec: PolicySpec = PolicySpec()
     status: PolicyStatus = PolicyStatus()
-    api_version: str = ""
-    kind: str = ""

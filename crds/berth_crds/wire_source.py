@@ -1,10 +1,10 @@
 """From the models to the source of `wire`, the structs by which objects are sent and received.
 
-A struct has the fields of its model, in the same order but for two rules: what is required comes
-first, and the version and kind of an object last. Words of a vocabulary are plain texts, and nothing
-is checked. A text that may be absent is empty then, but for the few of `NULLABLE`. Only defaults that
-mean nothing and rules of a policy have a default here: what means something when it is zero or
-false (a minor, a count) is required, so that it is always sent.
+A struct has the fields of its model, in the same order but that what is required comes first. The
+version and kind of an object are left out: its path says both. Words of a vocabulary are plain texts,
+and nothing is checked. A text that may be absent is empty then, but for the few of `NULLABLE`. Only
+defaults that mean nothing and rules of a policy have a default here: what means something when it is
+zero or false (a minor, a count) is required, so that it is always sent.
 """
 
 import enum
@@ -37,7 +37,7 @@ class Struct(msgspec.Struct, gc=False, frozen=True, omit_defaults=True, rename="
     """Base of all wire structs: immutable, camelCase outside, defaults not sent."""
 '''
 NULLABLE: Final = frozenset({"Meta.deletion_timestamp", "Topology.pcie_root", "Topology.bus_id"})
-LAST: Final = frozenset({"api_version", "kind"})
+OBJECT: Final = model_rules.Object.model_fields.keys() - {"metadata"}  # The version and the kind.
 
 
 def text() -> str:
@@ -69,14 +69,10 @@ def _models_in(annotation: Any) -> Iterator[Model]:
 
 def _struct(model: Model) -> str:
     described = (model.__doc__ or "").splitlines()[0]
-    ordered = sorted(model.model_fields.items(), key=lambda item: _rank(*item))
+    found = (each for each in model.model_fields.items() if each[1].is_required() or each[0] not in OBJECT)
+    ordered = sorted(found, key=lambda item: not item[1].is_required())
     lines = "".join(f"    {_field(model, name, field)}\n" for name, field in ordered)
     return f'class {model.__name__}(Struct, frozen=True):\n    """{described}"""\n\n{lines}'
-
-
-def _rank(name: str, field: fields.FieldInfo) -> int:
-    """Return where a field belongs: what is required comes first."""
-    return 0 if field.is_required() else 2 if name in LAST else 1
 
 
 def _field(model: Model, name: str, field: fields.FieldInfo) -> str:

@@ -23,7 +23,7 @@ import msgspec
 import pytest
 
 from agent import accounts
-from berth_agent import loop, probe, simulated
+from berth_agent import loop, node_view, probe, simulated
 from berth_agent.kubelet import podresources
 from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import api, connection, errors, lease, resources
@@ -107,8 +107,6 @@ class Scene:
         self._has_node = False
         self.clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
 
-    # The agent.
-
     @contextlib.asynccontextmanager
     async def agent(
         self,
@@ -122,12 +120,13 @@ class Scene:
         """Run the agent of the node, which is made if it is not there; it must not have failed at the end."""
         if node and not self._has_node:
             await self.create_node()
-        where = kubeconfig or self.kubeconfig()
+        where = connection.load(kubeconfig or self.kubeconfig())
         config = replace(self._subject(source), labels=labels)
         runtime = loop.Runtime(clock=self.clock, chance=random.random, identity=name, seconds=time.monotonic)
         timing = loop.Timing(INTERVAL, deadline=self.deadline, lease_seconds=40)
-        async with api.Api(connection.load(where), agent="berth-agent-test") as session:
-            task = asyncio.create_task(loop.run_node(session, config, timing, runtime))
+        async with api.Api(where, agent="berth-agent-test") as session:
+            view = node_view.NodeView(self.node)
+            task = asyncio.create_task(loop.run_node(session, config, timing, runtime, view))
             try:
                 yield
                 assert not task.done(), "the agent ended by itself"

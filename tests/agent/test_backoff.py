@@ -30,7 +30,7 @@ def test_lasting_trouble_is_told_seldom(caplog: pytest.LogCaptureFixture) -> Non
     away, refused = errors.Unreachable("away", ambiguous=False), errors.Forbidden(403, "no")
 
     for error in [away] * 250 + [refused] * 5:
-        failure_log.failed(error)
+        failure_log.failed(error, most=10, chance=0.0)
     failure_log.succeeded()
     failure_log.succeeded()
 

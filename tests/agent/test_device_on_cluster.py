@@ -224,7 +224,7 @@ async def test_api_away_and_back_loses_nothing(scene: Scene, caplog: pytest.LogC
 
 async def labels(scene: Scene) -> dict[str, str]:
     """Read the labels of the Node."""
-    node = await scene.admin.get(resources.NODES, scene.node, into=label_writer.LabelledNode)
+    node = await scene.admin.get(resources.NODES, scene.node, into=api.WithMetadata)
     return node.metadata.labels
 
 

@@ -42,8 +42,8 @@ def status(
 ) -> wire.DeviceStatus:
     """Return the status of the pair, which is known already, with these processes on its cards."""
     spec = device_spec.spec("n1", outcome, KNOWN)
-    other_sources = device_status.other_sources(spec, occupants or {}, kubelet)
-    return nodes.status(outcome, spec, before, now=now, beside=other_sources)
+    held = device_status.listed_occupants(spec, occupants or {})
+    return nodes.status(outcome, spec, before, now=now, occupants=held, kubelet=kubelet)
 
 
 # ---------------------------------------------------------------- spec
@@ -338,9 +338,10 @@ def test_changes_are_told_once() -> None:
     well, ill = status(PAIR), status(with_health(SICK))
     uuid = ill.devices[0].uuid
 
-    assert device_status.changes(well, ill) == (f"{uuid} is Unhealthy (XidCritical): fallen off the bus",)
-    assert device_status.changes(ill, ill) == ()
-    assert device_status.changes(ill, well) == (f"{uuid} is healthy again",)
+    line = f"{uuid} is Unhealthy (XidCritical): fallen off the bus"
+    assert device_status.changes(well, ill) == {line: logging.WARNING}
+    assert device_status.changes(ill, ill) == {}
+    assert device_status.changes(ill, well) == {f"{uuid} is healthy again": logging.INFO}
 
 
 def test_what_is_wrong_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) -> None:

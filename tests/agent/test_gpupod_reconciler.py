@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from berth_agent.gpupods import evidence, reconciler, watched_pod
+from berth_agent.gpupods import desired, evidence, reconciler, watched_pod
 from berth_agent.kubelet import podresources, poller
 from berth_crds import allocation, names, wire
 from berth_crds.client import api, errors, resources
@@ -31,9 +31,10 @@ class Reconciled:
         self.server = server
         self.reconciler = reconciler.GpuPodReconciler(
             session,
-            "n1",
-            reconciler.ReconcilerRuntime(clock.Clock().wall, float),
+            desired.NodeCards("n1"),
             evidence.EvidenceSources(kubelet=True),
+            clock=clock.Clock().wall,
+            chance=float,
             on_pod_change=lambda: None,
         )
         self.reconciler.set_cards([CARD])

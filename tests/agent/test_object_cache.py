@@ -4,6 +4,7 @@ import pytest
 
 from berth_agent.publish import device_publisher, object_cache, object_writer
 from berth_crds import wire
+from berth_crds.client import store
 
 KEY = ("ns", "p")
 
@@ -15,13 +16,13 @@ def record(uid: str, version: int) -> wire.GpuPod:
 
 
 @pytest.fixture
-def on_change() -> list[object_cache.Key]:
+def on_change() -> list[store.Key]:
     """Lend the list of what the cache told."""
     return []
 
 
 @pytest.fixture
-def cache(on_change: list[object_cache.Key]) -> object_cache.ObjectCache[wire.GpuPod]:
+def cache(on_change: list[store.Key]) -> object_cache.ObjectCache[wire.GpuPod]:
     """Lend a cache that knows one object, from the answer to a write."""
     cache: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(on_change.append)
     cache.write_answered(record("x", 9), deletions=0)
@@ -29,7 +30,7 @@ def cache(on_change: list[object_cache.Key]) -> object_cache.ObjectCache[wire.Gp
 
 
 def test_slow_watch_changes_nothing(
-    cache: object_cache.ObjectCache[wire.GpuPod], on_change: list[object_cache.Key]
+    cache: object_cache.ObjectCache[wire.GpuPod], on_change: list[store.Key]
 ) -> None:
     """What a watch tells of the time before our own write is old news; what is newer is taken and told."""
     cache.upserted(record("x", 8))
@@ -59,7 +60,7 @@ def test_deletion_is_never_undone_by_an_answer(cache: object_cache.ObjectCache[w
 
 
 def test_end_of_an_earlier_object_is_not_that_of_the_new_one(
-    cache: object_cache.ObjectCache[wire.GpuPod], on_change: list[object_cache.Key]
+    cache: object_cache.ObjectCache[wire.GpuPod], on_change: list[store.Key]
 ) -> None:
     """The late news that an earlier object is gone does not take away the one made since."""
     cache.deleted(record("earlier", 8).metadata)

@@ -102,9 +102,8 @@ def test_port_that_flaps_is_damped(tree: Tree) -> None:
     for second in range(0, 200, 10):
         tree.port("mlx5_0", 1, "1: DOWN" if second % 20 == 0 and second < 100 else "4: ACTIVE")
         sample = dataclasses.replace(CARDLESS, devices=rdma.devices(tree.kernel))
-        found = verdicts.judge(verdicts.HealthInput(sample, {}, now=second), history, RULES)
-        history = found.history
-        seen.append(str(found.verdicts["rdma-0000:3b:00.0"].state))
+        found, history = verdicts.judge(verdicts.HealthInput(sample, {}, now=second), history, RULES)
+        seen.append(str(found["rdma-0000:3b:00.0"].state))
 
     assert seen == ["Unhealthy"] * 14 + ["Healthy"] * 6
 

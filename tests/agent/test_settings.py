@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import settings, xid_choices
+from berth_agent import flag_values, settings
 from berth_crds import flags, wire
 
 
@@ -180,11 +180,11 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
     theirs = {"DP_DISABLE_HEALTHCHECKS": "all", "DP_ENABLE_HEALTHCHECKS": "79"}
     (node,) = parse(**theirs).nodes
     assert isinstance(node, settings.HardwareNode)
-    assert (node.ignored_xids, node.critical_xids) == (xid_choices.parse("all"), xid_choices.parse("79"))
+    assert (node.ignored_xids, node.critical_xids) == (flag_values.xids("all"), flag_values.xids("79"))
 
     (node,) = parse("--ignored-xids", "31, 43", BERTH_CRITICAL_XIDS="48", **theirs).nodes
     assert isinstance(node, settings.HardwareNode)
-    assert (node.ignored_xids, node.critical_xids) == (xid_choices.parse("31,43"), xid_choices.parse("48"))
+    assert (node.ignored_xids, node.critical_xids) == (flag_values.xids("31,43"), flag_values.xids("48"))
 
 
 @pytest.mark.parametrize(

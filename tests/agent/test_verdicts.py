@@ -1,5 +1,6 @@
 """When a card is ill and when it is well again: problems, incidents, the cool-down, what people choose."""
 
+import argparse
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_agent import device_status, probe, xid_choices
+from berth_agent import device_status, flag_values, probe
 from berth_agent.health import cooldown, health_rules, problems, verdicts, xid_table
 from berth_crds import vocabulary, wire
 from support import nodes
@@ -307,9 +308,7 @@ def test_hardware_errors_condemn(number: int, recovery: Recovery) -> None:
 
 def chosen(ignored: str, critical: str) -> health_rules.HealthRules:
     """Read choices as people write them."""
-    return dataclasses.replace(
-        RULES, ignored=xid_choices.parse(ignored), critical=xid_choices.parse(critical)
-    )
+    return dataclasses.replace(RULES, ignored=flag_values.xids(ignored), critical=flag_values.xids(critical))
 
 
 @pytest.mark.parametrize(
@@ -339,5 +338,5 @@ def test_lists_of_errors_mean_what_they_say(ignored: str, critical: str, condemn
 @pytest.mark.parametrize("text", ["7 9", "79x", "-1", "1.5", "every", "99999999999", "٣"])
 def test_lists_that_cannot_be_read_are_refused(text: str) -> None:
     """One bad word is told; nothing of the list is used."""
-    with pytest.raises(ValueError, match="neither the number of an XID nor the word all"):
-        xid_choices.parse(f"79,{text}")
+    with pytest.raises(argparse.ArgumentTypeError, match="neither the number of an XID nor the word all"):
+        flag_values.xids(f"79,{text}")

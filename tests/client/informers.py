@@ -3,13 +3,14 @@
 import contextlib
 from asyncio import Event
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from berth_crds import wire
-from berth_crds.client import api, informer, resources
+from berth_crds.client import api, informer, resources, watch
 from support import stub, timeless
 from testbed import waiting
 
+T = TypeVar("T")
 CONFIG_MAPS = resources.Resource("", "v1", "configmaps", "ConfigMap")
 PATH = CONFIG_MAPS.path(namespace="ml")
 GONE = stub.event("ERROR", stub.failure(410, "too old resource version: 10 (40)", reason="Expired"))
@@ -26,6 +27,12 @@ def config_map(name: str, version: str, *, uid: str = "", **data: Any) -> dict[s
     """Return an object, whose uid is made of its name unless one is given."""
     meta = {"name": name, "namespace": "ml", "uid": uid or f"uid-{name}", "resourceVersion": version}
     return {"metadata": meta, "data": data}
+
+
+def listed(codec: watch.Codec[T], body: bytes) -> list[T | watch.Undecodable]:
+    """Return the objects of a page."""
+    _, items = watch.decode_list(body, PATH)
+    return list(map(codec.decode_object, items))
 
 
 def open_watch(*events: stub.Thing) -> stub.Answer:

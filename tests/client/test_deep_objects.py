@@ -11,6 +11,7 @@ from berth_agent.gpupods import watched_pod
 from berth_crds import nesting, wire
 from berth_crds.client import api, lease, watch
 from berth_operator.translate import raw
+from client import informers
 from client.informers import PATH, ConfigMap, config_map
 from support import deep, stub
 
@@ -35,9 +36,9 @@ def test_each_kind_is_read_as_if_it_were_flat(kind: Any, body: dict[str, Any]) -
     codec = watch.Codec(kind)
     whole = msgspec.convert(flat, kind)
 
-    page = codec.page(deep.page(text, msgspec.json.encode(flat), text))
+    found = informers.listed(codec, deep.page(text, msgspec.json.encode(flat), text))
 
-    assert (page.meta.resource_version, list(page.objects)) == ("9", [whole] * 3)
+    assert found == [whole] * 3
     assert codec.event(deep.event("MODIFIED", text)) == watch.Event("MODIFIED", whole)
     assert api.decode(text, kind, path="/x") == whole
 
@@ -47,7 +48,7 @@ def test_no_depth_is_just_too_deep(levels: int) -> None:
     """Where a reader bears a page and not its objects, or the other way round, they are read all the same."""
     flat = config_map("a", "7", k="v")
 
-    (found,) = CODEC.page(deep.page(deep.managed(flat, levels))).objects
+    (found,) = informers.listed(CODEC, deep.page(deep.managed(flat, levels)))
 
     assert found == msgspec.convert(flat, ConfigMap)
 
@@ -56,7 +57,7 @@ def test_an_undecodable_object_that_is_deep_keeps_its_identity() -> None:
     """It is unreadable for what else is wrong with it, and no other object is."""
     first = deep.managed({"metadata": META, "data": "x"})
 
-    undecodable, readable = CODEC.page(deep.page(first, deep.managed(config_map("b", "7")))).objects
+    undecodable, readable = informers.listed(CODEC, deep.page(first, deep.managed(config_map("b", "7"))))
 
     assert isinstance(undecodable, watch.Undecodable)
     assert (undecodable.metadata.uid, "$.data" in undecodable.detail) == ("u", True)
@@ -74,9 +75,9 @@ def test_nulls_of_a_deep_object_are_left_out() -> None:
 
 def test_an_object_that_is_read_whole_is_not_deep_afterwards() -> None:
     """What reads all fields, whatever they are, has all but the depths of them."""
-    page = watch.Codec(dict[str, Any]).page(deep.page(deep.managed(config_map("a", "7", k="v"))))
+    thing = watch.Codec(dict[str, Any]).decode_object(msgspec.Raw(deep.managed(config_map("a", "7", k="v"))))
 
-    assert [thing["data"] for thing in json.loads(json.dumps(list(page.objects)))] == [{"k": "v"}]
+    assert json.loads(json.dumps(thing))["data"] == {"k": "v"}
 
 
 def test_nothing_is_cut_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +85,9 @@ def test_nothing_is_cut_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(nesting, "cut_deep_values", None)
     body = msgspec.json.encode(config_map("a", "7"))
 
-    page = CODEC.page(deep.page(body))
+    found = informers.listed(CODEC, deep.page(body))
 
-    assert [CODEC.event(deep.event("ADDED", body))] == [watch.Event("ADDED", thing) for thing in page.objects]
+    assert [CODEC.event(deep.event("ADDED", body))] == [watch.Event("ADDED", thing) for thing in found]
 
 
 async def test_the_metadata_of_a_large_object_may_be_deep(

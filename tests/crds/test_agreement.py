@@ -61,6 +61,11 @@ def texts(node: schema.Schema) -> st.SearchStrategy[str]:
     return st.text(min_size=node.get("minLength", 0), max_size=min(most, 20))
 
 
+def without_kind(thing: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without its version and kind, which its path says."""
+    return {key: value for key, value in thing.items() if key not in {"apiVersion", "kind"}}
+
+
 @pytest.mark.parametrize(("model", "struct"), PAIRS)
 @hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
@@ -68,17 +73,17 @@ def test_a_valid_object_survives_the_wire(
     model: type[model_rules.Model], struct: type[wire.Struct], data: st.DataObject
 ) -> None:
     """Whatever is valid comes out of decoding and encoding as the same object."""
-    sent = json.dumps(data.draw(values(schema.structural(model))))
+    sent = without_kind(data.draw(values(schema.structural(model))))
 
-    received = msgspec.json.encode(msgspec.json.decode(sent, type=struct))
+    received = msgspec.json.encode(msgspec.json.decode(json.dumps(sent), type=struct))
 
-    assert model.model_validate_json(received) == model.model_validate_json(sent)
+    assert model.model_validate_json(received) == model.model_validate_json(json.dumps(sent))
 
 
 @pytest.mark.parametrize(("model", "struct"), PAIRS)
 def test_zeros_and_falses_are_always_sent(model: type[model_rules.Model], struct: type[wire.Struct]) -> None:
     """A value that means something when it is zero or false is never left out on the way."""
-    sent = example_objects.example(model.__name__.lower())
+    sent = without_kind(example_objects.example(model.__name__.lower()))
 
     received = json.loads(msgspec.json.encode(msgspec.json.decode(json.dumps(sent), type=struct)))
 

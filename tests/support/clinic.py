@@ -38,9 +38,8 @@ class Clinic:
         sample = dataclasses.replace(PAIR, cards=cards, xids=tuple(xids))
         lost = {card.uuid: card for card in sample.lost_cards()}
         given = verdicts.HealthInput(sample, lost, self.now, frozenset(repaired))
-        found = verdicts.judge(given, self.history, self.rules)
-        self.history = found.history
-        return found.verdicts
+        found, self.history = verdicts.judge(given, self.history, self.rules)
+        return found
 
     def look(
         self, *numbers: int, lost: bool = False, repaired: Iterable[str] = (), **measured: Any

@@ -211,14 +211,17 @@ def status(
     before: wire.DeviceStatus | None = None,
     *,
     now: dt.datetime = NOON,
-    beside: device_status.OtherSources = device_status.NO_OTHER_SOURCES,
+    **beside: Any,
 ) -> wire.DeviceStatus:
-    """Return how the cards of `said` fare, judged by this one look; the schema accepts it."""
+    """Return how the cards of `said` fare, judged by this one look; the schema accepts it.
+
+    `beside` are the unauthorized processes (`occupants`) and the condition of the kubelet.
+    """
     so_far = before or wire.DeviceStatus()
     verdicts = health_monitor.HealthMonitor().judge(
         outcome, said, health_monitor.HealthContext(said, so_far, AT_ONCE), now=0.0
     )
-    found = device_status.status(outcome, verdicts, so_far, beside, now=now)
+    found = device_status.status(outcome, verdicts, so_far, now=now, **beside)
     status_schema.DeviceStatus.model_validate_json(msgspec.json.encode(found))
     return found
 

@@ -38,8 +38,8 @@ class NodeCards:
     """
 
     node: str
-    gpus: Mapping[int, wire.Card]
-    source: vocabulary.GrantSource | None
+    gpus: Mapping[int, wire.Card] = dataclasses.field(default_factory=dict)
+    source: vocabulary.GrantSource | None = None
     allocatable: device_ids.AllocatableDevices = dataclasses.field(default_factory=dict)
 
 

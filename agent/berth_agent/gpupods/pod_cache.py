@@ -6,22 +6,22 @@ import msgspec
 
 from berth_agent.gpupods import watched_pod
 from berth_agent.kubelet import cgroups, device_ids
-from berth_agent.publish import object_cache
 from berth_crds import names, wire
+from berth_crds.client import store
 
 
 class PodCache:
     """All pods bound to the node; `on_change` is called with the key of each that changes."""
 
-    def __init__(self, on_change: Callable[[object_cache.Key], None]) -> None:
+    def __init__(self, on_change: Callable[[store.Key], None]) -> None:
         self._on_change = on_change
-        self._pods: dict[object_cache.Key, watched_pod.Pod] = {}
-        self._keys: dict[str, object_cache.Key] = {}
-        self._containers: dict[str, tuple[object_cache.Key, str]] = {}
+        self._pods: dict[store.Key, watched_pod.Pod] = {}
+        self._keys: dict[str, store.Key] = {}
+        self._containers: dict[str, tuple[store.Key, str]] = {}
 
     def upserted(self, pod: watched_pod.Pod, /) -> None:
         """Apply a version from the watch; most changes of a pod do not matter here."""
-        pod, key = _trimmed(pod), object_cache.key_of(pod.metadata)
+        pod, key = _trimmed(pod), store.key_of(pod.metadata)
         if self._pods.get(key) == pod:
             return
         self._forget(key)
@@ -33,33 +33,33 @@ class PodCache:
 
     def deleted(self, meta: wire.Meta, /) -> None:
         """Forget a pod."""
-        key = object_cache.key_of(meta)
+        key = store.key_of(meta)
         if self._forget(key):
             self._on_change(key)
 
-    def get(self, key: object_cache.Key) -> watched_pod.Pod | None:
+    def get(self, key: store.Key) -> watched_pod.Pod | None:
         """Return one pod, None if there is none."""
         return self._pods.get(key)
 
-    def of_uid(self, uid: str) -> object_cache.Key | None:
+    def of_uid(self, uid: str) -> store.Key | None:
         """Return the key of the pod with this uid, if it is known."""
         return self._keys.get(uid)
 
-    def living_uid(self, key: object_cache.Key) -> str:
+    def living_uid(self, key: store.Key) -> str:
         """Return the uid of a pod that has not ended; empty for all others."""
         pod = self._pods.get(key)
         return pod.metadata.uid if pod and not watched_pod.has_ended(pod) else ""
 
-    def is_running(self, key: object_cache.Key) -> bool:
+    def is_running(self, key: store.Key) -> bool:
         """Whether the containers of a pod were started."""
         pod = self._pods.get(key)
         return pod is not None and pod.runs
 
-    def keys(self) -> list[object_cache.Key]:
+    def keys(self) -> list[store.Key]:
         """Return the keys of all pods."""
         return list(self._pods)
 
-    def placed_by_berth(self) -> Iterable[object_cache.Key]:
+    def placed_by_berth(self) -> Iterable[store.Key]:
         """Return the keys of the pods that Berth placed."""
         return [key for key, pod in self._pods.items() if names.ALLOCATION in pod.metadata.annotations]
 
@@ -75,12 +75,12 @@ class PodCache:
             return by_container
         return key, "" if owner.container_id else self._only_container(key)
 
-    def _only_container(self, key: object_cache.Key) -> str:
+    def _only_container(self, key: store.Key) -> str:
         """Return the name of the only container of a pod; empty where there are several."""
         names_of = {name for _, name in watched_pod.container_ids(self._pods[key])}
         return names_of.pop() if len(names_of) == 1 else ""
 
-    def _forget(self, key: object_cache.Key) -> bool:
+    def _forget(self, key: store.Key) -> bool:
         pod = self._pods.pop(key, None)
         if pod is None:
             return False

@@ -30,8 +30,8 @@ from berth_agent import backoff
 from berth_agent.gpupods import desired, evidence, pod_cache, process_owners, verification, watched_pod
 from berth_agent.kubelet import device_ids
 from berth_agent.publish import object_cache, object_writer
-from berth_crds import allocation, logs, vocabulary, wire
-from berth_crds.client import api, errors, informer, resources
+from berth_crds import allocation, logs, wire
+from berth_crds.client import api, errors, informer, resources, store
 
 log = logging.getLogger(__name__)
 
@@ -40,18 +40,14 @@ MOST_PAUSE_SECONDS: Final = 20.0
 REFUSED_PAUSE_SECONDS: Final = 4.0
 
 
-def _whole(part: wire.Struct) -> object:
-    return part
-
-
 # A GpuPod is the agent's as a whole.
 GPU_POD: Final = object_writer.ManagedKind(
     resources.GPU_PODS,
     wire.GpuPod,
     owned_by=resources.PODS.kind,
     parts=(
-        object_writer.ManagedPart("spec", _whole, ("containers",)),
-        object_writer.ManagedPart("status", _whole, ("phase", "minors", "share", "granted", "conditions")),
+        object_writer.ManagedPart("spec", ("containers",)),
+        object_writer.ManagedPart("status", ("phase", "minors", "share", "granted", "conditions")),
     ),
 )
 
@@ -59,28 +55,19 @@ GPU_POD: Final = object_writer.ManagedKind(
 DecodedAllocation = allocation.Allocation | desired.UnusableAllocation | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReconcilerRuntime:
-    """The time, chance between 0 and 1, and the source named in grants of simulated cards."""
-
-    clock: Callable[[], dt.datetime]
-    chance: Callable[[], float]
-    source: vocabulary.GrantSource | None = None
-
-
 class WorkQueue:
     """Names to reconcile: each at most once, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._keys: dict[object_cache.Key, None] = {}
+        self._keys: dict[store.Key, None] = {}
         self._not_empty = asyncio.Event()
 
-    def add(self, key: object_cache.Key) -> None:
+    def add(self, key: store.Key) -> None:
         """Add a name, unless it is queued already."""
         self._keys[key] = None
         self._not_empty.set()
 
-    async def get(self) -> object_cache.Key:
+    async def get(self) -> store.Key:
         """Wait for the next name and return it."""
         await self._not_empty.wait()
         key = next(iter(self._keys))
@@ -96,24 +83,27 @@ class GpuPodReconciler:
     def __init__(
         self,
         session: api.Api,
-        node: str,
-        runtime: ReconcilerRuntime,
+        node_cards: desired.NodeCards,
         sources: evidence.EvidenceSources,
         *,
+        clock: Callable[[], dt.datetime],
+        chance: Callable[[], float],
         on_pod_change: Callable[[], None],
     ) -> None:
-        """`on_pod_change` is called when a pod has changed, since a source may know more about it now."""
+        """The cards of the node are set later; chance is between 0 and 1.
+
+        `on_pod_change` is called when a pod has changed, since a source may know more about it now.
+        """
         self._session = session
-        self._node_cards = desired.NodeCards(node, {}, runtime.source)
-        self._runtime = runtime
+        self._node_cards = node_cards
+        self._clock = clock
+        self._chance = chance
         self._on_pod_change = on_pod_change
         self._queue = WorkQueue()
         self._cards_known = asyncio.Event()
-        self._failure_logs: dict[object_cache.Key, backoff.FailureLog] = {}
-        self._reported_unusable: dict[object_cache.Key, str] = {}
-        self._other_names: dict[
-            object_cache.Key, object_cache.Key
-        ] = {}  # By pod, a GpuPod with another name.
+        self._failure_logs: dict[store.Key, backoff.FailureLog] = {}
+        self._reported_unusable: dict[store.Key, str] = {}
+        self._other_names: dict[store.Key, store.Key] = {}  # By pod, a GpuPod with another name.
         self._pods = pod_cache.PodCache(self._pod_changed)
         self.gpupods: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(self._queue.add)
         self.evidence = evidence.EvidenceCache(
@@ -125,14 +115,14 @@ class GpuPodReconciler:
             resources.PODS,
             watched_pod.Pod,
             self._pods,
-            scope=informer.Scope(fields=f"spec.nodeName={node}"),
+            scope=informer.Scope(fields=f"spec.nodeName={node_cards.node}"),
         )
         self._gpupod_informer = informer.Informer(
             session,
             resources.GPU_PODS,
             wire.GpuPod,
             self.gpupods,
-            scope=informer.Scope(fields=f"spec.node={node}"),
+            scope=informer.Scope(fields=f"spec.node={node_cards.node}"),
         )
 
     def set_cards(self, cards: Sequence[wire.Card]) -> None:
@@ -166,7 +156,7 @@ class GpuPodReconciler:
         unauthorized = self.evidence.unauthorized(self._allocated_uuids)
         return published if unauthorized is None else process_owners.occupants(unauthorized, published)
 
-    def _allocated_uuids(self, key: object_cache.Key) -> Iterable[str]:
+    def _allocated_uuids(self, key: store.Key) -> Iterable[str]:
         """Return the uuids that Berth gave to a pod."""
         pod = self._pods.get(key)
         decoded = desired.decode_allocation(pod, self._node_cards.node) if pod else None
@@ -176,12 +166,12 @@ class GpuPodReconciler:
             else ()
         )
 
-    def _pod_changed(self, key: object_cache.Key) -> None:
+    def _pod_changed(self, key: store.Key) -> None:
         self._queue.add(key)
         self.evidence.pod_changed(key)
         self._on_pod_change()
 
-    def _on_evidence_change(self, keys: Iterable[object_cache.Key] | None) -> None:
+    def _on_evidence_change(self, keys: Iterable[store.Key] | None) -> None:
         """Queue these pods, or all for None, because the evidence about them has changed."""
         for key in (*self._pods.keys(), *self.gpupods.keys()) if keys is None else keys:
             self._queue.add(key)
@@ -199,18 +189,18 @@ class GpuPodReconciler:
                 for key in self._pods_to_reconcile(await self._queue.get()):
                     await self._reconcile_or_retry(key)
 
-    def _pods_to_reconcile(self, key: object_cache.Key) -> set[object_cache.Key]:
+    def _pods_to_reconcile(self, key: store.Key) -> set[store.Key]:
         """Return the pods to reconcile: the one of this name, and the one whose GpuPod may have this name."""
         owner = self._owner(key, key[1].partition(".")[0])
         return {key, owner} if owner else {key}
 
-    def _owner(self, name: object_cache.Key, uid: str) -> object_cache.Key | None:
+    def _owner(self, name: store.Key, uid: str) -> store.Key | None:
         """Return the name of the pod with this uid, if its GpuPod may have this name."""
         owner = self._pods.of_uid(uid)
         pod = self._pods.get(owner) if owner else None
         return owner if owner and pod and name in {owner, self._other_name(pod)} else None
 
-    async def _reconcile_or_retry(self, key: object_cache.Key) -> None:
+    async def _reconcile_or_retry(self, key: store.Key) -> None:
         """Reconcile one name, and queue it again after a pause if that fails."""
         try:
             await self._reconcile(key)
@@ -218,15 +208,13 @@ class GpuPodReconciler:
             failure_log = self._failure_logs.setdefault(
                 key, backoff.FailureLog(log, "GpuPod {}/{}".format(*key))
             )
-            failure_log.failed(error)
-            chance, most = self._runtime.chance(), longest_pause(error)
-            pause = backoff.pause(error, failure_log.failures, most=most, chance=chance)
+            pause = failure_log.failed(error, most=longest_pause(error), chance=self._chance())
             asyncio.get_running_loop().call_later(pause, self._queue.add, key)
         else:
             if key in self._failure_logs:
                 self._failure_logs.pop(key).succeeded()
 
-    async def _reconcile(self, key: object_cache.Key) -> None:
+    async def _reconcile(self, key: store.Key) -> None:
         """Bring the GpuPod of one pod up to date: (1) read, (2) remove foreign ones, (3) write or remove."""
         pod = self._pods.get(key)
         decoded = desired.decode_allocation(pod, self._node_cards.node) if pod else None
@@ -239,15 +227,15 @@ class GpuPodReconciler:
             before = gpupod.status if gpupod else wire.GpuPodStatus()
             pod_evidence = self._evidence(pod, decoded, before.granted)
             status = desired.status(
-                pod, spec, before, self._node_cards, evidence=pod_evidence, now=self._runtime.clock()
+                pod, spec, before, self._node_cards, evidence=pod_evidence, now=self._clock()
             )
             await self._write(
                 gpupod, pod, spec, status, needed=not isinstance(decoded, allocation.Allocation)
             )
         elif gpupod and decoded is None and (self.evidence.is_complete(key) or watched_pod.has_ended(pod)):
-            await self._remove(object_cache.key_of(gpupod.metadata), gpupod)
+            await self._remove(store.key_of(gpupod.metadata), gpupod)
 
-    async def _found(self, key: object_cache.Key, pod: watched_pod.Pod | None) -> wire.GpuPod | None:
+    async def _found(self, key: store.Key, pod: watched_pod.Pod | None) -> wire.GpuPod | None:
         """Return the GpuPod of a pod, by its name or another one, and remove those without a pod."""
         found = None
         places = dict.fromkeys([key, self._other_name(pod) if pod else key, self._other_names.pop(key, key)])
@@ -262,7 +250,7 @@ class GpuPodReconciler:
                     self._other_names[key] = name
         return found
 
-    def _other_name(self, pod: watched_pod.Pod) -> object_cache.Key:
+    def _other_name(self, pod: watched_pod.Pod) -> store.Key:
         """Return the key of a pod's GpuPod where the name is taken: only this node's agent may write it."""
         return pod.metadata.namespace, f"{pod.metadata.uid}.{self._node_cards.node}"
 
@@ -272,7 +260,7 @@ class GpuPodReconciler:
         """Return the spec that a pod's GpuPod should have; None to leave it as it is, or not to have one."""
         if isinstance(decoded, allocation.Allocation):
             return desired.spec(pod, decoded, self._node_cards)
-        key = object_cache.key_of(pod.metadata)
+        key = store.key_of(pod.metadata)
         pod_evidence = self._evidence(pod, decoded)
         if pod_evidence is None or not pod_evidence.answering_sources() or watched_pod.has_ended(pod):
             return None
@@ -291,7 +279,7 @@ class GpuPodReconciler:
         That holds only for pods to which Berth gave nothing. What Berth gives needs no device plugin, so
         the kubelet does not list it.
         """
-        key = object_cache.key_of(pod.metadata)
+        key = store.key_of(pod.metadata)
         pod_evidence = self.evidence.of_pod(key, published)
         if pod_evidence is None or pod_evidence.answering_sources() or decoded is not None or not pod.runs:
             return pod_evidence
@@ -311,9 +299,9 @@ class GpuPodReconciler:
         needed: bool,
     ) -> None:
         """Write a pod's GpuPod: the existing one, or else under the pod's name, or another name if needed."""
-        key = object_cache.key_of(pod.metadata)
+        key = store.key_of(pod.metadata)
         try:
-            await self._ensure(object_cache.key_of(gpupod.metadata) if gpupod else key, pod, spec, status)
+            await self._ensure(store.key_of(gpupod.metadata) if gpupod else key, pod, spec, status)
         except (errors.Forbidden, errors.Invalid) as error:
             if gpupod or not needed:
                 raise
@@ -322,7 +310,7 @@ class GpuPodReconciler:
             log.info("GpuPod %s/%s is written as %s: %s", *key, self._other_names[key][1], error)
 
     async def _ensure(
-        self, key: object_cache.Key, pod: watched_pod.Pod, spec: wire.GpuPodSpec, status: wire.GpuPodStatus
+        self, key: store.Key, pod: watched_pod.Pod, spec: wire.GpuPodSpec, status: wire.GpuPodStatus
     ) -> None:
         owner = wire.OwnerReference(
             api_version=resources.PODS.api_version,
@@ -336,7 +324,7 @@ class GpuPodReconciler:
             self._writer.forget(key)
             raise
 
-    async def _remove(self, key: object_cache.Key, gpupod: wire.GpuPod) -> None:
+    async def _remove(self, key: store.Key, gpupod: wire.GpuPod) -> None:
         """Delete that very GpuPod; one that is gone already, or was created again, is left alone."""
         namespace, name = key
         try:
@@ -348,9 +336,7 @@ class GpuPodReconciler:
         if left and left.metadata.uid == gpupod.metadata.uid:
             self._writer.forget(key)
 
-    def _log_unusable(
-        self, key: object_cache.Key, pod: watched_pod.Pod | None, decoded: DecodedAllocation
-    ) -> None:
+    def _log_unusable(self, key: store.Key, pod: watched_pod.Pod | None, decoded: DecodedAllocation) -> None:
         """Log an allocation that cannot be read, once for each pod."""
         if pod is None or not isinstance(decoded, desired.UnusableAllocation):
             self._reported_unusable.pop(key, None)

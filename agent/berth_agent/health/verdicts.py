@@ -19,14 +19,6 @@ Problems = Mapping[str, tuple[probe.DeviceHealth, ...]]  # By uuid, of the cards
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Judgement:
-    """What follows from one sample: a verdict on each card, and the history to keep."""
-
-    verdicts: Mapping[str, probe.DeviceHealth]
-    history: HealthHistory
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class HealthInput:
     """A sample to judge, its lost cards by uuid, and the cards that people call repaired.
 
@@ -39,8 +31,10 @@ class HealthInput:
     repaired: frozenset[str] = frozenset()
 
 
-def judge(given: HealthInput, history: HealthHistory, rules: HealthRules) -> Judgement:
-    """Return the verdict on every card and extra device of a sample."""
+def judge(
+    given: HealthInput, history: HealthHistory, rules: HealthRules
+) -> tuple[Mapping[str, probe.DeviceHealth], HealthHistory]:
+    """Return the verdict on every card and extra device of a sample, and the history to keep."""
     reported = _reported(given)
     found = _problems(given, history, rules)
     incidents = {
@@ -53,7 +47,7 @@ def judge(given: HealthInput, history: HealthHistory, rules: HealthRules) -> Jud
     answering = (card for card in given.sample.answering_cards() if card.uuid in found)
     measured = {**history.measurements, **{card.uuid: _measured(card, history) for card in answering}}
     kept = {uuid: each for uuid, each in measured.items() if uuid in found or uuid in incidents}
-    return Judgement(reported | judged, HealthHistory(incidents, kept))
+    return reported | judged, HealthHistory(incidents, kept)
 
 
 def _reported(given: HealthInput) -> dict[str, probe.DeviceHealth]:

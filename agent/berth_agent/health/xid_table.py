@@ -7,7 +7,7 @@ a reset, and that is read from the card (`problems`).
 """
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,79 +29,78 @@ class XidMeaning:
     text: str
 
 
-def _numbered(
-    numbers: Iterable[int], consequence: Consequence, text: str
-) -> Iterator[tuple[int, XidMeaning]]:
-    return ((number, XidMeaning(consequence, text)) for number in numbers)
+# By consequence: what each error is, and its numbers.
+DESCRIPTIONS: Final[Mapping[Consequence, Mapping[str, tuple[int, ...]]]] = {
+    Consequence.PROGRAM: {
+        "a program's channel stood still": (8,),
+        "a program's stream of commands was broken": (11, 25, 32),
+        "a program used a wrong address, register or instruction": (13,),
+        "a program used memory that is not mapped": (31,),
+        "a copy of a program failed": (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
+        "a program was stopped after its own fault": (43,),
+        "a program's channels were cleared away after its end": (45,),
+        "the security engine refused a program": (60,),
+        "an encoder failed a program": (65, 73, 142),
+        "a decoder failed a program": (68, 83, 84, 88, 89, 96, 97, 98),
+        "a program asked for something that the card does not have": (69,),
+        "a program's commands arrived damaged": (80,),
+        "the JPEG engine failed a program": (82, *range(99, 106)),
+        "the optical flow engine failed a program": (86, 139),
+        "an error in memory hit one program and was contained": (94,),
+        "a program did not let another one have its turn": (109,),
+        "a program used memory of a peer that is not its": (137,),
+    },
+    Consequence.NOTE: {
+        "a test": (14, 106, 107),
+        "the driver and the card misunderstood each other": (37, 38, 44, 66, 67),
+        "a bad row of memory is being replaced": (63,),
+        "a virtual GPU did not start": (78,),
+        "many errors in memory are being corrected": (92,),
+        "the card's own record may not be written any more": (93,),
+        "a peer's address could not be translated": (108,),
+        "errors between the card and its processor were corrected": (121,),
+        "a short cut of CUDA failed": (141,),
+        "an NVLink reports an error": (*range(144, 151), 155),
+        "a unit beside the card reports an error": (152, 153, 159),
+        "the driver changed what it asks for": (154,),
+        "a bad resource could not be retired": (157,),
+        "a bad channel of memory is being retired": (160, 161),
+        "the smoothing of power changed": (162, 163, 164, 165),
+        "confidential traffic reports an error": (166, 170),
+        "the card has less memory than it should": (168,),
+    },
+    Consequence.RESET: {
+        "the card stopped working": (46,),
+        "an error in memory could not be corrected": (48, 171, 172),
+        "the card's power cable is not connected": (54,),
+        "a controller of the card stopped": (61, 62, 169),
+        "a bad row of memory could not be replaced": (64,),
+        "an NVLink failed": (74,),
+        "an error in memory was not contained": (95,),
+        "a fault of the card's security": (110,),
+        "the card's own processor does not answer": (119, 120),
+        "an NVLink could not be set up": (136,),
+        "an error in memory could not be handled": (140,),
+        "the card could not be set up": (143,),
+        "the card's keys could not be renewed": (151,),
+        "a bad resource is retired with the next reset": (156,),
+        "the card did not answer in time": (158,),
+        "the bus did not answer in time": (167,),
+    },
+    Consequence.LOST: {
+        "the card has fallen off the bus": (79,),
+    },
+}
 
-
-_PROGRAM, _NOTE = Consequence.PROGRAM, Consequence.NOTE
-_RESET, _LOST = Consequence.RESET, Consequence.LOST
-
-TABLE: Final[Mapping[int, XidMeaning]] = dict(
-    (
-        # A program's fault, or a fault that only the program pays for.
-        *_numbered((8,), _PROGRAM, "a program's channel stood still"),
-        *_numbered((11, 25, 32), _PROGRAM, "a program's stream of commands was broken"),
-        *_numbered((13,), _PROGRAM, "a program used a wrong address, register or instruction"),
-        *_numbered((31,), _PROGRAM, "a program used memory that is not mapped"),
-        *_numbered(
-            (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)), _PROGRAM, "a copy of a program failed"
-        ),
-        *_numbered((43,), _PROGRAM, "a program was stopped after its own fault"),
-        *_numbered((45,), _PROGRAM, "a program's channels were cleared away after its end"),
-        *_numbered((60,), _PROGRAM, "the security engine refused a program"),
-        *_numbered((65, 73, 142), _PROGRAM, "an encoder failed a program"),
-        *_numbered((68, 83, 84, 88, 89, 96, 97, 98), _PROGRAM, "a decoder failed a program"),
-        *_numbered((69,), _PROGRAM, "a program asked for something that the card does not have"),
-        *_numbered((80,), _PROGRAM, "a program's commands arrived damaged"),
-        *_numbered((82, *range(99, 106)), _PROGRAM, "the JPEG engine failed a program"),
-        *_numbered((86, 139), _PROGRAM, "the optical flow engine failed a program"),
-        *_numbered((94,), _PROGRAM, "an error in memory hit one program and was contained"),
-        *_numbered((109,), _PROGRAM, "a program did not let another one have its turn"),
-        *_numbered((137,), _PROGRAM, "a program used memory of a peer that is not its"),
-        # The card goes on working.
-        *_numbered((14, 106, 107), _NOTE, "a test"),
-        *_numbered((37, 38, 44, 66, 67), _NOTE, "the driver and the card misunderstood each other"),
-        *_numbered((63,), _NOTE, "a bad row of memory is being replaced"),
-        *_numbered((78,), _NOTE, "a virtual GPU did not start"),
-        *_numbered((92,), _NOTE, "many errors in memory are being corrected"),
-        *_numbered((93,), _NOTE, "the card's own record may not be written any more"),
-        *_numbered((108,), _NOTE, "a peer's address could not be translated"),
-        *_numbered((121,), _NOTE, "errors between the card and its processor were corrected"),
-        *_numbered((141,), _NOTE, "a short cut of CUDA failed"),
-        *_numbered((*range(144, 151), 155), _NOTE, "an NVLink reports an error"),
-        *_numbered((152, 153, 159), _NOTE, "a unit beside the card reports an error"),
-        *_numbered((154,), _NOTE, "the driver changed what it asks for"),
-        *_numbered((157,), _NOTE, "a bad resource could not be retired"),
-        *_numbered((160, 161), _NOTE, "a bad channel of memory is being retired"),
-        *_numbered((162, 163, 164, 165), _NOTE, "the smoothing of power changed"),
-        *_numbered((166, 170), _NOTE, "confidential traffic reports an error"),
-        *_numbered((168,), _NOTE, "the card has less memory than it should"),
-        # The card needs a reset.
-        *_numbered((46,), _RESET, "the card stopped working"),
-        *_numbered((48, 171, 172), _RESET, "an error in memory could not be corrected"),
-        *_numbered((54,), _RESET, "the card's power cable is not connected"),
-        *_numbered((61, 62, 169), _RESET, "a controller of the card stopped"),
-        *_numbered((64,), _RESET, "a bad row of memory could not be replaced"),
-        *_numbered((74,), _RESET, "an NVLink failed"),
-        *_numbered((95,), _RESET, "an error in memory was not contained"),
-        *_numbered((110,), _RESET, "a fault of the card's security"),
-        *_numbered((119, 120), _RESET, "the card's own processor does not answer"),
-        *_numbered((136,), _RESET, "an NVLink could not be set up"),
-        *_numbered((140,), _RESET, "an error in memory could not be handled"),
-        *_numbered((143,), _RESET, "the card could not be set up"),
-        *_numbered((151,), _RESET, "the card's keys could not be renewed"),
-        *_numbered((156,), _RESET, "a bad resource is retired with the next reset"),
-        *_numbered((158,), _RESET, "the card did not answer in time"),
-        *_numbered((167,), _RESET, "the bus did not answer in time"),
-        # The card is gone.
-        *_numbered((79,), _LOST, "the card has fallen off the bus"),
-    )
-)
+TABLE: Final[Mapping[int, XidMeaning]] = {
+    number: XidMeaning(consequence, text)
+    for consequence, described in DESCRIPTIONS.items()
+    for text, numbers in described.items()
+    for number in numbers
+}
 
 # An error of a driver newer than this table is taken seriously.
-UNKNOWN: Final = XidMeaning(_RESET, "an error that Berth does not know")
+UNKNOWN: Final = XidMeaning(Consequence.RESET, "an error that Berth does not know")
 
 
 def meaning(number: int) -> XidMeaning:

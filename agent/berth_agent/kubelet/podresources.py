@@ -176,37 +176,32 @@ def _container(listed: messages.Message) -> ListedContainer:
 
 # ---------------------------------------------------------------- what went wrong
 
-# What the codes mean here; for others only the text says what has failed.
-REASONS: Final[Mapping[grpc.StatusCode, FailureReason]] = {
-    grpc.StatusCode.UNAVAILABLE: FailureReason.UNREACHABLE,
-    grpc.StatusCode.DEADLINE_EXCEEDED: FailureReason.HUNG,
-    grpc.StatusCode.UNIMPLEMENTED: FailureReason.NOT_SERVED,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: FailureReason.THROTTLED,
+# What the codes mean here, and the sentence for it.
+FAILURES: Final[Mapping[grpc.StatusCode, tuple[FailureReason, str]]] = {
+    grpc.StatusCode.UNAVAILABLE: (FailureReason.UNREACHABLE, "Nothing answers at {socket}."),
+    grpc.StatusCode.DEADLINE_EXCEEDED: (
+        FailureReason.HUNG,
+        "The kubelet has not answered within {deadline:g} s.",
+    ),
+    grpc.StatusCode.UNIMPLEMENTED: (
+        FailureReason.NOT_SERVED,
+        f"The kubelet serves PodResources in none of {', '.join(messages.VERSIONS)}.",
+    ),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (
+        FailureReason.THROTTLED,
+        "The kubelet is asked too often, by all who ask it together.",
+    ),
 }
+# Of other codes only the text says what has failed.
+REFUSED: Final = FailureReason.FAILED, "The kubelet refuses: {details}"
 # gRPC uses the same code for "too large" as the kubelet for "too often".
-TOO_LARGE: Final = "larger than max"
+TOO_LARGE: Final = FailureReason.TOO_LARGE, f"The kubelet's answer is larger than {LARGEST_ANSWER} bytes."
 
 
 def _as_error(error: grpc.aio.AioRpcError, socket: Path, deadline: float) -> PodResourcesError:
     details = error.details() or ""
-    reason = REASONS.get(error.code(), FailureReason.FAILED)
-    if reason is FailureReason.THROTTLED and TOO_LARGE in details:
-        reason = FailureReason.TOO_LARGE
+    reason, sentence = FAILURES.get(error.code(), REFUSED)
+    if reason is FailureReason.THROTTLED and "larger than max" in details:
+        reason, sentence = TOO_LARGE
     kind = _NotServed if reason is FailureReason.NOT_SERVED else PodResourcesError
-    return kind(reason, _sentence(reason, details, socket, deadline))
-
-
-def _sentence(reason: FailureReason, details: str, socket: Path, deadline: float) -> str:
-    match reason:
-        case FailureReason.UNREACHABLE:
-            return f"Nothing answers at {socket}."
-        case FailureReason.HUNG:
-            return f"The kubelet has not answered within {deadline:g} s."
-        case FailureReason.THROTTLED:
-            return "The kubelet is asked too often, by all who ask it together."
-        case FailureReason.NOT_SERVED:
-            return f"The kubelet serves PodResources in none of {', '.join(messages.VERSIONS)}."
-        case FailureReason.TOO_LARGE:
-            return f"The kubelet's answer is larger than {LARGEST_ANSWER} bytes."
-        case _:
-            return f"The kubelet refuses: {details}"
+    return kind(reason, sentence.format(socket=socket, deadline=deadline, details=details))

@@ -114,14 +114,14 @@ class KubeletPoller:
         return self._timing.interval
 
     def _failed(self, error: podresources.PodResourcesError) -> float:
-        self._failure_log.failed(error)
+        most = _within(self._timing.interval, LONGEST_PAUSE_SECONDS)
+        pause = self._failure_log.failed(error, most=most, chance=self._timing.chance())
         before = self.report.failure
         # The text may differ each time (a port, a count); the reason is what matters.
         same = before is not None and before.reason == error.reason
         if not same and self._failure_log.failures > TOLERATED_FAILURES:
             self._store(dataclasses.replace(self.report, failure=error))
-        most = _within(self._timing.interval, LONGEST_PAUSE_SECONDS)
-        return backoff.pause(error, self._failure_log.failures, most=most, chance=self._timing.chance())
+        return pause
 
     def _store(self, report: KubeletReport, *, even_if_equal: bool = False) -> None:
         if even_if_equal or report != self.report:

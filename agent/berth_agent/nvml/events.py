@@ -8,7 +8,7 @@ against none: the next sample shows which card does not answer.
 """
 
 import ctypes
-from collections.abc import Iterator
+import itertools
 from typing import Any, Final
 
 import pynvml
@@ -26,13 +26,12 @@ class Events:
     def __init__(self) -> None:
         # This must not raise: the library has just been opened, and has to be closed again.
         self._set = calls.ask_or_nothing(pynvml.nvmlEventSetCreate)
-        self._uuids: dict[int, str] = {}
-        self._registered: set[str] = set()
+        self._uuids: dict[int, str] = {}  # Of the registered cards, by their handles.
         self._reported: list[probe.XidEvent] = []
 
     def register(self, handle: Any, uuid: str) -> None:
         """Register a card, if it can report errors and is not registered yet."""
-        if self._set is None or uuid in self._registered:
+        if self._set is None or uuid in self._uuids.values():
             return
         try:
             types = calls.ask_or(0, pynvml.nvmlDeviceGetSupportedEventTypes, handle) & XID
@@ -40,7 +39,6 @@ class Events:
                 calls.ask_or(None, pynvml.nvmlDeviceRegisterEvents, handle, types, self._set)
         except calls.CallFailed:
             return
-        self._registered.add(uuid)
         self._uuids[_address(handle)] = uuid
 
     def is_pending(self) -> bool:
@@ -51,7 +49,7 @@ class Events:
 
     def take(self) -> tuple[probe.XidEvent, ...]:
         """Return all errors since the last call."""
-        self._reported += self._waiting()
+        self._reported += itertools.islice(iter(self._next, None), MOST_AT_ONCE)
         event, self._reported = tuple(self._reported), []
         return event
 
@@ -60,13 +58,6 @@ class Events:
         if self._set is not None:
             calls.ask_or_nothing(pynvml.nvmlEventSetFree, self._set)
         self._set = None
-
-    def _waiting(self) -> Iterator[probe.XidEvent]:
-        for _ in range(MOST_AT_ONCE):
-            found = self._next()
-            if found is None:
-                return
-            yield found
 
     def _next(self) -> probe.XidEvent | None:
         """Return the next error of the driver; None when there is none, or it cannot be read."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pynvml
 
-from berth_agent import probe, sysfs
+from berth_agent import probe
 from berth_agent.nvml import calls
-from berth_crds import vocabulary, wire
+from berth_crds import schema_limits, vocabulary, wire
 
 SWITCH: Final = "switch"  # The target of an NVLink that leads to no card; otherwise a PCI address.
 MOST_NVLINKS: Final = pynvml.NVML_NVLINK_MAX_LINKS
@@ -70,7 +70,7 @@ def nvlink_target(handle: Any, number: int) -> str | None:
 def address(pci: Any) -> str | None:
     """Return a PCI address as in sysfs, 0000:3b:00.0 for NVML's 00000000:3B:00.0; None for no address."""
     found = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
-    return found if sysfs.is_address(found) else None
+    return found if schema_limits.BUS_ID.matches(found) else None
 
 
 # ---------------------------------------------------------------- links between cards

@@ -136,7 +136,7 @@ class NvmlProbe:
             opened.driver()  # No card answers when the driver is gone, either: then the library says so.
         self._readings = readings
         answering = tuple(opened.linked(readings))
-        lost = lost_cards.identify(silent, opened.addresses, answering, self._known)
+        lost = lost_cards.identify(silent, opened.addresses or (), answering, self._known)
         # 2. What is remembered of lost cards.
         remembered = tuple(self._known[each.uuid] for each in lost if each.uuid in self._known)
         order = {card.uuid: card.index for card in (*answering, *remembered)}

@@ -35,8 +35,9 @@ class Session:
         self._on_progress = on_progress
         self._facts: dict[str, cards.StaticFacts] = {}
         self._ancestors: dict[frozenset[str], int | None] = {}
-        # Read before the library counts: a card that comes in between makes the session outdated.
-        self._addresses = kernel.driven_by(DRIVER)
+        # The PCI addresses that the driver holds, None where the kernel does not say. They are read before
+        # the library counts: a card that comes in between makes the session outdated.
+        self.addresses = kernel.driven_by(DRIVER)
         calls.ask(pynvml.nvmlInit)
         self.events = events.Events()
 
@@ -45,14 +46,9 @@ class Session:
         self.events.close()
         calls.ask_or_nothing(pynvml.nvmlShutdown)
 
-    @property
-    def addresses(self) -> frozenset[str]:
-        """Return the PCI addresses that the driver held when the session began."""
-        return self._addresses or frozenset()
-
     def is_outdated(self) -> bool:
         """Whether the driver has got or released a card since the session began."""
-        return self._kernel.driven_by(DRIVER) != self._addresses
+        return self._kernel.driven_by(DRIVER) != self.addresses
 
     def driver(self) -> wire.Driver:
         """Return the versions of the driver."""

@@ -15,7 +15,7 @@ import msgspec
 
 from berth_agent.publish import object_cache, object_writer
 from berth_crds import names, vocabulary, wire
-from berth_crds.client import api, errors, informer, resources
+from berth_crds.client import api, errors, informer, resources, store
 
 REFRESH_SECONDS: Final = 10.0
 
@@ -44,16 +44,10 @@ DEVICE: Final = object_writer.ManagedKind(
     wire.Device,
     owned_by=resources.NODES.kind,
     parts=(
-        object_writer.ManagedPart("spec", _spec, ("bootID", "driver", "devices", "partitions", "summary")),
-        object_writer.ManagedPart("status", _status, ("devices",)),
+        object_writer.ManagedPart("spec", ("bootID", "driver", "devices", "partitions", "summary"), _spec),
+        object_writer.ManagedPart("status", ("devices",), _status),
     ),
 )
-
-
-class Node(wire.Struct, frozen=True):
-    """A Node, of which only the identity matters here."""
-
-    metadata: wire.Meta
 
 
 class DevicePublisher:
@@ -63,7 +57,7 @@ class DevicePublisher:
         """`on_change` is called when the Device is no longer as it was published."""
         self._session = session
         self._node = node
-        self._key: object_cache.Key = ("", node)
+        self._key: store.Key = ("", node)
         self._astray = on_change
         self._owner: wire.OwnerReference | None = None
         self._wanted: object_writer.DesiredObject | None = None
@@ -131,7 +125,7 @@ class DevicePublisher:
 
     async def _find_owner(self) -> wire.OwnerReference:
         try:
-            node = await self._session.get(resources.NODES, self._node, into=Node)
+            node = await self._session.get(resources.NODES, self._node, into=api.WithMetadata)
         except errors.NotFound as error:
             raise errors.ClientError(
                 f"there is no Node {self._node} yet that could own the Device"
@@ -144,7 +138,7 @@ class DevicePublisher:
         )
         return self._owner
 
-    def _on_change(self, key: object_cache.Key) -> None:
+    def _on_change(self, key: store.Key) -> None:
         if self._mirror.get(key) is None:
             self._forget()
         if self._wanted is None:

@@ -14,19 +14,13 @@ from typing import Final
 import msgspec
 
 from berth_agent import backoff
-from berth_crds import names, wire
+from berth_crds import names
 from berth_crds.client import api, errors, resources
 
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = 600.0
 MOST_PAUSE_SECONDS: Final = 60.0
-
-
-class LabelledNode(wire.Struct, frozen=True):
-    """A Node, of which only the labels matter here."""
-
-    metadata: wire.Meta
 
 
 class LabelWriter:
@@ -64,25 +58,25 @@ class LabelWriter:
         try:
             await self._write(self._wanted or {})
         except errors.ClientError as error:
-            self._failure_log.failed(error)
-            failures, chance = self._failure_log.failures, self._chance()
-            return backoff.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=chance)
+            return self._failure_log.failed(error, most=MOST_PAUSE_SECONDS, chance=self._chance())
         self._failure_log.succeeded()
         return CHECK_SECONDS
 
     async def _write(self, wanted: Mapping[str, str]) -> None:
-        node = await self._session.get(resources.NODES, self._node, into=LabelledNode)
+        node = await self._session.get(resources.NODES, self._node, into=api.WithMetadata)
         if self._our_labels(node) == wanted:
             return
         metadata = {"name": self._node, "uid": node.metadata.uid, "labels": dict(wanted)}
         # An apply removes the labels of our last apply that it does not name.
         body = await self._session.apply(resources.NODES, {"metadata": metadata}, manager=names.AGENT_MANAGER)
-        left = self._our_labels(api.decode(body, LabelledNode, path=resources.NODES.path(self._node))).keys()
+        left = self._our_labels(
+            api.decode(body, api.WithMetadata, path=resources.NODES.path(self._node))
+        ).keys()
         if foreign := sorted(left - wanted.keys()):
             await self._remove(node.metadata.uid, foreign)
         log.info("node %s: labelled", self._node)
 
-    def _our_labels(self, node: LabelledNode) -> Mapping[str, str]:
+    def _our_labels(self, node: api.WithMetadata) -> Mapping[str, str]:
         return {key: text for key, text in node.metadata.labels.items() if self._ours(key)}
 
     async def _remove(self, uid: str, keys: Sequence[str]) -> None:

@@ -8,31 +8,11 @@ an older copy, the next version counts as newer, whatever its revision is.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic
 
 from berth_crds import wire
 from berth_crds.client import history
-
-Key = tuple[str, str]  # namespace, empty for the whole cluster's, and name
-
-
-class OwnedObject(Protocol):
-    """An object with metadata, and with a spec and a status of which parts are the agent's."""
-
-    @property
-    def metadata(self) -> wire.Meta: ...  # noqa: D102
-    @property
-    def spec(self) -> Any: ...  # noqa: D102
-    @property
-    def status(self) -> Any: ...  # noqa: D102
-
-
-B = TypeVar("B", bound=OwnedObject)
-
-
-def key_of(meta: wire.Meta) -> Key:
-    """Return the key of an object within its kind."""
-    return meta.namespace, meta.name
+from berth_crds.client.store import B, Key, key_of
 
 
 class ObjectCache(Generic[B]):

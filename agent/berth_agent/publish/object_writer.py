@@ -13,9 +13,9 @@ from typing import Any, Final, Generic
 import msgspec
 
 from berth_agent.publish import object_cache
-from berth_agent.publish.object_cache import B
 from berth_crds import names, wire
-from berth_crds.client import api, errors, resources
+from berth_crds.client import api, errors, resources, store
+from berth_crds.client.store import B
 
 JSON_PATCH: Final = "application/json-patch+json"
 
@@ -24,7 +24,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 class DesiredObject:
     """An object as it should be, as far as the agent writes it."""
 
-    key: object_cache.Key
+    key: store.Key
     owner: wire.OwnerReference
     spec: wire.Struct
     status: wire.Struct
@@ -32,11 +32,11 @@ class DesiredObject:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ManagedPart:
-    """The spec or the status of a kind: how to compare it, and which fields are the agent's alone."""
+    """The spec or the status of a kind: which fields are the agent's alone, and what is compared."""
 
     name: str
-    compared: Callable[[Any], object]
     exclusive_fields: tuple[str, ...]
+    compared: Callable[[Any], object] = lambda part: part
 
     @property
     def subresource(self) -> str:
@@ -63,7 +63,7 @@ class ObjectWriter(Generic[B]):
         self._cache = cache
         # The desired state and what the server made of it. A server that changes a value (say, a
         # newer schema with a default) is not written to again and again.
-        self._settled: dict[tuple[object_cache.Key, str], tuple[object, object]] = {}
+        self._settled: dict[tuple[store.Key, str], tuple[object, object]] = {}
 
     def is_up_to_date(self, desired_object: DesiredObject) -> bool:
         """Whether nothing is left to write, as far as is known."""
@@ -75,7 +75,7 @@ class ObjectWriter(Generic[B]):
             if not self._is_part_up_to_date(desired_object, part):
                 await self._write(desired_object, part)
 
-    def forget(self, key: object_cache.Key) -> None:
+    def forget(self, key: store.Key) -> None:
         """Forget an object that is gone."""
         self._cache.forget(key)
         for part in self._kind.parts:

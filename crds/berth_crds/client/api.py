@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 import msgspec
 
-from berth_crds import text
+from berth_crds import text, wire
 from berth_crds.client import (
     connection,
     connection_pool,
@@ -39,6 +39,12 @@ CONNECT_SECONDS: Final = 5.0
 T = TypeVar("T")
 CountRequest = Callable[[str, str, int], None]  # Method, path and status; no status where no answer came.
 NO_ANSWER: Final = 0
+
+
+class WithMetadata(wire.Struct, frozen=True):
+    """Any object, of which only the metadata is read."""
+
+    metadata: wire.Meta
 
 
 def count_nothing(_method: str, _path: str, _status: int) -> None:

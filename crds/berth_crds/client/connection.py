@@ -133,18 +133,14 @@ class TokenFile:
 
     def _read(self) -> None:
         try:
-            self._take()
-        finally:
-            self._reading = False
-
-    def _take(self) -> None:
-        try:
             self._value = f"Bearer {bearer(self._path.read_text())}"
+            self._read_at = self._clock()
         except OSError as error:
             raise errors.Unusable(f"The token file {self._path} cannot be read: {error.strerror}.") from error
         except ValueError as error:
             raise errors.Unusable(f"The token file {self._path} holds no token.") from error
-        self._read_at = self._clock()
+        finally:
+            self._reading = False
 
 
 def bearer(text: str) -> str:

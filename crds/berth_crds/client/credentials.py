@@ -67,7 +67,8 @@ def why_refused(header: str, now: float) -> str:
     if account.node is not None:
         return (
             f"the token is void, for it is bound to a Node {account.node.name} (uid {account.node.uid}) "
-            f"that is not there any more, even if the Node was made again: {AGAIN} ({_command(account)})"
+            f"that is not there any more, even if the Node was made again: {AGAIN} "
+            f"({_command(account, account.node)})"
         )
     return UNKNOWN
 
@@ -83,9 +84,8 @@ def read(header: str) -> Claims:
         return Claims()
 
 
-def _command(account: Account) -> str:
-    assert account.node is not None  # noqa: S101  the only caller has seen it
+def _command(account: Account, node: Bound) -> str:
     return (
         f"kubectl -n {account.namespace} create token {account.serviceaccount.name} --duration 24h "
-        f"--bound-object-kind Node --bound-object-name {account.node.name}"
+        f"--bound-object-kind Node --bound-object-name {node.name}"
     )

@@ -90,7 +90,7 @@ class Informer(Generic[B]):
         self._page_sizes = page_sizes.PageSizes(PAGE_SIZE)
         self._version = ""
         self._short_list = True  # Whether the last list was one page.
-        self._lists = 0
+        self.lists = 0  # How many lists have been read.
         self._listed = asyncio.Condition()
         self._round: asyncio.Task[None] | None = None
         self._deliver_all = False  # Whether the next list passes on everything, also what seems unchanged.
@@ -111,7 +111,7 @@ class Informer(Generic[B]):
     @property
     def synced(self) -> bool:
         """Whether the collection has been read whole at least once."""
-        return self._lists > 0
+        return self.lists > 0
 
     @property
     def live(self) -> bool:
@@ -126,12 +126,7 @@ class Informer(Generic[B]):
     async def wait_listed(self, count: int) -> None:
         """Wait until more lists than `count` have been read."""
         async with self._listed:
-            await self._listed.wait_for(lambda: self._lists > count)
-
-    @property
-    def lists(self) -> int:
-        """How many lists have been read."""
-        return self._lists
+            await self._listed.wait_for(lambda: self.lists > count)
 
     def revisions(self, names: AbstractSet[str] | None = None) -> dict[str, str]:
         """Return the last seen revision of each cluster-wide object by its name, or of these objects."""
@@ -145,7 +140,7 @@ class Informer(Generic[B]):
 
     async def refresh(self) -> None:
         """Read the collection anew by a quorum read that starts after this call, and wait for it."""
-        before = self._lists
+        before = self.lists
         self._interrupt()
         await self.wait_listed(before)
 
@@ -264,7 +259,7 @@ class Informer(Generic[B]):
         self._last_contact = asyncio.get_running_loop().time()
         self._set_version(version)
         async with self._listed:
-            self._lists += 1
+            self.lists += 1
             self._listed.notify_all()
 
     async def _list_all(self, size: int | page_sizes.PageSizes) -> str:

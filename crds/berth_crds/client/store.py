@@ -105,7 +105,7 @@ class Store(Generic[B]):
         if history.is_earlier(page.version, last):
             return f"{self._title} are at revision {page.version}, after {last}"
         for meta in (thing.metadata for thing in page.items):
-            known = self._known.get(_key(meta))
+            known = self._known.get(key_of(meta))
             same = known is not None and known.uid == meta.uid
             if known is not None and same and history.is_earlier(meta.resource_version, known.version):
                 now, before = meta.resource_version, known.version
@@ -127,7 +127,7 @@ class Store(Generic[B]):
         With `again` unchanged objects are passed on too.
         """
         for thing in items:
-            seen.add(_key(thing.metadata))
+            seen.add(key_of(thing.metadata))
             self.upsert(thing, again=again)
             yield
 
@@ -143,7 +143,7 @@ class Store(Generic[B]):
     def upsert(self, thing: B | watch.Undecodable, *, again: bool = False) -> None:
         """Record an object that is new or changed."""
         meta = thing.metadata
-        key = _key(meta)
+        key = key_of(meta)
         old = self._known.get(key)
         if old is not None and old.uid != meta.uid:
             self._delete(key)
@@ -159,13 +159,13 @@ class Store(Generic[B]):
     def resend(self, thing: B | watch.Undecodable) -> None:
         """Pass on an object again in its known revision; the watch passes on any other."""
         meta = thing.metadata
-        known = self._known.get(_key(meta))
+        known = self._known.get(key_of(meta))
         if known is not None and (known.uid, known.version) == (meta.uid, meta.resource_version):
             self.upsert(thing, again=True)
 
     def delete(self, thing: B | watch.Undecodable) -> None:
         """Record that an object is gone."""
-        self._delete(_key(thing.metadata))
+        self._delete(key_of(thing.metadata))
 
     def _keep_undecodable(self, key: Key, old: KnownObject | None, thing: watch.Undecodable) -> None:
         meta = thing.metadata
@@ -196,7 +196,8 @@ class Store(Generic[B]):
             self._undecodable_sink.undecodable_deleted(meta)
 
 
-def _key(meta: wire.Meta) -> Key:
+def key_of(meta: wire.Meta) -> Key:
+    """Return the key of an object within its kind."""
     return meta.namespace, meta.name
 
 

@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final, Generic, Literal, TypeVar, cast
 
 import aiohttp
@@ -61,12 +61,6 @@ _begin: Final = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":')
 class _Frame(msgspec.Struct, gc=False):
     type: str
     object: msgspec.Raw
-
-
-class _WithMetadata(msgspec.Struct, gc=False):
-    """Any object, of which only the metadata can be trusted."""
-
-    metadata: wire.Meta
 
 
 class _Identity(wire.Struct, frozen=True):
@@ -118,12 +112,11 @@ class Collection(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list: its objects, each decoded when it is asked for, how many, and of how many bytes."""
+    """One page of a list: what it says of the list, and its objects, each decoded when it is asked for."""
 
     meta: ListMeta
     objects: Iterator[T | Undecodable]
-    count: int
-    length: int
+    length: int  # In bytes.
 
 
 class Codec(Generic[T]):
@@ -134,33 +127,13 @@ class Codec(Generic[T]):
 
     _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
     _frame = msgspec.json.Decoder(_Frame)
-    _with_metadata = msgspec.json.Decoder(_WithMetadata)
+    _with_metadata = msgspec.json.Decoder(api.WithMetadata)
     _with_identity = msgspec.json.Decoder(_WithIdentity)
     _status = msgspec.json.Decoder(errors.Status)
 
     def __init__(self, kind: type[T]) -> None:
         self._object_decoder = msgspec.json.Decoder(kind)
         self._measured = "length" in getattr(kind, "__struct_fields__", ())
-
-    def page(self, body: bytes) -> "Page[T]":
-        """Return one page of a list, whose objects are decoded as they are iterated over."""
-        meta, items = self._decode_list(body)
-        return Page(meta, map(self.decode_object, items), len(items), len(body))
-
-    def identities(self, body: bytes, detail: str) -> "Page[T]":
-        """Return a page of objects of which there is only the metadata; `detail` says why."""
-        meta, items = self._decode_list(body)
-        return Page(meta, (Undecodable(self._metadata(raw), detail) for raw in items), len(items), len(body))
-
-    def _decode_list(self, body: bytes) -> tuple[ListMeta, Sequence[msgspec.Raw]]:
-        # A body that is not longer cannot have so many commas: no need to count.
-        if len(body) > MOST_COMMAS and body.count(b",") > MOST_COMMAS:
-            raise errors.TooLarge(f"it has more than {MOST_COMMAS} values")
-        page = decoding.decode(_page, body)
-        items = page.items or ()
-        if len(items) > MOST_ITEMS:
-            raise errors.TooLarge(f"it has more than {MOST_ITEMS} objects")
-        return page.metadata, items
 
     def decode_object(self, raw: msgspec.Raw) -> T | Undecodable:
         """Return a decoded object, or why it cannot be decoded."""
@@ -169,7 +142,7 @@ class Codec(Generic[T]):
             if self._measured and len(raw) > LARGE_BYTES:
                 msgspec.structs.force_setattr(cast("msgspec.Struct", thing), "length", self._length(raw))
         except errors.DECODE_ERRORS as error:
-            return Undecodable(self._metadata(raw), text.line(str(error)), bytes(raw))
+            return Undecodable(self.metadata(raw), text.line(str(error)), bytes(raw))
         return thing
 
     def event(self, line: bytes) -> "Event[T] | Bookmark":
@@ -184,7 +157,7 @@ class Codec(Generic[T]):
         if frame.type == "ERROR":
             raise errors.from_status(self._status.decode(frame.object))
         if frame.type == "BOOKMARK":
-            return Bookmark(self._metadata(frame.object).resource_version)
+            return Bookmark(self.metadata(frame.object).resource_version)
         return Event(cast("Change", frame.type), self.decode_object(frame.object))
 
     def _length(self, raw: msgspec.Raw) -> int:
@@ -194,7 +167,8 @@ class Codec(Generic[T]):
         parts = decoding.decode(self._parts, raw).items()
         return sum(len(part) for name, part in parts if name not in {"apiVersion", "kind"})
 
-    def _metadata(self, raw: msgspec.Raw) -> wire.Meta:
+    def metadata(self, raw: msgspec.Raw) -> wire.Meta:
+        """Return the metadata of an object, as far as they can be decoded."""
         with contextlib.suppress(*errors.DECODE_ERRORS):
             return decoding.decode(self._with_metadata, raw).metadata
         with contextlib.suppress(*errors.DECODE_ERRORS):
@@ -254,7 +228,7 @@ async def _read_page(
             body = await session.read(
                 path, params=params, most=page_sizes.longest, deadline=LIST_DEADLINE_SECONDS
             )
-            page = _decode_page(codec.page, body, path)
+            meta, items = decode_list(body, path)
         except errors.TooLarge as error:
             if page_sizes.current == 0:
                 raise
@@ -262,8 +236,8 @@ async def _read_page(
                 return await _read_identity(session, path, codec, params, error)
             page_sizes.shrink()
         else:
-            page_sizes.adapt(page.count, page.length)
-            return page
+            page_sizes.adapt(len(items), len(body))
+            return Page(meta, map(codec.decode_object, items), len(body))
 
 
 async def _read_identity(
@@ -277,16 +251,23 @@ async def _read_identity(
         accept=METADATA_ALONE,
         deadline=LIST_DEADLINE_SECONDS,
     )
-    return _decode_page(lambda found: codec.identities(found, str(error)), body, path)
+    meta, items = decode_list(body, path)
+    return Page(meta, (Undecodable(codec.metadata(raw), str(error)) for raw in items), len(body))
 
 
-def _decode_page(decode: Callable[[bytes], Page[T]], body: bytes, path: str) -> Page[T]:
+def decode_list(body: bytes, path: str) -> tuple[ListMeta, Sequence[msgspec.Raw]]:
+    """Decode a page but for its objects."""
+    # A body that is not longer cannot have so many commas: no need to count.
+    if len(body) > MOST_COMMAS and body.count(b",") > MOST_COMMAS:
+        raise errors.TooLarge(f"{path}: the answer is no list: it has more than {MOST_COMMAS} values")
     try:
-        return decode(body)
-    except errors.TooLarge as error:
-        raise errors.TooLarge(f"{path}: the answer is no list: {error}") from error
+        page = decoding.decode(_page, body)
     except errors.DECODE_ERRORS as error:
         raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
+    items = page.items or ()
+    if len(items) > MOST_ITEMS:
+        raise errors.TooLarge(f"{path}: the answer is no list: it has more than {MOST_ITEMS} objects")
+    return page.metadata, items
 
 
 async def read_object(session: api.Api, path: str, codec: Codec[T]) -> T | Undecodable:
@@ -345,10 +326,8 @@ async def latest_revision(session: api.Api, path: str) -> str:
         accept=METADATA_ALONE,
         deadline=LIST_DEADLINE_SECONDS,
     )
-    try:
-        return decoding.decode(_page, body).metadata.resource_version
-    except errors.DECODE_ERRORS as error:
-        raise errors.Unreachable(f"{path}: the answer is no list: {error}", ambiguous=False) from error
+    meta, _ = decode_list(body, path)
+    return meta.resource_version
 
 
 async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
