@@ -41,7 +41,7 @@ from berth_agent.node_view import NodeView
 from berth_agent.nvml import nvml_probe
 from berth_agent.settings import PROGRAM, HardwareNode, Node, Settings, SimulatedNode
 from berth_agent.settings import parse as parse_settings
-from berth_crds import flags, logs, nesting, vocabulary
+from berth_crds import flags, logs, nesting, tasks, vocabulary
 from berth_crds.client import api, connection, errors
 
 log = logging.getLogger("berth_agent")
@@ -137,7 +137,7 @@ async def _serve(
     log.info("%s speaks for %s at %s", runtime.identity, nodes, servers)
     node_views = {each.node: NodeView(each.node) for each in configs}
     async with _served(settings, node_views.values()), _sessions(connections) as sessions:
-        tasks = [
+        running = [
             asyncio.create_task(
                 _run_forever(sessions[each.node], each, timing, runtime, node_views[each.node])
             )
@@ -145,9 +145,7 @@ async def _serve(
         ]
         asyncio.get_running_loop().call_later(STARTED_SECONDS, _release_memory)
         await stop.wait()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.end(running)
     log.info("stopped")
 
 

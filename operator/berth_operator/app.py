@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from berth_crds import http_server
+from berth_crds import http_server, tasks
 from berth_crds.client import api
 from berth_operator.engine import (
     bind_declarer,
@@ -147,7 +147,7 @@ class Operator:
         async with (
             self._served(self._settings.listen_probes, limits=http_server.PROBES),
             self._served(self._settings.listen, more=self._routes()),
-            tasks(
+            running(
                 self._feeds.run(),
                 self._watchdog.run(),
                 self._events.run(),
@@ -166,7 +166,7 @@ class Operator:
                     resync=self._feeds.resync,
                     revisions=self._feeds.revisions_of,
                 )
-                async with tasks(audit.run(self._settings.audit_period)) as auditing:
+                async with running(audit.run(self._settings.audit_period)) as auditing:
                     await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:
@@ -205,7 +205,7 @@ class Operator:
 
     async def _lead_when_elected(self, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
         await self._election.start()
-        async with tasks(self._election.campaign()) as campaign:
+        async with running(self._election.campaign()) as campaign:
             await until(stop, *campaign, *background)
             if campaign[0].done():
                 await self._lead(campaign[0].result(), stop, background)
@@ -253,7 +253,7 @@ class Operator:
         )
         self._leading, self._binds_ended = True, False
         self._metrics.leader.set(1)
-        async with tasks(
+        async with running(
             loop_.run(),
             self._report_summaries(),
             self._supervise_kopf(),
@@ -340,15 +340,13 @@ def make_election(
 
 
 @contextlib.asynccontextmanager
-async def tasks(*work: Coroutine[Any, Any, Any]) -> Any:
+async def running(*work: Coroutine[Any, Any, Any]) -> Any:
     """Run coroutines beside the block, and end them with it."""
-    started = [asyncio.ensure_future(one) for one in work]
+    started = [asyncio.create_task(one) for one in work]
     try:
         yield started
     finally:
-        for task in started:
-            task.cancel()
-        await asyncio.gather(*started, return_exceptions=True)
+        await tasks.end(started)
 
 
 async def until(stop: asyncio.Event, *work: Any) -> None:
@@ -370,9 +368,8 @@ async def until(stop: asyncio.Event, *work: Any) -> None:
 async def main(settings: Settings) -> None:
     """Run an operator until a signal comes."""
     stop = asyncio.Event()
-    running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        running.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     link = await login.connect(settings.kubeconfig, context=settings.context)
     log.info("talking to %s (%s)", link.server, link.origin)
     log.info("binding pods whose schedulerName is %s", " or ".join(sorted(settings.scheduler_names)))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth_crds.client import cooperative
 from berth_operator.engine import assumed_pods, drift
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery
@@ -12,12 +13,12 @@ POD = ("Pod", "uid-p")
 
 def kinds(ledger: Ledger, fresh: Ledger) -> list[str]:
     """Return the kinds of what differs."""
-    return [difference.kind for difference in drift.differences(ledger, fresh)]
+    return [difference.kind for difference in ledgers.differences(ledger, fresh)]
 
 
 def sources(ledger: Ledger, fresh: Ledger) -> dict[str, frozenset[drift.Source]]:
     """Return the sources of each difference."""
-    return {difference.kind: difference.sources for difference in drift.differences(ledger, fresh)}
+    return {difference.kind: difference.sources for difference in ledgers.differences(ledger, fresh)}
 
 
 def test_equal_ledgers_have_no_drift() -> None:
@@ -28,7 +29,7 @@ def test_equal_ledgers_have_no_drift() -> None:
         ledger.pod_bound(hold)
         fresh.pod_bound(other)
 
-    assert drift.differences(ledger, fresh) == ()
+    assert ledgers.differences(ledger, fresh) == ()
 
 
 def test_a_bind_under_way_is_drift_only_if_nobody_concludes_it() -> None:
@@ -41,7 +42,7 @@ def test_a_bind_under_way_is_drift_only_if_nobody_concludes_it() -> None:
     now.advance(assumed_pods.OVERDUE_SECONDS)
     in_time = kinds(ledger, fresh)
     now.advance(0.1)
-    late = drift.differences(ledger, fresh)
+    late = ledgers.differences(ledger, fresh)
     ledger.forget("uid-p")
 
     assert (in_time, late) == ([], (drift.Difference("open bind", "uid-p"),))
@@ -74,35 +75,33 @@ def test_of_a_nameless_pod_its_node_and_its_gpupods_are_sources_as_well() -> Non
 
 def test_only_the_revisions_of_its_sources_are_kept() -> None:
     """Those of others say nothing, and what is not there has none."""
-    (found,) = drift.differences(ledgers.with_nodes(1), ledgers.with_nodes(1, cards=5))
+    (found,) = ledgers.differences(ledgers.with_nodes(1), ledgers.with_nodes(1, cards=5))
 
     seen = found.with_revisions({("Device", "n1"): "3", ("Device", "n2"): "4"}, {})
 
     assert (seen.kept.revisions, seen.rebuilt.revisions) == ({("Device", "n1"): "3"}, {})
 
 
-PORTIONS = {
-    "so many at a time": (0.0, 10, 10),
-    "a moment at a time, by the clock": (1.01, drift.PORTION_SIZE, 1),
-    "all at once": (0.00001, drift.PORTION_SIZE, 100),
-}
-
-
-@pytest.mark.parametrize(("step", "size", "largest"), PORTIONS.values(), ids=PORTIONS.keys())
-def test_others_have_their_turn_while_the_ledgers_are_compared(
-    step: float, size: int, largest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("step", "largest"),
+    [
+        pytest.param(1.01, 1, id="a moment at a time, by the clock"),
+        pytest.param(0.00001, 100, id="all at once"),
+    ],
+)
+def test_others_have_their_turn_while_the_ledgers_are_compared(step: float, largest: int) -> None:
     """However many pods wait, and however long it takes, what differs is found all the same."""
-    monkeypatch.setattr(drift, "PORTION_SIZE", size)
     ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
     for at in range(100):
         ledgers.add_waiting(ledger, f"p{at}")
 
-    ticking = clock.Ticking(step * drift.PORTION_SECONDS)
+    ticking = clock.Ticking(step * cooperative.STEP_SECONDS)
     found = [len(portion) for portion in drift.portions(ledger, fresh, ticking)]
 
     assert max(found) == largest
-    assert sum(found) == len(drift.differences(ledger, fresh)) == 200, "each waits, and teaches what it asks"
+    assert sum(found) == len(ledgers.differences(ledger, fresh)) == 200, (
+        "each waits, and teaches what it asks"
+    )
 
 
 def test_what_changes_amid_a_comparison_is_compared_as_it_is() -> None:
@@ -110,7 +109,7 @@ def test_what_changes_amid_a_comparison_is_compared_as_it_is() -> None:
     ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
     ledgers.add_waiting(ledger)
 
-    comparing = drift.portions(ledger, fresh)
+    comparing = drift.portions(ledger, fresh, float)
     first = next(comparing)
     ledger.pod_over("uid-p")
 

@@ -145,7 +145,7 @@ def test_moment_of_first_sight_outlives_a_failed_bind() -> None:
     ledger.forget("uid-p")
     for cards in (1, 2):
         ledgers.add_waiting(ledger, cards=cards)
-        since.append(ledger.waiting_since("uid-p"))
+        since.append(ledger.waiting_since.get("uid-p"))
 
     assert since == [0.0, 5.0]
 
@@ -230,7 +230,7 @@ def test_gate_keeps_a_pod_from_being_tried() -> None:
 
     for pod in (gated, builders.pod("p"), gated, None):
         ledgers.pod_seen(ledger, pod, "uid-p")
-        waits = ledger.waiting_since("uid-p") is not None
+        waits = ledger.waiting_since.get("uid-p") is not None
         found.append((ledgers.ready_names(ledger), list(ledger.gated), waits))
 
     assert found == [([], ["uid-p"], False), (["p"], [], True), ([], ["uid-p"], False), ([], [], False)]

@@ -6,6 +6,7 @@ import hypothesis
 import pytest
 
 from berth_crds import text
+from berth_crds.client import cooperative
 from berth_operator.engine import device_audit, node_summaries
 from berth_operator.engine.node_summaries import NodeSummary
 from berth_operator.scheduling import decisions, holds
@@ -143,7 +144,7 @@ def test_nodes_are_summed_up_by_name() -> None:
 def test_nodes_are_summed_up_a_moment_at_a_time() -> None:
     """Each as it is when its turn comes; one that is gone by then is left out."""
     inventory = builders.inventory(*builders.nodes(9))
-    ticking = clock.Ticking(node_summaries.PORTION_SECONDS / 3)
+    ticking = clock.Ticking(cooperative.STEP_SECONDS / 3)
     names = {info.name for info in inventory.each()} | {"gone"}
 
     found = []
@@ -151,7 +152,7 @@ def test_nodes_are_summed_up_a_moment_at_a_time() -> None:
         found.append([node_summary.node for node_summary in portion])
         inventory.drop_device("n8")
 
-    assert found == [["n1", "n2"], ["n3", "n4", "n5"], ["n6", "n7", "n9"]]
+    assert found == [["n1", "n2", "n3"], ["n4", "n5", "n6"], ["n7", "n9"]]
     assert list(node_summaries.portions(inventory, set(), ticking)) == []
 
 

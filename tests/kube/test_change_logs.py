@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from berth_crds import json_lines, text, wire
+from berth_crds.client import cooperative
 from berth_operator.engine import node_summaries
 from berth_operator.kube import auditor, events, node_log, policy_sink
 from support import clock, ledgers, timeless
@@ -257,7 +258,7 @@ async def test_others_have_their_turn_between_portions() -> None:
             await asyncio.sleep(0)
 
     assert sorted(reporter.names) == sorted(info.name for info in reporter.ledger.inventory.each())
-    assert max(map(len, reporter.shown)) <= 1000 * node_summaries.PORTION_SECONDS + 1
+    assert max(map(len, reporter.shown)) <= 1000 * cooperative.STEP_SECONDS + 1
     assert turns >= len(reporter.shown) - 1 >= 15
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import api, connection, errors, watch
-from berth_operator.engine import drift, pod_memory
+from berth_operator.engine import pod_memory
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds
 from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import raw
 from kube.sinks import Sinks, feed, read
-from support import clock, manifests, timeless
+from support import clock, ledgers, manifests, timeless
 
 UUIDS = 400
 
@@ -85,7 +85,7 @@ def test_which_pod_has_found_no_room_is_no_drift() -> None:
     feed(sinks.pods, pod("a"), pod("b"))
     feed(other.pods, pod("b"), pod("a"))
 
-    assert drift.differences(sinks.ledger, other.ledger) == ()
+    assert ledgers.differences(sinks.ledger, other.ledger) == ()
 
 
 class Informer:

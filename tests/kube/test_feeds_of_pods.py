@@ -7,7 +7,7 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import watch
-from berth_operator.engine import drift, pod_memory
+from berth_operator.engine import pod_memory
 from berth_operator.engine.hold_states import State
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods, raw
@@ -202,7 +202,7 @@ def test_which_pods_there_is_room_for_is_no_drift(sinks: Sinks) -> None:
 
     assert sinks.ledger.unadmitted_pods.is_bare("uid-c")
     assert fresh.ledger.unadmitted_pods.is_bare("uid-a")
-    assert drift.differences(sinks.ledger, fresh.ledger) == ()
+    assert ledgers.differences(sinks.ledger, fresh.ledger) == ()
 
 
 def test_of_very_many_containers_those_that_ask_for_devices_are_known() -> None:

@@ -1,10 +1,11 @@
 """Ledgers with nodes, their contents as plain values, and what the informers do with them."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from berth_crds import wire
-from berth_operator.engine import change_log, ports
+from berth_operator.engine import change_log, drift, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, cycle, decisions, queued_pods
 from berth_operator.scheduling.devices import facts as devices
@@ -126,3 +127,8 @@ def ready_names(ledger: Ledger) -> list[str]:
 def held_cards(pod: raw.Pod) -> list[str]:
     """Return the uuids that a bound pod holds by name."""
     return [share.uuid for share in pods.read_bound(pod).hold.shares]
+
+
+def differences(ledger: Ledger, fresh: Ledger) -> tuple[drift.Difference, ...]:
+    """Return the differences between a ledger and one that was just rebuilt."""
+    return tuple(itertools.chain.from_iterable(drift.portions(ledger, fresh, float)))

@@ -5,13 +5,26 @@ A step is at least one object.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 STEP_SECONDS: Final = 0.005
 
 Clock = Callable[[], float]  # Monotonic seconds.
 T = TypeVar("T")
+
+
+def portions(things: Iterable[T], clock: Clock) -> Iterator[list[T]]:
+    """Yield things that take time to make in portions of one step."""
+    portion: list[T] = []
+    began = clock()
+    for thing in things:
+        portion.append(thing)
+        if clock() - began >= STEP_SECONDS:
+            yield portion
+            portion, began = [], clock()
+    if portion:
+        yield portion
 
 
 async def run(work: Iterable[None], clock: Clock) -> None:

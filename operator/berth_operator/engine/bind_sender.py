@@ -166,7 +166,7 @@ class BindSender:
             await asyncio.wait(self._tasks)
 
     async def _bind(self, candidate: Candidate, placement: Placement) -> None:
-        since = self._ledger.waiting_since(candidate.uid)
+        since = self._ledger.waiting_since.get(candidate.uid)
         try:
             sent, outcome = await self._send(candidate, placement)
         finally:

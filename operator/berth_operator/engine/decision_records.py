@@ -18,18 +18,13 @@ from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, demand_model, queued_pods
 
+# One decision of a round, and the version of the inventory that it depends on.
+RoundDecision = tuple[decisions.Decision, int]
+
 MOST_KEPT: Final = 1000
 MOST_TERMS: Final = 1 << 16  # That the kept requests name, together.
 MOST_DIGESTS: Final = 128
 DIGITS: Final = 12
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RoundDecision:
-    """One decision of a round, and the version of the inventory that it depends on."""
-
-    decision: decisions.Decision
-    version: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,11 +82,11 @@ class DecisionRecords:
             return
         self._metrics.round_made(len(made), ended - started)
         moment, model = self._wall(), ledger.inventory.demand_model()
-        for decided in made:
-            if (unbound := ledger.unbound(decided.decision.uid)) is not None:
+        for decision, version in made:
+            if (unbound := ledger.unbound(decision.uid)) is not None:
                 candidate, attempts = unbound
-                self._keep(DecisionRecord(moment, candidate, decided.decision, decided.version, model))
-                self._count(ledger, decided.decision, attempts, ended)
+                self._keep(DecisionRecord(moment, candidate, decision, version, model))
+                self._count(ledger, decision, attempts, ended)
 
     def _keep(self, record: DecisionRecord) -> None:
         """Keep a decision, and the last ones before it: fewer of them where requests are long."""
@@ -101,7 +96,7 @@ class DecisionRecords:
             self._terms -= _size(self.decisions.popleft().candidate)
 
     def _count(self, ledger: Ledger, decision: decisions.Decision, attempts: int, now: float) -> None:
-        since = ledger.waiting_since(decision.uid)
+        since = ledger.waiting_since.get(decision.uid)
         if since is not None and not attempts:
             self._metrics.wait.observe(now - since)
         if not isinstance(decision, decisions.Bind):

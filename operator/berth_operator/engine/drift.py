@@ -9,18 +9,16 @@ revision, or neither of the two values has changed between the comparisons.
 """
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from berth_crds.client import cooperative
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds, queued_pods
 from berth_operator.scheduling.decisions import Reason
 
 NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
-PORTION_SIZE: Final = 250  # Objects compared before other tasks run, or fewer that take as long as this:
-PORTION_SECONDS: Final = 0.005
 POD_KINDS: Final = ("hold", "sample", "waiting")
 
 Source = tuple[str, str]  # The kind of an object, and its name; for a pod its uid, for a GpuPod its title.
@@ -78,12 +76,7 @@ def pods_not_in_api(found: Iterable[Difference]) -> set[str]:
     return {one.name for one in found if one.gone and one.kind in POD_KINDS}
 
 
-def differences(ledger: Ledger, fresh: Ledger) -> tuple[Difference, ...]:
-    """Return the differences between the ledger and one that was just rebuilt."""
-    return tuple(itertools.chain.from_iterable(portions(ledger, fresh)))
-
-
-def portions(ledger: Ledger, fresh: Ledger, clock: ports.Clock = float) -> Iterator[tuple[Difference, ...]]:
+def portions(ledger: Ledger, fresh: Ledger, clock: ports.Clock) -> Iterator[tuple[Difference, ...]]:
     """Yield the differences, some objects at a time.
 
     An assumed hold is not in the API yet, so it is not compared; but one that stays assumed for long is
@@ -91,20 +84,11 @@ def portions(ledger: Ledger, fresh: Ledger, clock: ports.Clock = float) -> Itera
     silence of agents depends on time and not on objects.
     """
     for what, known in KINDS.items():
-        names = iter(dict.fromkeys((*known.names(ledger), *known.names(fresh))))
+        names = dict.fromkeys((*known.names(ledger), *known.names(fresh)))
         compared = (_difference(what, name, ledger, fresh) for name in names)
-        while some := list(_portion(compared, clock)):
+        for some in cooperative.portions(compared, clock):
             yield tuple(one for one in some if one is not None)
     yield tuple(Difference("open bind", uid) for uid in ledger.assumed_pods.overdue())
-
-
-def _portion(compared: Iterator[Difference | None], clock: ports.Clock) -> Iterator[Difference | None]:
-    """Yield the next comparisons, each made when its turn comes."""
-    began = clock()
-    for difference in itertools.islice(compared, PORTION_SIZE):
-        yield difference
-        if clock() - began >= PORTION_SECONDS:
-            return
 
 
 def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Difference | None:

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from berth_crds import tasks
 from berth_operator.engine import (
     bind_refusals,
     bind_sender,
@@ -147,10 +148,7 @@ class DryRuns:
 
     async def stop(self) -> None:
         """Cancel the dry runs under way; they have no effect."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.end(list(self._tasks))
 
     async def _run(self, namespace: str) -> None:
         slot = await self._bind_slots.acquire(namespace)

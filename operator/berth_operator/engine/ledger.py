@@ -56,7 +56,7 @@ class Ledger:
         self.assumed_pods = assumed_pods.AssumedPods(clock)
         self.gated: dict[str, queued_pods.Candidate] = {}  # Pods with scheduling gates.
         self.revisions = pod_revisions.PodRevisions()  # Of pods that wait or whose bind is under way.
-        self._waiting_since: dict[str, float] = {}
+        self.waiting_since: dict[str, float] = {}  # With their present requests, by uid.
         self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
         self.unadmitted_pods = unadmitted_pods.UnadmittedPods()
 
@@ -69,10 +69,6 @@ class Ledger:
     def state(self, uid: str) -> State:
         """Return the state of a pod's hold."""
         return self._states.get(uid, State.FREE)
-
-    def waiting_since(self, uid: str) -> float | None:
-        """Return since when a pod waits with its present request; None once it is placed."""
-        return self._waiting_since.get(uid)
 
     def unbound(self, uid: str) -> tuple[queued_pods.Candidate, int] | None:
         """Return a pod that waits or whose bind is under way, and how often it was tried before."""
@@ -163,7 +159,7 @@ class Ledger:
         else:
             self.gated.pop(uid, None)
             if self.backlog.get(uid) != candidate:
-                self._waiting_since[uid] = self._clock()
+                self.waiting_since[uid] = self._clock()
             self.backlog.push(candidate)
             self.wake.set()
 
@@ -176,7 +172,7 @@ class Ledger:
     def _forget_waiting(self, uid: str) -> None:
         self.backlog.remove(uid)
         self.gated.pop(uid, None)
-        self._waiting_since.pop(uid, None)
+        self.waiting_since.pop(uid, None)
 
     def pod_bound(
         self,

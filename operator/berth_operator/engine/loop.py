@@ -57,7 +57,7 @@ class Loop:
         made = self._decide(started)
         self._records.record_round(self._ledger, made, started=started, ended=self._clock())
         # All binds are assumed before anything is reported: reasons describe what is left after them.
-        self.reporter.report_round((one.decision for one in made), until=started + ROUND_SECONDS)
+        self.reporter.report_round((decision for decision, _ in made), until=started + ROUND_SECONDS)
         if made:
             self._ledger.wake.set()  # There may be more pods to try.
 
@@ -72,7 +72,7 @@ class Loop:
             held_up=self.binder.held_up,
         )
         for decision in cycle.each(ledger.search, ledger.backlog, started, ledger.policy, limits):
-            made.append(decision_records.RoundDecision(decision, version))
+            made.append((decision, version))
             if isinstance(decision, decisions.Bind):
                 self.binder.bind(decision)
                 version = ledger.inventory.table.version

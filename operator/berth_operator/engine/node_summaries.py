@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth_crds import schema_limits, text
+from berth_crds.client import cooperative
 from berth_operator.engine import device_audit, ports
 from berth_operator.scheduling import node_info, uuid_ownership
 from berth_operator.scheduling.decisions import Reason
@@ -17,7 +18,6 @@ from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.uuid_records import Origin
 
-PORTION_SECONDS: Final = 0.005  # A node with very many cards takes as long once more.
 MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
 CORDONED: Final = "node is cordoned"
 TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
@@ -163,12 +163,5 @@ def summarize(inventory: Inventory, nodes: set[str]) -> list[NodeSummary]:
 
 def portions(inventory: Inventory, nodes: set[str], clock: ports.Clock) -> Iterator[list[NodeSummary]]:
     """Yield the summaries of these nodes, some at a time, each as the node is at that moment."""
-    found: list[NodeSummary] = []
-    began = clock()
-    for name in sorted(nodes):
-        found += summarize(inventory, {name})
-        if clock() - began >= PORTION_SECONDS:
-            yield found
-            found, began = [], clock()
-    if found:
-        yield found
+    summaries = (found for name in sorted(nodes) for found in summarize(inventory, {name}))
+    return cooperative.portions(summaries, clock)

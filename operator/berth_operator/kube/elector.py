@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from berth_crds import names, wire
+from berth_crds import names, tasks, wire
 from berth_crds.client import api, errors, history, lease, resources
 from berth_operator import settings
 from berth_operator.engine import ports
@@ -258,9 +258,7 @@ class Elector:
                     writes.append(asyncio.create_task(self._write(desired)))
                 return await _first_answer(writes)
         finally:
-            for write in writes:
-                write.cancel()
-            await asyncio.gather(*writes, return_exceptions=True)
+            await tasks.end(writes)
 
     def _renewal_failed(self, error: Exception) -> None:
         self._doubts += 1

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
+from berth_crds import tasks
+
 T = TypeVar("T")
 
 
@@ -51,8 +53,4 @@ class KeyedTasks(Generic[T]):
 
     async def cancel(self) -> None:
         """Cancel all tasks, and wait for their end."""
-        tasks = tuple(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await tasks.end(tuple(self._tasks.values()))

@@ -29,7 +29,7 @@ import kopf
 # Kopf takes what it finds as an argument, and shows it there, but gives its type no public name.
 from kopf._cogs.structs import references
 
-from berth_crds import names, text
+from berth_crds import names, tasks, text
 from berth_crds.client import connection
 from berth_operator.kube import handlers, kopf_sessions, kopf_settings
 
@@ -129,23 +129,14 @@ class KopfRun:
         self._closed.set()
         # The errors of a Kopf that is being ended need no log.
         self._loop.set_exception_handler(lambda *_: None)
-        await _cancelled(root_tasks, GRACE_SECONDS)
+        await tasks.end(root_tasks, seconds=GRACE_SECONDS)
         watchers = [one for one in asyncio.all_tasks() if one.get_name().startswith(WATCHER)]
-        await _cancelled(watchers, WATCHER_SECONDS)
+        await tasks.end(watchers, seconds=WATCHER_SECONDS)
         for session in self._sessions:
             await session.close()
-        await _cancelled(asyncio.all_tasks() - {asyncio.current_task()}, GRACE_SECONDS)
+        await tasks.end(asyncio.all_tasks() - {asyncio.current_task()}, seconds=GRACE_SECONDS)
         # TLS needs some iterations of the loop to close its connections.
         await asyncio.sleep(TLS_CLOSE_SECONDS)
-
-
-async def _cancelled(tasks: Collection[Task | None], seconds: float) -> None:
-    """Cancel tasks, and wait for them, at most so long."""
-    left = [one for one in tasks if one is not None and not one.done()]
-    for one in left:
-        one.cancel()
-    if left:
-        await asyncio.wait(left, timeout=seconds)
 
 
 async def _wait_kinds_missing(found: references.Insights) -> None:

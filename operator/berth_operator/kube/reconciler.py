@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from berth_crds import names
+from berth_crds import names, tasks
 from berth_crds.client import api, connection
 from berth_operator import metrics
 from berth_operator.engine import node_summaries, rate_limiter
@@ -154,8 +154,7 @@ class Reconciler:
             flushing = asyncio.create_task(self._flush(self._statuses), name="flush statuses")
             self._ready.set()
             await self._keep_running(self._statuses, self._stop)
-            flushing.cancel()
-            await asyncio.wait([flushing])
+            await tasks.end([flushing])
             await self._statuses.cancel()
 
     async def _flush(self, statuses: kind_statuses.KindStatuses) -> None:
@@ -223,7 +222,7 @@ class Reconciler:
 
 
 async def _either(*waits: Any) -> None:
-    tasks = [asyncio.ensure_future(one) for one in waits]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
+    started = [asyncio.ensure_future(one) for one in waits]
+    await asyncio.wait(started, return_when=asyncio.FIRST_COMPLETED)
+    for task in started:
         task.cancel()
