@@ -36,18 +36,12 @@ def pod(manifest: manifests.Manifest, classes: Mapping[str, kinds.PriorityClass]
 
 
 def _priority(manifest: manifests.Manifest, classes: Mapping[str, kinds.PriorityClass]) -> int | None:
-    name = priority_class_name(manifest)
+    name = manifest.value.spec.priority_class_name
     if not name:
         return next((one.value for one in classes.values() if one.global_default), None)
     if name in classes:
         return classes[name].value
     return kinds.SYSTEM_CLASSES.get(name)
-
-
-def priority_class_name(manifest: manifests.Manifest) -> str:
-    """Return the name of a pod's PriorityClass; empty if it has none."""
-    name = manifest.body["spec"].get("priorityClassName") if manifest.body.get("spec") else None
-    return name if isinstance(name, str) else ""
 
 
 def node(manifest: manifests.Manifest) -> raw.Node:

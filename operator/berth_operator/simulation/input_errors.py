@@ -52,7 +52,7 @@ def of_shape(error: msgspec.ValidationError, body: Mapping[str, Any]) -> str:
     what, path = (match["what"], match["path"] or "") if match else (str(error), "")
     missing, expected = _MISSING.fullmatch(what), _EXPECTED.fullmatch(what)
     if missing:
-        return f"{_dotted(path, missing['field'])} is missing"
+        return f"{path}.{missing['field']} is missing".removeprefix(".")
     wanted = expected["wanted"] if expected else ""
     where, found = _walk(body, path, wanted)
     if not expected:
@@ -64,10 +64,6 @@ def of_shape(error: msgspec.ValidationError, body: Mapping[str, Any]) -> str:
 def _words(wanted: str) -> str:
     kinds = [TYPE_WORDS.get(one.strip(), one.strip()) for one in wanted.split("|")]
     return " or ".join(kind for kind in kinds if kind != TYPE_WORDS["null"]) or TYPE_WORDS["null"]
-
-
-def _dotted(path: str, field: str) -> str:
-    return f"{path}.{field}".removeprefix(".")
 
 
 def _walk(body: Any, path: str, wanted: str) -> tuple[str, Any]:

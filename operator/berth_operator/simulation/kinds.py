@@ -150,19 +150,17 @@ def _in_32_bits(place: str, value: int | None) -> Iterator[str]:
 def _of_device(device: wire.Device) -> Iterator[str]:
     if device.spec.node != device.metadata.name:
         yield f"spec.node must be the name of the Device, found {input_errors.shown(device.spec.node)}"
-    for title, values in (
-        ("the uuid {}", [uuid for card in device.spec.devices for uuid in devices.uuids_of(card)]),
-        ("the minor {} of type {}", [(card.minor, card.type) for card in device.spec.devices]),
-    ):
-        for one in _duplicates(values):
-            found = title.format(*(one if isinstance(one, tuple) else (one,)))
-            yield f"spec.devices: {found} is given twice"
-    for card in device.spec.devices:
+    cards = device.spec.devices
+    uuids = [f"the uuid {uuid}" for card in cards for uuid in devices.uuids_of(card)]
+    minors = [f"the minor {card.minor} of type {card.type}" for card in cards]
+    for duplicate in _duplicates([*uuids, *minors]):
+        yield f"spec.devices: {duplicate} is given twice"
+    for card in cards:
         if card.type == "gpu" and not card.memory:
             yield f"spec.devices: {card.uuid}: memory must be given for a device of type gpu"
 
 
-def _duplicates(values: list[Any]) -> list[Any]:
+def _duplicates(values: list[str]) -> list[str]:
     return [value for value, count in collections.Counter(values).items() if count > 1]
 
 

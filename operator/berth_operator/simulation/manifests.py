@@ -68,15 +68,14 @@ class ManifestReader:
     def read(self, documents: Iterable[files.Document]) -> Iterator[Manifest]:
         """Yield all objects of these documents, in order."""
         for document in documents:
-            yield from self._in_document(document)
-
-    def _in_document(self, document: files.Document) -> Iterator[Manifest]:
-        if isinstance(document.value, list):
-            raise InputError(f"{document.place}: expected an object with apiVersion and kind, found a list")
-        for place, body in expanded(document.value, document.place):
-            manifest = self._object(body, document.file, place)
-            if manifest is not None:
-                yield manifest
+            if isinstance(document.value, list):
+                raise InputError(
+                    f"{document.place}: expected an object with apiVersion and kind, found a list"
+                )
+            for place, body in expanded(document.value, document.place):
+                manifest = self._object(body, document.file, place)
+                if manifest is not None:
+                    yield manifest
 
     def _object(self, body: Any, file: str, place: str) -> Manifest | None:
         _check_kind(body, place)

@@ -85,30 +85,18 @@ def as_text(
 
 
 def _row(outcome: placing.Outcome) -> tuple[tables.Cells, Sequence[str]]:
+    """Return the cells of an outcome, and below them the nearest node and the change that would help."""
     match outcome:
         case placing.Placed(_, placement):
             return (outcome.title, placement.node, _minors(placement), _devices(placement)), ()
         case pod_explanations.PodExplanation() as explanation:
-            return (
-                outcome.title,
-                tables.EMPTY_CELL,
-                tables.EMPTY_CELL,
-                refusal_sentence(explanation),
-            ), advice_lines(explanation)
+            what = f"{'refused' if explanation.rejected else 'waits'}: {explanation.sentence}"
+            nearest = f"nearest: {explanation.nearest}" if explanation.nearest else ""
+            details = [part for part in (nearest, explanation.change) if part]
+            return (outcome.title, tables.EMPTY_CELL, tables.EMPTY_CELL, what), details
         case placing.Skipped(title, _, message):
             return (title, tables.EMPTY_CELL, tables.EMPTY_CELL, f"not placed: {message}"), ()
     assert_never(outcome)
-
-
-def refusal_sentence(explanation: pod_explanations.PodExplanation) -> str:
-    """Return whether a pod waits or is refused for good, and why."""
-    return f"{'refused' if explanation.rejected else 'waits'}: {explanation.sentence}"
-
-
-def advice_lines(explanation: pod_explanations.PodExplanation) -> list[str]:
-    """Return the nearest node and the smallest change that would help, one line each."""
-    nearest = f"nearest: {explanation.nearest}" if explanation.nearest else ""
-    return [part for part in (nearest, explanation.change) if part]
 
 
 def _explained(outcomes: Iterable[placing.Outcome]) -> Iterator[str]:
@@ -242,18 +230,17 @@ def event_text(event: replaying.ReplayEvent) -> str:
 
 
 def _event_words(event: placing.Outcome | replaying.ObjectEvent) -> str:
-    match event:
-        case replaying.ObjectEvent(word, kind, title):
-            return f"{title} {word}" if kind == "Pod" else f"{kind} {title} {word}"
-        case placing.Placed(_, placement):
-            minors = _minors(placement)
-            which = f" {minors}" if minors != tables.EMPTY_CELL else ""
-            return f"{event.title} placed on {placement.node}{which}: {_devices(placement)}"
-        case pod_explanations.PodExplanation() as explanation:
-            return f"{event.title} {'; '.join([refusal_sentence(explanation), *advice_lines(explanation)])}"
-        case placing.Skipped(title, _, message):
-            return f"{title} not placed: {message}"
-    assert_never(event)
+    if isinstance(event, replaying.ObjectEvent):
+        return (
+            f"{event.title} {event.word}"
+            if event.kind == "Pod"
+            else f"{event.kind} {event.title} {event.word}"
+        )
+    (title, node, minors, what), details = _row(event)
+    if isinstance(event, placing.Placed):
+        which = f" {minors}" if minors != tables.EMPTY_CELL else ""
+        return f"{title} placed on {node}{which}: {what}"
+    return f"{title} {'; '.join([what, *details])}"
 
 
 def summary_json(summary: replaying.Summary) -> Iterator[str]:

@@ -72,11 +72,11 @@ class Scenario:
             for policy in self.of("PlacementPolicy")
             if policy.name != names.DEFAULT_POLICY
         ]
-        classes = {*self.classes(), *kinds.SYSTEM_CLASSES, ""}
+        classes = {*self.classes(), *kinds.SYSTEM_CLASSES, "", None}
         notes += [
             f"{pod.file}: Pod {pod.title}: there is no PriorityClass {name}, so its priority is 0"
             for pod in self.of("Pod")
-            if (name := defaults.priority_class_name(pod)) not in classes and pod.value.spec.priority is None
+            if (name := pod.value.spec.priority_class_name) not in classes and pod.value.spec.priority is None
         ]
         ignored = [found for found in sorted(self.reader.ignored.items()) if found[0] != NAMESPACE]
         if ignored:

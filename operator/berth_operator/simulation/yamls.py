@@ -7,6 +7,7 @@ are built from its events here: keys are text, numbers are decimal, and a key th
 is an error, as it is for kubectl.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -40,6 +41,8 @@ def documents(text: str) -> Iterator[tuple[int, Any]]:
             act = HANDLERS.get(type(event))
             if act is not None:
                 act(builder, event)
+            elif type(event) is yaml.DocumentStartEvent:
+                builder = _Builder(event)
             elif type(event) is yaml.DocumentEndEvent:
                 yield builder.finish()
     except yaml.MarkedYAMLError as error:
@@ -70,32 +73,25 @@ def _based(text: str) -> int:
     return sign * (int(digits, 8) if digits.isdigit() else int(digits, 0))
 
 
+@dataclasses.dataclass(slots=True)
 class _Frame:
     """One mapping or list under construction."""
 
-    __slots__ = ("anchor", "count_before", "key", "merged", "value")
-
-    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, count_before: int) -> None:
-        self.value = value
-        self.anchor = anchor
-        self.count_before = count_before
-        self.key: str | None = None
-        self.merged: list[dict[str, Any]] = []
+    value: dict[str, Any] | list[Any]
+    anchor: str | None
+    count_before: int
+    key: str | None = None
+    merged: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
 
 class _Builder:
-    """Builds the values of one document after the other from events."""
+    """Builds the value of one document from events, the first of which starts it."""
 
-    def __init__(self) -> None:
-        self._line = 1
+    def __init__(self, start: Any = None) -> None:
+        self._line = start.start_mark.line + 1 if start is not None else 1
         self._frames = [_Frame([], None, 0)]
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._count = 0
-
-    def start(self, event: Any) -> None:
-        """Begin a document."""
-        self.__init__()  # type: ignore[misc]  # A document shares nothing with the one before.
-        self._line = event.start_mark.line + 1
 
     def finish(self) -> tuple[int, Any]:
         """Return the line and the value of a document that ended."""
@@ -115,13 +111,13 @@ class _Builder:
             self._anchors[event.anchor] = value, 1
         self._put(frame, value, event)
 
-    def mapping(self, event: Any) -> None:
-        """Begin a mapping."""
-        self._open({}, event)
-
-    def sequence(self, event: Any) -> None:
-        """Begin a list."""
-        self._open([], event)
+    def open(self, value: dict[str, Any] | list[Any], event: Any) -> None:
+        """Begin a mapping or a list."""
+        if event.tag is not None and not event.implicit:
+            raise _error(event, f"the tag {shown(event.tag)} is not known")
+        if len(self._frames) > MAX_LEVELS:
+            raise _error(event, f"it is nested deeper than {MAX_LEVELS} levels")
+        self._frames.append(_Frame(value, event.anchor, self._count))
 
     def end(self, event: Any) -> None:
         """End the mapping or list that was begun last."""
@@ -141,13 +137,6 @@ class _Builder:
         self._put(self._frames[-1], value, event)
 
     # ------------------------------------------------------------ values
-
-    def _open(self, value: dict[str, Any] | list[Any], event: Any) -> None:
-        if event.tag is not None and not event.implicit:
-            raise _error(event, f"the tag {shown(event.tag)} is not known")
-        if len(self._frames) > MAX_LEVELS:
-            raise _error(event, f"it is nested deeper than {MAX_LEVELS} levels")
-        self._frames.append(_Frame(value, event.anchor, self._count))
 
     def _key(self, frame: _Frame, key: object, event: Any) -> None:
         if not isinstance(key, str):
@@ -197,10 +186,9 @@ def _error(event: Any, what: str) -> InputError:
 
 HANDLERS: Final[dict[type, Callable[[_Builder, Any], None]]] = {
     yaml.ScalarEvent: _Builder.scalar,
-    yaml.MappingStartEvent: _Builder.mapping,
+    yaml.MappingStartEvent: lambda builder, event: builder.open({}, event),
     yaml.MappingEndEvent: _Builder.end,
-    yaml.SequenceStartEvent: _Builder.sequence,
+    yaml.SequenceStartEvent: lambda builder, event: builder.open([], event),
     yaml.SequenceEndEvent: _Builder.end,
     yaml.AliasEvent: _Builder.alias,
-    yaml.DocumentStartEvent: _Builder.start,
 }

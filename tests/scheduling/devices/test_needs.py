@@ -57,7 +57,7 @@ def profile(ask: requests.Ask) -> str:
 @hypothesis.given(PODS)
 def test_containers_run_in_the_phases_that_are_listed(request_: requests.Request) -> None:
     """What keeps running takes part in everything after its start, an init container in one moment."""
-    problem = packing_problems.read_problem(builders.view([]), request_, preferences.Prefer.PACK)
+    problem = packing_problems.NodeProblem(builders.view([]), request_, preferences.Prefer.PACK)
     together = list(requests.phases(request_))
 
     assert problem.phase_count == len(together)

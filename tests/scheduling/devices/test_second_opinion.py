@@ -216,7 +216,7 @@ def listed(found: tuple[Grant, ...]) -> frozenset[tuple[str, str, str, int, int]
 def test_devices_that_are_alike_get_the_same_answer(case: Case) -> None:
     """So of sixty-four equal cards one is asked what each container wants, and each card has been counted."""
     view, request = case
-    problem = packing_problems.read_problem(view, request, allocator.Prefer.PACK)
+    problem = packing_problems.NodeProblem(view, request, allocator.Prefer.PACK)
 
     assert sorted(number for group in problem.alike for number in group) == list(range(len(problem.devices)))
     for group in problem.alike:

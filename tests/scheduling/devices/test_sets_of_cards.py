@@ -14,8 +14,8 @@ from berth_operator.scheduling.devices import (
     facts,
     node_topology,
     nvlink_cliques,
-    partitions,
     requests,
+    scopes,
     topology,
 )
 from scheduling.devices import brute, merits
@@ -224,7 +224,7 @@ def test_the_partition_taken_leaves_most(case: tuple[node_topology.NodeTopology,
     board, free, count = case
     able = [part for part in board.partitions if part.size == count and part.mask & free == part.mask]
 
-    mask = partitions.choose(board, free, count)
+    mask = next(iter(scopes.partitions(board, free, count, free)), None)
 
     left = {part.mask: merits.wholeness(board, merits.set_of(free & ~part.mask)) for part in able}
     assert (mask is None) == (not able)

@@ -6,9 +6,9 @@ views and requests give equal answers, in whatever order cards and holds are lis
 
 Behind it, `conditions` and `verdicts` judge one card for one ask. `packing_problems` makes a
 packing problem of all asks, `packing` solves it exactly, and `preferences` says what is
-preferred (with `mig_slices` for MIG, and `topology`, `partitions` and `scopes` for sets of
-cards); `joint` keeps together what must be. `simple` is the short way for most pods. `grants`
-returns the answer container by container, `shortfalls` why there is none.
+preferred (with `mig_slices` for MIG, and `topology` and `scopes` for sets of cards); `joint`
+keeps together what must be. `simple` is the short way for most pods. `grants` returns the
+answer container by container, `shortfalls` why there is none.
 """
 
 from berth_operator.scheduling import decisions

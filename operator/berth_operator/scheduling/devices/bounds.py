@@ -10,25 +10,9 @@ that they let pass may still find nothing.
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 MOST_SIZES: Final = 16
-
-
-class Item(Protocol):
-    """What is placed, as far as counting goes."""
-
-    @property
-    def count(self) -> int:
-        """How many units."""
-
-    @property
-    def phases(self) -> tuple[int, ...]:
-        """In which phases."""
-
-    @property
-    def needs(self) -> Mapping[int, tuple[int, int]]:
-        """What a unit takes of each spot that would do."""
 
 
 class Demand(NamedTuple):
@@ -46,19 +30,12 @@ class Demand(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Size:
-    """How large the units of an item are at least, of both quantities."""
+    """How many units an item has, in which phases and on which spots, and how large each is at least."""
 
     count: int
     phases: tuple[int, ...]
     least: tuple[int, int]
     spots: frozenset[int]
-
-
-def size_of(item: Item) -> Size:
-    """Return each unit of an item at the smallest size it has on any spot."""
-    needs = item.needs.values()
-    least = min((one for one, _ in needs), default=0), min((one for _, one in needs), default=0)
-    return Size(item.count, tuple(item.phases), least, frozenset(item.needs))
 
 
 def demands(items: Sequence[Size], phases: int) -> Iterator[Demand]:

@@ -64,7 +64,7 @@ def search(
     if _pieces(request) > MOST_PIECES or effort.spent:
         effort.left = packing.SPENT
         return None
-    problem = packing_problems.read_problem(view, request, prefer)
+    problem = packing_problems.NodeProblem(view, request, prefer)
     effort.spend(steps_to_read(view, request))
     if not problem.is_read(effort):
         return None
@@ -204,7 +204,7 @@ def _cards_for(
     problem: packing_problems.NodeProblem, request: requests.Request, effort: packing.Effort
 ) -> int:
     """Count the cards that another request to the same node would take."""
-    other = packing_problems.read_problem(problem.view, request, problem.prefer)
+    other = packing_problems.NodeProblem(problem.view, request, problem.prefer)
     together = next((types for types in other.types_together if facts.GPU in types), None)
     found = _solve(other, together, effort) if together else None
     return _cards_in(problem, found) if found else 0

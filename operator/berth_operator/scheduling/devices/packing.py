@@ -209,7 +209,7 @@ class _Search:
         if self.begun - self.effort.left < PATIENCE and len(self.problem.items) < MANY_ITEMS:
             return False
         if at not in self.demands:
-            self.sizes = self.sizes or tuple(map(bounds.size_of, self.problem.items))
+            self.sizes = self.sizes or tuple(map(_size_of, self.problem.items))
             self.demands[at] = tuple(bounds.demands(self.sizes[at:], self.problem.phases))
         return any(bounds.exceeds(one, self.rooms, state.loads) for one in self.demands[at])
 
@@ -285,6 +285,13 @@ class _Search:
     def _taken_by(self, owner: int, state: State) -> tuple[int, ...]:
         done = zip(self.problem.items, state.chosen, strict=False)
         return tuple(at for item, chosen in done if item.owner == owner for at in chosen)
+
+
+def _size_of(item: Item) -> bounds.Size:
+    """Return each unit of an item at the smallest size it has on any spot."""
+    needs = item.needs.values()
+    least = min((one for one, _ in needs), default=0), min((one for _, one in needs), default=0)
+    return bounds.Size(item.count, item.phases, least, frozenset(item.needs))
 
 
 def _kinds(problem: PackingProblem) -> tuple[int, ...]:

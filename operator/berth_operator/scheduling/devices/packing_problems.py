@@ -41,7 +41,11 @@ class NodeProblem:
     view: device_view.View
     request: requests.Request
     prefer: preferences.Prefer
-    cards: tuple[facts.Card, ...]
+
+    @functools.cached_property
+    def cards(self) -> tuple[facts.Card, ...]:
+        """The cards, in the order of their slots."""
+        return in_order(self.view.device.cards)
 
     @functools.cached_property
     def roles(self) -> joint.Roles:
@@ -148,13 +152,6 @@ class NodeProblem:
         allowed = choice.whole if isinstance(ask, requests.Gpus) and ask.whole else choice.group
         needs = {at: need for at, need in item.needs.items() if allowed >> self.spots[at].device & 1}
         return item if len(needs) == len(item.needs) else dataclasses.replace(item, needs=needs)
-
-
-def read_problem(
-    view: device_view.View, request: requests.Request, prefer: preferences.Prefer
-) -> NodeProblem:
-    """Return the problem of a request on a node."""
-    return NodeProblem(view, request, prefer, in_order(view.device.cards))
 
 
 def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:

@@ -19,7 +19,6 @@ from berth_operator.scheduling.devices import (
     node_topology,
     nvlink_cliques,
     packing,
-    partitions,
     requests,
     topology,
 )
@@ -67,6 +66,18 @@ def groups(board: node_topology.NodeTopology, scope: Scope, everything: int) -> 
     return board.scope(scope)
 
 
+@node_topology.remembered(1 << 12)
+def partitions(board: node_topology.NodeTopology, free: int, count: int, pool: int) -> tuple[int, ...]:
+    """Return the partitions of that size that lie in the pool, best first; `free` is what others may use.
+
+    The best is the one whose loss breaks up the fewest larger ones; between equals the better score
+    wins, then the lowest slots. A board without a table, or with none of that size, has no opinion.
+    """
+    found = [part for part in board.partitions if part.size == count and part.mask & pool == part.mask]
+    found.sort(key=lambda part: (-board.wholeness(free & ~part.mask), -part.score, part.mask))
+    return tuple(dict.fromkeys(part.mask for part in found))
+
+
 def bound_to_table(board: node_topology.NodeTopology, scope: Scope, count: int) -> bool:
     """Return whether only a partition of the table will do."""
     return scope is Scope.NVLINK and count in board.sizes
@@ -77,7 +88,7 @@ def best(field: Field, scope: Scope, count: int, effort: packing.Effort) -> int 
     if scope is not Scope.NODE:
         choice = next(choices(field, scope, count, effort), None)
         return None if choice is None else choice.whole
-    table = field.board.partitions and partitions.able(field.board, field.free, count, field.pool)
+    table = field.board.partitions and partitions(field.board, field.free, count, field.pool)
     return table[0] if table else topology.best_set(field.board, field.free, count, field.pool, effort=effort)
 
 
@@ -87,7 +98,7 @@ def choices(field: Field, scope: Scope, count: int, effort: packing.Effort) -> I
     Where the effort is spent, the walk ends.
     """
     around = groups(field.board, scope, field.everything)
-    table = partitions.able(field.board, field.free, count, field.pool)
+    table = partitions(field.board, field.free, count, field.pool)
     for whole in table:
         yield from (Choice(whole, group) for group in around if whole & group == whole)
     if bound_to_table(field.board, scope, count):

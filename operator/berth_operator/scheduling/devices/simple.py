@@ -5,6 +5,9 @@ building a packing problem. Which slot a share starts on may have been decided a
 nodes were compared; such a slot is checked and used.
 """
 
+import itertools
+from collections.abc import Iterator
+
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
     device_view,
@@ -78,21 +81,22 @@ def _card_for_share(
     """Judge the cards in the order of preference and take the first that will do."""
     may_start = not view.withheld or _unused(view, cards) > view.withheld
     given = () if first is None or first >= len(cards) else (first,)
-    for slot in given or _by_preference(view, cards, ask, prefer):
+    for slot in itertools.chain(given, _by_preference(view, cards, ask, prefer)):
         card = cards[slot]
         if verdicts.against(view, card, ask, request.conditions) is None and (
             may_start or not view.unused(card)
         ):
             return 1 << slot
-    if given:
-        return _card_for_share(view, cards, request, ask, prefer=prefer, first=None)
     return None
 
 
 def _by_preference(
     view: device_view.View, cards: tuple[facts.Card, ...], ask: requests.Gpus, prefer: preferences.Prefer
-) -> list[int]:
-    """Order the slots whose card has room: the last entry of a rank is the slot, so that no two are equal."""
+) -> Iterator[int]:
+    """Yield the slots whose card has room, the preferred first; they are ranked once the first is asked for.
+
+    The last entry of a rank is the slot, so that no two are equal.
+    """
     ranks: list[tuple[int, int, int]] = []
     for slot, card in enumerate(cards):
         used = view.used.get(card.uuid, device_view.UNUSED)
@@ -105,8 +109,7 @@ def _by_preference(
         else:
             after = preferences.left_over((core, memory), (ask.core, need), card.memory)
             ranks.append((view.unused(card), after, slot))
-    ranks.sort()
-    return [slot for _, _, slot in ranks]
+    yield from (slot for _, _, slot in sorted(ranks))
 
 
 def _unused(view: device_view.View, cards: tuple[facts.Card, ...]) -> int:

@@ -195,11 +195,7 @@ def _wrong_mode(
 ) -> Reason | None:
     if card.mig and not isinstance(ask, requests.Instances):
         return Reason.MIG_MODE
-    if (card.replicas > 1) != isinstance(ask, requests.Replicas):
-        return Reason.SHARING_MODE
-    if isinstance(ask, requests.Instances) and not card.mig:
-        return Reason.PROFILE_MISMATCH
-    return None
+    return Reason.SHARING_MODE if (card.replicas > 1) != isinstance(ask, requests.Replicas) else None
 
 
 def _too_small(
@@ -211,7 +207,7 @@ def _too_small(
         return _too_small_for(card, ask)
     if isinstance(ask, requests.Instances):
         ours = (one for one in card.instances if one.profile == ask.profile)
-        fitting = any(conditions.takes_instance(card, one, asked) for one in ours)
+        fitting = card.mig and any(conditions.takes_instance(card, one, asked) for one in ours)
         return None if fitting else Reason.PROFILE_MISMATCH
     return None
 

@@ -19,7 +19,7 @@ MANY: Final = 99  # Free cards and pieces; beyond that, nodes are equally bad fo
 
 def binpack(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     """Prefer the node that is fullest afterwards, and its fullest card."""
-    slot = score_inputs.fullest_slot(score_input) if score_input.fit is not None else None
+    slot = score_inputs.card_slot(score_input, fullest=True)
     return score_inputs.Ranking(_clipped(_fullness(score_input)), slot)
 
 
@@ -27,7 +27,7 @@ def spread(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     """Prefer the node that is emptiest afterwards, and its emptiest card."""
     if not score_input.need.cards:
         return score_inputs.Ranking(_clipped(_without_cards(score_input, empty=True)))
-    slot = score_inputs.emptiest_slot(score_input) if score_input.fit is not None else None
+    slot = score_inputs.card_slot(score_input, fullest=False)
     return score_inputs.Ranking(_clipped(score_inputs.BEST - _fullness(score_input)), slot)
 
 
@@ -46,7 +46,7 @@ def weighted(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     left_core = score_input.core.sum(axis=1) / (100 * score_input.scale.cards)
     left_memory = score_input.memory.sum(axis=1) / score_input.scale.memory
     dynamic = score_input.weights.mean(left_core, left_memory)
-    slot = score_inputs.emptiest_slot(score_input) if score_input.fit is not None else None
+    slot = score_inputs.card_slot(score_input, fullest=False)
     return score_inputs.Ranking(_clipped(score_inputs.BEST * (static + 2 * dynamic) / 3), slot)
 
 

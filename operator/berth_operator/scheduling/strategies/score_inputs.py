@@ -16,7 +16,6 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Weights
 
-NO_SLOT: Final = -1
 BEST: Final = 100.0
 
 
@@ -174,19 +173,15 @@ def percent_of(memory: node_table.Numbers, total: node_table.Numbers) -> node_ta
     return np.where(total > 0, percent, requests.WHOLE)
 
 
-def fullest_slot(score_input: ScoreInput) -> node_table.Numbers:
-    """Choose for each node the started card that fits and has least left; then the lowest."""
-    assert score_input.fit is not None, "asked for a simple share"  # noqa: S101
-    left = np.where(score_input.fit, score_input.core * _SPAN + _memory_part(score_input), _NEVER)
-    slot: node_table.Numbers = left.argmin(axis=1)
-    return slot
+def card_slot(score_input: ScoreInput, *, fullest: bool) -> node_table.Numbers | None:
+    """Return for each node the card that fits a simple share and has least left, or most; then the lowest.
 
-
-def emptiest_slot(score_input: ScoreInput) -> node_table.Numbers:
-    """Choose for each node the card that fits and has most left; then the lowest."""
-    assert score_input.fit is not None, "asked for a simple share"  # noqa: S101
-    left = np.where(score_input.fit, score_input.core * _SPAN + _memory_part(score_input), -1)
-    slot: node_table.Numbers = left.argmax(axis=1)
+    None where no simple share is asked.
+    """
+    if score_input.fit is None:
+        return None
+    left = score_input.core * _SPAN + _memory_part(score_input)
+    slot: node_table.Numbers = np.where(score_input.fit, left if fullest else -left, _NEVER).argmin(axis=1)
     return slot
 
 
