@@ -4,7 +4,7 @@ pydantic writes JSON Schema with references, titles and null alternatives. The s
 wants a *structural* schema: everything in place, one type for each field, and what is
 optional simply not required. `structural` is that translation and knows nothing of our
 kinds; `KINDS` is the table of what the schema itself does not say (plural, scope, short
-names, columns of kubectl); `manifest` puts the two together; `text` prints it so that
+names; columns are in `printer_columns`); `manifest` puts the two together; `text` prints it so that
 the same models always give the same bytes, which is how drift is found.
 
 Defaults are published only where a model declares a value that means something (the
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from berth_crds import device, gpupod, model_rules, names, policy
+from berth_crds import device, gpupod, model_rules, names, policy, printer_columns
 
 Schema = dict[str, Any]
 
@@ -52,17 +52,6 @@ _MOST_INT64: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column of `kubectl get`; with `wide`, only of `kubectl get -o wide`."""
-
-    name: str
-    path: str
-    type: str = "string"
-    description: str = ""
-    wide: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Kind:
     """What a CRD says beside the schema of its objects."""
 
@@ -70,7 +59,7 @@ class Kind:
     plural: str
     scope: str
     short_names: tuple[str, ...]
-    columns: tuple[Column, ...] = ()
+    columns: tuple[printer_columns.Column, ...] = ()
     selectable: tuple[str, ...] = ()  # Fields by which a watch may be narrowed on the server.
 
     @property
@@ -79,31 +68,13 @@ class Kind:
         return self.model.__name__
 
 
-def _condition(name: str) -> str:
-    return f'.status.conditions[?(@.type=="{name}")].status'
-
-
-_AGE: Final = Column("Age", ".metadata.creationTimestamp", "date", "Time since the object was made.")
-
 KINDS: Final = (
     Kind(
         model=device.Device,
         plural=names.DEVICES,
         scope="Cluster",
         short_names=("gpudev", "bd"),
-        columns=(
-            Column("Models", ".spec.summary.models", description="Models and how many of each."),
-            Column("GPUs", ".spec.summary.gpus", "integer", "Cards of the node."),
-            Column("Free", ".status.summary.free", "integer", "Cards of which no pod holds anything."),
-            Column("In-Use", ".status.summary.inUse", description="Cards that pods hold, parts added up."),
-            Column("Healthy", ".status.summary.healthy", "integer", "Cards that are healthy."),
-            Column("Ready", _condition("Ready"), description="Whether its cards can be given out."),
-            _AGE,
-            Column("Driver", ".spec.driver.version", description="Version of the driver.", wide=True),
-            Column("CUDA", ".spec.driver.cuda", description="Newest CUDA that it supports.", wide=True),
-            Column("Sharing", ".spec.summary.sharing", description="How the cards are shared.", wide=True),
-            Column("Reason", ".status.summary.reason", description="Why cards get no new pods.", wide=True),
-        ),
+        columns=printer_columns.DEVICE,
     ),
     Kind(
         model=gpupod.GpuPod,
@@ -111,25 +82,14 @@ KINDS: Final = (
         scope="Namespaced",
         short_names=("gp",),
         selectable=(".spec.node",),
-        columns=(
-            Column("Phase", ".status.phase", description="Phase of the pod."),
-            Column("Node", ".spec.node", description="Node that the pod is bound to."),
-            Column("Minors", ".status.minors", description="Minors of the GPUs that it was given."),
-            Column("Share", ".status.share", description="How much of each, where that is not all of it."),
-            Column("Verified", _condition("Verified"), description="Whether it holds what it was given."),
-            _AGE,
-        ),
+        columns=printer_columns.GPU_POD,
     ),
     Kind(
         model=policy.PlacementPolicy,
         plural=names.POLICIES,
         scope="Cluster",
         short_names=("ppol",),
-        columns=(
-            Column("Strategy", ".spec.strategy", description="How nodes are ranked."),
-            Column("Accepted", _condition("Accepted"), description="Whether the rules are in force."),
-            _AGE,
-        ),
+        columns=printer_columns.PLACEMENT_POLICY,
     ),
 )
 
@@ -231,7 +191,7 @@ def _version(kind: Kind) -> Schema:
     }
 
 
-def _column(column: Column) -> Schema:
+def _column(column: printer_columns.Column) -> Schema:
     printed: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
     if column.description:
         printed["description"] = column.description

@@ -47,9 +47,9 @@ from berth_operator.kube import (
     leadership,
     login,
     misplaced_gpupods,
-    node_log,
     pod_status,
     reconciler,
+    summary_reporter,
 )
 from berth_operator.kube.pod_touches import PodTouches
 from berth_operator.metrics import Metrics
@@ -248,7 +248,7 @@ class Operator:
             ),
             self._status_writer,
             clock=self._clock,
-            limits=limits,
+            bind_limits=limits,
             records=self._records,
         )
         self._leading, self._binds_ended = True, False
@@ -278,10 +278,10 @@ class Operator:
     async def _report_summaries(self) -> None:
         await self._wait_for_first_binds()
         await asyncio.to_thread(self._reconciler.start)
-        await node_log.report_summaries(
+        await summary_reporter.report_summaries(
             self._ledger,
             self._reconciler.update,
-            node_log.NodeLog(self._events.record, self._feeds.uid_of_device),
+            summary_reporter.NodeLog(self._events.record, self._feeds.uid_of_device),
             clock=self._clock,
         )
 

@@ -83,7 +83,7 @@ def measure(inventory: Inventory, kind: str) -> list[float]:
         pod = next(supply)
         backlog.push(pod)
         started = time.perf_counter()
-        (answer,) = cycle.decide(search, backlog, 0.0, policy)
+        (answer,) = cycle.simulate(search, backlog, 0.0, policy)
         if isinstance(answer, decisions.Bind):
             inventory.charge(cycle.hold_for(pod, answer.placement))
         if at >= WARM:

@@ -141,7 +141,7 @@ def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) ->
     for pod, asked in pods:
         inventory.workload.see(pod.uid, workload.sample(pod.request, pod.demand))
         backlog.push(pod)
-        (answer,) = cycle.decide(search, backlog, 0.0, policy)
+        (answer,) = cycle.simulate(search, backlog, 0.0, policy)
         if isinstance(answer, decisions.Bind):
             inventory.charge(cycle.hold_for(pod, answer.placement))
             given += asked

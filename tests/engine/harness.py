@@ -38,7 +38,7 @@ class Engine:
             self.writer,
             self.status_writer,
             clock=clock or self.now,
-            limits=limits or bind_sender.Limits(),
+            bind_limits=limits or bind_sender.Limits(),
             records=self.records,
         )
         self._running: asyncio.Task[None] | None = None

@@ -31,7 +31,7 @@ def large_engine(**limits: Any) -> Engine:
 @pytest.fixture
 def rounds() -> Iterator[mock.Mock]:
     """Count the rounds of decisions."""
-    with mock.patch.object(cycle, "each", wraps=cycle.each) as counted:
+    with mock.patch.object(cycle, "each", wraps=cycle.schedule) as counted:
         yield counted
 
 
@@ -61,7 +61,7 @@ async def test_stream_of_events_cannot_hold_a_round_up() -> None:
         engine.ledger.node_seen(builders.node("busy", cpu=number))
         await engine.advance((number + 1) * 0.0005)
 
-    assert engine.bound_at("p") <= loop.LONGEST_SECONDS + 0.002
+    assert engine.bound_at("p") <= loop.LONGEST_WINDOW_SECONDS + 0.002
 
 
 @timeless.scenario

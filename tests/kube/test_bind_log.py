@@ -11,7 +11,7 @@ import pytest
 
 from berth_crds import json_lines, logs, wire
 from berth_operator.engine import node_summaries
-from berth_operator.kube import bind_log, events, node_log, pod_status, policy_sink
+from berth_operator.kube import bind_log, events, pod_status, policy_sink, summary_reporter
 from berth_operator.scheduling import decisions
 from kube import servers
 from support import builders, clock, ledgers, timeless
@@ -204,7 +204,7 @@ def test_the_pages_lines_of_policies_and_nodes_are_those_of_the_log(caplog: pyte
     """So are those of a policy that changes, a silent agent, and cards that are cordoned."""
     policies, default = policy_sink.PolicySink(ledgers.with_nodes()), wire.Meta(name="default")
     policies.upserted(wire.PlacementPolicy(default))
-    nodes = node_log.NodeLog(list[events.Event]().append, "uid-{}".format)
+    nodes = summary_reporter.NodeLog(list[events.Event]().append, "uid-{}".format)
     well = node_summaries.NodeSummary("n2", 1, 0, 1, silent=False)
     nodes.begin([well])
     caplog.clear()

@@ -11,7 +11,7 @@ import pytest
 from berth_crds import json_lines, text, wire
 from berth_crds.client import cooperative
 from berth_operator.engine import node_summaries
-from berth_operator.kube import auditor, events, node_log, policy_sink
+from berth_operator.kube import auditor, events, policy_sink, summary_reporter
 from support import clock, ledgers, timeless
 
 
@@ -148,7 +148,7 @@ CORDONED = dataclasses.replace(WELL, cordoned=("GPU-1", "GPU-2"))
 ASTRAY = dataclasses.replace(WELL, unmatched_cordon=("9", "GPU-x"))
 
 
-class NodeLog(node_log.NodeLog):
+class NodeLog(summary_reporter.NodeLog):
     """A log of nodes, and its Events."""
 
     def __init__(self, *begin: node_summaries.NodeSummary) -> None:
@@ -226,11 +226,11 @@ class Reporter:
     def __init__(self, nodes: int) -> None:
         self.ledger = ledgers.with_nodes(nodes)
         self.shown: list[list[str]] = []
-        self.log = node_log.NodeLog(lambda _: None, str)
+        self.log = summary_reporter.NodeLog(lambda _: None, str)
 
     async def run(self) -> None:
         """Report them for ever."""
-        await node_log.report_summaries(self.ledger, self.show, self.log, clock=clock.Ticking(0.001))
+        await summary_reporter.report_summaries(self.ledger, self.show, self.log, clock=clock.Ticking(0.001))
 
     def show(self, found: list[node_summaries.NodeSummary]) -> None:
         """Note which nodes were shown together."""

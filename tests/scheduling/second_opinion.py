@@ -165,8 +165,8 @@ def look(
 ) -> tuple[float, int | None]:
     """Ask a picture made for this question alone how good one node is, and which card it would give."""
     inventory = cluster.inventory()
-    question = questions.ask(candidate.request, candidate.demand)
-    ranking, _ = search.rank(inventory, np.array([inventory.index[name]]), question, policy)
+    question = questions.of(candidate.request, candidate.demand)
+    ranking, _ = search.score_nodes(inventory, np.array([inventory.index[name]]), question, policy)
     return float(ranking.score[0]), None if ranking.slot is None else int(ranking.slot[0])
 
 

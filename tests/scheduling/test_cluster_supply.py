@@ -64,7 +64,7 @@ def test_what_is_no_news_of_all_voids_no_answer() -> None:
     """A number of a card that changes neither what nodes have together nor who is the largest is its own."""
     ledger = ledgers.with_nodes(3)
     ledger.inventory.demand_model()
-    before = ledger.inventory.supply_version, ledger.inventory.layout
+    before = ledger.inventory.supply_version, ledger.inventory.score_epoch
 
     for less in range(1, 9):
         cards = [builders.card(minor, memory=builders.MEMORY - (0 if minor else less)) for minor in range(4)]
@@ -73,7 +73,7 @@ def test_what_is_no_news_of_all_voids_no_answer() -> None:
 
     # The first of these takes from a node that was as large as any, and the others do not.
     assert ledger.inventory.supply_version <= before[0] + 1
-    assert ledger.inventory.layout == before[1]
+    assert ledger.inventory.score_epoch == before[1]
 
 
 def test_a_node_that_changes_without_end_is_counted_anew_once_in_a_second() -> None:
@@ -87,7 +87,7 @@ def test_a_node_that_changes_without_end_is_counted_anew_once_in_a_second() -> N
         now.advance(0.1)
         ledger.device_seen(builders.device(cards=1 + step % 4))
         ledgers.decide(ledger, now.now)
-        found.append((ledger.inventory.demand_model(), ledger.inventory.layout))
+        found.append((ledger.inventory.demand_model(), ledger.inventory.score_epoch))
 
     assert len(set(found)) <= 4
     assert ledger.inventory.supply_version > 1

@@ -28,7 +28,7 @@ def decide(
     limit: int = 256,
 ) -> list[decisions.Decision]:
     """Make one round for these pods."""
-    return cycle.decide(Search(inventory), backlogs.of(*waiting), 0.0, policy, limit=limit)
+    return cycle.simulate(Search(inventory), backlogs.of(*waiting), 0.0, policy, limit=limit)
 
 
 def test_each_sees_what_the_ones_before_got() -> None:
@@ -255,12 +255,12 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
         mock.patch("berth_operator.scheduling.search.STEPS_A_NODE", 20),
         mock.patch.object(cycle, "STEPS_A_ROUND", 100),
     ):
-        (first,) = cycle.decide(search, queue, 0.0, RULES)
-        later = [cycle.decide(search, queue, 0.0, RULES)[0] for _ in range(40)]
+        (first,) = cycle.simulate(search, queue, 0.0, RULES)
+        later = [cycle.simulate(search, queue, 0.0, RULES)[0] for _ in range(40)]
 
     assert isinstance(first, Wait)
     assert (first.counts, first.wants) == ((Count(Reason.UNDECIDED, "", 30),), None)
-    assert len(search.searched(questions.ask(TIGHT, builders.demand()), RULES)) == 30
+    assert len(search.refusals(questions.of(TIGHT, builders.demand()), RULES)) == 30
     assert isinstance(later[-1], Wait)
 
 
@@ -273,8 +273,8 @@ def timed(now: clock.Ticking, *waiting: queued_pods.Candidate, ends: float = 9.0
     used = [builders.share(0, at=name, core=0, memory=at) for at, name in enumerate(names, 1)]
     holds = [builders.hold(name, name, [share]) for name, share in zip(names, used, strict=True)]
     search = Search(builders.inventory(*builders.nodes(30, cards=8), *holds))  # No two nodes are alike.
-    limits = cycle.Limits(time=cycle.RoundTime(now, ends, 1.0))
-    return list(cycle.each(search, backlogs.of(*waiting), 0.0, RULES, limits))
+    limits = cycle.RoundLimits(time=cycle.RoundTime(now, ends, 1.0))
+    return list(cycle.schedule(search, backlogs.of(*waiting), 0.0, RULES, limits))
 
 
 # They fit on no node, which only long searches would tell.
@@ -321,5 +321,5 @@ def test_node_that_takes_all_the_time_is_given_up() -> None:
         effort = allocator.Effort(expired=lambda: True)
         assert search.place(TIGHT, builders.demand(), policy=RULES, effort=effort) is None
 
-    closer = search.searched(questions.ask(TIGHT, builders.demand()), RULES)
+    closer = search.refusals(questions.of(TIGHT, builders.demand()), RULES)
     assert [reason for reason, _ in closer.values()] == [Reason.UNDECIDED] * 3

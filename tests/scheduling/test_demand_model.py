@@ -105,7 +105,7 @@ def test_halves_make_steps() -> None:
 
 
 def test_equal_inputs_teach_the_same() -> None:
-    """A lesson worked out anew is the same lesson, to the last digit (I8)."""
+    """A model worked out anew is the same, to the last digit (I8)."""
     counts = proportions({10: 3, 33: 4, 50: 1, 100: 9})
     before = demand_model.worth_of_space(counts)
     demand_model.worth_of_space.cache_clear()
@@ -113,7 +113,7 @@ def test_equal_inputs_teach_the_same() -> None:
     assert demand_model.worth_of_space(counts) == before
 
 
-# ---------------------------------------------------------------- the whole lesson
+# ---------------------------------------------------------------- the whole model
 
 
 @pytest.mark.parametrize("count", [0, demand_model.ENOUGH - 1], ids=["no pod", "a handful"])
@@ -162,7 +162,7 @@ def test_nodes_without_anything_teach_something() -> None:
 
 @random_clusters.PROPERTY
 @hypothesis.given(samples=st.lists(random_clusters.SAMPLES, max_size=5), data=st.data())
-def test_lesson_depends_on_nothing_else(samples: list[workload.Sample], data: st.DataObject) -> None:
+def test_model_depends_on_nothing_else(samples: list[workload.Sample], data: st.DataObject) -> None:
     """Equal pods and equal nodes teach the same, whatever came first and whatever was learned before (I8)."""
     kinds = [("t4", 400, 8000, builders.GIB), ("h200", 800, 16000, builders.GIB), ("t4", 200, 8000, 0)]
     one = demand_model.learn(known(*samples), demand_model.supply(kinds))

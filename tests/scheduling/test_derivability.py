@@ -34,7 +34,7 @@ def test_only_the_present_matters(changes: list[random_clusters.Change], rows: i
 
 def decide(search: Search, pod: queued_pods.Candidate, policy: Policy) -> list[decisions.Decision]:
     """Decide for one pod."""
-    return cycle.decide(search, backlogs.of(pod), 0.0, policy)
+    return cycle.simulate(search, backlogs.of(pod), 0.0, policy)
 
 
 @THOROUGH

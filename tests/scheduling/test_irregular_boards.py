@@ -79,7 +79,7 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
 
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """Who was slow once is not so for ever: where no other will do it is asked, and its answer counts."""
-    slow, question = search_memory.SlowNodes(), questions.ask(HARD.request, HARD.demand)
+    slow, question = search_memory.SlowNodes(), questions.of(HARD.request, HARD.demand)
 
     found = []
     for late in (True, False):
@@ -91,8 +91,8 @@ def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
 
 def test_slow_nodes_are_remembered_within_bounds() -> None:
     """However many nodes and questions there are."""
-    slow, count = search_memory.SlowNodes(), search_memory.MOST_HARD + 9
-    asked = [questions.ask(HARD.request, builders.demand(cpu)) for cpu in range(count)]
+    slow, count = search_memory.SlowNodes(), search_memory.MOST_QUESTIONS + 9
+    asked = [questions.of(HARD.request, builders.demand(cpu)) for cpu in range(count)]
 
     for question in asked:
         for at in range(search_memory.MOST_SLOW + 1):

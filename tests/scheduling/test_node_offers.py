@@ -93,7 +93,7 @@ def happen(ledger: Ledger, what: str, name: str, value: Any) -> None:
 
 def decide(ledger: Ledger) -> None:
     """Try whoever may be tried, and let it wait for what it wants."""
-    for answer in cycle.decide(ledger.search, ledger.backlog, 1e9, ledger.policy):
+    for answer in cycle.simulate(ledger.search, ledger.backlog, 1e9, ledger.policy):
         if isinstance(answer, decisions.Wait):
             ledger.backlog.put_off(answer.uid, now=0.0, wants=answer.wants)
 

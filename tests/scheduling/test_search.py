@@ -227,4 +227,4 @@ def test_nodes_that_are_alike_are_looked_at_once(conditions: requests.Conditions
         assert search.place(tight, builders.demand(), policy=RULES) is None
 
     assert looked.call_count == looks
-    assert len(search.searched(questions.ask(tight, builders.demand()), RULES)) == 9
+    assert len(search.refusals(questions.of(tight, builders.demand()), RULES)) == 9

@@ -7,7 +7,7 @@ import pytest
 from berth_operator.scheduling import decisions, node_table, search_memory
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
-from berth_operator.scheduling.search import REMEMBERED_BYTES, Search, rank
+from berth_operator.scheduling.search import REMEMBERED_BYTES, Search, score_nodes
 from scheduling.placements import RULES
 from support import builders
 
@@ -27,7 +27,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for cpu in range(1, 20):
         ask(search, cpu=cpu)
 
-    assert len(search._answers) <= 4
+    assert len(search._cached) <= 4
 
 
 def test_log_that_was_cut_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def asked_anew() -> tuple[Inventory, object]:
     ask(search)
     inventory.charge(builders.hold("a", "n4", (0,)))
 
-    with mock.patch("berth_operator.scheduling.search.rank", wraps=rank) as asked:
+    with mock.patch("berth_operator.scheduling.search.score_nodes", wraps=score_nodes) as asked:
         ask(search)
 
     ((_, rows, *_), _) = asked.call_args
@@ -82,12 +82,12 @@ def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     for at in range(20):
         uuids = frozenset(f"GPU-{at}-{number}" for number in range(200))
         ask(search, builders.request(1, conditions=requests.Conditions(uuids=uuids)))
-    kept = len(search._answers)
+    kept = len(search._cached)
     for cpu in range(1, 200):
         ask(search, cpu=cpu)
 
     assert kept == 3
-    assert search._bytes == sum(answer.bytes(key[0]) for key, answer in search._answers.items())
+    assert search._bytes == sum(answer.bytes(key[0]) for key, answer in search._cached.items())
     assert search._bytes <= REMEMBERED_BYTES
 
 
@@ -96,12 +96,12 @@ def test_what_closer_looks_showed_is_weighed() -> None:
     search = Search(builders.inventory(*builders.nodes(3, cards=1)))
     shares = requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
     assert ask(search, builders.request(*shares)) is not None
-    ((key, answer),) = search._answers.items()
-    answer.whys[0] = decisions.Reason.FULL, ""
+    ((key, answer),) = search._cached.items()
+    answer.reasons[0] = decisions.Reason.FULL, ""
     search._bytes += search_memory.BYTES_A_REASON
 
     search.inventory.charge(builders.hold("a", "n1"))
     ask(search, builders.request(*shares))
 
-    assert not answer.whys
+    assert not answer.reasons
     assert search._bytes == answer.bytes(key[0])

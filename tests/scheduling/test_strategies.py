@@ -33,7 +33,7 @@ def ranking(
     inventory: Inventory, pod: queued_pods.Candidate, strategy: Strategy, rows: Iterable[int]
 ) -> score_inputs.Ranking:
     """Ask a strategy about these rows."""
-    query = Query(inventory, np.array(list(rows), dtype=np.int64), questions.ask(pod.request, pod.demand))
+    query = Query(inventory, np.array(list(rows), dtype=np.int64), questions.of(pod.request, pod.demand))
     return strategies.STRATEGIES[strategy](search.score_input_of(query, Weights()))
 
 

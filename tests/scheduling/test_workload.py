@@ -96,7 +96,7 @@ def test_only_what_is_known_now_counts(story: Story) -> None:
 
 
 def test_what_changes_nothing_is_no_new_version() -> None:
-    """Hearing the same of a pod again, or of the end of a stranger, asks for no new lesson."""
+    """Hearing the same of a pod again, or of the end of a stranger, asks for no new model."""
     sample = workload.Sample(1, 2, ((50, 1),))
     known = of({"a": sample})
     before = known.version

@@ -77,7 +77,7 @@ def workload(inventory: Inventory) -> dict[str, Any]:
         "pods": len(known),
         "sizes": {size: int(count) for size, count in enumerate(known.sizes) if count},
         "asked": (known.cpu, known.memory, known.percent, dict(known.by_models)),
-        "lesson": demand_model.learn(known, demand_model.supply_of(supplies._kinds)),
+        "demand_model": demand_model.learn(known, demand_model.supply_of(supplies._kinds)),
         "largest": (max(supplies._cards, default=1), max(supplies._memory, default=1)),
     }
 
@@ -98,7 +98,7 @@ def open_cards(inventory: Inventory, at: str = "n1") -> list[str]:
 
 def room(inventory: Inventory, demand: facts.Demand) -> list[bool]:
     """Return which rows have the resources left."""
-    found: list[bool] = resources.room(inventory, np.arange(inventory.size), demand).tolist()
+    found: list[bool] = resources.have_left(inventory, np.arange(inventory.size), demand).tolist()
     return found
 
 

@@ -103,7 +103,7 @@ def holding(ledger: Ledger, uid: str = "uid-p") -> tuple[list[int], int]:
 
 def decide(ledger: Ledger, now: float = 1000.0) -> list[decisions.Decision]:
     """Return the decisions of one cycle without carrying them out."""
-    return cycle.decide(ledger.search, ledger.backlog, now, ledger.policy)
+    return cycle.simulate(ledger.search, ledger.backlog, now, ledger.policy)
 
 
 def assume(ledger: Ledger, name: str = "p", *, now: float = 1000.0) -> decisions.Bind:

@@ -10,7 +10,7 @@ from berth_crds import aliases, names, text, wire
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.requests import Gpus
-from berth_operator.translate import annotations, demands, device_requests, devices, pods, policies, raw
+from berth_operator.translate import demands, device_conditions, device_requests, devices, pods, policies, raw
 from support import builders
 from translate import pod_requests
 
@@ -26,8 +26,8 @@ RESOURCES: Final = sorted(
 )
 ANNOTATIONS: Final = sorted(
     {
-        *annotations.READERS,
-        *annotations.UNSERVED,
+        *device_conditions.READERS,
+        *device_conditions.UNSERVED,
         *aliases.KUBEGPU_RECORDS,
         aliases.KAI_CONTAINER,
         names.ALLOCATION,

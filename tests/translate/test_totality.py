@@ -34,7 +34,7 @@ def test_every_candidate_is_decided(pod: raw.Pod) -> None:
     backlog.push(candidate)
     before, search = inventories.contents(inventory), Search(inventory)
 
-    (answer,) = cycle.decide(search, backlog, 0.0, Policy())
+    (answer,) = cycle.simulate(search, backlog, 0.0, Policy())
 
     assert isinstance(pods.classify(pod), pods.WaitingPod | pods.BoundPod | pods.IgnoredPod)
     assert answer.uid == candidate.uid

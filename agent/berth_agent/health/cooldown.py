@@ -11,7 +11,8 @@ in that time, its next cool-down is twice as long, so a card that comes and goes
                                 +------ problem: twice the cool-down ----+----time----> no incident
 
 An incident is also closed when people say that the card was repaired, unless the problem still stands.
-How long the cool-down is by default stands in `health_rules`. Pure.
+How long the cool-down is stands in the PlacementPolicy (`spec.health.coolDownSeconds`, whose default is in
+`berth_crds.policy`); until the agent has read one, in `health_rules`. Pure.
 """
 
 import dataclasses

@@ -42,7 +42,7 @@ class DecisionRecord:
         """The inputs of the decision, as digests."""
         return {
             "inventory": self.version,
-            "lesson": digest(self.model),
+            "demand_model": digest(self.model),
             "request": digest((self.candidate.request, self.candidate.demand)),
         }
 

@@ -12,14 +12,14 @@ from berth_operator.engine.decision_reporter import DecisionReporter
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions
 
-QUIET_SECONDS: Final = 0.001
-LONGEST_SECONDS: Final = 0.01
+QUIET_WINDOW_SECONDS: Final = 0.001
+LONGEST_WINDOW_SECONDS: Final = 0.01
 # Nothing else happens in this process during a round, so a round has an end, however hard its pods are: in
 # its first part it decides, in the rest it finds out why pods wait. What is left comes in the next round.
 DECIDE_SECONDS: Final = 0.02
-SEARCH_SECONDS: Final = 0.01  # Of these, for one pod.
-IN_ORDER_SECONDS: Final = 0.01  # Of these, for the first pods in order; in the rest others have turns.
-ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, about 50 ms.
+SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may search.
+IN_ORDER_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS in which pods are tried in order.
+ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, a round takes about 50 ms.
 
 
 class Loop:
@@ -32,7 +32,7 @@ class Loop:
         status_writer: ports.PodStatusWriter,
         *,
         clock: ports.Clock,
-        limits: bind_sender.Limits = binder.DEFAULT_LIMITS,
+        bind_limits: bind_sender.Limits = binder.DEFAULT_LIMITS,
         records: decision_records.DecisionRecords | None = None,
     ) -> None:
         self._ledger = ledger
@@ -40,11 +40,11 @@ class Loop:
         self._records = records or decision_records.unread_records()
         self.reporter = DecisionReporter(ledger, status_writer, clock=clock)
         self.binder = binder.Binder(
-            ledger, writer, self.reporter, clock=clock, limits=limits, records=self._records
+            ledger, writer, self.reporter, clock=clock, limits=bind_limits, records=self._records
         )
 
     async def run(self) -> None:
-        """Make rounds, one whenever something has happened or is due."""
+        """Make a round whenever something has happened or is due."""
         while True:
             await self._wait_for_events()
             await self.binder.wait_ready()
@@ -54,30 +54,31 @@ class Loop:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
         self.binder.resume(started)
-        made = self._decide(started)
+        made = self._schedule(started)
         self._records.record_round(self._ledger, made, started=started, ended=self._clock())
         # All binds are assumed before anything is reported: reasons describe what is left after them.
         self.reporter.report_round((decision for decision, _ in made), until=started + ROUND_SECONDS)
         if made:
-            self._ledger.wake.set()  # There may be more pods to try.
+            self._ledger.wake.set()  # More pods may be active; those just tried no longer are.
 
-    def _decide(self, started: float) -> list[decision_records.RoundDecision]:
+    def _schedule(self, started: float) -> list[decision_records.RoundDecision]:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""
         ledger, made = self._ledger, list[decision_records.RoundDecision]()
         version = ledger.inventory.table.version
-        limits = cycle.Limits(
-            time=cycle.RoundTime(
-                self._clock, started + DECIDE_SECONDS, SEARCH_SECONDS, turns=started + IN_ORDER_SECONDS
-            ),
-            held_up=self.binder.held_up,
+        time = cycle.RoundTime(
+            self._clock,
+            ends=started + DECIDE_SECONDS,
+            seconds_per_search=SEARCH_SECONDS,
+            out_of_order_from=started + IN_ORDER_SECONDS,
         )
-        for decision in cycle.each(ledger.search, ledger.backlog, started, ledger.policy, limits):
+        limits = cycle.RoundLimits(time=time, held_up=self.binder.held_up)
+        for decision in cycle.schedule(ledger.search, ledger.backlog, started, ledger.policy, limits):
             made.append((decision, version))
             if isinstance(decision, decisions.Bind):
                 self.binder.bind(decision)
                 version = ledger.inventory.table.version
                 if self.binder.full:
-                    break  # Decisions to wait cost the API server nothing, binds do.
+                    break  # Only binds cost the API server anything, so only they end a round early.
         return made
 
     async def _wait_for_events(self) -> None:
@@ -92,10 +93,10 @@ class Loop:
                 due = self._next_due()
                 if due is not None and due <= self._clock():
                     return
-        latest = self._clock() + LONGEST_SECONDS
+        latest = self._clock() + LONGEST_WINDOW_SECONDS
         while wake.is_set() and self._clock() < latest:
             wake.clear()
-            await asyncio.sleep(QUIET_SECONDS)
+            await asyncio.sleep(QUIET_WINDOW_SECONDS)
         wake.clear()
 
     def _next_due(self) -> float | None:

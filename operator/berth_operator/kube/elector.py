@@ -7,7 +7,7 @@ than the duration, has lost, and the process must end before it can write again.
 changes `leaseTransitions`; holder and transitions together are the term that each Binding carries.
 
 Each write also carries the declaration: the pods whose binds may be under way
-(`engine.declaration`). The next leader reads it from the very revision that it replaces, so that
+(`engine.bind_declaration`). The next leader reads it from the very revision that it replaces, so that
 nothing can be declared in between. What a person changed in the Lease is put right by the next
 renewal, or ends the leadership.
 """

@@ -22,11 +22,10 @@ from berth_crds import names, tasks
 from berth_crds.client import api, connection
 from berth_operator import metrics
 from berth_operator.engine import node_summaries, rate_limiter
-from berth_operator.kube import kind_statuses, kopf_lag, kopf_runs
+from berth_operator.kube import kind_statuses, kopf_lag, kopf_runs, summary_reporter
 
 log = logging.getLogger(__name__)
 
-FLUSH_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0)
 STEADY_CHECKS: Final = 30  # A run that has delivered everything after so many checks was healthy.
 STOP_SECONDS: Final = 5.0
@@ -159,7 +158,7 @@ class Reconciler:
 
     async def _flush(self, statuses: kind_statuses.KindStatuses) -> None:
         while True:
-            await asyncio.sleep(FLUSH_SECONDS)
+            await asyncio.sleep(summary_reporter.WRITE_SECONDS)
             try:
                 await statuses.flush()
             except Exception:

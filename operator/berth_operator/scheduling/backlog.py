@@ -1,6 +1,6 @@
 """The waiting pods: in which order they are tried, and what they wait for.
 
-Pods are tried by priority, then by creation time, then by name; `label_order` says what labels add.
+Pods are tried by priority, then by creation time, then by name; `queue_order` says what labels add.
 Pods that are demoted, because their search takes long or their binds are refused, come last.
 
 A pod that did not fit waits for a cluster event that could help it. Of the pods that an event could
@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import decisions, label_order, queued_pods, queues, rotation, wakeups
+from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, rotation, wakeups
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is held up or goes on.
 # So many kinds are compared with changed nodes between two rounds; beyond that all pods are activated.
@@ -58,7 +58,7 @@ class Backlog:
             self._stands, self._held_up
         )  # The woken pods in backoff, by kind.
         # Active pods alone.
-        self._raised = queues.Lines[label_order.Group, label_order.LocalOrder](self._stands)
+        self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
         self._rotation = rotation.Rotation(self._stands, self._held_up)
         self._allowed = 0
         self._tickets = 0
@@ -82,7 +82,7 @@ class Backlog:
     def each(self) -> Iterable[Entry]:
         """Return all pods in the order in which they would be taken."""
         found = sorted(self._entries.values(), key=lambda entry: entry.turn)
-        return label_order.reordered(found, lambda *_: ())
+        return queue_order.reordered(found, lambda *_: ())
 
     def entries(self) -> Collection[Entry]:
         """Return all pods, in no order."""
@@ -303,15 +303,15 @@ class Backlog:
             (self._active, math.inf), (self._searched, SEARCHED_AT_ONCE if limit else math.inf)
         )
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
-        for entry in found if self._raised.empty else label_order.reordered(list(found), self._first_raised):
+        for entry in found if self._raised.empty else queue_order.reordered(list(found), self._first_raised):
             yield entry.candidate
 
     def others(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
         """Yield active pods that were not tried in this round, with the nodes claimed before them."""
-        for entry, left in self._rotation.each(self._entries, done, now):
-            yield entry.candidate, left
+        for entry, claimed in self._rotation.each(self._entries, done, now):
+            yield entry.candidate, claimed
 
-    def _first_raised(self, group: label_order.Group, most: int) -> list[Entry]:
+    def _first_raised(self, group: queue_order.Group, most: int) -> list[Entry]:
         """Return the first raised pods of a group that are active."""
         return [self._entries[uid] for _, _, uid in self._raised.next_of(group, most)]
 
@@ -330,7 +330,7 @@ class Backlog:
             found = sorted(self._woken.values(), key=queued_pods.TURN)
             places = list(map(queued_pods.TURN, found))
             if any(one.candidate.label > 0 for one in found):
-                found = label_order.reordered(found, lambda *_: ())
+                found = queue_order.reordered(found, lambda *_: ())
             tried = wakeups.first_to_try(found, self._held_up.names)
             for entry, turn in zip(found, places, strict=True):
                 if entry.candidate.uid in tried:
@@ -361,7 +361,7 @@ class Backlog:
     # ------------------------------------------------------------ queues
 
     def _activate(self, entry: Entry) -> None:
-        line = self._searched if entry.candidate.searched else self._active
+        line = self._searched if entry.candidate.needs_search else self._active
         ticket, uid = self._ticket(entry), entry.candidate.uid
         line.push(entry.candidate.namespace, entry.turn, ticket, uid)
         if entry.raised:

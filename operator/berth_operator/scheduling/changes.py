@@ -17,16 +17,18 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts as nodes
 
-WHOLE_SIZE: Final = 1.0  # The size of a change that is not a part of anything.
-WISH_SIZE: Final = 0.5  # The size of giving up a preference: which devices, or how near each other.
+# What a change costs that gives up no fraction of the request. A condition on which devices, or on how
+# near each other they are, costs less: without it the pod still gets all the devices that it asks for.
+WHOLE_COST: Final = 1.0
+CONDITION_COST: Final = 0.5
 
 MINORS_LISTED: Final = 16
 NO_NODE: Final = nodes.Node("")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Situation:
-    """A pod, and one node with all that is on it; without a name the node does not matter."""
+class Scenario:
+    """A pod, and one node with all that is on it; NO_NODE where only the pod changes."""
 
     request: requests.Request
     demand: nodes.Demand
@@ -36,8 +38,8 @@ class Situation:
     holds: tuple[Hold, ...] = ()
 
 
-class Rank(enum.IntEnum):
-    """The order of changes of equal size: what others give up, what is repaired, what the pod gives up."""
+class Precedence(enum.IntEnum):
+    """The order of changes of equal cost: what others give up, what is repaired, what the pod gives up."""
 
     MAKE_ROOM = 0
     FREE_RESOURCE = 1
@@ -50,18 +52,18 @@ class Rank(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Change(abc.ABC):
-    """One change: of a node, or without its name of the pod.
+    """One change: of the node that it names, or of the pod where it names none.
 
-    Its size is the part of the pod's own ask that it is about, from 0 to 1.
+    Its cost is the fraction of the request that it is about, from 0 to 1.
     """
 
-    rank: ClassVar[Rank]
+    precedence: ClassVar[Precedence]
     node: str = ""
-    size: float = WHOLE_SIZE
+    cost: float = WHOLE_COST
 
     @property
-    def kind(self) -> Hashable:
-        """What kind of change it is: of changes of several nodes only one of each kind is proposed."""
+    def change_type(self) -> Hashable:
+        """What type of change it is: of all changes of nodes only one of each type is proposed."""
         return type(self)
 
     @property
@@ -74,8 +76,8 @@ class Change(abc.ABC):
         raise NotImplementedError
 
     @abc.abstractmethod
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation after the change."""
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario after the change."""
 
     @abc.abstractmethod
     def clause(self) -> str:
@@ -84,20 +86,20 @@ class Change(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """One change in several sizes, the smallest first.
+    """One change in several variants, the cheapest first.
 
-    Where they are `nested`, each includes those before it, so that the last helps if any does.
-    While one that is `required` is not made, no other change helps on its node.
+    Where they are `nested`, each includes those before it, so that all from the first that helps on do.
+    Without a change that is `required`, no other change helps on its node.
     """
 
-    sizes: Sequence[Change]
+    variants: Sequence[Change]
     nested: bool = True
     required: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Room:
-    """So much of one device, in percent and bytes."""
+class DeviceShare:
+    """A share of one device, in percent and bytes."""
 
     device: str
     minor: int
@@ -106,7 +108,7 @@ class Room:
     type: str = devices.GPU
 
 
-def named(devices: Sequence[Room], node: str) -> str:
+def named(devices: Sequence[DeviceShare], node: str) -> str:
     """Return devices of a node by their names: by uuid, or by minor where there are many."""
     name = wording.short(node)
     if len(devices) <= wording.LISTED:
@@ -119,29 +121,28 @@ def named(devices: Sequence[Room], node: str) -> str:
 class DropCondition(Change):
     """The pod gives up one condition on devices: a field of its `conditions` or `grouping`."""
 
-    rank: ClassVar = Rank.DROP_CONDITION
-    part: str
+    precedence: ClassVar = Precedence.DROP_CONDITION
+    section: str  # "conditions" or "grouping".
     field: str
-    nothing: object
-    words: str
+    default: object
+    text: str
 
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation in which the field has the value that asks for nothing."""
-        part = dataclasses.replace(getattr(situation.request, self.part), **{self.field: self.nothing})
-        request = dataclasses.replace(situation.request, **{self.part: part})
-        return dataclasses.replace(situation, request=request)
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario in which the field has its default."""
+        section = dataclasses.replace(getattr(scenario.request, self.section), **{self.field: self.default})
+        request = dataclasses.replace(scenario.request, **{self.section: section})
+        return dataclasses.replace(scenario, request=request)
 
     def clause(self) -> str:
         """Return what the pod would give up."""
-        return self.words
+        return self.text
 
 
 def dropped(
-    asked: object, nothing: object, part: str, wordings: Iterable[tuple[str, float, str]]
+    asked: object, defaults: object, section: str, wordings: Iterable[tuple[str, float, str]]
 ) -> Iterator[Option]:
-    """Yield for each of these fields that asks for something that it is dropped: by field, size and words."""
-    for field, size, words in wordings:
-        default = getattr(nothing, field)
+    """Yield the option to drop each field that is not at its default; `wordings`: field, cost and text."""
+    for field, cost, text in wordings:
+        default = getattr(defaults, field)
         if getattr(asked, field) != default:
-            drop = DropCondition(size=size, part=part, field=field, nothing=default, words=words)
-            yield Option([drop])
+            yield Option([DropCondition(cost=cost, section=section, field=field, default=default, text=text)])

@@ -1,9 +1,8 @@
-"""One round of decisions: the table of contents of the whole scheduler.
+"""One round of scheduling: the pods whose turn it is, one after another.
 
-`each` decides for one pod after another. Before its caller asks for the next decision it has
-charged what the last pod got, so that each pod sees those before it. The engine does that by
-assuming every bind as it sends it. `decide` charges for itself and undoes it before it
-returns.
+`schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks
+for the next decision, so that each pod sees those before it: the engine assumes every bind as it sends
+it. `simulate` charges binds itself, and releases them before it returns.
 """
 
 import dataclasses
@@ -25,26 +24,26 @@ from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
-# Steps of search on single nodes, by all pods of a round together and by each: a fraction of a second.
+# Steps of search on single nodes (`packing.Effort`), for all pods of a round together and for each pod.
 STEPS_A_ROUND: Final = 5_000
 STEPS_A_POD: Final = 2_000
-# Questions that all nodes refused: the next pod with the same question is refused, until one is placed.
+# Questions that all nodes refused in this round: the next pod with the same question is refused at once.
 RefusedQuestions = dict[questions.Question, decisions.Wait]
-Nodes = frozenset[str]
+NodeNames = frozenset[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoundTime:
-    """How long a round may decide: until `ends` by the clock, and `search` seconds for one pod's search.
+    """How long a round may decide: until `ends` by the clock, and `seconds_per_search` for one pod's search.
 
-    Filtering and scoring all nodes takes longer the more nodes there are, and counts as no search.
-    From `turns` on, if there still are pods to try, those that are rarely tried have their turns.
+    Filtering and scoring all nodes takes longer the more nodes there are, and is not part of a search. From
+    `out_of_order_from` on the rest of the round goes to pods that are rarely tried (`rotation`).
     """
 
     clock: Callable[[], float]
     ends: float
-    search: float
-    turns: float = math.inf
+    seconds_per_search: float
+    out_of_order_from: float = math.inf
 
     @property
     def over(self) -> bool:
@@ -52,45 +51,44 @@ class RoundTime:
         return self.clock() >= self.ends
 
     @property
-    def late(self) -> bool:
+    def in_order_over(self) -> bool:
         """Whether the part of the round is over in which pods are tried in order."""
-        return self.clock() >= self.turns
+        return self.clock() >= self.out_of_order_from
 
     @property
-    def short(self) -> bool:
-        """Whether a search would not get all the time that is due to it."""
-        return self.clock() + self.search > self.ends
+    def too_short_for_search(self) -> bool:
+        """Whether less time is left than one search may take."""
+        return self.clock() + self.seconds_per_search > self.ends
 
-    def expired(self) -> Callable[[], bool]:
-        """Return whether a search is over that begins with the first call of this."""
-        return allocator.stopwatch(self.clock, self.search)
+    def stopwatch(self) -> Callable[[], bool]:
+        """Return a function that tells whether the time of a search is over; it starts at the first call."""
+        return allocator.stopwatch(self.clock, self.seconds_per_search)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class RoundLimits:
     """How many pods a round tries and for how long; the pods of namespaces that are `held_up` are skipped."""
 
-    most: int = 256
+    pods: int = 256
     time: RoundTime | None = None
     held_up: Callable[[str], bool] = lambda _: False
 
 
-USUAL: Final = Limits()
+DEFAULT_LIMITS: Final = RoundLimits()
 
 
-def each(
+def schedule(
     search: Search,
     backlog: Backlog,
     now: float,
     policy: Policy,
-    limits: Limits = USUAL,
+    limits: RoundLimits = DEFAULT_LIMITS,
 ) -> Iterator[decisions.Decision]:
     """Yield the decisions for the pods whose turn it is, one after another.
 
-    1. Take the ready pods in order, and in the last part of a full round others in turns.  2. Reject
-    what cannot be served.  3. Find a place, or why there is none.  4. Go on when the place is charged.
-    A pod whose search could not get the effort due to it is left for the next round. When the time is
-    over, so is the round.
+    1. Take the ready pods in order, and in the last part of a full round pods that are rarely tried.
+    2. Reject what cannot be served.  3. Find a placement, or the reasons why there is none.  4. Go on when
+    the caller has charged it. A pod for whose search too little effort is left is tried in the next round.
     """
     search.inventory.refresh_supply()
     if not backlog:
@@ -99,13 +97,13 @@ def each(
     refused: RefusedQuestions = {}
     time = limits.time
     budget = SearchBudget(time)
-    for candidate, claimed in _in_turn(backlog, now, limits.most, time):
+    for candidate, claimed in _pods_to_try(backlog, now, limits.pods, time):
         if limits.held_up(candidate.namespace):
             backlog.hold_up(candidate.namespace)
             continue
-        if (effort := budget.reserve(candidate, in_turns=claimed is not None)) is None:
+        if (effort := budget.reserve(candidate, out_of_order=claimed is not None)) is None:
             continue
-        decision = _decide_beside_claims(search, candidate, policy, refused, effort, claimed or frozenset())
+        decision = _decide_outside_claims(search, candidate, policy, refused, effort, claimed or frozenset())
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
             refused.clear()
@@ -117,27 +115,28 @@ def each(
             return
 
 
-def _in_turn(
+def _pods_to_try(
     backlog: Backlog, now: float, limit: int, time: RoundTime | None
-) -> Iterator[tuple[queued_pods.Candidate, Nodes | None]]:
-    """Yield the pods of a round, with those that come out of order the nodes that pods before them claim."""
+) -> Iterator[tuple[queued_pods.Candidate, NodeNames | None]]:
+    """Yield the pods of a round with None; pods out of order with the nodes that pods before them claim."""
     done: set[str] = set()
     ready = backlog.ready(now, limit)
-    late = None
+    interrupted = None
     for candidate in ready:
-        if time is not None and time.late:
-            late = candidate
+        if time is not None and time.in_order_over:
+            interrupted = candidate
             break
         done.add(candidate.uid)
         yield candidate, None
-    if time is None or (late is None and len(done) < limit):
+    if time is None or (interrupted is None and len(done) < limit):
         return
     for candidate, claimed in backlog.others(now, frozenset(done)):
         if time.over:
             return
         done.add(candidate.uid)
         yield candidate, claimed
-    for candidate in itertools.chain([late] if late else [], ready):
+    # Where the rarely tried pods left some time, the round goes on in order.
+    for candidate in itertools.chain([interrupted] if interrupted else [], ready):
         if candidate.uid not in done:
             yield candidate, None
 
@@ -149,43 +148,43 @@ class SearchBudget:
         self._time = time
         self._left = STEPS_A_ROUND
         self._searched = False
-        self._in_turns = False
-        self._given = 0
+        self._out_of_order = False
+        self._granted = 0
 
-    def reserve(self, candidate: queued_pods.Candidate, *, in_turns: bool) -> allocator.Effort | None:
-        """Return the effort for a pod; None if that is less than is due to each.
+    def reserve(self, candidate: queued_pods.Candidate, *, out_of_order: bool) -> allocator.Effort | None:
+        """Return the effort for a pod; None if it needs a search and too little is left.
 
-        The first pod that needs a search gets it, and so does the first of those that come out of order.
+        The first pod that needs a search always gets one, and so does the first of those out of order.
         """
-        if in_turns and not self._in_turns:
-            self._in_turns, self._searched = True, False
+        if out_of_order and not self._out_of_order:
+            self._out_of_order, self._searched = True, False
             self._left = max(self._left, STEPS_A_POD)
-        if candidate.searched:
-            short = self._time is not None and self._time.short
-            if self._searched and (self._left < STEPS_A_POD or short):
+        if candidate.needs_search:
+            too_short = self._time is not None and self._time.too_short_for_search
+            if self._searched and (self._left < STEPS_A_POD or too_short):
                 return None
             self._searched = True
-        self._given = min(STEPS_A_POD, self._left)
-        return allocator.Effort(self._given, self._time.expired() if self._time is not None else None)
+        self._granted = min(STEPS_A_POD, self._left)
+        return allocator.Effort(self._granted, self._time.stopwatch() if self._time is not None else None)
 
     def settle(self, effort: allocator.Effort) -> None:
-        """Take back what a pod has left over."""
-        self._left -= self._given - effort.left
+        """Subtract what a pod has used."""
+        self._left -= self._granted - effort.left
 
 
-def decide(
+def simulate(
     search: Search,
     backlog: Backlog,
     now: float,
     policy: Policy,
     *,
-    limit: int = USUAL.most,
+    limit: int = DEFAULT_LIMITS.pods,
 ) -> list[decisions.Decision]:
     """Return the decisions for the pods whose turn it is, and leave everything as it was."""
     found: list[decisions.Decision] = []
     charged: list[str] = []
     try:
-        for decision in each(search, backlog, now, policy, Limits(limit)):
+        for decision in schedule(search, backlog, now, policy, RoundLimits(limit)):
             found.append(decision)
             candidate = backlog.get(decision.uid)
             if isinstance(decision, decisions.Bind) and candidate is not None:
@@ -204,40 +203,42 @@ def decision_for(
     refused: RefusedQuestions,
     effort: allocator.Effort,
 ) -> decisions.Decision:
-    """Return the decision for one pod, to whose request the policy has been applied."""
+    """Return the decision for a pod to which the policy has been applied."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
-    question = questions.ask(candidate.request, candidate.demand)
+    question = questions.of(candidate.request, candidate.demand)
     if question not in refused:
         placement = search.place(
             candidate.request, candidate.demand, policy=policy, effort=effort, question=question
         )
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
-        counts = reasons.count(search.inventory, question, search.searched(question, policy))
-        refused[question] = decisions.Wait(candidate.uid, counts, decisions.wants(counts), effort.spent)
+        counts = reasons.count(search.inventory, question, search.refusals(question, policy))
+        refused[question] = decisions.Wait(
+            candidate.uid, counts, decisions.wants(counts), cut_short=effort.spent
+        )
     return dataclasses.replace(refused[question], uid=candidate.uid)
 
 
-def _decide_beside_claims(
+def _decide_outside_claims(
     search: Search,
     candidate: queued_pods.Candidate,
     policy: Policy,
     refused: RefusedQuestions,
     effort: allocator.Effort,
-    claimed: Nodes,
+    claimed: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if only a node that pods before it claim may take it."""
-    written, candidate = candidate, under_policy.under(policy, candidate)
-    if candidate.faults and not written.faults:
-        return decisions.Reject(candidate.uid, candidate.faults, under_policy.OTHER_RULES)
+    original, candidate = candidate, under_policy.applied(policy, candidate)
+    if candidate.faults and not original.faults:
+        return decisions.Reject(candidate.uid, candidate.faults, under_policy.POLICY_CHANGE)
     if claimed and not candidate.faults:
         found = search.place(
             candidate.request, candidate.demand, policy=policy, effort=effort, excluded=claimed
         )
         if found is not None:
             return decisions.Bind(candidate.uid, found)
-        question = questions.ask(candidate.request, candidate.demand)
+        question = questions.of(candidate.request, candidate.demand)
         searched_all = question.need.simple or not effort.spent
         if searched_all and search.may_place(question, policy, claimed):
             return None
@@ -245,7 +246,7 @@ def _decide_beside_claims(
 
 
 def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -> holds.Hold:
-    """Return what a pod will hold once it is placed: equal to what the bound pod will be read as."""
+    """Return what a pod will hold once it is placed: equal to the hold that is read from the bound pod."""
     demand = candidate.demand
     return holds.Hold(
         uid=candidate.uid,

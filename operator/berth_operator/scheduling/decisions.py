@@ -69,6 +69,9 @@ class ClusterEvent(enum.StrEnum):
     POLICY_CHANGED = "PolicyChanged"
 
 
+NodeReason = tuple[Reason, str]  # Why a node refuses, with the name of the resource, the key of the taint ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refusal:
     """One no: why, on which node, about which card or resource, with the figures that matter."""

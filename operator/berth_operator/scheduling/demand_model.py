@@ -1,11 +1,11 @@
 """What the workload teaches: how much cpu and memory go with a card, and what a rest of one is worth.
 
-A lesson is a pure function of the pods now known, of what the nodes have, and of the
+A DemandModel is a pure function of the pods now known, of what the nodes have, and of the
 constants below. Its inputs are rounded first, so it changes rarely, and it is worked out
 from scratch for each new rounded input. It has three parts.
 
 `cpu` and `memory` say what is asked of a node with each percent of a card. A node can
-use no more of its free cards than its free cpu and memory will feed.
+use no more of its free cards than its free cpu and memory support.
 
 `space` says what free space on a card is worth, in 1/UNIT of a whole card. Each size of
 request has a price, and a space is worth the dearest set of requests that fits into it.
@@ -70,7 +70,7 @@ class DemandModel:
     surplus: tuple[tuple[str, int], ...] = ()
 
     def __hash__(self) -> int:
-        """Hash a part of it: lessons are looked up far more often than they differ."""
+        """Return the hash of a part: models are looked up far more often than they differ."""
         return hash((self.cpu, self.memory))
 
 

@@ -54,7 +54,7 @@ def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
     """Compute again what is left of all devices of one node."""
     at, view = info.row, info.view()
     cards = view.device.cards
-    info.slots = {card.uuid: slot for slot, card in enumerate(cards) if shared(card)}
+    info.slots = {card.uuid: slot for slot, card in enumerate(cards) if divisible(card)}
     info.uncounted = 0
     info.plain = len(info.slots) == len(cards) and not view.device.others
     table.withheld[at] = view.withheld
@@ -68,7 +68,7 @@ def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
         getattr(table, name)[at] = 0
     for slot, card in enumerate(cards):
         table.trouble[at, slot] = _trouble(card)
-        if view.open and shared(card):
+        if view.open and divisible(card):
             table.open[at, slot] = True
             _write_slot(table, info, slot, card)
     if not info.plain:
@@ -164,8 +164,8 @@ def _write_pool(
         getattr(table, name)[at] = count
 
 
-def shared(card: facts.Card) -> bool:
-    """Return whether a card is given out whole or by shares: well, not cut into instances or replicas."""
+def divisible(card: facts.Card) -> bool:
+    """Whether a card is given out whole or in fractions: no trouble, no MIG instances, no replicas."""
     return card.trouble is None and not card.mig and card.replicas <= 1
 
 

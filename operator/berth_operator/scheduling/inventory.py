@@ -56,8 +56,8 @@ class Inventory:
         self.index: dict[str, int] = {}
         self._affected: set[str] = set()  # Nodes whose claims a hold of cards that are not there has changed.
         self._cards_before: dict[str, node_info.Cards] = {}  # What nodes could give whose cards have changed.
-        self.layout = 0  # Rises whenever rows come or go: what was worked out by row is void then.
-        self._rank: node_table.Numbers | None = None
+        self.score_epoch = 0  # Rises whenever all remembered scores become void.
+        self._positions: node_table.Numbers | None = None
         self._order: node_table.Numbers | None = None
         self._scale: cluster_supply.Scale | None = None
         self._cluster_supply = cluster_supply.ClusterSupply(clock)
@@ -96,19 +96,19 @@ class Inventory:
         at = self._holders.get(uid)
         return self._info_at(at).holds[uid] if at is not None else None
 
-    def rank(self) -> node_table.Numbers:
-        """Number the rows by their place in the order of names: the last tie-breaker."""
-        if self._rank is None:
+    def name_order(self) -> node_table.Numbers:
+        """Return for each row its position in the order of names: the last tie-breaker."""
+        if self._positions is None:
             names = [info.name if info else "" for info in self.infos]
-            self._rank = np.empty(self.size, dtype=np.int64)
-            self._rank[sorted(range(self.size), key=names.__getitem__)] = np.arange(self.size)
-        return self._rank
+            self._positions = np.empty(self.size, dtype=np.int64)
+            self._positions[sorted(range(self.size), key=names.__getitem__)] = np.arange(self.size)
+        return self._positions
 
-    def by_rank(self, place: int) -> node_info.NodeInfo:
-        """Return the node at a place in the order of names."""
+    def at_position(self, position: int) -> node_info.NodeInfo:
+        """Return the node at a position in the order of names."""
         if self._order is None:
-            self._order = np.argsort(self.rank())
-        return self._info_at(int(self._order[place]))
+            self._order = np.argsort(self.name_order())
+        return self._info_at(int(self._order[position]))
 
     def scale(self) -> tuple[int, int]:
         """Return the cards and the bytes of the largest node of each: what others are compared with."""
@@ -130,7 +130,7 @@ class Inventory:
             supply, scale = self._cluster_supply.seen()
             self._model = version, demand_model.learn(self.workload, supply)
             if self._scale not in (None, scale):
-                self.layout += 1
+                self.score_epoch += 1
             self._scale = scale
         return self._model[1]
 
@@ -159,7 +159,7 @@ class Inventory:
         table.known[info.row] = True
         if info.node is None or _place(info.node) != _place(node):
             self._places.forget()
-            self.layout += 1
+            self.score_epoch += 1
         info.node = node
         self._update_supply(info)
         table.touch(info.row)
@@ -174,7 +174,7 @@ class Inventory:
         self._set_allocatable(info, ())
         self.table.touch(info.row)
         self._places.forget()
-        self.layout += 1
+        self.score_epoch += 1
         self._update_supply(info)
         self._vacate_if_idle(info)
 
@@ -372,8 +372,8 @@ class Inventory:
             self._moved()
 
     def _moved(self) -> None:
-        self.layout += 1
-        self._rank = self._order = None
+        self.score_epoch += 1
+        self._positions = self._order = None
         self._places.forget()
         self._named.clear()
 

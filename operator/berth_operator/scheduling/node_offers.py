@@ -23,7 +23,7 @@ NOTHING: Final[Left] = {}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offer:
-    """What a node has left: resources, and of its devices as much as sums can tell."""
+    """What a node has left of its resources, and of its devices by sums."""
 
     left: Left
     whole: int = 0

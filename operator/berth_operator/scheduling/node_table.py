@@ -208,25 +208,25 @@ class NodeTable:
             _matrix(1) for _ in POOL_COUNTS
         )
         self.log: list[int] = []
-        self.logged = 0  # How many entries were dropped from the front of the log.
+        self.log_start = 0  # The version of the first entry of the log: those before it were dropped.
 
     # ------------------------------------------------------------ the log
 
     @property
     def version(self) -> int:
         """How many changes there have been."""
-        return self.logged + len(self.log)
+        return self.log_start + len(self.log)
 
     def touch(self, at: int) -> None:
         """Record that a row changed."""
         self.log.append(at)
         if len(self.log) > LOG_KEPT:
-            self.logged += len(self.log)
+            self.log_start += len(self.log)
             self.log.clear()
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows that changed since; None if that is too long ago to know."""
-        at = version - self.logged
+        at = version - self.log_start
         return None if at < 0 else self.log[at:]
 
     def height(self, rows: Rows) -> int:

@@ -1,4 +1,8 @@
-"""What a pod asks of the nodes, as one value: pods that ask the same share what was worked out."""
+"""What a pod asks of the nodes, as one value: pods with equal questions share remembered scores and reasons.
+
+A Request is what is asked of the devices, a Need sums it up in numbers, a Demand is what is asked of the node
+itself (cpu, memory, host ports, labels), and a Question is all of these together.
+"""
 
 import dataclasses
 import functools
@@ -9,9 +13,9 @@ from berth_operator.scheduling.nodes import facts
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """All of a pod that its place depends on; pods that ask the same share the answer.
+    """All of a pod that its placement depends on.
 
-    Where sums do not suffice, the whole request belongs to the question.
+    Where the filters do not suffice (`need.simple` is false), the whole request belongs to the question.
     """
 
     need: requests.Need
@@ -19,11 +23,11 @@ class Question:
     grouping: requests.Grouping
     demand: facts.Demand
     request: requests.Request | None
-    named: int = dataclasses.field(default=0, compare=False)  # So many things are named in the request.
+    named: int = dataclasses.field(default=0, compare=False)  # Labels, models, uuids.
 
     @property
     def size(self) -> int:
-        """How many things are named, which is what it takes of memory."""
+        """How many terms it has, which says how much memory it takes."""
         return self.named + self.demand.size
 
     @functools.cached_property
@@ -31,12 +35,12 @@ class Question:
         return hash((self.need, self.conditions, self.grouping, self.demand, self.request))
 
     def __hash__(self) -> int:
-        """Answer from memory: a question is asked of several tables in each decision."""
+        """Return the hash, computed once: a question is looked up in several tables in each decision."""
         return self._hash
 
 
-def ask(request: requests.Request, demand: facts.Demand) -> Question:
-    """Make the question that a pod puts to all nodes."""
+def of(request: requests.Request, demand: facts.Demand) -> Question:
+    """Return the question of a pod with this request and demand."""
     need = request.need
-    whole = None if need.simple else request
-    return Question(need, request.conditions, request.grouping, demand, whole, request.size)
+    request_if_searched = None if need.simple else request
+    return Question(need, request.conditions, request.grouping, demand, request_if_searched, request.size)

@@ -8,7 +8,7 @@ import enum
 import operator
 from typing import Final
 
-from berth_operator.scheduling import decisions, label_order
+from berth_operator.scheduling import decisions, queue_order
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
@@ -16,7 +16,7 @@ FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 10.0
 LONGEST_DEMOTED_SECONDS: Final = 60.0
 
-Order = label_order.Order
+Order = queue_order.Order
 Turn = tuple[bool, Order]  # The demoted come last.
 TURN: Final = operator.attrgetter("demoted", "order")  # As `Entry.turn`, for crowds: it takes half the time.
 
@@ -52,14 +52,14 @@ class Candidate:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def searched(self) -> bool:
+    def needs_search(self) -> bool:
         """Whether nothing less than a search on single nodes tells whether the pod fits."""
         return not self.faults and not self.request.need.simple
 
     def order(self, allowed: int = 0) -> Order:
-        """Return the sort key, where labels count up to so much: the first comes first."""
-        counts = self.priority + min(self.label, allowed)
-        return -counts, self.created, self.namespace, self.name
+        """Return the sort key; a label raises the priority by `allowed` at most."""
+        priority = self.priority + min(self.label, allowed)
+        return queue_order.order(priority, self.created, self.namespace, self.name)
 
 
 class Standing(enum.StrEnum):
@@ -86,17 +86,17 @@ class Entry:
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
     turns: int = 0  # That it has had out of order.
     kept_back: float | None = None  # Since when it leaves to others what it might take.
-    claim: int = 0  # Which claim it has made, being woken; see `turns`.
+    claim: int = 0  # Which claim it has made, being woken; see `rotation.Claims`.
 
     @property
-    def group(self) -> label_order.Group:
+    def group(self) -> queue_order.Group:
         """The pods with which it may exchange positions."""
-        return label_order.Group(self.demoted, -self.order[0], self.candidate.namespace)
+        return queue_order.Group(self.demoted, -self.order[0], self.candidate.namespace)
 
     @property
-    def local(self) -> label_order.LocalOrder:
+    def local(self) -> queue_order.LocalOrder:
         """Sort key within its group."""
-        return -self.extra, self.candidate.created, self.candidate.name
+        return queue_order.local_order(self.extra, self.candidate.created, self.candidate.name)
 
     @property
     def raised(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a pod asks under the policy in force: it knows other names for models, and may refuse what is asked.
+"""A pod under the policy in force, which knows other names for models and may refuse what the pod asks for.
 
 The pod itself is kept as it was written, so that a policy that changes counts from the next decision on.
 """
@@ -12,14 +12,14 @@ from berth_operator.scheduling.decisions import ClusterEvent, Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.policy import MIB, Policy
 
-OTHER_RULES: Final = frozenset({ClusterEvent.POLICY_CHANGED})  # What helps a pod that the policy refuses.
+POLICY_CHANGE: Final = frozenset({ClusterEvent.POLICY_CHANGED})  # What may help.
 NO_SHARES: Final = (
     "it asks for a part of a card, and the policy allows whole cards alone (spec.sharing.fractions is false)"
 )
 
 
-def under(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
-    """Return what a pod asks under these rules."""
+def applied(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+    """Return a pod with the policy applied to its request."""
     if policy.fractions and not policy.models and not candidate.small:
         return candidate
     if policy.models:

@@ -1,18 +1,18 @@
 """To which node each card belongs, where several publish its uuid.
 
-A uuid names one card of the world, so a second node that publishes it is wrong, or lies. What is
-known of a uuid is its history: its owner, which nodes publish it, and from which node it came. No
-event but these changes the owner:
+A uuid names one card of the world, so a second node that publishes it is in error, or forged. What is
+known of a uuid is its history: its owner, which nodes publish it, and from which node it came. Only
+these events change the owner:
 
     a node publishes a uuid without an owner        the node becomes the owner
-    ... that its owner publishes, too               the node is late: it gets no card and inherits none
-    ... that its owner withdrew, but its pods hold  the node is the heir; the owner stays until they end
-    the owner withdraws it, and its pods end        the heir becomes the owner, or no node is; for a
-                                                    day the old owner may come back: it is the origin
+    ... that its owner publishes, too               the node is late: it gets no card and is no successor
+    ... that its owner withdrew, but its pods hold  the node is the successor once these pods end
+    the owner withdraws it, and its pods end        the successor becomes the owner, if there is one; for
+                                                    a day the old owner may come back: it is the origin
     the origin publishes it again                   the origin becomes the owner once no pod of the
                                                     present owner holds the card
-    two nodes published it when Berth started       no node is the owner; when one withdraws it the
-                                                    other is, until the first is back
+    two nodes published it when Berth started       no node is the owner; when one of them withdraws it
+                                                    the other becomes the owner, until the first is back
 
 Only the owner may give the card out, and no node may while pods elsewhere hold it that were there
 when Berth started. All of it is recorded in the Devices, so that the next operator decides the same.

@@ -42,7 +42,7 @@ class Cluster:
     def decide(self) -> list[decisions.Decision]:
         """Return the decisions for the pods whose turn it is."""
         self._update_agents()
-        return cycle.decide(self.ledger.search, self.ledger.backlog, self.now, self.ledger.policy)
+        return cycle.simulate(self.ledger.search, self.ledger.backlog, self.now, self.ledger.policy)
 
     # ------------------------------------------------------------ objects
 

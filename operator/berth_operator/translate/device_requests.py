@@ -1,7 +1,7 @@
 """What a pod asks of the devices: resource names, annotations and labels become a Request.
 
 1. `resources` gathers how much each container requests, under any project's names.
-2. `annotations` reads which devices are selected and how, under any project's names.
+2. `device_conditions` reads which devices are selected and how, under any project's names.
 3. `container_asks` turns each container's amounts into asks.
 4. Here the two are combined: the selection must fit the asks.
 
@@ -22,9 +22,9 @@ from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import (
-    annotations,
     container_asks,
     converters,
+    device_conditions,
     gangs,
     pod_limits,
     raw,
@@ -41,7 +41,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     too_many = pod_limits.too_many(pod.spec)
     if too_many is not None:
         return requests.NO_DEVICES, (too_many,)
-    selection, faults = annotations.read(pod)
+    selection, faults = device_conditions.read(pod)
     containers, wrong = _containers(pod, selection)
     wrong += pod_limits.first_faults(resources.of_nothing(pod))
     asking = frozenset(one.name for one in containers)
@@ -87,13 +87,13 @@ def _annotation_fault(key: str, asking: frozenset[str]) -> str:
     container, found, _ = key.partition(names.CONTAINER_INFIX)
     if (found and container not in asking) or (key in POD_RESULTS and not asking):
         return "is Berth's answer, not a request; remove it"
-    known = key in annotations.KEYS or key in POD_RESULTS or key == names.TERM
+    known = key in device_conditions.KEYS or key in POD_RESULTS or key == names.TERM
     return unknown_keys.annotation_fault(key) if key.startswith(unknown_keys.PREFIX) and not known else ""
 
 
 def amounts_request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Return only how much is requested: a bound pod holds that, whatever devices it selected."""
-    selection, _ = annotations.read(pod)
+    selection, _ = device_conditions.read(pod)
     containers, wrong = _containers(pod, selection)
     return requests.Request(tuple(containers)) if containers else requests.NO_DEVICES, tuple(wrong)
 
@@ -139,7 +139,7 @@ Containers = Sequence[requests.ContainerRequest]
 
 
 def _containers(
-    pod: raw.Pod, selection: annotations.DeviceSelection
+    pod: raw.Pod, selection: device_conditions.DeviceSelection
 ) -> tuple[list[requests.ContainerRequest], list[Refusal]]:
     asked, wrong = resources.gather(pod)
     containers = []
@@ -177,7 +177,7 @@ def _too_much(containers: Containers) -> Refusal | None:
 # ---------------------------------------------------------------- selection and asks
 
 # All annotations and labels that are read.
-REQUEST_KEYS: Final = annotations.KEYS | annotations.ALIASES | resources.POD_KEYS
+REQUEST_KEYS: Final = device_conditions.KEYS | device_conditions.ALIASES | resources.POD_KEYS
 
 # The Binding writes these and overwrites what a pod brings along.
 POD_RESULTS: Final = frozenset({names.ALLOCATION, names.MINORS})
@@ -229,7 +229,7 @@ def _applicable(grouping: requests.Grouping, containers: Containers) -> requests
     )
 
 
-def _unused(selection: annotations.DeviceSelection, containers: Containers) -> Iterator[Refusal]:
+def _unused(selection: device_conditions.DeviceSelection, containers: Containers) -> Iterator[Refusal]:
     """Yield a fault for each entry about devices that no container requests.
 
     Conditions on cards count under every key; the rest only under Berth's own, because other
@@ -246,7 +246,9 @@ def _unused(selection: annotations.DeviceSelection, containers: Containers) -> I
                 yield refusals.invalid(f"{entry.place} speaks of {what}; add for instance {add}")
 
 
-def _contradictions(selection: annotations.DeviceSelection, whole: requests.Request) -> Iterator[Refusal]:
+def _contradictions(
+    selection: device_conditions.DeviceSelection, whole: requests.Request
+) -> Iterator[Refusal]:
     """Yield a fault for conditions that no cluster could meet."""
     entries, conditions = selection.entries, selection.conditions
     if names.SCOPE_POLICY in entries and names.SCOPE not in entries:

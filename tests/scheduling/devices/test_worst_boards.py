@@ -191,7 +191,7 @@ def test_a_board_is_forgotten_with_its_device() -> None:
     board = weakref.ref(made.board)
     for each in (asked, request(*SEVERAL)):
         allocator.place(view(made), each)
-    kind = equivalence.of(view(made), asked)
+    kind = equivalence.class_of(view(made), asked)
 
     del made
     gc.collect()

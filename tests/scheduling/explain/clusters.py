@@ -342,7 +342,7 @@ def state(inventory: Inventory) -> dict[str, Any]:
     arrays = {key: value.copy() for key, value in vars(table).items() if isinstance(value, np.ndarray)}
     names = {key: dict(value.of) for key, value in vars(table).items() if hasattr(value, "of")}
     rows = [dataclasses.asdict(info) if info is not None else None for info in inventory.infos]
-    rest = (table.version, inventory.layout, dict(inventory.index), inventory.supply_version)
+    rest = (table.version, inventory.score_epoch, dict(inventory.index), inventory.supply_version)
     return {"arrays": arrays, "names": names, "rows": rows, "rest": rest}
 
 

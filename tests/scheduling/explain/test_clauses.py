@@ -6,19 +6,24 @@ from typing import Any
 import pytest
 
 from berth_operator.scheduling import explain
-from berth_operator.scheduling.changes import Change, Room
+from berth_operator.scheduling.changes import Change, DeviceShare
 from berth_operator.scheduling.constraints import arrangement, asks, cards
 from berth_operator.scheduling.constraints.agent_state import RepairAgent
 from berth_operator.scheduling.constraints.cards import MakeRoom
 from berth_operator.scheduling.constraints.device_state import RepairDevices
 from berth_operator.scheduling.constraints.host_ports import DropHostPort
-from berth_operator.scheduling.constraints.place import DropAffinity, DropSelector, Tolerate, Uncordon
 from berth_operator.scheduling.constraints.resources import AskLessResource, FreeResource
+from berth_operator.scheduling.constraints.taints_and_affinity import (
+    DropAffinity,
+    DropSelector,
+    Tolerate,
+    Uncordon,
+)
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes.facts import HostPort, Taint
-from berth_operator.scheduling.what_if.evictions import EndPods
+from berth_operator.scheduling.what_if.victims import EndPods
 from scheduling.explain import scenes
 from support import builders
 
@@ -32,9 +37,9 @@ EVERYTHING = dataclasses.replace(
 )
 
 
-def rooms(count: int, **fields: Any) -> tuple[Room, ...]:
+def rooms(count: int, **fields: Any) -> tuple[DeviceShare, ...]:
     """Name cards of n3."""
-    return tuple(Room(f"GPU-{minor}", minor, **fields) for minor in range(count))
+    return tuple(DeviceShare(f"GPU-{minor}", minor, **fields) for minor in range(count))
 
 
 def room(count: int, **fields: Any) -> MakeRoom:

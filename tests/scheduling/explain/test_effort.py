@@ -17,7 +17,7 @@ from berth_operator.scheduling.devices import allocator, device_view, requests, 
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from berth_operator.scheduling.what_if import budget
+from berth_operator.scheduling.what_if import work_budget
 from scheduling.explain import scenes
 from support import builders
 
@@ -140,7 +140,7 @@ def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
 
     def lacks(*some: requests.Gpus) -> Any:
         pod = scenes.pod(*some)
-        query = Query(inventory, inventory.everything, questions.ask(pod.request, pod.demand))
+        query = Query(inventory, inventory.everything, questions.of(pod.request, pod.demand))
         return registry.gaps(query)
 
     together = sum(ask.count for ask in asks if ask.whole)
@@ -152,7 +152,7 @@ def test_looking_at_all_nodes_has_an_end() -> None:
     """Where every card is wanted, hard pods are looked at for some time and not for ever."""
     search = Search(crowd(40))
 
-    with mock.patch.object(budget, "STEPS_FOR_WHOLE", LITTLE):
+    with mock.patch.object(work_budget, "STEPS_FOR_ALL_NODES", LITTLE):
         told = explain.explain(search, puzzling(), policy=Policy(), whole=True)
 
     assert 0 < undecided(told) < NODES

@@ -20,8 +20,8 @@ PICKY = scenes.PICKY
 REASONS: dict[Reason, tuple[str, str, str]] = {
     Reason.INVALID_REQUEST: (
         "",
-        "1 cannot serve a request for nothing",
-        "2 cannot serve a request for nothing",
+        "1 cannot serve an empty request",
+        "2 cannot serve an empty request",
     ),
     Reason.UNSUPPORTED_REQUEST: (
         "",
@@ -33,7 +33,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 cannot be judged by a constraint that is not supported",
         "2 cannot be judged by a constraint that is not supported",
     ),
-    Reason.TOO_MUCH_TOGETHER: ("", "1 cannot serve what was not kept", "2 cannot serve what was not kept"),
+    Reason.TOO_MUCH_TOGETHER: (
+        "",
+        "1 cannot serve a request that is too large to keep",
+        "2 cannot serve a request that is too large to keep",
+    ),
     Reason.UNSCHEDULABLE: ("", "1 is cordoned", "2 are cordoned"),
     Reason.TAINTED: ("gpu", "1 has the untolerated taint gpu", "2 have the untolerated taint gpu"),
     Reason.SELECTOR_MISMATCH: (
@@ -46,7 +50,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has no free host port 80/TCP",
         "2 have no free host port 80/TCP",
     ),
-    Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 lacks cpu", "2 lack cpu"),
+    Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 has insufficient cpu", "2 have insufficient cpu"),
     Reason.NOT_PUBLISHED: (
         "",
         "1 has no Device: no agent publishes cards there",
@@ -164,7 +168,7 @@ def test_reason(reason: Reason) -> None:
 
 
 DETAILED = {
-    "no room for a pod": (Count(Reason.INSUFFICIENT_RESOURCE, "pods", 2), "2 have no room for another pod"),
+    "no room for a pod": (Count(Reason.INSUFFICIENT_RESOURCE, "pods", 2), "2 have too many pods"),
     "no replicas": (Count(Reason.FULL, "replicas", 1), "1 has too few free replicas"),
     "no instances": (Count(Reason.FULL, "MIG 1g.10gb", 2), "2 have too few free MIG 1g.10gb instances"),
     "no other devices": (Count(Reason.FULL, "rdma", 1), "1 has too few free rdma devices"),
@@ -329,7 +333,7 @@ AMOUNTS = {
 def test_a_resource_that_is_misspelt_is_told_as_it_is_spelt(name: str, said: str) -> None:
     """A node may well serve it, so it is not refused; who lacks it reads what was meant perhaps."""
     counts = (Count(Reason.INSUFFICIENT_RESOURCE, name, 1),)
-    assert explain.brief(counts, PICKY) == f"0/1 nodes are available: 1 lacks {said}"
+    assert explain.brief(counts, PICKY) == f"0/1 nodes are available: 1 has insufficient {said}"
 
 
 @pytest.mark.parametrize(("measure", "text"), AMOUNTS.values(), ids=AMOUNTS.keys())

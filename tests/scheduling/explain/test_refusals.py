@@ -46,7 +46,7 @@ REFUSALS = {
     "a resource": (
         builders.inventory(*builders.nodes(1, 2), builders.hold("a", amounts=builders.amounts(7500))),
         scenes.cards(cpu=4000),
-        [("", Reason.INSUFFICIENT_RESOURCE, "lacks cpu: 0.5 cpu free, 4 wanted")],
+        [("", Reason.INSUFFICIENT_RESOURCE, "has insufficient cpu: 0.5 cpu free, 4 wanted")],
     ),
     "no nodes": (builders.inventory(), scenes.cards(), [("", Reason.NO_NODES, "there are no nodes")]),
 }

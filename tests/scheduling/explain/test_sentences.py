@@ -67,7 +67,7 @@ NONE = "0/1 nodes are available:"
 ONE_CPU = "Would fit if 1 cpu were freed"
 BOTH = "these obstacles: taint b, taint gpu"
 UNREADABLE = "cards held by pods without a readable allocation"
-THREE = "these obstacles: cordoned, taint gpu, other model"
+THREE = "these obstacles: node cordoned, taint gpu, other model"
 NEVER = "No node could take it even if nothing were used."
 
 SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
@@ -113,7 +113,10 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
             builders.hold("b", "n2", amounts=builders.amounts(5000)),
         ),
         scenes.cards(cpu=4000),
-        f"0/2 nodes are available: 2 lack cpu (nearest: n2 has 3 cpu free, 4 wanted). {ONE_CPU} on n2.",
+        (
+            "0/2 nodes are available: 2 have insufficient cpu (nearest: n2 has 3 cpu free, 4 wanted). "
+            f"{ONE_CPU} on n2."
+        ),
     ),
     "cpu that pods with cards hold": (
         builders.inventory(
@@ -122,7 +125,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
             *(builders.hold(f"a{at}", "n1", [at], amounts=builders.amounts(1000)) for at in range(4)),
         ),
         scenes.cards(cpu=2000),
-        "0/1 nodes are available: 1 lacks cpu. Would fit if 2 cpu were freed on n1.",
+        "0/1 nodes are available: 1 has insufficient cpu. Would fit if 2 cpu were freed on n1.",
     ),
     "cpu and cards": (
         builders.inventory(
@@ -140,13 +143,13 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
             builders.hold("a", "n1", [0], amounts=builders.amounts(0)),
         ),
         scenes.cards(),
-        "0/1 nodes are available: 1 has no room for another pod. Would fit if 1 pod ended on n1.",
+        "0/1 nodes are available: 1 has too many pods. Would fit if 1 pod ended on n1.",
     ),
     "more cpu than there is": (
         builders.inventory(*builders.nodes(2, 2)),
         scenes.cards(cpu=9000),
         (
-            f"0/2 nodes are available: 2 lack cpu. {NEVER} "
+            f"0/2 nodes are available: 2 have insufficient cpu. {NEVER} "
             "Would fit on 2 nodes if it asked for 8 instead of 9 cpu."
         ),
     ),
@@ -241,7 +244,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         builders.inventory(builders.node(unschedulable=True), builders.device("n1", 2)),
         scenes.cards(models=frozenset({"T4"})),
         (
-            f"{NONE} 1 is cordoned (nearest: n1, with these obstacles: cordoned, other model). {NEVER} "
+            f"{NONE} 1 is cordoned (nearest: n1, with these obstacles: node cordoned, other model). {NEVER} "
             "Would fit if n1 were uncordoned and the condition on models were dropped."
         ),
     ),
@@ -253,7 +256,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         ),
         scenes.cards(),
         (
-            f"{NONE} 1 is cordoned (nearest: n1, with these obstacles: cordoned, not enough free). "
+            f"{NONE} 1 is cordoned (nearest: n1, with these obstacles: node cordoned, not enough free). "
             "Would fit if n1 were uncordoned and ml/a0 ended on n1."
         ),
     ),

@@ -3,19 +3,19 @@
 from berth_operator.scheduling import explain
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.what_if import budget
+from berth_operator.scheduling.what_if import work_budget
 from scheduling.explain import scenes
 from support import builders
 
 SHARES = """\
-NODE  DEVICE  UUID      WHY NOT             WANTED        FREE
+NODE  DEVICE  UUID      REASON              WANTED        FREE
 n1    -       -         not enough free     1 card        0 cards
       GPU 0   GPU-n1-0  not enough free     20 %, 80 GiB  90 %, 60 GiB
       GPU 1   GPU-n1-1  unhealthy           20 %, 80 GiB  100 %, 80 GiB
 n2    -       -         other model, never  1 card        0 cards
       GPU 0   GPU-n2-0  other model, never  20 %, 80 GiB  100 %, 80 GiB
 n3    -       -         silent agent        -             -
-n4    -       -         lacks cpu           1 cpu         0.5 cpu
+n4    -       -         insufficient cpu    1 cpu         0.5 cpu
 nearest: GPU 0 of n1 has 60 GiB free, 80 GiB wanted
 would fit if 20 GiB were freed on GPU-n1-0 of n1 (held by ml/a)
 would fit on 1 node if it asked for 60 GiB instead of 80 GiB of each card
@@ -46,7 +46,7 @@ def test_table() -> None:
 
 
 WHOLE = """\
-NODE  DEVICE  UUID      WHY NOT             WANTED         FREE
+NODE  DEVICE  UUID      REASON              WANTED         FREE
 n1    -       -         not enough free     3 cards        1 card
       GPU 0   GPU-n1-0  in use              100 %, 80 GiB  0 %, 0 GiB
       GPU 1   GPU-n1-1  partly used         100 %, 80 GiB  50 %, 60 GiB
@@ -95,7 +95,7 @@ def test_large_cluster_is_looked_at_in_part() -> None:
     told = scenes.told(inventory, scenes.cards(2))
 
     looked = [finding.node for finding in told.nodes if finding.looked]
-    assert looked == [*names[: budget.NODES_DIAGNOSED], "n099"]
+    assert looked == [*names[: work_budget.NODES_DIAGNOSED], "n099"]
     assert not told.whole
     assert "and 91 more, not looked at closely: 91 not enough free\n" in explain.table(told)
 

@@ -12,7 +12,7 @@ from berth_operator.scheduling import (
     questions,
     queued_pods,
 )
-from berth_operator.scheduling.changes import DropCondition, Rank, Situation
+from berth_operator.scheduling.changes import DropCondition, Precedence, Scenario
 from berth_operator.scheduling.constraints import asks, cards, reasons
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
@@ -20,8 +20,8 @@ from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.search import Search
-from berth_operator.scheduling.what_if import budget, node_survey
-from berth_operator.scheduling.what_if.evictions import EndPods
+from berth_operator.scheduling.what_if import node_survey, work_budget
+from berth_operator.scheduling.what_if.victims import EndPods
 from scheduling.explain import clusters, spoken
 
 
@@ -50,9 +50,9 @@ def test_node_is_listed_exactly_if_it_would_not_take_the_pod(
 def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """What is counted without looking closely equals the first reasons of the single nodes."""
     search = Search(inventory)
-    question = questions.ask(pod.request, pod.demand)
+    question = questions.of(pod.request, pod.demand)
     fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
-    cheap = reasons.count(inventory, question, search.searched(question, clusters.RULES))
+    cheap = reasons.count(inventory, question, search.refusals(question, clusters.RULES))
 
     told = asked(inventory, pod, whole=True)
 
@@ -71,9 +71,9 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
         assert info.node is not None
         place = node_info.refused_place(info.node, pod.demand.where)
         state = _state(info) if pod.request else None
-        if place is not None or finding.reason in node_survey.PLACES:
+        if place is not None or finding.reason in node_survey.NODE_SELECTION:
             assert (finding.reason, finding.detail) == place
-        elif state is not None or (finding.reason in node_survey.STATES and not finding.never):
+        elif state is not None or (finding.reason in node_survey.AGENT_STATE and not finding.never):
             assert finding.reason is state
         elif finding.reason is Reason.NO_DEVICE:
             assert info.device is not None
@@ -117,10 +117,12 @@ def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Ca
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
-    survey = node_survey.take(Search(inventory), pod, clusters.RULES, budget.Budget(allocator.Effort()))
+    survey = node_survey.survey(
+        Search(inventory), pod, clusters.RULES, work_budget.Budget(allocator.Effort())
+    )
 
     for at in survey.refusing:
-        assert not (survey.never[at] and survey.why(at)[0] in cards.USED), survey.why(at)
+        assert not (survey.never[at] and survey.reason(at)[0] in cards.USED), survey.reason(at)
 
 
 def _emptied(inventory: Inventory, name: str) -> Inventory:
@@ -160,7 +162,7 @@ def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *,
         else:
             assert clusters.takes(_applied(inventory, advice), then), advice
             sentence = explain.would_fit(advice)
-            if len(advice.changes) == 1 and advice.changes[0].rank <= Rank.END_PODS:
+            if len(advice.changes) == 1 and advice.changes[0].precedence <= Precedence.END_PODS:
                 assert clusters.takes(spoken.done(inventory, sentence), pod), sentence
 
 
@@ -170,7 +172,7 @@ def _applied(inventory: Inventory, advice: explain.Advice) -> Inventory:
     assert info is not None
     assert info.node is not None
     holds = tuple(info.holds.values())
-    after = Situation(advice.request, advice.demand, info.node, info.device, info.silent, holds)
+    after = Scenario(advice.request, advice.demand, info.node, info.device, info.silent, holds)
     for change in advice.changes:
         after = change.apply(after) if change.node else after
     made.put_node(after.node)
@@ -292,7 +294,7 @@ def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.C
     told = {reason for reason, _ in nearest.whys}
 
     place = node_info.refused_place(info.node, pod.demand.where)
-    assert bool(told & node_survey.PLACES) == (place is not None)
+    assert bool(told & node_survey.NODE_SELECTION) == (place is not None)
     # The taint of a cordoned node is called what it means.
     assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT
     assert (Reason.SILENT in told) == bool(pod.request and info.device is not None and info.silent)

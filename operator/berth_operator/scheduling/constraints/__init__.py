@@ -1,10 +1,11 @@
-"""The constraints: one file for each reason why a node refuses a pod, with everything about it.
+"""The constraints: one file for each check that a node must pass, with everything about it.
 
-`constraint` says what a constraint consists of, `query` what is asked of it, and `registry` has
-all of them in the order in which they are asked. The search walks the registry for the nodes that
-are able (`registry.able`), `reasons` for the reason of each node that is not, `explain` for the
-words, and `what_if` for the changes that would lift a constraint.
+A check has one or several reasons for which a node refuses a pod. `constraint` says what a constraint
+consists of, `query` what it is asked, and `registry` has all of them in order. The search walks the
+registry for the nodes that pass (`registry.able`), `reasons` for the reason of each node that does not,
+`explain` for the words, and `what_if` for the changes that would lift a constraint.
 
-To add a constraint: write a file that ends with its `CONSTRAINT`, and add it to the registry.
-`host_ports` is a small and complete one. `asks` and `gaps` are what several of them share.
+To add a constraint: write a file that ends with its `CONSTRAINT`, and add it to the registry. Each new
+reason goes into `decisions.Reason`, and into `decisions.LIFTED_BY` with the event that may lift it.
+`host_ports` is a small and complete example. `asks` and `gaps` are what several constraints share.
 """

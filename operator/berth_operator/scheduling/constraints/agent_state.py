@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from berth_operator.scheduling import changes, node_table, queued_pods
-from berth_operator.scheduling.changes import Option, Situation
+from berth_operator.scheduling.changes import Option, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -16,7 +16,7 @@ from berth_operator.scheduling.wording import have, noun, plain, short
 NOTHING_THERE: Final = (Reason.NOT_PUBLISHED, Reason.NO_DEVICE)
 
 
-def standing(query: Query) -> Iterator[Objection]:
+def permanent(query: Query) -> Iterator[Objection]:
     """Yield the nodes that give out no device at all, by their state."""
     if not query.need.asked:
         return
@@ -42,7 +42,7 @@ def _failed_sources(query: Query, failed: node_table.Mask) -> Iterator[Objection
 class RepairAgent(changes.Change):
     """The node's agent reports again, or can read its cards again."""
 
-    rank: ClassVar = changes.Rank.REPAIR
+    precedence: ClassVar = changes.Precedence.REPAIR
     CLAUSES: ClassVar[Mapping[Reason, str]] = {
         Reason.SILENT: "the agent of {node} were back",
         Reason.SOURCE_FAILED: "the agent of {node} could read its cards",
@@ -50,28 +50,28 @@ class RepairAgent(changes.Change):
     reason: Reason
 
     @property
-    def kind(self) -> Hashable:
+    def change_type(self) -> Hashable:
         """A kind for each reason."""
         return self.reason
 
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation with the agent repaired in this respect, and in no other."""
-        if self.reason is Reason.SILENT or situation.device is None:
-            return dataclasses.replace(situation, silent=False)
-        return dataclasses.replace(situation, device=dataclasses.replace(situation.device, failed=""))
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario with the agent repaired in this respect, and in no other."""
+        if self.reason is Reason.SILENT or scenario.device is None:
+            return dataclasses.replace(scenario, silent=False)
+        return dataclasses.replace(scenario, device=dataclasses.replace(scenario.device, failed=""))
 
     def clause(self) -> str:
         """Return what the agent would have to do."""
         return self.CLAUSES[self.reason].format(node=short(self.node))
 
 
-def remedies(situation: Situation, _: object) -> Iterator[Option]:
+def remedies(scenario: Scenario, _: object) -> Iterator[Option]:
     """Yield the repairs of the agent of a node that has a Device, where devices are asked for."""
-    if situation.device is None or not situation.request:
+    if scenario.device is None or not scenario.request:
         return
-    failed = {Reason.SILENT: situation.silent, Reason.SOURCE_FAILED: bool(situation.device.failed)}
+    failed = {Reason.SILENT: scenario.silent, Reason.SOURCE_FAILED: bool(scenario.device.failed)}
     for reason in (one for one, there in failed.items() if there):
-        yield Option([RepairAgent(node=situation.node.name, reason=reason)], required=True)
+        yield Option([RepairAgent(node=scenario.node.name, reason=reason)], required=True)
 
 
 def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
@@ -81,8 +81,8 @@ def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 CONSTRAINT = Constraint(
     name="agent state",
-    asked=lambda question: question.need.asked,
-    standing=standing,
+    applies_to=lambda question: question.need.asked,
+    permanent=permanent,
     remedies=remedies,
     words={
         Reason.NOT_PUBLISHED: plain(

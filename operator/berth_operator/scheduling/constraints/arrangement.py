@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth_operator.scheduling import changes, queued_pods
-from berth_operator.scheduling.constraints.constraint import Attempt, Constraint
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.wording import have, listed, of_devices
@@ -25,24 +25,24 @@ def joint(pod: queued_pods.Candidate) -> str:
     return listed(pod.request.grouping.joint) or "devices"
 
 
-SCOPE_DROPPED: Final = (("scope", changes.WISH_SIZE, "the condition on scope were dropped"),)
+SCOPE_DROPPED: Final = (("scope", changes.CONDITION_COST, "the condition on scope were dropped"),)
 DROPPED: Final = (
-    ("joint", changes.WISH_SIZE, "the devices did not have to share a PCIe root"),
-    ("labels", changes.WHOLE_SIZE, "the condition on labels were dropped"),
-    ("function_labels", changes.WHOLE_SIZE, "the condition on labels of virtual functions were dropped"),
+    ("joint", changes.CONDITION_COST, "the devices did not have to share a PCIe root"),
+    ("labels", changes.WHOLE_COST, "the condition on labels were dropped"),
+    ("function_labels", changes.WHOLE_COST, "the condition on labels of virtual functions were dropped"),
 )
 
 
-def relaxations(attempt: Attempt) -> Iterator[changes.Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[changes.Option]:
     """Yield what the pod could do without; a scope that is only preferred keeps it from no node."""
-    grouping = attempt.request.grouping
+    grouping = failed.request.grouping
     fields = (*(SCOPE_DROPPED if grouping.required else ()), *DROPPED)
     yield from changes.dropped(grouping, requests.NO_GROUPING, "grouping", fields)
 
 
 CONSTRAINT = Constraint(
     name="arrangement",
-    asked=lambda question: not question.need.simple,
+    applies_to=lambda question: not question.need.simple,
     relaxations=relaxations,
     words={
         Reason.SCOPE_MISMATCH: lambda nodes, pod, _: f"{have(nodes)} too few free cards {within(pod)}",

@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 from berth_crds import names
 from berth_operator.scheduling import changes
-from berth_operator.scheduling.changes import Option, Situation
-from berth_operator.scheduling.constraints.constraint import Attempt
+from berth_operator.scheduling.changes import Option, Scenario
+from berth_operator.scheduling.constraints.constraint import FailedPlacement
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import CARDS, CORE, RATIO, REPLICAS, Deficit, Unit
 from berth_operator.scheduling.devices import allocator, requests
@@ -54,33 +54,33 @@ def each(request: requests.Request) -> Iterator[tuple[Position, requests.Ask]]:
 class AskLess(changes.Change):
     """The pod asks for fewer devices, or for less of each."""
 
-    rank: ClassVar = changes.Rank.ASK_LESS
+    precedence: ClassVar = changes.Precedence.ASK_LESS
     position: Position
     field: str
     deficit: Deficit  # `free` is what it could have.
     of: str
     container: str = ""  # Where there are several.
 
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation in which the pod asks for what there is."""
-        ask, demand = self.position.of(situation.request), situation.demand
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario in which the pod asks for what there is."""
+        ask, demand = self.position.of(scenario.request), scenario.demand
         if self.field == "count":
-            demand = _scaled(situation, self.deficit.free, ask.count)
+            demand = _scaled(scenario, self.deficit.free, ask.count)
         smaller = dataclasses.replace(ask, **{self.field: self.deficit.free})  # type: ignore[arg-type]  # its own
-        request = self.position.replaced(situation.request, smaller)
-        return dataclasses.replace(situation, request=request, demand=demand)
+        request = self.position.replaced(scenario.request, smaller)
+        return dataclasses.replace(scenario, request=request, demand=demand)
 
     def clause(self) -> str:
         """Return how much it would ask for."""
         return less(self.deficit, self.of) + (f" in container {self.container}" if self.container else "")
 
 
-def _scaled(situation: Situation, count: int, before: int) -> facts.Demand:
+def _scaled(scenario: Scenario, count: int, before: int) -> facts.Demand:
     """Lower what is asked under the names that Berth serves, where it is surely about these devices alone."""
-    if len(list(each(situation.request))) != 1:
-        return situation.demand
-    served = tuple((name, -(-amount * count // before)) for name, amount in situation.demand.served)
-    return dataclasses.replace(situation.demand, served=served)
+    if len(list(each(scenario.request))) != 1:
+        return scenario.demand
+    served = tuple((name, -(-amount * count // before)) for name, amount in scenario.demand.served)
+    return dataclasses.replace(scenario.demand, served=served)
 
 
 def ask_less(request: requests.Request, position: Position, field: str, free: int) -> AskLess:
@@ -94,7 +94,7 @@ def ask_less(request: requests.Request, position: Position, field: str, free: in
     deficit = Deficit(name, unit, getattr(ask, field), free)
     several = container if len(request.containers) > 1 else ""
     return AskLess(
-        position=position, field=field, deficit=deficit, of=of, container=several, size=deficit.part
+        position=position, field=field, deficit=deficit, of=of, container=several, cost=deficit.part
     )
 
 
@@ -113,7 +113,7 @@ def counted(ask: requests.Ask) -> str:
 def fewer(request: requests.Request, position: Position, most: int) -> Iterator[Option]:
     """Yield that the pod asks for fewer devices, `most` of them at most.
 
-    Fewer may not do where more would: partitions of cards have fixed sizes.
+    Fewer may not do where more would: partitions of cards have fixed variants.
     """
     ask = position.of(request)
     counts = range(min(ask.count - 1, most), 0, -1)[:COUNTS_TRIED]
@@ -121,31 +121,31 @@ def fewer(request: requests.Request, position: Position, most: int) -> Iterator[
         yield Option([ask_less(request, position, "count", count) for count in counts], nested=False)
 
 
-def smaller(attempt: Attempt, position: Position, ask: requests.Gpus) -> Iterator[Option]:
+def smaller(failed: FailedPlacement, position: Position, ask: requests.Gpus) -> Iterator[Option]:
     """Yield that the pod asks for no larger share than some card has left, of memory or of core."""
-    container = attempt.request.containers[position.container].name
-    found = [one for one in attempt.shortfalls if one.container == container]
+    container = failed.request.containers[position.container].name
+    found = [one for one in failed.shortfalls if one.container == container]
     verdicts = [verdict for one in found for verdict in one.against]
     memory = [
         one for one in verdicts if one.free.memory < one.wanted.memory and one.free.core >= one.wanted.core
     ]
     if ask.ratio:
-        yield from _shares(attempt, position, "ratio", map(_ratio, memory))
+        yield from _shares(failed, position, "ratio", map(_ratio, memory))
     else:
-        yield from _shares(attempt, position, "memory", (one.free.memory for one in memory))
+        yield from _shares(failed, position, "memory", (one.free.memory for one in memory))
     cores = (one.free.core for one in verdicts if one.free.memory >= one.wanted.memory)
-    yield from _shares(attempt, position, "core", cores)
+    yield from _shares(failed, position, "core", cores)
 
 
 def _ratio(verdict: allocator.Verdict) -> int:
     return verdict.free.memory * requests.WHOLE // max(1, verdict.total.memory)
 
 
-def _shares(attempt: Attempt, position: Position, field: str, free: Iterable[int]) -> Iterator[Option]:
-    wanted = getattr(position.of(attempt.request), field)
+def _shares(failed: FailedPlacement, position: Position, field: str, free: Iterable[int]) -> Iterator[Option]:
+    wanted = getattr(position.of(failed.request), field)
     amounts = sorted({amount for amount in free if 0 < amount < wanted}, reverse=True)
     if amounts:
-        yield Option([ask_less(attempt.request, position, field, amount) for amount in amounts])
+        yield Option([ask_less(failed.request, position, field, amount) for amount in amounts])
 
 
 # ---------------------------------------------------------------- replicas in place of cards
@@ -155,16 +155,16 @@ def _shares(attempt: Attempt, position: Position, field: str, free: Iterable[int
 class AskReplicas(changes.Change):
     """The pod asks for replicas of shared cards in place of cards, whole ones or parts."""
 
-    rank: ClassVar = changes.Rank.ASK_REPLICAS
+    precedence: ClassVar = changes.Precedence.ASK_REPLICAS
     position: Position
     count: int
     whole: bool
 
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation in which the pod asks for replicas."""
-        request = self.position.replaced(situation.request, requests.Replicas(self.count))
-        demand = dataclasses.replace(situation.demand, served=((names.NVIDIA_GPU_SHARED, self.count),))
-        return dataclasses.replace(situation, request=request, demand=demand)
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario in which the pod asks for replicas."""
+        request = self.position.replaced(scenario.request, requests.Replicas(self.count))
+        demand = dataclasses.replace(scenario.demand, served=((names.NVIDIA_GPU_SHARED, self.count),))
+        return dataclasses.replace(scenario, request=request, demand=demand)
 
     def clause(self) -> str:
         """Return what it would ask for."""
@@ -176,12 +176,12 @@ class AskReplicas(changes.Change):
         return f"it asked for {now} instead of {was}"
 
 
-def in_replicas(attempt: Attempt) -> Iterator[Option]:
+def in_replicas(failed: FailedPlacement) -> Iterator[Option]:
     """Yield that a pod with one ask for cards asks for replicas; scope and joint are about whole cards."""
-    asks, grouping = list(each(attempt.request)), attempt.request.grouping
+    asks, grouping = list(each(failed.request)), failed.request.grouping
     if len(asks) != 1 or grouping.scope or grouping.joint:
         return
     ((position, ask),) = asks
-    shared = (sum(one.reason is Reason.SHARING_MODE for one in found.against) for found in attempt.shortfalls)
+    shared = (sum(one.reason is Reason.SHARING_MODE for one in found.against) for found in failed.shortfalls)
     if isinstance(ask, requests.Gpus) and max(shared, default=0) >= ask.count:
         yield Option([AskReplicas(position=position, count=ask.count, whole=ask.whole)])

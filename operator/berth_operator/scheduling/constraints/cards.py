@@ -12,9 +12,9 @@ import numpy as np
 
 from berth_crds import names
 from berth_operator.scheduling import changes, decisions, node_table, queued_pods
-from berth_operator.scheduling.changes import Option, Room, Situation
+from berth_operator.scheduling.changes import DeviceShare, Option, Scenario
 from berth_operator.scheduling.constraints import asks as device_asks
-from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Fitting, Query, matching_cards
 from berth_operator.scheduling.decisions import Reason
@@ -72,7 +72,7 @@ def large(query: Query, ask: requests.Gpus) -> node_table.Mask:
     return found
 
 
-def standing(query: Query) -> Iterator[Objection]:
+def permanent(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few cards of the right kind and size, used or not."""
     need = query.need
     if not asks(need):
@@ -101,7 +101,7 @@ def _undivided(query: Query, cards: node_table.Mask) -> Iterator[tuple[Reason, n
 
 
 def able(query: Query) -> node_table.Mask:
-    """Return the nodes that have enough cards left, as far as sums can tell."""
+    """Return the nodes that have enough cards left by the sums of the node table."""
     table, rows, need, matching = query.table, query.rows, query.need, query.matching
     mask = table.known[rows]  # Not written to: each of these gives a new mask.
     if need.whole:
@@ -128,7 +128,7 @@ def _room_together(query: Query, cards: node_table.Mask) -> node_table.Mask:
     return mask
 
 
-def passing(query: Query) -> Iterator[Objection]:
+def transient(query: Query) -> Iterator[Objection]:
     """Yield the nodes whose cards are held by others, or withheld."""
     table, rows, need = query.table, query.rows, query.need
     if not asks(need):
@@ -169,27 +169,27 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 
 # Fields of the conditions, how much it is to give one up, and its words.
 DROPPED: Final = (
-    ("models", changes.WHOLE_SIZE, "the condition on models were dropped"),
-    ("pattern", changes.WHOLE_SIZE, "the pattern for models were dropped"),
-    ("avoid_models", changes.WISH_SIZE, "no model were avoided"),
-    ("avoid_pattern", changes.WISH_SIZE, "the pattern for models to avoid were dropped"),
-    ("uuids", changes.WHOLE_SIZE, "the list of wanted uuids were dropped"),
-    ("avoid_uuids", changes.WISH_SIZE, "no uuid were avoided"),
-    ("memory_at_least", changes.WHOLE_SIZE, "the condition on memory were dropped"),
+    ("models", changes.WHOLE_COST, "the condition on models were dropped"),
+    ("pattern", changes.WHOLE_COST, "the pattern for models were dropped"),
+    ("avoid_models", changes.CONDITION_COST, "no model were avoided"),
+    ("avoid_pattern", changes.CONDITION_COST, "the pattern for models to avoid were dropped"),
+    ("uuids", changes.WHOLE_COST, "the list of wanted uuids were dropped"),
+    ("avoid_uuids", changes.CONDITION_COST, "no uuid were avoided"),
+    ("memory_at_least", changes.WHOLE_COST, "the condition on memory were dropped"),
 )
 
 
-def relaxations(attempt: Attempt) -> Iterator[Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[Option]:
     """Yield that the pod drops a condition, asks for fewer cards, for smaller shares, or for replicas."""
-    yield from changes.dropped(attempt.request.conditions, requests.ANY_CARD, "conditions", DROPPED)
-    most = int(node_table.count(attempt.query.table.open[attempt.query.rows]).max(initial=0))
-    for position, ask in device_asks.each(attempt.request):
+    yield from changes.dropped(failed.request.conditions, requests.ANY_CARD, "conditions", DROPPED)
+    most = int(node_table.count(failed.query.table.open[failed.query.rows]).max(initial=0))
+    for position, ask in device_asks.each(failed.request):
         if isinstance(ask, requests.Gpus):
-            yield from device_asks.fewer(attempt.request, position, most)
-    for position, ask in device_asks.each(attempt.request):
+            yield from device_asks.fewer(failed.request, position, most)
+    for position, ask in device_asks.each(failed.request):
         if isinstance(ask, requests.Gpus) and not ask.whole:
-            yield from device_asks.smaller(attempt, position, ask)
-    yield from device_asks.in_replicas(attempt)
+            yield from device_asks.smaller(failed, position, ask)
+    yield from device_asks.in_replicas(failed)
 
 
 # Reasons that are about how much is left: only of these a part can be freed.
@@ -200,18 +200,18 @@ USED: Final = frozenset({Reason.FULL, Reason.IN_USE, Reason.PARTLY_USED})
 class MakeRoom(changes.Change):
     """Pods give up a part of some cards of a node; `holders` are the pods that share them now."""
 
-    rank: ClassVar = changes.Rank.MAKE_ROOM
-    rooms: tuple[Room, ...]
+    precedence: ClassVar = changes.Precedence.MAKE_ROOM
+    rooms: tuple[DeviceShare, ...]
     holders: tuple[str, ...]
 
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation in which pods hold less, in their order as much as they can."""
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario in which pods hold less, in their order as much as they can."""
         left = {room.device: [room.core, room.memory] for room in self.rooms}
         holds = tuple(
             dataclasses.replace(hold, shares=tuple(_reduced(share, left) for share in hold.shares))
-            for hold in situation.holds
+            for hold in scenario.holds
         )
-        return dataclasses.replace(situation, holds=holds)
+        return dataclasses.replace(scenario, holds=holds)
 
     def clause(self) -> str:
         """Return how much would have to be freed, and on which cards."""
@@ -229,28 +229,28 @@ def _reduced(share: decisions.Share, left: dict[str, list[int]]) -> decisions.Sh
     return dataclasses.replace(share, core=share.core - core, memory=share.memory - memory)
 
 
-def _freed(room: Room) -> str:
+def _freed(room: DeviceShare) -> str:
     parts = [f"{room.core} % {verdicts.core_of(room.type)}".strip()] if room.core else []
     return " and ".join([*parts, amount(Unit.BYTES, room.memory)] if room.memory else parts)
 
 
-def remedies(situation: Situation, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
+def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
     """Yield that room is made on cards of a node, on those first that lack least."""
     rooms = sorted(_rooms(shortfall), key=lambda one: (round(one[0], 6), one[1].minor, one[1].device))
     if shortfall is None or not rooms:
         return
-    sizes = []
+    variants = []
     for count in range(1, len(rooms) + 1):
         made = tuple(room for _, room in rooms[:count])
         devices = {room.device for room in made}
-        held = [hold for hold in situation.holds if any(share.uuid in devices for share in hold.shares)]
+        held = [hold for hold in scenario.holds if any(share.uuid in devices for share in hold.shares)]
         holders = tuple(sorted(hold.title for hold in held))
         size = min(1.0, sum(lack for lack, _ in rooms[:count]) / shortfall.wanted)
-        sizes.append(MakeRoom(node=situation.node.name, rooms=made, holders=holders, size=size))
-    yield Option(sizes)
+        variants.append(MakeRoom(node=scenario.node.name, rooms=made, holders=holders, cost=size))
+    yield Option(variants)
 
 
-def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, Room]]:
+def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, DeviceShare]]:
     """Yield what is missing on each card of which a part would do, and what part that is of the wanted."""
     for verdict in shortfall.against if shortfall else ():
         wanted, free = verdict.wanted, verdict.free
@@ -258,7 +258,7 @@ def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, Room]
         if verdict.reason in USED and not verdict.never and not whole:
             core, memory = max(0, wanted.core - free.core), max(0, wanted.memory - free.memory)
             lack = max((one.part for one in missing(verdict)), default=0.0)
-            yield lack, Room(verdict.device, verdict.minor, core, memory, verdict.type)
+            yield lack, DeviceShare(verdict.device, verdict.minor, core, memory, verdict.type)
 
 
 def missing(verdict: allocator.Verdict) -> Iterator[Deficit]:
@@ -334,10 +334,10 @@ def _withheld(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 CONSTRAINT = Constraint(
     name="cards",
-    asked=lambda question: bool(question.need.whole or question.need.largest),
+    applies_to=lambda question: bool(question.need.whole or question.need.largest),
     able=able,
-    standing=standing,
-    passing=passing,
+    permanent=permanent,
+    transient=transient,
     gaps=gaps,
     relaxations=relaxations,
     remedies=remedies,

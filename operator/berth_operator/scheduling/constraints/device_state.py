@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final, Self
 
 from berth_operator.scheduling import changes, node_table
-from berth_operator.scheduling.changes import Option, Room, Situation
+from berth_operator.scheduling.changes import DeviceShare, Option, Scenario
 from berth_operator.scheduling.constraints import cards, pools
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
@@ -16,7 +16,7 @@ from berth_operator.scheduling.wording import of_devices
 TROUBLES: Final = tuple(reason for reason in node_table.TROUBLES if reason is not None)
 
 
-def passing(query: Query) -> Iterator[Objection]:
+def transient(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few devices that are well, by what is wrong with the others."""
     for pool in pools.pools(query):
         few = pool.well < pool.wanted
@@ -43,7 +43,7 @@ def _troubled_cards(trouble: node_table.Numbers, count: int, right: node_table.M
 class RepairDevices(changes.Change):
     """Some devices of a node are rid of what is wrong with them."""
 
-    rank: ClassVar = changes.Rank.REPAIR
+    precedence: ClassVar = changes.Precedence.REPAIR
     CLAUSES: ClassVar[Mapping[Reason, str]] = {
         Reason.CORDONED: "{devices} were not cordoned",
         Reason.UNHEALTHY: "{devices} were healthy",
@@ -51,67 +51,67 @@ class RepairDevices(changes.Change):
         Reason.DUPLICATE_UUID: "no other node published {devices}",
     }
     reason: Reason
-    devices: tuple[Room, ...]
+    devices: tuple[DeviceShare, ...]
     wanted: int
 
     @property
-    def kind(self) -> Hashable:
+    def change_type(self) -> Hashable:
         """A kind for each reason."""
         return self.reason
 
     @property
-    def parts(self) -> tuple[Room, ...]:
+    def parts(self) -> tuple[DeviceShare, ...]:
         """The devices."""
         return self.devices
 
-    def only(self, parts: Sequence[Room]) -> Self:
+    def only(self, parts: Sequence[DeviceShare]) -> Self:
         """Return the change of fewer devices."""
         size = min(1.0, len(parts) / self.wanted)
-        return dataclasses.replace(self, devices=tuple(parts), size=size)
+        return dataclasses.replace(self, devices=tuple(parts), cost=size)
 
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation with the devices well."""
-        device, repaired = situation.device, {one.device for one in self.devices}
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario with the devices well."""
+        device, repaired = scenario.device, {one.device for one in self.devices}
         if device is None:
-            return situation
+            return scenario
         cards, others = (
             tuple(dataclasses.replace(one, trouble=None) if one.uuid in repaired else one for one in those)
             for those in (device.cards, device.others)
         )
-        return dataclasses.replace(situation, device=dataclasses.replace(device, cards=cards, others=others))
+        return dataclasses.replace(scenario, device=dataclasses.replace(device, cards=cards, others=others))
 
     def clause(self) -> str:
         """Return what would have to be repaired."""
         return self.CLAUSES[self.reason].format(devices=changes.named(self.devices, self.node))
 
 
-def remedies(situation: Situation, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
+def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
     """Yield for each kind of trouble that devices are rid of it, those first that have most free."""
     wanted = max(1, shortfall.wanted) if shortfall else 1
     for reason in RepairDevices.CLAUSES:
-        rooms = _with_trouble(situation, shortfall, reason)
-        whole = RepairDevices(node=situation.node.name, reason=reason, devices=rooms, wanted=wanted)
+        rooms = _with_trouble(scenario, shortfall, reason)
+        whole = RepairDevices(node=scenario.node.name, reason=reason, devices=rooms, wanted=wanted)
         if rooms:
             yield Option([whole.only(rooms[:count]) for count in range(1, len(rooms) + 1)])
 
 
 def _with_trouble(
-    situation: Situation, shortfall: allocator.Shortfall | None, reason: Reason
-) -> tuple[Room, ...]:
+    scenario: Scenario, shortfall: allocator.Shortfall | None, reason: Reason
+) -> tuple[DeviceShare, ...]:
     """Return the devices with this trouble that would otherwise do, as far as that is known."""
     if shortfall is not None:
         found = [one for one in shortfall.against if one.reason is reason]
         found.sort(key=lambda one: (-one.free.core, -one.free.memory, one.minor))
-        return tuple(Room(one.device, one.minor, type=one.type) for one in found)
-    device = situation.device
+        return tuple(DeviceShare(one.device, one.minor, type=one.type) for one in found)
+    device = scenario.device
     there = (*device.cards, *device.others) if device is not None else ()
-    return tuple(Room(one.uuid, one.minor, type=one.type) for one in there if one.trouble is reason)
+    return tuple(DeviceShare(one.uuid, one.minor, type=one.type) for one in there if one.trouble is reason)
 
 
 CONSTRAINT = Constraint(
     name="device state",
-    asked=lambda question: question.need.asked,
-    passing=passing,
+    applies_to=lambda question: question.need.asked,
+    transient=transient,
     remedies=remedies,
     words={
         Reason.UNHEALTHY: of_devices("too few healthy {}"),

@@ -5,7 +5,7 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.wording import Words, plain
 
 
-def _never(words: str) -> Words:
+def _invariant(words: str) -> Words:
     """Return words that are the same for one node and for many."""
     return plain(words, words)
 
@@ -17,10 +17,10 @@ CONSTRAINT = Constraint(
             "was not fully evaluated: search budget", "were not fully evaluated: search budget"
         ),
         Reason.NO_NODES: lambda *_: "there are no nodes",
-        Reason.INVALID_REQUEST: _never("cannot serve a request for nothing"),
-        Reason.UNSUPPORTED_REQUEST: _never("cannot serve this kind of request"),
-        Reason.UNSUPPORTED_CONSTRAINT: _never("cannot be judged by a constraint that is not supported"),
-        Reason.TOO_MUCH_TOGETHER: _never("cannot serve what was not kept"),
+        Reason.INVALID_REQUEST: _invariant("cannot serve an empty request"),
+        Reason.UNSUPPORTED_REQUEST: _invariant("cannot serve this kind of request"),
+        Reason.UNSUPPORTED_CONSTRAINT: _invariant("cannot be judged by a constraint that is not supported"),
+        Reason.TOO_MUCH_TOGETHER: _invariant("cannot serve a request that is too large to keep"),
     },
     brief={
         Reason.UNDECIDED: "not fully evaluated",

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from berth_operator.scheduling import changes, node_table
-from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
@@ -33,7 +33,7 @@ def able(query: Query) -> node_table.Mask:
     return mask
 
 
-def passing(query: Query) -> Iterator[Objection]:
+def transient(query: Query) -> Iterator[Objection]:
     """Yield the nodes on which a port is taken, port by port."""
     for port in query.question.demand.host_ports:
         yield Objection(taken(query, port), Reason.HOST_PORT_TAKEN, str(port))
@@ -43,30 +43,30 @@ def passing(query: Query) -> Iterator[Objection]:
 class DropHostPort(changes.Change):
     """The pod does without a host port."""
 
-    rank: ClassVar = changes.Rank.DROP_CONDITION
+    precedence: ClassVar = changes.Precedence.DROP_CONDITION
     port: facts.HostPort
 
-    def apply(self, situation: changes.Situation) -> changes.Situation:
-        """Return the situation in which the pod does not ask for the port."""
-        ports = tuple(one for one in situation.demand.host_ports if one != self.port)
-        return dataclasses.replace(situation, demand=dataclasses.replace(situation.demand, host_ports=ports))
+    def apply(self, scenario: changes.Scenario) -> changes.Scenario:
+        """Return the scenario in which the pod does not ask for the port."""
+        ports = tuple(one for one in scenario.demand.host_ports if one != self.port)
+        return dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, host_ports=ports))
 
     def clause(self) -> str:
         """Return which port it would do without."""
         return f"the host port {self.port} were not asked for"
 
 
-def relaxations(attempt: Attempt) -> Iterator[changes.Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[changes.Option]:
     """Yield that the pod does without a port, port by port."""
-    for port in attempt.query.question.demand.host_ports:
+    for port in failed.query.question.demand.host_ports:
         yield changes.Option([DropHostPort(port=port)])
 
 
 CONSTRAINT = Constraint(
     name="host ports",
-    asked=lambda question: bool(question.demand.host_ports),
+    applies_to=lambda question: bool(question.demand.host_ports),
     able=able,
-    passing=passing,
+    transient=transient,
     relaxations=relaxations,
     words={Reason.HOST_PORT_TAKEN: with_detail("has no free host port", "have no free host port")},
     brief={Reason.HOST_PORT_TAKEN: "host port taken"},

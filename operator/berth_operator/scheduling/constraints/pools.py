@@ -8,7 +8,7 @@ import numpy as np
 from berth_operator.scheduling import node_table, queued_pods
 from berth_operator.scheduling.changes import Option
 from berth_operator.scheduling.constraints import asks
-from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -67,13 +67,13 @@ def able(query: Query) -> node_table.Mask:
     return mask
 
 
-def standing(query: Query) -> Iterator[Objection]:
+def permanent(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few pieces, used or not."""
     for pool in pools(query):
         yield Objection(pool.in_all < pool.wanted, pool.lacking, pool.detail, never=True)
 
 
-def passing(query: Query) -> Iterator[Objection]:
+def transient(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few pieces left."""
     for pool in pools(query):
         yield Objection(pool.left < pool.wanted, Reason.FULL, pool.name)
@@ -90,10 +90,10 @@ def _no_such_instance(nodes: int, pod: queued_pods.Candidate, detail: str) -> st
     return f"{have(nodes)} {fewer(next(counts, 0), noun(f'MIG {detail}'.strip(), 1))}"
 
 
-def relaxations(attempt: Attempt) -> Iterator[Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[Option]:
     """Yield that the pod asks for fewer replicas, instances or other devices."""
-    table, rows = attempt.query.table, attempt.query.rows
-    for position, ask in asks.each(attempt.request):
+    table, rows = failed.query.table, failed.query.rows
+    for position, ask in asks.each(failed.request):
         most = asks.COUNTS_TRIED
         if isinstance(ask, requests.Instances):
             counts = node_table.known_of(table.profiles, ask.profile, table.instances, rows)
@@ -101,15 +101,15 @@ def relaxations(attempt: Attempt) -> Iterator[Option]:
         elif isinstance(ask, requests.Replicas):
             most = int(table.replicas[rows].max(initial=0))
         if not isinstance(ask, requests.Gpus):
-            yield from asks.fewer(attempt.request, position, most)
+            yield from asks.fewer(failed.request, position, most)
 
 
 CONSTRAINT = Constraint(
     name="device pools",
-    asked=lambda question: asked(question.need),
+    applies_to=lambda question: asked(question.need),
     able=able,
-    standing=standing,
-    passing=passing,
+    permanent=permanent,
+    transient=transient,
     gaps=gaps,
     relaxations=relaxations,
     words={

@@ -1,9 +1,8 @@
 """Why not, counted over all nodes at once: cheap enough for every decision that finds no place.
 
-Each node gives its first reason: the standing objections of all constraints in their order,
-then the passing ones, and last what only a search on the node showed. So what no patience
-can cure comes before what it can, and a node that could never take the pod never says
-that it is full.
+Each node has its first reason: the permanent objections of all constraints in their order, then the
+transient ones, and last what only a search on the node showed. So what waiting cannot lift comes before
+what it can, and a node that could never take the pod is not called full.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,9 +11,9 @@ import numpy as np
 
 from berth_operator.scheduling import node_table, questions
 from berth_operator.scheduling.constraints import registry
-from berth_operator.scheduling.constraints.constraint import Objection, Why
+from berth_operator.scheduling.constraints.constraint import Objection
 from berth_operator.scheduling.constraints.query import Query
-from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.decisions import Count, NodeReason, Reason
 from berth_operator.scheduling.inventory import Inventory
 
 
@@ -26,7 +25,7 @@ class ReasonTable:
         self._left = nodes.copy()  # Those without a reason.
         self.complete = False
         self._never: list[node_table.Mask] = []
-        self.whys: dict[Why, int] = {}
+        self.node_reasons: dict[NodeReason, int] = {}
 
     def object(self, objection: Objection) -> None:
         """Add a reason for those nodes that have none yet."""
@@ -38,7 +37,7 @@ class ReasonTable:
             self._left ^= fresh
             self.complete = not self._left.any()
 
-    def add(self, row: int, why: Why) -> None:
+    def add(self, row: int, why: NodeReason) -> None:
         """Add a reason for one node, if it has none yet."""
         if self._left[row]:
             self.code[row] = self._number(why)
@@ -53,12 +52,12 @@ class ReasonTable:
 
     def counts(self) -> tuple[Count, ...]:
         """Count the nodes of each reason, the most frequent first, and last those that may have no cards."""
-        found = np.bincount(self.code, minlength=len(self.whys) + 1)[1:].tolist()
-        counts = (Count(*why, nodes) for why, nodes in zip(self.whys, found, strict=True) if nodes)
+        found = np.bincount(self.code, minlength=len(self.node_reasons) + 1)[1:].tolist()
+        counts = (Count(*why, nodes) for why, nodes in zip(self.node_reasons, found, strict=True) if nodes)
         return tuple(sorted(counts, key=_importance))
 
-    def _number(self, why: Why) -> int:
-        return self.whys.setdefault(why, len(self.whys) + 1)
+    def _number(self, why: NodeReason) -> int:
+        return self.node_reasons.setdefault(why, len(self.node_reasons) + 1)
 
 
 def _importance(count: Count) -> tuple[bool, int, str, str]:
@@ -66,7 +65,7 @@ def _importance(count: Count) -> tuple[bool, int, str, str]:
 
 
 def count(
-    inventory: Inventory, question: questions.Question, searched: Mapping[int, Why]
+    inventory: Inventory, question: questions.Question, searched: Mapping[int, NodeReason]
 ) -> tuple[Count, ...]:
     """Count why each known node refuses; `searched` has what a search on the node showed, by row.
 
@@ -83,7 +82,9 @@ def count(
     return table.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
-def evaluate(inventory: Inventory, question: questions.Question, searched: Mapping[int, Why]) -> ReasonTable:
+def evaluate(
+    inventory: Inventory, question: questions.Question, searched: Mapping[int, NodeReason]
+) -> ReasonTable:
     """Return the first reason of each known node, and which could never take the pod."""
     table = ReasonTable(inventory.table.known[: inventory.size])
     for objection in _objections(inventory, question):
@@ -94,10 +95,10 @@ def evaluate(inventory: Inventory, question: questions.Question, searched: Mappi
 
 
 def _objections(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
-    """Yield the objections of all constraints in order: the standing ones first."""
+    """Yield the objections of all constraints in order: the permanent ones first."""
     query = Query(inventory, inventory.everything, question)
-    constraints = [one for one in registry.CONSTRAINTS if one.asked(question)]
+    constraints = [one for one in registry.CONSTRAINTS if one.applies_to(question)]
     for constraint in constraints:
-        yield from constraint.standing(query)
+        yield from constraint.permanent(query)
     for constraint in constraints:
-        yield from constraint.passing(query)
+        yield from constraint.transient(query)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_table, questions
-from berth_operator.scheduling.changes import Option, Situation
+from berth_operator.scheduling.changes import Option, Scenario
 from berth_operator.scheduling.constraints import (
     agent_state,
     arrangement,
@@ -15,18 +15,18 @@ from berth_operator.scheduling.constraints import (
     device_state,
     evaluation,
     host_ports,
-    place,
     pools,
     resources,
+    taints_and_affinity,
 )
-from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Scope
+from berth_operator.scheduling.constraints.constraint import Constraint, DependsOn, FailedPlacement
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.wording import Words
 
 CONSTRAINTS: Final[tuple[Constraint, ...]] = (
-    place.CONSTRAINT,
+    taints_and_affinity.CONSTRAINT,
     agent_state.CONSTRAINT,
     device_state.CONSTRAINT,
     cards.CONSTRAINT,
@@ -42,23 +42,25 @@ WORDS: Final[Mapping[Reason, Words]] = {
 BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
-_ABLE: Final = tuple((one.asked, one.able) for one in CONSTRAINTS if one.able not in {None, resources.able})
+_ABLE: Final = tuple(
+    (one.applies_to, one.able) for one in CONSTRAINTS if one.able not in {None, resources.able}
+)
 
-_CLUSTER_WIDE: Final = tuple(one.asked for one in CONSTRAINTS if one.depends_on is Scope.CLUSTER)
+_CLUSTER_WIDE: Final = tuple(one.applies_to for one in CONSTRAINTS if one.depends_on is DependsOn.CLUSTER)
 
 
 def cluster_wide(question: questions.Question) -> bool:
-    """Whether the answer of a node depends on other nodes, so that a change of one voids all answers."""
-    return any(asked(question) for asked in _CLUSTER_WIDE)
+    """Whether the answer of a node depends on other nodes, so that a change of one voids all scores."""
+    return any(applies(question) for applies in _CLUSTER_WIDE)
 
 
 def able(query: Query) -> node_table.Mask:
-    """Return the nodes that could take the pod, as far as sums can tell."""
+    """Return the nodes that pass the filters; only a search on a node shows whether its devices suffice."""
     question = query.question
     mask = resources.able(query)  # A new mask, in which nodes that are not known are left out.
-    for asked, meets in _ABLE:
-        if asked(question):
-            mask &= meets(query)
+    for applies, passing in _ABLE:
+        if applies(question):
+            mask &= passing(query)
     return mask
 
 
@@ -67,24 +69,24 @@ def relaxations(
 ) -> Iterator[Option]:
     """Yield the changes of the pod that would lift a constraint, on these nodes or on one of them."""
     for constraint in CONSTRAINTS:
-        alone = functools.partial(_alone, query, constraint)
-        yield from constraint.relaxations(Attempt(request, query, shortfalls, alone))
+        only_blocked = functools.partial(_only_blocked_by, constraint, query)
+        yield from constraint.relaxations(FailedPlacement(request, query, shortfalls, only_blocked))
 
 
-def _alone(query: Query, constraint: Constraint) -> list[int]:
-    """Return the nodes that only this constraint keeps the pod from; a single node whatever else does."""
+def _only_blocked_by(constraint: Constraint, query: Query) -> list[int]:
+    """Return the nodes that only this constraint blocks; a single node even if others block it too."""
     mask = query.table.known[query.rows].copy()
     for one in CONSTRAINTS if query.height > 1 else ():
-        if one.able is not None and one.asked(query.question):
+        if one.able is not None and one.applies_to(query.question):
             mask &= ~one.able(query) if one is constraint else one.able(query)
     found: list[int] = np.arange(query.inventory.size)[query.rows][mask].tolist()
     return found
 
 
-def remedies(situation: Situation, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
+def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
     """Yield the changes of one node that would lift a constraint."""
     for constraint in CONSTRAINTS:
-        yield from constraint.remedies(situation, shortfall)
+        yield from constraint.remedies(scenario, shortfall)
 
 
 def gaps(query: Query) -> node_table.Scores:

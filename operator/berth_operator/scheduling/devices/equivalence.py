@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from berth_operator.scheduling.devices import device_view, facts, requests
 
 
-def of(view: device_view.View, request: requests.Request) -> Hashable:
-    """Return all that the answer of a node to a request depends on; None where it is like no other.
+def class_of(view: device_view.View, request: requests.Request) -> Hashable:
+    """Return a node's equivalence class for a request: all that its answer depends on; None if it has none.
 
     A board is meant, not kept: it would stay in memory as long as the answer.
     """

@@ -6,8 +6,8 @@ each node, the verdict on each card of a few nodes or of all, which node comes n
 which changes would let the pod in. Each change was tried before it is proposed. The
 inventory is read and never changed.
 
-`what_if` asks all nodes and finds the changes that help; `diagnosis` finds out what is wrong
-on some of the nodes, and `nearest` which of them comes closest. `findings` are the values;
+`what_if` surveys all nodes and finds the changes that help; `diagnosis` finds out what is wrong
+on some of the nodes, and `nearest_nodes` which of them comes closest. `findings` are the values;
 `phrases` and `sentences` put them into words, `tables` into a table.
 """
 
@@ -19,7 +19,7 @@ from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.explain import diagnosis, findings, nearest_nodes, sentences, tables
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from berth_operator.scheduling.what_if import advice, budget, node_survey
+from berth_operator.scheduling.what_if import advice, node_survey, work_budget
 
 Explanation = findings.Explanation
 Finding = findings.Finding
@@ -37,7 +37,7 @@ table = tables.table
 
 def work(*, whole: bool, expired: Callable[[], bool] | None = None) -> allocator.Effort:
     """Return the effort for an explanation that delays no round of decisions."""
-    return allocator.Effort(budget.STEPS_FOR_WHOLE if whole else allocator.MOST_STEPS, expired)
+    return allocator.Effort(work_budget.STEPS_FOR_ALL_NODES if whole else allocator.MOST_STEPS, expired)
 
 
 def explain(
@@ -52,11 +52,11 @@ def explain(
 
     `effort` bounds all searches and trials together: about a second without one, and twice
     that with `whole`. Nodes that were not searched then are called undecided.
-    1. Ask all nodes.  2. Diagnose some of them, or with `whole` all.  3. Name the nearest.
+    1. Survey all nodes.  2. Diagnose some of them, or with `whole` all.  3. Name the nearest.
     4. Try what would help: one change, else two.
     """
-    left = budget.Budget(work(whole=whole) if effort is None else effort, whole=whole)
-    survey = node_survey.take(search, under_policy.under(policy, candidate), policy, left)
+    budget = work_budget.Budget(work(whole=whole) if effort is None else effort, all_nodes=whole)
+    survey = node_survey.survey(search, under_policy.applied(policy, candidate), policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}
     total = int(survey.known.sum())
@@ -84,7 +84,7 @@ def _without_single_change(
         return dataclasses.replace(explanation, cut=survey.budget.exhausted)
     (row, obstacles), nearest_ = near[0], explanation.nearest
     if len(obstacles) > 1 or (nearest_ is None and len(explanation.counts) > 1):
-        nearest_ = findings.Nearest(survey.row(row).name, *survey.why(row), (), whys=obstacles)
+        nearest_ = findings.Nearest(survey.node(row).name, *survey.reason(row), (), whys=obstacles)
     two = advice.several(survey, [row for row, _ in near], shortfalls)
     return dataclasses.replace(
         explanation, nearest=nearest_, advice=two, cut=survey.budget.exhausted and not two

@@ -14,24 +14,24 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import CARDS, REPLICAS, Deficit, Unit
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain.findings import Finding
-from berth_operator.scheduling.what_if import budget, node_survey, trials
+from berth_operator.scheduling.what_if import node_survey, trials, work_budget
 
 
 def findings_of(survey: node_survey.NodeSurvey) -> tuple[Finding, ...]:
     """Return for each refusing node, by name, why it refuses."""
-    found = dict(zip(survey.refusing, _from_sums(survey), strict=True))
-    with survey.budget.part(budget.DIAGNOSIS_PART) as left:
-        # The nearest first: where the budget does not suffice for all, it is the examples that go without.
-        for row in survey.refusing if left.whole else dict.fromkeys(worth_diagnosing(survey)):
-            if not left.exhausted:
-                found[row] = _diagnosed(survey, row, found[row], left)
+    found = dict(zip(survey.refusing, _from_survey(survey), strict=True))
+    with survey.budget.fraction(work_budget.DIAGNOSIS_FRACTION) as budget:
+        # The nearest come first: where the budget does not suffice for all, some examples are not diagnosed.
+        for row in survey.refusing if budget.all_nodes else dict.fromkeys(worth_diagnosing(survey)):
+            if not budget.exhausted:
+                found[row] = _diagnosed(survey, row, found[row], budget)
     return tuple(found.values())
 
 
-def _from_sums(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
-    """Yield the findings by sums alone; plain lists, because there may be thousands."""
+def _from_survey(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
+    """Yield what the survey shows of each node; plain lists, because there may be thousands."""
     codes, never, found = survey.code.tolist(), survey.never.tolist(), survey.inventory.infos
-    whys = [why or (Reason.UNDECIDED, "") for why in survey.whys]
+    whys = [why or (Reason.UNDECIDED, "") for why in survey.node_reasons]
     for at in survey.refusing:
         info, (reason, detail) = found[at], whys[codes[at]]
         published = info is not None and info.device is not None
@@ -40,30 +40,32 @@ def _from_sums(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
 
 def worth_diagnosing(survey: node_survey.NodeSurvey) -> Iterator[int]:
     """Yield the nodes to diagnose: the nearest, and an example of each of the most frequent reasons."""
-    yield from survey.nearest()[: budget.NODES_DIAGNOSED]
+    yield from survey.nearest()[: work_budget.NODES_DIAGNOSED]
     codes, first = np.unique(survey.code[survey.refusing], return_index=True)
     examples = {
-        survey.whys[code]: survey.refusing[at]
+        survey.node_reasons[code]: survey.refusing[at]
         for code, at in zip(codes.tolist(), first.tolist(), strict=True)
     }
     counts = [one for one in survey.counts if one.reason is not Reason.UNDECIDED]
-    yield from (examples[one.reason, one.detail] for one in counts[: budget.NODES_DIAGNOSED])
+    yield from (examples[one.reason, one.detail] for one in counts[: work_budget.NODES_DIAGNOSED])
 
 
-def _diagnosed(survey: node_survey.NodeSurvey, at: int, seen: Finding, left: budget.Budget) -> Finding:
+def _diagnosed(
+    survey: node_survey.NodeSurvey, row: int, seen: Finding, budget: work_budget.Budget
+) -> Finding:
     """Return the finding on a node with what is missing and what is wrong with each device."""
     if seen.reason is Reason.INSUFFICIENT_RESOURCE:
         return dataclasses.replace(
-            seen, looked=True, measures=tuple(resources.deficits(trials.situation(survey, at)))
+            seen, looked=True, measures=tuple(resources.deficits(trials.scenario(survey, row)))
         )
-    if seen.reason in node_survey.PLACES | node_survey.STATES:
+    if seen.reason in node_survey.NODE_SELECTION | node_survey.AGENT_STATE:
         return dataclasses.replace(seen, looked=True)
     if seen.reason is Reason.WITHHELD:
-        holders = sorted(hold.title for hold in survey.row(at).holds.values() if hold.withheld)
+        holders = sorted(hold.title for hold in survey.node(row).holds.values() if hold.withheld)
         seen = dataclasses.replace(seen, holders=tuple(holders))
-    shortfall = node_survey.look(survey.row(at).view(), survey.request, left)
+    shortfall = node_survey.search_node(survey.node(row).view(), survey.request, budget)
     if not isinstance(shortfall, allocator.Shortfall):
-        # The sums are stricter than the allocator where cards are withheld.
+        # The filters are stricter than the allocator where cards are withheld.
         return dataclasses.replace(seen, looked=True)
     return dataclasses.replace(
         seen,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from berth_operator.scheduling.changes import Change
 from berth_operator.scheduling.what_if.advice import Advice
-from berth_operator.scheduling.what_if.evictions import EndPods
+from berth_operator.scheduling.what_if.victims import EndPods
 
 
 def clause(change: Change, namespace: str | None) -> str:

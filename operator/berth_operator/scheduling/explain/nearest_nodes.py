@@ -8,11 +8,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from berth_operator.scheduling import questions
-from berth_operator.scheduling.changes import Situation
-from berth_operator.scheduling.constraints import cards, place, reasons, registry
-from berth_operator.scheduling.constraints.constraint import Why
+from berth_operator.scheduling.changes import Scenario
+from berth_operator.scheduling.constraints import cards, reasons, registry, taints_and_affinity
 from berth_operator.scheduling.constraints.query import Query
-from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain import diagnosis, findings
 from berth_operator.scheduling.nodes import facts
@@ -46,46 +45,46 @@ def _near_cards(near: findings.Nearest, shortfall: allocator.Shortfall) -> Itera
 # ---------------------------------------------------------------- all that is in the way
 
 
-def with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[Why, ...]]]:
+def with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[NodeReason, ...]]]:
     """Return the nodes that come nearest with all that is in their way, the fewest obstacles first."""
     found = []
     for row in dict.fromkeys(diagnosis.worth_diagnosing(survey)):
-        if survey.row(row).node and not survey.budget.exhausted:
-            before = trials.situation(survey, row)
+        if survey.node(row).node and not survey.budget.exhausted:
+            before = trials.scenario(survey, row)
             survey.budget.spend_on_trial(before)
             found.append((row, tuple(dict.fromkeys(_obstacles(survey, row, before)))))
     return sorted(found, key=lambda one: len(one[1]))
 
 
-def _obstacles(survey: node_survey.NodeSurvey, row: int, before: Situation) -> Iterator[Why]:
-    """Yield what is wrong with a node: its place, its agent, its devices, what else is demanded of it."""
-    whys = place.obstacles(before.node, survey.demand.where).values()
+def _obstacles(survey: node_survey.NodeSurvey, row: int, before: Scenario) -> Iterator[NodeReason]:
+    """Yield what is wrong with a node: its taints and labels, its agent, its devices, its resources."""
+    whys = taints_and_affinity.obstacles(before.node, survey.demand.where).values()
     yield from sorted(whys, key=lambda why: why[1])
     if survey.request and before.device is not None and (before.silent or before.device.failed):
         yield (Reason.SILENT, "") if before.silent else (Reason.SOURCE_FAILED, before.device.failed)
     yield from _of_devices(survey, before)
     elsewhere = dataclasses.replace(survey.demand, where=facts.ANYWHERE)
     rows = slice(row, row + 1)
-    query = Query(survey.inventory, rows, questions.ask(requests.NO_DEVICES, elsewhere))
+    query = Query(survey.inventory, rows, questions.of(requests.NO_DEVICES, elsewhere))
     for constraint in registry.CONSTRAINTS:
-        if constraint is not place.CONSTRAINT and constraint.asked(query.question):
-            for objection in (*constraint.standing(query), *constraint.passing(query)):
+        if constraint is not taints_and_affinity.CONSTRAINT and constraint.applies_to(query.question):
+            for objection in (*constraint.permanent(query), *constraint.transient(query)):
                 if objection.nodes[0]:
                     yield objection.reason, objection.detail
 
 
-def _of_devices(survey: node_survey.NodeSurvey, before: Situation) -> Iterator[Why]:
+def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[NodeReason]:
     """Yield what is wrong with a node's devices, as if all else were well."""
     if not survey.request:
         return
     device = dataclasses.replace(before.device, failed="") if before.device else None
     well = dataclasses.replace(before, node=facts.Node(before.node.name), device=device, silent=False)
-    copy = trials.copied(survey, well)
-    table = reasons.evaluate(copy, questions.ask(survey.request, facts.NO_DEMAND), {})
+    copy = trials.inventory_of(survey, well)
+    table = reasons.evaluate(copy, questions.of(survey.request, facts.NO_DEMAND), {})
     info = copy.infos[0]
     if table.code[0]:
-        yield list(table.whys)[int(table.code[0]) - 1]
+        yield list(table.node_reasons)[int(table.code[0]) - 1]
     elif info is not None and not survey.budget.exhausted:
-        found = node_survey.look(info.view(), survey.request, survey.budget)
+        found = node_survey.search_node(info.view(), survey.request, survey.budget)
         if isinstance(found, allocator.Shortfall):
             yield found.reason, found.detail

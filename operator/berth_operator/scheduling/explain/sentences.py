@@ -23,13 +23,13 @@ Examples = dict[tuple[Reason, str], findings.Finding]
 LONGEST: Final = 1024
 REASONS_SHOWN: Final = (8, 4, 2, 1)
 # Reasons that are about single cards, of which one is named.
-EXEMPLARY: Final = frozenset(filter(None, node_table.TROUBLES))
+REASONS_WITH_EXAMPLE: Final = frozenset(filter(None, node_table.TROUBLES))
 
 
 def sentence(explanation: findings.Explanation | decisions.Reject, candidate: queued_pods.Candidate) -> str:
     """Return why a pod waits and what would help, or what is wrong with its request."""
     if isinstance(explanation, decisions.Reject):
-        return _cut("; ".join(fault.detail for fault in explanation.refusals))
+        return _truncated("; ".join(fault.detail for fault in explanation.refusals))
     return _sentence(explanation, candidate, _examples(explanation), candidate.namespace)
 
 
@@ -50,7 +50,7 @@ def _sentence(
         text_ = f"{_counted(explanation.counts, candidate, explanation.total, shown, extras)}{ending}"
         if len(text_) <= LONGEST:
             break
-    return _cut(text_)
+    return _truncated(text_)
 
 
 def brief(
@@ -61,7 +61,7 @@ def brief(
     """Return why a pod waits, from the counts and the models that there are alone."""
     total = sum(count.nodes for count in counts)
     extras = {key: f" ({there})" for key, there in _models_there(counts, known, candidate).items()}
-    return _cut(_counted(counts, candidate, total, REASONS_SHOWN[0], extras))
+    return _truncated(_counted(counts, candidate, total, REASONS_SHOWN[0], extras))
 
 
 def nearest(found: findings.Nearest) -> str:
@@ -190,13 +190,13 @@ def _example(finding: findings.Finding, namespace: str) -> str:
 
 
 def _card(finding: findings.Finding) -> str:
-    if finding.shortfall is None or finding.reason not in EXEMPLARY:
+    if finding.shortfall is None or finding.reason not in REASONS_WITH_EXAMPLE:
         return ""
     cards = (one.device for one in finding.shortfall.against if one.reason is finding.reason)
     return wording.short(next(cards, ""))
 
 
-CUT: Final = "What would help was not fully evaluated: search budget."
+BUDGET_EXHAUSTED: Final = "What would help was not fully evaluated: search budget."
 
 
 def _ending(explanation: findings.Explanation, candidate: queued_pods.Candidate, namespace: str) -> str:
@@ -204,7 +204,7 @@ def _ending(explanation: findings.Explanation, candidate: queued_pods.Candidate,
     lasting = _lasting(explanation, candidate)
     never = f" No {which} could take it even if nothing were used{lasting}." if explanation.never else ""
     if not explanation.advice:
-        cut = f" {CUT}" if explanation.cut else ""
+        cut = f" {BUDGET_EXHAUSTED}" if explanation.cut else ""
         return f".{never}{cut}" if never or cut else ""
     best = would_fit(explanation.advice[0], namespace)
     return f".{never} {best[0].upper()}{best[1:]}."
@@ -217,6 +217,6 @@ def _lasting(explanation: findings.Explanation, candidate: queued_pods.Candidate
     return f": {phrases.LASTING[reason](candidate)}" if reason in phrases.LASTING else ""
 
 
-def _cut(sentence_: str) -> str:
+def _truncated(sentence_: str) -> str:
     plain = text.line(sentence_, most=2 * LONGEST)
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 1]}…"

@@ -17,9 +17,9 @@ from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator, verdicts
 from berth_operator.scheduling.explain import findings, phrases, sentences
 from berth_operator.scheduling.explain.findings import Finding
-from berth_operator.scheduling.what_if.evictions import EndPods
+from berth_operator.scheduling.what_if.victims import EndPods
 
-HEAD: Final = ("NODE", "DEVICE", "UUID", "WHY NOT", "WANTED", "FREE")
+HEAD: Final = ("NODE", "DEVICE", "UUID", "REASON", "WANTED", "FREE")
 NONE: Final = "-"
 GAP: Final = "  "
 PODS_NAMED: Final = 8

@@ -34,7 +34,7 @@ def spread(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
 def weighted(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     """Prefer large hardware with much of it free: each part relative to the largest node of the cluster.
 
-    The static half says what the node has, the dynamic half what is left of it.
+    What the node has counts for one third, what is left of it for two thirds.
     """
     if not score_input.need.cards:
         return spread(score_input)

@@ -1,8 +1,8 @@
-"""The default strategy: put a pod where the least of the cards' usable rest is lost.
+"""The default strategy: put a pod where the least usable card space is lost.
 
-The usable rest of a node is its free card space, but no more than its free cpu and memory
-will feed, by what the workload has taught (`lessons`). A placement costs what that falls
-by. Among nodes that lose equally, a share goes to the card whose remaining space is then
+The usable space of a node is the free space on its cards, but no more than its free cpu and memory
+support, as the workload shows (`demand_model`). A placement costs what the usable space falls by. Among
+nodes that lose equally, a share goes to the card whose remaining space is then
 worth most; among equal ones, to the fullest card (whole cards, replicas and instances: to
 the node with the fewest left); then to the node that has the least cpu and memory to spare beyond its cards.
 These are compared strictly in this order, never added up: mixing them was tried, and is
@@ -19,8 +19,13 @@ from berth_operator.scheduling import node_table
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.strategies import score_inputs
 
-MILLI: Final = 10  # Losses are compared in thousandths of a card, spaces counted in percent.
-LOSS, CARD, FULL, SPARE = 15, 7, 10, 18  # Bits: up to 32 cards, 1/UNIT, thousandths, ± 131 cards.
+THOUSANDTHS_PER_PERCENT: Final = (
+    10  # Losses are compared in thousandths of a card, spaces counted in percent.
+)
+# The bits of each part of a score: a loss in thousandths of up to 32 cards; what the space that remains on
+# the card is worth, in 1/`demand_model.UNIT`; how full the card is, in thousandths; how many cards more its
+# cpu and memory would support, in thousandths.
+LOSS, CARD, FULL, SPARE = 15, 7, 10, 18
 ALL: Final = LOSS + CARD + FULL + SPARE
 UNFIT: Final = 1 << 40
 
@@ -28,7 +33,7 @@ UNFIT: Final = 1 << 40
 def fragmentation(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     """Rank nodes by the usable space that would be lost."""
     middle, slot, taken = _cards(score_input)
-    before = node_table.total(score_input.space) * MILLI
+    before = node_table.total(score_input.space) * THOUSANDTHS_PER_PERCENT
     after = before - taken
     feeds, feeds_after = _fed(score_input)
     loss = (np.minimum(before, feeds) - np.minimum(after, feeds_after)) * score_input.scarcity
@@ -50,7 +55,10 @@ def _top(bits: int) -> float:
 
 def _fed(score_input: score_inputs.ScoreInput) -> tuple[node_table.Scores, node_table.Scores]:
     """Return how much card space the node's cpu and memory can feed, before and after the placement."""
-    for_cpu, for_memory = MILLI / score_input.model.cpu, MILLI / score_input.model.memory
+    for_cpu, for_memory = (
+        THOUSANDTHS_PER_PERCENT / score_input.model.cpu,
+        THOUSANDTHS_PER_PERCENT / score_input.model.memory,
+    )
     by_cpu, by_memory = score_input.cpu_left * for_cpu, score_input.memory_left * for_memory
     before: node_table.Scores = np.maximum(np.minimum(by_cpu, by_memory), 0.0)
     by_cpu -= score_input.cpu * for_cpu
@@ -66,14 +74,14 @@ def _cards(
     if score_input.fit is None or score_input.share is None:
         # Of cut cards those go first that are nearly given out.
         rest = score_input.pieces_left if score_input.taken_pieces() else node_table.count(score_input.whole)
-        return rest, None, score_input.taken_core() * MILLI
+        return rest, None, score_input.taken_core() * THOUSANDTHS_PER_PERCENT
     # Cost and slot in one number: so the cheapest card of each node is one minimum over columns.
     bits = score_input.fit.shape[1].bit_length()
     cost = (_costs(score_input, score_input.share) << bits) + np.arange(score_input.fit.shape[1])
     cost += ~score_input.fit * (UNFIT << bits)
     cheapest = cost.min(axis=1)
     slot: node_table.Numbers = cheapest & (1 << bits) - 1
-    return cheapest >> bits, slot, _taken(score_input, score_input.share, slot) * MILLI
+    return cheapest >> bits, slot, _taken(score_input, score_input.share, slot) * THOUSANDTHS_PER_PERCENT
 
 
 def _costs(score_input: score_inputs.ScoreInput, ask: requests.Gpus) -> node_table.Numbers:
@@ -99,7 +107,9 @@ def _cost(
     worth: node_table.Numbers, space: node_table.Numbers, after: node_table.Numbers
 ) -> node_table.Numbers:
     """Put first what the space loses in worth, then how much of it there is."""
-    cost: node_table.Numbers = (np.maximum(worth[space] - worth[after], 0) << FULL) + space * MILLI
+    cost: node_table.Numbers = (
+        np.maximum(worth[space] - worth[after], 0) << FULL
+    ) + space * THOUSANDTHS_PER_PERCENT
     return cost
 
 

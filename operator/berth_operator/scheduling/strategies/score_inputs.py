@@ -1,8 +1,8 @@
 """What a strategy sees: a question, and the numbers of the nodes it is put to.
 
 Arrays have one entry for each node in question, matrices one column more for each card.
-All quantities are those before the placement; `core` and `memory` say what the pod
-would take of a card, or of all its cards together, in percent and bytes.
+All quantities are those before the placement, in percent and bytes; `taken_core` and `taken_memory`
+return what the pod would take of a card, or of all its cards together.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ class ScoreInput:
     rows: node_table.Rows
     need: requests.Need
     fit: node_table.Mask | None  # [node, slot]: cards that could take the simple share.
-    cpu: int  # What the pod asks of the node.
-    node_memory: int  # Likewise.
+    cpu: int  # What the pod asks of the node, as `node_memory` is.
+    node_memory: int
     model: demand_model.DemandModel
     scale: "Scale"
     weights: Weights

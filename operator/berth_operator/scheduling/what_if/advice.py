@@ -1,8 +1,8 @@
 """The smallest set of changes that lets a pod in: one change where one does, else two.
 
-A change of the pod is put to all nodes, because it is worth more the more of them it opens.
-A change of a node is tried on the nearest nodes; for each kind the first that helps is enough
-to know what would. Only where no single change helps are two tried together.
+A change of the pod is tried on all nodes, because it is worth more the more nodes would take the pod.
+A change of a node is tried on the nearest nodes; of each type the first that helps is enough to know
+what would. Only where no single change helps are two tried together.
 """
 
 import bisect
@@ -10,21 +10,21 @@ import collections
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from berth_operator.scheduling.changes import Change, Option, Situation
+from berth_operator.scheduling.changes import Change, Option, Scenario
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.what_if import budget, evictions, trials
+from berth_operator.scheduling.what_if import trials, victims, work_budget
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 Shortfalls = Mapping[int, allocator.Shortfall]  # What a search on some nodes showed, by row.
-# Reasons that a repair of the node alone can lift, so that a node of each is tried.
+# Reasons that a repair of the node alone can lift: some nodes with each of them are tried.
 REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.UNSCHEDULABLE)
 
 
@@ -32,8 +32,8 @@ REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.UNSCHEDULABLE)
 class Advice:
     """Changes that together let the pod in, and what it asks after them.
 
-    So many nodes would take it then, or more where that is not `exact`; `example` is the first
-    of them by name.
+    `nodes` is how many nodes would take it then; there may be more where that is not `exact`. `example`
+    is the first of them by name.
     """
 
     changes: tuple[Change, ...]
@@ -44,9 +44,9 @@ class Advice:
     exact: bool = False
 
     @property
-    def size(self) -> float:
-        """How much is changed, for comparison with other advice."""
-        return sum(change.size for change in self.changes)
+    def cost(self) -> float:
+        """How much is given up, for comparison with other advice."""
+        return sum(change.cost for change in self.changes)
 
     @property
     def of_pod(self) -> bool:
@@ -54,124 +54,142 @@ class Advice:
         return not any(change.node for change in self.changes)
 
 
-def in_order(advice: Iterable[Advice]) -> tuple[Advice, ...]:
-    """Return advice in order, the smallest first.
+def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
+    """Return advice by cost, then by the number of changes, then by their precedence.
 
-    2 of 8 GiB are smaller than 1 of 2 cards. A whole node that comes back and a whole
-    condition that goes are as large as all of it; a preference that leaves the pod all it asks
-    for comes before the loss of more than half. What is equal keeps the order in which it was
-    found.
+    A cost is the fraction of the request that is given up: 2 of 8 GiB cost 0.25, 1 of 2 cards costs 0.5.
+    The repair of a node costs 1. A dropped condition costs 1, or 0.5 if the pod still gets all the
+    devices that it asks for. Equal advice keeps the order in which it was found.
     """
-    ranks = {one: [change.rank for change in one.changes] for one in advice}
-    return tuple(sorted(ranks, key=lambda one: (round(one.size, 6), len(one.changes), ranks[one])))
+    precedence = {advice: [change.precedence for change in advice.changes] for advice in found}
+
+    def key(advice: Advice) -> tuple[object, ...]:
+        return round(advice.cost, 6), len(advice.changes), precedence[advice]
+
+    return tuple(sorted(precedence, key=key))
 
 
 def single(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
-    """Return all single changes that let the pod in: of each kind one of a node, and all of the pod."""
-    return in_order([*_of_nodes(survey, shortfalls), *_of_the_pod(survey, shortfalls)])
+    """Return the single changes that let the pod in: one of a node of each type, and all of the pod."""
+    return cheapest_first([*_of_nodes(survey, shortfalls), *_of_the_pod(survey, shortfalls)])
 
 
 def _of_the_pod(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
     for option in registry.relaxations(survey.request, survey.query, tuple(shortfalls.values())):
-        advice = _put_to_all_nodes(survey, option)
+        advice = _tried_on_all_nodes(survey, option)
         if advice is not None:
             yield advice
 
 
-def _put_to_all_nodes(survey: NodeSurvey, option: Option) -> Advice | None:
-    """Return the smallest size of a change of the pod that opens a node, and how many it opens."""
-    pod = Situation(survey.request, survey.demand)
-    answer = functools.cache(lambda change: survey.feasibility.nodes(change.apply(pod)))
-    change = smallest(option, lambda change: bool(answer(change).rows))
+def _tried_on_all_nodes(survey: NodeSurvey, option: Option) -> Advice | None:
+    """Return the cheapest variant of a change of the pod with which any node takes it, and how many do."""
+    pod = Scenario(survey.request, survey.demand)
+    feasible = functools.cache(lambda change: survey.feasibility.feasible_nodes(change.apply(pod)))
+    change = cheapest(option, lambda change: bool(feasible(change).rows))
     if change is None:
         return None
-    found, after = answer(change), change.apply(pod)
-    example = survey.row(found.rows[0]).name
+    found, after = feasible(change), change.apply(pod)
+    example = survey.node(found.rows[0]).name
     return Advice((change,), after.request, after.demand, example, len(found.rows), found.exact)
 
 
 def _of_nodes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
-    tried: collections.Counter[object] = collections.Counter()
-    near = [survey.nearest(survey.saying(frozenset({reason})))[: budget.NODES_TRIED] for reason in REPAIRABLE]
-    rows = dict.fromkeys([*survey.nearest()[: budget.NODES_DIAGNOSED], *itertools.chain(*near)])
-    for row in rows:
-        before = trials.situation(survey, row)
-        options = [*registry.remedies(before, shortfalls.get(row)), *evictions.remedies(before)]
-        for option in [one for one in options if one.required] or options:
-            kind = option.sizes[0].kind
-            if tried[kind] < budget.NODES_TRIED:
-                tried[kind] += 1
-                advice = _tried(survey, row, before, [option])
-                if advice is not None:
-                    tried[kind] = budget.NODES_TRIED
-                    yield advice
+    trials_by_type: collections.Counter[Hashable] = collections.Counter()
+    helped: set[Hashable] = set()
+    for row in _rows_to_repair(survey):
+        before = trials.scenario(survey, row)
+        options = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
+        for option in [option for option in options if option.required] or options:
+            change_type = option.variants[0].change_type
+            if change_type in helped or trials_by_type[change_type] == work_budget.NODES_TRIED:
+                continue
+            trials_by_type[change_type] += 1
+            advice = _tried_on_node(survey, row, before, [option])
+            if advice is not None:
+                helped.add(change_type)
+                yield advice
+
+
+def _rows_to_repair(survey: NodeSurvey) -> Iterable[int]:
+    """Return the nearest nodes, and the nearest of those that a repair alone may help."""
+    repairable = (survey.nearest(survey.with_reason(frozenset({reason}))) for reason in REPAIRABLE)
+    examples = (rows[: work_budget.NODES_TRIED] for rows in repairable)
+    return dict.fromkeys([*survey.nearest()[: work_budget.NODES_DIAGNOSED], *itertools.chain(*examples)])
 
 
 def several(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> tuple[Advice, ...]:
-    """Return the smallest two changes, or the smallest one, that let the pod in on one of these nodes."""
-    for row in itertools.islice(rows, budget.NODES_TRIED_TWICE):
-        found = next(filter(None, (_sets(survey, row, shortfalls, size) for size in (1, 2))), ())
+    """Return the cheapest two changes that let the pod in on one of these nodes, or one where one suffices.
+
+    One may suffice although `single` found none: that tries each type of change on few nodes only.
+    """
+    for row in itertools.islice(rows, work_budget.NODES_FOR_PAIRS):
+        sets = (_sets(survey, row, shortfalls, count) for count in (1, 2))
+        found = next(filter(None, sets), ())
         if found and not survey.budget.exhausted:
-            return (min(found, key=lambda one: round(one.size, 6)),)
+            return (min(found, key=lambda advice: round(advice.cost, 6)),)
     return ()
 
 
-def _sets(survey: NodeSurvey, row: int, shortfalls: Shortfalls, size: int) -> list[Advice]:
-    """Return all sets of so many changes that let the pod in on one node."""
-    before, known = trials.situation(survey, row), shortfalls.get(row)
+def _sets(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> list[Advice]:
+    """Return all sets of this many changes that let the pod in on one node."""
+    before, known = trials.scenario(survey, row), shortfalls.get(row)
     query = Query(survey.inventory, np.array([row]), survey.query.question)
     options = [
         *registry.remedies(before, known),
         *registry.relaxations(survey.request, query, [known] if known else []),
-        *evictions.remedies(before),
+        *victims.remedies(before),
     ]
-    required = [one for one in options if one.required]
-    others = [one for one in options if not one.required]
-    more = itertools.combinations(others, size - len(required)) if len(required) <= size else ()
-    found = (_tried(survey, row, before, [*required, *some]) for some in more)
-    return [one for one in found if one is not None]
+    required = [option for option in options if option.required]
+    others = [option for option in options if not option.required]
+    more = itertools.combinations(others, count - len(required)) if len(required) <= count else ()
+    found = (_tried_on_node(survey, row, before, [*required, *some]) for some in more)
+    return [advice for advice in found if advice is not None]
 
 
-def _tried(survey: NodeSurvey, row: int, before: Situation, options: Sequence[Option]) -> Advice | None:
-    """Return the smallest sizes of some changes that together let the pod in on one node, if they do."""
+def _tried_on_node(
+    survey: NodeSurvey, row: int, before: Scenario, options: Sequence[Option]
+) -> Advice | None:
+    """Return the cheapest variants of some changes that together let the pod in on one node, if they do."""
 
     def helps(changes: Iterable[Change]) -> bool:
-        return trials.fits(survey, _after(before, changes))
+        return trials.fits(survey, _with_changes(before, changes))
 
-    chosen = [option.sizes[-1] for option in options]
+    chosen = [option.variants[-1] for option in options]
     if not helps(chosen):
         return None
     for number, option in enumerate(options):
-        chosen[number] = smallest(option, _beside(chosen, number, helps)) or chosen[number]
-    if len(chosen) == 1 and isinstance(chosen[0], evictions.EndPods):
-        chosen = [evictions.with_devices(survey, row, chosen[0])]
+        chosen[number] = cheapest(option, _helps_in_place_of(chosen, number, helps)) or chosen[number]
+    if len(chosen) == 1 and isinstance(chosen[0], victims.EndPods):
+        chosen = [victims.or_devices_freed(survey, row, chosen[0])]
     if survey.budget.exhausted:
-        return None  # Where it was spent meanwhile, more might be proposed than is needed.
-    after = _after(before, chosen)
+        return None  # The cheapest variants were perhaps not found.
+    after = _with_changes(before, chosen)
     return Advice(tuple(chosen), after.request, after.demand, before.node.name)
 
 
-def _beside(
+def _helps_in_place_of(
     chosen: Sequence[Change], number: int, helps: Callable[[Iterable[Change]], bool]
 ) -> Callable[[Change], bool]:
-    """Return whether a change helps in the place of one of those that are chosen."""
+    """Return a function that tells whether a change helps in place of one of those that are chosen."""
     return lambda change: helps([*chosen[:number], change, *chosen[number + 1 :]])
 
 
-def _after(before: Situation, changes: Iterable[Change]) -> Situation:
-    return functools.reduce(lambda situation, change: change.apply(situation), changes, before)
+def _with_changes(before: Scenario, changes: Iterable[Change]) -> Scenario:
+    return functools.reduce(lambda scenario, change: change.apply(scenario), changes, before)
 
 
-def smallest(option: Option, helps: Callable[[Change], bool]) -> Change | None:
-    """Return the smallest size of a change that helps, without the parts that are not needed."""
-    sizes = option.sizes
+def cheapest(option: Option, helps: Callable[[Change], bool]) -> Change | None:
+    """Return the cheapest variant of a change that helps, without the parts that are not needed."""
+    variants = option.variants
     if not option.nested:
-        return next(filter(helps, sizes), None)
-    if not helps(sizes[-1]):
+        return next(filter(helps, variants), None)
+    if not helps(variants[-1]):
         return None
-    change = sizes[bisect.bisect_left(sizes, x=True, hi=len(sizes) - 1, key=helps)]
-    for part in change.parts[:-1]:
-        fewer = change.only([one for one in change.parts if one is not part])
+    # Of nested variants all from the first that helps on do, so it is found by bisection.
+    change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
+    # The last part is needed: the variant before, which has all but that, does not help.
+    for unneeded in change.parts[:-1]:
+        fewer = change.only([part for part in change.parts if part is not unneeded])
         if helps(fewer):
             change = fewer
     return change

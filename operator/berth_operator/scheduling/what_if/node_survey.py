@@ -1,10 +1,8 @@
-"""The answers of all nodes to one pod, before any of them is diagnosed.
+"""Why each node refuses one pod, before any of them is diagnosed.
 
-Three things must hold on a node: its place suits, its resources suffice, its devices do.
-A NodeSurvey has a mask for each of the three over all rows, so that "only this one thing
-stands in the way" is a question to masks. It also says which nodes could never take the
-pod, and how near each of the others comes, as far as sums can tell: that decides which
-few are diagnosed.
+For each row of the inventory a NodeSurvey has the number of the node's first reason, whether the node
+could never take the pod, and what part it lacks, as far as the filters show. That decides which few
+nodes are diagnosed.
 """
 
 import dataclasses
@@ -21,28 +19,32 @@ from berth_operator.scheduling import (
     questions,
     queued_pods,
 )
-from berth_operator.scheduling.changes import Situation
+from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import reasons, registry
-from berth_operator.scheduling.constraints.constraint import Why
 from berth_operator.scheduling.constraints.query import Query
-from berth_operator.scheduling.decisions import Count, Reason
+from berth_operator.scheduling.decisions import Count, NodeReason, Reason
 from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from berth_operator.scheduling.what_if import budget
+from berth_operator.scheduling.what_if import work_budget
 from berth_operator.scheduling.what_if.feasibility import Feasibility
+from berth_operator.scheduling.what_if.work_budget import Budget
 
-PLACES: Final = frozenset({Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES})
-STATES: Final = frozenset(reason for reason in node_table.STATES if reason is not None)
+NODE_SELECTION: Final = frozenset(
+    {Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES}
+)
+AGENT_STATE: Final = frozenset(reason for reason in node_table.STATES if reason is not None)
+
+ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
 
 
 @dataclasses.dataclass(frozen=True)
 class NodeSurvey:
-    """What all nodes say, by row; masks and numbers are as long as the inventory has rows.
+    """The reasons of all nodes, by row; masks and numbers are as long as the inventory has rows.
 
-    `code` is the number of a node's reason in `whys`, of which the first is that there is none.
+    `code` is the position of a node's reason in `node_reasons`, whose first is None: the node fits.
     """
 
     inventory: Inventory
@@ -50,136 +52,134 @@ class NodeSurvey:
     request: requests.Request
     demand: facts.Demand
     counts: tuple[Count, ...]
-    whys: tuple[Why | None, ...]
+    node_reasons: tuple[NodeReason | None, ...]
     code: node_table.Numbers
     known: node_table.Mask
     never: node_table.Mask
     gap: node_table.Scores
-    budget: budget.Budget
+    budget: Budget
 
     @property
     def query(self) -> Query:
         """The question of the pod to all nodes."""
-        return Query(self.inventory, self.inventory.everything, questions.ask(self.request, self.demand))
+        return Query(self.inventory, self.inventory.everything, questions.of(self.request, self.demand))
 
     @functools.cached_property
     def feasibility(self) -> Feasibility:
-        """What tells which nodes would take a changed pod."""
+        """Which nodes would take a changed pod."""
         return Feasibility(self.inventory, self.budget)
 
-    def row(self, at: int) -> node_info.NodeInfo:
+    def node(self, row: int) -> node_info.NodeInfo:
         """Return a node in full."""
-        info = self.inventory.infos[at]
-        assert info is not None, "a node that spoke"  # noqa: S101
+        info = self.inventory.infos[row]
+        assert info is not None, "the row of a node"  # noqa: S101
         return info
 
-    def why(self, at: int) -> Why:
+    def reason(self, row: int) -> NodeReason:
         """Return the reason of a node that has one."""
-        why = self.whys[int(self.code[at])]
-        assert why is not None, "a node that refuses"  # noqa: S101
-        return why
+        reason = self.node_reasons[int(self.code[row])]
+        assert reason is not None, "a node that refuses"  # noqa: S101
+        return reason
 
-    def saying(self, among: frozenset[Reason]) -> node_table.Mask:
-        """Return which nodes give one of these reasons."""
-        codes = [code for code, why in enumerate(self.whys) if why is not None and why[0] in among]
+    def with_reason(self, among: frozenset[Reason]) -> node_table.Mask:
+        """Return which nodes have one of these reasons."""
+        codes = [code for code, found in enumerate(self.node_reasons) if found and found[0] in among]
         return np.isin(self.code, codes)
 
     @functools.cached_property
     def refusing(self) -> list[int]:
-        """The rows of all nodes that refuse, by name."""
+        """The rows of all nodes that refuse, in the order of their names."""
         found = np.flatnonzero(self.code)
-        refusing: list[int] = found[np.argsort(self.inventory.rank()[found])].tolist()
+        refusing: list[int] = found[np.argsort(self.inventory.name_order()[found])].tolist()
         return refusing
 
     @functools.cached_property
-    def remoteness(self) -> node_table.Numbers:
-        """What a node would need: 0 for room, 1 for another state, 2 for other hardware."""
-        remote: node_table.Numbers = np.where(self.never, 2, self.saying(PLACES | STATES))
-        return remote
+    def change_needed(self) -> node_table.Numbers:
+        """What a node lacks: 0 for free devices, 1 for another state, 2 for other hardware."""
+        other_state = self.with_reason(NODE_SELECTION | AGENT_STATE)
+        needed: node_table.Numbers = np.where(self.never, 2, other_state)
+        return needed
 
     def nearest(self, among: node_table.Mask | None = None) -> list[int]:
-        """Return refusing nodes in order, the nearest first, those before others that need less of a change.
+        """Return refusing nodes by the change that they need, then by what part is missing, then by name.
 
-        One that was not fully evaluated may take the pod as it is, so it is no example of what is wrong.
+        A node that was not fully evaluated may take the pod as it is, so it is no example of what is wrong.
         """
-        there = (self.code > 0) & ~self.saying(frozenset({Reason.UNDECIDED}))
-        found = np.flatnonzero(there if among is None else among & there)
-        keys = (self.inventory.rank()[found], self.gap[found], self.remoteness[found])
+        refusing = (self.code > 0) & ~self.with_reason(frozenset({Reason.UNDECIDED}))
+        found = np.flatnonzero(refusing if among is None else among & refusing)
+        keys = (self.inventory.name_order()[found], self.gap[found], self.change_needed[found])
         nearest: list[int] = found[np.lexsort(keys)].tolist()
         return nearest
 
 
-def take(search: Search, candidate: queued_pods.Candidate, policy: Policy, left: budget.Budget) -> NodeSurvey:
-    """Ask all nodes; those that are not searched when the budget is spent say that they are undecided."""
+def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, budget: Budget) -> NodeSurvey:
+    """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
     inventory, request, demand = search.inventory, candidate.request, candidate.demand
-    question = questions.ask(request, demand)
-    table = reasons.evaluate(inventory, question, search.searched_now(question, policy))
+    question = questions.of(request, demand)
+    table = reasons.evaluate(inventory, question, search.current_refusals(question, policy))
     query = Query(inventory, inventory.everything, question)
     known = inventory.table.known[: inventory.size].copy()
-    _search_silent_nodes(table, inventory, candidate, known & (table.code == 0), left)
+    _search_passing_nodes(table, inventory, candidate, known & (table.code == 0), budget)
     return NodeSurvey(
         inventory,
         policy,
         request,
         demand,
         counts=table.counts(),
-        whys=(None, *table.whys),
+        node_reasons=(None, *table.node_reasons),
         code=table.code,
         known=known,
         never=table.never(),
         gap=registry.gaps(query),
-        budget=left,
+        budget=budget,
     )
 
 
-def _search_silent_nodes(
+def _search_passing_nodes(
     table: reasons.ReasonTable,
     inventory: Inventory,
     candidate: queued_pods.Candidate,
-    silent: node_table.Mask,
-    left: budget.Budget,
+    passing: node_table.Mask,
+    budget: Budget,
 ) -> None:
-    """Search the nodes that gave no reason, and add one for those that should have."""
-    request, rank = candidate.request, inventory.rank()
-    unsure = set(np.flatnonzero(silent).tolist())
+    """Search the nodes that passed the filters, and add the reasons of those that do not fit."""
+    request, order = candidate.request, inventory.name_order()
+    unsure = set(np.flatnonzero(passing).tolist())
     if request.need.simple or not request.need.asked:
-        # One of them is searched for all that are alike: this costs no budget.
-        unlimited = budget.Budget(allocator.Effort(budget.NO_LIMIT, left.effort.expired), whole=True)
-        pod = Situation(request, candidate.demand)
-        unsure -= set(Feasibility(inventory, unlimited).nodes(pod, silent).rows)
-    alike: Alike = {}
-    with left.part(budget.SURVEY_PART) as mine:
-        for row in sorted(unsure, key=lambda row: int(rank[row])):
-            why = _asked(inventory, row, request, mine, alike)
-            if why is not None:
-                table.add(row, why)
+        # For these the filters suffice, and one node is searched to be sure: that costs no budget.
+        no_limit = Budget(allocator.Effort(work_budget.NO_LIMIT, budget.effort.expired), all_nodes=True)
+        pod = Scenario(request, candidate.demand)
+        unsure -= set(Feasibility(inventory, no_limit).feasible_nodes(pod, passing).rows)
+    known: ReasonsByClass = {}
+    with budget.fraction(work_budget.SURVEY_FRACTION) as mine:
+        for row in sorted(unsure, key=lambda row: int(order[row])):
+            reason = _searched_reason(inventory, row, request, mine, known)
+            if reason is not None:
+                table.add(row, reason)
 
 
-Alike = dict[Hashable, Why | None]  # Answers of nodes, by all that they depend on.
-
-
-def _asked(
-    inventory: Inventory, row: int, request: requests.Request, left: budget.Budget, alike: Alike
-) -> Why | None:
-    """Return the reason of one node, if it has one; where no budget is left it is not asked."""
+def _searched_reason(
+    inventory: Inventory, row: int, request: requests.Request, budget: Budget, known: ReasonsByClass
+) -> NodeReason | None:
+    """Return why one node does not fit, None if it does; once the budget is exhausted it is undecided."""
     info = inventory.infos[row]
-    if info is None or left.exhausted:
+    if info is None or budget.exhausted:
         return Reason.UNDECIDED, ""
     view = info.view()
-    kind = equivalence.of(view, request)
-    if kind is None or kind not in alike:
-        found = look(view, request, left)
-        why = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
-        if left.effort.spent or kind is None:
-            return why
-        alike[kind] = why
-    left.effort.spend(1)
-    return alike[kind]
+    equivalence_class = equivalence.class_of(view, request)
+    if equivalence_class is None or equivalence_class not in known:
+        found = search_node(view, request, budget)
+        reason = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
+        if budget.effort.spent or equivalence_class is None:
+            return reason
+        known[equivalence_class] = reason
+    budget.effort.spend(1)
+    return known[equivalence_class]
 
 
-def look(
-    view: device_view.View, request: requests.Request, left: budget.Budget
+def search_node(
+    view: device_view.View, request: requests.Request, budget: Budget
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
-    """Search one node, as long as the search for a place does at most."""
-    with left.search() as effort:
+    """Return the devices of one node for the pod or what is short, with the effort of a usual search."""
+    with budget.search() as effort:
         return allocator.place(view, request, effort=effort)

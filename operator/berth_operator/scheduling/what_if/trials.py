@@ -1,12 +1,14 @@
 """One node as it would be after a change, and whether the pod then fits there.
 
-The node alone is copied and asked by a search of its own, so a trial can neither damage the
-inventory nor be confused by what is remembered of it, and what it shows is what the real
-search would do. Trials are paid for, because each costs as much as placing a pod.
+The node alone is copied and searched by a Search of its own. So a trial does not change the inventory,
+remembers nothing, and shows what the real search would do. Each trial is charged to the budget, because
+it costs as much as placing a pod.
 """
 
+import collections
+
 from berth_operator.scheduling import decisions, node_info
-from berth_operator.scheduling.changes import Situation
+from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
@@ -14,57 +16,54 @@ from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 
-def situation(survey: NodeSurvey, row: int) -> Situation:
+def scenario(survey: NodeSurvey, row: int) -> Scenario:
     """Return the pod and a node as they are."""
-    info = survey.row(row)
-    assert info.node is not None, "a node that refuses is known"  # noqa: S101
+    info = survey.node(row)
+    assert info.node is not None, "a node that was surveyed"  # noqa: S101
     holds = tuple(eviction_order(info))
-    return Situation(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
+    return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 
 def eviction_order(info: node_info.NodeInfo) -> list[Hold]:
-    """Return the pods of a node in order: those first whose end would soonest leave a device unused."""
-    pods: dict[str, int] = {}
-    for hold in info.holds.values():
-        for share in hold.shares:
-            pods[share.uuid] = pods.get(share.uuid, 0) + 1
+    """Return the pods of a node in order: first those that share their devices with the fewest others."""
+    holders = collections.Counter(share.uuid for hold in info.holds.values() for share in hold.shares)
 
     def key(hold: Hold) -> tuple[object, ...]:
-        crowd = min((pods[share.uuid] for share in hold.shares), default=0)
+        fewest_holders = min((holders[share.uuid] for share in hold.shares), default=0)
         memory = sum(share.memory for share in hold.shares)
-        first = min((share.minor for share in hold.shares), default=0)
-        return not hold.shares, crowd, len(hold.shares), memory, first, hold.title, hold.uid
+        minor = min((share.minor for share in hold.shares), default=0)
+        return not hold.shares, fewest_holders, len(hold.shares), memory, minor, hold.title, hold.uid
 
     return sorted(info.holds.values(), key=key)
 
 
-def copied(survey: NodeSurvey, tried: Situation) -> Inventory:
-    """Return an inventory of the node alone."""
+def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
+    """Return an inventory of the one node of a scenario."""
     copy = Inventory(one_pod_a_card=survey.inventory.one_pod_a_card)
-    copy.put_node(tried.node)
-    if tried.device is not None:
-        copy.put_device(tried.device)
-        copy.set_silent(tried.device.node, tried.silent)
-    for hold in tried.holds:
+    copy.put_node(scenario.node)
+    if scenario.device is not None:
+        copy.put_device(scenario.device)
+        copy.set_silent(scenario.device.node, scenario.silent)
+    for hold in scenario.holds:
         copy.charge(hold)
     return copy
 
 
-def place(survey: NodeSurvey, tried: Situation) -> decisions.Placement | None:
-    """Return where the pod finds its place; nowhere if no budget is left to try it."""
+def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
+    """Return the placement of the pod, if it fits; None once the budget is exhausted."""
     if survey.budget.exhausted:
         return None
-    survey.budget.spend_on_trial(tried)
-    search = Search(copied(survey, tried))
-    return search.place(tried.request, tried.demand, policy=survey.policy, effort=survey.budget.effort)
+    survey.budget.spend_on_trial(scenario)
+    search = Search(inventory_of(survey, scenario))
+    return search.place(scenario.request, scenario.demand, policy=survey.policy, effort=survey.budget.effort)
 
 
-def fits(survey: NodeSurvey, tried: Situation) -> bool:
-    """Whether the pod finds its place."""
-    return place(survey, tried) is not None
+def fits(survey: NodeSurvey, scenario: Scenario) -> bool:
+    """Whether the pod fits."""
+    return place(survey, scenario) is not None
 
 
-def devices(survey: NodeSurvey, tried: Situation) -> set[str]:
-    """Return the devices that the pod would get."""
-    found = place(survey, tried)
+def granted_devices(survey: NodeSurvey, scenario: Scenario) -> set[str]:
+    """Return the uuids of the devices that the pod would get."""
+    found = place(survey, scenario)
     return {share.uuid for share in allocator.held(found.grants)} if found is not None else set()

@@ -1,7 +1,7 @@
-"""Pods whose end would let another in: the victims, as few of them as will do.
+"""Pods whose end would let another in: the victims, as few of them as possible.
 
-Where giving back the devices that the pod would then get is enough, the devices are proposed
-and not the pods, because their holders may have more than is needed.
+Where it is enough that the devices which the pod would get are freed, these are proposed and not the
+end of their holders, who may hold more than is needed.
 """
 
 import dataclasses
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Self
 
 from berth_operator.scheduling import changes, wording
-from berth_operator.scheduling.changes import Option, Room, Situation
+from berth_operator.scheduling.changes import DeviceShare, Option, Scenario
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.what_if import budget, trials
+from berth_operator.scheduling.what_if import trials, work_budget
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 
@@ -20,9 +20,9 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 class EndPods(changes.Change):
     """These pods of a node end, or only give back these devices of theirs."""
 
-    rank: ClassVar = changes.Rank.END_PODS
+    precedence: ClassVar = changes.Precedence.END_PODS
     holds: tuple[Hold, ...]
-    devices: tuple[Room, ...] = ()
+    devices: tuple[DeviceShare, ...] = ()
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -38,10 +38,10 @@ class EndPods(changes.Change):
         """Return the change of fewer pods."""
         return dataclasses.replace(self, holds=tuple(parts))
 
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation without the pods, or without all shares of the devices."""
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario without the pods, or without all shares of the devices."""
         named, ended = {one.device for one in self.devices}, {hold.uid for hold in self.holds}
-        holds = situation.holds
+        holds = scenario.holds
         if named:
             kept = (tuple(one for one in hold.shares if one.uuid not in named) for hold in holds)
             holds = tuple(
@@ -49,7 +49,7 @@ class EndPods(changes.Change):
             )
         else:
             holds = tuple(hold for hold in holds if hold.uid not in ended)
-        return dataclasses.replace(situation, holds=holds)
+        return dataclasses.replace(scenario, holds=holds)
 
     def clause(self) -> str:
         """Return which devices would have to be freed, or which pods would have to end."""
@@ -62,21 +62,22 @@ class EndPods(changes.Change):
         return f"{wording.listed(titles)} ended on {wording.short(self.node)}"
 
 
-def remedies(situation: Situation) -> Iterator[Option]:
-    """Yield that pods end, in the order in which their end helps soonest."""
-    holds = situation.holds[: budget.PODS_TRIED]
+def remedies(scenario: Scenario) -> Iterator[Option]:
+    """Yield that pods end, first those that share their devices with the fewest others."""
+    holds = scenario.holds[: work_budget.PODS_TRIED]
     if holds:
-        name = situation.node.name
+        name = scenario.node.name
         yield Option([EndPods(node=name, holds=holds[:count]) for count in range(1, len(holds) + 1)])
 
 
-def with_devices(survey: NodeSurvey, row: int, change: EndPods) -> EndPods:
-    """Name the devices that would do if only these were given back, by all who share them; else the pods."""
-    before = trials.situation(survey, row)
-    given = trials.devices(survey, change.apply(before))
-    held = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in given}
-    rooms = [Room(uuid, one.minor, one.core, one.memory, one.type) for uuid, one in held.items()]
-    rooms.sort(key=lambda room: (room.minor, room.device))
-    freed = dataclasses.replace(change, devices=tuple(rooms), size=len(rooms) / max(1, len(given)))
-    lacks = survey.why(row)[0] is Reason.INSUFFICIENT_RESOURCE
-    return freed if rooms and not lacks and trials.fits(survey, freed.apply(before)) else change
+def or_devices_freed(survey: NodeSurvey, row: int, change: EndPods) -> EndPods:
+    """Return the change that all holders free the devices the pod would get, if that is enough to fit."""
+    before = trials.scenario(survey, row)
+    granted = trials.granted_devices(survey, change.apply(before))
+    held = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in granted}
+    shares = [DeviceShare(uuid, one.minor, one.core, one.memory, one.type) for uuid, one in held.items()]
+    shares.sort(key=lambda share: (share.minor, share.device))
+    freed = dataclasses.replace(change, devices=tuple(shares), cost=len(shares) / max(1, len(granted)))
+    lacks_resource = survey.reason(row)[0] is Reason.INSUFFICIENT_RESOURCE
+    enough = shares and not lacks_resource and trials.fits(survey, freed.apply(before))
+    return freed if enough else change

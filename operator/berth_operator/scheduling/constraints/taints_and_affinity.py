@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from berth_operator.scheduling import changes, node_table
-from berth_operator.scheduling.changes import Option, Situation
-from berth_operator.scheduling.constraints.constraint import Attempt, Constraint, Objection, Why
+from berth_operator.scheduling.changes import Option, Scenario
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
-from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.nodes import affinity, facts, taints
 from berth_operator.scheduling.wording import plain, short, with_detail
 
@@ -28,7 +28,7 @@ def able(query: Query) -> node_table.Mask:
     return mask
 
 
-def standing(query: Query) -> Iterator[Objection]:
+def permanent(query: Query) -> Iterator[Objection]:
     """Yield the nodes on which the pod may not run, by the first reason."""
     places = query.inventory.places(query.question.demand.where)
     for number, why in enumerate(places.reasons, start=1):
@@ -42,13 +42,13 @@ def standing(query: Query) -> Iterator[Objection]:
 class Uncordon(changes.Change):
     """People uncordon the node."""
 
-    rank: ClassVar = changes.Rank.REPAIR
+    precedence: ClassVar = changes.Precedence.REPAIR
 
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation with the node uncordoned."""
-        kept = tuple(one for one in situation.node.taints if one.key != facts.UNSCHEDULABLE_TAINT)
-        node = dataclasses.replace(situation.node, unschedulable=False, taints=kept)
-        return dataclasses.replace(situation, node=node)
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario with the node uncordoned."""
+        kept = tuple(one for one in scenario.node.taints if one.key != facts.UNSCHEDULABLE_TAINT)
+        node = dataclasses.replace(scenario.node, unschedulable=False, taints=kept)
+        return dataclasses.replace(scenario, node=node)
 
     def clause(self) -> str:
         """Return which node people would have to uncordon."""
@@ -59,12 +59,12 @@ class Uncordon(changes.Change):
 class RunElsewhere(changes.Change):
     """The pod accepts more nodes."""
 
-    rank: ClassVar = changes.Rank.DROP_CONDITION
+    precedence: ClassVar = changes.Precedence.DROP_CONDITION
 
-    def apply(self, situation: Situation) -> Situation:
-        """Return the situation in which the pod accepts more nodes."""
-        demand = dataclasses.replace(situation.demand, where=self.relaxed(situation.demand.where))
-        return dataclasses.replace(situation, demand=demand)
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario in which the pod accepts more nodes."""
+        demand = dataclasses.replace(scenario.demand, where=self.relaxed(scenario.demand.where))
+        return dataclasses.replace(scenario, demand=demand)
 
     @abc.abstractmethod
     def relaxed(self, where: facts.Where) -> facts.Where:
@@ -117,9 +117,9 @@ class Tolerate(RunElsewhere):
         return f"the taint {short('='.join(filter(None, (self.taint.key, self.taint.value))))} were tolerated"
 
 
-def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, Why]:
+def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, NodeReason]:
     """Return all that keeps a pod away from a node, by the change that would lift it."""
-    found: dict[changes.Change, Why] = {}
+    found: dict[changes.Change, NodeReason] = {}
     if not taints.may_schedule(node, where.tolerations):
         found[Uncordon(node=node.name)] = Reason.UNSCHEDULABLE, ""
     for taint in node.taints:
@@ -137,10 +137,10 @@ def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, Why]
     return found
 
 
-def relaxations(attempt: Attempt) -> Iterator[Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[Option]:
     """Yield what would lift obstacles on the nodes that have the fewest, first what most of them have."""
-    infos, where = attempt.query.inventory.infos, attempt.query.question.demand.where
-    there = [infos[row] for row in attempt.alone()[:MOST_EVALUATED]]
+    infos, where = failed.query.inventory.infos, failed.query.question.demand.where
+    there = [infos[row] for row in failed.only_blocked_here()[:MOST_EVALUATED]]
     found = [set(obstacles(info.node, where)) for info in there if info and info.node]
     fewest = min((len(one) for one in found if one), default=0)
     counted = collections.Counter(change for one in found if len(one) == fewest for change in one)
@@ -151,9 +151,9 @@ def relaxations(attempt: Attempt) -> Iterator[Option]:
             yield Option([change], required=True)
 
 
-def remedies(situation: Situation, _: object) -> Iterator[Option]:
+def remedies(scenario: Scenario, _: object) -> Iterator[Option]:
     """Yield that a cordoned node is uncordoned."""
-    for change in obstacles(situation.node, situation.demand.where):
+    for change in obstacles(scenario.node, scenario.demand.where):
         if isinstance(change, Uncordon):
             yield Option([change], required=True)
 
@@ -161,7 +161,7 @@ def remedies(situation: Situation, _: object) -> Iterator[Option]:
 CONSTRAINT = Constraint(
     name="place",
     able=able,
-    standing=standing,
+    permanent=permanent,
     relaxations=relaxations,
     remedies=remedies,
     words={
@@ -172,7 +172,7 @@ CONSTRAINT = Constraint(
         ),
     },
     brief={
-        Reason.UNSCHEDULABLE: "cordoned",
+        Reason.UNSCHEDULABLE: "node cordoned",
         Reason.TAINTED: "taint",
         Reason.SELECTOR_MISMATCH: "node selector or affinity",
     },

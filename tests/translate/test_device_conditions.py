@@ -11,7 +11,7 @@ from berth_crds.vocabulary import Scope, Strategy
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.devices.requests import Conditions, Grouping, OtherDevices
-from berth_operator.translate.annotations import READERS, UNSERVED
+from berth_operator.translate.device_conditions import READERS, UNSERVED
 from support import builders
 from translate import pod_requests
 

@@ -1,4 +1,6 @@
-"""The order of waiting pods: by priority between namespaces, by their labels, too, within one.
+"""The order in which waiting pods are tried: their sort keys, and what labels change within a namespace.
+
+First comes the higher priority, then the older pod, then the first by name.
 
 Every user may write the label genius/priority on a pod, so it must not move a pod ahead of those of
 another namespace: between namespaces a label counts only as far as the policy allows. Within a
@@ -12,6 +14,16 @@ from typing import NamedTuple, Protocol, TypeVar
 
 Order = tuple[int, str, str, str]
 LocalOrder = tuple[int, str, str]
+
+
+def order(priority: int, created: str, namespace: str, name: str) -> Order:
+    """Return the sort key of a pod among those of all namespaces."""
+    return -priority, created, namespace, name
+
+
+def local_order(extra: int, created: str, name: str) -> LocalOrder:
+    """Return the sort key within a namespace and priority; `extra` is what a label counts for there alone."""
+    return -extra, created, name
 
 
 class Group(NamedTuple):

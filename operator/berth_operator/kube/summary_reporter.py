@@ -1,11 +1,11 @@
-"""The log lines of changes on nodes, one for each change.
+"""Reports the summaries of nodes: their changes to the log, all of them to the statuses.
 
 An agent becomes silent or renews its Lease again; a source of an agent fails or recovers; devices
-are cordoned or uncordoned; a cordon names no device, which is also an Event on the Device. The
-changes come from the summaries of nodes. A new leader logs the state of all nodes in one line.
+are cordoned or uncordoned; a cordon names no device, which is also an Event on the Device: each is one
+log line. A new leader logs the state of all nodes in one line.
 
 All nodes are summed up once, and from then on those that have changed. A thousand nodes take a
-while, so other tasks run in between. The summaries go to the statuses as well.
+while, so other tasks run in between.
 """
 
 import asyncio
@@ -21,7 +21,8 @@ from berth_operator.kube import events
 
 log = logging.getLogger(__name__)
 
-PERIOD_SECONDS: Final = 0.5
+SUM_UP_SECONDS: Final = 0.5  # How often nodes that have changed are summed up ...
+WRITE_SECONDS: Final = 0.5  # ... and how often the `reconciler` writes the statuses that differ.
 NO_SUCH_DEVICE: Final = "NoSuchDevice"
 
 Show = Callable[[list[node_summaries.NodeSummary]], None]
@@ -122,7 +123,7 @@ async def report_summaries(ledger: Ledger, show: Show, log: NodeLog, *, clock: p
     changes = ledger.changes.reader()
     log.begin([summary async for portion in _portions(ledger, changes, show, clock) for summary in portion])
     while True:
-        await asyncio.sleep(PERIOD_SECONDS)
+        await asyncio.sleep(SUM_UP_SECONDS)
         async for portion in _portions(ledger, changes, show, clock):
             log.update(portion)
 

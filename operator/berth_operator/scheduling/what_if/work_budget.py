@@ -1,0 +1,72 @@
+"""How much work may go into one explanation: one budget for all its searches and trials.
+
+Prices and budget are in steps of a search on a node (`packing.Effort`), so that equal inputs end at the
+same place whatever the machine; where a scheduling round waits for the answer, time ends it as well.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from berth_operator.scheduling import search
+from berth_operator.scheduling.changes import Scenario
+from berth_operator.scheduling.devices import allocator
+
+STEPS_FOR_ALL_NODES: Final = 40_000  # The budget where all nodes are to be diagnosed.
+SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
+DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
+# What is tried at most, whatever steps are left.
+NODES_DIAGNOSED: Final = 8  # The nearest nodes; and as many more as examples, one for each reason.
+NODES_TRIED: Final = 4  # The nodes on which one type of change is tried.
+NODES_FOR_PAIRS: Final = 2  # The nodes on which two changes are tried together.
+PODS_TRIED: Final = 16  # The pods of one node whose end is tried.
+SEARCHES: Final = 96  # Searches of nodes where the filters cannot tell whether a changed pod fits.
+SEARCHES_EACH: Final = 8  # The same for one changed pod.
+NO_LIMIT: Final = 1 << 40
+# Prices in steps.
+_STEPS_PER_SEARCH: Final = 20  # Reading a node before it is searched.
+_STEPS_PER_TRIAL: Final = 20
+_TERMS_PER_STEP: Final = 16  # Labels, values and tolerations of the pod.
+_STEPS_PER_FILTER: Final = 5
+_NODES_PER_STEP: Final = 256
+
+
+@dataclasses.dataclass(slots=True)
+class Budget:
+    """The work that may still go into one explanation; `all_nodes` where all of them are to be diagnosed."""
+
+    effort: allocator.Effort
+    all_nodes: bool = False
+    searches: int = SEARCHES
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left, so that nothing more is tried."""
+        return self.effort.left <= 0
+
+    @contextlib.contextmanager
+    def fraction(self, share: float) -> Iterator["Budget"]:
+        """Yield a budget of this fraction of what is left; what is used of it is subtracted."""
+        most = int(max(self.effort.left, 0) * share)
+        mine = self.effort.part(most)
+        yield Budget(mine, all_nodes=self.all_nodes)
+        self.effort.use(most, mine)
+
+    @contextlib.contextmanager
+    def search(self) -> Iterator[allocator.Effort]:
+        """Yield the effort to search one node: as much as a search for a placement may use."""
+        # The first call to `spend` starts the clock of a time limit, so that reading the node counts.
+        self.effort.spend(_STEPS_PER_SEARCH)
+        mine = self.effort.part(search.STEPS_A_NODE)
+        yield mine
+        self.effort.use(search.STEPS_A_NODE, mine)
+
+    def spend_on_trial(self, scenario: Scenario) -> None:
+        """Subtract the price of copying a node and of placing a pod on it."""
+        terms = scenario.demand.where.size // _TERMS_PER_STEP
+        self.effort.spend(_STEPS_PER_TRIAL + len(scenario.holds) + terms)
+
+    def spend_on_filters(self, nodes: int) -> None:
+        """Subtract the price of filtering all nodes."""
+        self.effort.spend(_STEPS_PER_FILTER + nodes // _NODES_PER_STEP)
