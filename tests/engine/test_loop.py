@@ -31,7 +31,7 @@ def large_engine(**limits: Any) -> Engine:
 @pytest.fixture
 def rounds() -> Iterator[mock.Mock]:
     """Count the rounds of decisions."""
-    with mock.patch.object(cycle, "each", wraps=cycle.schedule) as counted:
+    with mock.patch.object(cycle, "schedule", wraps=cycle.schedule) as counted:
         yield counted
 
 

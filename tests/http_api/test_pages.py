@@ -175,7 +175,7 @@ async def test_an_explanation_is_a_table_for_people_and_fields_for_programs() ->
 
     sentence, _, head, *_ = text.splitlines()
     assert sentence.startswith("ml/p: 0/1 nodes are available: 1 has no free card. Would fit if GPU-n1-0 ")
-    assert head.split() == ["NODE", "DEVICE", "UUID", "WHY", "NOT", "WANTED", "FREE"]
+    assert head.split() == ["NODE", "DEVICE", "UUID", "REASON", "WANTED", "FREE"]
     assert (fields["total"], fields["fits"]) == (1, 0)
     assert fields["counts"] == [{"reason": "Full", "detail": "", "nodes": 1}]
     assert [(card["device"], card["reason"]) for card in fields["refusals"]] == [("GPU-n1-0", "InUse")]

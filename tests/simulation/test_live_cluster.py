@@ -120,9 +120,10 @@ def _told(condition: Thing) -> str:
 
 
 async def whole(live: Stage) -> dict[str, Pod]:
-    """Return the pods once none of them was looked at for too short a time; before that, none."""
+    """Return the pods once all explanations are complete; before that, none."""
     pods = await live.pods()
-    return {} if any(sentences.BUDGET_EXHAUSTED in _told(one) for one in map(scheduled, pods.values())) else pods
+    incomplete = (sentences.BUDGET_EXHAUSTED in _told(scheduled(pod)) for pod in pods.values())
+    return {} if any(incomplete) else pods
 
 
 async def test_a_dump_of_a_cluster_where_every_field_is_used(live: Stage, tmp_path: Path) -> None:
