@@ -5,7 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PYTHONPATH := tests
-export PYTHONDONTWRITEBYTECODE := 1
+# Bytecode stays out of the source folders, and programs that tests start need not compile again.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 
 # $(call need,COMMAND THAT SUCCEEDS IF IT IS THERE,DEBIAN PACKAGE): installed when root, else named.
 define need

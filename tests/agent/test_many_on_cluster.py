@@ -1,4 +1,4 @@
-"""Two hundred agents in one process: once all is said, the API server hears of them only by their Leases."""
+"""Sixty agents in one process: once all is said, the API server hears of them only by their Leases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from berth_crds.client import api, errors, resources
 from testbed import audit, waiting
 from testbed import cluster as clusters
 
-COUNT = 200
+COUNT = 60
 START_SECONDS = 240.0
 INTERVAL = 2.0
 WATCHED_SECONDS = 15.0
@@ -34,7 +34,7 @@ NODES = [f"many-{number}" for number in range(COUNT)]
 
 @pytest.fixture
 async def nodes(admin: api.Api) -> AsyncIterator[list[str]]:
-    """Lend two hundred Nodes."""
+    """Lend sixty Nodes."""
     await asyncio.gather(*(admin.create(resources.NODES, {"metadata": {"name": name}}) for name in NODES))
     yield NODES
     # From the leaves up: the garbage collector would be busy for as long as other tests wait for it.
@@ -104,7 +104,7 @@ async def test_agents_that_have_nothing_to_say_write_only_leases(
     async with programs.running(command(berth, nodes), tmp_path / "log") as agents:
 
         async def settled() -> bool:
-            with contextlib.suppress(errors.ClientError):  # The server has two hundred agents to serve.
+            with contextlib.suppress(errors.ClientError):  # The server has sixty agents to serve.
                 return await shown(admin) >= once | {("leases", name) for name in NODES}
             return False
 

@@ -65,7 +65,7 @@ def written(*objects: Body) -> str:
 
 def save(path: Path, *objects: Body) -> Path:
     """Write objects to a file of YAML, one document for each."""
-    path.write_text(yaml.safe_dump_all(objects))
+    path.write_text(yaml.dump_all(objects, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper)))
     return path
 
 

@@ -21,7 +21,7 @@ from simulation import simulator
 pytestmark = pytest.mark.slow  # Whole programs, again and again.
 
 PROPERTY: Final = hypothesis.settings(
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 SHAPES: Final = ("1xT4", "2xL4", "4xT4", "4xV100-SXM2-32GB", "8xA100-SXM4-80GB", "2xT4+1xL4")
