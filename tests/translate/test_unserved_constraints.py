@@ -7,7 +7,7 @@ import pytest
 
 from berth_crds import aliases, requirements
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.translate import pods
+from berth_operator.translate import device_requests, pods
 from support import builders
 from translate import pod_requests
 
@@ -274,7 +274,7 @@ def test_a_bound_pod_of_a_group_is_charged_as_any_other() -> None:
     }
 
     grouped, alone = (
-        pods.device_request(builders.pod(gpus=1, nodeName="n1", **about)) for about in (group, {})
+        device_requests.amounts_request(builders.pod(gpus=1, nodeName="n1", **about)) for about in (group, {})
     )
 
     assert grouped == alone is not None

@@ -17,15 +17,11 @@ def main(words: Sequence[str] | None = None) -> int:
     return cli.run(sys.argv[1:] if words is None else words)
 
 
-def _end_at_interrupts() -> None:
-    """Exit at once at Ctrl-C; an exception could be lost, or printed, in the middle of an import."""
+def start() -> int:
+    """Run the program with its arguments; Ctrl-C exits at once."""
+    # An exception could be lost, or printed, in the middle of an import.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
-
-
-def start() -> int:
-    """Run the program with its arguments."""
-    _end_at_interrupts()
     return main()
 
 

@@ -72,7 +72,6 @@ examples:
   {PROGRAM_PATH} replay trace.jsonl cluster.yaml
   {PROGRAM_PATH} replay trace.jsonl cluster.yaml --strategy spread -o json
 """
-TEXTS: Final = {"place": (ABOUT_PLACE, EXAMPLES_PLACE), "replay": (ABOUT_REPLAY, EXAMPLES_REPLAY)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,19 +106,22 @@ def parse(words: Sequence[str]) -> Options:
     flags.add_version(parser, PROGRAM)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
     found = {
-        "place": _command(commands, "place", "place the pods that have no node yet", _place_options),
-        "replay": _command(commands, "replay", "run a trace of arrivals and departures", _replay_options),
+        "place": _command(
+            commands, "place", "place the pods that have no node yet", ABOUT_PLACE, EXAMPLES_PLACE
+        ),
+        "replay": _command(
+            commands, "replay", "run a trace of arrivals and departures", ABOUT_REPLAY, EXAMPLES_REPLAY
+        ),
     }
+    _place_options(found["place"])
+    _replay_options(found["replay"])
     if words and words[0] in found:
         return Options(**vars(found[words[0]].parse_intermixed_args(words[1:])))
     parser.parse_args(words)
     raise AssertionError("without a command the parser ends the program")
 
 
-def _command(
-    commands: Any, name: str, about: str, options: Callable[[argparse.ArgumentParser], None]
-) -> argparse.ArgumentParser:
-    description, epilog = TEXTS[name]
+def _command(commands: Any, name: str, about: str, description: str, epilog: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=about,
@@ -127,7 +129,6 @@ def _command(
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options(parser)
     return parser
 
 

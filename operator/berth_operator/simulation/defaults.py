@@ -47,7 +47,6 @@ def _priority(manifest: manifests.Manifest, classes: Mapping[str, kinds.Priority
 def node(manifest: manifests.Manifest) -> raw.Node:
     """Return a node as the kubelet would report it; without allocatable its whole capacity counts."""
     node: kinds.Node = manifest.value
-    allocatable = node.status.allocatable
-    if allocatable is None:
-        allocatable = node.status.capacity or {}
+    written = node.status
+    allocatable = (written.capacity or {}) if written.allocatable is None else written.allocatable
     return msgspec.structs.replace(node, status=kinds.NodeStatus(allocatable={PODS: MAX_PODS, **allocatable}))

@@ -73,18 +73,15 @@ class Kind:
             value = msgspec.convert(body, self.into)
         except msgspec.ValidationError:
             body = without_nulls(body)
-            value = self._read_strictly(body)
+            try:
+                value = msgspec.convert(body, self.into)
+            except msgspec.ValidationError as error:
+                raise InputError(input_errors.of_shape(error, body)) from None
         if self.model is not None:
             _validate(self.model, body)
         for fault in itertools.chain(_of_meta(value.metadata), self.faults(value)):
             raise InputError(fault)
         return value
-
-    def _read_strictly(self, body: Body) -> Any:
-        try:
-            return msgspec.convert(body, self.into)
-        except msgspec.ValidationError as error:
-            raise InputError(input_errors.of_shape(error, body)) from None
 
 
 # To the API server a null field is absent; a label without a value is empty.

@@ -13,14 +13,15 @@ import msgspec
 
 from berth_crds import names
 from berth_operator.scheduling import decisions, holds, queued_pods
-from berth_operator.simulation import manifests, pod_explanations, records, usage
+from berth_operator.simulation import manifests, pod_explanations, usage
 from berth_operator.simulation.cluster import Cluster
 from berth_operator.simulation.scenario import Scenario
-from berth_operator.translate import pods, raw
+from berth_operator.translate import held_devices, pods, raw
 
 GATED: Final = "Gated"
 FOREIGN: Final = "NotOurs"
 LEAVING: Final = "Deleting"
+TERM: Final = "simulation/0"  # In the annotations of binds, where the operator writes the term of its leader.
 
 Adopt = Callable[[raw.Pod], raw.Pod]  # Returns a pod of another scheduler as Berth's, if it is to be placed.
 
@@ -172,7 +173,8 @@ def put_off(cluster: Cluster, decision: decisions.Wait | decisions.Reject) -> qu
 def _confirm(cluster: Cluster, pod: raw.Pod, placement: decisions.Placement) -> None:
     """Add the bound pod to the ledger, as the watch would."""
     meta = msgspec.structs.replace(
-        pod.metadata, annotations={**pod.metadata.annotations, **records.annotations(placement)}
+        pod.metadata,
+        annotations={**pod.metadata.annotations, **held_devices.annotations(placement, term=TERM)},
     )
     spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
     seen = pods.classify(msgspec.structs.replace(pod, metadata=meta, spec=spec))

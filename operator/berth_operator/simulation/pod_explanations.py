@@ -106,7 +106,7 @@ class Explainer:
     def __init__(self, cluster: Cluster, *, detailed_nodes: int) -> None:
         self._cluster = cluster
         self._detailed_nodes = detailed_nodes
-        self._cache: dict[object, tuple[explain.Explanation, bool]] = {}
+        self._cache: dict[object, PodExplanation] = {}
         self._version = 0
         self._used = 0.0  # Seconds, by all explanations.
 
@@ -122,11 +122,9 @@ class Explainer:
         key = candidate.request, candidate.demand, self._cluster.ledger.policy
         if key not in self._cache:
             self._cache[key] = self._explain(candidate)
-        explanation, timed_out = self._cache[key]
-        return PodExplanation(candidate, explanation=explanation, timed_out=timed_out)
+        return dataclasses.replace(self._cache[key], candidate=candidate)
 
-    def _explain(self, candidate: queued_pods.Candidate) -> tuple[explain.Explanation, bool]:
-        """Return the explanation, and whether it stopped at its time limit."""
+    def _explain(self, candidate: queued_pods.Candidate) -> PodExplanation:
         cluster, clock = self._cluster, self._cluster.clock
         whole = len(cluster.inventory.index) <= self._detailed_nodes
         began = clock()
@@ -138,4 +136,4 @@ class Explainer:
             cluster.ledger.search, candidate, policy=cluster.ledger.policy, whole=whole, effort=effort
         )
         self._used += clock() - began
-        return explanation, effort.late
+        return PodExplanation(candidate, explanation=explanation, timed_out=effort.late)

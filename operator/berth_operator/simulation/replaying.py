@@ -235,17 +235,18 @@ class Replay:
         pod = self._pods.get(key)
         if pod is not None and pod.state != FINISHED:
             pod.state = FINISHED
-            self.summary.counts[FINISHED] += 1
-            self._cluster.ledger.pod_over(pod.uid)
-            yield self._event(ObjectEvent(FINISHED, "Pod", "/".join(key[1:])))
+            yield self._over(key, pod, FINISHED, FINISHED)
 
     def _delete(self, key: manifests.Key, word: str) -> Iterator[ReplayEvent]:
         pod = self._pods.pop(key, None)
         if pod is not None:
             del self._keys[pod.uid]
-            self.summary.counts[DELETED] += 1
-            self._cluster.ledger.pod_over(pod.uid)
-            yield self._event(ObjectEvent(word, "Pod", "/".join(key[1:])))
+            yield self._over(key, pod, DELETED, word)
+
+    def _over(self, key: manifests.Key, pod: _Pod, counted: str, word: str) -> ReplayEvent:
+        self.summary.counts[counted] += 1
+        self._cluster.ledger.pod_over(pod.uid)
+        return self._event(ObjectEvent(word, "Pod", "/".join(key[1:])))
 
     # ------------------------------------------------------------ decisions
 

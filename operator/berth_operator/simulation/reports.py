@@ -1,27 +1,33 @@
 """The output: text for people, JSON Lines for programs, manifests that can be read again."""
 
 import collections
+import copy
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, assert_never
 
 import yaml
 
-from berth_crds import card_part, vocabulary
+from berth_crds import allocation, card_part, names, text, vocabulary
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import allocator
 from berth_operator.simulation import (
     placing,
     pod_explanations,
-    records,
     replaying,
-    tables,
     usage,
     yamls,
 )
 from berth_operator.simulation.scenario import Scenario
+from berth_operator.translate import held_devices
 
+MAX_CELL_LENGTH: Final = 4000
+GAP: Final = "   "
+EMPTY_CELL: Final = "-"
+SCHEDULED: Final = "PodScheduled"
 HEAD: Final = ("POD", "NODE", "MINORS", "WHAT")
+
+Cells = Sequence[str]
 
 # ---------------------------------------------------------------- JSON
 
@@ -47,7 +53,7 @@ def outcome_fields(outcome: placing.Outcome) -> dict[str, Any]:
     }
     match outcome:
         case placing.Placed(_, placement):
-            fields |= {"node": placement.node, "allocation": records.allocation_json(placement)}
+            fields |= {"node": placement.node, "allocation": _allocation_json(placement)}
         case pod_explanations.PodExplanation() as explanation:
             fields |= {
                 "refusals": list(map(_refusal, explanation.refusals)),
@@ -69,6 +75,14 @@ def _refusal(refusal: decisions.Refusal) -> dict[str, str | None]:
     }
 
 
+def _allocation_json(placement: decisions.Placement) -> dict[str, Any] | None:
+    """Return the allocation as in JSON; None for a pod without devices."""
+    if not placement.grants:
+        return None
+    found: dict[str, Any] = json.loads(allocation.encode(held_devices.allocation_of(placement)))
+    return found
+
+
 # ---------------------------------------------------------------- text
 
 
@@ -77,14 +91,14 @@ def as_text(
 ) -> Iterator[str]:
     """Return a table of the outcomes, and a summary."""
     if outcomes:
-        yield from (f"{row}\n" for row in tables.table(HEAD, map(_row, outcomes)))
+        yield from (f"{row}\n" for row in _table(HEAD, map(_row, outcomes)))
         yield "\n"
     if explained:
         yield from _explained(outcomes)
     yield f"{_summary(outcomes)}; {_cards(before, after)}\n"
 
 
-def _row(outcome: placing.Outcome) -> tuple[tables.Cells, Sequence[str]]:
+def _row(outcome: placing.Outcome) -> tuple[Cells, Sequence[str]]:
     """Return the cells of an outcome, and below them the nearest node and the change that would help."""
     match outcome:
         case placing.Placed(_, placement):
@@ -93,9 +107,9 @@ def _row(outcome: placing.Outcome) -> tuple[tables.Cells, Sequence[str]]:
             what = f"{'refused' if explanation.rejected else 'waits'}: {explanation.sentence}"
             nearest = f"nearest: {explanation.nearest}" if explanation.nearest else ""
             details = [part for part in (nearest, explanation.change) if part]
-            return (outcome.title, tables.EMPTY_CELL, tables.EMPTY_CELL, what), details
+            return (outcome.title, EMPTY_CELL, EMPTY_CELL, what), details
         case placing.Skipped(title, _, message):
-            return (title, tables.EMPTY_CELL, tables.EMPTY_CELL, f"not placed: {message}"), ()
+            return (title, EMPTY_CELL, EMPTY_CELL, f"not placed: {message}"), ()
     assert_never(outcome)
 
 
@@ -122,12 +136,12 @@ def _word(outcome: placing.Outcome) -> str:
 def _summary(outcomes: Sequence[placing.Outcome]) -> str:
     counts = collections.Counter(map(_word, outcomes))
     parts = [f"{counts[word]} {word}" for word in WORDS if counts[word]]
-    pods = tables.counted(len(outcomes), "pod")
+    pods = _count_of(len(outcomes), "pod")
     return f"{pods} to place: {', '.join(parts)}" if parts else "no pods to place"
 
 
 def _cards(before: usage.Usage, after: usage.Usage) -> str:
-    cards = tables.counted(after.cards, "card")
+    cards = _count_of(after.cards, "card")
     return f"of {cards} {before.used_cards} were in use and {after.used_cards} are now"
 
 
@@ -136,7 +150,7 @@ def _minors(placement: decisions.Placement) -> str:
     found = {
         share.minor for share in allocator.held(placement.grants) if share.type == vocabulary.DeviceType.GPU
     }
-    return ",".join(map(str, sorted(found))) or tables.EMPTY_CELL
+    return ",".join(map(str, sorted(found))) or EMPTY_CELL
 
 
 def _devices(placement: decisions.Placement) -> str:
@@ -158,10 +172,30 @@ def _device(share: decisions.Share) -> str:
 
 def _counted(word: str, count: int) -> str:
     if word == "card":
-        return tables.counted(count, word)
+        return _count_of(count, word)
     if word.endswith(" of a card"):
         return word if count == 1 else f"{count} times {word}"
     return f"{count} {word}"
+
+
+def _table(head: Cells, rows: Iterable[tuple[Cells, Sequence[str]]]) -> Iterator[str]:
+    """Return the lines of a table; further lines of a row stand below its last cell."""
+    listed = [(head, ()), *((tuple(map(_clean, cells)), details) for cells, details in rows)]
+    widths = [max(len(cells[at]) for cells, _ in listed) for at in range(len(head) - 1)]
+    margin = " " * (sum(widths) + len(GAP) * len(widths))
+    for cells, details in listed:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+        yield GAP.join([*padded, cells[-1]]).rstrip()
+        yield from (f"{margin}{_clean(line)}".rstrip() for line in details)
+
+
+def _clean(cell: str) -> str:
+    return text.line(cell, most=MAX_CELL_LENGTH)
+
+
+def _count_of(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 pod`, `2 pods`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 # ---------------------------------------------------------------- manifests
@@ -180,8 +214,28 @@ def as_yaml(scenario: Scenario, outcomes: Iterable[placing.Outcome]) -> Iterator
             },
         }
         if manifest.title in placed:
-            body = records.bound_manifest(body, placed[manifest.title])
+            body = _bound_manifest(body, placed[manifest.title])
         yield document(body)
+
+
+def _bound_manifest(body: dict[str, Any], placement: decisions.Placement) -> dict[str, Any]:
+    """Return a pod's manifest as it would be once it is bound."""
+    body = copy.deepcopy(body)
+    meta, spec, status = (body.get(part) or {} for part in ("metadata", "spec", "status"))
+    meta["annotations"] = {
+        **(meta.get("annotations") or {}),
+        **held_devices.annotations(placement, term=placing.TERM),
+    }
+    meta["labels"] = {**(meta.get("labels") or {}), names.FENCED_LABEL: "true"}
+    spec["nodeName"] = placement.node
+    if status.get("conditions"):
+        status["conditions"] = [_scheduled(one) for one in status["conditions"]]
+    return body | {"metadata": meta, "spec": spec} | ({"status": status} if status else {})
+
+
+def _scheduled(condition: dict[str, Any]) -> dict[str, Any]:
+    """Return a condition; PodScheduled becomes true."""
+    return {"type": SCHEDULED, "status": "True"} if condition.get("type") == SCHEDULED else condition
 
 
 def document(body: dict[str, Any]) -> str:
@@ -238,7 +292,7 @@ def _event_words(event: placing.Outcome | replaying.ObjectEvent) -> str:
         )
     (title, node, minors, what), details = _row(event)
     if isinstance(event, placing.Placed):
-        which = f" {minors}" if minors != tables.EMPTY_CELL else ""
+        which = f" {minors}" if minors != EMPTY_CELL else ""
         return f"{title} placed on {node}{which}: {what}"
     return f"{title} {'; '.join([what, *details])}"
 
@@ -276,6 +330,6 @@ def summary_text(summary: replaying.Summary) -> Iterator[str]:
     if waits:
         mean, longest = sum(waits) / len(waits), max(waits)
         yield f"waited until placed: {mean:.1f} s on average, {longest:.1f} s at most\n"
-    at_end = f"{meter.total.allocated:.1f} of {tables.counted(meter.total.cards, 'card')} at the end"
+    at_end = f"{meter.total.allocated:.1f} of {_count_of(meter.total.cards, 'card')} at the end"
     yield f"given out: {100 * meter.mean:.1f} % over {summary.end:.1f} s, {meter.peak:.1f} at most, "
     yield f"{at_end}\n"

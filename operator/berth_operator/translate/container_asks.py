@@ -11,9 +11,8 @@ Measures are written for all cards together and requested of each: `gpu-core: 20
 cards; bytes do not, so several cards need `gpu.shared` then.
 """
 
-import dataclasses
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from berth_crds import aliases, names, schema_limits
@@ -40,20 +39,21 @@ class Mode(enum.StrEnum):
 def asks(container: ContainerAmounts, modes: Mapping[str, Mode]) -> Asks:
     """Return what one container asks for; raise RefusalError at the first invalid amount."""
     amounts = container.amounts
-    styles = [style for style in REQUEST_STYLES if any(map(style.covers, amounts))]
+    styles = [(covers, read) for covers, read in REQUEST_STYLES if any(map(covers, amounts))]
     if len(styles) > 1:
         keys = [
-            next(amount.key for resource, amount in amounts.items() if style.covers(resource))
-            for style in styles
+            next(amount.key for resource, amount in amounts.items() if covers(resource))
+            for covers, _ in styles
         ]
         both = f"container {container.name} asks for both {' and '.join(keys)}"
         refusals.refuse(f"{both}; ask in one way only{_instead(amounts)}")
-    cards = styles[0].read(container.name, amounts) if styles else ()
-    return cards + tuple(
+    cards = [ask for _, read in styles for ask in read(container.name, amounts)]
+    others = [
         _parts(type_, amounts[resource], modes)
         for resource, type_ in TYPE_OF_RESOURCE.items()
         if resource in amounts
-    )
+    ]
+    return (*cards, *others)
 
 
 def _instead(amounts: ResourceAmounts) -> str:
@@ -260,18 +260,11 @@ def _bounded(container: str, count: int, what: str = "cards") -> int:
     return count
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class RequestStyle:
-    """One way to request GPUs: whether it covers a resource, and how its amounts are read."""
-
-    covers: Callable[[str], bool]
-    read: Callable[[str, ResourceAmounts], Asks]
-
-
-REQUEST_STYLES: Final = (
-    RequestStyle(lambda resource: resource == names.NVIDIA_GPU, _whole_cards),
-    RequestStyle(lambda resource: resource == names.GPU, _percent),
-    RequestStyle(lambda resource: resource in {CORE, MEMORY, RATIO, SHARED}, _measures),
-    RequestStyle(lambda resource: resource == names.NVIDIA_GPU_SHARED, _replicas),
-    RequestStyle(lambda resource: resource.startswith(names.NVIDIA_MIG_PREFIX), _instances),
+# The ways to request GPUs: whether one covers a resource, and how its amounts are read.
+REQUEST_STYLES: Final[Sequence[tuple[Callable[[str], bool], Callable[[str, ResourceAmounts], Asks]]]] = (
+    (lambda resource: resource == names.NVIDIA_GPU, _whole_cards),
+    (lambda resource: resource == names.GPU, _percent),
+    (lambda resource: resource in {CORE, MEMORY, RATIO, SHARED}, _measures),
+    (lambda resource: resource == names.NVIDIA_GPU_SHARED, _replicas),
+    (lambda resource: resource.startswith(names.NVIDIA_MIG_PREFIX), _instances),
 )

@@ -25,13 +25,12 @@ from berth_operator.translate import (
     container_asks,
     converters,
     device_conditions,
-    gangs,
     pod_limits,
     raw,
     refusals,
-    requirements,
     resources,
     unknown_keys,
+    unserved_keys,
 )
 from berth_operator.translate.refusals import RefusalError
 
@@ -47,8 +46,8 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     asking = frozenset(one.name for one in containers)
     faults += pod_limits.first_faults(_annotation_faults(pod, asking))
     faults += pod_limits.first_faults(_label_faults(pod))
-    faults += gangs.faults(pod)
-    faults += requirements.faults(pod)
+    faults += unserved_keys.of_gangs(pod)
+    faults += unserved_keys.of_requirements(pod)
     whole = requests.Request(
         tuple(containers), selection.conditions, _applicable(selection.grouping, containers)
     )
@@ -91,11 +90,16 @@ def _annotation_fault(key: str, asking: frozenset[str]) -> str:
     return unknown_keys.annotation_fault(key) if key.startswith(unknown_keys.PREFIX) and not known else ""
 
 
-def amounts_request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
-    """Return only how much is requested: a bound pod holds that, whatever devices it selected."""
+def amounts_request(pod: raw.Pod) -> requests.Request | None:
+    """Return only how much is requested; None if it is invalid.
+
+    A bound pod holds that, whatever devices it selected.
+    """
     selection, _ = device_conditions.read(pod)
     containers, wrong = _containers(pod, selection)
-    return requests.Request(tuple(containers)) if containers else requests.NO_DEVICES, tuple(wrong)
+    if wrong:
+        return None
+    return requests.Request(tuple(containers)) if containers else requests.NO_DEVICES
 
 
 def resources_request(pod: raw.Pod, whole: requests.Request | None) -> requests.Request | None:
@@ -106,10 +110,8 @@ def resources_request(pod: raw.Pod, whole: requests.Request | None) -> requests.
     meta = pod.metadata
     if REQUEST_KEYS.isdisjoint(meta.annotations) and REQUEST_KEYS.isdisjoint(meta.labels):
         return whole
-    found, faults = amounts_request(
-        msgspec.structs.replace(pod, metadata=msgspec.structs.replace(meta, annotations={}, labels={}))
-    )
-    return None if faults else found
+    bare = msgspec.structs.replace(meta, annotations={}, labels={})
+    return amounts_request(msgspec.structs.replace(pod, metadata=bare))
 
 
 def container_asks_of(container: raw.Container) -> tuple[requests.Ask, ...] | None:

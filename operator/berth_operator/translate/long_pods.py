@@ -45,27 +45,17 @@ class Pod(raw.Pod, frozen=True):
 # ---------------------------------------------------------------- what is decoded
 
 
-class _Meta(wire.Struct, frozen=True):
+class _Meta(wire.Meta, frozen=True):
     """Metadata; the owners of a pod are not read."""
 
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: str = ""
-    deletion_timestamp: str | None = None
-    labels: msgspec.Raw = NOTHING
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: msgspec.Raw = NOTHING  # type: ignore[assignment]
+    owner_references: msgspec.Raw = NOTHING  # type: ignore[assignment]
 
 
-class _Container(wire.Struct, frozen=True):
+class _Container(raw.Container, frozen=True):
     """One container, whose ports may be many."""
 
-    name: str = ""
-    resources: raw.ContainerResources | None = None
-    restart_policy: str | None = None
-    ports: msgspec.Raw = NOTHING
+    ports: msgspec.Raw = NOTHING  # type: ignore[assignment]
 
 
 class _NodeSelector(wire.Struct, frozen=True):
@@ -137,17 +127,8 @@ _port: Final = msgspec.json.Decoder(raw.Port)
 
 
 def _meta(meta: _Meta) -> wire.Meta:
-    return wire.Meta(
-        name=meta.name,
-        namespace=meta.namespace,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        generation=meta.generation,
-        creation_timestamp=meta.creation_timestamp,
-        deletion_timestamp=meta.deletion_timestamp,
-        labels=_read_labels(meta.labels),
-        annotations=meta.annotations,
-    )
+    fields = msgspec.structs.asdict(meta)
+    return wire.Meta(**fields | {"labels": _read_labels(meta.labels), "owner_references": ()})
 
 
 def _read_labels(text: msgspec.Raw) -> dict[str, str]:

@@ -6,12 +6,14 @@ other pod holds by name.
 """
 
 import dataclasses
-from collections.abc import Collection
+import itertools
+import re
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-from berth_crds import allocation, names
+from berth_crds import aliases, allocation, names
 from berth_crds.client import decoding, errors, watch
 from berth_crds.vocabulary import PodPhase
 from berth_operator.scheduling import allocation_recovery, decisions, holds, queued_pods, workload
@@ -21,11 +23,11 @@ from berth_operator.translate import (
     demands,
     device_requests,
     held_devices,
-    many_containers,
     memory_estimates,
     pod_cache,
     pod_limits,
     raw,
+    resources,
     small_amounts,
 )
 
@@ -34,6 +36,8 @@ DEFAULT_SCHEDULERS: Final = frozenset(
 )  # The schedulerNames that Berth serves by default.
 FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_STARTED = frozenset({"", PodPhase.PENDING})
+WORD: Final = re.compile(r"[a-z0-9-]+", re.ASCII)
+NONE: Final = frozenset({"0", 0})
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"  # Kubelets set it on the mirror pods of static pods.
 
 
@@ -171,12 +175,50 @@ class BoundRequest:
 def read_bound_request(pod: raw.Pod) -> BoundRequest:
     """Return the request of a bound pod."""
     amounts, ports = demands.amounts(pod.spec), demands.host_ports(pod.spec)
-    pod = many_containers.without_others(pod)
+    pod = _without_others(pod)
     if pod_limits.many_devices(pod.spec):
         return BoundRequest(held_devices.any_devices(pod.spec), amounts, None, ports)
-    whole = device_request(pod)
+    whole = device_requests.amounts_request(pod)
     teaches = workload.sample(whole, facts.Demand(amounts)) if whole else None
     return BoundRequest(held_devices.expected_devices(pod, whole), amounts, teaches, ports)
+
+
+def _without_others(pod: raw.Pod) -> raw.Pod:
+    """Return a pod of very many containers without those that request no device and that no key names.
+
+    A bound pod cannot be refused, and reading each of twenty thousand containers again and again
+    would block the loop while other pods wait.
+    """
+    spec = pod.spec
+    if len(spec.containers) + len(spec.init_containers or ()) <= pod_limits.MAX_ASKS:
+        return pod
+    served, named = aliases.all_served(pod_limits.resource_names(spec)), _perhaps_named(pod)
+    only = {
+        "containers": tuple(_some_of(spec.containers, served, named)),
+        "init_containers": tuple(_some_of(spec.init_containers or (), served, named)),
+    }
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(spec, **only))
+
+
+def _perhaps_named(pod: raw.Pod) -> frozenset[str]:
+    """Return all words in the keys for whole pods, among them the names of containers."""
+    texts = {**pod.metadata.labels, **pod.metadata.annotations}
+    keys = resources.POD_KEYS & texts.keys()
+    if not keys:
+        return frozenset()
+    words = itertools.chain.from_iterable(WORD.findall(texts[key]) for key in keys)
+    first = pod.spec.containers[0].name if pod.spec.containers else ""
+    return frozenset({first, texts.get(aliases.KAI_CONTAINER, ""), *words})
+
+
+def _some_of(
+    containers: Iterable[raw.Container], served: Collection[str], named: frozenset[str]
+) -> Iterator[raw.Container]:
+    """Yield the containers that are named or request a served resource with a non-zero amount."""
+    for container in containers if served or named else ():
+        asks = any(name in served and amount not in NONE for name, amount in resources.pairs(container))
+        if asks or container.name in named:
+            yield container
 
 
 def read_bound(pod: raw.Pod) -> BoundPod:
@@ -252,9 +294,3 @@ def _node_of(unreadable: watch.Undecodable) -> str:
 
 
 _remains: Final = msgspec.json.Decoder(raw.MinimalPod)
-
-
-def device_request(pod: raw.Pod) -> requests.Request | None:
-    """Return how much a pod requests, or None if that is invalid."""
-    request, faults = device_requests.amounts_request(pod)
-    return None if faults else request
