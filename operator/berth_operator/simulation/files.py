@@ -21,7 +21,7 @@ from berth_operator.simulation import yamls
 from berth_operator.simulation.input_errors import InputError
 
 STDIN: Final = "-"
-BLANK: Final = re.compile(r"[ \t\r\n]*")
+NOT_BLANK: Final = re.compile(r"[^ \t\r\n]")
 ENDINGS: Final = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -111,13 +111,8 @@ def _not_one_json(text: str) -> Iterator[tuple[int, Any]]:
 
 def _concatenated(text: str) -> Iterator[tuple[int, Any]]:
     decoder, line, at = json.JSONDecoder(), 1, 0
-    while (start := _past_blanks(text, at)) < len(text):
-        line += text.count("\n", at, start)
-        value, at = decoder.raw_decode(text, start)
+    while found := NOT_BLANK.search(text, at):
+        line += text.count("\n", at, found.start())
+        value, at = decoder.raw_decode(text, found.start())
         yield line, value
-        line += text.count("\n", start, at)
-
-
-def _past_blanks(text: str, at: int) -> int:
-    match = BLANK.match(text, at)
-    return match.end() if match else at
+        line += text.count("\n", found.start(), at)

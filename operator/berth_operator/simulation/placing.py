@@ -7,7 +7,7 @@ left.  Time stands still: a pod that does not fit is not tried again.
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -30,6 +30,7 @@ Adopt = Callable[[raw.Pod], raw.Pod]  # Returns a pod of another scheduler as Be
 class Placed:
     """The pod has its node and devices."""
 
+    word: ClassVar[str] = "placed"
     title: str
     placement: decisions.Placement
 
@@ -38,6 +39,7 @@ class Placed:
 class Skipped:
     """The pod was not tried, with a reason and a sentence."""
 
+    word: ClassVar[str] = "not tried"
     title: str
     reason: str
     message: str

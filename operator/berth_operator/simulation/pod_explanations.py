@@ -48,6 +48,11 @@ class PodExplanation:
         return self.explanation is None
 
     @property
+    def word(self) -> str:
+        """The outcome in a word."""
+        return "refused" if self.rejected else "waiting"
+
+    @property
     def sentence(self) -> str:
         """The reason in a sentence."""
         if self.explanation is None:
@@ -80,11 +85,6 @@ class PodExplanation:
         if self.explanation and self.explanation.advice:
             return explain.would_fit(self.explanation.advice[0])
         return UNFINISHED if self.timed_out else ""
-
-    @property
-    def advice(self) -> str:
-        """The nearest node and the smallest change, as far as they are known."""
-        return "; ".join(part for part in (self.nearest, self.change) if part)
 
     @property
     def table(self) -> str:

@@ -152,7 +152,8 @@ class Replay:
                     yield from self._arrive(manifest, duration)
             case traces.Apply(applied):
                 for manifest in applied:
-                    yield from self._apply(manifest)
+                    apply = self._apply_pod if manifest.kind == "Pod" else self._apply_object
+                    yield from apply(manifest)
             case traces.Remove(key):
                 self._check_there(event, key, self._scenario.manifests, key[2])
                 yield from self._remove(key)
@@ -196,10 +197,7 @@ class Replay:
         if pod.duration is not None:
             heapq.heappush(self._ends, (self._cluster.now + pod.duration, next(self._numbers), key, pod))
 
-    def _apply(self, manifest: manifests.Manifest) -> Iterator[ReplayEvent]:
-        if manifest.kind == "Pod":
-            yield from self._apply_pod(manifest)
-            return
+    def _apply_object(self, manifest: manifests.Manifest) -> Iterator[ReplayEvent]:
         self._scenario.manifests[manifest.key] = manifest
         self._cluster.apply(manifest)
         yield self._event(ObjectEvent("applied", manifest.kind, manifest.title))

@@ -57,7 +57,7 @@ def outcome_fields(outcome: placing.Outcome) -> dict[str, Any]:
         case pod_explanations.PodExplanation() as explanation:
             fields |= {
                 "refusals": list(map(_refusal, explanation.refusals)),
-                "nearest": explanation.advice or None,
+                "nearest": "; ".join(filter(None, (explanation.nearest, explanation.change))) or None,
             }
         case placing.Skipped(_, reason, message):
             fields["refusals"] = [{"node": None, "device": None, "reason": reason, "message": message}]
@@ -122,19 +122,8 @@ def _explained(outcomes: Iterable[placing.Outcome]) -> Iterator[str]:
 WORDS: Final = ("placed", "waiting", "refused", "not tried")
 
 
-def _word(outcome: placing.Outcome) -> str:
-    match outcome:
-        case placing.Placed():
-            return "placed"
-        case pod_explanations.PodExplanation() as explanation:
-            return "refused" if explanation.rejected else "waiting"
-        case placing.Skipped():
-            return "not tried"
-    assert_never(outcome)
-
-
 def _summary(outcomes: Sequence[placing.Outcome]) -> str:
-    counts = collections.Counter(map(_word, outcomes))
+    counts = collections.Counter(outcome.word for outcome in outcomes)
     parts = [f"{counts[word]} {word}" for word in WORDS if counts[word]]
     pods = _count_of(len(outcomes), "pod")
     return f"{pods} to place: {', '.join(parts)}" if parts else "no pods to place"
@@ -275,7 +264,7 @@ def event_json(event: replaying.ReplayEvent) -> str:
         case replaying.ObjectEvent(word, kind, title):
             return line(at | {"event": word, "kind": kind, "name": title})
         case outcome:
-            return line(at | {"event": _word(outcome)} | outcome_fields(outcome))
+            return line(at | {"event": outcome.word} | outcome_fields(outcome))
 
 
 def event_text(event: replaying.ReplayEvent) -> str:

@@ -272,7 +272,7 @@ def _items_of(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) 
         single = dataclasses.replace(whole, count=1, leads=kind == problem.roles.leader, recalls=recalls)
         yield from (single for _ in range(ask.count))
     elif isinstance(ask, requests.OtherDevices) and ask.every:
-        yield dataclasses.replace(whole, count=_count_of_every(problem, ask))
+        yield dataclasses.replace(whole, count=count_of_every(problem.view, ask, problem.request))
     else:
         price = _price(ask)
         leads, follows = kind == problem.roles.leader, kind in problem.roles.followers
@@ -318,19 +318,17 @@ def _need(problem: NodeProblem, device: facts.Card, ask: requests.Ask) -> Room:
     return 1, 0
 
 
-def _count_of_every(problem: NodeProblem, ask: requests.OtherDevices) -> int:
-    """Count the devices that an ask for every one must get; one at least, so that none is not enough."""
-    return max(1, len(every(problem.view, ask, problem.request)))
+def count_of_every(view: device_view.View, ask: requests.OtherDevices, request: requests.Request) -> int:
+    """Count the devices that an ask for every one must get: those that suit and are well.
 
-
-def every(view: device_view.View, ask: requests.OtherDevices, request: requests.Request) -> list[facts.Card]:
-    """List the devices that an ask for every one is about: those that suit and are well."""
-    return [
-        device
-        for device in view.device.others
-        if device.trouble is None
+    They are one at least, so that none is not enough.
+    """
+    found = sum(
+        device.trouble is None
         and verdicts.unfit(device, ask, request.conditions, grouping=request.grouping) is None
-    ]
+        for device in view.device.others
+    )
+    return max(1, found)
 
 
 def _arrange(

@@ -168,7 +168,7 @@ def _devices(view: device_view.View, ask: requests.Ask) -> list[facts.Card]:
 
 def _wanted(view: device_view.View, request: requests.Request, ask: requests.Ask) -> int:
     if isinstance(ask, requests.OtherDevices) and ask.every:
-        return max(1, len(packing_problems.every(view, ask, request)))
+        return packing_problems.count_of_every(view, ask, request)
     return ask.count
 
 
