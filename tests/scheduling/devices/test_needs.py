@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import cycle, decisions
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, packing_problems, preferences, requests
+from berth_operator.scheduling.devices import allocator, packing_problems, requests
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from support import builders
@@ -57,7 +57,7 @@ def profile(ask: requests.Ask) -> str:
 @hypothesis.given(PODS)
 def test_containers_run_in_the_phases_that_are_listed(request_: requests.Request) -> None:
     """What keeps running takes part in everything after its start, an init container in one moment."""
-    problem = packing_problems.NodeProblem(builders.view([]), request_, preferences.Prefer.PACK)
+    problem = packing_problems.NodeProblem(builders.view([]), request_)
     together = list(requests.phases(request_))
 
     assert problem.phase_count == len(together)

@@ -24,7 +24,6 @@ from support import random_devices
 
 T = TypeVar("T")
 MOST_WAYS = 10_000
-PREFER = st.sampled_from(allocator.Prefer)
 PATIENT = hypothesis.settings(
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
 )
@@ -65,44 +64,42 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
 
 @pytest.mark.parametrize("cases", CASES.values(), ids=CASES)
 @many
-@hypothesis.given(st.data(), PREFER)
-def test_a_pod_is_placed_exactly_where_it_can_be(
-    cases: st.SearchStrategy[Case], data: st.DataObject, prefer: allocator.Prefer
-) -> None:
+@hypothesis.given(st.data())
+def test_a_pod_is_placed_exactly_where_it_can_be(cases: st.SearchStrategy[Case], data: st.DataObject) -> None:
     """A pod is placed if and only if some way to place it exists."""
     view, request = data.draw(cases)
     hypothesis.assume(random_devices.effort(view, request) <= MOST_WAYS)
     exists = next(brute.ways(view, request), None) is not None
     hypothesis.event(f"possible: {exists}")
 
-    found = allocator.find(view, request, prefer=prefer)
+    found = allocator.find(view, request)
 
     assert (found is not None) == exists
 
 
 @many
-@hypothesis.given(random_devices.nodes_and_pods(most_asks=3), PREFER)
-def test_every_answer_is_one_of_the_possible_ones(case: Case, prefer: allocator.Prefer) -> None:
+@hypothesis.given(random_devices.nodes_and_pods(most_asks=3))
+def test_every_answer_is_one_of_the_possible_ones(case: Case) -> None:
     """An answer names the right amounts of devices that exist, in bytes of the very card (I2, I10)."""
     view, request = case
     hypothesis.assume(random_devices.effort(view, request) <= MOST_WAYS // 10)
 
-    found = allocator.find(view, request, prefer=prefer)
+    found = allocator.find(view, request)
 
     if found is not None:
         assert listed(found) in {brute.amounts(request, way) for way in brute.ways(view, request)}
 
 
 @many
-@hypothesis.given(random_devices.nodes_and_pods(most_asks=6), PREFER)
-def test_no_device_is_promised_above_its_capacity(case: Case, prefer: allocator.Prefer) -> None:
+@hypothesis.given(random_devices.nodes_and_pods(most_asks=6))
+def test_no_device_is_promised_above_its_capacity(case: Case) -> None:
     """What others hold and what the pod holds fit together on each device (I1, I2)."""
     view, request = case
     cards = view.device.cards + view.device.others
     pieces = [piece for card in cards for piece in card.instances]
     size = {**{card.uuid: card.memory for card in cards}, **{piece.uuid: piece.memory for piece in pieces}}
 
-    found = allocator.find(view, request, prefer=prefer)
+    found = allocator.find(view, request)
 
     for share in allocator.held(found or ()):
         used = view.usage(share.uuid)
@@ -112,30 +109,28 @@ def test_no_device_is_promised_above_its_capacity(case: Case, prefer: allocator.
 
 
 @many
-@hypothesis.given(random_devices.nodes_and_pods(), PREFER, st.randoms(use_true_random=False))
-def test_the_order_of_lists_does_not_change_the_answer(
-    case: Case, prefer: allocator.Prefer, chance: random.Random
-) -> None:
+@hypothesis.given(random_devices.nodes_and_pods(), st.randoms(use_true_random=False))
+def test_the_order_of_lists_does_not_change_the_answer(case: Case, chance: random.Random) -> None:
     """Equal devices and holds give equal answers, in whatever order they are listed (I11)."""
     view, request = case
 
-    shuffled = allocator.place(shuffle(view, chance), request, prefer=prefer)
+    shuffled = allocator.place(shuffle(view, chance), request)
 
-    assert shuffled == allocator.place(view, request, prefer=prefer)
+    assert shuffled == allocator.place(view, request)
 
 
 @few
-@hypothesis.given(PLAIN, random_devices.pods(random_devices.CARDS_ONLY, most_asks=1), PREFER)
+@hypothesis.given(PLAIN, random_devices.pods(random_devices.CARDS_ONLY, most_asks=1))
 def test_the_short_way_leads_where_the_long_one_does(
-    view: device_view.View, request: requests.Request, prefer: allocator.Prefer
+    view: device_view.View, request: requests.Request
 ) -> None:
     """What is answered without a search is what the search would have answered."""
     # To whom a single card is enough, a wish to sit close says nothing; only the short way knows that.
     hypothesis.assume(request.grouping.required or request.need.whole or request.grouping.scope is None)
 
-    long_way = finder.search(view, request, packing.Effort(), prefer=prefer)
+    long_way = finder.search(view, request, packing.Effort())
 
-    assert allocator.find(view, request, prefer=prefer) == long_way
+    assert allocator.find(view, request) == long_way
 
 
 @few
@@ -216,7 +211,7 @@ def listed(found: tuple[Grant, ...]) -> frozenset[tuple[str, str, str, int, int]
 def test_devices_that_are_alike_get_the_same_answer(case: Case) -> None:
     """So of sixty-four equal cards one is asked what each container wants, and each card has been counted."""
     view, request = case
-    problem = packing_problems.NodeProblem(view, request, allocator.Prefer.PACK)
+    problem = packing_problems.NodeProblem(view, request)
 
     assert sorted(number for group in problem.alike for number in group) == list(range(len(problem.devices)))
     for group in problem.alike:

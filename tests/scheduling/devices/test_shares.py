@@ -102,7 +102,6 @@ def test_which_shares_are_given(given: device_view.View, asked: requests.Request
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        pytest.param({"prefer": allocator.Prefer.SPREAD}, "GPU-n1-0/30%", id="the emptiest"),
         pytest.param({"first": 3}, "GPU-n1-3/30%", id="the one that was chosen before"),
         pytest.param({"first": 2}, "GPU-n1-1/30%", id="another where that has no room"),
     ],

@@ -17,7 +17,6 @@ from berth_operator.scheduling.devices import (
     finder,
     grants,
     packing,
-    preferences,
     requests,
     shortfalls,
     verdicts,
@@ -26,7 +25,6 @@ from berth_operator.scheduling.devices import (
 Effort = packing.Effort
 MOST_STEPS = packing.MOST_STEPS
 stopwatch = packing.stopwatch
-Prefer = preferences.Prefer
 Shortfall = shortfalls.Shortfall
 Verdict = verdicts.Verdict
 judge = verdicts.judge
@@ -38,7 +36,6 @@ def place(
     view: device_view.View,
     request: requests.Request,
     *,
-    prefer: preferences.Prefer = preferences.Prefer.PACK,
     first: int | None = None,
     effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | shortfalls.Shortfall:
@@ -48,20 +45,19 @@ def place(
     `effort` bounds the search, and the search for the reason too, where many nodes are asked.
     """
     mine = packing.Effort() if effort is None else effort
-    found = finder.find(view, request, mine, prefer=prefer, first=first)
+    found = finder.find(view, request, mine, first=first)
     if found is not None:
         return found
-    return shortfalls.explain(view, request, prefer=prefer, undecided=mine.spent, effort=effort)
+    return shortfalls.explain(view, request, undecided=mine.spent, effort=effort)
 
 
 def find(
     view: device_view.View,
     request: requests.Request,
     *,
-    prefer: preferences.Prefer = preferences.Prefer.PACK,
     first: int | None = None,
     effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices as `place` does, without asking why there are none: for many nodes in a row."""
     mine = packing.Effort() if effort is None else effort
-    return finder.find(view, request, mine, prefer=prefer, first=first)
+    return finder.find(view, request, mine, first=first)

@@ -24,7 +24,6 @@ from berth_operator.scheduling.devices import (
     grants,
     packing,
     packing_problems,
-    preferences,
     requests,
     scopes,
     simple,
@@ -45,7 +44,6 @@ def find(
     request: requests.Request,
     effort: packing.Effort,
     *,
-    prefer: preferences.Prefer = preferences.Prefer.PACK,
     first: int | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices for all containers of a pod, or None; `effort` tells whether a None was cut short."""
@@ -53,18 +51,18 @@ def find(
         return None
     ask = simple.ask_of(request)
     if ask is not None:
-        return simple.find(view, request, ask, effort=effort, prefer=prefer, first=first)
-    return search(view, request, effort, prefer=prefer)
+        return simple.find(view, request, ask, effort=effort, first=first)
+    return search(view, request, effort)
 
 
 def search(
-    view: device_view.View, request: requests.Request, effort: packing.Effort, *, prefer: preferences.Prefer
+    view: device_view.View, request: requests.Request, effort: packing.Effort
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices by the exact search, whether or not there is a shorter way."""
     if _pieces(request) > MOST_PIECES or effort.spent:
         effort.left = packing.SPENT
         return None
-    problem = packing_problems.NodeProblem(view, request, prefer)
+    problem = packing_problems.NodeProblem(view, request)
     effort.spend(steps_to_read(view, request))
     if not problem.is_read(effort):
         return None
@@ -157,10 +155,9 @@ def _choices(
 
 
 def _groups(problem: packing_problems.NodeProblem, scope: Scope) -> list[int]:
-    """Order the groups of a scope: the one with fewest unused cards first, or last when spreading."""
+    """Order the groups of a scope: the one with fewest unused cards first."""
     around = scopes.groups(problem.field.board, scope, problem.field.everything)
-    sign = -1 if problem.prefer is preferences.Prefer.SPREAD else 1
-    return sorted(around, key=lambda group: (sign * (group & problem.field.free).bit_count(), group))
+    return sorted(around, key=lambda group: ((group & problem.field.free).bit_count(), group))
 
 
 # ---------------------------------------------------------------- holding no more than needed
@@ -204,7 +201,7 @@ def _cards_for(
     problem: packing_problems.NodeProblem, request: requests.Request, effort: packing.Effort
 ) -> int:
     """Count the cards that another request to the same node would take."""
-    other = packing_problems.NodeProblem(problem.view, request, problem.prefer)
+    other = packing_problems.NodeProblem(problem.view, request)
     together = next((types for types in other.types_together if facts.GPU in types), None)
     found = _solve(other, together, effort) if together else None
     return _cards_in(problem, found) if found else 0

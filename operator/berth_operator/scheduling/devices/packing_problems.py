@@ -40,7 +40,6 @@ class NodeProblem:
 
     view: device_view.View
     request: requests.Request
-    prefer: preferences.Prefer
 
     @functools.cached_property
     def cards(self) -> tuple[facts.Card, ...]:
@@ -263,7 +262,7 @@ def _items_of(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) 
     needs = _needs(problem, ask)
     phases = problem.phases[owner]
     preference = preferences.Preference(
-        problem.spots, phases, problem.prefer, borrows=not problem.request.containers[owner].runs
+        problem.spots, phases, borrows=not problem.request.containers[owner].runs
     )
     whole = Item(owner, number, phases, ask.count, needs, _arrange(problem, ask, preference, needs))
     kind = joint.type_of(ask)

@@ -1,27 +1,18 @@
 """What each kind of ask prefers among the spots that would do.
 
-Packing fills a started card before an unused one and takes the tightest fit; spreading
-takes the emptiest. Whatever the policy, an init container first borrows what its pod
-holds already, because the pod keeps all its cards for life. Ties go to the lower minor,
+A started card is filled before an unused one, and the tightest fit is taken. Which card one share
+starts on by another strategy is chosen before, where all nodes are compared. An init container first
+borrows what its pod holds already, because the pod keeps all its cards for life. Ties go to the lower minor,
 which is the order in which cards are numbered. These are preferences only: where they
 lead into a dead end, the search turns back to the next best.
 """
 
 import dataclasses
-import enum
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth_operator.scheduling.devices import mig_slices, node_topology, packing, topology
 from berth_operator.scheduling.devices.packing import Arrange, Load, Room, Spot, State
-
-
-class Prefer(enum.StrEnum):
-    """Which card a share starts on: the fullest that has room, or the emptiest."""
-
-    PACK = "pack"
-    SPREAD = "spread"
-
 
 # Parts of a thousand, of each of the two quantities.
 MILLE: Final = 1000
@@ -36,7 +27,6 @@ class Preference:
 
     spots: tuple[Spot, ...]
     phases: tuple[int, ...]
-    prefer: Prefer
     borrows: bool
 
 
@@ -52,8 +42,6 @@ def shares(preference: Preference, needs: Mapping[int, Room]) -> Arrange:
     def key(state: State, _mine: tuple[int, ...], at: int) -> tuple[object, ...]:
         spot, load = preference.spots[at], state.loads[at]
         taken = packing.load_in(load, preference.phases)
-        if preference.prefer is Prefer.SPREAD:
-            return _unborrowed(preference, load), -left_over(spot.room, taken, spot.scale), spot.device
         new = spot.fresh and not any(load)
         after = (taken[0] + needs[at][0], taken[1] + needs[at][1])
         return _unborrowed(preference, load), new, left_over(spot.room, after, spot.scale), spot.device
@@ -88,9 +76,8 @@ def instances(preference: Preference, in_use: Mapping[int, int]) -> Arrange:
         spot, load = preference.spots[at], state.loads[at]
         assert spot.instance is not None, "a spot for instances"  # noqa: S101
         new = spot.fresh and not state.held >> spot.device & 1
-        last = not new if preference.prefer is Prefer.SPREAD else new
         harm = mig_slices.harm(spot.card.model, mig_slices.occupied((spot.instance,)), taken[spot.device])
-        return _unborrowed(preference, load), last, harm, spot.device, spot.instance.start, spot.instance.uuid
+        return _unborrowed(preference, load), new, harm, spot.device, spot.instance.start, spot.instance.uuid
 
     return arrange
 

@@ -23,7 +23,6 @@ from berth_operator.scheduling.devices import (
     finder,
     packing,
     packing_problems,
-    preferences,
     requests,
     scopes,
     verdicts,
@@ -64,7 +63,6 @@ def explain(
     view: device_view.View,
     request: requests.Request,
     *,
-    prefer: preferences.Prefer = preferences.Prefer.PACK,
     undecided: bool = False,
     effort: packing.Effort | None = None,
 ) -> Shortfall:
@@ -72,38 +70,31 @@ def explain(
     if not view.open:
         failed = view.device.failed
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
-    trial = _Trial(prefer, packing.Effort() if effort is None else effort)
-    never = not trial.effort.late and trial.fits(emptied(view), request) is False
-    if trial.effort.late:
+    effort = packing.Effort() if effort is None else effort
+    never = not effort.late and _fits(emptied(view), request, effort) is False
+    if effort.late:
         return Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
-    trial.effort.spend(finder.steps_to_read(view, request))
+    effort.spend(finder.steps_to_read(view, request))
     found = next(_of_single_asks(view, request), None)
     if found is None and undecided:
         found = Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
-    lasting = _lasting(view, request, trial) if never and found is not None else None
-    found = found or _of_combination(view, request, trial, never=never)
+    lasting = _lasting(view, request, effort) if never and found is not None else None
+    found = found or _of_combination(view, request, effort, never=never)
     return dataclasses.replace(found, never=never, lasting=lasting)
 
 
-def _lasting(view: device_view.View, request: requests.Request, trial: "_Trial") -> Reason | None:
+def _lasting(view: device_view.View, request: requests.Request, effort: packing.Effort) -> Reason | None:
     """Return what about the combination keeps a pod out even with nothing used; None where one ask does."""
     empty = emptied(view)
     if next(_of_single_asks(empty, request), None) is not None:
         return None
-    return _of_combination(empty, request, trial, never=True).reason
+    return _of_combination(empty, request, effort, never=True).reason
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Trial:
-    """How it is found out what would fit: all trials of one explanation share their effort."""
-
-    prefer: preferences.Prefer
-    effort: packing.Effort
-
-    def fits(self, view: device_view.View, request: requests.Request) -> bool | None:
-        """Return whether a request finds a place; None where the search was cut short."""
-        found = finder.find(view, request, self.effort, prefer=self.prefer) is not None
-        return None if self.effort.spent and not found else found
+def _fits(view: device_view.View, request: requests.Request, effort: packing.Effort) -> bool | None:
+    """Return whether a request finds a place; None where the search was cut short."""
+    found = finder.find(view, request, effort) is not None
+    return None if effort.spent and not found else found
 
 
 def left_out(view: device_view.View, request: requests.Request) -> tuple[verdicts.Verdict, ...]:
@@ -221,7 +212,7 @@ def _detail(ask: requests.Ask) -> str:
 
 
 def _of_combination(
-    view: device_view.View, request: requests.Request, trial: _Trial, *, never: bool
+    view: device_view.View, request: requests.Request, effort: packing.Effort, *, never: bool
 ) -> Shortfall:
     """Ask again with less and less, until it fits: what was given up last is the reason."""
     field = packing_problems.read_field(
@@ -229,7 +220,7 @@ def _of_combination(
     )
     reason = Reason.TOO_FEW_CARDS if never else Reason.FULL
     for given_up, easier, request_ in _relaxed(view, request, field):
-        fits = trial.fits(easier, request_)
+        fits = _fits(easier, request_, effort)
         if fits or fits is None:
             reason = given_up if fits else Reason.UNDECIDED
             break

@@ -34,7 +34,6 @@ def find(
     ask: requests.Gpus,
     *,
     effort: packing.Effort,
-    prefer: preferences.Prefer,
     first: int | None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find cards for a simple request; `effort` tells whether a None was cut short."""
@@ -42,7 +41,7 @@ def find(
     if ask.whole:
         chosen = _whole_cards(view, cards, request, ask.count, effort)
     else:
-        chosen = _card_for_share(view, cards, request, ask, prefer=prefer, first=first)
+        chosen = _card_for_share(view, cards, request, ask, first)
     if chosen is None:
         return None
     container = request.containers[0]
@@ -74,14 +73,12 @@ def _card_for_share(
     cards: tuple[facts.Card, ...],
     request: requests.Request,
     ask: requests.Gpus,
-    *,
-    prefer: preferences.Prefer,
     first: int | None,
 ) -> int | None:
     """Judge the cards in the order of preference and take the first that will do."""
     may_start = not view.withheld or _unused(view, cards) > view.withheld
     given = () if first is None or first >= len(cards) else (first,)
-    for slot in itertools.chain(given, _by_preference(view, cards, ask, prefer)):
+    for slot in itertools.chain(given, _by_preference(view, cards, ask)):
         card = cards[slot]
         if verdicts.against(view, card, ask, request.conditions) is None and (
             may_start or not view.unused(card)
@@ -91,7 +88,7 @@ def _card_for_share(
 
 
 def _by_preference(
-    view: device_view.View, cards: tuple[facts.Card, ...], ask: requests.Gpus, prefer: preferences.Prefer
+    view: device_view.View, cards: tuple[facts.Card, ...], ask: requests.Gpus
 ) -> Iterator[int]:
     """Yield the slots whose card has room, the preferred first; they are ranked once the first is asked for.
 
@@ -104,11 +101,8 @@ def _by_preference(
         need = ask.least_of(card.memory)
         if core < ask.core or memory < need:
             continue
-        if prefer is preferences.Prefer.SPREAD:
-            ranks.append((-preferences.left_over((core, memory), (0, 0), card.memory), 0, slot))
-        else:
-            after = preferences.left_over((core, memory), (ask.core, need), card.memory)
-            ranks.append((view.unused(card), after, slot))
+        after = preferences.left_over((core, memory), (ask.core, need), card.memory)
+        ranks.append((view.unused(card), after, slot))
     yield from (slot for _, _, slot in sorted(ranks))
 
 
