@@ -71,6 +71,36 @@ def test_end_of_an_earlier_object_is_not_that_of_the_new_one(
     assert (cache.get(KEY), on_change) == (None, [KEY])
 
 
+def test_what_a_later_list_lacks_is_gone(
+    cache: object_cache.ObjectCache[wire.GpuPod], on_change: list[store.Key]
+) -> None:
+    """What was made and deleted while no watch was open is told by nothing but the next list."""
+    cache.listed("8")
+    assert (cache.get(KEY), on_change) == (record("x", 9), [])
+
+    cache.listed("9")
+    assert (cache.get(KEY), on_change) == (None, [KEY])
+
+
+def test_what_was_shown_once_stands_until_its_deletion_is_told(
+    cache: object_cache.ObjectCache[wire.GpuPod],
+) -> None:
+    """A list passes on only what changed: an object that stays as it was shown is not gone."""
+    cache.upserted(record("x", 12))
+    cache.write_answered(record("x", 12), deletions=0)
+    cache.listed("30")
+
+    assert cache.get(KEY) == record("x", 12)
+
+
+def test_what_a_list_lacks_after_a_restore_is_gone(cache: object_cache.ObjectCache[wire.GpuPod]) -> None:
+    """The revision of the write is of a future that never happened."""
+    cache.restored()
+    cache.listed("3")
+
+    assert cache.get(KEY) is None
+
+
 def test_an_earlier_revision_counts_once_after_a_restore(
     cache: object_cache.ObjectCache[wire.GpuPod],
 ) -> None:

@@ -113,6 +113,20 @@ async def test_a_verdict_that_was_undone_is_published_again(
     assert [one["status"]["devices"] for one in patches] == [[{"uuid": "GPU-1", "health": "Unhealthy"}]]
 
 
+async def test_a_device_that_was_deleted_unseen_is_published_again(
+    server: stub.Stub, session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made and deleted while the watch was down, as with CRDs that go and come twice."""
+    monkeypatch.setattr(informer, "OUTAGE_SECONDS", 0.05)
+    server.on("PATCH", resources.DEVICES.path(NODE), stub.thing(device("9", HEALTHY)))
+    async with publishing(server, session, stub.page(version="5"), stub.page(version="12")) as publisher:
+        await publisher.publish(SPEC, HEALTHY)
+        await asyncio.sleep(0.1)
+        await publisher.publish(SPEC, HEALTHY)
+
+    assert [one.method for one in server.requests].count("PATCH") == 2
+
+
 async def test_nothing_is_published_while_the_device_cannot_be_seen(
     server: stub.Stub, session: api.Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -255,6 +255,7 @@ class Informer(Generic[B]):
         except errors.Gone:
             # The continue token expired between two pages: one whole read cannot.
             version = await self._list_all(0)
+        self._store.listed(version)
         self._deliver_all = self._restored = False
         self._last_contact = asyncio.get_running_loop().time()
         self._set_version(version)

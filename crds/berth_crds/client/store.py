@@ -60,6 +60,14 @@ class RestoreSink(Protocol):
         """Report that all revisions known so far mean nothing any more."""
 
 
+@runtime_checkable
+class ListSink(Protocol):
+    """A sink that also knows objects of its own writes, which the watch may never have seen."""
+
+    def listed(self, version: str, /) -> None:
+        """Report that every object that there was at this revision has been passed on."""
+
+
 @dataclasses.dataclass(slots=True)
 class KnownObject:
     """The identity of an object, its last seen revision, and whether the sink ever received it decoded."""
@@ -116,6 +124,11 @@ class Store(Generic[B]):
         """Make the sink forget all revisions."""
         if isinstance(self._sink, RestoreSink):
             self._sink.restored()
+
+    def listed(self, version: str) -> None:
+        """Tell the sink that a list has been passed on whole."""
+        if isinstance(self._sink, ListSink):
+            self._sink.listed(version)
 
     # ------------------------------------------------------------ changes
 
