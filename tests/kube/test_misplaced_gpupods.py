@@ -232,6 +232,7 @@ async def test_one_that_is_made_again_is_misplaced_still(cleaner: Cleaner, first
     [
         pytest.param(stub.status(409, "the uid is another", reason="Conflict"), id="another by now"),
         pytest.param(stub.status(404, "gone", reason="NotFound"), id="gone by now"),
+        pytest.param(stub.status(404, "page not found"), id="a proxy's 404"),
         pytest.param(stub.status(403, "a webhook says no", reason="Forbidden"), id="refused"),
         pytest.param(stub.reset(), id="no answer"),
     ],

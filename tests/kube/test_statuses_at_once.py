@@ -249,8 +249,12 @@ async def test_a_login_that_is_refused_is_everybodys_trouble(caplog: pytest.LogC
 
 @pytest.mark.parametrize(
     "trouble",
-    [errors.ApiError(500, "no"), errors.Conflict(409, "no"), errors.Unreachable("reset", ambiguous=True)],
-    ids=["500", "409", "reset"],
+    [
+        pytest.param(errors.ApiError(500, "no"), id="500"),
+        pytest.param(errors.Conflict(409, "no"), id="409"),
+        pytest.param(errors.AmbiguousNotFound(404, "no backend"), id="a proxy's 404"),
+        pytest.param(errors.Unreachable("reset", ambiguous=True), id="reset"),
+    ],
 )
 @timeless.scenario
 async def test_what_failed_stays_due(trouble: errors.ClientError) -> None:

@@ -320,7 +320,7 @@ class GpuPodReconciler:
         )
         try:
             await self._writer.ensure(object_writer.DesiredObject(key, owner, spec, status))
-        except errors.NotFound:
+        except (errors.NotFound, errors.AmbiguousNotFound):
             self._writer.forget(key)
             raise
 

@@ -103,7 +103,7 @@ class DevicePublisher:
         await self._refresh()
         try:
             await self._writer.ensure(self._wanted)
-        except errors.NotFound:
+        except (errors.NotFound, errors.AmbiguousNotFound):
             # Deleted between the two writes, or its kind is not served (yet).
             self._forget()
             raise

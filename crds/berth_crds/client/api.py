@@ -237,8 +237,6 @@ class Api:
         """Read one object; None where there surely is none."""
         try:
             return await self.get(resource, name, into=into, namespace=namespace)
-        except errors.AmbiguousNotFound:
-            raise
         except errors.NotFound:
             return None
 

@@ -74,10 +74,10 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """The object or its kind does not exist (404)."""
+    """The object surely does not exist (404)."""
 
 
-class AmbiguousNotFound(NotFound):
+class AmbiguousNotFound(ApiError):
     """A 404 that proves nothing, because it names no object: its kind is not served, or a proxy answered."""
 
 

@@ -234,9 +234,7 @@ class Elector:
             self._renewal_failed(error)
             await self._read_after_conflict(desired, sent)
         except errors.NotFound as error:
-            if not isinstance(error, errors.AmbiguousNotFound):
-                raise LeadershipLost("the Lease was deleted") from error
-            self._renewal_failed(error)
+            raise LeadershipLost("the Lease was deleted") from error
         except (errors.ClientError, TimeoutError) as error:
             self._renewal_failed(error)
         else:

@@ -116,8 +116,6 @@ class PodTouches:
                 return await self._write(candidate, before, attempt)
             except errors.Conflict:
                 return await self._read(candidate)
-        except errors.AmbiguousNotFound:
-            raise  # Read as the pod's end, it would leave a bind of the pod valid.
         except errors.NotFound:
             return ""
 
