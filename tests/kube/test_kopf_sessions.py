@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from kopf._cogs.clients import api as kopfs
 
-from berth_crds.client import page_sizes, parser
+from berth_crds.client import page_sizes, parser, sockets
 from berth_operator.kube import device_lists, kind_statuses, kopf_sessions
 from support import deep, stub
 
@@ -22,7 +22,7 @@ PATH = "/apis/berth.dev/v1alpha1/devices"
 @pytest.fixture
 async def session(server: stub.Stub) -> AsyncIterator[aiohttp.ClientSession]:
     """Lend a session of Kopf."""
-    async with kopf_sessions.session(server.link) as lent:
+    async with kopf_sessions.session(server.link, sockets.Sockets()) as lent:
         yield lent
 
 
@@ -168,7 +168,7 @@ async def test_a_run_that_is_over_asks_nothing(server: stub.Stub, url: str) -> N
     closed = [False, True]
     server.on("GET", PATH, stub.thing({}))
 
-    async with kopf_sessions.session(server.link, closed=lambda: closed.pop(0)) as session:
+    async with kopf_sessions.session(server.link, sockets.Sockets(), closed=lambda: closed.pop(0)) as session:
         await read(session, url)
         with pytest.raises(aiohttp.ClientConnectionError, match="over"):
             await read(session, url)

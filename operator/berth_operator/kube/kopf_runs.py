@@ -30,12 +30,11 @@ import kopf
 from kopf._cogs.structs import references
 
 from berth_crds import names, tasks, text
-from berth_crds.client import connection
+from berth_crds.client import connection, sockets
 from berth_operator.kube import handlers, kopf_sessions, kopf_settings
 
 GRACE_SECONDS: Final = 1.0  # For the tasks that Kopf ends by itself.
 WATCHER_SECONDS: Final = 3.0  # For a watcher that lets its workers finish, which takes two.
-TLS_CLOSE_SECONDS: Final = 0.1
 WATCHER: Final = "watcher for "  # How Kopf names these tasks.
 
 Task = asyncio.Task[Any]
@@ -54,6 +53,7 @@ class KopfRun:
         self._closed = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
+        self._sockets = sockets.Sockets()
         self._sessions: list[aiohttp.ClientSession] = []
         self._left: Collection[Task] = ()
         self.ended: concurrent.futures.Future[None] = (
@@ -97,7 +97,7 @@ class KopfRun:
 
         @kopf.on.login(id="berth", registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
-            made = kopf_sessions.session(self._link, closed=self._closed.is_set)
+            made = kopf_sessions.session(self._link, self._sockets, closed=self._closed.is_set)
             self._sessions = [*(one for one in self._sessions if not one.closed), made]
             return kopf.AiohttpSession(
                 server=self._link.server, default_namespace=self._link.namespace, aiohttp_session=made
@@ -135,8 +135,7 @@ class KopfRun:
         for session in self._sessions:
             await session.close()
         await tasks.end(asyncio.all_tasks() - {asyncio.current_task()}, seconds=GRACE_SECONDS)
-        # TLS needs some iterations of the loop to close its connections.
-        await asyncio.sleep(TLS_CLOSE_SECONDS)
+        await self._sockets.close()
 
 
 async def _wait_kinds_missing(found: references.Insights) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 
 import aiohttp
 
-from berth_crds.client import api, connection, errors, parser, watch
+from berth_crds.client import api, connection, errors, parser, sockets, watch
 from berth_operator.kube import device_lists
 
 
@@ -68,7 +68,7 @@ class KopfResponse(aiohttp.ClientResponse):
 
 
 def session(
-    link: connection.Connection, *, closed: Callable[[], bool] = lambda: False
+    link: connection.Connection, sockets_: sockets.Sockets, *, closed: Callable[[], bool] = lambda: False
 ) -> aiohttp.ClientSession:
     """Return a session that asks for the Authorization header anew for each request.
 
@@ -90,7 +90,7 @@ def session(
         return answer
 
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=link.trust or True),
+        connector=aiohttp.TCPConnector(limit=0, ssl=link.trust or True, socket_factory=sockets_.make),
         headers=api.ACCEPTED,
         middlewares=(authorize,),
         proxy=link.proxy,
