@@ -191,6 +191,6 @@ def _best(
     if not looks:
         return None
     first = min(looks, key=lambda name: (-looks[name][0], name))
-    found = allocator.find(view(cluster, first), candidate.request, first=looks[first][1])
+    found = allocator.find(view(cluster, first), candidate.request, first_slot=looks[first][1])
     assert found is not None
     return decisions.Placement(first, found)

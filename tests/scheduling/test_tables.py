@@ -150,11 +150,11 @@ def test_answers_about_places_are_not_hoarded() -> None:
     """Pods with a thousand different wishes do not fill the memory."""
     inventory = builders.inventory(builders.node())
 
-    with mock.patch("berth_operator.scheduling.place_memory.MOST_PLACES", 4):
+    with mock.patch("berth_operator.scheduling.taint_and_affinity_reasons.MOST_PLACES", 4):
         for number in range(20):
             inventory.places(facts.Where(selector=(("zone", str(number)),)))
 
-    assert len(inventory._places._answers) <= 4
+    assert len(inventory._place_reasons._known) <= 4
 
 
 def test_inventory_tells_its_state() -> None:
@@ -187,12 +187,12 @@ def test_long_answers_about_places_are_weighed() -> None:
     inventory = builders.inventory(builders.node())
     values = tuple(f"v{at}" for at in range(1000))
 
-    with mock.patch("berth_operator.scheduling.place_memory.MOST_PLACES_BYTES", 300_000):
+    with mock.patch("berth_operator.scheduling.taint_and_affinity_reasons.MOST_PLACES_BYTES", 300_000):
         for number in range(20):
             one = facts.LabelExpression(f"l{number}", "In", values)
             inventory.places(facts.Where(affinity=(facts.Term((one,)),)))
 
-    assert len(inventory._places._answers) <= 3
+    assert len(inventory._place_reasons._known) <= 3
 
 
 def test_named_cards_follow_the_devices() -> None:

@@ -1,7 +1,8 @@
 """The measurements of one card, as far as it supports them.
 
 A measurement that fails stays empty, and has no effect on the card unless the error says that the
-card is gone. To add one, add a field to `probe.Measurements` and read it here.
+card is gone. To add one, add a field to `probe.Measurements`, read it here, and give it a `Measure` in
+`metrics`.
 """
 
 from collections.abc import Callable

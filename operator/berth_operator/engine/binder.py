@@ -1,8 +1,9 @@
 """The binder: it carries out decisions to bind, and acts on their outcomes.
 
 Each bind is assumed in the ledger before it is sent, and an assumed hold is never forgotten until it is
-certain that the bind did not and will not happen. `bind_sender` sends and follows binds; `dry_runs` asks
-first where the server is likely to refuse; `slow_namespaces` holds pods back whose binds take long.
+certain that the bind did not and will not happen. `bind_sender` sends and follows binds; `bind_refusals`
+says when a refused one is tried again; `dry_runs` asks first where the server is likely to refuse;
+`slow_namespaces` holds pods back whose binds take long.
 """
 
 from typing import Final, assert_never

@@ -59,12 +59,12 @@ class Loop:
         # All binds are assumed before anything is reported: reasons describe what is left after them.
         self.reporter.report_round((decision for decision, _ in made), until=started + ROUND_SECONDS)
         if made:
-            self._ledger.wake.set()  # More pods may be active; those just tried no longer are.
+            self._ledger.wake.set()  # There may be more active pods than one round tries.
 
     def _schedule(self, started: float) -> list[decision_records.RoundDecision]:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""
         ledger, made = self._ledger, list[decision_records.RoundDecision]()
-        version = ledger.inventory.table.version
+        version = ledger.inventory.table.version  # The state that each decision is based on.
         time = cycle.RoundTime(
             self._clock,
             ends=started + DECIDE_SECONDS,

@@ -17,8 +17,8 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts as nodes
 
-# What a change costs that gives up no fraction of the request. A condition on which devices, or on how
-# near each other they are, costs less: without it the pod still gets all the devices that it asks for.
+# The cost of a change that is about no fraction of the request, such as the repair of a node. To drop a
+# condition on which devices, or on how near each other they are, costs less: the pod still gets as many.
 WHOLE_COST: Final = 1.0
 CONDITION_COST: Final = 0.5
 
@@ -88,8 +88,8 @@ class Change(abc.ABC):
 class Option:
     """One change in several variants, the cheapest first.
 
-    Where they are `nested`, each includes those before it, so that all from the first that helps on do.
-    Without a change that is `required`, no other change helps on its node.
+    Where they are `nested`, each includes those before it: if one helps, so do all that follow it. Without
+    a change that is `required` no other change helps, so it is part of every set.
     """
 
     variants: Sequence[Change]

@@ -1,8 +1,14 @@
 """One round of scheduling: the pods whose turn it is, one after another.
 
 `schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks
-for the next decision, so that each pod sees those before it: the engine assumes every bind as it sends
-it. `simulate` charges binds itself, and releases them before it returns.
+for the next decision, so that each pod sees those before it: the engine assumes every bind that it starts,
+but for those that it only sends as a dry run. `simulate` charges binds itself, and releases them before it
+returns.
+
+Pods are tried in order. Those that this would never reach have turns in the last part of the round
+(`rotation`), and take no node that a pod before them in the order may want: it is claimed. Such a pod is
+kept back, which means that it stays active and is tried again. The pods of a namespace are held up while
+its binds take long at the API server.
 """
 
 import dataclasses
@@ -24,7 +30,7 @@ from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
-# Steps of search on single nodes (`packing.Effort`), for all pods of a round together and for each pod.
+# Steps of searches of nodes (`packing.Effort`), for all pods of a round together and for each pod.
 STEPS_A_ROUND: Final = 5_000
 STEPS_A_POD: Final = 2_000
 # Questions that all nodes refused in this round: the next pod with the same question is refused at once.
@@ -86,7 +92,7 @@ def schedule(
 ) -> Iterator[decisions.Decision]:
     """Yield the decisions for the pods whose turn it is, one after another.
 
-    1. Take the ready pods in order, and in the last part of a full round pods that are rarely tried.
+    1. Take the ready pods in order, and in the last part of the round pods that are rarely tried.
     2. Reject what cannot be served.  3. Find a placement, or the reasons why there is none.  4. Go on when
     the caller has charged it. A pod for whose search too little effort is left is tried in the next round.
     """
@@ -142,7 +148,7 @@ def _pods_to_try(
 
 
 class SearchBudget:
-    """The effort that a round may spend on searches on single nodes."""
+    """The effort that a round may spend on searches of nodes."""
 
     def __init__(self, time: RoundTime | None) -> None:
         self._time = time
@@ -215,7 +221,7 @@ def decision_for(
             return decisions.Bind(candidate.uid, placement)
         counts = reasons.count(search.inventory, question, search.refusals(question, policy))
         refused[question] = decisions.Wait(
-            candidate.uid, counts, decisions.wants(counts), cut_short=effort.spent
+            candidate.uid, counts, wants=decisions.wants(counts), cut_short=effort.spent
         )
     return dataclasses.replace(refused[question], uid=candidate.uid)
 
@@ -239,7 +245,8 @@ def _decide_outside_claims(
         if found is not None:
             return decisions.Bind(candidate.uid, found)
         question = questions.of(candidate.request, candidate.demand)
-        searched_all = question.need.simple or not effort.spent
+        # It fits nowhere else. If a claimed node might take it, it waits for the pods that claim that node.
+        searched_all = question.need.filters_suffice or not effort.spent
         if searched_all and search.may_place(question, policy, claimed):
             return None
     return decision_for(search, candidate, policy, refused, effort)

@@ -19,8 +19,8 @@ from berth_operator.scheduling import (
     device_counts,
     node_info,
     node_table,
-    place_memory,
     port_usage,
+    taint_and_affinity_reasons,
     uuid_ownership,
     uuid_records,
     withheld_cards,
@@ -62,7 +62,7 @@ class Inventory:
         self._scale: cluster_supply.Scale | None = None
         self._cluster_supply = cluster_supply.ClusterSupply(clock)
         self._model = (-1, -1), demand_model.DemandModel()
-        self._places = place_memory.PlaceMemory()
+        self._place_reasons = taint_and_affinity_reasons.PlaceReasonsCache()
         self._named: dict[frozenset[str], node_table.Mask] = {}
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
@@ -120,7 +120,7 @@ class Inventory:
         return self._cluster_supply.version
 
     def refresh_supply(self) -> None:
-        """Refresh what the nodes have together; not while a decision reads it."""
+        """Refresh what all nodes have together, on which scores depend: between rounds, never within one."""
         self._cluster_supply.refresh()
 
     def demand_model(self) -> demand_model.DemandModel:
@@ -134,9 +134,9 @@ class Inventory:
             self._scale = scale
         return self._model[1]
 
-    def places(self, where: facts.Where) -> node_info.PlaceReasons:
+    def places(self, where: facts.Where) -> taint_and_affinity_reasons.PlaceReasons:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
-        return self._places.ask(self.infos, where)
+        return self._place_reasons.get(self.infos, where)
 
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
@@ -158,7 +158,7 @@ class Inventory:
         self._set_allocatable(info, node.allocatable)
         table.known[info.row] = True
         if info.node is None or _place(info.node) != _place(node):
-            self._places.forget()
+            self._place_reasons.forget()
             self.score_epoch += 1
         info.node = node
         self._update_supply(info)
@@ -173,7 +173,7 @@ class Inventory:
         self.table.known[info.row] = False
         self._set_allocatable(info, ())
         self.table.touch(info.row)
-        self._places.forget()
+        self._place_reasons.forget()
         self.score_epoch += 1
         self._update_supply(info)
         self._vacate_if_idle(info)
@@ -374,7 +374,7 @@ class Inventory:
     def _moved(self) -> None:
         self.score_epoch += 1
         self._positions = self._order = None
-        self._places.forget()
+        self._place_reasons.forget()
         self._named.clear()
 
     def _update_supply(self, info: node_info.NodeInfo) -> None:

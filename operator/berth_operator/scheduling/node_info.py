@@ -1,21 +1,11 @@
-"""One node of the inventory, as far as it is not a number: its Node, its Device, its holds.
-
-Also what a node says to the conditions that a pod puts on its place; the answer of all
-nodes is remembered by the inventory until one of them changes.
-"""
+"""One node of the inventory, as far as it is not a number: its Node, its Device, its holds."""
 
 import dataclasses
-from collections.abc import Sequence
 
-import numpy as np
-
-from berth_operator.scheduling import node_table
-from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.nodes import affinity, facts, taints
-from berth_operator.scheduling.nodes import labels as labels_
+from berth_operator.scheduling.nodes import facts
 
 Cards = tuple[devices.Device | None, int]  # What a node can give out, and how many are kept back of it.
 
@@ -77,42 +67,3 @@ class NodeInfo:
             open=self.open,
             alone=self.alone,
         )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PlaceReasons:
-    """What all nodes say to a pod's conditions on its place: 0 for yes, else the number of a reason."""
-
-    code: node_table.Numbers
-    reasons: tuple[tuple[Reason, str], ...]
-
-
-def place_reasons(
-    infos: Sequence[NodeInfo | None], where: facts.Where, labels: labels_.Labels
-) -> PlaceReasons:
-    """Return what all nodes say, whose labels are these."""
-    numbers: dict[tuple[Reason, str], int] = {}
-    code = np.zeros(len(infos), dtype=np.int64)
-    matching = labels.matching(where).tolist()
-    covered = taints.Covered(where.tolerations)
-    for at, info in enumerate(infos):
-        reason: tuple[Reason, str] | None = Reason.NO_NODES, ""
-        if info is not None and info.node is not None:
-            reason = _refused(info.node, covered, matches=matching[at])
-        if reason is not None:
-            code[at] = numbers.setdefault(reason, len(numbers) + 1)
-    return PlaceReasons(code, tuple(numbers))
-
-
-def refused_place(node: facts.Node, where: facts.Where) -> tuple[Reason, str] | None:
-    """Return why a node's labels, name or taints do not suit a pod, if so."""
-    return _refused(node, taints.Covered(where.tolerations), matches=affinity.matches(where, node))
-
-
-def _refused(node: facts.Node, covered: taints.Covered, *, matches: bool) -> tuple[Reason, str] | None:
-    if node.unschedulable and not covered.cordoned:
-        return Reason.UNSCHEDULABLE, ""
-    taint = covered.untolerated(node)
-    if taint is not None:
-        return Reason.TAINTED, taint.key
-    return None if matches else (Reason.SELECTOR_MISMATCH, "")

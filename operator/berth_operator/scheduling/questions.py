@@ -15,7 +15,7 @@ from berth_operator.scheduling.nodes import facts
 class Question:
     """All of a pod that its placement depends on.
 
-    Where the filters do not suffice (`need.simple` is false), the whole request belongs to the question.
+    Where the filters do not suffice, the whole request belongs to the question.
     """
 
     need: requests.Need
@@ -42,5 +42,5 @@ class Question:
 def of(request: requests.Request, demand: facts.Demand) -> Question:
     """Return the question of a pod with this request and demand."""
     need = request.need
-    request_if_searched = None if need.simple else request
+    request_if_searched = None if need.filters_suffice else request
     return Question(need, request.conditions, request.grouping, demand, request_if_searched, request.size)

@@ -54,7 +54,7 @@ class Candidate:
     @property
     def needs_search(self) -> bool:
         """Whether nothing less than a search on single nodes tells whether the pod fits."""
-        return not self.faults and not self.request.need.simple
+        return not self.faults and not self.request.need.filters_suffice
 
     def order(self, allowed: int = 0) -> Order:
         """Return the sort key; a label raises the priority by `allowed` at most."""

@@ -4,7 +4,7 @@ All nodes are filtered and scored at once in numpy; then the allocator chooses d
 best node. The scores of a question are remembered, and for the next pod with the same question
 only the nodes that changed since are scored again: that keeps a decision short however many
 nodes there are. Rows of the inventory are in the order in which nodes came; scores are kept by
-position in the order of the nodes' names, so that of equal scores the first is the right one.
+position in the order of the nodes' names: of equal scores the first by name wins.
 """
 
 import collections
@@ -127,17 +127,17 @@ class Search:
         searched: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes were searched in vain."""
-        while len(cached.score) and (question.need.simple or not effort.spent):
+        while len(cached.score) and (question.need.filters_suffice or not effort.spent):
             best = int(cached.score.argmax())
             if cached.score[best] == search_memory.IMPOSSIBLE:
                 break
             info = self.inventory.at_position(best)
             view = info.view()
-            equivalence_class = None if question.need.simple else equivalence.class_of(view, request)
+            equivalence_class = None if question.need.filters_suffice else equivalence.class_of(view, request)
             reason = cached.reasons_by_class.get(equivalence_class) if equivalence_class is not None else None
             if reason is None:
-                first = int(cached.slot[best]) if cached.has_slots else None
-                grants = _allocate(view, request, first, effort)
+                first_slot = int(cached.slot[best]) if cached.has_slots else None
+                grants = _allocate(view, request, first_slot, effort)
                 if not isinstance(grants, allocator.Shortfall):
                     self._slow.note(question, info.name, slow=False)
                     return decisions.Placement(info.name, grants), searched
@@ -239,19 +239,17 @@ def _is_inconclusive(question: Question, effort: allocator.Effort, searched: int
     If it was the first and took all the time that a pod has, it counts all the same: its node is passed over,
     or no other node would ever be searched.
     """
-    return effort.spent and not question.need.simple and not (searched == 1 and effort.late)
+    return effort.spent and not question.need.filters_suffice and not (searched == 1 and effort.out_of_time)
 
 
 def _allocate(
-    view: device_view.View, request: requests.Request, first: int | None, effort: allocator.Effort
+    view: device_view.View, request: requests.Request, first_slot: int | None, effort: allocator.Effort
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Return devices of a node or what is short; a simple request needs no effort."""
-    if request.need.simple:
-        return allocator.place(view, request, first=first)
-    part = effort.part(STEPS_A_NODE)
-    grants = allocator.place(view, request, effort=part)
-    effort.use(STEPS_A_NODE, part)
-    return grants
+    if request.need.filters_suffice:
+        return allocator.place(view, request, first_slot=first_slot)
+    with effort.part(STEPS_A_NODE) as part:
+        return allocator.place(view, request, effort=part)
 
 
 def score_nodes(

@@ -136,4 +136,4 @@ class Explainer:
             cluster.ledger.search, candidate, policy=cluster.ledger.policy, whole=whole, effort=effort
         )
         self._used += clock() - began
-        return PodExplanation(candidate, explanation=explanation, timed_out=effort.late)
+        return PodExplanation(candidate, explanation=explanation, timed_out=effort.out_of_time)

@@ -102,8 +102,8 @@ def test_which_shares_are_given(given: device_view.View, asked: requests.Request
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        pytest.param({"first": 3}, "GPU-n1-3/30%", id="the one that was chosen before"),
-        pytest.param({"first": 2}, "GPU-n1-1/30%", id="another where that has no room"),
+        pytest.param({"first_slot": 3}, "GPU-n1-3/30%", id="the one that was chosen before"),
+        pytest.param({"first_slot": 2}, "GPU-n1-1/30%", id="another where that has no room"),
     ],
 )
 def test_a_card_is_chosen_as_the_caller_wants(how: dict[str, Any], expected: str) -> None:
@@ -115,7 +115,7 @@ def test_a_card_is_chosen_as_the_caller_wants(how: dict[str, Any], expected: str
 
 def test_a_card_that_was_chosen_before_is_not_started_if_it_is_withheld() -> None:
     """A choice of the caller does not lift what keeps a card back."""
-    assert refused(FULL, request(share(30)), first=1).reason is Reason.WITHHELD
+    assert refused(FULL, request(share(30)), first_slot=1).reason is Reason.WITHHELD
 
 
 def test_a_refusal_counts_the_cards() -> None:

@@ -11,13 +11,15 @@ from berth_operator.scheduling import (
     node_info,
     questions,
     queued_pods,
+    taint_and_affinity_reasons,
 )
 from berth_operator.scheduling.changes import DropCondition, Precedence, Scenario
 from berth_operator.scheduling.constraints import asks, cards, reasons
-from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.nodes import affinity, taints
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.what_if import node_survey, work_budget
@@ -69,7 +71,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
         info = inventory.node(finding.node)
         assert info is not None
         assert info.node is not None
-        place = node_info.refused_place(info.node, pod.demand.where)
+        place = place_reason(info.node, pod.demand.where)
         state = _state(info) if pod.request else None
         if place is not None or finding.reason in node_survey.NODE_SELECTION:
             assert (finding.reason, finding.detail) == place
@@ -87,6 +89,12 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
         else:
             assert isinstance(allocator.place(info.view(), pod.request), allocator.Shortfall)
             assert not finding.shortfall.against or finding.shortfall.found < finding.shortfall.wanted
+
+
+def place_reason(node: nodes.Node, where: nodes.Where) -> NodeReason | None:
+    """Return why one node's taints, labels or name do not suit a pod, if so."""
+    matches = affinity.matches(where, node)
+    return taint_and_affinity_reasons.place_reason(node, taints.Covered(where.tolerations), matches=matches)
 
 
 def _state(info: node_info.NodeInfo) -> Reason | None:
@@ -293,7 +301,7 @@ def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.C
 
     told = {reason for reason, _ in nearest.whys}
 
-    place = node_info.refused_place(info.node, pod.demand.where)
+    place = place_reason(info.node, pod.demand.where)
     assert bool(told & node_survey.NODE_SELECTION) == (place is not None)
     # The taint of a cordoned node is called what it means.
     assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT

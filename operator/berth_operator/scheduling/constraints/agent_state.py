@@ -18,7 +18,7 @@ NOTHING_THERE: Final = (Reason.NOT_PUBLISHED, Reason.NO_DEVICE)
 
 def permanent(query: Query) -> Iterator[Objection]:
     """Yield the nodes that give out no device at all, by their state."""
-    if not query.need.asked:
+    if not query.need.any_device:
         return
     state = query.table.state[query.rows]
     for number, reason in enumerate(node_table.STATES):
@@ -81,7 +81,7 @@ def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 CONSTRAINT = Constraint(
     name="agent state",
-    applies_to=lambda question: question.need.asked,
+    applies_to=lambda question: question.need.any_device,
     permanent=permanent,
     remedies=remedies,
     words={

@@ -42,7 +42,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.Option]:
 
 CONSTRAINT = Constraint(
     name="arrangement",
-    applies_to=lambda question: not question.need.simple,
+    applies_to=lambda question: not question.need.filters_suffice,
     relaxations=relaxations,
     words={
         Reason.SCOPE_MISMATCH: lambda nodes, pod, _: f"{have(nodes)} too few free cards {within(pod)}",

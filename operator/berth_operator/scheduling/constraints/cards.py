@@ -108,7 +108,7 @@ def able(query: Query) -> node_table.Mask:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
         mask = mask & (node_table.count(whole) - table.withheld[rows] >= need.whole)
     for ask in need.largest:
-        room = query.share_room if need.simple else query.room_for(ask, matching)
+        room = query.share_room if need.filters_suffice else query.room_for(ask, matching)
         assert room is not None, "a share is asked for"  # noqa: S101
         mask = mask & (room.any(axis=1) if ask.count == 1 else node_table.count(room) >= ask.count)
     if len(need.shares) > 1:

@@ -110,7 +110,7 @@ def _with_trouble(
 
 CONSTRAINT = Constraint(
     name="device state",
-    applies_to=lambda question: question.need.asked,
+    applies_to=lambda question: question.need.any_device,
     transient=transient,
     remedies=remedies,
     words={

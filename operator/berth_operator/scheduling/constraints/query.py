@@ -51,7 +51,7 @@ class Query:
     def share_room(self) -> node_table.Mask | None:
         """The cards that could take the only share of a simple request; None where none is asked."""
         if self._share_room is NOT_ASKED:
-            single = self.need.simple and self.need.shares
+            single = self.need.filters_suffice and self.need.shares
             self._share_room = self.room_for(self.need.shares[0], self.matching) if single else None
         return self._share_room  # type: ignore[return-value]  # set just now
 

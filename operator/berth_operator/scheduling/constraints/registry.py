@@ -1,4 +1,8 @@
-"""All constraints, in the order in which nodes are asked for their reasons."""
+"""All constraints, in the order in which nodes are asked for their reasons.
+
+To add one, write its file and name it here. A reason of its own is a new `decisions.Reason`, and stands in
+`decisions.LIFTED_BY` with the events after which pods are tried again.
+"""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence

@@ -108,9 +108,9 @@ def deficits(scenario: Scenario) -> Iterator[Deficit]:
     """Yield the resources of which a node has too little left; an overcommitted node has less than zero."""
     demand, total = scenario.demand, dict(scenario.node.allocatable)
     for name, amount in demand.amounts + tuple(one for one in demand.served if one[0] in total):
-        left = max(total.get(name, 0), 0) - sum(dict(hold.amounts).get(name, 0) for hold in scenario.holds)
-        if left < amount:
-            yield Deficit(name, unit_of(name), amount, left)
+        free = max(total.get(name, 0), 0) - sum(dict(hold.amounts).get(name, 0) for hold in scenario.holds)
+        if free < amount:
+            yield Deficit(name, unit_of(name), amount, free)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class FreeResource(changes.Change):
     deficit: Deficit
 
     def apply(self, scenario: Scenario) -> Scenario:
-        """Return the scenario in which pods hold less, in their order as much as they can."""
+        """Return the scenario in which pods give up all that they have of it, until it is enough."""
         return dataclasses.replace(scenario, holds=tuple(self._reduced(scenario.holds)))
 
     def _reduced(self, holds: Iterable[Hold]) -> Iterator[Hold]:
@@ -175,7 +175,8 @@ def relaxations(failed: FailedPlacement) -> Iterator[Option]:
 def remedies(scenario: Scenario, _shortfall: object) -> Iterator[Option]:
     """Yield for each resource the option that pods give up what is missing, if they hold that much.
 
-    Where cards of unknown uuid are withheld, the end of any one pod may free a card that must not be given.
+    Where a pod withholds cards that nobody can name, it is not proposed that some pods end: whether the pod
+    fits then depends on which.
     """
     for deficit in deficits(scenario):
         held = sum(dict(hold.amounts).get(deficit.name, 0) for hold in scenario.holds)

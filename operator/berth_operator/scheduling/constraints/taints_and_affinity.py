@@ -1,7 +1,7 @@
 """Whether the pod may run on the node: cordon, taints, node selector, node affinity.
 
-The answer depends on the node's name, labels and taints alone, so the inventory remembers it
-until one of these changes.
+The reasons are made in `taint_and_affinity_reasons`: they depend on nothing but the node's name, labels and
+taints, so the inventory remembers them until one of these changes.
 """
 
 import abc

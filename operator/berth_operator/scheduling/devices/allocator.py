@@ -36,16 +36,16 @@ def place(
     view: device_view.View,
     request: requests.Request,
     *,
-    first: int | None = None,
+    first_slot: int | None = None,
     effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | shortfalls.Shortfall:
     """Find devices for all containers of a pod on one node, or say why there are none.
 
-    `first` is the slot to try first, where a share of one card was matched with one already.
+    `first_slot` is the slot to try first, where a share of one card was matched with one already.
     `effort` bounds the search, and the search for the reason too, where many nodes are asked.
     """
     mine = packing.Effort() if effort is None else effort
-    found = finder.find(view, request, mine, first=first)
+    found = finder.find(view, request, mine, first_slot=first_slot)
     if found is not None:
         return found
     return shortfalls.explain(view, request, undecided=mine.spent, effort=effort)
@@ -55,9 +55,9 @@ def find(
     view: device_view.View,
     request: requests.Request,
     *,
-    first: int | None = None,
+    first_slot: int | None = None,
     effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices as `place` does, without asking why there are none: for many nodes in a row."""
     mine = packing.Effort() if effort is None else effort
-    return finder.find(view, request, mine, first=first)
+    return finder.find(view, request, mine, first_slot=first_slot)

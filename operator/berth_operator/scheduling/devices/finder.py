@@ -44,14 +44,14 @@ def find(
     request: requests.Request,
     effort: packing.Effort,
     *,
-    first: int | None = None,
+    first_slot: int | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices for all containers of a pod, or None; `effort` tells whether a None was cut short."""
-    if not view.open and request.need.asked:
+    if not view.open and request.need.any_device:
         return None
     ask = simple.ask_of(request)
     if ask is not None:
-        return simple.find(view, request, ask, effort=effort, first=first)
+        return simple.find(view, request, ask, effort=effort, first_slot=first_slot)
     return search(view, request, effort)
 
 

@@ -19,6 +19,7 @@ question; where it is spent, the search ends without an answer and `spent` says 
 a few containers on eight cards take tens of steps.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -129,23 +130,23 @@ class Effort:
         return self.left <= SPENT
 
     @property
-    def late(self) -> bool:
-        """Whether it is time that has ended it, or would."""
+    def out_of_time(self) -> bool:
+        """Whether the time is over, however many steps are left."""
         return self.expired is not None and self.expired()
 
     def spend(self, steps: int) -> None:
         """Use up steps, all of them once the time is over."""
         self.left -= steps
-        if self.left > SPENT and self.late:
+        if self.left > SPENT and self.out_of_time:
             self.left = SPENT
 
-    def part(self, most: int) -> "Effort":
-        """Set a part aside for one of several questions; `use` takes off what it needed of it."""
-        return Effort(min(most, self.left), self.expired)
-
-    def use(self, most: int, rest: "Effort") -> None:
-        """Subtract what a part of so many steps at most has used."""
-        self.spend(min(most, self.left) - rest.left)
+    @contextlib.contextmanager
+    def part(self, most: int) -> Iterator["Effort"]:
+        """Yield an effort of so many of the steps at most, for one of several questions."""
+        steps = min(most, self.left)
+        part = Effort(steps, self.expired)
+        yield part
+        self.spend(steps - part.left)
 
 
 def stopwatch(clock: Callable[[], float], seconds: float) -> Callable[[], bool]:

@@ -115,7 +115,7 @@ class NodeProblem:
         for container in self.request.containers:
             for ask in container.asks:
                 _needs(self, ask)
-                if effort.late:
+                if effort.out_of_time:
                     effort.spend(0)
                     return False
         return True

@@ -243,8 +243,8 @@ def phases(request: Request) -> Iterator[tuple[ContainerRequest, ...]]:
 class Need:
     """A request summed up over its containers.
 
-    All of it is necessary on any node; where `simple`, it is also sufficient, and no
-    search is needed. `core`, `ratio` (percents of cards) and `memory` (bytes) are what
+    A node must have all of it; where `filters_suffice`, a node that has it fits, and no search is
+    needed. `core`, `ratio` (percents of cards) and `memory` (bytes) are what
     is taken of plain cards in all, as far as that is known. Of many shares only the
     `largest` are asked of thousands of nodes: what has room for one of those has room for
     what is smaller.
@@ -259,11 +259,11 @@ class Need:
     instances: tuple[Instances, ...] = ()
     replicas: int = 0
     other_types: tuple[str, ...] = ()
-    simple: bool = True
+    filters_suffice: bool = True
 
     @property
-    def asked(self) -> bool:
-        """Return whether any device is asked for."""
+    def any_device(self) -> bool:
+        """Whether any device is asked for."""
         return bool(self.cards or self.other_types)
 
     @functools.cached_property
@@ -295,7 +295,7 @@ def need_of(request: Request) -> Need:
         instances=tuple(Instances(name, most.get(name, 0)) for name in profiles),
         replicas=most.get("replicas", 0),
         other_types=tuple(sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})),
-        simple=not request.grouping.bound and (not request or only_ask(request) is not None),
+        filters_suffice=not request.grouping.bound and (not request or only_ask(request) is not None),
     )
 
 

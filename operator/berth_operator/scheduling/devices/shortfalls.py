@@ -71,8 +71,8 @@ def explain(
         failed = view.device.failed
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
     effort = packing.Effort() if effort is None else effort
-    never = not effort.late and _fits(emptied(view), request, effort) is False
-    if effort.late:
+    never = not effort.out_of_time and _fits(emptied(view), request, effort) is False
+    if effort.out_of_time:
         return Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
     effort.spend(finder.steps_to_read(view, request))
     found = next(_of_single_asks(view, request), None)

@@ -34,14 +34,14 @@ def find(
     ask: requests.Gpus,
     *,
     effort: packing.Effort,
-    first: int | None,
+    first_slot: int | None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find cards for a simple request; `effort` tells whether a None was cut short."""
     cards = packing_problems.in_order(view.device.cards)
     if ask.whole:
         chosen = _whole_cards(view, cards, request, ask.count, effort)
     else:
-        chosen = _card_for_share(view, cards, request, ask, first)
+        chosen = _card_for_share(view, cards, request, ask, first_slot)
     if chosen is None:
         return None
     container = request.containers[0]
@@ -73,11 +73,11 @@ def _card_for_share(
     cards: tuple[facts.Card, ...],
     request: requests.Request,
     ask: requests.Gpus,
-    first: int | None,
+    first_slot: int | None,
 ) -> int | None:
     """Judge the cards in the order of preference and take the first that will do."""
     may_start = not view.withheld or _unused(view, cards) > view.withheld
-    given = () if first is None or first >= len(cards) else (first,)
+    given = () if first_slot is None or first_slot >= len(cards) else (first_slot,)
     for slot in itertools.chain(given, _by_preference(view, cards, ask)):
         card = cards[slot]
         if verdicts.against(view, card, ask, request.conditions) is None and (

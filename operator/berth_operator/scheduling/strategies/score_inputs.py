@@ -114,7 +114,7 @@ class ScoreInput:
     @property
     def share(self) -> requests.Gpus | None:
         """The simple share that is asked, if that is what it is."""
-        return self.need.shares[0] if self.need.simple and self.need.shares else None
+        return self.need.shares[0] if self.need.filters_suffice and self.need.shares else None
 
     def space_after(self, ask: requests.Gpus) -> node_table.Numbers:
         """Return how much would be left of each card after a share is taken."""

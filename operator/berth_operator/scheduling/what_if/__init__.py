@@ -3,5 +3,5 @@
 `advice` puts sets together of what the constraints propose. A change of the pod is put to all nodes
 (`feasibility`), one of a node is tried on a copy of the node (`trials`). `victims` finds the pods
 whose end would make room. `node_survey` has the answers of all nodes to the pod, and which of them come
-nearest; `budget` bounds the work of all this together.
+nearest; `work_budget` bounds the work of all this together.
 """

@@ -132,11 +132,11 @@ def several(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> 
 
 def _sets(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> list[Advice]:
     """Return all sets of this many changes that let the pod in on one node."""
-    before, known = trials.scenario(survey, row), shortfalls.get(row)
+    before, shortfall = trials.scenario(survey, row), shortfalls.get(row)
     query = Query(survey.inventory, np.array([row]), survey.query.question)
     options = [
-        *registry.remedies(before, known),
-        *registry.relaxations(survey.request, query, [known] if known else []),
+        *registry.remedies(before, shortfall),
+        *registry.relaxations(survey.request, query, [shortfall] if shortfall else []),
         *victims.remedies(before),
     ]
     required = [option for option in options if option.required]
@@ -154,13 +154,14 @@ def _tried_on_node(
     def helps(changes: Iterable[Change]) -> bool:
         return trials.fits(survey, _with_changes(before, changes))
 
+    # Where variants are not nested, another than the last might help together with these: it is not tried.
     chosen = [option.variants[-1] for option in options]
     if not helps(chosen):
         return None
     for number, option in enumerate(options):
         chosen[number] = cheapest(option, _helps_in_place_of(chosen, number, helps)) or chosen[number]
     if len(chosen) == 1 and isinstance(chosen[0], victims.EndPods):
-        chosen = [victims.or_devices_freed(survey, row, chosen[0])]
+        chosen = [victims.freeing_devices_instead(survey, row, chosen[0])]
     if survey.budget.exhausted:
         return None  # The cheapest variants were perhaps not found.
     after = _with_changes(before, chosen)

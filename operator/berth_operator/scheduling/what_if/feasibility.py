@@ -7,12 +7,11 @@ limit was reached.
 """
 
 import dataclasses
-import functools
 from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_info, node_table, questions
+from berth_operator.scheduling import changes, node_table, questions
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator, requests
@@ -53,46 +52,24 @@ class Feasibility:
         question = questions.of(request, scenario.demand)
         mask = registry.able(Query(inventory, inventory.everything, question))
         able = np.flatnonzero(mask if among is None else mask & among)
-        able = able[np.argsort(inventory.name_order()[able])]
-        if not question.need.asked:
-            return FeasibleNodes(tuple(able.tolist()))
-        if question.need.simple:
-            to_search = self._leaving_mig_mode[able]
-        else:
-            to_search = np.ones(len(able), dtype=np.bool_)
-        fitting = able[~to_search].tolist()
-        # The filters suffice for these; the first of them is searched to be sure of that.
-        while fitting and not self._fits(request, fitting[0]):
-            del fitting[0]
-        return self._with_searched(request, fitting, able[to_search].tolist())
+        rows = able[np.argsort(inventory.name_order()[able])].tolist()
+        if question.need.any_device and not question.need.filters_suffice:
+            return self._searched(request, rows)
+        while question.need.any_device and rows and not self._fits(request, rows[0]):
+            del rows[0]
+        return FeasibleNodes(tuple(rows))
 
-    def _with_searched(
-        self, request: requests.Request, fitting: list[int], to_search: list[int]
-    ) -> FeasibleNodes:
-        searched, found, budget = 0, list(fitting), self._budget
-        for row in to_search if budget.all_nodes else to_search[: work_budget.SEARCHES_EACH]:
+    def _searched(self, request: requests.Request, rows: list[int]) -> FeasibleNodes:
+        searched, found, budget = 0, list[int](), self._budget
+        for row in rows if budget.all_nodes else rows[: work_budget.SEARCHES_EACH]:
             if budget.exhausted or not (budget.searches or budget.all_nodes):
                 break
             budget.searches -= 1
             searched += 1
             if self._fits(request, row, budget.effort):
                 found.append(row)
-        order = self._inventory.name_order()
-        exact = searched == len(to_search) and not budget.exhausted
-        return FeasibleNodes(tuple(sorted(found, key=lambda row: int(order[row]))), exact)
+        return FeasibleNodes(tuple(found), exact=searched == len(rows) and not budget.exhausted)
 
     def _fits(self, request: requests.Request, row: int, effort: allocator.Effort | None = None) -> bool:
         info = self._inventory.infos[row]
         return info is not None and allocator.find(info.view(), request, effort=effort) is not None
-
-    @functools.cached_property
-    def _leaving_mig_mode(self) -> node_table.Mask:
-        if not len(self._inventory.table.profiles):
-            return np.zeros(self._inventory.size, dtype=np.bool_)
-        return np.array([is_leaving_mig_mode(info) for info in self._inventory.infos], dtype=np.bool_)
-
-
-def is_leaving_mig_mode(info: node_info.NodeInfo | None) -> bool:
-    """Whether a card is out of MIG mode while pods hold instances of it: the filters take it for free."""
-    device = info.device if info is not None else None
-    return device is not None and any(card.instances and not card.mig for card in device.cards)

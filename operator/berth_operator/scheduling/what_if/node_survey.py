@@ -95,7 +95,7 @@ class NodeSurvey:
 
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
-        """What a node lacks: 0 for free devices, 1 for another state, 2 for other hardware."""
+        """What change a node needs: 0 that devices are freed, 1 another state, 2 other hardware."""
         other_state = self.with_reason(NODE_SELECTION | AGENT_STATE)
         needed: node_table.Numbers = np.where(self.never, 2, other_state)
         return needed
@@ -145,21 +145,25 @@ def _search_passing_nodes(
     """Search the nodes that passed the filters, and add the reasons of those that do not fit."""
     request, order = candidate.request, inventory.name_order()
     unsure = set(np.flatnonzero(passing).tolist())
-    if request.need.simple or not request.need.asked:
-        # For these the filters suffice, and one node is searched to be sure: that costs no budget.
+    if request.need.filters_suffice or not request.need.any_device:
+        # One node is searched, to be sure of the filters; that costs no budget.
         no_limit = Budget(allocator.Effort(work_budget.NO_LIMIT, budget.effort.expired), all_nodes=True)
         pod = Scenario(request, candidate.demand)
         unsure -= set(Feasibility(inventory, no_limit).feasible_nodes(pod, passing).rows)
-    known: ReasonsByClass = {}
+    reasons_by_class: ReasonsByClass = {}
     with budget.fraction(work_budget.SURVEY_FRACTION) as mine:
         for row in sorted(unsure, key=lambda row: int(order[row])):
-            reason = _searched_reason(inventory, row, request, mine, known)
+            reason = _searched_reason(inventory, row, request, mine, reasons_by_class)
             if reason is not None:
                 table.add(row, reason)
 
 
 def _searched_reason(
-    inventory: Inventory, row: int, request: requests.Request, budget: Budget, known: ReasonsByClass
+    inventory: Inventory,
+    row: int,
+    request: requests.Request,
+    budget: Budget,
+    reasons_by_class: ReasonsByClass,
 ) -> NodeReason | None:
     """Return why one node does not fit, None if it does; once the budget is exhausted it is undecided."""
     info = inventory.infos[row]
@@ -167,14 +171,14 @@ def _searched_reason(
         return Reason.UNDECIDED, ""
     view = info.view()
     equivalence_class = equivalence.class_of(view, request)
-    if equivalence_class is None or equivalence_class not in known:
+    if equivalence_class is None or equivalence_class not in reasons_by_class:
         found = search_node(view, request, budget)
         reason = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
         if budget.effort.spent or equivalence_class is None:
             return reason
-        known[equivalence_class] = reason
+        reasons_by_class[equivalence_class] = reason
     budget.effort.spend(1)
-    return known[equivalence_class]
+    return reasons_by_class[equivalence_class]
 
 
 def search_node(

@@ -21,6 +21,7 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "a node that was surveyed"  # noqa: S101
     holds = tuple(eviction_order(info))
+    # `owned`: cards that belong to another node are nobody's to give here.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 

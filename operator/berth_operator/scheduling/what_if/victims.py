@@ -70,8 +70,8 @@ def remedies(scenario: Scenario) -> Iterator[Option]:
         yield Option([EndPods(node=name, holds=holds[:count]) for count in range(1, len(holds) + 1)])
 
 
-def or_devices_freed(survey: NodeSurvey, row: int, change: EndPods) -> EndPods:
-    """Return the change that all holders free the devices the pod would get, if that is enough to fit."""
+def freeing_devices_instead(survey: NodeSurvey, row: int, change: EndPods) -> EndPods:
+    """Return that the pods free the devices that the pod would get where that is enough, else the change."""
     before = trials.scenario(survey, row)
     granted = trials.granted_devices(survey, change.apply(before))
     held = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in granted}

@@ -17,7 +17,7 @@ STEPS_FOR_ALL_NODES: Final = 40_000  # The budget where all nodes are to be diag
 SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
 DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
 # What is tried at most, whatever steps are left.
-NODES_DIAGNOSED: Final = 8  # The nearest nodes; and as many more as examples, one for each reason.
+NODES_DIAGNOSED: Final = 8  # Of the nearest nodes; and of the examples, one for each other reason.
 NODES_TRIED: Final = 4  # The nodes on which one type of change is tried.
 NODES_FOR_PAIRS: Final = 2  # The nodes on which two changes are tried together.
 PODS_TRIED: Final = 16  # The pods of one node whose end is tried.
@@ -48,19 +48,16 @@ class Budget:
     @contextlib.contextmanager
     def fraction(self, share: float) -> Iterator["Budget"]:
         """Yield a budget of this fraction of what is left; what is used of it is subtracted."""
-        most = int(max(self.effort.left, 0) * share)
-        mine = self.effort.part(most)
-        yield Budget(mine, all_nodes=self.all_nodes)
-        self.effort.use(most, mine)
+        with self.effort.part(int(max(self.effort.left, 0) * share)) as part:
+            yield Budget(part, all_nodes=self.all_nodes)
 
     @contextlib.contextmanager
     def search(self) -> Iterator[allocator.Effort]:
         """Yield the effort to search one node: as much as a search for a placement may use."""
         # The first call to `spend` starts the clock of a time limit, so that reading the node counts.
         self.effort.spend(_STEPS_PER_SEARCH)
-        mine = self.effort.part(search.STEPS_A_NODE)
-        yield mine
-        self.effort.use(search.STEPS_A_NODE, mine)
+        with self.effort.part(search.STEPS_A_NODE) as part:
+            yield part
 
     def spend_on_trial(self, scenario: Scenario) -> None:
         """Subtract the price of copying a node and of placing a pod on it."""

@@ -1,0 +1,80 @@
+"""Which nodes accept a pod by their taints, labels and names, and why the others do not.
+
+The reasons are remembered until a node changes.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import node_info, node_table
+from berth_operator.scheduling.decisions import NodeReason, Reason
+from berth_operator.scheduling.nodes import facts, labels, taints
+
+MOST_PLACES: Final = 1024  # Different wheres remembered at once, and how much of memory they may take.
+MOST_PLACES_BYTES: Final = 32 << 20
+BYTES_A_THING: Final = 128  # Of what pods name.
+
+Infos = Sequence[node_info.NodeInfo | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlaceReasons:
+    """For each node 0 where it accepts the pod, else the number of its reason, counted from 1."""
+
+    code: node_table.Numbers
+    reasons: tuple[NodeReason, ...]
+
+
+class PlaceReasonsCache:
+    """The reasons of all nodes for the wheres of pods."""
+
+    def __init__(self) -> None:
+        self._known: dict[facts.Where, PlaceReasons] = {}
+        self._bytes = 0
+        self._labels: labels.Labels | None = None
+
+    def get(self, infos: Infos, where: facts.Where) -> PlaceReasons:
+        """Return the reasons of these nodes, the same as the last time unless they were forgotten."""
+        found = self._known.get(where)
+        if found is None:
+            if len(self._known) >= MOST_PLACES or self._bytes > MOST_PLACES_BYTES:
+                self.forget()
+            if self._labels is None:
+                self._labels = labels.Labels([info.node if info else None for info in infos])
+            found = self._known[where] = place_reasons(infos, where, self._labels)
+            self._bytes += found.code.nbytes + BYTES_A_THING * where.size
+        return found
+
+    def forget(self) -> None:
+        """Forget all reasons, because a node has changed."""
+        self._known.clear()
+        self._bytes = 0
+        self._labels = None
+
+
+def place_reasons(infos: Infos, where: facts.Where, labels_: labels.Labels) -> PlaceReasons:
+    """Return the reasons of these nodes, whose labels are `labels_`."""
+    numbers: dict[NodeReason, int] = {}
+    code = np.zeros(len(infos), dtype=np.int64)
+    matching = labels_.matching(where).tolist()
+    covered = taints.Covered(where.tolerations)
+    for at, info in enumerate(infos):
+        reason: NodeReason | None = Reason.NO_NODES, ""
+        if info is not None and info.node is not None:
+            reason = place_reason(info.node, covered, matches=matching[at])
+        if reason is not None:
+            code[at] = numbers.setdefault(reason, len(numbers) + 1)
+    return PlaceReasons(code, tuple(numbers))
+
+
+def place_reason(node: facts.Node, covered: taints.Covered, *, matches: bool) -> NodeReason | None:
+    """Return why a node does not accept a pod; `matches` is whether its labels and name suit the pod."""
+    if node.unschedulable and not covered.cordoned:
+        return Reason.UNSCHEDULABLE, ""
+    taint = covered.untolerated(node)
+    if taint is not None:
+        return Reason.TAINTED, taint.key
+    return None if matches else (Reason.SELECTOR_MISMATCH, "")
