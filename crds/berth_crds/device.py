@@ -12,7 +12,7 @@ from typing import Annotated
 
 import pydantic
 
-from berth_crds import device_status, device_totals, model_rules, schema_limits, vocabulary
+from berth_crds import device_status, model_rules, schema_limits, vocabulary
 
 
 class Driver(model_rules.Model):
@@ -240,7 +240,7 @@ class DeviceSpec(model_rules.Model):
 
     model_config = pydantic.ConfigDict(
         json_schema_extra=model_rules.validations(
-            *device_totals.OF_SPEC,
+            *device_status.OF_SPEC,
             # A list of one list is a variable, and one list is asked about another as a whole: going through
             # them entry by entry costs many times as much. A minor is counted on from the first of its type.
             model_rules.Rule(

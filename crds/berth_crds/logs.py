@@ -7,21 +7,27 @@ second. In each minute there is a limit for all records, a lower one for records
 one kind, and the lowest for those of one kind about one object, which `extra=logs.about(name)`
 names. Of what exceeds them only the number is written. Records of level DEBUG have no limit.
 
-A log is made of plain lines, or of lines of JSON. The last message of a program and
-Python's warnings come in the same form.
+A log is made of plain lines, or of lines of JSON for programs that collect logs: objects with time,
+level, logger and message, then whatever the record is about by name (`extra=fields(...)`), and last
+the traceback, if there is one. Their texts are bounded, and the line is pure ASCII, so that no
+terminal, locale or pipeline can break it. The last message of a program and Python's warnings come in
+the same form.
 """
 
 import collections
 import dataclasses
+import datetime as dt
+import json
 import logging
+import math
 import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TextIO
 
-from berth_crds import json_lines, text
+from berth_crds import text
 
 PLAIN: Final = "text"
 JSON: Final = "json"
@@ -31,6 +37,11 @@ MOST_OF_ALL: Final = 600  # In a window.
 KEPT_FOR_ERRORS: Final = 100  # Of these, so that the reason why a program ends is always logged.
 MOST_OF_A_KIND: Final = 60
 MOST_ABOUT_ONE: Final = 4
+LONGEST_MESSAGE: Final = 8000
+LONGEST_TRACEBACK: Final = 32_000  # In JSON; the end of it says most.
+MOST_ITEMS: Final = 64  # Of a list, or of an object, in JSON.
+ABOUT: Final = "about"
+FIELDS: Final = "fields"
 
 log = logging.getLogger(__name__)
 
@@ -39,19 +50,78 @@ ExceptionInfo = (
 )
 
 
-class Formatter(logging.Formatter):
+class PlainFormatter(logging.Formatter):
     """Formats records so that nothing in them steers the output."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  the library's spelling
         """Return a record without its traceback as one line."""
-        return text.line(super().formatMessage(record), most=json_lines.LONGEST_MESSAGE)
+        return text.line(super().formatMessage(record), most=LONGEST_MESSAGE)
 
     def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802  the library's spelling
         """Return a traceback, of which each line is clean."""
         return "\n".join(
-            text.line(each, most=json_lines.LONGEST_MESSAGE)
-            for each in super().formatException(ei).splitlines()
+            text.line(each, most=LONGEST_MESSAGE) for each in super().formatException(ei).splitlines()
         )
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats records as lines of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as one line; what it is about cannot take the place of when or how grave it is."""
+        line: dict[str, Any] = {
+            "time": _moment(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": text.line(_message(record), most=LONGEST_MESSAGE),
+        }
+        for name, value in _fields(record).items():
+            line.setdefault(text.line(str(name)), _plain(value))
+        if traceback := self._traceback(record):
+            line["traceback"] = traceback
+        return json.dumps(line, separators=(",", ":"))
+
+    def _traceback(self, record: logging.LogRecord) -> str:
+        parts = []
+        if record.exc_info and record.exc_info[0] is not None:
+            parts.append(self.formatException(record.exc_info))
+        if record.stack_info:
+            parts.append(record.stack_info)
+        lines = (text.line(line, most=LONGEST_MESSAGE) for part in parts for line in part.splitlines())
+        return "\n".join(lines)[-LONGEST_TRACEBACK:]
+
+
+def _moment(created: float) -> str:
+    moment = dt.datetime.fromtimestamp(created, dt.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _message(record: logging.LogRecord) -> str:
+    """Return the message, without its arguments where they do not suit it: libraries write records, too."""
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001  whatever the arguments raise, the line is written
+        return str(record.msg)
+
+
+def _fields(record: logging.LogRecord) -> dict[object, object]:
+    """Return what a record is about; a library may have put something else there."""
+    about, found = getattr(record, ABOUT, ""), getattr(record, FIELDS, None)
+    return (dict(found) if isinstance(found, Mapping) else {}) | ({ABOUT: about} if about else {})
+
+
+def _plain(value: object) -> object:
+    match value:
+        case bool() | int() | None:
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping():
+            return {text.line(str(key)): _plain(one) for key, one in list(value.items())[:MOST_ITEMS]}
+        case list() | tuple():
+            return [_plain(one) for one in value[:MOST_ITEMS]]
+        case _:
+            return text.line(str(value))
 
 
 @dataclasses.dataclass(slots=True)
@@ -66,7 +136,7 @@ class _Suppressed:
         """Count a record that is not written."""
         self.number += 1
         self.level = max(self.level, record.levelno)
-        self.last = record.getMessage()[: json_lines.LONGEST_MESSAGE]
+        self.last = record.getMessage()[:LONGEST_MESSAGE]
 
 
 class Limiter:
@@ -88,11 +158,11 @@ class Limiter:
 
     def _admits(self, record: logging.LogRecord) -> bool:
         """Count a record as written or as suppressed; return whether it is written."""
-        kind = str(record.msg)[: json_lines.LONGEST_MESSAGE]
+        kind = str(record.msg)[:LONGEST_MESSAGE]
         most = MOST_OF_ALL if record.levelno >= logging.ERROR else MOST_OF_ALL - KEPT_FOR_ERRORS
         limits: dict[tuple[str, ...], int] = {(): most, (kind,): MOST_OF_A_KIND}
-        if name := getattr(record, json_lines.ABOUT, ""):
-            limits[kind, str(name)[: json_lines.LONGEST_MESSAGE]] = MOST_ABOUT_ONE
+        if name := getattr(record, ABOUT, ""):
+            limits[kind, str(name)[:LONGEST_MESSAGE]] = MOST_ABOUT_ONE
         if any(self._written[key] >= most for key, most in limits.items()):
             # As many kinds are distinguished as records are written.
             known = kind in self._suppressed or (kind,) in self._written
@@ -112,12 +182,12 @@ class Limiter:
 
 def about(name: str, **of: object) -> dict[str, object]:
     """Return what a record carries, as its `extra`, to say which object it is about, with more fields."""
-    return {json_lines.ABOUT: name, **fields(**of)}
+    return {ABOUT: name, **fields(**of)}
 
 
 def fields(**of: object) -> dict[str, object]:
     """Return what a record carries, as its `extra`, for its line of JSON to have these fields."""
-    return {json_lines.FIELDS: of}
+    return {FIELDS: of}
 
 
 def pod(title: str, **of: object) -> dict[str, object]:
@@ -153,7 +223,7 @@ class Handler(logging.StreamHandler[TextIO]):
 def start(level: str, form: str, style: str = PLAIN) -> None:
     """Write records of this level and above to stderr from now on, as plain lines of this form or as JSON."""
     handler = Handler(Limiter())
-    handler.setFormatter(json_lines.Formatter() if style == JSON else Formatter(form))
+    handler.setFormatter(JsonFormatter() if style == JSON else PlainFormatter(form))
     logging.basicConfig(level=level.upper(), handlers=[handler])
     if style == JSON:
         _install_hooks()
@@ -161,10 +231,10 @@ def start(level: str, form: str, style: str = PLAIN) -> None:
 
 def report_exit(program: str, why: object) -> None:
     """Write why a program ends: a sentence for people, or a log line where the log is JSON."""
-    if any(isinstance(one.formatter, json_lines.Formatter) for one in logging.getLogger().handlers):
+    if any(isinstance(one.formatter, JsonFormatter) for one in logging.getLogger().handlers):
         logging.getLogger(program).critical("%s", why)
     else:
-        sys.stderr.write(f"{program}: {text.line(str(why), most=json_lines.LONGEST_MESSAGE)}\n")
+        sys.stderr.write(f"{program}: {text.line(str(why), most=LONGEST_MESSAGE)}\n")
 
 
 def _install_hooks() -> None:

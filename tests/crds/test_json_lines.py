@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth_crds import json_lines, logs
+from berth_crds import logs
 
 NASTY: Final = "a\x1b[2J\r\n2026 forged\u202e\u200b\x9b\u2028\x00é漢"
 SHOWN: Final = r"a\x1b[2J 2026 forged\u202e\u200b\x9b \x00é漢"
@@ -20,7 +20,7 @@ def line(form: object, *arguments: object, level: int = logging.INFO, fault: Any
     """Format a record, which must be one line that is safe to print anywhere."""
     record = logging.LogRecord("berth.test", level, "x.py", 1, form, arguments, fault)
     record.__dict__.update(extra)
-    made = json_lines.Formatter().format(record)
+    made = logs.JsonFormatter().format(record)
     assert made.isascii()
     assert made.isprintable()
     return made
@@ -121,8 +121,8 @@ def test_a_line_has_a_limit() -> None:
 
     made = line("y" * 1_000_000, fault=fault("x\n" * 100_000), **extra)
 
-    assert len(made) < 2 * json_lines.LONGEST_TRACEBACK
-    assert len(json.loads(made)["list"]) == json_lines.MOST_ITEMS
+    assert len(made) < 2 * logs.LONGEST_TRACEBACK
+    assert len(json.loads(made)["list"]) == logs.MOST_ITEMS
 
 
 @pytest.mark.parametrize(

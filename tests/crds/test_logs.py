@@ -120,7 +120,7 @@ def test_the_programs_write_through_the_limit() -> None:
     stream = io.StringIO()
     handler = logs.Handler(logs.Limiter(clock.Clock()))
     handler.setStream(stream)
-    handler.setFormatter(logs.Formatter("%(levelname)s %(message)s"))
+    handler.setFormatter(logs.PlainFormatter("%(levelname)s %(message)s"))
 
     for at in range(1000):
         handler.handle(logging.LogRecord("x", logging.WARNING, "x.py", 1, "pod %s\n", (at,), None))

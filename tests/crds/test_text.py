@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from berth_crds import json_lines, logs, text
+from berth_crds import logs, text
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -109,7 +109,7 @@ def test_the_cause_of_an_error_is_in_words_of_the_system(error: Exception, cause
 
 # ---------------------------------------------------------------- logs
 
-MOST: Final = json_lines.LONGEST_MESSAGE
+MOST: Final = logs.LONGEST_MESSAGE
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_a_record_is_one_line(arguments: tuple[str, str], fault: str | None, lin
     error = (ValueError, ValueError(fault), None) if fault else None
     record = logging.LogRecord("x", logging.WARNING, "x.py", 1, "pod %s: %s", arguments, error)
 
-    assert logs.Formatter("%(levelname)s %(message)s").format(record).splitlines() == lines
+    assert logs.PlainFormatter("%(levelname)s %(message)s").format(record).splitlines() == lines

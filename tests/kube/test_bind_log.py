@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth_crds import json_lines, logs, wire
+from berth_crds import logs, wire
 from berth_operator.engine import node_summaries
 from berth_operator.kube import bind_log, events, pod_status, policy_sink, summary_reporter
 from berth_operator.scheduling import decisions
@@ -49,7 +49,7 @@ def at_level_info(caplog: pytest.LogCaptureFixture) -> None:
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
     """Return what a record has in JSON."""
-    found: dict[str, Any] = getattr(record, json_lines.FIELDS)
+    found: dict[str, Any] = getattr(record, logs.FIELDS)
     return found
 
 
@@ -178,7 +178,7 @@ def test_the_pages_line_of_json_is_that_of_a_bind(caplog: pytest.LogCaptureFixtu
     log.bound(pod, placement, pod_status.placement_text(pod, placement))
 
     (record,) = caplog.records
-    made = json.loads(json_lines.Formatter().format(record))
+    made = json.loads(logs.JsonFormatter().format(record))
     assert list(made) == list(example)
     assert {**made, "time": example["time"]} == example
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth_crds import json_lines, text, wire
+from berth_crds import logs, text, wire
 from berth_crds.client import cooperative
 from berth_operator.engine import node_summaries
 from berth_operator.kube import auditor, events, policy_sink, summary_reporter
@@ -95,7 +95,7 @@ def test_what_changed_are_fields(caplog: pytest.LogCaptureFixture) -> None:
     sink.upserted(policy())
     sink.upserted(policy(weights={"memory": 0}))
 
-    fields = getattr(caplog.records[-1], json_lines.FIELDS)
+    fields = getattr(caplog.records[-1], logs.FIELDS)
     assert fields == {"policy": "default", "changed": {"weights.memory": {"from": 1, "to": 0}}}
 
 
@@ -107,7 +107,7 @@ def test_however_much_changes_the_line_stays_short(caplog: pytest.LogCaptureFixt
 
     line = caplog.messages[-1]
     assert line.endswith(f"; {256 - policy_sink.MOST_LOGGED} more")
-    assert line == text.line(line, most=json_lines.LONGEST_MESSAGE)
+    assert line == text.line(line, most=logs.LONGEST_MESSAGE)
 
 
 def test_only_what_is_in_force_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
-from berth_crds import json_lines, logs
+from berth_crds import logs
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import ports
 from berth_operator.scheduling import decisions, queued_pods
@@ -60,7 +60,7 @@ class BindLog:
                 unlogged.total(),
                 ", ".join(_most_frequent(unlogged)),
                 extra=logs.fields(
-                    pods=unlogged.total(), namespaces=dict(unlogged.most_common(json_lines.MOST_ITEMS))
+                    pods=unlogged.total(), namespaces=dict(unlogged.most_common(logs.MOST_ITEMS))
                 ),
             )
 
@@ -89,7 +89,7 @@ def _fields(candidate: queued_pods.Candidate, placement: decisions.Placement) ->
         pod=candidate.name,
         uid=candidate.uid,
         node=placement.node,
-        cards=[_card(one) for one in held[: json_lines.MOST_ITEMS] if one.type == DeviceType.GPU],
+        cards=[_card(one) for one in held[: logs.MOST_ITEMS] if one.type == DeviceType.GPU],
     )
 
 
