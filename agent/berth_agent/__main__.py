@@ -1,7 +1,7 @@
 """The agent as a program: `python -m berth_agent` or `berth-agent`.
 
 Reads the settings, starts one loop for each node, and turns signals into a clean exit. The
-clock, chance and the name of this process enter here and nowhere else.
+time of day and the name of this process enter here and nowhere else.
 
 On a clean exit the Lease is left as it is: the last Device is still the best that is known, and
 whether the agent is away for too long is for the operator's watchdog to judge. So a quick
@@ -15,13 +15,11 @@ import datetime as dt
 import gc
 import logging
 import os
-import random
 import secrets
 import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
@@ -69,7 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _config(node: Node, settings: Settings) -> loop.NodeConfig:
-    kubelet, resources, labels = _kubelet(settings), settings.gpu_resources, settings.node_labels
+    resources, labels = settings.gpu_resources, settings.node_labels
+    kubelet = (
+        podresources.PodResourcesClient(settings.pod_resources, deadline=settings.deadline)
+        if settings.pod_resources
+        else None
+    )
     match node:
         case SimulatedNode(name, shape):
             simulated_probe = simulated.SimulatedProbe(
@@ -105,12 +108,6 @@ def _hardware(node: HardwareNode) -> probe.Probe:
     return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices(readers).read)
 
 
-def _kubelet(settings: Settings) -> podresources.PodResourcesLister | None:
-    if settings.pod_resources is None:
-        return None
-    return podresources.PodResourcesClient(settings.pod_resources, deadline=settings.deadline)
-
-
 def _connections(settings: Settings) -> Mapping[str, connection.Connection]:
     """Return the connection of each node to the API server: one for all, or one context for each node."""
     names = [node.name for node in settings.nodes]
@@ -130,7 +127,7 @@ async def _serve(
     """Run every node until a signal comes."""
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
     identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
-    runtime = loop.Runtime(clock=_now, chance=random.random, identity=identity, seconds=time.monotonic)
+    runtime = loop.Runtime(clock=_now, identity=identity)
     stop = _on_signals()
     nodes = ", ".join(config.node for config in configs)
     servers = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
@@ -209,13 +206,11 @@ async def _run_forever(
     while True:
         began = clock()
         try:
-            await loop.run_node(session, config, timing, runtime, seen)
+            await loop.NodeAgent(session, config, timing, runtime, seen).run()
         except Exception as error:
             failures = 1 if clock() - began > STABLE_SECONDS else failures + 1
             log.exception("node %s: the agent failed and is restarted", config.node)
-            await asyncio.sleep(
-                backoff.pause(error, failures, most=MOST_PAUSE_SECONDS, chance=runtime.chance())
-            )
+            await asyncio.sleep(backoff.pause(error, failures, most=MOST_PAUSE_SECONDS))
 
 
 def _release_memory() -> None:

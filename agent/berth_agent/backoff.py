@@ -6,20 +6,21 @@ it lasts, and when it is over. What to do about it is left to the caller.
 """
 
 import logging
+import random
 from typing import Final
 
 FIRST_SECONDS: Final = 0.25
 MOST_DOUBLINGS: Final = 16
 
 
-def pause(error: Exception, failures: int, *, most: float, chance: float) -> float:
-    """Return the seconds to wait after so many failures in a row; `chance` is between 0 and 1.
+def pause(error: Exception, failures: int, *, most: float) -> float:
+    """Return the seconds to wait after so many failures in a row, of which chance takes off up to half.
 
     It is never less than the server asks for (`Retry-After`).
     """
     step = FIRST_SECONDS * 2.0 ** min(failures - 1, MOST_DOUBLINGS)
     asked: float = getattr(error, "retry_after", None) or 0.0
-    return max(asked, min(step, most) * (0.5 + chance / 2))
+    return max(asked, min(step, most) * random.uniform(0.5, 1.0))
 
 
 class FailureLog:
@@ -32,14 +33,14 @@ class FailureLog:
         self._times = 0
         self.failures = 0
 
-    def failed(self, error: Exception, *, most: float, chance: float) -> float:
+    def failed(self, error: Exception, *, most: float) -> float:
         """Count a failure, log it if it is new or has lasted, and return the seconds to wait."""
         self.failures += 1
         self._times = self._times + 1 if type(error) is self._kind else 1
         self._kind = type(error)
         level = logging.WARNING if self._times in {1, 10} or self._times % 100 == 0 else logging.DEBUG
         self._log.log(level, "%s (attempt %d): %s", self._subject, self.failures, error)
-        return pause(error, self.failures, most=most, chance=chance)
+        return pause(error, self.failures, most=most)
 
     def succeeded(self) -> None:
         """Log the end of the failures, if there were any."""

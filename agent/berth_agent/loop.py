@@ -5,7 +5,7 @@ holds for a source that failed or hangs too, because then the Device says so. Wh
 refuses or is away, the last good state is kept, the Lease expires, and the tick is repeated
 after a pause that grows.
 
-Time, chance and identity are parameters (`Runtime`); nothing here reads them by itself.
+The time of day and the identity are parameters (`Runtime`); nothing here reads them by itself.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import logging
+import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +32,7 @@ from berth_agent import (
 from berth_agent.gpupods import desired, evidence, process_owners, reconciler
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources
-from berth_agent.kubelet.poller import KubeletPoller, PollTiming, condition
+from berth_agent.kubelet.poller import KubeletPoller, condition
 from berth_agent.node_view import NodeView
 from berth_agent.publish import device_publisher, heartbeat
 from berth_agent.publish.label_writer import LabelWriter
@@ -83,19 +84,10 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runtime:
-    """The time of day, chance between 0 and 1, the name of this process, and a monotonic clock."""
+    """The time of day, and the name of this process."""
 
     clock: Callable[[], dt.datetime]
-    chance: Callable[[], float]
     identity: str
-    seconds: Callable[[], float]
-
-
-async def run_node(
-    session: api.Api, config: NodeConfig, timing: Timing, runtime: Runtime, node_view: NodeView
-) -> None:
-    """Run the agent of one node until cancelled, and record what it sees in its node view."""
-    await NodeAgent(session, config, timing, runtime, node_view).run()
 
 
 def log_changes(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
@@ -111,7 +103,7 @@ class NodeAgent:
         self, session: api.Api, config: NodeConfig, timing: Timing, runtime: Runtime, node_view: NodeView
     ) -> None:
         self._config = config
-        self._node = config.node
+        self.node = config.node
         self._timing = timing
         self._runtime = runtime
         self._node_view = node_view
@@ -133,22 +125,22 @@ class NodeAgent:
         self._heartbeat = heartbeat.Heartbeat(
             session, config.node, identity=runtime.identity, seconds=timing.lease_seconds, clock=runtime.clock
         )
-        self._label_writer = LabelWriter(session, config.node, ours=node_labels.ours, chance=runtime.chance)
+        self._label_writer = LabelWriter(session, config.node, ours=node_labels.ours)
         wake_poller = asyncio.Event()
         self._gpupods = _reconciler(session, config, runtime, on_pod_change=wake_poller.set)
         node_view.gpupods = self._gpupods.gpupods.objects
-        self._poller = _poller(config, timing, runtime, wake_poller, self._gpupods.evidence)
+        self._poller = _poller(config, timing, wake_poller, self._gpupods.evidence)
 
     async def run(self) -> None:
-        """Run for ever."""
+        """Run until cancelled, and record what is seen in the node view."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._tick_forever(), name=f"tick {self._node}")
-            group.create_task(self._gpupods.run(), name=f"gpupods of {self._node}")
-            group.create_task(self._policy_informer.run(), name=f"policy for {self._node}")
+            group.create_task(self._tick_forever(), name=f"tick {self.node}")
+            group.create_task(self._gpupods.run(), name=f"gpupods of {self.node}")
+            group.create_task(self._policy_informer.run(), name=f"policy for {self.node}")
             if self._config.labels:
-                group.create_task(self._label_writer.run(), name=f"labels of {self._node}")
+                group.create_task(self._label_writer.run(), name=f"labels of {self.node}")
             if self._poller:
-                group.create_task(self._poller.run(), name=f"kubelet of {self._node}")
+                group.create_task(self._poller.run(), name=f"kubelet of {self.node}")
 
     async def _tick_forever(self) -> None:
         with contextlib.closing(self._sampler):
@@ -173,9 +165,9 @@ class NodeAgent:
         except errors.ClientError as error:
             # Never slower than the usual rhythm: it is one request, as a renewal would be, and
             # the Lease is fresh again one interval after the API is back.
-            return self._failure_log.failed(error, most=self._timing.interval, chance=self._runtime.chance())
+            return self._failure_log.failed(error, most=self._timing.interval)
         self._failure_log.succeeded()
-        return self._timing.interval * (1 - SPREAD * self._runtime.chance())
+        return self._timing.interval * random.uniform(1 - SPREAD, 1)
 
     async def _tick(self) -> None:
         time = asyncio.get_running_loop().time
@@ -198,28 +190,28 @@ class NodeAgent:
         """Remove from the Device the names of the cards that were taken as repaired."""
         if annotation.text == annotation.unknown:
             return
-        log.info("node %s: cards were repaired: %s", self._node, annotation.text)
+        log.info("node %s: cards were repaired: %s", self.node, annotation.text)
         try:
             await self._publisher.replace_annotation(names.REPAIRED, annotation.text, annotation.unknown)
         except errors.ClientError as error:
             # The next tick reads it once more, which does no harm, and the Lease matters more.
-            log.warning("node %s: the annotation %s stays: %s", self._node, names.REPAIRED, error)
+            log.warning("node %s: the annotation %s stays: %s", self.node, names.REPAIRED, error)
 
     def _describe(self, observation: sampler.Observation) -> tuple[wire.DeviceSpec, wire.DeviceStatus]:
         """Return the desired Device: (1) its spec, (2) the verdicts on its cards, (3) its status."""
         outcome = observation.outcome
         known, before = self._last or self._published()
-        spec = device_spec.spec(self._node, outcome, known, self._config.sharing)
+        spec = device_spec.spec(self.node, outcome, known, self._config.sharing)
         occupants = self._pass_on(observation, spec, before)
         now = self._runtime.clock()
         self._annotation = self._read_annotation(outcome, spec)
         context = health_monitor.HealthContext(known, before, self._policy.rules, self._annotation.cards)
-        verdicts = self._health_monitor.judge(outcome, spec, context, now=self._runtime.seconds())
+        verdicts = self._health_monitor.judge(outcome, spec, context, now=asyncio.get_running_loop().time())
         kubelet = (condition(self._poller.report) or _kubelet_condition(before)) if self._poller else None
         status = device_status.status(
             outcome, verdicts, before, occupants=occupants, kubelet=kubelet, now=now
         )
-        log_changes(self._node, before, status)
+        log_changes(self.node, before, status)
         self._node_view.status = status
         self._last = spec, status
         return spec, status
@@ -273,7 +265,6 @@ def _reconciler(
         desired.NodeCards(config.node, source=config.grants),
         sources,
         clock=runtime.clock,
-        chance=runtime.chance,
         on_pod_change=on_pod_change,
     )
 
@@ -281,7 +272,6 @@ def _reconciler(
 def _poller(
     config: NodeConfig,
     timing: Timing,
-    runtime: Runtime,
     wake: asyncio.Event,
     cache: evidence.EvidenceCache,
 ) -> KubeletPoller | None:
@@ -290,8 +280,8 @@ def _poller(
     return KubeletPoller(
         config.kubelet,
         config.node,
-        PollTiming(timing.interval, runtime.chance),
         wake,
+        interval=timing.interval,
         on_change=cache.kubelet_reported,
         on_request=cache.kubelet_requested,
     )

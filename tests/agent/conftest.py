@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-import random
 import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,11 +120,11 @@ class Scene:
             await self.create_node()
         where = connection.load(kubeconfig or self.kubeconfig())
         config = replace(self._subject(source), labels=labels)
-        runtime = loop.Runtime(clock=self.clock, chance=random.random, identity=name, seconds=time.monotonic)
+        runtime = loop.Runtime(self.clock, identity=name)
         timing = loop.Timing(INTERVAL, deadline=self.deadline, lease_seconds=40)
         async with api.Api(where, agent="berth-agent-test") as session:
             view = node_view.NodeView(self.node)
-            task = asyncio.create_task(loop.run_node(session, config, timing, runtime, view))
+            task = asyncio.create_task(loop.NodeAgent(session, config, timing, runtime, view).run())
             try:
                 yield
                 assert not task.done(), "the agent ended by itself"

@@ -1,6 +1,7 @@
 """How long an agent waits after a failure, and how often it speaks of one that lasts."""
 
 import logging
+import random
 
 import pytest
 
@@ -8,19 +9,21 @@ from berth_agent import backoff
 from berth_crds.client import errors
 
 
-def test_pauses_grow_up_to_a_bound() -> None:
+def test_pauses_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses double from a quarter of a second to the bound, chance takes up to half of each off."""
     error = errors.Unreachable("away", ambiguous=False)
-    longest = [backoff.pause(error, failures, most=10, chance=1.0) for failures in range(1, 9)]
-    shortest = [backoff.pause(error, failures, most=10, chance=0.0) for failures in range(1, 9)]
+    monkeypatch.setattr(random, "uniform", max)
+    longest = [backoff.pause(error, failures, most=10) for failures in (*range(1, 9), 10**9)]
+    monkeypatch.setattr(random, "uniform", min)
+    shortest = [backoff.pause(error, failures, most=10) for failures in (*range(1, 9), 10**9)]
 
-    assert (longest, shortest) == ([0.25, 0.5, 1, 2, 4, 8, 10, 10], [pause / 2 for pause in longest])
-    assert backoff.pause(error, 10**9, most=10, chance=1.0) == 10
+    assert longest == [0.25, 0.5, 1, 2, 4, 8, 10, 10, 10]
+    assert shortest == [pause / 2 for pause in longest]
 
 
 def test_server_that_asks_for_patience_gets_it() -> None:
     """Retry-After wins over a shorter pause."""
-    assert backoff.pause(errors.Throttled(429, "slow down", retry_after=7.0), 1, most=10, chance=0.5) == 7.0
+    assert backoff.pause(errors.Throttled(429, "slow down", retry_after=7.0), 1, most=10) == 7.0
 
 
 def test_lasting_trouble_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
@@ -30,7 +33,7 @@ def test_lasting_trouble_is_told_seldom(caplog: pytest.LogCaptureFixture) -> Non
     away, refused = errors.Unreachable("away", ambiguous=False), errors.Forbidden(403, "no")
 
     for error in [away] * 250 + [refused] * 5:
-        failure_log.failed(error, most=10, chance=0.0)
+        failure_log.failed(error, most=10)
     failure_log.succeeded()
     failure_log.succeeded()
 

@@ -159,12 +159,12 @@ async def test_queued_names_come_once_and_in_order() -> None:
     """A name that is added twice is looked at once; a worker waits for the next one."""
     work_queue = reconciler.WorkQueue()
     for name in ("a", "b", "a"):
-        work_queue.add(("ns", name))
+        work_queue.put_nowait(("ns", name))
 
     assert [await work_queue.get(), await work_queue.get()] == [("ns", "a"), ("ns", "b")]
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(work_queue.get(), 0.01)
-    work_queue.add(("ns", "a"))
+    work_queue.put_nowait(("ns", "a"))
     assert await work_queue.get() == ("ns", "a")
 
 

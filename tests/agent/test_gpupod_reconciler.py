@@ -34,7 +34,6 @@ class Reconciled:
             desired.NodeCards("n1"),
             evidence.EvidenceSources(kubelet=True),
             clock=clock.Clock().wall,
-            chance=float,
             on_pod_change=lambda: None,
         )
         self.reconciler.set_cards([CARD])

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,14 +130,14 @@ async def test_node_that_fails_is_started_anew(
     """A fault of ours in one node's loop is told with its trace, and that node alone is started again."""
     starts: list[str] = []
 
-    async def run_node(_session: object, config: loop.NodeConfig, *_: object) -> None:
-        starts.append(config.node)
-        if starts.count(config.node) == 1 and config.node == "bad":
+    async def run(agent: loop.NodeAgent) -> None:
+        starts.append(agent.node)
+        if starts.count(agent.node) == 1 and agent.node == "bad":
             raise ZeroDivisionError
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(loop, "run_node", run_node)
-    runtime = loop.Runtime(lambda: dt.datetime.now(dt.UTC), lambda: 0.0, "me", time.monotonic)
+    monkeypatch.setattr(loop.NodeAgent, "run", run)
+    runtime = loop.Runtime(lambda: dt.datetime.now(dt.UTC), "me")
     session = api.Api(connection.Connection("http://nowhere"), agent="test")
     probe = simulated.SimulatedProbe(simulated.machine("n", "1xT4"), simulated.FaultFile(None, "n"))
     subjects = [loop.NodeConfig(name, probe, None) for name in ("good", "bad")]

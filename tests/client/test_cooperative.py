@@ -94,9 +94,9 @@ async def test_others_have_their_turn_between_any_two_dear_objects(
     monkeypatch.setattr(watch.Codec, "decode_object", decode_and_record)
     monkeypatch.setattr(RecordingSink, "upserted", record)
     setup.script([listed], watched)
-    means = informer.Means(clock=clock.Ticking(cooperative.STEP_SECONDS * 1.01))
+    ticking = clock.Ticking(cooperative.STEP_SECONDS * 1.01)
     following = informer.Informer(
-        setup.session, CONFIG_MAPS, ConfigMap, setup.sink, scope=informer.Scope(namespace="ml"), means=means
+        setup.session, CONFIG_MAPS, ConfigMap, setup.sink, scope=informer.Scope(namespace="ml"), clock=ticking
     )
 
     async with timeless.beside(other.run()), timeless.beside(following.run()):

@@ -177,4 +177,4 @@ def test_all_is_read_by_the_clock_that_is_given() -> None:
     """Of every kind: by it others have their turn while a list is read."""
     time = clock.Clock()
 
-    assert {one._means.clock for one in unconnected(feeds.Options(clock=time))._informers} == {time}
+    assert {one._clock for one in unconnected(feeds.Options(clock=time))._informers} == {time}

@@ -20,6 +20,7 @@ the cards, it is then written under another name, which only this node's agent m
 """
 
 import asyncio
+import collections
 import dataclasses
 import datetime as dt
 import logging
@@ -55,26 +56,17 @@ GPU_POD: Final = object_writer.ManagedKind(
 DecodedAllocation = allocation.Allocation | desired.UnusableAllocation | None
 
 
-class WorkQueue:
+class WorkQueue(asyncio.Queue[store.Key]):
     """Names to reconcile: each at most once, in the order in which they were added."""
 
-    def __init__(self) -> None:
-        self._keys: dict[store.Key, None] = {}
-        self._not_empty = asyncio.Event()
+    def _init(self, maxsize: int) -> None:  # noqa: ARG002  it has no bound
+        self._queue: collections.OrderedDict[store.Key, None] = collections.OrderedDict()
 
-    def add(self, key: store.Key) -> None:
-        """Add a name, unless it is queued already."""
-        self._keys[key] = None
-        self._not_empty.set()
+    def _put(self, item: store.Key) -> None:
+        self._queue[item] = None
 
-    async def get(self) -> store.Key:
-        """Wait for the next name and return it."""
-        await self._not_empty.wait()
-        key = next(iter(self._keys))
-        del self._keys[key]
-        if not self._keys:
-            self._not_empty.clear()
-        return key
+    def _get(self) -> store.Key:
+        return self._queue.popitem(last=False)[0]
 
 
 class GpuPodReconciler:
@@ -87,17 +79,15 @@ class GpuPodReconciler:
         sources: evidence.EvidenceSources,
         *,
         clock: Callable[[], dt.datetime],
-        chance: Callable[[], float],
         on_pod_change: Callable[[], None],
     ) -> None:
-        """The cards of the node are set later; chance is between 0 and 1.
+        """The cards of the node are set later.
 
         `on_pod_change` is called when a pod has changed, since a source may know more about it now.
         """
         self._session = session
         self._node_cards = node_cards
         self._clock = clock
-        self._chance = chance
         self._on_pod_change = on_pod_change
         self._queue = WorkQueue()
         self._cards_known = asyncio.Event()
@@ -105,7 +95,7 @@ class GpuPodReconciler:
         self._reported_unusable: dict[store.Key, str] = {}
         self._other_names: dict[store.Key, store.Key] = {}  # By pod, a GpuPod with another name.
         self._pods = pod_cache.PodCache(self._pod_changed)
-        self.gpupods: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(self._queue.add)
+        self.gpupods: object_cache.ObjectCache[wire.GpuPod] = object_cache.ObjectCache(self._queue.put_nowait)
         self.evidence = evidence.EvidenceCache(
             sources, self._pods.living_uid, self._pods.is_running, on_change=self._on_evidence_change
         )
@@ -136,7 +126,7 @@ class GpuPodReconciler:
         if node_cards != self._node_cards:
             self._node_cards = node_cards
             for key in self._pods.placed_by_berth():
-                self._queue.add(key)
+                self._queue.put_nowait(key)
         self.evidence.set_allocatable(allocatable)
         self._cards_known.set()
 
@@ -167,14 +157,14 @@ class GpuPodReconciler:
         )
 
     def _pod_changed(self, key: store.Key) -> None:
-        self._queue.add(key)
+        self._queue.put_nowait(key)
         self.evidence.pod_changed(key)
         self._on_pod_change()
 
     def _on_evidence_change(self, keys: Iterable[store.Key] | None) -> None:
         """Queue these pods, or all for None, because the evidence about them has changed."""
         for key in (*self._pods.keys(), *self.gpupods.keys()) if keys is None else keys:
-            self._queue.add(key)
+            self._queue.put_nowait(key)
 
     async def run(self) -> None:
         """Watch both kinds, and reconcile for ever."""
@@ -208,8 +198,8 @@ class GpuPodReconciler:
             failure_log = self._failure_logs.setdefault(
                 key, backoff.FailureLog(log, "GpuPod {}/{}".format(*key))
             )
-            pause = failure_log.failed(error, most=longest_pause(error), chance=self._chance())
-            asyncio.get_running_loop().call_later(pause, self._queue.add, key)
+            pause = failure_log.failed(error, most=longest_pause(error))
+            asyncio.get_running_loop().call_later(pause, self._queue.put_nowait, key)
         else:
             if key in self._failure_logs:
                 self._failure_logs.pop(key).succeeded()

@@ -26,17 +26,10 @@ class HealthRules:
     def consequence(self, number: int) -> xid_table.Consequence:
         """Return what an error means under these rules."""
         known = xid_table.meaning(number).consequence
-        if number in self.critical.numbers:
-            return _critical(known)
-        if number in self.ignored.numbers:
-            return xid_table.Consequence.NOTE
-        if self.critical.everything:
-            return _critical(known)
-        return xid_table.Consequence.NOTE if self.ignored.everything else known
-
-
-def _critical(known: xid_table.Consequence) -> xid_table.Consequence:
-    return xid_table.Consequence.RESET if known in HARMLESS else known
+        is_ignored = number in self.ignored.numbers
+        if number in self.critical.numbers or (self.critical.everything and not is_ignored):
+            return xid_table.Consequence.RESET if known in HARMLESS else known
+        return xid_table.Consequence.NOTE if is_ignored or self.ignored.everything else known
 
 
 DEFAULT: Final = HealthRules()

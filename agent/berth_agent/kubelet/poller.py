@@ -47,14 +47,6 @@ class KubeletReport:
         return self.pods is not None or self.failure is not None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PollTiming:
-    """Seconds between two requests, and chance between 0 and 1 to spread the pauses after failures."""
-
-    interval: float
-    chance: Callable[[], float]
-
-
 class KubeletPoller:
     """Polls one kubelet.
 
@@ -68,14 +60,14 @@ class KubeletPoller:
         self,
         lister: podresources.PodResourcesLister,
         node: str,
-        timing: PollTiming,
         wake: asyncio.Event,
         *,
+        interval: float,
         on_change: Callable[[KubeletReport], None],
         on_request: Callable[[], None] = lambda: None,
     ) -> None:
         self._lister = lister
-        self._timing = timing
+        self._interval = interval
         self._on_change = on_change
         self._on_request = on_request
         self._failure_log = backoff.FailureLog(
@@ -111,11 +103,11 @@ class KubeletPoller:
         changed, self._change_pending = self._change_pending, False
         self._store(KubeletReport(pods), even_if_equal=changed)
         self._budget_used_until = max(self._budget_used_until, started) + _time_for_request(time() - started)
-        return self._timing.interval
+        return self._interval
 
     def _failed(self, error: podresources.PodResourcesError) -> float:
-        most = _within(self._timing.interval, LONGEST_PAUSE_SECONDS)
-        pause = self._failure_log.failed(error, most=most, chance=self._timing.chance())
+        most = _within(self._interval, LONGEST_PAUSE_SECONDS)
+        pause = self._failure_log.failed(error, most=most)
         before = self.report.failure
         # The text may differ each time (a port, a count); the reason is what matters.
         same = before is not None and before.reason == error.reason

@@ -65,11 +65,11 @@ class Events:
             return None
         # Usually nothing has happened. A library that fails shows in the next sample.
         event = calls.ask_or_nothing(pynvml.nvmlEventSetWait_v2, self._set, 0)
-        return None if event is None else probe.XidEvent(self._uuid(event.device), int(event.eventData))
-
-    def _uuid(self, handle: Any) -> str:
-        """Return the uuid of a handle; empty for one that was never read."""
-        return self._uuids.get(_address(handle), "")
+        return (
+            None
+            if event is None
+            else probe.XidEvent(self._uuids.get(_address(event.device), ""), int(event.eventData))
+        )
 
 
 def _address(handle: Any) -> int:

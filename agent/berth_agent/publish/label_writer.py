@@ -26,13 +26,10 @@ MOST_PAUSE_SECONDS: Final = 60.0
 class LabelWriter:
     """Writes the labels of one Node; `ours` says whether a label is the agent's."""
 
-    def __init__(
-        self, session: api.Api, node: str, *, ours: Callable[[str], bool], chance: Callable[[], float]
-    ) -> None:
+    def __init__(self, session: api.Api, node: str, *, ours: Callable[[str], bool]) -> None:
         self._session = session
         self._node = node
         self._ours = ours
-        self._chance = chance
         self._wanted: Mapping[str, str] | None = None
         self._changed = asyncio.Event()
         self._failure_log = backoff.FailureLog(log, f"node {node} is not labelled")
@@ -58,7 +55,7 @@ class LabelWriter:
         try:
             await self._write(self._wanted or {})
         except errors.ClientError as error:
-            return self._failure_log.failed(error, most=MOST_PAUSE_SECONDS, chance=self._chance())
+            return self._failure_log.failed(error, most=MOST_PAUSE_SECONDS)
         self._failure_log.succeeded()
         return CHECK_SECONDS
 

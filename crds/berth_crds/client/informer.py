@@ -22,10 +22,11 @@ import dataclasses
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, Generic
 
+from berth_crds import tasks
 from berth_crds.client import api, cooperative, errors, history, page_sizes, store, watch
 from berth_crds.client.resources import Resource
 from berth_crds.client.store import B
@@ -59,14 +60,6 @@ class Scope:
         return {key: value for key, value in both.items() if value}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Means:
-    """What an informer needs beside the server."""
-
-    chance: Callable[[], float] = random.random
-    clock: cooperative.Clock = time.monotonic
-
-
 class Informer(Generic[B]):
     """Follows one collection and feeds one sink."""
 
@@ -78,7 +71,7 @@ class Informer(Generic[B]):
         sink: store.Sink[B],
         *,
         scope: Scope = Scope(),
-        means: Means = Means(),
+        clock: cooperative.Clock = time.monotonic,
     ) -> None:
         self._session = session
         self._resource = resource
@@ -86,7 +79,7 @@ class Informer(Generic[B]):
         self._store = store.Store(str(resource), sink)
         self._path = resource.path(namespace=scope.namespace)
         self._selectors = scope.selectors
-        self._means = means
+        self._clock = clock
         self._page_sizes = page_sizes.PageSizes(PAGE_SIZE)
         self._version = ""
         self._short_list = True  # Whether the last list was one page.
@@ -231,7 +224,7 @@ class Informer(Generic[B]):
                 # Either a new list is wanted, or this task ends: then it was cancelled too.
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
-                    await _end(self._round)
+                    await tasks.end([self._round])
                     raise
 
     async def _list_then_watch(self) -> None:
@@ -274,7 +267,7 @@ class Informer(Generic[B]):
             self._store.restored()
         seen: set[store.Key] = set()
         version, count = "", 0
-        clock, where = self._means.clock, (self._session, self._path, self._codec)
+        clock, where = self._clock, (self._session, self._path, self._codec)
         pages = watch.list_pages(*where, selectors=self._selectors, size=size, clock=clock)
         async with contextlib.aclosing(pages):
             async for page in pages:
@@ -327,7 +320,7 @@ class Informer(Generic[B]):
     async def _follow(self) -> None:
         started, version = asyncio.get_running_loop().time(), self._version
         async with self._open() as events:
-            await cooperative.for_each(events, self._apply, self._means.clock)
+            await cooperative.for_each(events, self._apply, self._clock)
         short = asyncio.get_running_loop().time() - started < SHORTEST_WATCH_SECONDS
         if short and self._version == version and not self._bookmark_wanted:
             # A server that shuts down, or a proxy, answers at once with nothing: do not hammer it.
@@ -338,7 +331,8 @@ class Informer(Generic[B]):
         """Open a watch; to be cut short for a shorter one is no failure."""
         if self._long_outage():
             raise history.LongOutage
-        where, seconds = (self._session, self._path, self._codec), self._seconds()
+        where = self._session, self._path, self._codec
+        seconds = SHORT_WATCH_SECONDS if self._bookmark_wanted else random.randint(*WATCH_SECONDS)
         stream = watch.open_watch(*where, selectors=self._selectors, version=self._version, seconds=seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as cut, stream as events:
@@ -349,12 +343,6 @@ class Informer(Generic[B]):
                     yield events
                 finally:
                     self._open_watch, self._last_contact = None, asyncio.get_running_loop().time()
-
-    def _seconds(self) -> int:
-        if self._bookmark_wanted:
-            return SHORT_WATCH_SECONDS
-        low, high = WATCH_SECONDS
-        return low + int((high - low) * self._means.chance())
 
     def _long_outage(self) -> bool:
         """Whether the last contact was longer ago than it takes to resume a watch."""
@@ -385,10 +373,4 @@ class Informer(Generic[B]):
     async def _pause(self, failures: int, error: errors.ClientError) -> None:
         wanted = getattr(error, "retry_after", None) or 0.0
         step = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
-        await asyncio.sleep(max(wanted, step * (0.5 + self._means.chance())))
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+        await asyncio.sleep(max(wanted, step * random.uniform(0.5, 1.5)))

@@ -276,7 +276,7 @@ class Feeds:
         self._devices = DeviceSink(ledger, watchdog, logger)
         self._pods = PodSink(ledger, observer, logger, options.schedulers)
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
-        new = functools.partial(informer.Informer, session, means=informer.Means(clock=options.clock))
+        new = functools.partial(informer.Informer, session, clock=options.clock)
         # Nodes, Devices and GpuPods before pods: no decision sees a pod without its node or GpuPod.
         self._informers: tuple[informer.Informer[Any], ...] = (
             new(resources.NODES, raw.Node, NodeSink(ledger, logger)),
