@@ -53,7 +53,7 @@ chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... S
 	  $(if $(SCENARIO),--scenario $(SCENARIO)) $(ARGS)
 
 # Files in their own order: else those of few tests come last, and they are the longest.
-ON_CLUSTER := -n 2 --dist loadfile --no-loadscope-reorder -m "cluster or slow"
+ON_CLUSTER := -n 3 --dist loadfile --no-loadscope-reorder -m "cluster or slow"
 
 test: check ## everything, including the tests on the real API server; ARGS=tests/... for some of it
 	$(call want,runc --version,runc)

@@ -25,8 +25,8 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import views
 from berth_operator.kube import feeds
 from berth_operator.scheduling import cycle, decisions, queued_pods
-from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
@@ -219,7 +219,7 @@ class InMemoryOperator:
         candidate: queued_pods.Candidate,
         policy: Policy,
         refused: cycle.RefusedQuestions,
-        effort: allocator.Effort,
+        effort: Effort,
     ) -> decisions.Decision:
         started = time.thread_time()
         answer = self._decide(search, candidate, policy, refused, effort)

@@ -11,8 +11,9 @@ from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import cycle, decisions, questions, queued_pods
 from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
-from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices import facts as cards_
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import STEPS_A_NODE, Search
@@ -239,7 +240,7 @@ def test_search_for_which_others_left_too_little_is_made_again() -> None:
     search = Search(builders.inventory(*builders.nodes(1, cards=8)))
 
     found = [
-        search.place(crowd(16), builders.demand(), policy=RULES, effort=allocator.Effort(steps))
+        search.place(crowd(16), builders.demand(), policy=RULES, effort=Effort(steps))
         for steps in (1, 5, 10, STEPS_A_NODE)
     ]
 
@@ -318,7 +319,7 @@ def test_node_that_takes_all_the_time_is_given_up() -> None:
     search = Search(builders.inventory(*builders.nodes(3, cards=8)))
 
     for _ in range(3):
-        effort = allocator.Effort(expired=lambda: True)
+        effort = Effort(expired=lambda: True)
         assert search.place(TIGHT, builders.demand(), policy=RULES, effort=effort) is None
 
     closer = search.refusals(questions.of(TIGHT, builders.demand()), RULES)

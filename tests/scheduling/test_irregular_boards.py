@@ -7,6 +7,7 @@ import pytest
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import cycle, explain, questions, queued_pods, search_memory
 from berth_operator.scheduling.devices import allocator, device_view, requests
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.search import Search
 from scheduling.placements import RULES
@@ -36,7 +37,7 @@ def test_a_pod_of_linked_cards_is_placed_beside_an_irregular_board(sort: str, re
     search = Search(cluster(sort))
 
     for count in range(1, 9):
-        pod, effort = linked(count, required=required), allocator.Effort(cycle.STEPS_A_POD)
+        pod, effort = linked(count, required=required), Effort(cycle.STEPS_A_POD)
         assert search.place(pod.request, pod.demand, policy=RULES, effort=effort) is not None
         assert effort.left > 0
 
@@ -62,14 +63,14 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
     sort, asked, place = "all joined but for two pairs", list[str](), allocator.place
     search = Search(cluster(sort))
 
-    def noted(view: device_view.View, request: requests.Request, *, effort: allocator.Effort) -> object:
+    def noted(view: device_view.View, request: requests.Request, *, effort: Effort) -> object:
         asked.append(view.device.node)
         return place(view, request, effort=effort)
 
     monkeypatch.setattr(allocator, "place", noted)
     found = []
     for _ in range(4):
-        effort = allocator.Effort(expired=lambda: asked[-1] == BAD)
+        effort = Effort(expired=lambda: asked[-1] == BAD)
         placement = search.place(HARD.request, HARD.demand, policy=RULES, effort=effort)
         found.append(placement and placement.node)
         search.inventory.put_device(irregular_boards.device(BAD, sort))

@@ -8,7 +8,7 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, rotation
 from berth_operator.scheduling.backlog import ANYTHING, Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
-from berth_operator.scheduling.devices import packing
+from berth_operator.scheduling.devices import search_effort
 from berth_operator.scheduling.nodes import facts
 from support import backlogs, builders, clock, ledgers
 from support.backlogs import ready
@@ -106,7 +106,9 @@ def test_each_of_a_crowd_has_its_turn() -> None:
     assert all(entry.attempts > before[entry.candidate.uid] for entry in ledger.backlog.entries())
 
 
-@pytest.mark.parametrize("steps", [cycle.STEPS_A_POD, packing.SPENT], ids=["at first", "when they are spent"])
+@pytest.mark.parametrize(
+    "steps", [cycle.STEPS_A_POD, search_effort.SPENT], ids=["at first", "when they are spent"]
+)
 def test_a_freed_card_goes_to_the_first_that_can_use_it(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """A newcomer whose turn comes early leaves it to a pod before it that was woken for it.
 

@@ -19,7 +19,8 @@ from typing import Final
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, explain, known_models, queued_pods, under_policy
-from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import requests, search_effort
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.nodes import facts
 
 DIAGNOSES_PER_ROUND: Final = 2  # Each may take some milliseconds.
@@ -215,9 +216,9 @@ class WaitingReasons:
     def _diagnose(self, group: ReasonGroup, now: float | None = None) -> explain.Explanation:
         """Make a diagnosis; in a quiet round with more time, if it was cut short before."""
         self._diagnoses_left -= 1
-        effort = allocator.Effort(
+        effort = Effort(
             DIAGNOSIS_STEPS,
-            None if self._clock is None else allocator.stopwatch(self._clock, self._seconds(group, now)),
+            None if self._clock is None else search_effort.stopwatch(self._clock, self._seconds(group, now)),
         )
         explanation = explain.explain(
             self._ledger.search, group.candidate, policy=self._ledger.policy, effort=effort

@@ -12,7 +12,8 @@ import msgspec
 from berth_operator.engine import assumed_pods, decision_records
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, explain, node_info, queued_pods, under_policy
-from berth_operator.scheduling.devices import allocator, device_view, facts
+from berth_operator.scheduling.devices import device_view, facts, search_effort
+from berth_operator.scheduling.devices.search_effort import Effort
 
 # Up to so many nodes every card is examined. No pod is bound meanwhile, so the effort is limited: a
 # simple request is examined on all nodes, and those that a hard one does not reach are marked so.
@@ -170,7 +171,7 @@ def explanation(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callabl
         candidate,
         policy=ledger.policy,
         whole=few,
-        effort=allocator.Effort(STEPS, allocator.stopwatch(clock, SECONDS_IF_FEW if few else SECONDS)),
+        effort=Effort(STEPS, search_effort.stopwatch(clock, SECONDS_IF_FEW if few else SECONDS)),
     )
 
 

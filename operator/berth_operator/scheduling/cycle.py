@@ -26,11 +26,12 @@ from berth_operator.scheduling import (
 )
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.constraints import reasons
-from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices import allocator, search_effort
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
-# Steps of searches of nodes (`packing.Effort`), for all pods of a round together and for each pod.
+# Steps of searches of nodes (`Effort`), for all pods of a round together and for each pod.
 STEPS_A_ROUND: Final = 5_000
 STEPS_A_POD: Final = 2_000
 # Questions that all nodes refused in this round: the next pod with the same question is refused at once.
@@ -68,7 +69,7 @@ class RoundTime:
 
     def stopwatch(self) -> Callable[[], bool]:
         """Return a function that tells whether the time of a search is over; it starts at the first call."""
-        return allocator.stopwatch(self.clock, self.seconds_per_search)
+        return search_effort.stopwatch(self.clock, self.seconds_per_search)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class SearchBudget:
         self._out_of_order = False
         self._granted = 0
 
-    def reserve(self, candidate: queued_pods.Candidate, *, out_of_order: bool) -> allocator.Effort | None:
+    def reserve(self, candidate: queued_pods.Candidate, *, out_of_order: bool) -> Effort | None:
         """Return the effort for a pod; None if it needs a search and too little is left.
 
         The first pod that needs a search always gets one, and so does the first of those out of order.
@@ -171,9 +172,9 @@ class SearchBudget:
                 return None
             self._searched = True
         self._granted = min(STEPS_A_POD, self._left)
-        return allocator.Effort(self._granted, self._time.stopwatch() if self._time is not None else None)
+        return Effort(self._granted, self._time.stopwatch() if self._time is not None else None)
 
-    def settle(self, effort: allocator.Effort) -> None:
+    def settle(self, effort: Effort) -> None:
         """Subtract what a pod has used."""
         self._left -= self._granted - effort.left
 
@@ -207,7 +208,7 @@ def decision_for(
     candidate: queued_pods.Candidate,
     policy: Policy,
     refused: RefusedQuestions,
-    effort: allocator.Effort,
+    effort: Effort,
 ) -> decisions.Decision:
     """Return the decision for a pod to which the policy has been applied."""
     if candidate.faults:
@@ -231,7 +232,7 @@ def _decide_outside_claims(
     candidate: queued_pods.Candidate,
     policy: Policy,
     refused: RefusedQuestions,
-    effort: allocator.Effort,
+    effort: Effort,
     claimed: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if only a node that pods before it claim may take it."""

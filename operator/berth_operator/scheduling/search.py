@@ -32,12 +32,13 @@ from berth_operator.scheduling.devices import (
     requests,
     scopes,
 )
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy, Weights
 from berth_operator.scheduling.strategies import score_inputs
 
-# Most pods need no search on a node. For the others its steps are limited (`packing.Effort`; 50 us a step).
+# Most pods need no search on a node. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_A_NODE: Final = 400
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
@@ -63,7 +64,7 @@ class Search:
         demand: facts.Demand,
         *,
         policy: Policy,
-        effort: allocator.Effort | None = None,
+        effort: Effort | None = None,
         excluded: Collection[str] = (),
         question: Question | None = None,
     ) -> decisions.Placement | None:
@@ -73,7 +74,7 @@ class Search:
         `effort` is spent some nodes were not searched: the next call goes on with them. `question` is made
         of request and demand; a caller that has it passes it on.
         """
-        effort = allocator.Effort() if effort is None else effort
+        effort = Effort() if effort is None else effort
         *narrow, _ = scopes.ladder(request.grouping)
         for scope in narrow:
             grouping = dataclasses.replace(request.grouping, scope=scope, required=True)
@@ -101,7 +102,7 @@ class Search:
         request: requests.Request,
         question: Question,
         policy: Policy,
-        effort: allocator.Effort,
+        effort: Effort,
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._scores(question, policy)
@@ -122,7 +123,7 @@ class Search:
         request: requests.Request,
         question: Question,
         cached: CachedScores,
-        effort: allocator.Effort,
+        effort: Effort,
         *,
         searched: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
@@ -233,7 +234,7 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _is_inconclusive(question: Question, effort: allocator.Effort, searched: int) -> bool:
+def _is_inconclusive(question: Question, effort: Effort, searched: int) -> bool:
     """Whether the last search says nothing of its node, because the effort for the pod ended within it.
 
     If it was the first and took all the time that a pod has, it counts all the same: its node is passed over,
@@ -243,7 +244,7 @@ def _is_inconclusive(question: Question, effort: allocator.Effort, searched: int
 
 
 def _allocate(
-    view: device_view.View, request: requests.Request, first_slot: int | None, effort: allocator.Effort
+    view: device_view.View, request: requests.Request, first_slot: int | None, effort: Effort
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Return devices of a node or what is short; a simple request needs no effort."""
     if request.need.filters_suffice:

@@ -11,7 +11,7 @@ import itertools
 from typing import Final
 
 from berth_operator.scheduling import decisions, explain, queued_pods
-from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices import search_effort
 from berth_operator.simulation.cluster import Cluster
 
 # Up to how many nodes every card is explained, and not only the nearest.
@@ -130,7 +130,9 @@ class Explainer:
         began = clock()
         effort = explain.work(
             whole=whole,
-            expired=allocator.stopwatch(clock, max(MIN_SECONDS, min(POD_SECONDS, RUN_SECONDS - self._used))),
+            expired=search_effort.stopwatch(
+                clock, max(MIN_SECONDS, min(POD_SECONDS, RUN_SECONDS - self._used))
+            ),
         )
         explanation = explain.explain(
             cluster.ledger.search, candidate, policy=cluster.ledger.policy, whole=whole, effort=effort

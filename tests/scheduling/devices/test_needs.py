@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import cycle, decisions
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, packing_problems, requests
+from berth_operator.scheduling.devices import packing_problems, requests
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from support import builders
@@ -93,7 +94,7 @@ def test_shares_that_are_too_much_together_need_no_search() -> None:
     """However many containers there are, adding up is enough to say how many cards it would take."""
     search = Search(builders.inventory(*builders.nodes(50, cards=8)))
     asks = (requests.Gpus(2 + at % 7, ratio=1 + at % 17) for at in range(60))
-    candidate, effort = builders.candidate(request=builders.request(*asks)), allocator.Effort(100)
+    candidate, effort = builders.candidate(request=builders.request(*asks)), Effort(100)
 
     answer = cycle.decision_for(search, candidate, Policy(), {}, effort)
 

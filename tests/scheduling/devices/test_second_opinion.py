@@ -14,11 +14,11 @@ from berth_operator.scheduling.devices import (
     allocator,
     device_view,
     finder,
-    packing,
     packing_problems,
     requests,
     verdicts,
 )
+from berth_operator.scheduling.devices.search_effort import Effort
 from scheduling.devices import brute, merits
 from support import random_devices
 
@@ -128,7 +128,7 @@ def test_the_short_way_leads_where_the_long_one_does(
     # To whom a single card is enough, a wish to sit close says nothing; only the short way knows that.
     hypothesis.assume(request.grouping.required or request.need.whole or request.grouping.scope is None)
 
-    long_way = finder.search(view, request, packing.Effort())
+    long_way = finder.search(view, request, Effort())
 
     assert allocator.find(view, request) == long_way
 

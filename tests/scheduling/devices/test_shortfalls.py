@@ -11,11 +11,11 @@ from berth_operator.scheduling.devices import (
     allocator,
     device_view,
     finder,
-    packing,
     requests,
     shortfalls,
     verdicts,
 )
+from berth_operator.scheduling.devices.search_effort import Effort
 from scheduling.devices import brute
 from scheduling.placements import granted, refused
 from support import boards, builders, random_devices
@@ -202,7 +202,7 @@ def test_a_search_ends_when_its_effort_is_spent(asks: list[int], steps: int, *, 
         [card(minor, memory=(100 + minor) * GIB) for minor in range(8)],
         {minor: device_view.Usage(3 * minor, minor * GIB, 1) for minor in range(1, 8)},
     )
-    effort = packing.Effort(steps)
+    effort = Effort(steps)
 
     assert finder.find(given, request(*(requests.Gpus(1, core=core) for core in asks)), effort) is None
     assert effort.spent is spent

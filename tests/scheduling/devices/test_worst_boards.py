@@ -26,6 +26,7 @@ from berth_operator.scheduling.devices import (
     requests,
     topology,
 )
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.translate import devices
 from scheduling.placements import refused
 from support import boards, irregular_boards
@@ -79,7 +80,7 @@ def test_whole_cards_of_an_irregular_board_take_little_work(sort: str, grouping:
     """For one to eight cards a decision is made, or a reason found, well within what a node is given."""
     for count in range(1, 9):
         given, asked = view(device(sort), dict.fromkeys((0, 7, 9))), request(count, grouping=grouping)
-        effort = allocator.Effort(search.STEPS_A_NODE)
+        effort = Effort(search.STEPS_A_NODE)
 
         found, work = calls(allocator.place, given, asked, effort=effort)
 
@@ -92,7 +93,7 @@ def test_whole_cards_of_an_irregular_board_take_little_work(sort: str, grouping:
 @pytest.mark.parametrize("sort", irregular_boards.SORTS)
 def test_a_search_on_an_irregular_board_ends(sort: str, grouping: requests.Grouping) -> None:
     """Where no cards do, the search ends with the effort of a node, however many sets of cards there are."""
-    given, effort = view(device(sort)), allocator.Effort(search.STEPS_A_NODE)
+    given, effort = view(device(sort)), Effort(search.STEPS_A_NODE)
 
     _, work = calls(allocator.place, given, request(*SEVERAL, grouping=grouping), effort=effort)
 
@@ -103,7 +104,7 @@ def test_a_search_on_an_irregular_board_ends(sort: str, grouping: requests.Group
 @pytest.mark.parametrize("sort", irregular_boards.SORTS)
 def test_equal_questions_cost_equal_steps(sort: str) -> None:
     """What was remembered costs as much as what was not, so that equal inputs end at the same place."""
-    given, efforts = view(device(sort)), (allocator.Effort(), allocator.Effort())
+    given, efforts = view(device(sort)), (Effort(), Effort())
 
     for effort in efforts:
         allocator.place(given, request(4, grouping=NVLINK), effort=effort)
@@ -115,7 +116,7 @@ def test_no_effort_leaves_a_scope_undecided() -> None:
     """Where others have used the effort up, a scope is not called unmet."""
     given = view(device("four rings of sixteen"))
 
-    shortfall = refused(given, request(4, grouping=NVLINK), effort=allocator.Effort(5))
+    shortfall = refused(given, request(4, grouping=NVLINK), effort=Effort(5))
 
     assert shortfall.reason is Reason.UNDECIDED
 
@@ -124,12 +125,12 @@ def test_no_effort_leaves_a_scope_undecided() -> None:
 @pytest.mark.parametrize("grouping", GROUPINGS.values(), ids=GROUPINGS)
 def test_boards_of_eight_cards_cost_nothing(shape: str, grouping: requests.Grouping) -> None:
     """To choose among the cards of a usual board takes off no step."""
-    effort = allocator.Effort()
+    effort = Effort()
 
     for count in range(1, 9):
         finder.find(view(boards.device("n1", shape)), request(count, grouping=grouping), effort)
 
-    assert effort == allocator.Effort()
+    assert effort == Effort()
 
 
 # ---------------------------------------------------------------- what is a board

@@ -13,7 +13,8 @@ from berth_operator.scheduling import explain, questions, queued_pods, search
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, device_view, requests, verdicts
+from berth_operator.scheduling.devices import allocator, device_view, requests, search_effort, verdicts
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
@@ -46,7 +47,7 @@ def puzzling() -> queued_pods.Candidate:
     return dataclasses.replace(pod, request=dataclasses.replace(pod.request, containers=many))
 
 
-def asked(inventory: Inventory, effort: allocator.Effort) -> explain.Explanation:
+def asked(inventory: Inventory, effort: Effort) -> explain.Explanation:
     """Explain with little time."""
     return explain.explain(Search(inventory), puzzling(), policy=Policy(), effort=effort)
 
@@ -58,7 +59,7 @@ def undecided(told: explain.Explanation) -> int:
 
 def test_what_was_not_looked_at_does_not_fit() -> None:
     """Sums let it in everywhere and no node takes it: none is said to fit, looked at or not."""
-    told = asked(crowd(40), allocator.Effort(LITTLE))
+    told = asked(crowd(40), Effort(LITTLE))
 
     assert 0 < undecided(told) < NODES
     assert (told.fits, sum(one.nodes for one in told.counts)) == (0, told.total)
@@ -69,7 +70,7 @@ def test_what_was_not_looked_at_does_not_fit() -> None:
 
 def test_more_nodes_may_fit_than_were_looked_at() -> None:
     """Where all would take it, those are counted that were looked at, and the others may fit as well."""
-    told = asked(crowd(10), allocator.Effort(LITTLE))
+    told = asked(crowd(10), Effort(LITTLE))
 
     assert 0 < told.fits == NODES - undecided(told) < NODES
     assert explain.sentence(told, puzzling()).startswith(
@@ -81,7 +82,7 @@ def test_more_nodes_may_fit_than_were_looked_at() -> None:
 @pytest.mark.parametrize("steps", [1, 50, LITTLE, 1000])
 def test_effort_is_kept(steps: int) -> None:
     """Everything together takes no more than was given, but for what was under way when it ran out."""
-    effort = allocator.Effort(steps)
+    effort = Effort(steps)
 
     asked(crowd(40), effort)
 
@@ -91,7 +92,7 @@ def test_effort_is_kept(steps: int) -> None:
 @pytest.mark.parametrize("steps", [1, 50, LITTLE, 400, 1000])
 def test_little_effort_tells_nothing_empty(steps: int) -> None:
     """However early it ends, what is called nearest says what it lacks."""
-    told = asked(crowd(40), allocator.Effort(steps))
+    told = asked(crowd(40), Effort(steps))
 
     assert told.nearest is None or told.nearest.whys or told.nearest.measures
     assert not any(one.of_pod and one.request == puzzling().request for one in told.advice)
@@ -105,7 +106,7 @@ def test_time_ends_a_look_as_well() -> None:
         asked_for_time.append(True)
         return len(asked_for_time) > 50
 
-    told = asked(crowd(40), allocator.Effort(expired=expired))
+    told = asked(crowd(40), Effort(expired=expired))
 
     assert 0 < undecided(told) < NODES
     assert len(asked_for_time) < 200
@@ -120,7 +121,7 @@ def test_what_is_read_for_the_first_look_takes_time_as_well() -> None:
         return place(*args, **more)
 
     with mock.patch.object(allocator, "place", slowly):
-        asked(crowd(40), allocator.Effort(expired=allocator.stopwatch(lambda: now[0], 0.5)))
+        asked(crowd(40), Effort(expired=search_effort.stopwatch(lambda: now[0], 0.5)))
 
     assert now[0] == 1
 
@@ -175,7 +176,7 @@ def test_a_node_is_read_no_longer_than_there_is_time() -> None:
         return against(*args, **more)
 
     with mock.patch.object(verdicts, "against", counted):
-        effort = allocator.Effort(expired=lambda: judged[0] > 100)
+        effort = Effort(expired=lambda: judged[0] > 100)
         answer = allocator.place(view, scenes.pod(*asks).request, effort=effort)
 
     assert isinstance(answer, allocator.Shortfall)

@@ -18,6 +18,7 @@ from berth_operator.scheduling.constraints import asks, cards, reasons
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import affinity, taints
 from berth_operator.scheduling.nodes import facts as nodes
@@ -125,9 +126,7 @@ def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Ca
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
-    survey = node_survey.survey(
-        Search(inventory), pod, clusters.RULES, work_budget.Budget(allocator.Effort())
-    )
+    survey = node_survey.survey(Search(inventory), pod, clusters.RULES, work_budget.Budget(Effort()))
 
     for at in survey.refusing:
         assert not (survey.never[at] and survey.reason(at)[0] in cards.USED), survey.reason(at)

@@ -16,15 +16,12 @@ from berth_operator.scheduling.devices import (
     device_view,
     finder,
     grants,
-    packing,
     requests,
     shortfalls,
     verdicts,
 )
+from berth_operator.scheduling.devices.search_effort import Effort
 
-Effort = packing.Effort
-MOST_STEPS = packing.MOST_STEPS
-stopwatch = packing.stopwatch
 Shortfall = shortfalls.Shortfall
 Verdict = verdicts.Verdict
 judge = verdicts.judge
@@ -44,7 +41,7 @@ def place(
     `first_slot` is the slot to try first, where a share of one card was matched with one already.
     `effort` bounds the search, and the search for the reason too, where many nodes are asked.
     """
-    mine = packing.Effort() if effort is None else effort
+    mine = Effort() if effort is None else effort
     found = finder.find(view, request, mine, first_slot=first_slot)
     if found is not None:
         return found
@@ -59,5 +56,5 @@ def find(
     effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices as `place` does, without asking why there are none: for many nodes in a row."""
-    mine = packing.Effort() if effort is None else effort
+    mine = Effort() if effort is None else effort
     return finder.find(view, request, mine, first_slot=first_slot)

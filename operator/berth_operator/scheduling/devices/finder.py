@@ -26,8 +26,10 @@ from berth_operator.scheduling.devices import (
     packing_problems,
     requests,
     scopes,
+    search_effort,
     simple,
 )
+from berth_operator.scheduling.devices.search_effort import Effort
 
 # A packing problem costs about as much to build as so many steps of solving it.
 STEPS_TO_BUILD: Final = 20
@@ -42,7 +44,7 @@ NOWHERE: Final = scopes.Choice(0, 0)
 def find(
     view: device_view.View,
     request: requests.Request,
-    effort: packing.Effort,
+    effort: Effort,
     *,
     first_slot: int | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
@@ -56,11 +58,11 @@ def find(
 
 
 def search(
-    view: device_view.View, request: requests.Request, effort: packing.Effort
+    view: device_view.View, request: requests.Request, effort: Effort
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices by the exact search, whether or not there is a shorter way."""
     if _pieces(request) > MOST_PIECES or effort.spent:
-        effort.left = packing.SPENT
+        effort.left = search_effort.SPENT
         return None
     problem = packing_problems.NodeProblem(view, request)
     effort.spend(steps_to_read(view, request))
@@ -89,7 +91,7 @@ def _pieces(request: requests.Request) -> int:
 
 
 def _solve(
-    problem: packing_problems.NodeProblem, types: frozenset[str], effort: packing.Effort
+    problem: packing_problems.NodeProblem, types: frozenset[str], effort: Effort
 ) -> grants.Solved | None:
     """Place everything of some types that belong together."""
     if any(len(item.needs) < item.count for item in problem.items if problem.type_of(item) in types):
@@ -110,7 +112,7 @@ class _Table:
 
     problem: packing_problems.NodeProblem
     types: frozenset[str]
-    effort: packing.Effort
+    effort: Effort
     limits: tuple[packing.Limit, ...] = ()
 
     def attempt(self, choice: scopes.Choice, scope: Scope) -> grants.Solved | None:
@@ -142,9 +144,7 @@ class _Table:
         return next((one for one in spare.values() if one is not None), None)
 
 
-def _choices(
-    problem: packing_problems.NodeProblem, scope: Scope, effort: packing.Effort
-) -> Iterator[scopes.Choice]:
+def _choices(problem: packing_problems.NodeProblem, scope: Scope, effort: Effort) -> Iterator[scopes.Choice]:
     """Yield the sets of whole cards and the groups to keep to, the best first."""
     field, count = problem.field, problem.request.need.whole
     if not count:
@@ -171,21 +171,27 @@ def _borrows(request: requests.Request) -> bool:
 
 
 def _save_cards(
-    problem: packing_problems.NodeProblem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+    problem: packing_problems.NodeProblem,
+    types: frozenset[str],
+    found: grants.Solved,
+    effort: Effort,
 ) -> grants.Solved:
     """Try to do with as few cards as the running containers take alone, else with one more, and so on.
 
     Where the effort ends meanwhile, what was found holds: that is no reason to have found nothing.
     """
     most = min(STEPS_TO_SAVE, max(effort.left, 0))
-    mine = packing.Effort(most, effort.expired)
+    mine = Effort(most, effort.expired)
     fewer = _with_fewer(problem, types, found, mine)
     effort.left -= min(most - mine.left, effort.left)
     return found if fewer is None else fewer
 
 
 def _with_fewer(
-    problem: packing_problems.NodeProblem, types: frozenset[str], found: grants.Solved, effort: packing.Effort
+    problem: packing_problems.NodeProblem,
+    types: frozenset[str],
+    found: grants.Solved,
+    effort: Effort,
 ) -> grants.Solved | None:
     running = tuple(container for container in problem.request.containers if container.runs)
     alone = _cards_for(problem, dataclasses.replace(problem.request, containers=running), effort)
@@ -197,9 +203,7 @@ def _with_fewer(
     return next((fewer for fewer in tries if fewer is not None), None)
 
 
-def _cards_for(
-    problem: packing_problems.NodeProblem, request: requests.Request, effort: packing.Effort
-) -> int:
+def _cards_for(problem: packing_problems.NodeProblem, request: requests.Request, effort: Effort) -> int:
     """Count the cards that another request to the same node would take."""
     other = packing_problems.NodeProblem(problem.view, request)
     together = next((types for types in other.types_together if facts.GPU in types), None)

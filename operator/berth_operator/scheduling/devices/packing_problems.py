@@ -29,6 +29,7 @@ from berth_operator.scheduling.devices import (
     verdicts,
 )
 from berth_operator.scheduling.devices.packing import Item, Limit, PackingProblem, Room, Spot
+from berth_operator.scheduling.devices.search_effort import Effort
 
 # In which order items are placed: those with the least choice first.
 FIRST_COME: Final = (requests.Gpus, requests.Instances, requests.Replicas, requests.OtherDevices)
@@ -110,7 +111,7 @@ class NodeProblem:
         """What was found to do for each ask; containers often ask for the same."""
         return {}
 
-    def is_read(self, effort: packing.Effort) -> bool:
+    def is_read(self, effort: Effort) -> bool:
         """Ask all devices for each thing that is asked, and return whether there was time for it."""
         for container in self.request.containers:
             for ask in container.asks:

@@ -18,10 +18,10 @@ from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.devices import (
     node_topology,
     nvlink_cliques,
-    packing,
     requests,
     topology,
 )
+from berth_operator.scheduling.devices.search_effort import Effort
 
 NARROWEST_FIRST: Final = (Scope.NVLINK, Scope.PCIE, Scope.NUMA, Scope.NODE)
 # A walk is begun in each group; so many of those cost a step.
@@ -83,7 +83,7 @@ def bound_to_table(board: node_topology.NodeTopology, scope: Scope, count: int) 
     return scope is Scope.NVLINK and count in board.sizes
 
 
-def best(field: Field, scope: Scope, count: int, effort: packing.Effort) -> int | None:
+def best(field: Field, scope: Scope, count: int, effort: Effort) -> int | None:
     """Choose the best set of whole cards within a scope; None as well where the effort is spent."""
     if scope is not Scope.NODE:
         choice = next(choices(field, scope, count, effort), None)
@@ -92,7 +92,7 @@ def best(field: Field, scope: Scope, count: int, effort: packing.Effort) -> int 
     return table[0] if table else topology.best_set(field.board, field.free, count, field.pool, effort=effort)
 
 
-def choices(field: Field, scope: Scope, count: int, effort: packing.Effort) -> Iterator[Choice]:
+def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[Choice]:
     """Yield all sets of whole cards that a scope allows, best first: partitions, then by links.
 
     Where the effort is spent, the walk ends.
@@ -114,7 +114,7 @@ def choices(field: Field, scope: Scope, count: int, effort: packing.Effort) -> I
 
 
 def _in_group(
-    field: Field, group: int, count: int, effort: packing.Effort, *, among: int
+    field: Field, group: int, count: int, effort: Effort, *, among: int
 ) -> Iterator[tuple[tuple[int, ...], Choice]]:
     """Yield the sets within one group, each with a key by which groups can be merged."""
     pool = field.pool & group

@@ -21,12 +21,12 @@ from berth_operator.scheduling.devices import (
     device_view,
     facts,
     finder,
-    packing,
     packing_problems,
     requests,
     scopes,
     verdicts,
 )
+from berth_operator.scheduling.devices.search_effort import Effort
 
 TROUBLE: Final = frozenset(
     {
@@ -64,13 +64,13 @@ def explain(
     request: requests.Request,
     *,
     undecided: bool = False,
-    effort: packing.Effort | None = None,
+    effort: Effort | None = None,
 ) -> Shortfall:
     """Return why a request finds no place on a node; `undecided` where the search for one was cut short."""
     if not view.open:
         failed = view.device.failed
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
-    effort = packing.Effort() if effort is None else effort
+    effort = Effort() if effort is None else effort
     never = not effort.out_of_time and _fits(emptied(view), request, effort) is False
     if effort.out_of_time:
         return Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
@@ -83,7 +83,7 @@ def explain(
     return dataclasses.replace(found, never=never, lasting=lasting)
 
 
-def _lasting(view: device_view.View, request: requests.Request, effort: packing.Effort) -> Reason | None:
+def _lasting(view: device_view.View, request: requests.Request, effort: Effort) -> Reason | None:
     """Return what about the combination keeps a pod out even with nothing used; None where one ask does."""
     empty = emptied(view)
     if next(_of_single_asks(empty, request), None) is not None:
@@ -91,7 +91,7 @@ def _lasting(view: device_view.View, request: requests.Request, effort: packing.
     return _of_combination(empty, request, effort, never=True).reason
 
 
-def _fits(view: device_view.View, request: requests.Request, effort: packing.Effort) -> bool | None:
+def _fits(view: device_view.View, request: requests.Request, effort: Effort) -> bool | None:
     """Return whether a request finds a place; None where the search was cut short."""
     found = finder.find(view, request, effort) is not None
     return None if effort.spent and not found else found
@@ -212,7 +212,7 @@ def _detail(ask: requests.Ask) -> str:
 
 
 def _of_combination(
-    view: device_view.View, request: requests.Request, effort: packing.Effort, *, never: bool
+    view: device_view.View, request: requests.Request, effort: Effort, *, never: bool
 ) -> Shortfall:
     """Ask again with less and less, until it fits: what was given up last is the reason."""
     field = packing_problems.read_field(

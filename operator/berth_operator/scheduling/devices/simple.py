@@ -13,13 +13,13 @@ from berth_operator.scheduling.devices import (
     device_view,
     facts,
     node_topology,
-    packing,
     packing_problems,
     preferences,
     requests,
     scopes,
     verdicts,
 )
+from berth_operator.scheduling.devices.search_effort import Effort
 
 
 def ask_of(request: requests.Request) -> requests.Gpus | None:
@@ -33,7 +33,7 @@ def find(
     request: requests.Request,
     ask: requests.Gpus,
     *,
-    effort: packing.Effort,
+    effort: Effort,
     first_slot: int | None,
 ) -> tuple[decisions.Grant, ...] | None:
     """Find cards for a simple request; `effort` tells whether a None was cut short."""
@@ -59,7 +59,7 @@ def _whole_cards(
     cards: tuple[facts.Card, ...],
     request: requests.Request,
     count: int,
-    effort: packing.Effort,
+    effort: Effort,
 ) -> int | None:
     field = packing_problems.read_field(view, cards, request.conditions)
     if field.free.bit_count() - view.withheld < count:

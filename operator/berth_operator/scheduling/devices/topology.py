@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from berth_operator.scheduling.devices import node_topology, packing
+from berth_operator.scheduling.devices import node_topology
+from berth_operator.scheduling.devices.search_effort import Effort
 
 # Above this many sets, a search that improves step by step takes over from comparing all.
 MOST_COMPARED: Final = 20_000
@@ -61,7 +62,7 @@ def best_set(
     count: int,
     pool: int | None = None,
     *,
-    effort: packing.Effort | None = None,
+    effort: Effort | None = None,
     among: int = 1,
 ) -> int | None:
     """Choose `count` slots of the pool (of all free ones, if none is given); None where there are too few."""
@@ -114,7 +115,7 @@ def each(
     count: int,
     pool: int,
     *,
-    effort: packing.Effort,
+    effort: Effort,
     among: int = 1,
 ) -> Iterator[int]:
     """Yield all sets, the best first; where they are too many to compare, the others in plain order."""

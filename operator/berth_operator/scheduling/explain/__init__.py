@@ -15,7 +15,8 @@ import dataclasses
 from collections.abc import Callable
 
 from berth_operator.scheduling import known_models, queued_pods, under_policy
-from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices import search_effort
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.explain import diagnosis, findings, nearest_nodes, sentences, tables
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
@@ -35,9 +36,9 @@ refusals = sentences.refusals
 table = tables.table
 
 
-def work(*, whole: bool, expired: Callable[[], bool] | None = None) -> allocator.Effort:
+def work(*, whole: bool, expired: Callable[[], bool] | None = None) -> Effort:
     """Return the effort for an explanation that delays no round of decisions."""
-    return allocator.Effort(work_budget.STEPS_FOR_ALL_NODES if whole else allocator.MOST_STEPS, expired)
+    return Effort(work_budget.STEPS_FOR_ALL_NODES if whole else search_effort.MOST_STEPS, expired)
 
 
 def explain(
@@ -46,7 +47,7 @@ def explain(
     *,
     policy: Policy,
     whole: bool = False,
-    effort: allocator.Effort | None = None,
+    effort: Effort | None = None,
 ) -> Explanation:
     """Explain why a pod finds no place, or on which nodes it finds none.
 

@@ -15,6 +15,7 @@ from berth_operator.scheduling import changes, node_table, questions
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.what_if import work_budget
 from berth_operator.scheduling.what_if.work_budget import Budget
@@ -70,6 +71,6 @@ class Feasibility:
                 found.append(row)
         return FeasibleNodes(tuple(found), exact=searched == len(rows) and not budget.exhausted)
 
-    def _fits(self, request: requests.Request, row: int, effort: allocator.Effort | None = None) -> bool:
+    def _fits(self, request: requests.Request, row: int, effort: Effort | None = None) -> bool:
         info = self._inventory.infos[row]
         return info is not None and allocator.find(info.view(), request, effort=effort) is not None

@@ -24,6 +24,7 @@ from berth_operator.scheduling.constraints import reasons, registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, NodeReason, Reason
 from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
@@ -147,7 +148,7 @@ def _search_passing_nodes(
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
         # One node is searched, to be sure of the filters; that costs no budget.
-        no_limit = Budget(allocator.Effort(work_budget.NO_LIMIT, budget.effort.expired), all_nodes=True)
+        no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), all_nodes=True)
         pod = Scenario(request, candidate.demand)
         unsure -= set(Feasibility(inventory, no_limit).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}

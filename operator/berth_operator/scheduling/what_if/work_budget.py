@@ -1,6 +1,6 @@
 """How much work may go into one explanation: one budget for all its searches and trials.
 
-Prices and budget are in steps of a search on a node (`packing.Effort`), so that equal inputs end at the
+Prices and budget are in steps of a search on a node (`Effort`), so that equal inputs end at the
 same place whatever the machine; where a scheduling round waits for the answer, time ends it as well.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from berth_operator.scheduling import search
 from berth_operator.scheduling.changes import Scenario
-from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices.search_effort import Effort
 
 STEPS_FOR_ALL_NODES: Final = 40_000  # The budget where all nodes are to be diagnosed.
 SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
@@ -36,7 +36,7 @@ _NODES_PER_STEP: Final = 256
 class Budget:
     """The work that may still go into one explanation; `all_nodes` where all of them are to be diagnosed."""
 
-    effort: allocator.Effort
+    effort: Effort
     all_nodes: bool = False
     searches: int = SEARCHES
 
@@ -52,7 +52,7 @@ class Budget:
             yield Budget(part, all_nodes=self.all_nodes)
 
     @contextlib.contextmanager
-    def search(self) -> Iterator[allocator.Effort]:
+    def search(self) -> Iterator[Effort]:
         """Yield the effort to search one node: as much as a search for a placement may use."""
         # The first call to `spend` starts the clock of a time limit, so that reading the node counts.
         self.effort.spend(_STEPS_PER_SEARCH)

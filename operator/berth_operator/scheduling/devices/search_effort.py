@@ -1,0 +1,61 @@
+"""How much work the search for devices may still do, in steps and, where somebody waits for it, in time."""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Final
+
+MOST_STEPS: Final = 20_000  # About a second of one core.
+SPENT: Final = -1
+
+
+@dataclasses.dataclass(slots=True)
+class Effort:
+    """How much work may still go into one answer; shared by all searches for it.
+
+    Whatever grows with what a pod asks takes off steps in proportion to the time that it
+    takes, so that equal inputs end at the same place whatever the machine. Where the event
+    loop waits for the answer, time ends it as well: `expired` comes from a caller with a
+    clock, and is asked whenever steps are taken off.
+    """
+
+    left: int = MOST_STEPS
+    expired: Callable[[], bool] | None = None
+
+    @property
+    def spent(self) -> bool:
+        """Whether a search was cut short, so that its no means nothing."""
+        return self.left <= SPENT
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time is over, however many steps are left."""
+        return self.expired is not None and self.expired()
+
+    def spend(self, steps: int) -> None:
+        """Use up steps, all of them once the time is over."""
+        self.left -= steps
+        if self.left > SPENT and self.out_of_time:
+            self.left = SPENT
+
+    @contextlib.contextmanager
+    def part(self, most: int) -> Iterator["Effort"]:
+        """Yield an effort of so many of the steps at most, for one of several questions."""
+        steps = min(most, self.left)
+        part = Effort(steps, self.expired)
+        yield part
+        self.spend(steps - part.left)
+
+
+def stopwatch(clock: Callable[[], float], seconds: float) -> Callable[[], bool]:
+    """Return what tells whether so many seconds are over since it was first asked."""
+    ends = math.inf
+
+    def expired() -> bool:
+        nonlocal ends
+        now = clock()
+        ends = min(ends, now + seconds)
+        return now >= ends
+
+    return expired
