@@ -3,8 +3,8 @@
 pydantic writes JSON Schema with references, titles and null alternatives. The server
 wants a *structural* schema: everything in place, one type for each field, and what is
 optional simply not required. `structural` is that translation and knows nothing of our
-kinds; `KINDS` is the table of what the schema itself does not say (plural, scope, short
-names; columns are in `printer_columns`); `manifest` puts the two together; `text` prints it so that
+kinds; `KINDS` is the table of what the schema itself does not say (names, scope, columns of
+`kubectl get`); `manifest` puts the two together; `text` prints it so that
 the same models always give the same bytes, which is how drift is found.
 
 Defaults are published only where a model declares a value that means something (the
@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import yaml
 
-from berth_crds import device, gpupod, model_rules, names, policy, printer_columns
+from berth_crds import device, gpupod, model_rules, names, policy
+from berth_crds.client import resources
 
 Schema = dict[str, Any]
 
@@ -56,41 +57,57 @@ class Kind:
     """What a CRD says beside the schema of its objects."""
 
     model: type[model_rules.Model]
-    plural: str
-    scope: str
+    resource: resources.Resource
     short_names: tuple[str, ...]
-    columns: tuple[printer_columns.Column, ...] = ()
+    columns: tuple[Schema, ...]
     selectable: tuple[str, ...] = ()  # Fields by which a watch may be narrowed on the server.
 
-    @property
-    def name(self) -> str:
-        """Return the kind itself, such as `Device`."""
-        return self.model.__name__
 
+def _column(name: str, path: str, description: str, *, kind: str = "string", wide: bool = False) -> Schema:
+    """Return one column of `kubectl get`; with `wide`, only of `kubectl get -o wide`."""
+    column = {"name": name, "type": kind, "jsonPath": path, "description": description}
+    return {**column, "priority": 1} if wide else column
+
+
+def _condition(name: str) -> str:
+    return f'.status.conditions[?(@.type=="{name}")].status'
+
+
+_AGE: Final = _column("Age", ".metadata.creationTimestamp", "Time since the object was made.", kind="date")
+
+_DEVICE: Final = (
+    _column("Models", ".spec.summary.models", "Models and how many of each."),
+    _column("GPUs", ".spec.summary.gpus", "Cards of the node.", kind="integer"),
+    _column("Free", ".status.summary.free", "Cards of which no pod holds anything.", kind="integer"),
+    _column("In-Use", ".status.summary.inUse", "Cards that pods hold, parts added up."),
+    _column("Healthy", ".status.summary.healthy", "Cards that are healthy.", kind="integer"),
+    _column("Ready", _condition("Ready"), "Whether its cards can be given out."),
+    _AGE,
+    _column("Driver", ".spec.driver.version", "Version of the driver.", wide=True),
+    _column("CUDA", ".spec.driver.cuda", "Newest CUDA that it supports.", wide=True),
+    _column("Sharing", ".spec.summary.sharing", "How the cards are shared.", wide=True),
+    _column("Reason", ".status.summary.reason", "Why cards get no new pods.", wide=True),
+)
+_GPU_POD: Final = (
+    _column("Phase", ".status.phase", "Phase of the pod."),
+    _column("Node", ".spec.node", "Node that the pod is bound to."),
+    _column("Minors", ".status.minors", "Minors of the GPUs that it was given."),
+    _column("Share", ".status.share", "How much of each, where that is not all of it."),
+    _column("Verified", _condition("Verified"), "Whether it holds what it was given."),
+    _AGE,
+)
+_PLACEMENT_POLICY: Final = (
+    _column("Strategy", ".spec.strategy", "How nodes are ranked."),
+    _column("Accepted", _condition("Accepted"), "Whether the rules are in force."),
+    _AGE,
+)
 
 KINDS: Final = (
+    Kind(device.Device, resources.DEVICES, short_names=("gpudev", "bd"), columns=_DEVICE),
     Kind(
-        model=device.Device,
-        plural=names.DEVICES,
-        scope="Cluster",
-        short_names=("gpudev", "bd"),
-        columns=printer_columns.DEVICE,
+        gpupod.GpuPod, resources.GPU_PODS, short_names=("gp",), columns=_GPU_POD, selectable=(".spec.node",)
     ),
-    Kind(
-        model=gpupod.GpuPod,
-        plural=names.GPU_PODS,
-        scope="Namespaced",
-        short_names=("gp",),
-        selectable=(".spec.node",),
-        columns=printer_columns.GPU_POD,
-    ),
-    Kind(
-        model=policy.PlacementPolicy,
-        plural=names.POLICIES,
-        scope="Cluster",
-        short_names=("ppol",),
-        columns=printer_columns.PLACEMENT_POLICY,
-    ),
+    Kind(policy.PlacementPolicy, resources.POLICIES, short_names=("ppol",), columns=_PLACEMENT_POLICY),
 )
 
 
@@ -155,18 +172,18 @@ def manifest(kind: Kind) -> Schema:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{names.GROUP}"},
+        "metadata": {"name": str(kind.resource)},
         "spec": {
-            "group": names.GROUP,
+            "group": kind.resource.group,
             "names": {
-                "kind": kind.name,
-                "listKind": f"{kind.name}List",
-                "plural": kind.plural,
-                "singular": kind.name.lower(),
+                "kind": kind.resource.kind,
+                "listKind": f"{kind.resource.kind}List",
+                "plural": kind.resource.plural,
+                "singular": kind.resource.kind.lower(),
                 "shortNames": list(kind.short_names),
                 "categories": [names.CATEGORY],
             },
-            "scope": kind.scope,
+            "scope": "Namespaced" if kind.resource.namespaced else "Cluster",
             "versions": [_version(kind)],
         },
     }
@@ -181,23 +198,14 @@ def _version(kind: Kind) -> Schema:
         del schema["required"]
     selectable = {"selectableFields": [{"jsonPath": path} for path in kind.selectable]}
     return {
-        "name": names.VERSION,
+        "name": kind.resource.version,
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
-        "additionalPrinterColumns": [_column(column) for column in kind.columns],
+        "additionalPrinterColumns": list(kind.columns),
         **(selectable if kind.selectable else {}),
         "schema": {"openAPIV3Schema": schema},
     }
-
-
-def _column(column: printer_columns.Column) -> Schema:
-    printed: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    if column.description:
-        printed["description"] = column.description
-    if column.wide:
-        printed["priority"] = 1
-    return printed
 
 
 # ---------------------------------------------------------------- text
@@ -237,4 +245,4 @@ def text(kind: Kind) -> str:
 
 def files() -> dict[str, str]:
     """Return every file that the models generate, by name."""
-    return {f"{kind.plural}.yaml": text(kind) for kind in KINDS}
+    return {f"{kind.resource.plural}.yaml": text(kind) for kind in KINDS}

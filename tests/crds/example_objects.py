@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 HERE = pathlib.Path(__file__).parent
 CRDS = HERE.parents[1] / "crds"
-PLURAL = {kind.name.lower(): kind.plural for kind in schema.KINDS}
+PLURAL = {kind.resource.kind.lower(): kind.resource.plural for kind in schema.KINDS}
 
 
 def example(kind: str) -> Any:

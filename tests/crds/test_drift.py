@@ -17,7 +17,7 @@ def test_what_is_checked_in_is_that_of_the_models() -> None:
     assert {file.name for file in example_objects.CRDS.glob("*.yaml")} == set(schema.files())
 
 
-@pytest.mark.parametrize("kind", schema.KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", schema.KINDS, ids=lambda kind: kind.resource.kind)
 def test_what_is_printed_reads_back_as_it_was(kind: schema.Kind) -> None:
     """Folding and quoting for people changes nothing of what programs read."""
     printed = schema.text(kind)

@@ -14,10 +14,10 @@ FIRST = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
 # ---------------------------------------------------------------- the kinds
 
 
-@pytest.mark.parametrize("kind", schema.KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", schema.KINDS, ids=lambda kind: kind.resource.kind)
 def test_the_server_takes_the_kind_as_it_was_sent(kind: schema.Kind, kinds: clusters.Cluster) -> None:
     """A CRD is established and structural; nothing is rewritten, so that comparing the files finds drift."""
-    crd = json.loads(kinds.kubectl("get", "crd", f"{kind.plural}.{names.GROUP}", "-o", "json"))
+    crd = json.loads(kinds.kubectl("get", "crd", f"{kind.resource.plural}.{names.GROUP}", "-o", "json"))
 
     conditions = {entry["type"]: entry["status"] for entry in crd["status"]["conditions"]}
     assert conditions.items() >= {"Established": "True", "NamesAccepted": "True"}.items()
@@ -209,7 +209,8 @@ def test_the_category_lists_all_that_is_ours(objects: example_objects.ExampleObj
 
 
 @pytest.mark.parametrize(
-    ("short", "kind"), [(short, kind.name.lower()) for kind in schema.KINDS for short in kind.short_names]
+    ("short", "kind"),
+    [(short, kind.resource.kind.lower()) for kind in schema.KINDS for short in kind.short_names],
 )
 def test_short_names_work(short: str, kind: str, objects: example_objects.ExampleObjects) -> None:
     """People who type little reach the same objects."""

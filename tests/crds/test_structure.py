@@ -30,10 +30,12 @@ def fields(kind: schema.Kind) -> list[Field]:
     """Return every node of a kind's schema but metadata, which is the server's."""
     (version,) = schema.manifest(kind)["spec"]["versions"]
     root = version["schema"]["openAPIV3Schema"]
-    return [field for field in walk(root, kind.name) if field.path != f"{kind.name}.metadata"]
+    return [
+        field for field in walk(root, kind.resource.kind) if field.path != f"{kind.resource.kind}.metadata"
+    ]
 
 
-every_kind = pytest.mark.parametrize("kind", schema.KINDS, ids=lambda kind: kind.name)
+every_kind = pytest.mark.parametrize("kind", schema.KINDS, ids=lambda kind: kind.resource.kind)
 
 
 @every_kind
@@ -72,8 +74,8 @@ def test_conditions_are_short(kind: schema.Kind) -> None:
     """A condition is a sentence, and an object has few of them."""
     found = {field.path: field.node for field in fields(kind)}
 
-    assert found[f"{kind.name}.status.conditions"]["maxItems"] == 16
-    assert found[f"{kind.name}.status.conditions[].message"]["maxLength"] == 1024
+    assert found[f"{kind.resource.kind}.status.conditions"]["maxItems"] == 16
+    assert found[f"{kind.resource.kind}.status.conditions[].message"]["maxLength"] == 1024
 
 
 @every_kind
@@ -100,7 +102,7 @@ def test_required_fields_exist_and_have_no_default(kind: schema.Kind) -> None:
 
 def test_only_policies_have_defaults() -> None:
     """What an agent did not write is absent, never made up by the server."""
-    defaulted = {kind.name for kind in schema.KINDS for _, node in fields(kind) if "default" in node}
+    defaulted = {kind.resource.kind for kind in schema.KINDS for _, node in fields(kind) if "default" in node}
 
     assert defaulted == {"PlacementPolicy"}
 
@@ -139,7 +141,11 @@ def test_names_do_not_collide() -> None:
         "rc",
     ]
 
-    ours = [name for kind in schema.KINDS for name in {*kind.short_names, kind.plural, kind.name.lower()}]
+    ours = [
+        name
+        for kind in schema.KINDS
+        for name in {*kind.short_names, kind.resource.plural, kind.resource.kind.lower()}
+    ]
 
     assert len(set(ours)) == len(ours)
     assert not set(ours) & set(taken)

@@ -202,8 +202,8 @@ def test_its_columns_are_those_of_devices() -> None:
     """It explains columns that `kubectl get devices` has, and reasons that its condition may give."""
     table = PAGE.split("## What a Device shows")[1].split("\n## ")[0]
     named = re.findall(r"^\| `([A-Z-]+)`( \(`-o wide`\))?", table, re.MULTILINE)
-    (kind,) = (kind for kind in schema.KINDS if kind.plural == names.DEVICES)
-    shown = {column.name.upper(): column.wide for column in kind.columns}
+    (kind,) = (kind for kind in schema.KINDS if kind.resource.plural == names.DEVICES)
+    shown = {column["name"].upper(): "priority" in column for column in kind.columns}
 
     assert len(named) == table.count("\n| `")
     assert {name: bool(wide) for name, wide in named}.items() <= shown.items()
