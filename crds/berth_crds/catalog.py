@@ -59,16 +59,8 @@ class BoardLayout:
         return card * self.pcie_roots // self.cards
 
     def links(self, card: int, peer: int) -> int:
-        """Count the NVLinks between two cards."""
-        if card == peer:
-            return 0
-        match self.nvlinks:
-            case Nvlinks.FULL:
-                return self.count
-            case Nvlinks.CUBE:
-                return CUBE[card][peer]
-            case Nvlinks.NONE:
-                return 0
+        """Return the number of NVLinks between two different cards."""
+        return CUBE[card][peer] if self.nvlinks is Nvlinks.CUBE else self.count
 
 
 @dataclass(frozen=True, slots=True)

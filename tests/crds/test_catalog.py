@@ -1,5 +1,6 @@
 """The catalogue of GPU models is consistent with itself and finds what people write."""
 
+import itertools
 import re
 
 import hypothesis
@@ -86,14 +87,12 @@ def test_a_model_could_stand_in_a_device(model: catalog.Model) -> None:
 
 @every_model
 def test_links_of_a_board_go_both_ways(model: catalog.Model) -> None:
-    """No card is linked to itself, and what it has to a peer the peer has to it."""
+    """What a card has to a peer the peer has to it."""
     board = model.layout
-    cards = range(board.cards)
 
-    links = {(card, peer): board.links(card, peer) for card in cards for peer in cards}
+    links = {pair: board.links(*pair) for pair in itertools.permutations(range(board.cards), 2)}
 
     assert all(count == links[peer, card] for (card, peer), count in links.items())
-    assert not any(links[card, card] for card in cards)
 
 
 def test_a_card_of_a_dgx_1_has_six_links() -> None:
