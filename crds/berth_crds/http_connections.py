@@ -22,7 +22,7 @@ class Connection(asyncio.Protocol):
     """One connection: hands everything on to aiohttp, and knows whether it waits for its client."""
 
     def __init__(self, http: asyncio.Protocol, connections: "Connections") -> None:
-        self._http = http
+        self.http = http
         self._connections = connections
         self.transport: asyncio.Transport | None = None
         self.since = connections.clock()  # When it began to wait for its client.
@@ -36,14 +36,13 @@ class Connection(asyncio.Protocol):
         """Begin."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  a TCP connection is one
         self.transport = transport
-        self._connections.begin(self, transport)
-        self._http.connection_made(transport)
+        self.http.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._ended = True
         self._connections.discard(self)
-        self._http.connection_lost(exc)
+        self.http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Pass on a part of a request in its turn; close the connection where it is too much."""
@@ -59,20 +58,20 @@ class Connection(asyncio.Protocol):
             return False
         self.transport.resume_reading()
         self.admitted = True
-        self._http.data_received(data)
+        self.http.data_received(data)
         return True
 
     def eof_received(self) -> bool | None:
         """Record that the client sends nothing more."""
-        return self._http.eof_received()
+        return self.http.eof_received()
 
     def pause_writing(self) -> None:
         """Make aiohttp wait until its client has read something."""
-        self._http.pause_writing()
+        self.http.pause_writing()
 
     def resume_writing(self) -> None:
         """Make aiohttp go on."""
-        self._http.resume_writing()
+        self.http.resume_writing()
 
     def request_began(self) -> None:
         """Record that a request is whole, and its answer is being made."""
@@ -106,25 +105,19 @@ class Connections:
         self.limits = limits
         self.clock = clock
         self.limiter = request_limiter.RequestLimiter()
-        self._connections: set[Connection] = set()
-        self._by_transport: dict[asyncio.BaseTransport | None, Connection] = {}
+        self._connections: dict[asyncio.BaseProtocol, Connection] = {}  # By aiohttp's part of each.
 
     def add(self, connection: Connection) -> None:
         """Accept a connection."""
-        self._connections.add(connection)
+        self._connections[connection.http] = connection
 
     def discard(self, connection: Connection) -> None:
         """Forget a connection."""
-        self._connections.discard(connection)
-        self._by_transport.pop(connection.transport, None)
+        self._connections.pop(connection.http, None)
 
-    def begin(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
-        """Record the transport of a connection."""
-        self._by_transport[transport] = connection
-
-    def find(self, transport: asyncio.BaseTransport | None) -> Connection | None:
-        """Find the connection of a transport."""
-        return self._by_transport.get(transport)
+    def find(self, http: asyncio.BaseProtocol) -> Connection | None:
+        """Return the connection that hands on to this part of aiohttp, None for one that is closed."""
+        return self._connections.get(http)
 
     def has_room(self) -> bool:
         """Whether there is room for one more connection, once another has made it where that can be."""
@@ -132,7 +125,7 @@ class Connections:
 
     def make_room(self) -> bool:
         """Close the connection that has waited longest for its client; False where none does."""
-        idle = [one for one in self._connections if not one.answering and one.transport is not None]
+        idle = [one for one in self._connections.values() if not one.answering and one.transport is not None]
         if not idle:
             return False
         oldest = min(idle, key=lambda one: one.since)
@@ -143,5 +136,5 @@ class Connections:
     def sweep(self) -> None:
         """Close connections whose clients do not read."""
         now = self.clock()
-        for one in [one for one in self._connections if one.overdue(now)]:
+        for one in [one for one in self._connections.values() if one.overdue(now)]:
             one.abort()

@@ -212,7 +212,7 @@ def _runner(routes: Iterable[web.RouteDef], connections: http_connections.Connec
 def _bounded(connections: http_connections.Connections) -> typedefs.Middleware:
     @web.middleware
     async def answer(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-        connection = connections.find(request.transport)
+        connection = connections.find(request.protocol)
         if connection is None:
             raise ConnectionResetError("The client is gone.")
         if not connection.admitted:  # It came together with another.
