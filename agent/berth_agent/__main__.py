@@ -75,9 +75,7 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
     )
     match node:
         case SimulatedNode(name, shape):
-            simulated_probe = simulated.SimulatedProbe(
-                simulated.machine(name, shape), simulated.FaultFile(settings.faults, name)
-            )
+            simulated_probe = simulated.SimulatedProbe(name, shape, settings.faults)
             grants = vocabulary.GrantSource.SIMULATED
             return loop.NodeConfig(
                 name, simulated_probe, grants, kubelet, resources, labels=labels, sharing=settings.sharing

@@ -13,7 +13,7 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -186,15 +186,34 @@ NO_FAULTS: Final[Faults] = {}
 _decoder = msgspec.json.Decoder(dict[str, dict[str, Fault]])
 
 
-class FaultFile:
-    """A file that breaks simulated cards of one node; without a file all are healthy."""
+# ---------------------------------------------------------------- the probe
 
-    def __init__(self, path: Path | None, node: str) -> None:
-        self._path = path
+
+def wait() -> None:
+    """Wait for a tenth of a second."""
+    threading.Event().wait(0.1)
+
+
+class SimulatedProbe:
+    """Samples the simulated cards of one node; a file of faults breaks them, without one all are healthy."""
+
+    def __init__(self, node: str, shape: str, faults: Path | None = None) -> None:
+        """Make up the node, or raise `BadShape`."""
         self._node = node
+        self._healthy = machine(node, shape)
+        self._path = faults
         self._logged: tuple[str, ...] = ()
 
-    def read(self) -> Faults | probe.SourceFailed:
+    def sample(self) -> probe.Outcome:
+        """Sample once; it hangs for as long as the file of faults says so."""
+        while not isinstance(faults := self._read(), probe.SourceFailed):
+            source = faults.get(SOURCE)
+            if source is None or not source.hang:
+                return self._applied(faults)
+            wait()
+        return faults
+
+    def _read(self) -> Faults | probe.SourceFailed:
         """Return the faults of now; a file that cannot be read is a failed source, not a healthy one."""
         if self._path is None:
             return NO_FAULTS
@@ -211,16 +230,16 @@ class FaultFile:
             self._warn(f"names other nodes, such as {quoted(min(faults))}")
         return faults.get(self._node, NO_FAULTS)
 
-    def applied(self, healthy: probe.Sample, faults: Faults) -> probe.Outcome:
-        """Return a healthy sample with these faults; names of cards that are not there are only logged."""
-        cards = {str(card.minor): card for card in healthy.answering_cards()}
+    def _applied(self, faults: Faults) -> probe.Outcome:
+        """Return the sample with these faults; names of cards that are not there are only logged."""
+        cards = {str(card.minor): card for card in self._healthy.answering_cards()}
         if faults:
             unknown = sorted(faults.keys() - cards.keys() - {SOURCE})
             self._warn(*(f"names minor {quoted(one)}, which is not there" for one in unknown))
         if source := faults.get(SOURCE):
             return probe.SourceFailed(source.reason, source.message)
         found = tuple(_broken(card, faults.get(minor)) for minor, card in cards.items())
-        return dataclasses.replace(healthy, cards=found)
+        return dataclasses.replace(self._healthy, cards=found)
 
     def _warn(self, *wrong: str) -> None:
         """Log what is wrong with the file, once until that changes."""
@@ -241,29 +260,3 @@ def _broken(card: probe.Card, fault: Fault | None) -> probe.Card | probe.LostCar
         card,
         health=probe.DeviceHealth(fault.health, fault.reason, fault.xid, fault.message, fault.recovery),
     )
-
-
-# ---------------------------------------------------------------- the probe
-
-
-def wait() -> None:
-    """Wait for a tenth of a second."""
-    threading.Event().wait(0.1)
-
-
-class SimulatedProbe:
-    """Samples simulated cards."""
-
-    def __init__(self, healthy: probe.Sample, faults: FaultFile, *, wait: Callable[[], None] = wait) -> None:
-        self._healthy = healthy
-        self._faults = faults
-        self._wait = wait
-
-    def sample(self) -> probe.Outcome:
-        """Sample once; it hangs for as long as the file of faults says so."""
-        while not isinstance(faults := self._faults.read(), probe.SourceFailed):
-            source = faults.get(SOURCE)
-            if source is None or not source.hang:
-                return self._faults.applied(self._healthy, faults)
-            self._wait()
-        return faults

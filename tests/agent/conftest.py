@@ -138,8 +138,7 @@ class Scene:
         return self.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT, server=server)
 
     def _subject(self, source: probe.Probe | None) -> loop.NodeConfig:
-        machine = simulated.machine(self.node, self.shape)
-        cards = source or simulated.SimulatedProbe(machine, simulated.FaultFile(self.faults, self.node))
+        cards = source or simulated.SimulatedProbe(self.node, self.shape, self.faults)
         return loop.NodeConfig(
             self.node,
             Crowded(cards, self.crowd) if self.crowd else cards,

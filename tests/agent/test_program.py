@@ -139,7 +139,7 @@ async def test_node_that_fails_is_started_anew(
     monkeypatch.setattr(loop.NodeAgent, "run", run)
     runtime = loop.Runtime(lambda: dt.datetime.now(dt.UTC), "me")
     session = api.Api(connection.Connection("http://nowhere"), agent="test")
-    probe = simulated.SimulatedProbe(simulated.machine("n", "1xT4"), simulated.FaultFile(None, "n"))
+    probe = simulated.SimulatedProbe("n", "1xT4")
     subjects = [loop.NodeConfig(name, probe, None) for name in ("good", "bad")]
     tasks = [
         asyncio.create_task(

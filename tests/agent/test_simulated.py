@@ -98,7 +98,7 @@ def broken(tmp_path: Path, faults: object) -> probe.Outcome:
     """Sample a node of three cards with these faults in the file."""
     path = tmp_path / "faults.json"
     path.write_text(faults if isinstance(faults, str) else json.dumps(faults))
-    return simulated.SimulatedProbe(simulated.machine("n1", "3xT4"), simulated.FaultFile(path, "n1")).sample()
+    return simulated.SimulatedProbe("n1", "3xT4", path).sample()
 
 
 def test_faults_break_the_cards_that_they_name(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_the_file_names_in_vain_is_told_once(
     path = tmp_path / "faults.json"
     if faults:
         path.write_text(json.dumps(faults))
-    look = simulated.SimulatedProbe(simulated.machine("n1", "2xT4"), simulated.FaultFile(path, "n1")).sample
+    look = simulated.SimulatedProbe("n1", "2xT4", path).sample
 
     found = [look() for _ in range(3)][-1]
 
@@ -160,7 +160,7 @@ def test_what_the_file_names_in_vain_is_told_once(
     assert [one.getMessage() for one in caplog.records] == [f"node n1: the file of faults {path} {words}"]
 
 
-def test_hang_lasts_until_the_file_changes(tmp_path: Path) -> None:
+def test_hang_lasts_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that hangs gives no sample before its file says otherwise."""
     path = tmp_path / "faults.json"
     path.write_text('{"n1": {"source": {"hang": true}}}')
@@ -171,7 +171,7 @@ def test_hang_lasts_until_the_file_changes(tmp_path: Path) -> None:
         if len(naps) == 3:
             path.unlink()
 
-    healthy = simulated.machine("n1", "1xT4")
+    monkeypatch.setattr(simulated, "wait", nap)
 
-    assert simulated.SimulatedProbe(healthy, simulated.FaultFile(path, "n1"), wait=nap).sample() == healthy
+    assert simulated.SimulatedProbe("n1", "1xT4", path).sample() == simulated.machine("n1", "1xT4")
     assert len(naps) == 3

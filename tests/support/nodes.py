@@ -69,8 +69,7 @@ class Simulated:
     def start(self) -> probe.Probe:
         """Make the cards up."""
         assert self.preset
-        healthy = simulated.machine(NODE, self.preset.shape)
-        return simulated.SimulatedProbe(healthy, simulated.FaultFile(self._path, NODE))
+        return simulated.SimulatedProbe(NODE, self.preset.shape, self._path)
 
     def lose(self, index: int) -> None:
         """Write the card into the file of faults; minors are indices here."""
@@ -218,8 +217,8 @@ def status(
     `beside` are the unauthorized processes (`occupants`) and the condition of the kubelet.
     """
     so_far = before or wire.DeviceStatus()
-    verdicts = health_monitor.HealthMonitor().judge(
-        outcome, said, health_monitor.HealthContext(said, so_far, AT_ONCE), now=0.0
+    verdicts = health_monitor.HealthMonitor(AT_ONCE).judge(
+        outcome, said, health_monitor.HealthContext(said, so_far), now=0.0
     )
     found = device_status.status(outcome, verdicts, so_far, now=now, **beside)
     status_schema.DeviceStatus.model_validate_json(msgspec.json.encode(found))
