@@ -38,12 +38,8 @@ class Measure:
     is_counter: bool = False
 
 
-def _mib(number: int | None) -> Number:
-    return None if number is None else number / catalog.MIB
-
-
-def _watt(number: int | None) -> Number:
-    return None if number is None else number / 1000
+def _in(unit: int, number: int | None) -> Number:
+    return None if number is None else number / unit
 
 
 def _rows(pick: Callable[[probe.RemappedRows], int]) -> Callable[[probe.Card, probe.Measurements], Number]:
@@ -53,14 +49,14 @@ def _rows(pick: Callable[[probe.RemappedRows], int]) -> Callable[[probe.Card, pr
 
 
 MEASURES: Final = (
-    Measure("FB_TOTAL", "Memory of the card in MiB.", lambda card, _: _mib(card.memory)),
+    Measure("FB_TOTAL", "Memory of the card in MiB.", lambda card, _: _in(catalog.MIB, card.memory)),
     Measure(
         "FB_RESERVED",
         "Memory that the driver keeps for itself in MiB.",
-        lambda _, measured: _mib(measured.memory_reserved),
+        lambda _, measured: _in(catalog.MIB, measured.memory_reserved),
     ),
-    Measure("FB_USED", "Memory in use in MiB.", lambda _, measured: _mib(measured.memory_used)),
-    Measure("FB_FREE", "Memory free in MiB.", lambda _, measured: _mib(measured.memory_free)),
+    Measure("FB_USED", "Memory in use in MiB.", lambda _, measured: _in(catalog.MIB, measured.memory_used)),
+    Measure("FB_FREE", "Memory free in MiB.", lambda _, measured: _in(catalog.MIB, measured.memory_free)),
     Measure(
         "GPU_UTIL",
         "Part of the time in which something ran, in percent.",
@@ -71,11 +67,11 @@ MEASURES: Final = (
         "Part of the time in which memory was used, in percent.",
         lambda _, measured: measured.memory_utilization,
     ),
-    Measure("POWER_USAGE", "Power in watts.", lambda _, measured: _watt(measured.power)),
+    Measure("POWER_USAGE", "Power in watts.", lambda _, measured: _in(1000, measured.power)),
     Measure(
         "POWER_MGMT_LIMIT",
         "Power that the card may take, in watts.",
-        lambda _, measured: _watt(measured.power_limit),
+        lambda _, measured: _in(1000, measured.power_limit),
     ),
     Measure("GPU_TEMP", "Temperature in degrees Celsius.", lambda _, measured: measured.temperature),
     Measure(
@@ -146,12 +142,17 @@ class Collector(registry.Collector):
         is_counter = measure.is_counter and not self._dcgm
         kind = core.CounterMetricFamily if is_counter else core.GaugeMetricFamily
         family = kind(self._named(measure.name), measure.what, labels=LABELS)
+        found = (
+            (identity(card, node_view.node), measure.read(card, card.measurements))
+            for node_view, card in self._cards()
+        )
+        return _filled(family, ((labels, number) for labels, number in found if number is not None))
+
+    def _cards(self) -> Iterator[tuple[NodeView, probe.Card]]:
+        """Yield the cards that answered in the last sample of each node."""
         for node_view in self._node_views:
             for card in node_view.sample.answering_cards() if node_view.sample else ():
-                number = measure.read(card, card.measurements)
-                if number is not None:
-                    family.add_metric(identity(card, node_view.node), number)
-        return family
+                yield node_view, card
 
     def _xids(self) -> core.Metric:
         family = core.CounterMetricFamily(
@@ -159,10 +160,12 @@ class Collector(registry.Collector):
             "Errors (XIDs) that the driver told, by their number.",
             labels=("UUID", "Hostname", "xid"),
         )
-        for node_view in self._node_views:
-            for (uuid, number), count in sorted(node_view.xids.items()):
-                family.add_metric((uuid, node_view.node, str(number)), count)
-        return family
+        found = (
+            ((uuid, node_view.node, str(number)), count)
+            for node_view in self._node_views
+            for (uuid, number), count in sorted(node_view.xids.items())
+        )
+        return _filled(family, found)
 
     def _last_xids(self) -> core.Metric:
         family = core.GaugeMetricFamily(
@@ -170,10 +173,11 @@ class Collector(registry.Collector):
             "The last error (XID) that the driver told of a card; 0 for none.",
             labels=LABELS,
         )
-        for node_view in self._node_views:
-            for card in node_view.sample.answering_cards() if node_view.sample else ():
-                family.add_metric(identity(card, node_view.node), node_view.last_xids.get(card.uuid, 0))
-        return family
+        found = (
+            (identity(card, node_view.node), node_view.last_xids.get(card.uuid, 0))
+            for node_view, card in self._cards()
+        )
+        return _filled(family, found)
 
     def _health(self) -> Iterator[core.Metric]:
         healthy = core.GaugeMetricFamily(
@@ -211,11 +215,12 @@ class Collector(registry.Collector):
             "Who holds a card: its share of the card's compute in percent, for each container.",
             labels=("UUID", "Hostname", "namespace", "pod", "container"),
         )
-        for node_view in self._node_views:
-            for where, share in sorted(_shares(node_view.gpupods()).items()):
-                uuid, *rest = where
-                family.add_metric((uuid, node_view.node, *rest), share)
-        return family
+        found = (
+            ((uuid, node_view.node, *rest), share)
+            for node_view in self._node_views
+            for (uuid, *rest), share in sorted(_shares(node_view.gpupods()).items())
+        )
+        return _filled(family, found)
 
     def _agent(self) -> Iterator[core.Metric]:
         now = self._clock()
@@ -234,6 +239,15 @@ class Collector(registry.Collector):
             for source, moment in sorted(node_view.answered_at.items()):
                 ages.add_metric((node_view.node, source), max(0.0, now - moment))
         return iter((ticks, ages))
+
+
+def _filled(
+    family: core.CounterMetricFamily | core.GaugeMetricFamily, found: Iterable[tuple[Identity, float]]
+) -> core.Metric:
+    """Return a family with these numbers, each with its labels."""
+    for labels, number in found:
+        family.add_metric(labels, number)
+    return family
 
 
 def text(collector: Collector) -> bytes:

@@ -7,7 +7,7 @@ place to add one; `publish.label_writer` writes them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from berth_crds import catalog, names, vocabulary, wire
@@ -45,32 +45,34 @@ def labels(spec: wire.DeviceSpec) -> Mapping[str, str]:
     cards = [card for card in spec.devices if card.type == vocabulary.DeviceType.GPU]
     if not cards:
         return {}
-    found = {f"gpu.{key}": text for key, text in _of_cards(cards)}
+    found = {f"gpu.{key}": text for key, text in _of_cards(cards).items()}
     if spec.driver:
-        found |= {f"cuda.driver-version.{key}": text for key, text in _version(spec.driver.version)}
-        found |= {f"cuda.runtime-version.{key}": text for key, text in _version(spec.driver.cuda)}
-    return {f"{names.GROUP}/{key}": text for key, text in sorted(found.items())}
+        found |= _of_version("cuda.driver-version", spec.driver.version)
+        found |= _of_version("cuda.runtime-version", spec.driver.cuda)
+    return {f"{names.GROUP}/{key}": text for key, text in sorted(found.items()) if text}
 
 
-def _of_cards(cards: Iterable[wire.Card]) -> Iterator[tuple[str, str]]:
-    listed = list(cards)
-    models = [_label(catalog.normal_model(card.model)) for card in listed]
-    yield "count", str(len(listed))
-    yield from (
-        (f"model.{model[:LONGEST_MODEL].rstrip('-_.')}", str(models.count(model)))
-        for model in models
-        if model
-    )
-    yield from _common("product", models)
-    yield from _common("memory", (str(card.memory // catalog.MIB) if card.memory else "" for card in listed))
-    yield from _common("mig", (_mig(card) for card in listed))
-    yield from _common("sharing-strategy", (card.sharing.strategy if card.sharing else "" for card in listed))
-    yield from _common("replicas", (str(card.sharing.replicas) if card.sharing else "" for card in listed))
-    for capability in _only(card.compute_capability for card in listed):
-        major, _, minor = capability.partition(".")
-        yield "compute.major", _label(major) or "0"
-        yield "compute.minor", _label(minor) or "0"
-        yield "family", family(capability)
+def _of_cards(cards: Sequence[wire.Card]) -> dict[str, str]:
+    """Return what there is to say of the cards; empty where they differ, or where it is unknown."""
+    models = [_label(catalog.normal_model(card.model)) for card in cards]
+    capability = _common(card.compute_capability for card in cards)
+    major, _, minor = capability.partition(".")
+    return {
+        "count": str(len(cards)),
+        **{
+            f"model.{model[:LONGEST_MODEL].rstrip('-_.')}": str(models.count(model))
+            for model in models
+            if model
+        },
+        "product": _common(models),
+        "memory": _common(str(card.memory // catalog.MIB) if card.memory else "" for card in cards),
+        "mig": _common(_mig(card) for card in cards),
+        "sharing-strategy": _common(card.sharing.strategy if card.sharing else "" for card in cards),
+        "replicas": _common(str(card.sharing.replicas) if card.sharing else "" for card in cards),
+        "compute.major": capability and (_label(major) or "0"),
+        "compute.minor": capability and (_label(minor) or "0"),
+        "family": capability and family(capability),
+    }
 
 
 def family(capability: str) -> str:
@@ -85,23 +87,15 @@ def _mig(card: wire.Card) -> str:
     return "enabled" if card.mig.enabled else "disabled"
 
 
-def _common(key: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
-    yield from ((key, value) for value in _only(values))
-
-
-def _only(values: Iterable[str]) -> Iterator[str]:
-    """Yield the value that all cards have, if there is one."""
+def _common(values: Iterable[str]) -> str:
+    """Return the value that all cards have; empty if there is none."""
     found = set(values)
-    if len(found) == 1 and (value := found.pop()):
-        yield value
+    return found.pop() if len(found) == 1 else ""
 
 
-def _version(text: str) -> Iterator[tuple[str, str]]:
-    if not (full := _label(text)):
-        return
-    yield "full", full
-    parts = zip(("major", "minor", "revision"), map(_label, text.split(".")), strict=False)
-    yield from ((key, part) for key, part in parts if part)
+def _of_version(key: str, text: str) -> dict[str, str]:
+    parts = zip(("major", "minor", "revision"), text.split("."), strict=False)
+    return {f"{key}.{name}": _label(part) for name, part in (("full", text), *parts)}
 
 
 def _label(text: str) -> str:
