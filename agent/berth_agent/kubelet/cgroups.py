@@ -45,7 +45,7 @@ _CONTAINER: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
 def parse_owner(text: str) -> CgroupOwner:
     """Return the owner of a process, given its /proc/PID/cgroup."""
     found = [one for one in map(_of_path, _paths(text)) if one != HOST]
-    return max(found, key=_completeness, default=HOST)
+    return max(found, key=lambda owner: (bool(owner.pod_uid), bool(owner.container_id)), default=HOST)
 
 
 def read_owner(procfs: Path, pid: int) -> CgroupOwner | None:
@@ -72,7 +72,3 @@ def _of_path(path: str) -> CgroupOwner:
     # container cgroups of its processes: the first id after the pod counts.
     container = _CONTAINER.search(path, pod.end() if pod else 0)
     return CgroupOwner(pod.group(1).replace("_", "-") if pod else "", container.group(1) if container else "")
-
-
-def _completeness(owner: CgroupOwner) -> tuple[bool, bool]:
-    return bool(owner.pod_uid), bool(owner.container_id)

@@ -18,7 +18,7 @@ from typing import Final
 from berth_agent.kubelet import podresources
 from berth_crds import vocabulary, wire
 
-REPLICA: Final = "::"
+REPLICA: Final = "::"  # Before the number of a replica.
 
 PodKey = tuple[str, str]  # Namespace and name of a pod.
 
@@ -64,11 +64,6 @@ def _of_card(card: wire.Card) -> Iterator[tuple[str, AllocatableDevice]]:
             yield f"MIG-{card.uuid}/{instance.gi}/{instance.ci}", device
 
 
-def without_replica(device_id: str) -> str:
-    """Return a device id without the number of its replica."""
-    return device_id.partition(REPLICA)[0]
-
-
 def is_gpu_resource(resource: str, patterns: Iterable[str]) -> bool:
     """Whether a resource is a kind of GPU."""
     return any(fnmatch.fnmatchcase(resource, pattern) for pattern in patterns)
@@ -86,7 +81,7 @@ def holdings(
     found: dict[PodKey, dict[str, dict[str, int]]] = {}
     for pod in listed:
         for container in pod.containers:
-            if ids := collections.Counter(map(without_replica, _ids(container, counted))):
+            if ids := collections.Counter(one.partition(REPLICA)[0] for one in _ids(container, counted)):
                 containers = found.setdefault((pod.namespace, pod.name), {})
                 _keep_most(containers.setdefault(container.name, {}), ids)
     return {

@@ -10,7 +10,6 @@ have ended. The caller has to compare it with the pods themselves.
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final, Protocol
 
 import grpc
 import grpc.aio
+import msgspec
 
 from berth_agent.kubelet import messages
 from berth_crds import text
@@ -51,24 +51,21 @@ class PodResourcesError(Exception):
         self.retry_after = THROTTLED_PAUSE_SECONDS if reason is FailureReason.THROTTLED else 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ListedDevices:
+class ListedDevices(msgspec.Struct, frozen=True, rename={"resource": "resource_name", "ids": "device_ids"}):
     """Devices of one resource, by the ids that their plugin gave them."""
 
     resource: str
     ids: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ListedContainer:
+class ListedContainer(msgspec.Struct, frozen=True):
     """A container, and what the kubelet gave it."""
 
     name: str
     devices: tuple[ListedDevices, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ListedPod:
+class ListedPod(msgspec.Struct, frozen=True):
     """A pod as the kubelet lists it."""
 
     namespace: str
@@ -154,7 +151,7 @@ class _NotServed(PodResourcesError):
 
 def _read(body: bytes) -> tuple[ListedPod, ...]:
     try:
-        return tuple(map(_pod, messages.listed(body)))
+        return tuple(msgspec.convert(pod, ListedPod) for pod in messages.listed(body))
     except messages.TooMuch as error:
         raise PodResourcesError(
             FailureReason.TOO_LARGE, f"The kubelet's answer is not read: {error}."
@@ -163,15 +160,6 @@ def _read(body: bytes) -> tuple[ListedPod, ...]:
         raise PodResourcesError(
             FailureReason.UNREADABLE, f"The kubelet's answer cannot be read: {error}."
         ) from error
-
-
-def _pod(listed: messages.Message) -> ListedPod:
-    return ListedPod(listed["namespace"], listed["name"], tuple(map(_container, listed["containers"])))
-
-
-def _container(listed: messages.Message) -> ListedContainer:
-    devices = (ListedDevices(one["resource_name"], tuple(one["device_ids"])) for one in listed["devices"])
-    return ListedContainer(listed["name"], tuple(devices))
 
 
 # ---------------------------------------------------------------- what went wrong
