@@ -9,7 +9,7 @@ a GpuPod, `reconciler` decides.
 
 import dataclasses
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -187,9 +187,8 @@ def _parts(spec: wire.GpuPodSpec, running: frozenset[str]) -> Mapping[int, list[
     return parts
 
 
-def _size(parts: Iterable[wire.HeldCard]) -> tuple[int, int]:
-    held = tuple(parts)
-    return sum(one.core for one in held), sum(one.memory for one in held)
+def _size(parts: Collection[wire.HeldCard]) -> tuple[int, int]:
+    return sum(one.core for one in parts), sum(one.memory for one in parts)
 
 
 def _part(one: wire.HeldCard, card: wire.Card | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from berth_agent import probe
+from berth_agent import device_status, probe
 from berth_agent.kubelet import cgroups, device_ids
 from berth_crds import schema_limits, wire
 
@@ -117,10 +117,7 @@ def seen_twice(now: Iterable[CardProcess], before: Iterable[CardProcess]) -> tup
     return tuple(one for one in now if (one.pid, one.device.card) in earlier)
 
 
-Occupants = Mapping[str, tuple[wire.Occupant, ...]]  # By uuid of the card.
-
-
-def occupants(found: Iterable[CardProcess], before: Occupants) -> Occupants:
+def occupants(found: Iterable[CardProcess], before: device_status.Occupants) -> device_status.Occupants:
     """Return the unauthorized processes of each card; `before` is what was published so far."""
     by_card: dict[str, dict[int, wire.Occupant]] = {}
     for process in sorted(found, key=lambda process: (process.device.card, process.pid, process.device.uuid)):
@@ -146,6 +143,6 @@ def _occupant(one: CardProcess, published: wire.Occupant | None) -> wire.Occupan
     return wire.Occupant(pid=one.pid, memory=memory, namespace=namespace, pod=name)
 
 
-def published_occupants(before: Iterable[wire.CardStatus]) -> Occupants:
+def published_occupants(before: Iterable[wire.CardStatus]) -> device_status.Occupants:
     """Return the unauthorized processes that are published."""
     return {one.uuid: one.occupants for one in before if one.occupants}

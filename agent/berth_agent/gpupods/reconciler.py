@@ -27,7 +27,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from berth_agent import backoff
+from berth_agent import backoff, device_status
 from berth_agent.gpupods import desired, evidence, pod_cache, process_owners, verification, watched_pod
 from berth_agent.kubelet import device_ids
 from berth_agent.publish import object_cache, object_writer
@@ -131,8 +131,8 @@ class GpuPodReconciler:
         self._cards_known.set()
 
     def processes_seen(
-        self, found: Iterable[process_owners.LocatedProcess] | None, published: process_owners.Occupants
-    ) -> process_owners.Occupants:
+        self, found: Iterable[process_owners.LocatedProcess] | None, published: device_status.Occupants
+    ) -> device_status.Occupants:
         """Apply the processes that the driver lists, and return the unauthorized ones by card.
 
         `published` stands while that is not known: before all pods are known, each process would seem
@@ -308,11 +308,7 @@ class GpuPodReconciler:
             name=pod.metadata.name,
             uid=pod.metadata.uid,
         )
-        try:
-            await self._writer.ensure(object_writer.DesiredObject(key, owner, spec, status))
-        except (errors.NotFound, errors.AmbiguousNotFound):
-            self._writer.forget(key)
-            raise
+        await self._writer.ensure(object_writer.DesiredObject(key, owner, spec, status))
 
     async def _remove(self, key: store.Key, gpupod: wire.GpuPod) -> None:
         """Delete that very GpuPod; one that is gone already, or was created again, is left alone."""

@@ -103,12 +103,8 @@ class DevicePublisher:
         await self._refresh()
         try:
             await self._writer.ensure(self._wanted)
-        except (errors.NotFound, errors.AmbiguousNotFound):
-            # Deleted between the two writes, or its kind is not served (yet).
-            self._forget()
-            raise
-        except errors.Forbidden:
-            # A Node that was made again meanwhile has another uid, which the refusal may be about.
+        except (errors.NotFound, errors.AmbiguousNotFound, errors.Forbidden):
+            # A Device goes with its Node, and a Node that was made again has another uid.
             self._owner = None
             raise
         return owner
@@ -140,12 +136,9 @@ class DevicePublisher:
 
     def _on_change(self, key: store.Key) -> None:
         if self._mirror.get(key) is None:
-            self._forget()
+            self._owner = None
+            self._writer.forget(key)
         if self._wanted is None:
             return
         if self.annotation(names.REPAIRED) or not self._writer.is_up_to_date(self._wanted):
             self._astray()
-
-    def _forget(self) -> None:
-        self._owner = None
-        self._writer.forget(self._key)

@@ -70,10 +70,15 @@ class ObjectWriter(Generic[B]):
         return all(self._is_part_up_to_date(desired_object, part) for part in self._kind.parts)
 
     async def ensure(self, desired_object: DesiredObject) -> None:
-        """Write what differs from the desired object."""
-        for part in self._kind.parts:
-            if not self._is_part_up_to_date(desired_object, part):
-                await self._write(desired_object, part)
+        """Write what differs from the desired object; forget one that turns out to be gone."""
+        try:
+            for part in self._kind.parts:
+                if not self._is_part_up_to_date(desired_object, part):
+                    await self._write(desired_object, part)
+        except (errors.NotFound, errors.AmbiguousNotFound):
+            # Deleted between the two writes, or its kind is not served (yet).
+            self.forget(desired_object.key)
+            raise
 
     def forget(self, key: store.Key) -> None:
         """Forget an object that is gone."""
