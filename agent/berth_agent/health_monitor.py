@@ -19,26 +19,26 @@ import logging
 
 from berth_agent import device_spec, device_status, probe, xid_choices
 from berth_agent.health import cooldown, health_rules, verdicts, xid_table
-from berth_crds import named_cards, names, wire
-from berth_crds.client import api, informer, resources
+from berth_crds import named_cards, wire
 
 log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HealthContext:
-    """The published Device, the rules of health in force, and the cards that people call repaired."""
+    """The published Device, and the cards that people call repaired."""
 
     spec: wire.DeviceSpec | None
     status: wire.DeviceStatus
-    rules: health_rules.HealthRules = health_rules.DEFAULT
     repaired: frozenset[str] = frozenset()
 
 
 class HealthMonitor:
-    """Judges the cards of one node."""
+    """Judges the cards of one node by the node's own rules and those of the watched policy."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: health_rules.HealthRules = health_rules.DEFAULT) -> None:
+        self._own = own
+        self._rules = own
         self._history: cooldown.HealthHistory | None = None
         self._sampled_at = 0.0  # When a sample last showed cards.
         self._has_gap = False  # Whether the source has failed since then.
@@ -57,32 +57,11 @@ class HealthMonitor:
             history = cooldown.without_gap(history, now - self._sampled_at)
         self._has_gap, self._sampled_at = False, now
         given = verdicts.HealthInput(outcome, device_spec.lost_by_uuid(outcome, spec), now, context.repaired)
-        found, self._history = verdicts.judge(given, history, context.rules)
+        found, self._history = verdicts.judge(given, history, self._rules)
         _log_xids(outcome)
         return {each.uuid: found[each.uuid] for each in spec.devices if each.uuid in found}
 
-
-def _log_xids(sample: probe.Sample) -> None:
-    """Log all errors that the driver reported; the verdicts that follow from them are logged elsewhere."""
-    for each, count in collections.Counter(sample.xids).items():
-        card = each.uuid or "a card that cannot be named"
-        times = f" ({count} times)" if count > 1 else ""
-        log.info("%s: XID %d%s: %s", card, each.number, times, xid_table.meaning(each.number).text)
-
-
-def _rebooted(sample: probe.Sample, spec: wire.DeviceSpec | None) -> bool:
-    return spec is not None and bool(spec.boot_id) and spec.boot_id != sample.boot_id
-
-
-# ---------------------------------------------------------------- rules
-
-
-class HealthPolicy:
-    """Keeps the rules of health that follow from the watched policy."""
-
-    def __init__(self, own: health_rules.HealthRules = health_rules.DEFAULT) -> None:
-        self._own = own
-        self.rules = own
+    # ------------------------------------------------------------ rules
 
     def upserted(self, policy: wire.PlacementPolicy) -> None:
         """Apply the policy that people wrote."""
@@ -101,20 +80,21 @@ class HealthPolicy:
         self._apply(self._own)
 
     def _apply(self, rules: health_rules.HealthRules) -> None:
-        if rules != self.rules:
+        if rules != self._rules:
             log.info("rules of health: %s", rules)
-            self.rules = rules
+            self._rules = rules
 
 
-def follow(session: api.Api, policy: HealthPolicy) -> informer.Informer[wire.PlacementPolicy]:
-    """Return the informer that keeps a policy up to date."""
-    return informer.Informer(
-        session,
-        resources.POLICIES,
-        wire.PlacementPolicy,
-        policy,
-        scope=informer.Scope(fields=f"metadata.name={names.DEFAULT_POLICY}"),
-    )
+def _log_xids(sample: probe.Sample) -> None:
+    """Log all errors that the driver reported; the verdicts that follow from them are logged elsewhere."""
+    for each, count in collections.Counter(sample.xids).items():
+        card = each.uuid or "a card that cannot be named"
+        times = f" ({count} times)" if count > 1 else ""
+        log.info("%s: XID %d%s: %s", card, each.number, times, xid_table.meaning(each.number).text)
+
+
+def _rebooted(sample: probe.Sample, spec: wire.DeviceSpec | None) -> bool:
+    return spec is not None and bool(spec.boot_id) and spec.boot_id != sample.boot_id
 
 
 # ---------------------------------------------------------------- repaired cards
@@ -124,12 +104,9 @@ def follow(session: api.Api, policy: HealthPolicy) -> informer.Informer[wire.Pla
 class RepairedAnnotation:
     """The text of the annotation, the cards that it names, and the part that names no card."""
 
-    text: str
+    text: str = ""
     cards: frozenset[str] = frozenset()
     unknown: str = ""
-
-
-NO_ANNOTATION = RepairedAnnotation("")
 
 
 def read_annotation(text: str, spec: wire.DeviceSpec) -> RepairedAnnotation:

@@ -37,7 +37,7 @@ from berth_agent.node_view import NodeView
 from berth_agent.publish import device_publisher, heartbeat
 from berth_agent.publish.label_writer import LabelWriter
 from berth_crds import names, vocabulary, wire
-from berth_crds.client import api, errors
+from berth_crds.client import api, errors, informer, resources
 
 log = logging.getLogger(__name__)
 
@@ -117,10 +117,15 @@ class NodeAgent:
             probe_lock=config.probe_lock,
         )
         self._last: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
-        self._health_monitor = health_monitor.HealthMonitor()
-        self._policy = health_monitor.HealthPolicy(config.rules)
-        self._policy_informer = health_monitor.follow(session, self._policy)
-        self._annotation = health_monitor.NO_ANNOTATION
+        self._health_monitor = health_monitor.HealthMonitor(config.rules)
+        self._policy_informer = informer.Informer(
+            session,
+            resources.POLICIES,
+            wire.PlacementPolicy,
+            self._health_monitor,
+            scope=informer.Scope(fields=f"metadata.name={names.DEFAULT_POLICY}"),
+        )
+        self._annotation = health_monitor.RepairedAnnotation()
         self._publisher = device_publisher.DevicePublisher(session, config.node, on_change=self._wake.set)
         self._heartbeat = heartbeat.Heartbeat(
             session, config.node, identity=runtime.identity, seconds=timing.lease_seconds, clock=runtime.clock
@@ -204,8 +209,11 @@ class NodeAgent:
         spec = device_spec.spec(self.node, outcome, known, self._config.sharing)
         occupants = self._pass_on(observation, spec, before)
         now = self._runtime.clock()
-        self._annotation = self._read_annotation(outcome, spec)
-        context = health_monitor.HealthContext(known, before, self._policy.rules, self._annotation.cards)
+        # Cards that people call repaired wait for a sample that shows cards.
+        is_sample = isinstance(outcome, probe.Sample)
+        repaired = self._publisher.annotation(names.REPAIRED) if is_sample else ""
+        self._annotation = health_monitor.read_annotation(repaired, spec)
+        context = health_monitor.HealthContext(known, before, self._annotation.cards)
         verdicts = self._health_monitor.judge(outcome, spec, context, now=asyncio.get_running_loop().time())
         kubelet = (condition(self._poller.report) or _kubelet_condition(before)) if self._poller else None
         status = device_status.status(
@@ -227,14 +235,6 @@ class NodeAgent:
             observation.processes, process_owners.published_occupants(before.devices)
         )
         return device_status.listed_occupants(spec, found)
-
-    def _read_annotation(
-        self, outcome: probe.Outcome, spec: wire.DeviceSpec
-    ) -> health_monitor.RepairedAnnotation:
-        """Return which cards people call repaired; it waits for a sample that shows cards."""
-        if isinstance(outcome, probe.SourceFailed):
-            return health_monitor.NO_ANNOTATION
-        return health_monitor.read_annotation(self._publisher.annotation(names.REPAIRED), spec)
 
     def _published(self) -> tuple[wire.DeviceSpec | None, wire.DeviceStatus]:
         device = self._publisher.device()

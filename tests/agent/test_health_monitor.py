@@ -24,7 +24,7 @@ class Watched:
     """A health monitor, asked every ten seconds."""
 
     def __init__(self, known: wire.DeviceStatus = NOTHING) -> None:
-        self.monitor = health_monitor.HealthMonitor()
+        self.monitor = health_monitor.HealthMonitor(RULES)
         self.known = known
         self.now = 0.0
 
@@ -33,7 +33,7 @@ class Watched:
         self.now += TICK
         told = tuple(probe.XidEvent(CARD, number) for number in numbers)
         outcome = FAILED if failed else dataclasses.replace(BARE, xids=told)
-        known = health_monitor.HealthContext(SPEC, self.known, RULES)
+        known = health_monitor.HealthContext(SPEC, self.known)
         verdicts = self.monitor.judge(outcome, SPEC, known, now=self.now)
         return verdicts[CARD].state == "Healthy" if CARD in verdicts else None
 
