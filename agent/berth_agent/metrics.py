@@ -3,7 +3,8 @@
 The series are made at each scrape from the node views, so a card that left its node leaves no
 measurement behind, only the count of its errors. Names and units of measurements are in the style of
 NVIDIA's DCGM exporter; its exact names can be chosen instead, for existing dashboards. `MEASURES`
-lists what is exported of a card.
+lists what is exported of a card; what is new there is a field of `probe.Measurements`, and is read in
+`nvml.measurements`.
 """
 
 import collections

@@ -68,7 +68,7 @@ class Binder:
         await self._bind_sender.wait_for_room()
         await self._writer.sure()
 
-    def resume(self, now: float) -> None:
+    def retry_due(self, now: float) -> None:
         """Repeat the dry runs that are due, and let namespaces go on that were held up."""
         self._dry_runs.retry()
         self._slow_namespaces.resume(now)

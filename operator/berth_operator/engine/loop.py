@@ -1,7 +1,7 @@
 """The loop: wait for events, decide, bind, report.
 
 A short quiet window lets a burst of events arrive before a round, and a longest one bounds the delay.
-A round awaits nothing: the binder sends what was decided afterwards, and statuses are written beside it.
+A round awaits nothing: after it the binder sends what was decided, and other tasks write the statuses.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Loop:
     ) -> None:
         self._ledger = ledger
         self._clock = clock
-        self._records = records or decision_records.unread_records()
+        self._records = records or decision_records.discarded_records()
         self.reporter = DecisionReporter(ledger, status_writer, clock=clock)
         self.binder = binder.Binder(
             ledger, writer, self.reporter, clock=clock, limits=bind_limits, records=self._records
@@ -53,10 +53,11 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        self.binder.resume(started)
+        self.binder.retry_due(started)
         made = self._schedule(started)
         self._records.record_round(self._ledger, made, started=started, ended=self._clock())
-        # All binds are assumed before anything is reported: reasons describe what is left after them.
+        # All binds are assumed before anything is reported: reasons describe what is left after them. The
+        # reporter also puts off in the backlog the pods that must wait.
         self.reporter.report_round((decision for decision, _ in made), until=started + ROUND_SECONDS)
         if made:
             self._ledger.wake.set()  # There may be more active pods than one round tries.

@@ -7,7 +7,7 @@ than the duration, has lost, and the process must end before it can write again.
 changes `leaseTransitions`; holder and transitions together are the term that each Binding carries.
 
 Each write also carries the declaration: the pods whose binds may be under way
-(`engine.bind_declaration`). The next leader reads it from the very revision that it replaces, so that
+(`engine.bind_declarer`). The next leader reads it from the very revision that it replaces, so that
 nothing can be declared in between. What a person changed in the Lease is put right by the next
 renewal, or ends the leadership. What begins and ends with it is in `leadership`.
 """
@@ -41,7 +41,10 @@ HUNG_SECONDS: Final = 15.0  # A program whose main loop hangs for so long will n
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a Lease lasts, how long its renewal may take, how often it is tried: seconds."""
+    """How long a Lease lasts, how long its renewal may take, how often it is tried: seconds.
+
+    The program takes them from `settings`.
+    """
 
     duration: float = 6.0
     renew_deadline: float = 4.0

@@ -6,7 +6,8 @@ Pods that are demoted, because their search takes long or their binds are refuse
 A pod that did not fit waits for a cluster event that could help it. Of the pods that an event could
 help, the first of each kind are tried at once, and one more for each of the kind that is
 placed; the others back off, longer with each attempt. So a crowd of pods that fit nowhere costs
-little and delays no other pod. Time comes in as a number; nothing here reads a clock.
+little and delays no other pod. How long a pause is stands in `queued_pods.pause`. Time comes in as a number;
+nothing here reads a clock.
 """
 
 import heapq

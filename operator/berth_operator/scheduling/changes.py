@@ -17,8 +17,8 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts as nodes
 
-# The cost of a change that is about no fraction of the request, such as the repair of a node. To drop a
-# condition on which devices, or on how near each other they are, costs less: the pod still gets as many.
+# The cost of a change that is about no fraction of the request, such as the repair of a node. Dropping a
+# condition costs less where the pod still gets as many devices: which ones they are, or how near each other.
 WHOLE_COST: Final = 1.0
 CONDITION_COST: Final = 0.5
 
@@ -33,8 +33,8 @@ class Scenario:
     request: requests.Request
     demand: nodes.Demand
     node: nodes.Node = NO_NODE
-    device: devices.Device | None = None
-    silent: bool = False
+    device: devices.Device | None = None  # All devices of the node, as its agent published them.
+    silent: bool = False  # Whether its agent is.
     holds: tuple[Hold, ...] = ()
 
 
@@ -46,7 +46,7 @@ class Precedence(enum.IntEnum):
     END_PODS = 2
     REPAIR = 3
     ASK_LESS = 4
-    ASK_REPLICAS = 5
+    ASK_REPLICAS = 5  # Of shared cards (time-slicing, MPS), in place of cards.
     DROP_CONDITION = 6
 
 
@@ -101,7 +101,7 @@ class Option:
 class DeviceShare:
     """A share of one device, in percent and bytes."""
 
-    device: str
+    uuid: str
     minor: int
     core: int = 0
     memory: int = 0
@@ -112,7 +112,7 @@ def named(devices: Sequence[DeviceShare], node: str) -> str:
     """Return devices of a node by their names: by uuid, or by minor where there are many."""
     name = wording.short(node)
     if len(devices) <= wording.LISTED:
-        return f"{wording.listed(one.device for one in devices)} of {name}"
+        return f"{wording.listed(one.uuid for one in devices)} of {name}"
     minors = wording.listed((str(one.minor) for one in devices), most=MINORS_LISTED)
     return f"{len(devices)} devices of {name} (minors {minors})"
 

@@ -1,14 +1,18 @@
 """One round of scheduling: the pods whose turn it is, one after another.
 
-`schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks
-for the next decision, so that each pod sees those before it: the engine assumes every bind that it starts,
-but for those that it only sends as a dry run. `simulate` charges binds itself, and releases them before it
-returns.
+`schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks for
+the next decision, so that each pod sees those before it. The engine assumes every bind that it sends; one
+that it only sends as a dry run it does not, and the next pod may get the same cards. A pod that must wait is
+put off in the backlog by the engine's reporter, after the round. `simulate` charges binds itself, and
+releases them before it returns.
+
+A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself, and its `question`
+both together (`questions`).
 
 Pods are tried in order. Those that this would never reach have turns in the last part of the round
-(`rotation`), and take no node that a pod before them in the order may want: it is claimed. Such a pod is
-kept back, which means that it stays active and is tried again. The pods of a namespace are held up while
-its binds take long at the API server.
+(`rotation`). They take no node that a pod before them may want: such a node is claimed. A pod that might fit
+only on claimed nodes is kept back, which means that it stays active and is tried again. The pods of a
+namespace are held up while its binds take long at the API server.
 """
 
 import dataclasses
@@ -31,7 +35,9 @@ from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
-# Steps of searches of nodes (`Effort`), for all pods of a round together and for each pod.
+# Steps of searches of nodes (`Effort`), for all pods of a round together and for each pod. They make
+# simulations end at the same place on every machine; in the loop the time of a round (`RoundTime`) is over
+# first.
 STEPS_A_ROUND: Final = 5_000
 STEPS_A_POD: Final = 2_000
 # Questions that all nodes refused in this round: the next pod with the same question is refused at once.
@@ -97,10 +103,11 @@ def schedule(
     2. Reject what cannot be served.  3. Find a placement, or the reasons why there is none.  4. Go on when
     the caller has charged it. A pod for whose search too little effort is left is tried in the next round.
     """
-    search.inventory.refresh_supply()
+    search.inventory.refresh_supply()  # The totals of the cluster, on which scores depend.
     if not backlog:
         return
-    search.inventory.demand_model()  # If it must be computed, that is not part of the first pod's time.
+    # What the workload teaches the strategies: computed here, so that it is not part of the first pod's time.
+    search.inventory.demand_model()
     refused: RefusedQuestions = {}
     time = limits.time
     budget = SearchBudget(time)
@@ -113,7 +120,7 @@ def schedule(
         decision = _decide_outside_claims(search, candidate, policy, refused, effort, claimed or frozenset())
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
-            refused.clear()
+            refused.clear()  # The nodes may refuse for other reasons now, which a Wait counts.
         if decision is not None:
             yield decision
         else:
@@ -136,7 +143,7 @@ def _pods_to_try(
         done.add(candidate.uid)
         yield candidate, None
     if time is None or (interrupted is None and len(done) < limit):
-        return
+        return  # All ready pods had their turn, or there is no clock.
     for candidate, claimed in backlog.others(now, frozenset(done)):
         if time.over:
             return
@@ -222,7 +229,7 @@ def decision_for(
             return decisions.Bind(candidate.uid, placement)
         counts = reasons.count(search.inventory, question, search.refusals(question, policy))
         refused[question] = decisions.Wait(
-            candidate.uid, counts, wants=decisions.wants(counts), cut_short=effort.spent
+            candidate.uid, counts, wants=decisions.wants(counts), cut_short=effort.cut_short
         )
     return dataclasses.replace(refused[question], uid=candidate.uid)
 
@@ -247,9 +254,10 @@ def _decide_outside_claims(
             return decisions.Bind(candidate.uid, found)
         question = questions.of(candidate.request, candidate.demand)
         # It fits nowhere else. If a claimed node might take it, it waits for the pods that claim that node.
-        searched_all = question.need.filters_suffice or not effort.spent
+        searched_all = question.need.filters_suffice or not effort.cut_short
         if searched_all and search.may_place(question, policy, claimed):
             return None
+    # It takes no claimed node here: none of them fits, or the effort is spent. It is for the reasons.
     return decision_for(search, candidate, policy, refused, effort)
 
 

@@ -96,7 +96,7 @@ class Inventory:
         at = self._holders.get(uid)
         return self._info_at(at).holds[uid] if at is not None else None
 
-    def name_order(self) -> node_table.Numbers:
+    def name_ranks(self) -> node_table.Numbers:
         """Return for each row its position in the order of names: the last tie-breaker."""
         if self._positions is None:
             names = [info.name if info else "" for info in self.infos]
@@ -107,7 +107,7 @@ class Inventory:
     def at_position(self, position: int) -> node_info.NodeInfo:
         """Return the node at a position in the order of names."""
         if self._order is None:
-            self._order = np.argsort(self.name_order())
+            self._order = np.argsort(self.name_ranks())
         return self._info_at(int(self._order[position]))
 
     def scale(self) -> tuple[int, int]:

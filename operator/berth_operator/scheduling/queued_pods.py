@@ -1,6 +1,6 @@
 """A pod that asks to be placed, and what is known of it while it waits.
 
-The values alone: `backlog` knows who of them is to be tried, and when.
+The values alone, and how long a pause is: `backlog` knows which pods are to be tried, and when.
 """
 
 import dataclasses

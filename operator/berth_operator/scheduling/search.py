@@ -5,6 +5,11 @@ best node. The scores of a question are remembered, and for the next pod with th
 only the nodes that changed since are scored again: that keeps a decision short however many
 nodes there are. Rows of the inventory are in the order in which nodes came; scores are kept by
 position in the order of the nodes' names: of equal scores the first by name wins.
+
+All this is placing a pod. A search of a node is a part of it: trying combinations of the node's devices
+(`devices.packing`), which few pods need, because for most the filters tell all (`Need.filters_suffice`). For
+a share of one card the strategy also names the card of each node to be tried first, by its slot: its column
+in `node_table`.
 """
 
 import collections
@@ -70,9 +75,10 @@ class Search:
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
-        A preferred scope is tried as a required one, the narrowest first; then the request as it is. Once
-        `effort` is spent some nodes were not searched: the next call goes on with them. `question` is made
-        of request and demand; a caller that has it passes it on.
+        A preferred scope (NVLink, PCIe or NUMA: how near each other the cards sit) is tried as a required
+        one, then the next wider one, and at last the request as it is. Once `effort` is used up some nodes were
+        not searched: the next call goes on with them. `question` is made of request and demand; a caller that
+        has it passes it on.
         """
         effort = Effort() if effort is None else effort
         *narrow, _ = scopes.ladder(request.grouping)
@@ -94,7 +100,7 @@ class Search:
         """Return the positions in the order of names of these nodes, if they exist."""
         index = self.inventory.index
         rows = np.array([index[name] for name in names if name in index], dtype=np.int64)
-        positions: node_table.Numbers = self.inventory.name_order()[rows]
+        positions: node_table.Numbers = self.inventory.name_ranks()[rows]
         return positions
 
     def _place(
@@ -106,13 +112,14 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._scores(question, policy)
+        # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         slow = self._slow.of(question)
         scores_of_excluded = cached.exclude(self._positions(excluded)) if excluded else None
         scores_of_slow = cached.exclude(self._positions(slow)) if slow else None
         found, searched = self._search_nodes(request, question, cached, effort)
         if scores_of_slow is not None:
             cached.restore(scores_of_slow)
-            if found is None and not effort.spent:
+            if found is None and not effort.cut_short:
                 found, _ = self._search_nodes(request, question, cached, effort, searched=searched)
         if scores_of_excluded is not None:
             cached.restore(scores_of_excluded)
@@ -128,12 +135,13 @@ class Search:
         searched: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes were searched in vain."""
-        while len(cached.score) and (question.need.filters_suffice or not effort.spent):
+        while len(cached.score) and (question.need.filters_suffice or not effort.cut_short):
             best = int(cached.score.argmax())
             if cached.score[best] == search_memory.IMPOSSIBLE:
                 break
             info = self.inventory.at_position(best)
             view = info.view()
+            # Nodes of one class, which are alike in devices, wiring and use, give the same answer.
             equivalence_class = None if question.need.filters_suffice else equivalence.class_of(view, request)
             reason = cached.reasons_by_class.get(equivalence_class) if equivalence_class is not None else None
             if reason is None:
@@ -212,7 +220,7 @@ class Search:
         self, cached: CachedScores, rows: node_table.Rows, question: Question, policy: Policy
     ) -> None:
         inventory = self.inventory
-        positions = inventory.name_order()[rows]
+        positions = inventory.name_ranks()[rows]
         ranking, able = score_nodes(inventory, rows, question, policy)
         cached.score[positions] = np.where(able, ranking.score, search_memory.IMPOSSIBLE)
         if cached.reasons:
@@ -237,10 +245,10 @@ def _rows(changed: set[int]) -> node_table.Rows:
 def _is_inconclusive(question: Question, effort: Effort, searched: int) -> bool:
     """Whether the last search says nothing of its node, because the effort for the pod ended within it.
 
-    If it was the first and took all the time that a pod has, it counts all the same: its node is passed over,
-    or no other node would ever be searched.
+    But if it was the pod's first search and took all its time, it counts as a no until the node changes:
+    otherwise each round would begin with this node again, and search no other.
     """
-    return effort.spent and not question.need.filters_suffice and not (searched == 1 and effort.out_of_time)
+    return effort.cut_short and not question.need.filters_suffice and not (searched == 1 and effort.out_of_time)
 
 
 def _allocate(

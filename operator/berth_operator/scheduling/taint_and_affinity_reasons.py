@@ -1,6 +1,7 @@
 """Which nodes accept a pod by their taints, labels and names, and why the others do not.
 
-The reasons are remembered until a node changes.
+The reasons are remembered until a node changes. All that is in a node's way, not the first alone, is found
+by `obstacles` in `constraints.taints_and_affinity`.
 """
 
 import dataclasses

@@ -205,7 +205,7 @@ def test_a_search_ends_when_its_effort_is_spent(asks: list[int], steps: int, *, 
     effort = Effort(steps)
 
     assert finder.find(given, request(*(requests.Gpus(1, core=core) for core in asks)), effort) is None
-    assert effort.spent is spent
+    assert effort.cut_short is spent
 
 
 def test_too_many_sets_to_try_still_give_an_answer() -> None:

@@ -206,7 +206,7 @@ class MakeRoom(changes.Change):
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario in which pods hold less, in their order as much as they can."""
-        left = {room.device: [room.core, room.memory] for room in self.rooms}
+        left = {room.uuid: [room.core, room.memory] for room in self.rooms}
         holds = tuple(
             dataclasses.replace(hold, shares=tuple(_reduced(share, left) for share in hold.shares))
             for hold in scenario.holds
@@ -218,7 +218,7 @@ class MakeRoom(changes.Change):
         node = short(self.node)
         if len(self.rooms) == 1:
             return f"{_freed(self.rooms[0])} were freed on {short(self.rooms[0].device)} of {node}"
-        freed = listed(f"{_freed(room)} on {short(room.device)}" for room in self.rooms)
+        freed = listed(f"{_freed(room)} on {short(room.uuid)}" for room in self.rooms)
         return f"{freed} of {node} were freed"
 
 
@@ -242,7 +242,7 @@ def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Itera
     variants = []
     for count in range(1, len(rooms) + 1):
         made = tuple(room for _, room in rooms[:count])
-        devices = {room.device for room in made}
+        devices = {room.uuid for room in made}
         held = [hold for hold in scenario.holds if any(share.uuid in devices for share in hold.shares)]
         holders = tuple(sorted(hold.title for hold in held))
         size = min(1.0, sum(lack for lack, _ in rooms[:count]) / shortfall.wanted)

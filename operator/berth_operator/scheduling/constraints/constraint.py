@@ -1,9 +1,9 @@
 """What a constraint is: one check that a node must pass, with its reasons and all that is known of them.
 
-The search asks for the nodes that are `able`: those that pass. Where none is left, the reason of a node
-is its first objection. The `permanent` objections of all constraints come first, which stay even if all
-pods of the node end, then the `transient` ones, which may go when a pod ends: so a reason that waiting
-cannot lift is given before one that it can. Gaps say how near a node comes. `what_if` tries relaxations,
+The search asks for the nodes that are `able`: those that pass. `permanent` objections stay even if all pods
+of the node end, `transient` ones may go when a pod ends. Where no node is left, the reason of each is its
+first objection, and the permanent ones of all constraints come first: so a reason that waiting cannot lift is
+given before one that it can. Gaps say how near a node comes. `what_if` tries relaxations,
 which are changes of the pod, and remedies, which are changes of a node.
 """
 
@@ -28,7 +28,10 @@ class DependsOn(enum.Enum):
 
 
 class Objection(NamedTuple):
-    """Nodes that refuse, and why; `never` if they would refuse even with no pods and all devices healthy."""
+    """Nodes that refuse, and why; `never` if only other hardware would help.
+
+    A taint, a cordon or a silent agent is permanent, because no pod's end lifts it, and yet not `never`.
+    """
 
     nodes: node_table.Mask
     reason: Reason
@@ -40,7 +43,8 @@ class Objection(NamedTuple):
 class FailedPlacement:
     """A pod for which no node was found: its request, the nodes that were asked, and what some of them lack.
 
-    `only_blocked_here` returns the nodes that pass the filters of all other constraints.
+    `only_blocked_here` returns the rows of the nodes that this constraint blocks and no other. Of a query to
+    a single node that is the node in any case: other changes may lift what else blocks it.
     """
 
     request: requests.Request
@@ -64,8 +68,8 @@ class Constraint:
     """One check that a node must pass.
 
     `applies_to` is whether a question has the constraint at all. `able` is the mask of the nodes that pass;
-    without it only a search on the node itself shows whether it does. `words` are what a reason is called
-    in a sentence, `brief` in a table.
+    without it only a search of the node itself shows whether it does. `words` make the clause of a reason
+    from the number of nodes, the pod and the detail; `brief` is what a table calls it.
     """
 
     name: str

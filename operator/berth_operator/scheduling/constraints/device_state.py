@@ -71,7 +71,7 @@ class RepairDevices(changes.Change):
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario with the devices well."""
-        device, repaired = scenario.device, {one.device for one in self.devices}
+        device, repaired = scenario.device, {one.uuid for one in self.devices}
         if device is None:
             return scenario
         cards, others = (

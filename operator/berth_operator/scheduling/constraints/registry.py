@@ -38,7 +38,7 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     resources.CONSTRAINT,
     host_ports.CONSTRAINT,
     arrangement.CONSTRAINT,
-    evaluation.CONSTRAINT,
+    evaluation.CONSTRAINT,  # No check: the words of reasons that belong to no constraint.
 )
 WORDS: Final[Mapping[Reason, Words]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.words.items()
@@ -61,7 +61,7 @@ def cluster_wide(question: questions.Question) -> bool:
 def able(query: Query) -> node_table.Mask:
     """Return the nodes that pass the filters; only a search on a node shows whether its devices suffice."""
     question = query.question
-    mask = resources.able(query)  # A new mask, in which nodes that are not known are left out.
+    mask = resources.able(query)  # A new mask, without rows that have no Node object.
     for applies, passing in _ABLE:
         if applies(question):
             mask &= passing(query)
@@ -78,7 +78,7 @@ def relaxations(
 
 
 def _only_blocked_by(constraint: Constraint, query: Query) -> list[int]:
-    """Return the nodes that only this constraint blocks; a single node even if others block it too."""
+    """Return the rows of the nodes that only this constraint blocks; of a single node in any case."""
     mask = query.table.known[query.rows].copy()
     for one in CONSTRAINTS if query.height > 1 else ():
         if one.able is not None and one.applies_to(query.question):

@@ -1,6 +1,7 @@
 """Whether the node has the cpu, memory, pods and other resources left that the pod asks for.
 
-A resource that the Device supplies (`served`) counts here only if the node advertises it, too.
+A name that Berth serves from the Device (`served`, such as nvidia.com/gpu) counts here only on nodes whose
+allocatable has it, too.
 """
 
 import dataclasses
@@ -175,8 +176,8 @@ def relaxations(failed: FailedPlacement) -> Iterator[Option]:
 def remedies(scenario: Scenario, _shortfall: object) -> Iterator[Option]:
     """Yield for each resource the option that pods give up what is missing, if they hold that much.
 
-    Where a pod withholds cards that nobody can name, it is not proposed that some pods end: whether the pod
-    fits then depends on which.
+    It is not proposed that some number of pods ends where one of them has cards that its record does not name
+    (`Hold.withheld`): whether the waiting pod then fits depends on which pod ends.
     """
     for deficit in deficits(scenario):
         held = sum(dict(hold.amounts).get(deficit.name, 0) for hold in scenario.holds)

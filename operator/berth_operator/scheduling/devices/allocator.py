@@ -45,7 +45,7 @@ def place(
     found = finder.find(view, request, mine, first_slot=first_slot)
     if found is not None:
         return found
-    return shortfalls.explain(view, request, undecided=mine.spent, effort=effort)
+    return shortfalls.explain(view, request, undecided=mine.cut_short, effort=effort)
 
 
 def find(

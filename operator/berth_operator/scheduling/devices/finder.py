@@ -61,7 +61,7 @@ def search(
     view: device_view.View, request: requests.Request, effort: Effort
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices by the exact search, whether or not there is a shorter way."""
-    if _pieces(request) > MOST_PIECES or effort.spent:
+    if _pieces(request) > MOST_PIECES or effort.cut_short:
         effort.left = search_effort.SPENT
         return None
     problem = packing_problems.NodeProblem(view, request)
@@ -101,7 +101,7 @@ def _solve(
         return table.attempt(NOWHERE, Scope.NODE)
     for scope in scopes.ladder(problem.request.grouping):
         found = table.within(scope)
-        if found is not None or effort.spent:
+        if found is not None or effort.cut_short:
             return found
     return None
 
@@ -137,7 +137,7 @@ class _Table:
             if choice.group not in spare:
                 anywhere = choice._replace(whole=field.pool & choice.group)
                 spare[choice.group] = self.attempt(anywhere, scope) if count else None
-            if self.effort.spent or (able <= spare.keys() and not any(spare.values())):
+            if self.effort.cut_short or (able <= spare.keys() and not any(spare.values())):
                 break
         if scopes.bound_to_table(field.board, scope, count):
             return None
@@ -198,7 +198,7 @@ def _with_fewer(
     tries = (
         _Table(problem, types, effort, (packing.Limit(problem.field.everything, most),)).within(found.scope)
         for most in range(max(alone, 1), _cards_in(problem, found))
-        if not effort.spent
+        if not effort.cut_short
     )
     return next((fewer for fewer in tries if fewer is not None), None)
 

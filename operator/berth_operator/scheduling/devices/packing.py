@@ -144,7 +144,7 @@ class _Search:
             return None
         for after in self._ways(self.problem.items[at], state):
             done = self.settle(at + 1, after)
-            if done is not None or self.effort.spent:
+            if done is not None or self.effort.cut_short:
                 return done
         self.failed.add(key)
         return None
@@ -189,7 +189,7 @@ class _Search:
         for place in range(len(order) - count + 1):
             at = order[place]
             likeness = (self.kinds[at], state.loads[at])
-            if likeness in tried or self.effort.spent:
+            if likeness in tried or self.effort.cut_short:
                 continue
             tried.add(likeness)
             after = self._put(item, state, at)

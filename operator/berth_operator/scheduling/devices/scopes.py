@@ -107,7 +107,7 @@ def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[
     effort.spend(len(able) // GROUPS_IN_A_STEP)
     walks = [_in_group(field, group, count, effort, among=len(able)) for group in able]
     for _, choice in walks[0] if len(walks) == 1 else heapq.merge(*walks):
-        if effort.spent:
+        if effort.cut_short:
             return
         if choice.whole not in table:
             yield choice
@@ -119,7 +119,7 @@ def _in_group(
     """Yield the sets within one group, each with a key by which groups can be merged."""
     pool = field.pool & group
     for whole in topology.each(field.board, field.free, count, pool, effort=effort, among=among):
-        if effort.spent:
+        if effort.cut_short:
             return
         worth, wholeness, order = topology.quality(field.board, field.free, whole)
         yield (-worth, -wholeness, -order), Choice(whole, group)

@@ -24,8 +24,8 @@ class Effort:
     expired: Callable[[], bool] | None = None
 
     @property
-    def spent(self) -> bool:
-        """Whether a search was cut short, so that its no means nothing."""
+    def cut_short(self) -> bool:
+        """Whether a search was cut short for lack of steps or time, so that its no means nothing."""
         return self.left <= SPENT
 
     @property

@@ -94,7 +94,7 @@ def _lasting(view: device_view.View, request: requests.Request, effort: Effort) 
 def _fits(view: device_view.View, request: requests.Request, effort: Effort) -> bool | None:
     """Return whether a request finds a place; None where the search was cut short."""
     found = finder.find(view, request, effort) is not None
-    return None if effort.spent and not found else found
+    return None if effort.cut_short and not found else found
 
 
 def left_out(view: device_view.View, request: requests.Request) -> tuple[verdicts.Verdict, ...]:

@@ -127,7 +127,7 @@ def each(
     number = math.comb(len(available), count)
     if len(available) <= MOST_SLOTS and number <= most_compared(among):
         effort.spend(number // RANKED_IN_A_STEP)
-        others: Iterator[int] = iter(()) if effort.spent else _ranked_masks(board, free, count, pool)
+        others: Iterator[int] = iter(()) if effort.cut_short else _ranked_masks(board, free, count, pool)
     else:
         others = map(node_topology.mask_of, itertools.combinations(available, count))
     yield from (chosen for chosen in others if chosen != best)

@@ -1,8 +1,8 @@
 """The smallest set of changes that lets a pod in: one change where one does, else two.
 
 A change of the pod is tried on all nodes, because it is worth more the more nodes would take the pod.
-A change of a node is tried on the nearest nodes; of each type the first that helps is enough to know
-what would. Only where no single change helps are two tried together.
+A change of a node is tried on the nearest nodes, until the first of its type that helps: one example is
+enough. Only where no single change helps are two tried together. The words of a change are its `clause`.
 """
 
 import bisect
@@ -96,7 +96,7 @@ def _tried_on_all_nodes(survey: NodeSurvey, option: Option) -> Advice | None:
 def _of_nodes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
     trials_by_type: collections.Counter[Hashable] = collections.Counter()
     helped: set[Hashable] = set()
-    for row in _rows_to_repair(survey):
+    for row in _rows_to_change(survey):
         before = trials.scenario(survey, row)
         options = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
         for option in [option for option in options if option.required] or options:
@@ -110,7 +110,7 @@ def _of_nodes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
                 yield advice
 
 
-def _rows_to_repair(survey: NodeSurvey) -> Iterable[int]:
+def _rows_to_change(survey: NodeSurvey) -> Iterable[int]:
     """Return the nearest nodes, and the nearest of those that a repair alone may help."""
     repairable = (survey.nearest(survey.with_reason(frozenset({reason}))) for reason in REPAIRABLE)
     examples = (rows[: work_budget.NODES_TRIED] for rows in repairable)
@@ -120,7 +120,7 @@ def _rows_to_repair(survey: NodeSurvey) -> Iterable[int]:
 def several(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> tuple[Advice, ...]:
     """Return the cheapest two changes that let the pod in on one of these nodes, or one where one suffices.
 
-    One may suffice although `single` found none: that tries each type of change on few nodes only.
+    One may suffice although `single` found none, because that tries each type of change on few nodes only.
     """
     for row in itertools.islice(rows, work_budget.NODES_FOR_PAIRS):
         sets = (_sets(survey, row, shortfalls, count) for count in (1, 2))
@@ -154,7 +154,8 @@ def _tried_on_node(
     def helps(changes: Iterable[Change]) -> bool:
         return trials.fits(survey, _with_changes(before, changes))
 
-    # Where variants are not nested, another than the last might help together with these: it is not tried.
+    # The last variants are tried first. Where they are not nested, another might help though the last does
+    # not: that is missed.
     chosen = [option.variants[-1] for option in options]
     if not helps(chosen):
         return None

@@ -1,9 +1,9 @@
 """Which nodes would take a changed pod: by the filters where they suffice, else by a search on each node.
 
-These are the two steps of a search for a placement, without scores. For a simple request on plain cards
-the filters suffice; one of the nodes is searched all the same, so that nothing is proposed which the
-allocator would not do. For the rest the number of searches is limited, and the answer says whether the
-limit was reached.
+These are the two steps of placing a pod, without scores. For a simple request (one ask, with nothing required
+of how cards belong together: `need.filters_suffice`) the filters suffice; one of the nodes is searched all
+the same, so that nothing is proposed which the allocator would not do. For the rest the number of searches is
+limited, and the answer says whether the limit was reached.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ class Feasibility:
         question = questions.of(request, scenario.demand)
         mask = registry.able(Query(inventory, inventory.everything, question))
         able = np.flatnonzero(mask if among is None else mask & among)
-        rows = able[np.argsort(inventory.name_order()[able])].tolist()
+        rows = able[np.argsort(inventory.name_ranks()[able])].tolist()
         if question.need.any_device and not question.need.filters_suffice:
             return self._searched(request, rows)
         while question.need.any_device and rows and not self._fits(request, rows[0]):

@@ -1,4 +1,4 @@
-"""Why each node refuses one pod, before any of them is diagnosed.
+"""Why each node refuses one pod, before `explain.diagnosis` looks at the devices of a few.
 
 For each row of the inventory a NodeSurvey has the number of the node's first reason, whether the node
 could never take the pod, and what part it lacks, as far as the filters show. That decides which few
@@ -91,7 +91,7 @@ class NodeSurvey:
     def refusing(self) -> list[int]:
         """The rows of all nodes that refuse, in the order of their names."""
         found = np.flatnonzero(self.code)
-        refusing: list[int] = found[np.argsort(self.inventory.name_order()[found])].tolist()
+        refusing: list[int] = found[np.argsort(self.inventory.name_ranks()[found])].tolist()
         return refusing
 
     @functools.cached_property
@@ -108,7 +108,7 @@ class NodeSurvey:
         """
         refusing = (self.code > 0) & ~self.with_reason(frozenset({Reason.UNDECIDED}))
         found = np.flatnonzero(refusing if among is None else among & refusing)
-        keys = (self.inventory.name_order()[found], self.gap[found], self.change_needed[found])
+        keys = (self.inventory.name_ranks()[found], self.gap[found], self.change_needed[found])
         nearest: list[int] = found[np.lexsort(keys)].tolist()
         return nearest
 
@@ -144,7 +144,7 @@ def _search_passing_nodes(
     budget: Budget,
 ) -> None:
     """Search the nodes that passed the filters, and add the reasons of those that do not fit."""
-    request, order = candidate.request, inventory.name_order()
+    request, order = candidate.request, inventory.name_ranks()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
         # One node is searched, to be sure of the filters; that costs no budget.
@@ -175,7 +175,7 @@ def _searched_reason(
     if equivalence_class is None or equivalence_class not in reasons_by_class:
         found = search_node(view, request, budget)
         reason = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
-        if budget.effort.spent or equivalence_class is None:
+        if budget.effort.cut_short or equivalence_class is None:
             return reason
         reasons_by_class[equivalence_class] = reason
     budget.effort.spend(1)

@@ -20,13 +20,14 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     """Return the pod and a node as they are."""
     info = survey.node(row)
     assert info.node is not None, "a node that was surveyed"  # noqa: S101
-    holds = tuple(eviction_order(info))
-    # `owned`: cards that belong to another node are nobody's to give here.
+    holds = tuple(order_of_victims(info))
+    # Neither `published`, which may have cards that belong to another node, nor `device`, which lacks the
+    # cards that damaged records name already: in the copy the holds see to that.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 
-def eviction_order(info: node_info.NodeInfo) -> list[Hold]:
-    """Return the pods of a node in order: first those that share their devices with the fewest others."""
+def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
+    """Return the pods of a node, first those that share their devices with the fewest; others come last."""
     holders = collections.Counter(share.uuid for hold in info.holds.values() for share in hold.shares)
 
     def key(hold: Hold) -> tuple[object, ...]:

@@ -1,7 +1,6 @@
-"""Pods whose end would let another in: the victims, as few of them as possible.
+"""The victims: the fewest pods of a node whose end would let the waiting pod in.
 
-Where it is enough that the devices which the pod would get are freed, these are proposed and not the
-end of their holders, who may hold more than is needed.
+Where it is enough to free the devices that it would get, that is proposed instead: the victims may hold more.
 """
 
 import dataclasses
@@ -10,7 +9,6 @@ from typing import ClassVar, Self
 
 from berth_operator.scheduling import changes, wording
 from berth_operator.scheduling.changes import DeviceShare, Option, Scenario
-from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.what_if import trials, work_budget
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
@@ -40,7 +38,7 @@ class EndPods(changes.Change):
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario without the pods, or without all shares of the devices."""
-        named, ended = {one.device for one in self.devices}, {hold.uid for hold in self.holds}
+        named, ended = {one.uuid for one in self.devices}, {hold.uid for hold in self.holds}
         holds = scenario.holds
         if named:
             kept = (tuple(one for one in hold.shares if one.uuid not in named) for hold in holds)
@@ -71,13 +69,11 @@ def remedies(scenario: Scenario) -> Iterator[Option]:
 
 
 def freeing_devices_instead(survey: NodeSurvey, row: int, change: EndPods) -> EndPods:
-    """Return that the pods free the devices that the pod would get where that is enough, else the change."""
+    """Return that only the devices which the pod would get are freed, if that is enough; else the change."""
     before = trials.scenario(survey, row)
     granted = trials.granted_devices(survey, change.apply(before))
     held = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in granted}
     shares = [DeviceShare(uuid, one.minor, one.core, one.memory, one.type) for uuid, one in held.items()]
-    shares.sort(key=lambda share: (share.minor, share.device))
+    shares.sort(key=lambda share: (share.minor, share.uuid))
     freed = dataclasses.replace(change, devices=tuple(shares), cost=len(shares) / max(1, len(granted)))
-    lacks_resource = survey.reason(row)[0] is Reason.INSUFFICIENT_RESOURCE
-    enough = shares and not lacks_resource and trials.fits(survey, freed.apply(before))
-    return freed if enough else change
+    return freed if shares and trials.fits(survey, freed.apply(before)) else change

@@ -17,7 +17,9 @@ STEPS_FOR_ALL_NODES: Final = 40_000  # The budget where all nodes are to be diag
 SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
 DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
 # What is tried at most, whatever steps are left.
-NODES_DIAGNOSED: Final = 8  # Of the nearest nodes; and of the examples, one for each other reason.
+NODES_DIAGNOSED: Final = (
+    8  # The nearest nodes, and besides as many examples of reasons (`explain.diagnosis`).
+)
 NODES_TRIED: Final = 4  # The nodes on which one type of change is tried.
 NODES_FOR_PAIRS: Final = 2  # The nodes on which two changes are tried together.
 PODS_TRIED: Final = 16  # The pods of one node whose end is tried.
@@ -42,7 +44,7 @@ class Budget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left, so that nothing more is tried."""
+        """Whether nothing more is tried; `effort.cut_short` means more: that a search was cut short."""
         return self.effort.left <= 0
 
     @contextlib.contextmanager
@@ -54,7 +56,7 @@ class Budget:
     @contextlib.contextmanager
     def search(self) -> Iterator[Effort]:
         """Yield the effort to search one node: as much as a search for a placement may use."""
-        # The first call to `spend` starts the clock of a time limit, so that reading the node counts.
+        # Before the node is read, because a time limit runs from the first call of `spend` on.
         self.effort.spend(_STEPS_PER_SEARCH)
         with self.effort.part(search.STEPS_A_NODE) as part:
             yield part
