@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import msgspec
 
 from berth_agent import probe, sysfs
-from berth_crds import schema_limits, text, vocabulary
+from berth_crds import schema_limits, text, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
@@ -118,14 +118,16 @@ def _device(entry: DeviceEntry, file: str, kernel: sysfs.Kernel) -> probe.ExtraD
     healthy = entry.health is vocabulary.Health.HEALTHY
     message = text.line(entry.message, most=schema_limits.LONGEST_MESSAGE)
     return probe.ExtraDevice(
-        uuid=entry.uuid,
-        type=entry.type,
-        minor=entry.minor,
-        vendor=entry.vendor,
-        model=probe.model_name(entry.model),
-        memory=entry.memory,
-        location=kernel.location(entry.bus_id) if entry.bus_id else probe.UNKNOWN_LOCATION,
-        labels=tuple(sorted(_labels(entry).items())),
+        wire.Card(
+            uuid=entry.uuid,
+            type=entry.type,
+            minor=entry.minor,
+            vendor=entry.vendor,
+            model=probe.model_name(entry.model),
+            memory=entry.memory,
+            topology=kernel.location(entry.bus_id) if entry.bus_id else None,
+            labels=dict(sorted(_labels(entry).items())),
+        ),
         health=probe.DeviceHealth()
         if healthy
         else probe.DeviceHealth(entry.health, entry.reason, message=message),

@@ -48,7 +48,7 @@ def spec(
     minors = {(each.type, each.minor) for each in cards}
     others = tuple(
         each
-        for each in map(device, outcome.devices)
+        for each in (extra.entry for extra in outcome.devices)
         if each.uuid not in listed and (each.type, each.minor) not in minors
     )
     return wire.DeviceSpec(
@@ -83,21 +83,6 @@ def _shared(card: wire.Card, sharing: wire.Sharing | None) -> wire.Card:
     """Return a card with its sharing; one that is cut into MIG instances is not shared as a whole."""
     return msgspec.structs.replace(
         card, sharing=None if card.mig is not None and card.mig.enabled else sharing
-    )
-
-
-def device(reading: probe.ExtraDevice) -> wire.Card:
-    """Return the entry of one extra device."""
-    return wire.Card(
-        uuid=reading.uuid,
-        type=reading.type,
-        minor=reading.minor,
-        vendor=reading.vendor,
-        model=reading.model,
-        memory=reading.memory,
-        topology=_topology(reading.location),
-        labels=dict(reading.labels),
-        vf_groups=reading.vf_groups,
     )
 
 

@@ -67,18 +67,18 @@ def without_conflicts(
     fitting: list[probe.ExtraDevice] = []
     left_out: list[str] = []
     for extra in devices:
-        key = extra.type, extra.minor
-        if extra.uuid in uuids:
-            why = f"{uuids[extra.uuid]} names this uuid already"
+        uuid, key = extra.entry.uuid, (extra.entry.type, extra.entry.minor)
+        if uuid in uuids:
+            why = f"{uuids[uuid]} names this uuid already"
         elif key in minors:
-            why = f"{minors[key]} names a device of type {extra.type} and minor {extra.minor} already"
+            why = f"{minors[key]} names a device of type {key[0]} and minor {key[1]} already"
         elif len(fitting) >= room:
             why = f"the list has room for {schema_limits.MOST_DEVICES} alone"
         else:
-            uuids[extra.uuid] = minors[key] = extra.origin
+            uuids[uuid] = minors[key] = extra.origin
             fitting.append(extra)
             continue
-        left_out.append(f"the device {extra.uuid} of {extra.origin} is left out: {why}")
+        left_out.append(f"the device {uuid} of {extra.origin} is left out: {why}")
     return tuple(fitting), tuple(left_out)
 
 

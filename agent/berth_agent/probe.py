@@ -104,21 +104,13 @@ class XidEvent:
 
 @dataclass(frozen=True, slots=True)
 class ExtraDevice:
-    """One extra device, such as a network card; an empty text is unknown.
+    """One extra device, such as a network card, as it is listed in the Device.
 
     A source that judges the device by itself sets `health`. Where that is None, the device is judged
     by its `problem` just now, if it has one. `origin` names its source for people.
     """
 
-    uuid: str
-    type: str
-    minor: int
-    vendor: str = ""
-    model: str = ""
-    memory: int | None = None
-    location: wire.Topology = UNKNOWN_LOCATION
-    vf_groups: tuple[wire.VfGroup, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
+    entry: wire.Card
     health: DeviceHealth | None = DeviceHealth()
     problem: DeviceHealth | None = None
     origin: str = field(default="", compare=False)

@@ -57,13 +57,15 @@ def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.
     place, own = kernel.device(address), kernel.sys / "class/infiniband" / name
     vfs = tuple(_virtual(place))
     return probe.ExtraDevice(
-        uuid=f"rdma-{address}",
-        type=vocabulary.DeviceType.RDMA,
-        minor=minor,
-        vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
-        model=probe.model_name(sysfs.text(own / "hca_type") or ""),
-        location=kernel.location(address),
-        vf_groups=(wire.VfGroup(vfs=vfs),) if vfs else (),
+        wire.Card(
+            uuid=f"rdma-{address}",
+            type=vocabulary.DeviceType.RDMA,
+            minor=minor,
+            vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
+            model=probe.model_name(sysfs.text(own / "hca_type") or ""),
+            topology=kernel.location(address),
+            vf_groups=(wire.VfGroup(vfs=vfs),) if vfs else (),
+        ),
         health=None,
         problem=_problem(dict(_ports(own))),
         origin="the kernel",

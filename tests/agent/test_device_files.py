@@ -37,7 +37,7 @@ class Shelf:
 
     def uuids(self) -> list[str]:
         """Read which devices the files name."""
-        return [each.uuid for each in self.folder.devices()]
+        return [each.entry.uuid for each in self.folder.devices()]
 
 
 @pytest.fixture
@@ -67,10 +67,10 @@ def test_files_name_devices(shelf: Shelf) -> None:
     shelf.put("notes.txt", NPU)
 
     first, second = shelf.folder.devices()
-    assert first == probe.ExtraDevice(
-        "npu-0000:5e:00.0", "npu", 0, "acme", "Acme N1", 1 << 35, labels=(("fabric", "a"),)
+    assert first.entry == wire.Card(
+        "npu-0000:5e:00.0", "npu", 0, "acme", "Acme N1", memory=1 << 35, labels={"fabric": "a"}
     )
-    assert second.location == wire.Topology(None, None, "0000:5e:00.0")
+    assert second.entry.topology == wire.Topology(None, None, "0000:5e:00.0")
 
 
 def test_half_a_file_counts_as_it_was(tmp_path: Path) -> None:
@@ -122,7 +122,9 @@ def test_what_clashes_is_left_out(
         *(NPU | {"uuid": f"npu-{number}", "minor": number} for number in range(60)),
     )
 
-    assert [each.uuid for each in nodes.look(looking).devices] == [f"npu-{number}" for number in range(56)]
+    assert [each.entry.uuid for each in nodes.look(looking).devices] == [
+        f"npu-{number}" for number in range(56)
+    ]
     nodes.look(looking)
     assert sum("left out" in message for message in caplog.messages) == 6
 
@@ -136,7 +138,7 @@ def test_words_of_a_file_are_one_line(shelf: Shelf) -> None:
     shelf.put("a.json", NPU | words | {"health": "Unhealthy"})
 
     (found,) = shelf.folder.devices()
-    assert (found.model, found.labels) == (r"N\x1b[2J1", (("fab ric", r"a\u202eb"),))
+    assert (found.entry.model, found.entry.labels) == (r"N\x1b[2J1", {"fab ric": r"a\u202eb"})
     assert found.health == probe.DeviceHealth(
         vocabulary.Health.UNHEALTHY, "ToldByFile", message=r"too hot\x07\u200b"
     )
@@ -233,7 +235,7 @@ def test_the_first_file_that_names_a_uuid_has_it(
 
     for _ in range(2):
         (found,) = nodes.look(looking).devices
-        assert found.model == NPU["model"]
+        assert found.entry.model == NPU["model"]
     assert caplog.messages == [
         f"the device {NPU['uuid']} of b.json is left out: a.json names this uuid already"
     ]

@@ -113,23 +113,21 @@ def test_device_is_told_by_its_address(tree: Tree) -> None:
     tree.add("mlx5_0", "0000:9f:00.0", numa_node="-1", vendor="0xffff", root="pci0000:97")
     tree.add("mlx5_1", "0000:3b:00.0")
 
-    assert rdma.devices(tree.kernel) == (
-        probe.ExtraDevice(
+    assert tuple(each.entry for each in rdma.devices(tree.kernel)) == (
+        wire.Card(
             uuid="rdma-0000:3b:00.0",
             type="rdma",
             minor=0,
             vendor="mellanox",
             model="MT4123",
-            location=wire.Topology(1, "pci0000:3a", "0000:3b:00.0"),
-            health=None,
+            topology=wire.Topology(1, "pci0000:3a", "0000:3b:00.0"),
         ),
-        probe.ExtraDevice(
+        wire.Card(
             uuid="rdma-0000:9f:00.0",
             type="rdma",
             minor=1,
             model="MT4123",
-            location=wire.Topology(None, "pci0000:97", "0000:9f:00.0"),
-            health=None,
+            topology=wire.Topology(None, "pci0000:97", "0000:9f:00.0"),
         ),
     )
 
@@ -142,7 +140,7 @@ def test_virtual_functions_belong_to_their_device(tree: Tree) -> None:
     tree.add_vf(1, "0000:3b:00.3", of=place)
 
     (found,) = rdma.devices(tree.kernel)
-    assert found.vf_groups == (
+    assert found.entry.vf_groups == (
         wire.VfGroup(
             vfs=(wire.Vf(0, "0000:3b:00.2"), wire.Vf(1, "0000:3b:00.3"), wire.Vf(10, "0000:3b:01.4"))
         ),
@@ -180,8 +178,8 @@ def test_links_in_circles_cost_what_they_stand_for(tree: Tree) -> None:
         spoil(tree.kernel.sys / name)
 
     (found,) = rdma.devices(tree.kernel)
-    assert found.vf_groups == (wire.VfGroup(vfs=(wire.Vf(0, "0000:3b:00.2"),)),)
-    assert found.location == wire.Topology(None, "pci0000:3a", "0000:3b:00.0")
+    assert found.entry.vf_groups == (wire.VfGroup(vfs=(wire.Vf(0, "0000:3b:00.2"),)),)
+    assert found.entry.topology == wire.Topology(None, "pci0000:3a", "0000:3b:00.0")
     assert found.problem is not None
 
 
@@ -208,7 +206,7 @@ def test_virtual_function_of_an_odd_number_is_none(tree: Tree, name: str) -> Non
     _link(place / name, tree.kernel.device("0000:3b:00.2"))
 
     (found,) = rdma.devices(tree.kernel)
-    assert found.vf_groups == (wire.VfGroup(vfs=(wire.Vf(1, "0000:3b:00.2"),)),)
+    assert found.entry.vf_groups == (wire.VfGroup(vfs=(wire.Vf(1, "0000:3b:00.2"),)),)
 
 
 def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:

@@ -54,7 +54,7 @@ def _reported(given: HealthInput) -> dict[str, probe.DeviceHealth]:
     """Return the health of what its source judges by itself."""
     lost = {uuid: problems.of_lost(card) for uuid, card in given.lost.items() if card.judged_by_source}
     cards = {card.uuid: card.health for card in given.sample.answering_cards() if card.health is not None}
-    extra = {device.uuid: device.health for device in given.sample.devices if device.health is not None}
+    extra = {device.entry.uuid: device.health for device in given.sample.devices if device.health is not None}
     return lost | cards | extra
 
 
@@ -64,7 +64,7 @@ def _problems(given: HealthInput, history: HealthHistory, rules: HealthRules) ->
     uuids = cards.keys() | {uuid for uuid, card in given.lost.items() if not card.judged_by_source}
     found = {uuid: _of_card(uuid, given, cards, history, rules) for uuid in sorted(uuids)}
     extra = (device for device in given.sample.devices if device.health is None)
-    return found | {device.uuid: (device.problem,) if device.problem else () for device in extra}
+    return found | {device.entry.uuid: (device.problem,) if device.problem else () for device in extra}
 
 
 def _of_card(
