@@ -76,9 +76,9 @@ class Search:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
         A preferred scope (NVLink, PCIe or NUMA: how near each other the cards sit) is tried as a required
-        one, then the next wider one, and at last the request as it is. Once `effort` is used up some nodes were
-        not searched: the next call goes on with them. `question` is made of request and demand; a caller that
-        has it passes it on.
+        one, then the next wider one, and at last the request as it is. Once `effort` is used up some nodes
+        were not searched: the next call goes on with them. `question` is made of request and demand; a caller
+        that has it passes it on.
         """
         effort = Effort() if effort is None else effort
         *narrow, _ = scopes.ladder(request.grouping)
@@ -248,7 +248,8 @@ def _is_inconclusive(question: Question, effort: Effort, searched: int) -> bool:
     But if it was the pod's first search and took all its time, it counts as a no until the node changes:
     otherwise each round would begin with this node again, and search no other.
     """
-    return effort.cut_short and not question.need.filters_suffice and not (searched == 1 and effort.out_of_time)
+    took_all_time = searched == 1 and effort.out_of_time
+    return effort.cut_short and not question.need.filters_suffice and not took_all_time
 
 
 def _allocate(

@@ -217,7 +217,7 @@ class MakeRoom(changes.Change):
         """Return how much would have to be freed, and on which cards."""
         node = short(self.node)
         if len(self.rooms) == 1:
-            return f"{_freed(self.rooms[0])} were freed on {short(self.rooms[0].device)} of {node}"
+            return f"{_freed(self.rooms[0])} were freed on {short(self.rooms[0].uuid)} of {node}"
         freed = listed(f"{_freed(room)} on {short(room.uuid)}" for room in self.rooms)
         return f"{freed} of {node} were freed"
 
@@ -236,7 +236,7 @@ def _freed(room: DeviceShare) -> str:
 
 def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
     """Yield that room is made on cards of a node, on those first that lack least."""
-    rooms = sorted(_rooms(shortfall), key=lambda one: (round(one[0], 6), one[1].minor, one[1].device))
+    rooms = sorted(_rooms(shortfall), key=lambda one: (round(one[0], 6), one[1].minor, one[1].uuid))
     if shortfall is None or not rooms:
         return
     variants = []
