@@ -28,10 +28,6 @@ class EvidenceSources:
     driver: bool = False
     resources: tuple[str, ...] = settings.GPU_RESOURCES
 
-    def __bool__(self) -> bool:
-        """Whether there is a source at all."""
-        return self.kubelet or self.driver
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KubeletListing:
@@ -167,7 +163,7 @@ class EvidenceCache:
         `published` is what its GpuPod has so far. It stands for a source that has not answered since
         the agent started: a restart must not look like a change.
         """
-        if not self.sources:
+        if not (self.sources.kubelet or self.sources.driver):
             return None
         kubelet: verification.ByContainer = {
             name: tuple(one.uuid for one in held) for name, held in self.holdings.get(key, {}).items()

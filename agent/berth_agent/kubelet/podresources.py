@@ -22,7 +22,6 @@ import msgspec
 from berth_agent.kubelet import messages
 from berth_crds import text
 
-SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 THROTTLED_PAUSE_SECONDS: Final = 2.0
 LARGEST_ANSWER: Final = 16 * 1024 * 1024  # What the kubelet's own clients take; gRPC's default is 4 MiB.
 

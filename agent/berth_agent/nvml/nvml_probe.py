@@ -11,14 +11,13 @@ good sample, since the driver reports each only once.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from berth_agent import nvlink_groups, probe, sysfs
 from berth_agent.nvml import calls, cards, links, lost_cards, session
-from berth_crds import wire
 
 # Opening the library may wake every card of the node, which takes seconds where nothing keeps
 # them awake. With a sample every ten seconds, a card that came back is seen within a minute.
@@ -50,7 +49,8 @@ class NvmlProbe:
 
     def _sample(self) -> probe.Outcome:
         self._set_progress("asking the kernel which cards the driver holds")
-        if self._session and self._should_reopen(self._session):
+        reopens = self._samples_with_loss % SAMPLES_BETWEEN_OPENINGS == 1
+        if self._session and (reopens or self._session.is_outdated()):
             self.close()
         was_open = self._session is not None
         outcome = self._open_and_sample()
@@ -113,9 +113,6 @@ class NvmlProbe:
     def _collect(self, opened: session.Session) -> None:
         self._xids += opened.events.take()
 
-    def _should_reopen(self, opened: session.Session) -> bool:
-        return opened.is_outdated() or self._samples_with_loss % SAMPLES_BETWEEN_OPENINGS == 1
-
     def _open_and_sample(self) -> probe.Outcome:
         try:
             if self._session is None:
@@ -170,10 +167,11 @@ def _processes(
 
 def _linked_to(card: probe.Card, remembered: Sequence[probe.Card], order: Mapping[str, int]) -> probe.Card:
     """Return a card with its links to lost cards, as last known from the other end."""
-    both = (*card.links, *_links_back(card.uuid, remembered))
-    return dataclasses.replace(card, links=tuple(sorted(both, key=lambda link: order[link.peer])))
-
-
-def _links_back(uuid: str, remembered: Sequence[probe.Card]) -> Iterator[wire.Link]:
-    for peer in remembered:
-        yield from (msgspec.structs.replace(link, peer=peer.uuid) for link in peer.links if link.peer == uuid)
+    back = (
+        msgspec.structs.replace(link, peer=peer.uuid)
+        for peer in remembered
+        for link in peer.links
+        if link.peer == card.uuid
+    )
+    links = sorted((*card.links, *back), key=lambda link: order[link.peer])
+    return dataclasses.replace(card, links=tuple(links))

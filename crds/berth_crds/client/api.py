@@ -109,19 +109,28 @@ class Api:
         deadline: float = DEADLINE_SECONDS,
     ) -> bytes:
         """Send one request and return the body of a successful answer."""
-        if body is not None and self._connection_pool is not None:
-            headers = {"User-Agent": self._agent, **ACCEPTED, "Content-Type": content}
-            if header := await self.link.authorization():
-                headers["Authorization"] = header
-            request = self._connection_pool.request(method, path, params, headers, body)
-            try:
-                return await self._send_body(self._connection_pool, request, method, path, deadline=deadline)
-            except errors.Unauthorized as error:
-                raise credentials.explained(error, header) from error
-        async with self._answer(
-            method, path, params, data=body, content=content, timeout=_timeout(deadline)
-        ) as answer:
-            return await _read_body(answer, path, parser.LONGEST_BODY)
+        pool = self._connection_pool
+        if body is None or pool is None:  # Most requests have a body.
+            async with self._answer(
+                method, path, params, data=body, content=content, timeout=_timeout(deadline)
+            ) as streamed:
+                return await _read_body(streamed, path, parser.LONGEST_BODY)
+        headers = {"User-Agent": self._agent, **ACCEPTED, "Content-Type": content}
+        if header := await self.link.authorization():
+            headers["Authorization"] = header
+        request = pool.request(method, path, params, headers, body)
+        try:
+            answer = await pool.send(request, connect=CONNECT_SECONDS, deadline=deadline)
+        except errors.Unreachable as error:
+            self._count_request(method, path, NO_ANSWER)
+            raise errors.Unreachable(
+                f"{self.link.server}{path}: {error}", ambiguous=error.ambiguous
+            ) from error
+        self._count_request(method, path, answer.status)
+        coding = answer.headers.get(b"content-encoding", b"").decode("latin-1")
+        hint = answer.headers.get(b"retry-after", b"").decode("latin-1")
+        _check(answer.status, answer.body, coding=coding, hint=hint, path=path, header=header)
+        return answer.body
 
     async def read(
         self,
@@ -135,25 +144,6 @@ class Api:
         """Return an answer that may be long; raise `TooLarge` where it has more than `most` bytes."""
         async with self._answer("GET", path, params, accept=accept, timeout=_timeout(deadline)) as answer:
             return await _read_body(answer, path, most)
-
-    async def _send_body(
-        self, way: connection_pool.ConnectionPool, request: bytes, method: str, path: str, *, deadline: float
-    ) -> bytes:
-        """Send a request with a body; most requests have one."""
-        try:
-            answer = await way.send(request, connect=CONNECT_SECONDS, deadline=deadline)
-        except errors.Unreachable as error:
-            self._count_request(method, path, NO_ANSWER)
-            raise errors.Unreachable(
-                f"{self.link.server}{path}: {error}", ambiguous=error.ambiguous
-            ) from error
-        self._count_request(method, path, answer.status)
-        coding = answer.headers.get(b"content-encoding", b"").decode("latin-1")
-        if answer.status >= parser.FIRST_ERROR_CODE:
-            hint = answer.headers.get(b"retry-after", b"").decode("latin-1")
-            raise _error(answer.status, answer.body, coding=coding, hint=hint or None)
-        _check_coding(coding, path)
-        return answer.body
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -211,7 +201,7 @@ class Api:
             ) as answer:
                 try:
                     self._count_request(method, path, answer.status)
-                    await _check(answer, path, header)
+                    await _check_streamed(answer, path, header)
                     yield answer
                 finally:
                     _abort(answer)
@@ -290,22 +280,18 @@ async def _read_body(answer: aiohttp.ClientResponse, path: str, most: int) -> by
     return found
 
 
-async def _check(answer: aiohttp.ClientResponse, path: str, header: str) -> None:
-    """Raise the error of an answer that is an error, or is encoded."""
-    coding = answer.headers.get("Content-Encoding", "")
-    if answer.status >= parser.FIRST_ERROR_CODE:
-        body = await read_beginning(answer.content, parser.LONGEST_ERROR)
-        error = _error(answer.status, body, coding=coding, hint=answer.headers.get("Retry-After"))
+async def _check_streamed(answer: aiohttp.ClientResponse, path: str, header: str) -> None:
+    failed = answer.status >= parser.FIRST_ERROR_CODE
+    body = await read_beginning(answer.content, parser.LONGEST_ERROR) if failed else b""
+    coding, hint = answer.headers.get("Content-Encoding", ""), answer.headers.get("Retry-After", "")
+    _check(answer.status, body, coding=coding, hint=hint, path=path, header=header)
+
+
+def _check(status: int, body: bytes, *, coding: str, hint: str, path: str, header: str) -> None:
+    """Raise the error of an answer that is an error, without its message where that is encoded."""
+    if status >= parser.FIRST_ERROR_CODE:
+        error = errors.from_answer(status, body if is_plain(coding) else b"", retry_after=hint or None)
         raise credentials.explained(error, header) if isinstance(error, errors.Unauthorized) else error
-    _check_coding(coding, path)
-
-
-def _error(status: int, body: bytes, *, coding: str, hint: str | None) -> errors.ApiError:
-    """Return an error by its code, without its message where that is encoded."""
-    return errors.from_answer(status, body if is_plain(coding) else b"", retry_after=hint)
-
-
-def _check_coding(coding: str, path: str) -> None:
     if not is_plain(coding):
         raise errors.Unreachable(
             f"{path}: the answer is encoded ({coding}), though nobody asked for that", ambiguous=True

@@ -359,7 +359,7 @@ class Informer(Generic[B]):
             raise history.LongOutage
         if isinstance(event, watch.Event):
             if event.change == "DELETED":
-                self._store.delete(event.thing)
+                self._store.delete(store.key_of(event.thing.metadata))
             else:
                 self._store.upsert(event.thing)
         self._set_version(version)

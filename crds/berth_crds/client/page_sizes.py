@@ -29,11 +29,6 @@ class PageSizes:
             return parser.LONGEST_BODY
         return LONGEST_PAGE if self.current > 1 else LONGEST_LINE
 
-    @property
-    def is_smallest(self) -> bool:
-        """Whether fewer cannot be asked for."""
-        return self.current <= 1
-
     def shrink(self) -> None:
         """Ask for fewer from now on: a page was too large."""
         self.current = max(1, self.current // SHRUNK)

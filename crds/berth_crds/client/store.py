@@ -150,7 +150,7 @@ class Store(Generic[B]):
         self._has_nameless = NAMELESS in seen
         for key in () if self._has_nameless else list(self._known):
             if key not in seen:
-                self._delete(key)
+                self.delete(key)
             yield
 
     def upsert(self, thing: B | watch.Undecodable, *, again: bool = False) -> None:
@@ -159,7 +159,7 @@ class Store(Generic[B]):
         key = key_of(meta)
         old = self._known.get(key)
         if old is not None and old.uid != meta.uid:
-            self._delete(key)
+            self.delete(key)
             old = None
         if old is not None and old.version == meta.resource_version and not again:
             return
@@ -176,9 +176,16 @@ class Store(Generic[B]):
         if known is not None and (known.uid, known.version) == (meta.uid, meta.resource_version):
             self.upsert(thing, again=True)
 
-    def delete(self, thing: B | watch.Undecodable) -> None:
+    def delete(self, key: Key) -> None:
         """Record that an object is gone."""
-        self._delete(key_of(thing.metadata))
+        known = self._known.pop(key, None)
+        if known is None:
+            return
+        meta = wire.Meta(namespace=key[0], name=key[1], uid=known.uid, resource_version=known.version)
+        if known.delivered:
+            self._sink.deleted(meta)
+        elif self._undecodable_sink is not None:
+            self._undecodable_sink.undecodable_deleted(meta)
 
     def _keep_undecodable(self, key: Key, old: KnownObject | None, thing: watch.Undecodable) -> None:
         meta = thing.metadata
@@ -197,16 +204,6 @@ class Store(Generic[B]):
         )
         if self._undecodable_sink is not None:
             self._undecodable_sink.undecodable(thing)
-
-    def _delete(self, key: Key) -> None:
-        known = self._known.pop(key, None)
-        if known is None:
-            return
-        meta = wire.Meta(namespace=key[0], name=key[1], uid=known.uid, resource_version=known.version)
-        if known.delivered:
-            self._sink.deleted(meta)
-        elif self._undecodable_sink is not None:
-            self._undecodable_sink.undecodable_deleted(meta)
 
 
 def key_of(meta: wire.Meta) -> Key:

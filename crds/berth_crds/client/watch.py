@@ -232,7 +232,7 @@ async def _read_page(
         except errors.TooLarge as error:
             if page_sizes.current == 0:
                 raise
-            if page_sizes.is_smallest:
+            if page_sizes.current == 1:
                 return await _read_identity(session, path, codec, params, error)
             page_sizes.shrink()
         else:
