@@ -24,19 +24,10 @@ from berth_crds import named_cards, wire
 log = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HealthContext:
-    """The published Device, and the cards that people call repaired."""
-
-    spec: wire.DeviceSpec | None
-    status: wire.DeviceStatus
-    repaired: frozenset[str] = frozenset()
-
-
 class HealthMonitor:
     """Judges the cards of one node by the node's own rules and those of the watched policy."""
 
-    def __init__(self, own: health_rules.HealthRules = health_rules.DEFAULT) -> None:
+    def __init__(self, own: health_rules.HealthRules) -> None:
         self._own = own
         self._rules = own
         self._history: cooldown.HealthHistory | None = None
@@ -44,19 +35,29 @@ class HealthMonitor:
         self._has_gap = False  # Whether the source has failed since then.
 
     def judge(
-        self, outcome: probe.Outcome, spec: wire.DeviceSpec, context: HealthContext, *, now: float
+        self,
+        outcome: probe.Outcome,
+        spec: wire.DeviceSpec,
+        known: wire.DeviceSpec | None,
+        before: wire.DeviceStatus,
+        *,
+        repaired: frozenset[str] = frozenset(),
+        now: float,
     ) -> device_status.Verdicts:
-        """Return the verdicts on the cards that the spec lists; none for a source that failed."""
+        """Return the verdicts on the cards that the spec lists; none for a source that failed.
+
+        `known` and `before` are the published spec and status, `repaired` the cards that people call that.
+        """
         if isinstance(outcome, probe.SourceFailed):
             self._has_gap = True
             return {}
         history = self._history
         if history is None:
-            history = cooldown.from_status(context.status, rebooted=_rebooted(outcome, context.spec), now=now)
+            history = cooldown.from_status(before, rebooted=_rebooted(outcome, known), now=now)
         elif self._has_gap:
             history = cooldown.without_gap(history, now - self._sampled_at)
         self._has_gap, self._sampled_at = False, now
-        given = verdicts.HealthInput(outcome, device_spec.lost_by_uuid(outcome, spec), now, context.repaired)
+        given = verdicts.HealthInput(outcome, device_spec.lost_by_uuid(outcome, spec), now, repaired)
         found, self._history = verdicts.judge(given, history, self._rules)
         _log_xids(outcome)
         return {each.uuid: found[each.uuid] for each in spec.devices if each.uuid in found}

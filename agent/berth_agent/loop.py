@@ -213,8 +213,14 @@ class NodeAgent:
         is_sample = isinstance(outcome, probe.Sample)
         repaired = self._publisher.annotation(names.REPAIRED) if is_sample else ""
         self._annotation = health_monitor.read_annotation(repaired, spec)
-        context = health_monitor.HealthContext(known, before, self._annotation.cards)
-        verdicts = self._health_monitor.judge(outcome, spec, context, now=asyncio.get_running_loop().time())
+        verdicts = self._health_monitor.judge(
+            outcome,
+            spec,
+            known,
+            before,
+            repaired=self._annotation.cards,
+            now=asyncio.get_running_loop().time(),
+        )
         kubelet = (condition(self._poller.report) or _kubelet_condition(before)) if self._poller else None
         status = device_status.status(
             outcome, verdicts, before, occupants=occupants, kubelet=kubelet, now=now

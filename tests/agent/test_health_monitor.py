@@ -33,8 +33,7 @@ class Watched:
         self.now += TICK
         told = tuple(probe.XidEvent(CARD, number) for number in numbers)
         outcome = FAILED if failed else dataclasses.replace(BARE, xids=told)
-        known = health_monitor.HealthContext(SPEC, self.known)
-        verdicts = self.monitor.judge(outcome, SPEC, known, now=self.now)
+        verdicts = self.monitor.judge(outcome, SPEC, SPEC, self.known, now=self.now)
         return verdicts[CARD].state == "Healthy" if CARD in verdicts else None
 
     def looks_until_well(self) -> int:

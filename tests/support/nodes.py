@@ -217,9 +217,7 @@ def status(
     `beside` are the unauthorized processes (`occupants`) and the condition of the kubelet.
     """
     so_far = before or wire.DeviceStatus()
-    verdicts = health_monitor.HealthMonitor(AT_ONCE).judge(
-        outcome, said, health_monitor.HealthContext(said, so_far), now=0.0
-    )
+    verdicts = health_monitor.HealthMonitor(AT_ONCE).judge(outcome, said, said, so_far, now=0.0)
     found = device_status.status(outcome, verdicts, so_far, now=now, **beside)
     status_schema.DeviceStatus.model_validate_json(msgspec.json.encode(found))
     return found
