@@ -35,6 +35,14 @@ def listed(codec: watch.Codec[T], body: bytes) -> list[T | watch.Undecodable]:
     return list(map(codec.decode_object, items))
 
 
+async def list_all(
+    session: api.Api, path: str, codec: watch.Codec[T], *, selectors: Mapping[str, str], size: int
+) -> watch.Collection[T]:
+    """Read a whole collection, in pages of so many objects."""
+    pages = [page async for page in watch.list_pages(session, path, codec, selectors=selectors, size=size)]
+    return watch.Collection(pages[-1].version, [one for page in pages for one in page.items])
+
+
 def open_watch(*events: stub.Thing) -> stub.Answer:
     """Answer with a stream of these events that stays open."""
     return stub.watch(*events, until=Event())

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 import pytest
 
 from berth_crds.client import api, connection, errors, page_sizes, parser, watch
+from client import informers
 from client.informers import PATH, ConfigMap
 from client.raw_server import RawServer
 from support import stub
@@ -164,6 +165,6 @@ async def test_a_list_has_an_end(
     server.on("GET", PATH, stub.page(*[{"metadata": {}}] * 11, version="1", more="again"))
 
     with pytest.raises(errors.Unreachable, match=words):
-        await watch.list_all(session, PATH, CODEC, selectors={}, size=2)
+        await informers.list_all(session, PATH, CODEC, selectors={}, size=2)
 
     assert len(server.requests) < 100

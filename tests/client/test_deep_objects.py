@@ -103,7 +103,7 @@ async def test_the_metadata_of_a_large_object_may_be_deep(
         return await stub.raw(alone if partial else large)(request)
 
     server.on("GET", PATH, answer)
-    (found,) = (await watch.list_all(session, PATH, CODEC, selectors={}, size=5)).items
+    (found,) = (await informers.list_all(session, PATH, CODEC, selectors={}, size=5)).items
 
     assert isinstance(found, watch.Undecodable)
     assert found.metadata.name == "x"

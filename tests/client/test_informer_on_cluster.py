@@ -10,6 +10,7 @@ import pytest
 
 from berth_crds import wire
 from berth_crds.client import api, connection, errors, informer, page_sizes, watch
+from client import informers
 from client.informers import CONFIG_MAPS, ConfigMap, RecordingSink, of_config_maps, until
 from support import timeless
 from testbed import cluster as clusters
@@ -49,7 +50,7 @@ class Setup:
     async def listed(self) -> watch.Collection[ConfigMap]:
         """Read the objects of the namespace."""
         selectors = {"fieldSelector": "metadata.name!=kube-root-ca.crt"}
-        return await watch.list_all(self.admin, self.path, CODEC, selectors=selectors, size=0)
+        return await informers.list_all(self.admin, self.path, CODEC, selectors=selectors, size=0)
 
     async def agrees(self) -> bool:
         """Return whether what the sink knows is what is there, to the revision."""
@@ -187,7 +188,7 @@ async def test_of_an_object_that_is_too_large_the_server_gives_the_metadata(
     monkeypatch.setattr(page_sizes, "LONGEST_PAGE", 100_000)
     monkeypatch.setattr(page_sizes, "LONGEST_LINE", 300_000)
 
-    pages = watch.list_all(setup.admin, setup.path, CODEC, selectors={}, size=100)
+    pages = informers.list_all(setup.admin, setup.path, CODEC, selectors={}, size=100)
     *readable, large = sorted((await pages).items, key=lambda thing: thing.metadata.name == "large")
 
     assert isinstance(large, watch.Undecodable)

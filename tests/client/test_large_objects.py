@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from berth_crds.client import api, errors, informer, page_sizes, parser, watch
+from client import informers
 from client.informers import PATH, ConfigMap, InformerSetup, RecordingSink, config_map, until
 from support import stub, timeless
 
@@ -34,7 +35,7 @@ async def listed(items: list[dict[str, Any]], size: int = 100) -> tuple[list[int
     """Read a whole list; return the sizes of pages that were asked for, and what was found."""
     async with stub.Stub() as server, api.Api(server.link, agent="test") as session:
         server.on("GET", PATH, stub.paged(items, version="9"))
-        found = await watch.list_all(session, PATH, CODEC, selectors={}, size=size)
+        found = await informers.list_all(session, PATH, CODEC, selectors={}, size=size)
     return limits(server), found.items
 
 

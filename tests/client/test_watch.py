@@ -190,7 +190,7 @@ async def test_an_answer_that_is_no_list_is_a_failed_read(
     server.on("GET", PATH, stub.raw(body))
 
     with pytest.raises(errors.Unreachable, match="is no list"):
-        await watch.list_all(session, PATH, CODEC, selectors={}, size=10)
+        await informers.list_all(session, PATH, CODEC, selectors={}, size=10)
 
 
 async def test_pages_are_read_to_the_end(server: stub.Stub, session: api.Api) -> None:
@@ -198,7 +198,7 @@ async def test_pages_are_read_to_the_end(server: stub.Stub, session: api.Api) ->
     items = [{"metadata": {"name": name}} for name in "ab"]
     server.on("GET", PATH, stub.paged(items, version="5"))
 
-    found = await watch.list_all(session, PATH, CODEC, selectors={"labelSelector": "x=y"}, size=1)
+    found = await informers.list_all(session, PATH, CODEC, selectors={"labelSelector": "x=y"}, size=1)
 
     assert found == watch.Collection("5", msgspec.convert(items, list[ConfigMap]))
     assert len(server.asked(labelSelector="x=y", limit="1")) == 2

@@ -1,6 +1,6 @@
 """List and watch, decoded.
 
-`list_all` reads a whole collection by quorum read, `latest_revision` only its revision;
+`list_pages` reads a whole collection by quorum read, `latest_revision` only its revision;
 `open_watch` opens a watch, and its block reads the events, in order, until the server ends it.
 None of them knows what was seen before: that is the informer's part.
 
@@ -104,7 +104,7 @@ class Bookmark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Collection(Generic[T]):
-    """A whole list and the revision at which it was true."""
+    """The objects of a list, or of a page of it, and the revision at which it was true."""
 
     version: str
     items: list[T | Undecodable]
@@ -177,22 +177,6 @@ class Codec(Generic[T]):
         return wire.Meta()
 
 
-async def list_all(
-    session: api.Api, path: str, codec: Codec[T], *, selectors: Mapping[str, str], size: int
-) -> Collection[T]:
-    """Read a whole collection as of one revision, page by page.
-
-    A `continue` token that expired under way (410) is for the caller to handle: what was
-    read so far is worthless then.
-    """
-    items: list[T | Undecodable] = []
-    version = ""
-    async for page in list_pages(session, path, codec, selectors=selectors, size=size):
-        items += page.items
-        version = page.version
-    return Collection(version, items)
-
-
 async def list_pages(
     session: api.Api,
     path: str,
@@ -202,7 +186,11 @@ async def list_pages(
     size: int | PageSizes,
     clock: cooperative.Clock = time.monotonic,
 ) -> AsyncGenerator[Collection[T]]:
-    """Read a collection as `list_all` does, and yield it page by page."""
+    """Read a whole collection as of one revision, and yield it page by page.
+
+    A `continue` token that expired under way (410) is for the caller to handle: what was
+    read so far is worthless then.
+    """
     page_sizes = size if isinstance(size, PageSizes) else PageSizes(size)
     params, length = dict(selectors), 0
     while True:

@@ -358,15 +358,16 @@ class GpuPodCleaner:
     async def _gpupod(self, namespace: str, name: str) -> Record | None:
         """Read a GpuPod; None where there is none, or where it is being deleted."""
         path = resources.GPU_PODS.path(namespace=namespace)
-        listed = await watch.list_all(
+        pages = watch.list_pages(
             self._session, path, GPU_PODS, selectors={"fieldSelector": f"metadata.name={name}"}, size=1
         )
-        found = (
+        found = [
             record(one)
-            for one in listed.items
+            async for page in pages
+            for one in page.items
             if isinstance(one, wire.GpuPod) and one.metadata.deletion_timestamp is None
-        )
-        return next(found, None)
+        ]
+        return found[0] if found else None
 
     async def _pod(self, namespace: str, name: str) -> tuple[str | None, str]:
         """Read uid and node of a pod; None as uid where there is no pod."""
