@@ -11,7 +11,7 @@ import pytest
 from kopf._cogs.clients import api as kopfs
 
 from berth_crds.client import page_sizes, parser, sockets
-from berth_operator.kube import device_lists, kind_statuses, kopf_sessions
+from berth_operator.kube import kopf_sessions
 from support import deep, stub
 
 Thing = dict[str, object]
@@ -72,7 +72,6 @@ async def test_a_device_is_read_in_brief(server: stub.Stub, session: aiohttp.Cli
     assert brief["metadata"]["resourceVersion"] == "7"
     assert await read(session, url) == odd
     assert await read(session, url) == refused
-    assert set(device_lists.Status.__annotations__) == set(kind_statuses.OWN_FIELDS)
 
 
 OTHERS = "/apis/berth.dev/v1alpha1/placementpolicies"

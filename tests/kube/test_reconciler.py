@@ -15,7 +15,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from berth_operator.kube import handlers, kind_statuses, reconciler
+from berth_operator.kube import kind_statuses, kopf_runs, reconciler
 from kube import eventually
 from kube.reconcilers import STATUS, Thing, groups, kinds, running, serve, summary
 from support import manifests, stub
@@ -228,7 +228,7 @@ class RecordingSink:
 async def test_handlers_are_thin() -> None:
     """Each handler hands over the few plain values needed, and returns nothing: Kopf would store it."""
     registry, sink = kopf.OperatorRegistry(), RecordingSink()
-    handlers.register(registry, sink)
+    kopf_runs.register(registry, sink)
     device: Any
     policy: Any
     device, policy = (handler.fn for handler in registry._watching._handlers)

@@ -29,7 +29,7 @@ class _Meta(TypedDict, total=False):
 
 
 class Status(TypedDict, total=False):
-    """The parts of a Device's status that our handlers read: those of `kind_statuses.OWN_FIELDS`."""
+    """The parts of a Device's status that the operator writes; the cards are many times as much."""
 
     conditions: Any
     summary: Any

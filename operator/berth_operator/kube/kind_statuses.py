@@ -40,8 +40,6 @@ WRITE_SECONDS: Final = 5.0
 FIRST_WRITE_SECONDS: Final = 0.2  # For the first object: while the server is unavailable, no other is tried.
 
 RESOURCES: Final = {names.DEVICES: resources.DEVICES, names.POLICIES: resources.POLICIES}
-# The parts of a Device's status that the operator writes or reads; the cards are many times as much.
-OWN_FIELDS: Final = ("conditions", "summary", "claims", "disputed", "origins")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
