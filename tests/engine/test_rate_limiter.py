@@ -10,7 +10,7 @@ from support import timeless
 
 def limited(a_second: float) -> rate_limiter.RateLimiter:
     """Return a limiter of so many turns a second."""
-    return rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(a_second))
+    return rate_limiter.RateLimiter(timeless.clock(), lambda: a_second)
 
 
 async def moments(limiter: rate_limiter.RateLimiter, count: int) -> list[float]:
@@ -37,10 +37,7 @@ async def test_turns_are_even_and_a_pause_earns_nothing() -> None:
 @timeless.scenario
 async def test_no_limit() -> None:
     """Without a limit all go at once."""
-    assert (
-        await moments(rate_limiter.RateLimiter(float, rate_limiter.constant(rate_limiter.UNLIMITED)), 100)
-        == [0.0] * 100
-    )
+    assert await moments(rate_limiter.RateLimiter(float, lambda: rate_limiter.UNLIMITED), 100) == [0.0] * 100
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from unittest import mock
 import pytest
 
 from berth_crds import names
-from berth_operator.engine import unadmitted_pods
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling.decisions import ClusterEvent
-from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.nodes import affinity, facts
 from berth_operator.translate import raw
 from support import builders, clock, inventories, ledgers
 
@@ -298,13 +297,13 @@ def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
 
 def test_its_conditions_are_asked_once_of_each_state_of_its_node() -> None:
     """However many of them a node has, and however often others change there, little is worked out."""
-    with mock.patch.object(unadmitted_pods, "suits", return_value=True) as suits:
+    with mock.patch.object(affinity, "matches", return_value=True) as matches:
         ledger = with_pods(*(foreign(f"p{number}") for number in range(50)))
         for number in range(50):
             ledgers.pod_seen(ledger, rival(f"{number % 2 + 1}"))
         ledger.node_seen(plugged(pods=50))
 
-    assert suits.call_count == 100
+    assert matches.call_count == 100
 
 
 def test_nothing_is_remembered_of_those_that_are_gone() -> None:

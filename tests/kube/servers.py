@@ -27,7 +27,7 @@ def candidate(name: str, namespace: str = "ml") -> queued_pods.Candidate:
 
 def unlimited() -> rate_limiter.RateLimiter:
     """Return a rate limiter without limits."""
-    return rate_limiter.RateLimiter(float, rate_limiter.constant(rate_limiter.UNLIMITED))
+    return rate_limiter.RateLimiter(float, lambda: rate_limiter.UNLIMITED)
 
 
 def error(code: int, retry_after: float | None = None) -> errors.ApiError:

@@ -115,7 +115,7 @@ async def test_what_is_said_again_while_its_write_fails_is_written(trouble: erro
 @timeless.scenario
 async def test_who_shows_nothing_yet_comes_first() -> None:
     """A crowd whose message changes keeps nobody from the first one, and the server gets them at a pace."""
-    writer = StatusWriting(rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(500.0)))
+    writer = StatusWriting(rate_limiter.RateLimiter(timeless.clock(), lambda: 500.0))
     writer.refuse_new(*numbered("p", range(200)), message="B", shows="A")
     async with timeless.beside(writer.run()):
         await writer.server.until(1)

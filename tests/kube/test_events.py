@@ -123,7 +123,7 @@ class Recorder(events.EventRecorder):
 
     def __init__(self, rate: float = 0.0, **options: Any) -> None:
         self.server = servers.Server()
-        limiter = rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(rate))
+        limiter = rate_limiter.RateLimiter(timeless.clock(), lambda: rate)
         super().__init__(self.server.session, limiter, wall=clock.Clock().wall, instance="test", **options)
 
     def record_all(self, numbers: Iterable[int], namespace: str = "ml") -> None:

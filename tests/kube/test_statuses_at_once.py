@@ -60,7 +60,7 @@ class Statuses(kind_statuses.KindStatuses):
 
     def __init__(self, server: Server, *due: str, rate: float = 0.0) -> None:
         session: Any = server
-        limiter = rate_limiter.RateLimiter(timeless.clock(), rate_limiter.constant(rate))
+        limiter = rate_limiter.RateLimiter(timeless.clock(), lambda: rate)
         super().__init__(session, limiter, wall=clock.Clock().wall, clock=timeless.clock())
         self.due(*due)
 

@@ -69,7 +69,7 @@ class BindSender:
         self._most_unanswered = limits.most_unanswered
         self._records = records
         self._bind_slots = bind_slots.BindSlots(limits.binds_at_once, self._slots_changed)
-        self._rate_limiter = rate_limiter.RateLimiter(clock, rate_limiter.constant(limits.binds_per_second))
+        self.rate_limiter = rate_limiter.RateLimiter(clock, lambda: limits.binds_per_second)
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent: set[asyncio.Task[None]] = set()
         self._open = totals.Totals()  # Decided, and not concluded; by namespace.
@@ -107,16 +107,12 @@ class BindSender:
         while self._crowded:
             self._has_room.clear()
             await self._has_room.wait()
-        await self.wait_backoff()
-
-    async def wait_backoff(self) -> None:
-        """Wait until the backoff that the server asked for is over."""
-        await self._rate_limiter.wait_backoff()
+        await self.rate_limiter.wait_backoff()
 
     def back_off(self, throttled: ports.Throttled) -> None:
         """Send nothing for as long as the server asks."""
         log.info("binds back off for %g s, as the server asks: %s", throttled.seconds, throttled.message)
-        self._rate_limiter.back_off(throttled.seconds)
+        self.rate_limiter.back_off(throttled.seconds)
 
     @property
     def _unanswered_elsewhere(self) -> int:
@@ -194,7 +190,7 @@ class BindSender:
         if slot is None:
             return self._clock(), self._unsent_outcome(candidate, placement)
         try:
-            await self._rate_limiter.acquire()
+            await self.rate_limiter.acquire()
             # Until the lead is sure, and the Lease declares a bind of this pod.
             await self._writer.sure()
             await self._writer.permit(candidate.uid)
@@ -202,7 +198,7 @@ class BindSender:
                 self._unsent.discard(task)
             sent = self._clock()
             if not anyway and not self._ledger.assumed_pods.is_current(candidate.uid):
-                self._rate_limiter.release()
+                self.rate_limiter.release()
                 return sent, self._unsent_outcome(candidate, placement)
             self._bind_slots.start_timing(slot)
             return sent, await self._call(candidate, placement)

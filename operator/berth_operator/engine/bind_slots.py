@@ -46,7 +46,8 @@ class BindSlots:
     def __init__(self, at_once: int, changed: Callable[[], None]) -> None:
         self._at_once = at_once
         self._first_width = min(FIRST_WIDTH, at_once)
-        self._slow_width = max(1, min(FIRST_WIDTH, at_once // 2))
+        self.most_slow = max(1, at_once // 2)  # Requests of all slow namespaces together.
+        self._slow_width = min(FIRST_WIDTH, self.most_slow)
         self._on_change = changed
         self._free = asyncio.Semaphore(at_once)
         self._windows: dict[str, Window] = {}
@@ -67,11 +68,6 @@ class BindSlots:
         if window is None:
             return self._first_width if self._first_width < self._at_once else None
         return window.width if window.slow or window.width < self._at_once else None
-
-    @property
-    def most_slow(self) -> int:
-        """How many requests of all slow namespaces together may be under way."""
-        return max(1, self._at_once // 2)
 
     async def acquire(self, namespace: str) -> Slot | None:
         """Wait for a slot; return None if the namespace turns out to be slow meanwhile."""

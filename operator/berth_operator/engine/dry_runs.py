@@ -168,7 +168,7 @@ class DryRuns:
 
     async def _send(self, dry_run: DryRun, slot: bind_slots.Slot) -> ports.Outcome:
         try:
-            await self._bind_sender.wait_backoff()
+            await self._bind_sender.rate_limiter.wait_backoff()
             await self._writer.sure()
             self._bind_slots.start_timing(slot)
             return await self._writer.dry_run(dry_run.candidate, dry_run.placement)

@@ -193,7 +193,7 @@ class BoundPodMemory:
 
 
 def bare_hold(hold: Hold) -> Hold:
-    """Return what is kept of a pod that is not admitted and for whose spec there is no room."""
+    """Return a pod on its node that is charged nothing."""
     return Hold(hold.uid, hold.title, hold.node)
 
 

@@ -53,11 +53,6 @@ class RateLimiter:
             await asyncio.sleep(pause)
 
 
-def constant(a_second: float) -> Callable[[], float]:
-    """Return a rate that stays the same."""
-    return lambda: a_second
-
-
 def lower_while_busy(busy: Callable[[], bool], *, meanwhile: float, otherwise: float) -> Callable[[], float]:
     """Return a rate that is lower while something more important is under way."""
     return lambda: meanwhile if busy() else otherwise

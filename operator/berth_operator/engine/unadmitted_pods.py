@@ -35,7 +35,9 @@ class _Pod:
     def suits(self, node: facts.Node) -> bool:
         """Whether the labels and taints of its node allow it; computed once for each state of the node."""
         if self.checked_node is not node:
-            self.checked_node, self.suitable = node, suits(node, self.where)
+            driven_off = taints.untolerated(node, self.where.tolerations, (facts.Effect.NO_EXECUTE,))
+            self.suitable = driven_off is None and affinity.matches(self.where, node)
+            self.checked_node = node
         return self.suitable
 
 
@@ -117,7 +119,7 @@ class UnadmittedPods:
             return hold
         pod.excluded = not _fits(pod, info, self._free(info, assumed))
         if pod.excluded:
-            hold = Hold(hold.uid, hold.title, hold.node)
+            hold = pod_memory.bare_hold(hold)
         self._set_charged(pod, hold.amounts)
         return hold
 
@@ -163,9 +165,3 @@ def _fits(pod: _Pod, info: node_info.NodeInfo | None, free: _FreeResources) -> b
         and pod.suits(info.node)
         and all(map(free.is_free, pod.hold.host_ports))
     )
-
-
-def suits(node: facts.Node, where: facts.Where) -> bool:
-    """Whether the labels and taints of a node allow a pod there."""
-    driven_off = taints.untolerated(node, where.tolerations, (facts.Effect.NO_EXECUTE,))
-    return driven_off is None and affinity.matches(where, node)

@@ -55,7 +55,10 @@ async def _from_kubeconfig(
     connection.check_credentials(user, server=server, name=entry.get("user"), origin=origin)
     found = client.Configuration()
     try:
-        loader = await _load(origin, chosen, found)
+        async with _plugin_timeout():
+            loader = await config.load_kube_config(
+                config_file=origin, context=chosen, client_configuration=found, persist_config=False
+            )
         trust = _trust(found) if server.startswith("https://") else None
     except Exception as error:  # the library and its plug-ins raise anything
         raise errors.Unusable(f"{origin}: login failed: {_line(error)}.") from error
@@ -70,13 +73,6 @@ async def _from_kubeconfig(
         server_name=connection.text_of(cluster, "tls-server-name"),
         proxy=connection.text_of(cluster, "proxy-url"),
     )
-
-
-async def _load(origin: str, context: str | None, found: Any) -> Any:
-    async with _plugin_timeout():
-        return await config.load_kube_config(
-            config_file=origin, context=context, client_configuration=found, persist_config=False
-        )
 
 
 class Login:

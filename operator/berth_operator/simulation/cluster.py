@@ -112,10 +112,7 @@ class Cluster:
         grace = dt.timedelta(seconds=self.ledger.policy.grace_seconds)
         oldest = max(known) - grace if known else None
         for node, reported in self._reported_silent.items():
-            self.ledger.agent_silent(node, silent=reported or self._agent_silent(node, oldest))
-
-    def _agent_silent(self, node: str, oldest: dt.datetime | None) -> bool:
-        if not self._renewals:
-            return False
-        renewed = self._renewals.get(node)
-        return node not in self._renewals or (renewed is not None and oldest is not None and renewed < oldest)
+            renewed = self._renewals.get(node)
+            missing = bool(self._renewals) and node not in self._renewals
+            late = renewed is not None and oldest is not None and renewed < oldest
+            self.ledger.agent_silent(node, silent=reported or missing or late)
