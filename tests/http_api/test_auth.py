@@ -179,7 +179,7 @@ async def test_what_is_remembered_is_bounded() -> None:
     guard = auth.Guard(served_pages.Reviewer().review, clock=lambda: 0.0, local=False)
 
     for number in range(3 * auth.MOST_CACHED):
-        guard._remember((str(number), PAGE), auth._Cached(1.0, None))
+        guard._remember((str(number), PAGE), (1.0, None))
 
     assert len(guard._cache) <= auth.MOST_CACHED
 

@@ -44,10 +44,7 @@ class Denial:
     sentence: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Cached:
-    until: float
-    denial: Denial | None
+Cached = tuple[float, Denial | None]  # Until when a review counts, and why it denies, if it does.
 
 
 class Guard:
@@ -57,7 +54,7 @@ class Guard:
         self._review = review
         self._clock = clock
         self._local = local
-        self._cache: dict[tuple[str, str], _Cached] = {}
+        self._cache: dict[tuple[str, str], Cached] = {}
         self._reviews = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._waiting = 0
 
@@ -78,22 +75,23 @@ class Guard:
         if not token:
             return Denial(http.HTTPStatus.UNAUTHORIZED, f"{path} needs a bearer token.")
         key = hashlib.sha256(token.encode()).hexdigest(), path
-        cached = self._cache.get(key)
-        if cached is None or cached.until <= self._clock():
+        until, denial = self._cache.get(key, (0.0, None))
+        if until <= self._clock():
             if self._waiting >= MOST_WAITING:
                 return Denial(http.HTTPStatus.SERVICE_UNAVAILABLE, "Too many tokens are being reviewed.")
+            until = self._clock() + CACHE_SECONDS
             try:
-                cached = await self._reviewed(token, path)
+                denial = await self._reviewed(token, path)
             except (errors.ClientError, TimeoutError) as error:
                 return Denial(http.HTTPStatus.SERVICE_UNAVAILABLE, review_failed(error))
-            self._remember(key, cached)
-        return cached.denial
+            self._remember(key, (until, denial))
+        return denial
 
-    async def _reviewed(self, token: str, path: str) -> _Cached:
+    async def _reviewed(self, token: str, path: str) -> Denial | None:
         self._waiting += 1
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
-                return _Cached(self._clock() + CACHE_SECONDS, await self._denial_of(token, path))
+                return await self._denial_of(token, path)
         finally:
             self._waiting -= 1
 
@@ -111,7 +109,7 @@ class Guard:
         log.info("%s reads %s", user, path)
         return None
 
-    def _remember(self, key: tuple[str, str], cached: _Cached) -> None:
+    def _remember(self, key: tuple[str, str], cached: Cached) -> None:
         if len(self._cache) >= MOST_CACHED:
             self._cache.clear()
         self._cache[key] = cached
