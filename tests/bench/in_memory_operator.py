@@ -20,7 +20,7 @@ import msgspec
 
 from bench import pod_generator
 from berth_crds.client import watch
-from berth_operator.engine import loop, ports
+from berth_operator.engine import bind_sender, loop, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import views
 from berth_operator.kube import feeds
@@ -187,7 +187,14 @@ class InMemoryOperator:
         self.ledger = Ledger(self.clock)
         self.status_writer, self.writer = PodStatusWriter(), Writer()
         self.sink = feeds.PodSink(self.ledger, self.status_writer)
-        self.loop = loop.Loop(self.ledger, self.writer, self.status_writer, clock=self.clock)
+        self.loop = loop.Loop(
+            self.ledger,
+            self.writer,
+            self.status_writer,
+            clock=self.clock,
+            bind_limits=bind_sender.Limits(),
+            records=writers.discarded_records(),
+        )
         self.spent: collections.defaultdict[str, Spent] = collections.defaultdict(Spent)
         self.waiting: dict[str, bytes] = {}  # As they came, packed.
         self.held: collections.deque[str] = collections.deque()

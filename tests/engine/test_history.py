@@ -67,7 +67,12 @@ class History(stateful.RuleBasedStateMachine):
         # Few at once, so that some wait for their turn while what they were decided on changes.
         few = bind_sender.Limits(binds_at_once=2)
         self.loop = loop.Loop(
-            self.ledger, self.binds, writers.PodStatusWriter(), clock=self.clock, bind_limits=few
+            self.ledger,
+            self.binds,
+            writers.PodStatusWriter(),
+            clock=self.clock,
+            bind_limits=few,
+            records=writers.discarded_records(),
         )
         self.running = self.time.get_loop().create_task(self.loop.run())
         self.world = random_clusters.ClusterState()

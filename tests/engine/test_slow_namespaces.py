@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from berth_operator.engine import bind_sender, bind_slots, binder, ports, slow_namespaces
+from berth_operator.engine import bind_sender, bind_slots, ports, slow_namespaces
 from engine.harness import Engine
 from support import timeless
 from support.writers import Reply
@@ -64,7 +64,7 @@ async def test_slow_namespaces_together_keep_few_cards() -> None:
         await engine.advance(moment)
 
     unanswered = len(engine.ledger.assumed_pods) - len(engine.status_writer.reports)
-    assert unanswered == engine.writer.now_open == binder.DEFAULT_LIMITS.binds_at_once // 2
+    assert unanswered == engine.writer.now_open == bind_sender.Limits().binds_at_once // 2
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def test_a_namespace_that_is_new_begins_with_few_and_has_soon_as_many_as_a
 
     await engine.advance(lambda: len(engine.status_writer.reports) == CROWD)
 
-    assert (first, engine.writer.most_open) == (bind_slots.FIRST_WIDTH, binder.DEFAULT_LIMITS.binds_at_once)
+    assert (first, engine.writer.most_open) == (bind_slots.FIRST_WIDTH, bind_sender.Limits().binds_at_once)
     assert engine.now() < 0.2
 
 

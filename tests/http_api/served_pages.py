@@ -11,7 +11,7 @@ from aiohttp import test_utils, web
 
 from berth_crds.client import errors
 from berth_operator import metrics
-from berth_operator.engine import decision_records, loop
+from berth_operator.engine import bind_sender, decision_records, loop
 from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import auth, pages, server
 from support import clock, ledgers, writers
@@ -54,7 +54,12 @@ class ServedPages:
         self.records = decision_records.DecisionRecords(self.measured.scheduling, wall=lambda: NOON)
         writer = writers.Writer(self.now)
         self.loop = loop.Loop(
-            self.ledger, writer, writers.PodStatusWriter(), clock=self.now, records=self.records
+            self.ledger,
+            writer,
+            writers.PodStatusWriter(),
+            clock=self.now,
+            bind_limits=bind_sender.Limits(),
+            records=self.records,
         )
 
     def application(self) -> web.Application:

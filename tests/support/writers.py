@@ -7,9 +7,11 @@ something happen on the way, such as the watch being faster than the answer.
 
 import asyncio
 import dataclasses
+import datetime as dt
 from collections.abc import Callable, Iterable
 
-from berth_operator.engine import ports
+from berth_operator import metrics
+from berth_operator.engine import decision_records, ports
 from berth_operator.scheduling import decisions, queued_pods
 
 Outcome = ports.Answer | ports.Unbound | Exception
@@ -153,3 +155,10 @@ class PodStatusWriter:
     def of(self, name: str) -> list[str]:
         """Return what was told of one pod."""
         return [sentence for who, sentence in self.reports if who == name]
+
+
+def discarded_records() -> decision_records.DecisionRecords:
+    """Return records that no test reads."""
+    return decision_records.DecisionRecords(
+        metrics.Metrics().scheduling, wall=lambda: dt.datetime.min.replace(tzinfo=dt.UTC)
+    )

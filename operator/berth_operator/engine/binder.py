@@ -14,7 +14,6 @@ from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
 
-DEFAULT_LIMITS: Final = bind_sender.Limits()
 EDITED: Final = "what the pod asks for was changed while it was being bound; it is tried again"
 
 Candidate = queued_pods.Candidate

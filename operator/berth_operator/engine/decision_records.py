@@ -125,8 +125,3 @@ class DecisionRecords:
 
 def _size(candidate: queued_pods.Candidate) -> int:
     return candidate.request.size + candidate.demand.size
-
-
-def discarded_records() -> DecisionRecords:
-    """Return records that are not read, for a loop in a test or a simulation."""
-    return DecisionRecords(metrics.Metrics().scheduling, wall=lambda: dt.datetime.min.replace(tzinfo=dt.UTC))

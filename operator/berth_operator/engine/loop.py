@@ -32,12 +32,12 @@ class Loop:
         status_writer: ports.PodStatusWriter,
         *,
         clock: ports.Clock,
-        bind_limits: bind_sender.Limits = binder.DEFAULT_LIMITS,
-        records: decision_records.DecisionRecords | None = None,
+        bind_limits: bind_sender.Limits,
+        records: decision_records.DecisionRecords,
     ) -> None:
         self._ledger = ledger
         self._clock = clock
-        self._records = records or decision_records.discarded_records()
+        self._records = records
         self.reporter = DecisionReporter(ledger, status_writer, clock=clock)
         self.binder = binder.Binder(
             ledger, writer, self.reporter, clock=clock, limits=bind_limits, records=self._records
