@@ -198,6 +198,17 @@ def test_the_state_of_all_nodes_is_one_line(caplog: pytest.LogCaptureFixture) ->
     assert "nodes with devices: 101; with a silent agent: 100;" in message
 
 
+def test_nodes_that_are_gone_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    """One that comes later under such a name is not compared with it."""
+    log = NodeLog(SILENT, dataclasses.replace(WELL, node="n2"))
+    caplog.clear()
+
+    log.keep_only(["n2"])
+    log.update([WELL])
+
+    assert caplog.messages == []
+
+
 def test_a_cordon_that_names_nothing_is_an_event_on_the_device() -> None:
     """Recorded when it comes to be so, when it changes, and by each new leader."""
     log = NodeLog(ASTRAY)

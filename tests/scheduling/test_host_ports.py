@@ -13,6 +13,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.nodes.facts import HostPort
 from berth_operator.scheduling.search import Search
+from scheduling.explain import scenes
 from scheduling.placements import RULES, place
 from support import builders, ledgers
 
@@ -79,6 +80,32 @@ def test_another_node_is_taken_and_named() -> None:
     ]
 
 
+@pytest.mark.parametrize("pods", [2, 40])
+def test_who_has_the_port_is_named_however_many_pods_there_are(pods: int) -> None:
+    """Its end is tried first: that of the others would not help."""
+    others = (hold(f"other-{number}", "n1") for number in range(pods))
+    inventory = builders.inventory(*builders.nodes(1), *others, hold("web", "n1", WEB))
+
+    first = scenes.told(inventory, asking(WEB)).advice[0]
+
+    assert explain.would_fit(first) == "would fit if ml/web ended on n1"
+
+
+def test_of_many_ports_only_those_are_named_that_are_in_the_way() -> None:
+    """On the nodes with the fewest of them."""
+    ports = [HostPort(number) for number in range(1, 30)]
+    inventory = builders.inventory(
+        *builders.nodes(2), hold("many", "n1", *ports[:5]), hold("one", "n2", ports[7])
+    )
+
+    found = scenes.told(inventory, asking(*ports))
+
+    assert [explain.would_fit(one) for one in found.advice] == [
+        "would fit if ml/one ended on n2",
+        "would fit on 1 node if the host port 8/TCP were not asked for",
+    ]
+
+
 def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
     """A port is no resource: its end alone wakes those that wait for it, and the placed pod has it."""
     ledger = ledgers.with_nodes(1)
@@ -113,4 +140,5 @@ def test_nothing_is_kept_of_ports_that_are_free_again() -> None:
     usage.change(3, (WEB, WEB), 1)
     usage.change(3, (WEB, WEB), -1)
 
-    assert (usage.rows_with(WEB), len(usage._used)) == ([], 0)
+    assert not usage.taken(WEB, 5).any()
+    assert not usage._used

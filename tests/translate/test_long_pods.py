@@ -182,7 +182,7 @@ def test_ports_of_a_node_among_many_of_containers() -> None:
     first = pods.read_bound(come(ELSEWHERE | {"containers": [many]}))
 
     assert found.hold.host_ports == (facts.HostPort(80, "UDP"), facts.HostPort(81, "UDP"))
-    assert [one.number for one in first.hold.host_ports] == list(range(1, pod_limits.MAX_PORTS + 1))
+    assert [one.number for one in first.hold.host_ports] == list(range(1, pod_limits.MAX_BOUND_PORTS + 1))
     assert first.unadmitted_where == facts.NOWHERE
 
 

@@ -50,7 +50,8 @@ class _FreeResources:
 
     def is_free(self, port: facts.HostPort) -> bool:
         """Whether a port is free; a port without an address means all addresses."""
-        return not port_usage.conflicts(port, self.ports.get((port.number, port.protocol), ()))
+        addresses = self.ports.get((port.number, port.protocol), ())
+        return not any(port_usage.conflict(port.address, one) for one in addresses)
 
 
 UNKNOWN_NODE: Final = _FreeResources({}, {})

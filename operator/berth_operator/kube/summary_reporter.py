@@ -10,7 +10,7 @@ while, so other tasks run in between.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import Final
 
 from berth_crds import logs
@@ -63,6 +63,11 @@ class NodeLog:
                 _report_cordon(before, summary)
             if before is None or before.unmatched_cordon != summary.unmatched_cordon:
                 self._report_unknown(summary)
+
+    def keep_only(self, existing: Collection[str]) -> None:
+        """Forget all nodes but these."""
+        if len(self._last) > len(existing):
+            self._last = {node: summary for node, summary in self._last.items() if node in existing}
 
     def _report_unknown(self, summary: node_summaries.NodeSummary) -> None:
         if summary.unmatched_cordon:
@@ -126,6 +131,7 @@ async def report_summaries(ledger: Ledger, show: Show, log: NodeLog, *, clock: p
         await asyncio.sleep(SUM_UP_SECONDS)
         async for portion in _portions(ledger, changes, show, clock):
             log.update(portion)
+        log.keep_only(ledger.inventory.index)
 
 
 async def _portions(

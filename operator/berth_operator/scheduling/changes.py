@@ -118,6 +118,52 @@ def named(devices: Sequence[DeviceShare], node: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EndPods(Change):
+    """These pods of a node end, or only give back these devices of theirs."""
+
+    precedence: ClassVar = Precedence.END_PODS
+    holds: tuple[Hold, ...]
+    devices: tuple[DeviceShare, ...] = ()
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Namespaces and names of the pods."""
+        return tuple(sorted(hold.title for hold in self.holds))
+
+    @property
+    def parts(self) -> tuple[Hold, ...]:
+        """The pods."""
+        return self.holds
+
+    def only(self, parts: Sequence[Hold]) -> Self:
+        """Return the change of fewer pods."""
+        return dataclasses.replace(self, holds=tuple(parts))
+
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario without the pods, or without all shares of the devices."""
+        named, ended = {one.uuid for one in self.devices}, {hold.uid for hold in self.holds}
+        holds = scenario.holds
+        if named:
+            kept = (tuple(one for one in hold.shares if one.uuid not in named) for hold in holds)
+            holds = tuple(
+                dataclasses.replace(hold, shares=one) for hold, one in zip(holds, kept, strict=True)
+            )
+        else:
+            holds = tuple(hold for hold in holds if hold.uid not in ended)
+        return dataclasses.replace(scenario, holds=holds)
+
+    def clause(self) -> str:
+        """Return which devices would have to be freed, or which pods would have to end."""
+        if self.devices:
+            return f"{named(self.devices, self.node)} were freed"
+        return self.clause_of(self.titles)
+
+    def clause_of(self, titles: Iterable[str]) -> str:
+        """Return that these pods would have to end."""
+        return f"{wording.listed(titles)} ended on {wording.short(self.node)}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DropCondition(Change):
     """The pod gives up one condition on devices: a field of its `conditions` or `grouping`."""
 

@@ -3,7 +3,8 @@
 When something becomes free or a node changes, most waiting pods could not use it. Searching all
 nodes for each of them would take longer than the change is worth, so each kind of waiting pod is
 first compared with the one node that changed. A yes promises nothing, a no is certain: what is
-compared here is necessary on any node; labels, models and combinations are left to the search.
+compared here is necessary on any node; labels, models, combinations, and all constraints that are not
+named here are left to the search.
 """
 
 import dataclasses
@@ -11,7 +12,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.scheduling import node_info, node_table, queued_pods
+from berth_operator.scheduling import node_info, node_table, questions, queued_pods
+from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
@@ -86,9 +88,10 @@ def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> b
     )
 
 
-def _was_enough(before: Left, demand: facts.Demand) -> bool:
-    """Whether the resources that were left before sufficed, and no pod's end can have freed anything else."""
-    return not demand.host_ports and room(before, demand)
+def _no_help(before: Left, candidate: queued_pods.Candidate) -> bool:
+    """Whether the resources sufficed before a pod without devices ended, and its end lifts nothing else."""
+    question = questions.of(candidate.request, candidate.demand)
+    return room(before, candidate.demand) and not registry.lifted_by_any_pod(question)
 
 
 def _fitting(there: Offer, ask: requests.Gpus) -> int:
@@ -102,13 +105,15 @@ def _fitting(there: Offer, ask: requests.Gpus) -> int:
 def judge(
     inventory: Inventory, name: str, before: Left | None = None
 ) -> Callable[[queued_pods.Candidate], bool]:
-    """Return whether a changed node might take a pod; with `before` only its resources have changed."""
+    """Return whether a changed node might take a pod; with `before` a pod without devices has left it."""
     known = functools.cache(lambda: offer(inventory, name))  # Read only if a pod waits, and once.
 
     def able(candidate: queued_pods.Candidate) -> bool:
+        if registry.cluster_wide(questions.of(candidate.request, candidate.demand)):
+            return True  # Another node than this one may take it now.
         there = known()
-        if there is None or (before is not None and _was_enough(before, candidate.demand)):
-            return False  # That much was there before, so something else is missing.
+        if there is None or (before is not None and _no_help(before, candidate)):
+            return False
         return may_take(there, candidate.request, candidate.demand)
 
     return able

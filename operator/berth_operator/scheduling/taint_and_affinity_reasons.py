@@ -23,9 +23,14 @@ Infos = Sequence[node_info.NodeInfo | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlaceReasons:
-    """For each node 0 where it accepts the pod, else the number of its reason, counted from 1."""
+    """For each node 0 where it accepts the pod, else the number of its reason, counted from 1.
+
+    `obstacles` counts how many things keep the pod away: the cordon, each taint, the selector with the
+    affinity.
+    """
 
     code: node_table.Numbers
+    obstacles: node_table.Numbers
     reasons: tuple[NodeReason, ...]
 
 
@@ -59,7 +64,7 @@ class PlaceReasonsCache:
 def place_reasons(infos: Infos, where: facts.Where, labels_: labels.Labels) -> PlaceReasons:
     """Return the reasons of these nodes, whose labels are `labels_`."""
     numbers: dict[NodeReason, int] = {}
-    code = np.zeros(len(infos), dtype=np.int64)
+    code, obstacles = np.zeros(len(infos), dtype=np.int64), np.zeros(len(infos), dtype=np.int64)
     matching = labels_.matching(where).tolist()
     covered = taints.Covered(where.tolerations)
     for at, info in enumerate(infos):
@@ -68,14 +73,17 @@ def place_reasons(infos: Infos, where: facts.Where, labels_: labels.Labels) -> P
             reason = place_reason(info.node, covered, matches=matching[at])
         if reason is not None:
             code[at] = numbers.setdefault(reason, len(numbers) + 1)
-    return PlaceReasons(code, tuple(numbers))
+            if info is not None and info.node is not None:
+                obstacles[at] = covered.obstacles(info.node) + (not matching[at])
+    return PlaceReasons(code, obstacles, tuple(numbers))
 
 
 def place_reason(node: facts.Node, covered: taints.Covered, *, matches: bool) -> NodeReason | None:
     """Return why a node does not accept a pod; `matches` is whether its labels and name suit the pod."""
-    if node.unschedulable and not covered.cordoned:
-        return Reason.UNSCHEDULABLE, ""
     taint = covered.untolerated(node)
+    # The taint of a cordon is one, whether or not the node says so itself.
+    if (node.unschedulable and not covered.cordoned) or (taint and taint.key == facts.UNSCHEDULABLE_TAINT):
+        return Reason.UNSCHEDULABLE, ""
     if taint is not None:
         return Reason.TAINTED, taint.key
     return None if matches else (Reason.SELECTOR_MISMATCH, "")

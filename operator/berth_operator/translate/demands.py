@@ -110,7 +110,7 @@ def _selector(spec: raw.PodSpec) -> tuple[tuple[str, str], ...]:
 
 
 def host_ports(spec: raw.PodSpec) -> tuple[facts.HostPort, ...]:
-    """Return the host ports of the containers that keep running; only the first of very many."""
+    """Return the host ports of the containers that keep running, at most MAX_BOUND_PORTS of them."""
     asked = (
         facts.HostPort(port.host_port, port.protocol or "TCP", _address(port.host_ip))
         for container, runs in resources.each_container(spec)
@@ -118,7 +118,7 @@ def host_ports(spec: raw.PodSpec) -> tuple[facts.HostPort, ...]:
         for port in container.ports or ()
         if port.host_port
     )
-    return tuple(itertools.islice(asked, pod_limits.MAX_PORTS))
+    return tuple(itertools.islice(asked, pod_limits.MAX_BOUND_PORTS))
 
 
 def _address(text: str | None) -> str:

@@ -212,7 +212,7 @@ def _pod_affinity(affinity: _PodAffinity | None) -> raw.PodAffinity | None:
 
 def _containers(found: tuple[_Container, ...]) -> tuple[raw.Container, ...]:
     """Return the containers; of their ports only host ports, and at most one beyond the limit."""
-    left = pod_limits.MAX_PORTS + 1
+    left = pod_limits.MAX_BOUND_PORTS + 1
     containers = []
     for one in found:
         ports = tuple(itertools.islice(_host_ports(one.ports), left)) if left and one.ports else ()

@@ -29,6 +29,7 @@ MAX_RESOURCES: Final = 64  # Different names.
 MAX_BOUND_RESOURCES: Final = 256  # Of a bound pod, which cannot be refused.
 MAX_CONTAINERS: Final = 4096
 MAX_PORTS: Final = 64  # Of its node.
+MAX_BOUND_PORTS: Final = 1024  # Of a bound pod, which cannot be refused.
 MAX_AMOUNTS: Final = 4096  # Requests and limits of all containers.
 MAX_SELECTOR: Final = 64
 MAX_TOLERATIONS: Final = 128

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from berth_operator.scheduling import explain
-from berth_operator.scheduling.changes import Change, DeviceShare
+from berth_operator.scheduling.changes import Change, DeviceShare, EndPods
 from berth_operator.scheduling.constraints import arrangement, asks, cards
 from berth_operator.scheduling.constraints.agent_state import RepairAgent
 from berth_operator.scheduling.constraints.cards import MakeRoom
@@ -23,7 +23,6 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes.facts import HostPort, Taint
-from berth_operator.scheduling.what_if.victims import EndPods
 from scheduling.explain import scenes
 from support import builders
 

@@ -13,7 +13,7 @@ from berth_operator.scheduling import (
     queued_pods,
     taint_and_affinity_reasons,
 )
-from berth_operator.scheduling.changes import DropCondition, Precedence, Scenario
+from berth_operator.scheduling.changes import DropCondition, EndPods, Precedence, Scenario
 from berth_operator.scheduling.constraints import asks, cards, reasons
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.deficits import Unit
@@ -24,7 +24,6 @@ from berth_operator.scheduling.nodes import affinity, taints
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.what_if import node_survey, work_budget
-from berth_operator.scheduling.what_if.victims import EndPods
 from scheduling.explain import clusters, spoken
 
 

@@ -80,7 +80,7 @@ def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 
 CONSTRAINT = Constraint(
-    name="agent state",
+    about_devices=True,
     applies_to=lambda question: question.need.any_device,
     permanent=permanent,
     remedies=remedies,

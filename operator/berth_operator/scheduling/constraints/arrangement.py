@@ -41,7 +41,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.Option]:
 
 
 CONSTRAINT = Constraint(
-    name="arrangement",
+    about_devices=True,
     applies_to=lambda question: not question.need.filters_suffice,
     relaxations=relaxations,
     words={

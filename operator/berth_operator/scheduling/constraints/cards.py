@@ -333,7 +333,7 @@ def _withheld(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 
 CONSTRAINT = Constraint(
-    name="cards",
+    about_devices=True,
     applies_to=lambda question: bool(question.need.whole or question.need.largest),
     able=able,
     permanent=permanent,

@@ -67,12 +67,12 @@ def always(_: questions.Question) -> bool:
 class Constraint:
     """One check that a node must pass.
 
-    `applies_to` is whether a question has the constraint at all. `able` is the mask of the nodes that pass;
+    `applies_to` is whether a question has the constraint at all. `about_devices` is whether the end of a pod
+    without devices cannot lift it. `able` is the mask of the nodes that pass;
     without it only a search of the node itself shows whether it does. `words` make the clause of a reason
     from the number of nodes, the pod and the detail; `brief` is what a table calls it.
     """
 
-    name: str
     applies_to: Callable[[questions.Question], bool] = always
     able: Callable[[Query], node_table.Mask] | None = None
     permanent: Callable[[Query], Iterable[Objection]] = nothing
@@ -81,5 +81,6 @@ class Constraint:
     relaxations: Callable[[FailedPlacement], Iterable[Option]] = nothing
     remedies: Callable[[Scenario, allocator.Shortfall | None], Iterable[Option]] = nothing
     depends_on: DependsOn = DependsOn.NODE
+    about_devices: bool = False
     words: Mapping[Reason, Words]
     brief: Mapping[Reason, str]

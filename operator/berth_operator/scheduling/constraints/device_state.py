@@ -109,7 +109,7 @@ def _with_trouble(
 
 
 CONSTRAINT = Constraint(
-    name="device state",
+    about_devices=True,
     applies_to=lambda question: question.need.any_device,
     transient=transient,
     remedies=remedies,

@@ -11,7 +11,6 @@ def _invariant(words: str) -> Words:
 
 
 CONSTRAINT = Constraint(
-    name="evaluation",
     words={
         Reason.UNDECIDED: plain(
             "was not fully evaluated: search budget", "were not fully evaluated: search budget"

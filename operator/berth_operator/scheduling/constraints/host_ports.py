@@ -3,26 +3,25 @@
 As in kube-scheduler: a port without an address is that port of all addresses.
 """
 
+import collections
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table
+from berth_operator.scheduling import changes, node_table, port_usage
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.wording import with_detail
 
 
 def taken(query: Query, port: facts.HostPort) -> node_table.Mask:
     """Return the nodes on which a pod has this port."""
-    inventory = query.inventory
-    mask = np.zeros(inventory.size, dtype=np.bool_)
-    mask[inventory.ports.rows_with(port)] = True
-    return mask[query.rows]
+    return query.inventory.ports.taken(port, query.inventory.size)[query.rows]
 
 
 def able(query: Query) -> node_table.Mask:
@@ -56,18 +55,50 @@ class DropHostPort(changes.Change):
         return f"the host port {self.port} were not asked for"
 
 
+def gaps(query: Query) -> Iterator[node_table.Scores]:
+    """Yield what part of the ports is taken."""
+    ports = query.question.demand.host_ports
+    if ports:
+        yield np.mean([taken(query, port) for port in ports], axis=0)
+
+
 def relaxations(failed: FailedPlacement) -> Iterator[changes.Option]:
-    """Yield that the pod does without a port, port by port."""
-    for port in failed.query.question.demand.host_ports:
-        yield changes.Option([DropHostPort(port=port)])
+    """Yield that the pod does without a port that is taken where the fewest are."""
+    ports, query = failed.query.question.demand.host_ports, failed.query
+    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.only_blocked_here())
+    found = np.array([taken(query, port)[rows] for port in ports])
+    counts = found.sum(axis=0)
+    fewest = counts == np.min(counts, initial=len(ports), where=counts > 0)
+    for port, nodes in zip(ports, found, strict=True):
+        if (nodes & fewest).any():
+            yield changes.Option([DropHostPort(port=port)])
+
+
+def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Option]:
+    """Yield that the pods end which have one of the ports."""
+    asked = scenario.demand.host_ports
+    holders = tuple(hold for hold in scenario.holds if any(map(conflicting(hold), asked)))
+    if holders:
+        yield changes.Option([changes.EndPods(node=scenario.node.name, holds=holders)])
+
+
+def conflicting(hold: Hold) -> Callable[[facts.HostPort], bool]:
+    """Return a function that tells whether a pod has a port."""
+    addresses = collections.defaultdict(list)
+    for port in hold.host_ports:
+        addresses[port.number, port.protocol].append(port.address)
+    return lambda port: any(
+        port_usage.conflict(port.address, one) for one in addresses.get((port.number, port.protocol), ())
+    )
 
 
 CONSTRAINT = Constraint(
-    name="host ports",
     applies_to=lambda question: bool(question.demand.host_ports),
     able=able,
     transient=transient,
+    gaps=gaps,
     relaxations=relaxations,
+    remedies=remedies,
     words={Reason.HOST_PORT_TAKEN: with_detail("has no free host port", "have no free host port")},
     brief={Reason.HOST_PORT_TAKEN: "host port taken"},
 )

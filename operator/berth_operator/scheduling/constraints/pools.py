@@ -105,7 +105,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[Option]:
 
 
 CONSTRAINT = Constraint(
-    name="device pools",
+    about_devices=True,
     applies_to=lambda question: asked(question.need),
     able=able,
     permanent=permanent,

@@ -16,6 +16,7 @@ from berth_operator.scheduling.constraints import (
     agent_state,
     arrangement,
     cards,
+    constraint,
     device_state,
     evaluation,
     host_ports,
@@ -51,11 +52,22 @@ _ABLE: Final = tuple(
 )
 
 _CLUSTER_WIDE: Final = tuple(one.applies_to for one in CONSTRAINTS if one.depends_on is DependsOn.CLUSTER)
+# What the end of a pod may lift that has no devices, apart from the shortage of a resource.
+_OF_ANY_POD: Final = tuple(
+    one.applies_to
+    for one in CONSTRAINTS
+    if one.transient is not constraint.nothing and not one.about_devices and one is not resources.CONSTRAINT
+)
 
 
 def cluster_wide(question: questions.Question) -> bool:
     """Whether the answer of a node depends on other nodes, so that a change of one voids all scores."""
     return any(applies(question) for applies in _CLUSTER_WIDE)
+
+
+def lifted_by_any_pod(question: questions.Question) -> bool:
+    """Whether the end of a pod without devices may lift more than the shortage of a resource."""
+    return any(applies(question) for applies in _OF_ANY_POD)
 
 
 def able(query: Query) -> node_table.Mask:
@@ -72,9 +84,16 @@ def relaxations(
     request: requests.Request, query: Query, shortfalls: Sequence[allocator.Shortfall]
 ) -> Iterator[Option]:
     """Yield the changes of the pod that would lift a constraint, on these nodes or on one of them."""
-    for constraint in CONSTRAINTS:
-        only_blocked = functools.partial(_only_blocked_by, constraint, query)
-        yield from constraint.relaxations(FailedPlacement(request, query, shortfalls, only_blocked))
+    for one in CONSTRAINTS:
+        only_blocked = functools.partial(_only_blocked_by, one, query)
+        yield from one.relaxations(FailedPlacement(request, query, shortfalls, only_blocked))
+
+
+def blocked_by_one(query: Query) -> node_table.Mask:
+    """Return the nodes that one constraint blocks, and no other: perhaps one change is enough there."""
+    masks = [one.able(query) for one in CONSTRAINTS if one.able and one.applies_to(query.question)]
+    mask: node_table.Mask = np.sum(masks, axis=0) == len(masks) - 1
+    return mask
 
 
 def _only_blocked_by(constraint: Constraint, query: Query) -> list[int]:
@@ -89,14 +108,14 @@ def _only_blocked_by(constraint: Constraint, query: Query) -> list[int]:
 
 def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
     """Yield the changes of one node that would lift a constraint."""
-    for constraint in CONSTRAINTS:
-        yield from constraint.remedies(scenario, shortfall)
+    for one in CONSTRAINTS:
+        yield from one.remedies(scenario, shortfall)
 
 
 def gaps(query: Query) -> node_table.Scores:
     """Return for each node what part is missing of what it lacks most, from 0 to 1."""
     found = np.zeros(query.height)
-    for constraint in CONSTRAINTS:
-        for gap in constraint.gaps(query):
+    for one in CONSTRAINTS:
+        for gap in one.gaps(query):
             found = np.maximum(found, gap)
     return found

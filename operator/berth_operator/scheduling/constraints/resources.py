@@ -165,8 +165,9 @@ class AskLessResource(changes.Change):
 
 def relaxations(failed: FailedPlacement) -> Iterator[Option]:
     """Yield the options to ask for no more of a resource than some node has left."""
+    rows = np.array(failed.only_blocked_here(), dtype=np.int64)
     for name, amount in failed.query.question.demand.amounts:
-        there = left(failed.query.table, np.array(failed.only_blocked_here(), dtype=np.int64), name)
+        there = left(failed.query.table, rows, name)
         amounts = np.unique(there[(there > 0) & (there < amount)])[::-1].tolist()
         if name != facts.PODS and amounts:  # A pod cannot be less than one pod.
             found = [Deficit(name, unit_of(name), amount, free) for free in amounts]
@@ -196,7 +197,6 @@ def _lacking(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 
 CONSTRAINT = Constraint(
-    name="resources",
     able=able,
     permanent=permanent,
     transient=transient,

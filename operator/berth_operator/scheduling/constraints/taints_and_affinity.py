@@ -19,7 +19,7 @@ from berth_operator.scheduling.nodes import affinity, facts, taints
 from berth_operator.scheduling.wording import plain, short, with_detail
 
 OF_KUBERNETES: Final = "node.kubernetes.io/"  # Its own taints say that something is wrong with a node.
-MOST_EVALUATED: Final = 1024  # Nodes, to find out what keeps the pod from them.
+MOST_EVALUATED: Final = 64  # Nodes with the fewest obstacles, to find out what these are.
 
 
 def able(query: Query) -> node_table.Mask:
@@ -33,6 +33,12 @@ def permanent(query: Query) -> Iterator[Objection]:
     places = query.inventory.places(query.question.demand.where)
     for number, why in enumerate(places.reasons, start=1):
         yield Objection(places.code[query.rows] == number, *why)
+
+
+def gaps(query: Query) -> Iterator[node_table.Scores]:
+    """Yield the more, the more keeps the pod away: two taints are farther from yes than one."""
+    obstacles = query.inventory.places(query.question.demand.where).obstacles[query.rows]
+    yield obstacles / (obstacles + 1)
 
 
 # ---------------------------------------------------------------- what would lift it
@@ -139,8 +145,10 @@ def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, Node
 
 def relaxations(failed: FailedPlacement) -> Iterator[Option]:
     """Yield what would lift obstacles on the nodes that have the fewest, first what most of them have."""
-    infos, where = failed.query.inventory.infos, failed.query.question.demand.where
-    there = [infos[row] for row in failed.only_blocked_here()[:MOST_EVALUATED]]
+    inventory, where = failed.query.inventory, failed.query.question.demand.where
+    counts = inventory.places(where).obstacles
+    rows = sorted(failed.only_blocked_here(), key=lambda row: int(counts[row]))
+    there = [inventory.infos[row] for row in rows[:MOST_EVALUATED]]
     found = [set(obstacles(info.node, where)) for info in there if info and info.node]
     fewest = min((len(one) for one in found if one), default=0)
     counted = collections.Counter(change for one in found if len(one) == fewest for change in one)
@@ -159,9 +167,9 @@ def remedies(scenario: Scenario, _: object) -> Iterator[Option]:
 
 
 CONSTRAINT = Constraint(
-    name="place",
     able=able,
     permanent=permanent,
+    gaps=gaps,
     relaxations=relaxations,
     remedies=remedies,
     words={

@@ -8,9 +8,8 @@ simulator's tables, names them all.
 import itertools
 from collections.abc import Iterable
 
-from berth_operator.scheduling.changes import Change
+from berth_operator.scheduling.changes import Change, EndPods
 from berth_operator.scheduling.what_if.advice import Advice
-from berth_operator.scheduling.what_if.victims import EndPods
 
 
 def clause(change: Change, namespace: str | None) -> str:

@@ -10,14 +10,13 @@ from typing import Final
 
 from berth_crds import text
 from berth_operator.scheduling import wording
-from berth_operator.scheduling.changes import Change
+from berth_operator.scheduling.changes import Change, EndPods
 from berth_operator.scheduling.constraints import cards, registry
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator, verdicts
 from berth_operator.scheduling.explain import findings, phrases, sentences
 from berth_operator.scheduling.explain.findings import Finding
-from berth_operator.scheduling.what_if.victims import EndPods
 
 HEAD: Final = ("NODE", "DEVICE", "UUID", "REASON", "WANTED", "FREE")
 NONE: Final = "-"

@@ -44,6 +44,13 @@ class Covered:
         """Return the first taint of a node that keeps the pod away, if any."""
         return next((taint for taint in node.taints if not self._covers(taint)), None)
 
+    def obstacles(self, node: facts.Node) -> int:
+        """Count the cordon and the taints that keep the pod away; the taint of a cordon is part of it."""
+        found = {taint.key for taint in node.taints if not self._covers(taint)}
+        if node.unschedulable and not self.cordoned:
+            found.add(facts.UNSCHEDULABLE_TAINT)
+        return len(found)
+
     def _covers(self, taint: facts.Taint) -> bool:
         known = self._known.get(taint)
         if known is None:

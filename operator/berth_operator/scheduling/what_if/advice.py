@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 
 import numpy as np
 
-from berth_operator.scheduling.changes import Change, Option, Scenario
+from berth_operator.scheduling.changes import Change, EndPods, Option, Scenario
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -111,10 +111,12 @@ def _of_nodes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
 
 
 def _rows_to_change(survey: NodeSurvey) -> Iterable[int]:
-    """Return the nearest nodes, and the nearest of those that a repair alone may help."""
+    """Return the nearest nodes that one change may help, the nearest of all, and examples to repair."""
+    nearest = (survey.nearest(among) for among in (registry.blocked_by_one(survey.query), None))
     repairable = (survey.nearest(survey.with_reason(frozenset({reason}))) for reason in REPAIRABLE)
     examples = (rows[: work_budget.NODES_TRIED] for rows in repairable)
-    return dict.fromkeys([*survey.nearest()[: work_budget.NODES_DIAGNOSED], *itertools.chain(*examples)])
+    rows = (found[: work_budget.NODES_DIAGNOSED] for found in nearest)
+    return dict.fromkeys(itertools.chain(*rows, *examples))
 
 
 def several(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> tuple[Advice, ...]:
@@ -161,7 +163,7 @@ def _tried_on_node(
         return None
     for number, option in enumerate(options):
         chosen[number] = cheapest(option, _helps_in_place_of(chosen, number, helps)) or chosen[number]
-    if len(chosen) == 1 and isinstance(chosen[0], victims.EndPods):
+    if len(chosen) == 1 and isinstance(chosen[0], EndPods):
         chosen = [victims.freeing_devices_instead(survey, row, chosen[0])]
     if survey.budget.exhausted:
         return None  # The cheapest variants were perhaps not found.

@@ -49,7 +49,7 @@ class Feasibility:
         if self._budget.exhausted:
             return NOT_CHECKED
         inventory, request = self._inventory, scenario.request
-        self._budget.spend_on_filters(inventory.size)
+        self._budget.spend_on_filters(scenario, inventory.size)
         question = questions.of(request, scenario.demand)
         mask = registry.able(Query(inventory, inventory.everything, question))
         able = np.flatnonzero(mask if among is None else mask & among)

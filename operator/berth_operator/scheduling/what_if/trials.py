@@ -7,8 +7,9 @@ it costs as much as placing a pod.
 
 import collections
 
-from berth_operator.scheduling import decisions, node_info
+from berth_operator.scheduling import decisions, node_info, questions
 from berth_operator.scheduling.changes import Scenario
+from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
@@ -52,12 +53,22 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
 
 
 def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
-    """Return the placement of the pod, if it fits; None once the budget is exhausted."""
-    if survey.budget.exhausted:
+    """Return the placement of the pod, if it fits; None once the budget is exhausted.
+
+    Nor is there an answer where it depends on pods of other nodes, of which the copy has none.
+    """
+    question = questions.of(scenario.request, scenario.demand)
+    if survey.budget.exhausted or registry.cluster_wide(question):
         return None
     survey.budget.spend_on_trial(scenario)
     search = Search(inventory_of(survey, scenario))
-    return search.place(scenario.request, scenario.demand, policy=survey.policy, effort=survey.budget.effort)
+    return search.place(
+        scenario.request,
+        scenario.demand,
+        policy=survey.policy,
+        effort=survey.budget.effort,
+        question=question,
+    )
 
 
 def fits(survey: NodeSurvey, scenario: Scenario) -> bool:

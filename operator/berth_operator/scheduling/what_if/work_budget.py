@@ -66,6 +66,7 @@ class Budget:
         terms = scenario.demand.where.size // _TERMS_PER_STEP
         self.effort.spend(_STEPS_PER_TRIAL + len(scenario.holds) + terms)
 
-    def spend_on_filters(self, nodes: int) -> None:
+    def spend_on_filters(self, scenario: Scenario, nodes: int) -> None:
         """Subtract the price of filtering all nodes."""
-        self.effort.spend(_STEPS_PER_FILTER + nodes // _NODES_PER_STEP)
+        terms = 1 + scenario.demand.size // _TERMS_PER_STEP
+        self.effort.spend(_STEPS_PER_FILTER + nodes * terms // _NODES_PER_STEP)

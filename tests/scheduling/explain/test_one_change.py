@@ -1,0 +1,54 @@
+"""Where one change is enough on some node it is found, even if many that need more come before it."""
+
+from typing import Any
+
+import pytest
+
+from berth_operator.scheduling.nodes import facts
+from scheduling.explain import scenes
+from support import builders
+
+OTHERS = [f"a{number:02}" for number in range(20)]
+TAINTED = (facts.Taint("gpu", "yes", "NoSchedule"),)
+ZONE_A = facts.Where(selector=(("zone", "a"),))
+PORT = facts.HostPort(80)
+CORDONED = builders.node("z", unschedulable=True, labels={"zone": "a"})
+
+
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        pytest.param({"taints": TAINTED}, id="a taint"),
+        pytest.param({"labels": {"zone": "b"}}, id="another zone"),
+    ],
+)
+def test_a_cordoned_node_with_nothing_else_in_the_way(obstacle: dict[str, Any]) -> None:
+    """The other nodes are cordoned too, and something else keeps the pod from them."""
+    others = (
+        builders.node(name, unschedulable=True, **({"labels": {"zone": "a"}} | obstacle)) for name in OTHERS
+    )
+    devices = (builders.device(name, 4) for name in (*OTHERS, "z"))
+    inventory = builders.inventory(*others, CORDONED, *devices)
+
+    assert scenes.said(inventory, scenes.cards(where=ZONE_A)).endswith("Would fit if z were uncordoned.")
+
+
+def test_a_silent_agent_on_the_only_node_with_the_port_free() -> None:
+    """Of the others the port is taken besides."""
+    holds = (builders.hold(f"h-{name}", name, host_ports=(PORT,)) for name in OTHERS)
+    nodes = (builders.node(name) for name in (*OTHERS, "z"))
+    devices = (builders.device(name, 4) for name in (*OTHERS, "z"))
+    inventory = builders.inventory(*nodes, *devices, *holds, silent=(*OTHERS, "z"))
+    pod = builders.candidate(demand=builders.demand(host_ports=(PORT,)))
+
+    assert scenes.said(inventory, pod).endswith("Would fit if the agent of z were back.")
+
+
+def test_the_taint_of_a_cordon_is_a_cordon() -> None:
+    """Also where the node itself does not say that it is unschedulable."""
+    taint = facts.Taint(facts.UNSCHEDULABLE_TAINT, "", "NoSchedule")
+    inventory = builders.inventory(builders.node(taints=(taint,)), builders.device())
+
+    assert scenes.said(inventory, scenes.cards()) == (
+        "0/1 nodes are available: 1 is cordoned. Would fit if n1 were uncordoned."
+    )
