@@ -127,6 +127,7 @@ def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
     [
         pytest.param(WEB, "80/TCP", id="of all addresses"),
         pytest.param(HostPort(53, "UDP", "10.0.0.1"), "10.0.0.1:53/UDP", id="of one address"),
+        pytest.param(HostPort(53, "UDP", "fd00::1"), "[fd00::1]:53/UDP", id="of one address of IPv6"),
     ],
 )
 def test_a_port_is_written_as_people_write_it(port: HostPort, text: str) -> None:

@@ -7,5 +7,5 @@ That makes it the tool for bug reports and for "what if".
 
 `files` and `yamls` read text, `manifests` makes objects of it, `scenario` puts them
 together, `cluster` feeds the ledger. `placing` places the pods once; `traces` and
-`replaying` let time pass. `reports`, `tables` and `records` print.
+`replaying` let time pass. `pod_explanations` says why pods wait, and `reports` prints.
 """

@@ -103,8 +103,8 @@ class HostPort:
 
     def __str__(self) -> str:
         """Return it as people write it, such as `8080/TCP`."""
-        port = f"{self.number}/{self.protocol}"
-        return f"{self.address}:{port}" if self.address else port
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{address}{':' * bool(address)}{self.number}/{self.protocol}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
