@@ -44,6 +44,7 @@ class Workload:
         self._chance = chance
         self._waiting = waiting
         self._task: asyncio.Task[None] | None = None
+        self._resting = asyncio.Event()
         self._lasting: list[str] = []
         self._misfits = self._count = 0
         self.made: set[str] = set()
@@ -52,6 +53,7 @@ class Workload:
     @contextlib.asynccontextmanager
     async def arriving(self) -> AsyncIterator[None]:
         """Let pods come for as long as the block lasts."""
+        self._resting.clear()
         self._task = asyncio.create_task(self._arrive())
         try:
             yield
@@ -59,18 +61,22 @@ class Workload:
             await self.rest()
 
     async def rest(self) -> None:
-        """Let no more come."""
+        """Let no more come. A request that is under way is awaited: cut short, it may still make its pod."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            self._resting.set()
+            await task
 
     async def _arrive(self) -> None:
-        while True:
-            await asyncio.sleep(self._chance.uniform(0, 2 * PAUSE_SECONDS))
+        while not await self._rests(self._chance.uniform(0, 2 * PAUSE_SECONDS)):
             if len(self._waiting()) < MOST_WAITING:
                 await self.burst(1)
+
+    async def _rests(self, seconds: float) -> bool:
+        """Whether no more are to come, now or within some time."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._resting.wait(), seconds)
+        return self._resting.is_set()
 
     async def burst(self, count: int) -> list[str]:
         """Make some pods at once, most of which will finish; give their names."""

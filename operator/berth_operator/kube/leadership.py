@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn, TypeVar
 
+from berth_crds import tasks
 from berth_crds.client import api
 from berth_operator.engine import ports
 from berth_operator.kube import elector
@@ -25,7 +26,8 @@ from berth_operator.kube import elector
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 0.5
-STOP_SECONDS: Final = 2.0
+STOP_SECONDS: Final = 4.0  # The tasks of the thread, and then its connections, may take two seconds each.
+END_SECONDS: Final = 2.0
 EXIT_LOST: Final = 3
 LAST_LOG_SECONDS: Final = 1.0  # A blocked log must not delay the end of a process that lost leadership.
 
@@ -131,6 +133,8 @@ class LeaderElection:
             elector_ = self._make(session, lambda: self._clock() - self._last_heartbeat)
             self._ready.set_result((asyncio.get_running_loop(), elector_))
             await self._stop.wait()
+            # Before the session is closed: a request that begins afterwards would leave its connection open.
+            await tasks.end(asyncio.all_tasks() - {asyncio.current_task()}, seconds=END_SECONDS)
 
     async def _campaign(self, elector_: elector.Elector) -> elector.Term:
         term = await elector_.campaign()
