@@ -310,7 +310,7 @@ class History(stateful.RuleBasedStateMachine):
         """A pod that waits for a change has no place now: whatever gave it one has woken it."""
         for entry in self.ledger.backlog._entries.values():
             pod = entry.candidate
-            if entry.wants is not None and not pod.faults:
+            if entry.awaited is not None and not pod.faults:
                 place = self.ledger.search.place(pod.request, pod.demand, policy=self.ledger.policy)
                 assert place is None, f"{pod.title} sleeps"
 

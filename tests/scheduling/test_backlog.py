@@ -47,7 +47,7 @@ def test_order_of_arrival_does_not_matter(pods: list[queued_pods.Candidate]) -> 
 
 
 @pytest.mark.parametrize(
-    ("wants", "change", "woken"),
+    ("awaited", "change", "woken"),
     [
         pytest.param(FREED, ClusterEvent.CAPACITY_FREED, True, id="the very change"),
         pytest.param(FREED, ClusterEvent.DEVICE_CHANGED, False, id="another change"),
@@ -60,9 +60,9 @@ def test_order_of_arrival_does_not_matter(pods: list[queued_pods.Candidate]) -> 
         pytest.param(set[ClusterEvent](), ClusterEvent.POLICY_CHANGED, False, id="nothing helps but an edit"),
     ],
 )
-def test_waits_for_the_right_change(wants: set[ClusterEvent], change: ClusterEvent, woken: bool) -> None:  # noqa: FBT001  a column of the table
+def test_waits_for_the_right_change(awaited: set[ClusterEvent], change: ClusterEvent, woken: bool) -> None:  # noqa: FBT001  a column of the table
     """A pod that did not fit sleeps until something that could help it happens; time alone does not."""
-    queue = backlogs.put_off(POD, wants=wants)
+    queue = backlogs.put_off(POD, awaited=awaited)
     assert (queue.next_due(), ready(queue, now=1e9)) == (None, [])
 
     queue.cluster_event([change])
@@ -84,7 +84,7 @@ def test_a_change_helps_only_who_waited_then() -> None:
     queue = backlogs.put_off(POD)
     queue.cluster_event(FREED)
 
-    queue.put_off("uid-p", now=0.0, wants=FREED)
+    queue.put_off("uid-p", now=0.0, awaited=FREED)
 
     assert ready(queue, now=1000.0) == []
 
@@ -134,7 +134,7 @@ def test_who_was_helped_on_and_fails_again_waits_for_a_change() -> None:
     queue.place("uid-1-0000")
     before = ready(queue, now=0.01)
 
-    queue.put_off(f"uid-1-{OF_A_KIND:04}", now=0.01, wants=FREED)
+    queue.put_off(f"uid-1-{OF_A_KIND:04}", now=0.01, awaited=FREED)
 
     assert before == [f"1-{at:04}" for at in range(1, OF_A_KIND + 1)]
     assert ready(queue, now=0.02) == before[:-1]
@@ -191,7 +191,7 @@ def test_attempts_lengthen_the_pause() -> None:
     queue, dues = backlogs.of(POD), []
 
     for _ in range(3):
-        queue.put_off("uid-p", now=5.0, wants=None)
+        queue.put_off("uid-p", now=5.0, awaited=None)
         dues.append(queue.next_due())
 
     assert dues == [5.1, 5.2, 5.4]
@@ -202,8 +202,8 @@ def test_attempts_lengthen_the_pause() -> None:
 def test_next_due_is_the_earliest() -> None:
     """The loop sleeps until the first pod is due."""
     queue = backlogs.of(builders.candidate("a"), builders.candidate("b"))
-    queue.put_off("uid-a", now=3.0, wants=None)
-    queue.put_off("uid-b", now=1.0, wants=None)
+    queue.put_off("uid-a", now=3.0, awaited=None)
+    queue.put_off("uid-b", now=1.0, awaited=None)
 
     assert queue.next_due() == 1.1
 
@@ -269,7 +269,7 @@ def test_putting_off_a_stranger_changes_nothing() -> None:
     """A pod that left meanwhile is not brought back by being put off."""
     queue = Backlog()
 
-    queue.put_off("uid-p", now=0.0, wants=None)
+    queue.put_off("uid-p", now=0.0, awaited=None)
 
     assert (len(queue), queue.next_due()) == (0, None)
 

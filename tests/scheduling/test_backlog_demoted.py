@@ -15,7 +15,7 @@ def test_who_is_demoted_comes_after_all_others() -> None:
     """Neither its priority nor its age helps a pod that holds everybody up, in its turns and in lists."""
     queue = backlogs.of(VIP, A, B)
 
-    queue.put_off("uid-vip", now=0.0, wants=None, demoted=True)
+    queue.put_off("uid-vip", now=0.0, awaited=None, demoted=True)
 
     assert ready(queue, now=1000.0) == ["a", "b", "vip"]
     assert [entry.candidate.name for entry in queue.each()] == ["a", "b", "vip"]
@@ -24,8 +24,8 @@ def test_who_is_demoted_comes_after_all_others() -> None:
 def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
     """Being put off for another reason meanwhile changes nothing; an edit does."""
     queue = backlogs.of(VIP, A)
-    queue.put_off("uid-vip", now=0.0, wants=None, demoted=True)
-    queue.put_off("uid-vip", now=0.0, wants=FREED)
+    queue.put_off("uid-vip", now=0.0, awaited=None, demoted=True)
+    queue.put_off("uid-vip", now=0.0, awaited=FREED)
     queue.cluster_event(FREED)
     before = ready(queue, now=1000.0)
 
@@ -49,9 +49,9 @@ def test_a_demoted_pod_has_its_turn_again_when_it_is_reinstated() -> None:
     """It comes after all others until then, whatever its priority, and does not wait for its pause to end."""
     queue = backlogs.of(VIP, A)
     queue.demote("uid-vip")
-    queue.put_off("uid-vip", now=0.0, wants=None)
+    queue.put_off("uid-vip", now=0.0, awaited=None)
     before = ready(queue, now=1.0)
-    queue.put_off("uid-vip", now=1.0, wants=None)
+    queue.put_off("uid-vip", now=1.0, awaited=None)
 
     queue.reinstate("uid-vip")
 

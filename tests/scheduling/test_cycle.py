@@ -41,7 +41,7 @@ def test_each_sees_what_the_ones_before_got() -> None:
 
     assert random_clusters.shares_of([first, second]) == ["GPU-n1-0", "GPU-n1-1"]
     full = (Count(Reason.FULL, "", 1),)
-    assert third == Wait("uid-c", full, decisions.wants(full))
+    assert third == Wait("uid-c", full, decisions.awaited_events(full))
 
 
 def test_resources_run_out_within_a_round() -> None:
@@ -260,7 +260,7 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
         later = [cycle.simulate(search, queue, 0.0, RULES)[0] for _ in range(40)]
 
     assert isinstance(first, Wait)
-    assert (first.counts, first.wants) == ((Count(Reason.UNDECIDED, "", 30),), None)
+    assert (first.counts, first.awaited) == ((Count(Reason.UNDECIDED, "", 30),), None)
     assert len(search.refusals(questions.of(TIGHT, builders.demand()), RULES)) == 30
     assert isinstance(later[-1], Wait)
 
@@ -296,7 +296,7 @@ def test_search_ends_when_its_time_is_over() -> None:
     (answer,) = timed(clock.Ticking(0.01), A)
 
     assert isinstance(answer, Wait)
-    assert (answer.cut_short, answer.wants) == (True, None)
+    assert (answer.cut_short, answer.awaited) == (True, None)
     assert sum(one.nodes for one in answer.counts if one.reason is Reason.UNDECIDED) > 0
 
 

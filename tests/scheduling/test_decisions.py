@@ -34,7 +34,7 @@ def test_every_reason_knows_what_helps(reason: Reason) -> None:
 )
 def test_wants(reasons: list[Reason], wanted: set[ClusterEvent] | None) -> None:
     """A pod waits for whatever could lift any of its refusals."""
-    found = decisions.wants(tuple(Count(reason, "", 1) for reason in reasons))
+    found = decisions.awaited_events(tuple(Count(reason, "", 1) for reason in reasons))
 
     assert found == (None if wanted is None else frozenset(wanted))
 

@@ -113,8 +113,8 @@ def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
     ledger.pod_waiting(asking(WEB), gated=False)
     (wait,) = ledgers.decide(ledger, 0.0)
     assert isinstance(wait, Wait)
-    assert ClusterEvent.CAPACITY_FREED in (wait.wants or ())
-    ledgers.put_off(ledger, "p", *(wait.wants or ()))
+    assert ClusterEvent.CAPACITY_FREED in (wait.awaited or ())
+    ledgers.put_off(ledger, "p", *(wait.awaited or ()))
 
     ledger.pod_over("uid-a")
 

@@ -92,10 +92,10 @@ def happen(ledger: Ledger, what: str, name: str, value: Any) -> None:
 
 
 def decide(ledger: Ledger) -> None:
-    """Try whoever may be tried, and let it wait for what it wants."""
+    """Try whoever may be tried, and let it wait for the events it awaits."""
     for answer in cycle.simulate(ledger.search, ledger.backlog, 1e9, ledger.policy):
         if isinstance(answer, decisions.Wait):
-            ledger.backlog.put_off(answer.uid, now=0.0, wants=answer.wants)
+            ledger.backlog.put_off(answer.uid, now=0.0, awaited=answer.awaited)
 
 
 @random_clusters.PROPERTY
@@ -111,5 +111,5 @@ def test_nobody_sleeps_who_could_go(data: st.DataObject, pod: queued_pods.Candid
         decide(ledger)
         happen(ledger, *change)
         (entry,) = ledger.backlog.entries()
-        if entry.wants is not None and not pod.faults:
+        if entry.awaited is not None and not pod.faults:
             assert ledger.search.place(pod.request, pod.demand, policy=ledger.policy) is None

@@ -76,7 +76,7 @@ def test_raised_pods_that_are_gone_or_placed_leave_nothing() -> None:
     backlog = line(pod("a", "x"), pod("b", "x", 5), pod("c", "x", 9))
 
     backlog.remove("uid-c")
-    backlog.put_off("uid-b", now=1000.0, wants=FREED)
+    backlog.put_off("uid-b", now=1000.0, awaited=FREED)
 
     assert ready(backlog) == "a"
     assert len(backlog._raised) == 0
@@ -107,7 +107,7 @@ def test_a_policy_that_changes_gives_everybody_a_new_turn() -> None:
 def test_a_policy_that_changes_ends_no_pause() -> None:
     """Who was refused a moment ago is not tried again for that."""
     backlog = line(pod("s", "y"), pod("b", "x", 9))
-    backlog.put_off("uid-b", now=1000.0, wants=None)
+    backlog.put_off("uid-b", now=1000.0, awaited=None)
 
     backlog.allow(10**9)
 

@@ -32,7 +32,7 @@ def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool
     for at in range(MANY):
         backlog.push(builders.candidate(label=at + 1))
         for pod in backlog.ready(float(at), 256) if decides else ():
-            backlog.put_off(pod.uid, now=float(at), wants=FREED)
+            backlog.put_off(pod.uid, now=float(at), awaited=FREED)
 
     assert tickets(backlog) <= 8 * queues.SPARE_TICKETS
 
@@ -44,7 +44,7 @@ def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
 
     for at in range(MANY):
         for pod in backlog.ready(20.0 * at):
-            backlog.put_off(pod.uid, now=20.0 * at, wants=FREED)
+            backlog.put_off(pod.uid, now=20.0 * at, awaited=FREED)
         backlog.cluster_event(FREED)
 
     assert tickets(backlog) <= 8 * (len(crowd) + queues.SPARE_TICKETS)
@@ -76,9 +76,9 @@ def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
 
     for at in range(MANY):
         backlog.push(builders.candidate(demand=builders.demand(at)))
-        backlog.put_off("uid-p", now=0.0, wants=FREED)
+        backlog.put_off("uid-p", now=0.0, awaited=FREED)
     backlog.push(builders.candidate("again"))
-    backlog.put_off("uid-again", now=0.0, wants=FREED)
+    backlog.put_off("uid-again", now=0.0, awaited=FREED)
 
     assert len(backlog._kinds) <= 2 * queues.SPARE_TICKETS
     stays, other, again = (entry.kind for entry in backlog.entries())

@@ -64,7 +64,7 @@ def play(ledger: Ledger, now: clock.Clock) -> list[str]:
             ledger.assume(answer)
     for answer in answers:
         if isinstance(answer, decisions.Wait):
-            ledger.backlog.put_off(answer.uid, now=now(), wants=answer.wants)
+            ledger.backlog.put_off(answer.uid, now=now(), awaited=answer.awaited)
     return [answer.uid.removeprefix("uid-") for answer in answers if isinstance(answer, decisions.Bind)]
 
 
@@ -201,7 +201,7 @@ def test_claims_end_with_those_who_made_them() -> None:
 
 def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
     """A kind that claims all nodes has nothing to add, however many more become better."""
-    backlog = backlogs.put_off(A, wants=ANYTHING)
+    backlog = backlogs.put_off(A, awaited=ANYTHING)
 
     backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
@@ -218,9 +218,9 @@ def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
 
 def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     """Others that were woken for an earlier change and go have no part in it."""
-    backlog = backlogs.put_off(A, B, C, wants=ANYTHING)
+    backlog = backlogs.put_off(A, B, C, awaited=ANYTHING)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
-    backlog.put_off("uid-a", now=0.0, wants=ANYTHING)
+    backlog.put_off("uid-a", now=0.0, awaited=ANYTHING)
     backlog.node_changed("n2", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
 
@@ -232,7 +232,7 @@ def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
 def test_a_claim_stands_though_who_made_it_is_held_up() -> None:
     """As long as a pod of the kind was woken whose namespace is not."""
     slow, quick = (builders.candidate(name, namespace=name) for name in ("slow", "quick"))
-    backlog = backlogs.put_off(slow, quick, wants=ANYTHING)
+    backlog = backlogs.put_off(slow, quick, awaited=ANYTHING)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
 
@@ -243,7 +243,7 @@ def test_a_claim_stands_though_who_made_it_is_held_up() -> None:
 
 def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     """However long the line is, a round passes over some of them, and the next rounds over the others."""
-    backlog = backlogs.put_off(builders.candidate("first", priority=1), wants=ANYTHING)
+    backlog = backlogs.put_off(builders.candidate("first", priority=1), awaited=ANYTHING)
     backlog.cluster_event([ClusterEvent.POLICY_CHANGED])
     ready(backlog)
     for at in range(3 * rotation.MOST_SKIPPED):

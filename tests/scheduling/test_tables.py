@@ -17,7 +17,7 @@ from support.inventories import room
 
 def places(inventory: Inventory, where: facts.Where) -> list[bool]:
     """Return which rows a pod may be placed on."""
-    found: list[bool] = (inventory.places(where).code == 0).tolist()
+    found: list[bool] = (inventory.place_reasons(where).number == 0).tolist()
     return found
 
 
@@ -152,7 +152,7 @@ def test_answers_about_places_are_not_hoarded() -> None:
 
     with mock.patch("berth_operator.scheduling.taint_and_affinity_reasons.MOST_PLACES", 4):
         for number in range(20):
-            inventory.places(facts.Where(selector=(("zone", str(number)),)))
+            inventory.place_reasons(facts.Where(selector=(("zone", str(number)),)))
 
     assert len(inventory._place_reasons._known) <= 4
 
@@ -190,7 +190,7 @@ def test_long_answers_about_places_are_weighed() -> None:
     with mock.patch("berth_operator.scheduling.taint_and_affinity_reasons.MOST_PLACES_BYTES", 300_000):
         for number in range(20):
             one = facts.LabelExpression(f"l{number}", "In", values)
-            inventory.places(facts.Where(affinity=(facts.Term((one,)),)))
+            inventory.place_reasons(facts.Where(affinity=(facts.Term((one,)),)))
 
     assert len(inventory._place_reasons._known) <= 3
 

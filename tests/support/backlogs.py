@@ -19,13 +19,13 @@ def of(*pods: queued_pods.Candidate) -> Backlog:
 
 
 def put_off(
-    *pods: queued_pods.Candidate, wants: Iterable[ClusterEvent] = FREED, now: float = 0.0, times: int = 1
+    *pods: queued_pods.Candidate, awaited: Iterable[ClusterEvent] = FREED, now: float = 0.0, times: int = 1
 ) -> Backlog:
     """Return a backlog of these pods, each of which was put off so many times and waits for these events."""
     backlog = of(*pods)
     for pod in pods:
         for _ in range(times):
-            backlog.put_off(pod.uid, now=now, wants=frozenset(wants))
+            backlog.put_off(pod.uid, now=now, awaited=frozenset(awaited))
     return backlog
 
 

@@ -116,7 +116,7 @@ def assume(ledger: Ledger, name: str = "p", *, now: float = 1000.0) -> decisions
 
 def put_off(ledger: Ledger, name: str = "p", *changes: decisions.ClusterEvent) -> None:
     """Let a waiting pod wait for these cluster events."""
-    ledger.backlog.put_off(f"uid-{name}", now=0.0, wants=frozenset(changes))
+    ledger.backlog.put_off(f"uid-{name}", now=0.0, awaited=frozenset(changes))
 
 
 def ready_names(ledger: Ledger) -> list[str]:

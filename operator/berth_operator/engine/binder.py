@@ -67,13 +67,13 @@ class Binder:
         await self._bind_sender.wait_for_room()
         await self._writer.sure()
 
-    def retry_due(self, now: float) -> None:
+    def resume_due(self, now: float) -> None:
         """Repeat the dry runs that are due, and let namespaces go on that were held up."""
         self._dry_runs.retry()
         self._slow_namespaces.resume(now)
 
     def next_due(self) -> float | None:
-        """Return when `resume` has something to do; None if only an event can bring that about."""
+        """Return when `resume_due` has something to do; None if only an event can bring that about."""
         moments = self._dry_runs.refusals.next_retry(), self._slow_namespaces.next_due()
         return min((moment for moment in moments if moment is not None), default=None)
 

@@ -57,7 +57,7 @@ class DecisionReporter:
             self._ledger.backlog.put_off(
                 decision.uid,
                 now=self._clock(),
-                wants=decision.wants,
+                awaited=decision.awaited,
                 demoted=isinstance(decision, decisions.Wait) and decision.cut_short,
             )
             self._status_writer.unschedulable(

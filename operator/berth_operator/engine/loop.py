@@ -53,11 +53,11 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        self.binder.retry_due(started)
+        self.binder.resume_due(started)
         made = self._schedule(started)
         self._records.record_round(self._ledger, made, started=started, ended=self._clock())
-        # All binds are assumed before anything is reported: reasons describe what is left after them. The
-        # reporter also puts off in the backlog the pods that must wait.
+        # All binds are assumed before anything is reported, so that reasons describe what is left after
+        # them. The reporter also tells the backlog which pods must wait.
         self.reporter.report_round((decision for decision, _ in made), until=started + ROUND_SECONDS)
         if made:
             self._ledger.wake.set()  # There may be more active pods than one round tries.

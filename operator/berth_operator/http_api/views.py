@@ -43,14 +43,14 @@ def unplaced_pods(ledger: Ledger, now: float, reason_of: ReasonOf) -> Iterator[F
 
 
 def _tried(entry: queued_pods.Entry, now: float, reason: str) -> Fields:
-    wants = sorted(map(str, entry.wants or ()))
-    if entry.wants is not None and not wants:
-        wants = [EDIT]
+    awaited = sorted(map(str, entry.awaited or ()))
+    if entry.awaited is not None and not awaited:
+        awaited = [EDIT]
     return _pod(entry.candidate, entry.standing(now)) | {
         "reason": reason or None,
         "attempts": entry.attempts,
         "notBeforeSeconds": round(max(0.0, entry.not_before - now), 3),
-        "waitsFor": wants,
+        "waitsFor": awaited,
     }
 
 

@@ -28,9 +28,9 @@ Candidate = queued_pods.Candidate
 Entry = queued_pods.Entry
 Standing = queued_pods.Standing
 Turn = queued_pods.Turn
-Wants = frozenset[decisions.ClusterEvent]
-EventWait = tuple[int, Wants]  # The kind of the pods, and what they wait for.
-ANYTHING: Final[Wants] = frozenset(decisions.ClusterEvent)
+AwaitedEvents = decisions.AwaitedEvents
+EventWait = tuple[int, AwaitedEvents]  # The kind of the pods, and what they wait for.
+ANYTHING: Final[AwaitedEvents] = frozenset(decisions.ClusterEvent)
 
 
 class Backlog:
@@ -72,7 +72,7 @@ class Backlog:
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        waiting = sum(entry.wants is not None for entry in self._entries.values())
+        waiting = sum(entry.awaited is not None for entry in self._entries.values())
         return f"<Backlog: {len(self._entries)} pods, {waiting} of them waiting for a change>"
 
     def get(self, uid: str) -> Candidate | None:
@@ -138,7 +138,7 @@ class Backlog:
         elsewhere = self._woken.keys() | {uid for _, _, uid in self._backoff.next_of()}
         for entry in self._entries.values():
             entry.order = entry.candidate.order(most)
-            if entry.wants is None and entry.candidate.uid not in elsewhere:
+            if entry.awaited is None and entry.candidate.uid not in elsewhere:
                 self._activate(entry)
 
     def remove(self, uid: str) -> Candidate | None:
@@ -156,9 +156,7 @@ class Backlog:
             self._follow(entry.kind)
         return self.remove(uid)
 
-    def put_off(
-        self, uid: str, *, now: float, wants: frozenset[decisions.ClusterEvent] | None, demoted: bool = False
-    ) -> None:
+    def put_off(self, uid: str, *, now: float, awaited: AwaitedEvents | None, demoted: bool = False) -> None:
         """Make a pod wait: for one of these events (of none: for ever), or with None for the backoff alone.
 
         A demoted pod comes after all others and backs off for longer, until it is reinstated or edited.
@@ -166,19 +164,21 @@ class Backlog:
         entry = self._entries.get(uid)
         if entry is not None:
             self._rotation.claims.tried(entry.kind)
-            self._set_aside(entry, now=now, wants=wants, demoted=demoted)
+            self._set_aside(entry, now=now, awaited=awaited, demoted=demoted)
 
-    def _set_aside(self, entry: Entry, *, now: float, wants: Wants | None, demoted: bool = False) -> None:
+    def _set_aside(
+        self, entry: Entry, *, now: float, awaited: AwaitedEvents | None, demoted: bool = False
+    ) -> None:
         self._leave(entry)
         entry.demoted |= demoted
         entry.not_before = now + queued_pods.pause(entry.attempts, demoted=entry.demoted)
         entry.attempts += 1
-        entry.wants = wants
+        entry.awaited = awaited
         entry.kind = entry.kind or self._kind(entry.candidate)
-        if wants is None:
+        if awaited is None:
             self._back_off(entry)
         else:
-            self._wait_for_event(entry, wants)
+            self._wait_for_event(entry, awaited)
 
     def _kind(self, candidate: Candidate) -> int:
         """Return the number of the pods that ask the same; numbers that no pod has any more are forgotten."""
@@ -189,7 +189,7 @@ class Backlog:
     def restore(self, candidate: Candidate, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
         self.remove(candidate.uid)
-        self._set_aside(self._entered(candidate, attempts), now=now, wants=None, demoted=True)
+        self._set_aside(self._entered(candidate, attempts), now=now, awaited=None, demoted=True)
 
     def give_back(self, candidate: Candidate, *, attempts: int) -> None:
         """Put a pod back whose bind was never judged: it is tried at once, since the fault is not its own."""
@@ -199,7 +199,7 @@ class Backlog:
     def skip(self, uid: str, *, now: float) -> None:
         """Back off a pod that has a place but may not be bound yet; the next of its kind is tried."""
         if (entry := self._entries.get(uid)) is not None:
-            self._set_aside(entry, now=now, wants=None)
+            self._set_aside(entry, now=now, awaited=None)
             self._follow(entry.kind)
 
     def keep_back(self, uid: str, *, now: float) -> None:
@@ -240,15 +240,15 @@ class Backlog:
         entry = self._entries.get(uid)
         if entry is not None:
             entry.demoted = False
-            if entry.wants is None:
+            if entry.awaited is None:
                 self._leave(entry)
                 entry.not_before = 0.0
                 self._activate(entry)
 
     def cluster_event(self, changes: Iterable[decisions.ClusterEvent]) -> None:
         """Wake the pods that one of these changes could help."""
-        for (_, wants), group in list(self._unschedulable.items()):
-            if not wants.isdisjoint(changes):
+        for (_, awaited), group in list(self._unschedulable.items()):
+            if not awaited.isdisjoint(changes):
                 self._wake(group, None)
 
     def node_changed(
@@ -264,8 +264,8 @@ class Backlog:
             self._wake_all(change)
             return
         claims.offered(node, able)
-        for (kind, wants), group in list(self._unschedulable.items()):
-            if change not in wants:
+        for (kind, awaited), group in list(self._unschedulable.items()):
+            if change not in awaited:
                 continue
             self._compared += 1
             if self._compared > MOST_COMPARED:
@@ -273,8 +273,8 @@ class Backlog:
                 return
             if able(next(iter(group.values())).candidate):
                 self._wake(group, node)
-            elif wants != ANYTHING:
-                del self._unschedulable[kind, wants]
+            elif awaited != ANYTHING:
+                del self._unschedulable[kind, awaited]
                 for entry in group.values():
                     self._wait_for_event(entry, ANYTHING)
 
@@ -288,7 +288,7 @@ class Backlog:
     def _wake(self, group: dict[str, Entry], node: str | None) -> None:
         for uid, entry in list(group.items()):
             self._leave(entry)
-            entry.wants = None
+            entry.awaited = None
             self._woken[uid] = entry
             self._rotation.claims.woken(entry, node)
 
@@ -372,10 +372,10 @@ class Backlog:
     def _back_off(self, entry: Entry) -> None:
         self._backoff.push(entry.not_before, self._ticket(entry), entry.candidate.uid)
 
-    def _wait_for_event(self, entry: Entry, wants: Wants) -> None:
-        entry.wants = wants
+    def _wait_for_event(self, entry: Entry, awaited: AwaitedEvents) -> None:
+        entry.awaited = awaited
         self._all_woken_by.clear()
-        self._unschedulable.setdefault((entry.kind, wants), {})[entry.candidate.uid] = entry
+        self._unschedulable.setdefault((entry.kind, awaited), {})[entry.candidate.uid] = entry
 
     def _ticket(self, entry: Entry) -> int:
         self._tickets += 1
@@ -391,8 +391,8 @@ class Backlog:
         entry.ticket, entry.kept_back = 0, None
         self._rotation.claims.left(entry)
         self._woken.pop(entry.candidate.uid, None)
-        if entry.wants is not None:
-            sleep = entry.kind, entry.wants
+        if entry.awaited is not None:
+            sleep = entry.kind, entry.awaited
             self._unschedulable[sleep].pop(entry.candidate.uid, None)
             if not self._unschedulable[sleep]:
                 del self._unschedulable[sleep]

@@ -89,12 +89,12 @@ class Option:
     """One change in several variants, the cheapest first.
 
     Where they are `nested`, each includes those before it: if one helps, so do all that follow it. Without
-    a change that is `required` no other change helps, so it is part of every set.
+    a change that is `indispensable` no other change helps, so it is part of every set.
     """
 
     variants: Sequence[Change]
     nested: bool = True
-    required: bool = False
+    indispensable: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,18 +1,17 @@
 """One round of scheduling: the pods whose turn it is, one after another.
 
 `schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks for
-the next decision, so that each pod sees those before it. The engine assumes every bind that it sends; one
-that it only sends as a dry run it does not, and the next pod may get the same cards. A pod that must wait is
-put off in the backlog by the engine's reporter, after the round. `simulate` charges binds itself, and
-releases them before it returns.
+the next decision, so that each pod sees those before it. The engine charges every bind that it sends, but
+for dry runs: there the next pod may get the same cards. The backlog learns after the round, from the
+engine's reporter, which pods must wait. `simulate` charges binds itself, and releases them before it returns.
 
 A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself, and its `question`
 both together (`questions`).
 
-Pods are tried in order. Those that this would never reach have turns in the last part of the round
-(`rotation`). They take no node that a pod before them may want: such a node is claimed. A pod that might fit
-only on claimed nodes is kept back, which means that it stays active and is tried again. The pods of a
-namespace are held up while its binds take long at the API server.
+Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
+round (`rotation`). They take no node that a pod before them may want: such a node is claimed. A pod that
+might fit only on claimed nodes is kept back, which means that it stays active and is tried again. The pods of
+a namespace are held up while its binds take long at the API server.
 """
 
 import dataclasses
@@ -106,7 +105,7 @@ def schedule(
     search.inventory.refresh_supply()  # The totals of the cluster, on which scores depend.
     if not backlog:
         return
-    # What the workload teaches the strategies: computed here, so that it is not part of the first pod's time.
+    # What strategies learn from the workload: computed here, so that it is not in the first pod's time.
     search.inventory.demand_model()
     refused: RefusedQuestions = {}
     time = limits.time
@@ -229,7 +228,7 @@ def decision_for(
             return decisions.Bind(candidate.uid, placement)
         counts = reasons.count(search.inventory, question, search.refusals(question, policy))
         refused[question] = decisions.Wait(
-            candidate.uid, counts, wants=decisions.wants(counts), cut_short=effort.cut_short
+            candidate.uid, counts, awaited=decisions.awaited_events(counts), cut_short=effort.cut_short
         )
     return dataclasses.replace(refused[question], uid=candidate.uid)
 
@@ -257,7 +256,7 @@ def _decide_outside_claims(
         searched_all = question.need.filters_suffice or not effort.cut_short
         if searched_all and search.may_place(question, policy, claimed):
             return None
-    # It takes no claimed node here: none of them fits, or the effort is spent. It is for the reasons.
+    # No claimed node fits it, or the effort is spent, so this cannot bind it: it counts why the pod waits.
     return decision_for(search, candidate, policy, refused, effort)
 
 

@@ -69,6 +69,9 @@ class ClusterEvent(enum.StrEnum):
     POLICY_CHANGED = "PolicyChanged"
 
 
+AwaitedEvents = frozenset[ClusterEvent]
+
+
 NodeReason = tuple[Reason, str]  # Why a node refuses, with the name of the resource, the key of the taint ...
 
 
@@ -144,17 +147,17 @@ class Wait:
 
     uid: str
     counts: tuple[Count, ...]
-    wants: frozenset[ClusterEvent] | None  # None: it may be tried again after a pause.
+    awaited: AwaitedEvents | None  # None: it may be tried again after a pause.
     cut_short: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reject:
-    """The request cannot be understood or served: only an edit of the pod can help, or what it wants."""
+    """The request cannot be understood or served: only an edit of the pod can help, or an awaited event."""
 
     uid: str
     refusals: tuple[Refusal, ...]
-    wants: frozenset[ClusterEvent] = frozenset()
+    awaited: AwaitedEvents = frozenset()
 
 
 Decision = Bind | Wait | Reject
@@ -199,8 +202,8 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
 }
 
 
-def wants(counts: tuple[Count, ...]) -> frozenset[ClusterEvent] | None:
-    """Return the cluster events worth waiting for; a new node may always help, whatever others answered.
+def awaited_events(counts: tuple[Count, ...]) -> AwaitedEvents | None:
+    """Return the cluster events that could help; a new node may always help, whatever others answered.
 
     Where nodes could not be searched to the end, it is not a change but time that is missing.
     """

@@ -110,8 +110,8 @@ class Inventory:
             self._order = np.argsort(self.name_ranks())
         return self._info_at(int(self._order[position]))
 
-    def scale(self) -> tuple[int, int]:
-        """Return the cards and the bytes of the largest node of each: what others are compared with."""
+    def largest_node(self) -> tuple[int, int]:
+        """Return the most cards and the most bytes that any node has; the others are compared with it."""
         return self._cluster_supply.seen()[1]
 
     @property
@@ -124,7 +124,7 @@ class Inventory:
         self._cluster_supply.refresh()
 
     def demand_model(self) -> demand_model.DemandModel:
-        """Return what the workload teaches: a function of the pods now known and of what the nodes have."""
+        """Return what to expect of the next pods, learned from those now known and what the nodes have."""
         version = self.workload.version, self._cluster_supply.version
         if self._model[0] != version:
             supply, scale = self._cluster_supply.seen()
@@ -134,7 +134,7 @@ class Inventory:
             self._scale = scale
         return self._model[1]
 
-    def places(self, where: facts.Where) -> taint_and_affinity_reasons.PlaceReasons:
+    def place_reasons(self, where: facts.Where) -> taint_and_affinity_reasons.PlaceReasons:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         return self._place_reasons.get(self.infos, where)
 

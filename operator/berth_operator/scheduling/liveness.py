@@ -1,7 +1,8 @@
 """Who is silent: judged by the moments at which renewals were seen.
 
 The clocks of two machines never agree, so the time written in a Lease is only compared
-with itself: a changed one is a sign of life at the moment we saw it.
+with itself: a changed one is a sign of life at the moment we saw it. How long an agent may
+give no sign is `spec.agents.graceSeconds` of the PlacementPolicy.
 """
 
 import dataclasses

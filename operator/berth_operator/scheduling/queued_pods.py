@@ -80,7 +80,7 @@ class Entry:
     order: Order
     attempts: int = 0
     not_before: float = 0.0
-    wants: frozenset[decisions.ClusterEvent] | None = None  # None: it may be tried as soon as time allows.
+    awaited: decisions.AwaitedEvents | None = None  # None: it may be tried as soon as time allows.
     demoted: bool = False  # Until it is placed, edited or reinstated.
     kind: int = 0  # Pods that ask the same are of one kind; numbered when a pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
@@ -115,13 +115,13 @@ class Entry:
 
     def standing(self, now: float) -> Standing:
         """Return what keeps the pod from being tried."""
-        if self.wants is not None:
+        if self.awaited is not None:
             return Standing.UNSCHEDULABLE
         return Standing.ACTIVE if self.not_before <= now else Standing.BACKOFF
 
     def idle(self, now: float) -> bool:
         """Return whether no bind of the pod may be sent for now, though one may be one day."""
-        return (self.wants is not None or self.not_before > now) and not self.candidate.faults
+        return (self.awaited is not None or self.not_before > now) and not self.candidate.faults
 
 
 def pause(attempts: int, *, demoted: bool = False) -> float:

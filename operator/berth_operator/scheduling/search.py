@@ -284,6 +284,6 @@ def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:
         cpu=amounts.get(facts.CPU, 0),
         node_memory=amounts.get(facts.MEMORY, 0),
         model=inventory.demand_model(),
-        scale=score_inputs.Scale(*inventory.scale()),
+        scale=score_inputs.Scale(*inventory.largest_node()),
         weights=weights,
     )

@@ -23,13 +23,13 @@ Infos = Sequence[node_info.NodeInfo | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlaceReasons:
-    """For each node 0 where it accepts the pod, else the number of its reason, counted from 1.
+    """For each node `number`: 0 where it accepts the pod, else which of the `reasons` it has, counted from 1.
 
     `obstacles` counts how many things keep the pod away: the cordon, each taint, the selector with the
     affinity.
     """
 
-    code: node_table.Numbers
+    number: node_table.Numbers
     obstacles: node_table.Numbers
     reasons: tuple[NodeReason, ...]
 
@@ -51,7 +51,7 @@ class PlaceReasonsCache:
             if self._labels is None:
                 self._labels = labels.Labels([info.node if info else None for info in infos])
             found = self._known[where] = place_reasons(infos, where, self._labels)
-            self._bytes += found.code.nbytes + BYTES_A_THING * where.size
+            self._bytes += found.number.nbytes + BYTES_A_THING * where.size
         return found
 
     def forget(self) -> None:
@@ -64,7 +64,7 @@ class PlaceReasonsCache:
 def place_reasons(infos: Infos, where: facts.Where, labels_: labels.Labels) -> PlaceReasons:
     """Return the reasons of these nodes, whose labels are `labels_`."""
     numbers: dict[NodeReason, int] = {}
-    code, obstacles = np.zeros(len(infos), dtype=np.int64), np.zeros(len(infos), dtype=np.int64)
+    number, obstacles = np.zeros(len(infos), dtype=np.int64), np.zeros(len(infos), dtype=np.int64)
     matching = labels_.matching(where).tolist()
     covered = taints.Covered(where.tolerations)
     for at, info in enumerate(infos):
@@ -72,10 +72,10 @@ def place_reasons(infos: Infos, where: facts.Where, labels_: labels.Labels) -> P
         if info is not None and info.node is not None:
             reason = place_reason(info.node, covered, matches=matching[at])
         if reason is not None:
-            code[at] = numbers.setdefault(reason, len(numbers) + 1)
+            number[at] = numbers.setdefault(reason, len(numbers) + 1)
             if info is not None and info.node is not None:
                 obstacles[at] = covered.obstacles(info.node) + (not matching[at])
-    return PlaceReasons(code, obstacles, tuple(numbers))
+    return PlaceReasons(number, obstacles, tuple(numbers))
 
 
 def place_reason(node: facts.Node, covered: taints.Covered, *, matches: bool) -> NodeReason | None:

@@ -168,7 +168,7 @@ def put_off(cluster: Cluster, decision: decisions.Wait | decisions.Reject) -> qu
     """Put off a pod that was not placed, as the engine would, and return it."""
     candidate = cluster.ledger.backlog.get(decision.uid)
     assert candidate is not None, "asked just now"  # noqa: S101
-    cluster.ledger.backlog.put_off(decision.uid, now=cluster.now, wants=decision.wants)
+    cluster.ledger.backlog.put_off(decision.uid, now=cluster.now, awaited=decision.awaited)
     return candidate
 
 

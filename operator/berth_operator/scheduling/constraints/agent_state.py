@@ -16,7 +16,7 @@ from berth_operator.scheduling.wording import have, noun, plain, short
 NOTHING_THERE: Final = (Reason.NOT_PUBLISHED, Reason.NO_DEVICE)
 
 
-def permanent(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that give out no device at all, by their state."""
     if not query.need.any_device:
         return
@@ -71,7 +71,7 @@ def remedies(scenario: Scenario, _: object) -> Iterator[Option]:
         return
     failed = {Reason.SILENT: scenario.silent, Reason.SOURCE_FAILED: bool(scenario.device.failed)}
     for reason in (one for one, there in failed.items() if there):
-        yield Option([RepairAgent(node=scenario.node.name, reason=reason)], required=True)
+        yield Option([RepairAgent(node=scenario.node.name, reason=reason)], indispensable=True)
 
 
 def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
@@ -82,7 +82,7 @@ def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 CONSTRAINT = Constraint(
     about_devices=True,
     applies_to=lambda question: question.need.any_device,
-    permanent=permanent,
+    unresolvable=unresolvable,
     remedies=remedies,
     words={
         Reason.NOT_PUBLISHED: plain(

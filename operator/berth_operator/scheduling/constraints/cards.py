@@ -72,7 +72,7 @@ def large(query: Query, ask: requests.Gpus) -> node_table.Mask:
     return found
 
 
-def permanent(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few cards of the right kind and size, used or not."""
     need = query.need
     if not asks(need):
@@ -128,7 +128,7 @@ def _room_together(query: Query, cards: node_table.Mask) -> node_table.Mask:
     return mask
 
 
-def transient(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes whose cards are held by others, or withheld."""
     table, rows, need = query.table, query.rows, query.need
     if not asks(need):
@@ -336,8 +336,8 @@ CONSTRAINT = Constraint(
     about_devices=True,
     applies_to=lambda question: bool(question.need.whole or question.need.largest),
     able=able,
-    permanent=permanent,
-    transient=transient,
+    unresolvable=unresolvable,
+    resolvable=resolvable,
     gaps=gaps,
     relaxations=relaxations,
     remedies=remedies,

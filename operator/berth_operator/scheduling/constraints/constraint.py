@@ -1,10 +1,10 @@
 """What a constraint is: one check that a node must pass, with its reasons and all that is known of them.
 
-The search asks for the nodes that are `able`: those that pass. `permanent` objections stay even if all pods
-of the node end, `transient` ones may go when a pod ends. Where no node is left, the reason of each is its
-first objection, and the permanent ones of all constraints come first: so a reason that waiting cannot lift is
-given before one that it can. Gaps say how near a node comes. `what_if` tries relaxations,
-which are changes of the pod, and remedies, which are changes of a node.
+The search asks for the nodes that are `able`: those that pass. `unresolvable` objections stay even if all
+pods of the node end, `resolvable` ones may go when a pod ends. Where no node is left, the reason of each is
+its first objection, and the unresolvable ones of all constraints come first: so a reason that waiting cannot
+lift is given before one that it can. Gaps say how near a node comes. `what_if` tries relaxations, which are
+changes of the pod, and remedies, which are changes of a node.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class DependsOn(enum.Enum):
 class Objection(NamedTuple):
     """Nodes that refuse, and why; `never` if only other hardware would help.
 
-    A taint, a cordon or a silent agent is permanent, because no pod's end lifts it, and yet not `never`.
+    A taint, a cordon or a silent agent is unresolvable, because no pod's end lifts it, and yet not `never`.
     """
 
     nodes: node_table.Mask
@@ -75,8 +75,8 @@ class Constraint:
 
     applies_to: Callable[[questions.Question], bool] = always
     able: Callable[[Query], node_table.Mask] | None = None
-    permanent: Callable[[Query], Iterable[Objection]] = nothing
-    transient: Callable[[Query], Iterable[Objection]] = nothing
+    unresolvable: Callable[[Query], Iterable[Objection]] = nothing
+    resolvable: Callable[[Query], Iterable[Objection]] = nothing
     gaps: Callable[[Query], Iterable[node_table.Scores]] = nothing
     relaxations: Callable[[FailedPlacement], Iterable[Option]] = nothing
     remedies: Callable[[Scenario, allocator.Shortfall | None], Iterable[Option]] = nothing

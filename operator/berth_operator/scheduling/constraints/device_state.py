@@ -16,7 +16,7 @@ from berth_operator.scheduling.wording import of_devices
 TROUBLES: Final = tuple(reason for reason in node_table.TROUBLES if reason is not None)
 
 
-def transient(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few devices that are well, by what is wrong with the others."""
     for pool in pools.pools(query):
         few = pool.well < pool.wanted
@@ -111,7 +111,7 @@ def _with_trouble(
 CONSTRAINT = Constraint(
     about_devices=True,
     applies_to=lambda question: question.need.any_device,
-    transient=transient,
+    resolvable=resolvable,
     remedies=remedies,
     words={
         Reason.UNHEALTHY: of_devices("too few healthy {}"),

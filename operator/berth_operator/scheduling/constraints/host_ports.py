@@ -32,7 +32,7 @@ def able(query: Query) -> node_table.Mask:
     return mask
 
 
-def transient(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes on which a port is taken, port by port."""
     for port in query.question.demand.host_ports:
         yield Objection(taken(query, port), Reason.HOST_PORT_TAKEN, str(port))
@@ -95,7 +95,7 @@ def conflicting(hold: Hold) -> Callable[[facts.HostPort], bool]:
 CONSTRAINT = Constraint(
     applies_to=lambda question: bool(question.demand.host_ports),
     able=able,
-    transient=transient,
+    resolvable=resolvable,
     gaps=gaps,
     relaxations=relaxations,
     remedies=remedies,

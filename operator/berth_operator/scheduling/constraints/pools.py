@@ -67,13 +67,13 @@ def able(query: Query) -> node_table.Mask:
     return mask
 
 
-def permanent(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few pieces, used or not."""
     for pool in pools(query):
         yield Objection(pool.in_all < pool.wanted, pool.lacking, pool.detail, never=True)
 
 
-def transient(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few pieces left."""
     for pool in pools(query):
         yield Objection(pool.left < pool.wanted, Reason.FULL, pool.name)
@@ -108,8 +108,8 @@ CONSTRAINT = Constraint(
     about_devices=True,
     applies_to=lambda question: asked(question.need),
     able=able,
-    permanent=permanent,
-    transient=transient,
+    unresolvable=unresolvable,
+    resolvable=resolvable,
     gaps=gaps,
     relaxations=relaxations,
     words={

@@ -1,7 +1,7 @@
 """Why not, counted over all nodes at once: cheap enough for every decision that finds no place.
 
-Each node has its first reason: the permanent objections of all constraints in their order, then the
-transient ones, and last what only a search on the node showed. So what waiting cannot lift comes before
+Each node has its first reason: the unresolvable objections of all constraints in their order, then the
+resolvable ones, and last what only a search on the node showed. So what waiting cannot lift comes before
 what it can, and a node that could never take the pod is not called full.
 """
 
@@ -95,10 +95,10 @@ def evaluate(
 
 
 def _objections(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
-    """Yield the objections of all constraints in order: the permanent ones first."""
+    """Yield the objections of all constraints in order: the unresolvable ones first."""
     query = Query(inventory, inventory.everything, question)
     constraints = [one for one in registry.CONSTRAINTS if one.applies_to(question)]
     for constraint in constraints:
-        yield from constraint.permanent(query)
+        yield from constraint.unresolvable(query)
     for constraint in constraints:
-        yield from constraint.transient(query)
+        yield from constraint.resolvable(query)

@@ -56,7 +56,7 @@ _CLUSTER_WIDE: Final = tuple(one.applies_to for one in CONSTRAINTS if one.depend
 _OF_ANY_POD: Final = tuple(
     one.applies_to
     for one in CONSTRAINTS
-    if one.transient is not constraint.nothing and not one.about_devices and one is not resources.CONSTRAINT
+    if one.resolvable is not constraint.nothing and not one.about_devices and one is not resources.CONSTRAINT
 )
 
 

@@ -72,7 +72,7 @@ def allocatable(table: node_table.NodeTable, rows: node_table.Rows, name: str) -
     return total
 
 
-def permanent(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have less in all than is asked."""
     demand = query.question.demand
     for name, amount in demand.amounts:
@@ -84,7 +84,7 @@ def permanent(query: Query) -> Iterator[Objection]:
         yield Objection(too_small, Reason.INSUFFICIENT_RESOURCE, name, never=True)
 
 
-def transient(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too little left."""
     demand = query.question.demand
     for name, amount in demand.amounts:
@@ -198,8 +198,8 @@ def _lacking(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 CONSTRAINT = Constraint(
     able=able,
-    permanent=permanent,
-    transient=transient,
+    unresolvable=unresolvable,
+    resolvable=resolvable,
     gaps=gaps,
     relaxations=relaxations,
     remedies=remedies,

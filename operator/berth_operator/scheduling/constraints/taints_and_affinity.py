@@ -24,20 +24,20 @@ MOST_EVALUATED: Final = 64  # Nodes with the fewest obstacles, to find out what 
 
 def able(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod may run."""
-    mask: node_table.Mask = query.inventory.places(query.question.demand.where).code[query.rows] == 0
+    mask: node_table.Mask = query.inventory.place_reasons(query.question.demand.where).number[query.rows] == 0
     return mask
 
 
-def permanent(query: Query) -> Iterator[Objection]:
-    """Yield the nodes on which the pod may not run, by the first reason."""
-    places = query.inventory.places(query.question.demand.where)
-    for number, why in enumerate(places.reasons, start=1):
-        yield Objection(places.code[query.rows] == number, *why)
+def unresolvable(query: Query) -> Iterator[Objection]:
+    """Yield the nodes on which the pod may not run, grouped by the first reason of each."""
+    found = query.inventory.place_reasons(query.question.demand.where)
+    for number, why in enumerate(found.reasons, start=1):
+        yield Objection(found.number[query.rows] == number, *why)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
-    """Yield the more, the more keeps the pod away: two taints are farther from yes than one."""
-    obstacles = query.inventory.places(query.question.demand.where).obstacles[query.rows]
+    """Yield a gap that grows with what keeps the pod away: two taints are a larger gap than one."""
+    obstacles = query.inventory.place_reasons(query.question.demand.where).obstacles[query.rows]
     yield obstacles / (obstacles + 1)
 
 
@@ -146,7 +146,7 @@ def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, Node
 def relaxations(failed: FailedPlacement) -> Iterator[Option]:
     """Yield what would lift obstacles on the nodes that have the fewest, first what most of them have."""
     inventory, where = failed.query.inventory, failed.query.question.demand.where
-    counts = inventory.places(where).obstacles
+    counts = inventory.place_reasons(where).obstacles
     rows = sorted(failed.only_blocked_here(), key=lambda row: int(counts[row]))
     there = [inventory.infos[row] for row in rows[:MOST_EVALUATED]]
     found = [set(obstacles(info.node, where)) for info in there if info and info.node]
@@ -156,19 +156,19 @@ def relaxations(failed: FailedPlacement) -> Iterator[Option]:
         if not change.node and not (
             isinstance(change, Tolerate) and change.taint.key.startswith(OF_KUBERNETES)
         ):
-            yield Option([change], required=True)
+            yield Option([change], indispensable=True)
 
 
 def remedies(scenario: Scenario, _: object) -> Iterator[Option]:
     """Yield that a cordoned node is uncordoned."""
     for change in obstacles(scenario.node, scenario.demand.where):
         if isinstance(change, Uncordon):
-            yield Option([change], required=True)
+            yield Option([change], indispensable=True)
 
 
 CONSTRAINT = Constraint(
     able=able,
-    permanent=permanent,
+    unresolvable=unresolvable,
     gaps=gaps,
     relaxations=relaxations,
     remedies=remedies,

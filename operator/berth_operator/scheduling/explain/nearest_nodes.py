@@ -68,7 +68,7 @@ def _obstacles(survey: node_survey.NodeSurvey, row: int, before: Scenario) -> It
     query = Query(survey.inventory, rows, questions.of(requests.NO_DEVICES, elsewhere))
     for constraint in registry.CONSTRAINTS:
         if constraint is not taints_and_affinity.CONSTRAINT and constraint.applies_to(query.question):
-            for objection in (*constraint.permanent(query), *constraint.transient(query)):
+            for objection in (*constraint.unresolvable(query), *constraint.resolvable(query)):
                 if objection.nodes[0]:
                     yield objection.reason, objection.detail
 

@@ -1,6 +1,6 @@
 """What would let a pod in: the smallest set of changes, found by trying them.
 
-`advice` puts sets together of what the constraints propose. A change of the pod is put to all nodes
+`advice` combines what the constraints propose into sets. A change of the pod is tried on all nodes
 (`feasibility`), one of a node is tried on a copy of the node (`trials`). `victims` finds the pods
 whose end would make room. `node_survey` has the answers of all nodes to the pod, and which of them come
 nearest; `work_budget` bounds the work of all this together.

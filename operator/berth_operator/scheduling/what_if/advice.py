@@ -70,7 +70,7 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
 
 def single(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
-    """Return the single changes that let the pod in: one of a node of each type, and all of the pod."""
+    """Return the single changes that let the pod in: of a node one of each type, of the pod all."""
     return cheapest_first([*_of_nodes(survey, shortfalls), *_of_the_pod(survey, shortfalls)])
 
 
@@ -99,7 +99,7 @@ def _of_nodes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
     for row in _rows_to_change(survey):
         before = trials.scenario(survey, row)
         options = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
-        for option in [option for option in options if option.required] or options:
+        for option in [option for option in options if option.indispensable] or options:
             change_type = option.variants[0].change_type
             if change_type in helped or trials_by_type[change_type] == work_budget.NODES_TRIED:
                 continue
@@ -141,10 +141,10 @@ def _sets(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> l
         *registry.relaxations(survey.request, query, [shortfall] if shortfall else []),
         *victims.remedies(before),
     ]
-    required = [option for option in options if option.required]
-    others = [option for option in options if not option.required]
-    more = itertools.combinations(others, count - len(required)) if len(required) <= count else ()
-    found = (_tried_on_node(survey, row, before, [*required, *some]) for some in more)
+    indispensable = [option for option in options if option.indispensable]
+    others = [option for option in options if not option.indispensable]
+    more = itertools.combinations(others, count - len(indispensable)) if len(indispensable) <= count else ()
+    found = (_tried_on_node(survey, row, before, [*indispensable, *some]) for some in more)
     return [advice for advice in found if advice is not None]
 
 
