@@ -67,9 +67,6 @@ CONDITION_RATE: Final = {"meanwhile": 100.0, "otherwise": 400.0}
 KOPF_WAITS_SECONDS: Final = (0.5, 30.0)
 KOPF_LOOK_SECONDS: Final = 0.05
 DRAIN_SECONDS: Final = 5.0
-SETTLE_SECONDS: Final = (
-    binding_writer.SERVER_SECONDS + 1.0
-)  # Until the last binds of an old leader have ended.
 
 
 def wall() -> dt.datetime:
@@ -225,7 +222,7 @@ class Operator:
     async def _take_over(self, term: elector.Term) -> None:
         """Wait for the old leader's last binds, void later ones, and catch up with the API."""
         if not term.clean:
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(leadership.SETTLE_SECONDS)
         await self._feeds.catch_up()
         if not term.clean:
             await self._feeds.wait_pods(await self._touches.void(bind_declarer.decode(term.inherited)))

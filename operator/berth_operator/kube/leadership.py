@@ -7,7 +7,7 @@ where nothing else runs. It must not keep the Lease for a program that hangs: th
 
 Losing leadership ends the process from this thread, whatever the main loop does: no write that
 the main loop has prepared may be sent any more. A new leader first waits until the binds of the
-old one have ended (`app.SETTLE_SECONDS`).
+old one have ended.
 """
 
 import asyncio
@@ -22,11 +22,13 @@ from typing import Any, Final, NoReturn, TypeVar
 from berth_crds import tasks
 from berth_crds.client import api
 from berth_operator.engine import ports
-from berth_operator.kube import elector
+from berth_operator.kube import binding_writer, elector
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 0.5
+# How long a new leader waits: until the last binds of the old one have ended.
+SETTLE_SECONDS: Final = binding_writer.SERVER_SECONDS + 1.0
 STOP_SECONDS: Final = 4.0  # The tasks of the thread, and then its connections, may take two seconds each.
 END_SECONDS: Final = 2.0
 EXIT_LOST: Final = 3
