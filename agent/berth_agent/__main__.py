@@ -111,8 +111,7 @@ def _connections(settings: Settings) -> Mapping[str, connection.Connection]:
     names = [node.name for node in settings.nodes]
     if not settings.context_by_node:
         return dict.fromkeys(names, connection.load(settings.kubeconfig, context=settings.context))
-    paths = connection.find(settings.kubeconfig)
-    if paths is None:
+    if (paths := connection.find(settings.kubeconfig)) is None:
         raise flags.UsageError("--context-by-node needs a kubeconfig with a context for each node.")
     return dict(zip(names, connection.from_contexts(paths, names), strict=True))
 

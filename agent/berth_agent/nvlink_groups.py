@@ -58,8 +58,7 @@ def _is_full(board: Sequence[probe.Card]) -> bool:
 
 
 def _sizes(model: str) -> tuple[int, ...]:
-    known = catalog.find(model)
-    if known is None:
+    if (known := catalog.find(model)) is None:
         return FULL_SIZES
     return (known.layout.cards,) if known.layout.nvlinks is catalog.Nvlinks.FULL else ()
 

@@ -69,14 +69,12 @@ def parse(shape: str) -> tuple[tuple[int, catalog.Model], ...]:
 
 
 def _part(text: str, shape: str) -> tuple[int, catalog.Model]:
-    match = _PART.fullmatch(text)
-    if not match:
+    if not (match := _PART.fullmatch(text)):
         raise BadShape(
             f"The shape {quoted(shape)} is not COUNTxMODEL, such as 8xA100-SXM4-80GB or 2xT4+1xL4."
         )
     count, name = match.groups()
-    model = catalog.find(name)
-    if model is None:
+    if (model := catalog.find(name)) is None:
         known = ", ".join(each.normal_name for each in catalog.MODELS)
         raise BadShape(f"There is no GPU model {quoted(name)} in the catalogue; known are {known}.")
     return int(count), model
@@ -207,8 +205,7 @@ class SimulatedProbe:
     def sample(self) -> probe.Outcome:
         """Sample once; it hangs for as long as the file of faults says so."""
         while not isinstance(faults := self._read(), probe.SourceFailed):
-            source = faults.get(SOURCE)
-            if source is None or not source.hang:
+            if (source := faults.get(SOURCE)) is None or not source.hang:
                 return self._applied(faults)
             wait()
         return faults

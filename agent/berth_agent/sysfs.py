@@ -56,8 +56,7 @@ class Kernel:
 
     def driven_by(self, driver: str) -> frozenset[str] | None:
         """Return the addresses of the PCI devices of a driver; None where the kernel does not say."""
-        listed = _listed(self.sys / "bus/pci/drivers" / driver)
-        if listed is None:
+        if (listed := _listed(self.sys / "bus/pci/drivers" / driver)) is None:
             return None
         return frozenset(each.name for each in listed if schema_limits.BUS_ID.matches(each.name))
 

@@ -212,17 +212,14 @@ def _runner(routes: Iterable[web.RouteDef], connections: http_connections.Connec
 def _bounded(connections: http_connections.Connections) -> typedefs.Middleware:
     @web.middleware
     async def answer(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-        connection = connections.find(request.protocol)
-        if connection is None:
+        if (connection := connections.find(request.protocol)) is None:
             raise ConnectionResetError("The client is gone.")
         if not connection.admitted:  # It came together with another.
             await connections.limiter.acquire()
         connection.admitted = False
         connection.request_began()
         try:
-            if request.body_exists:
-                return _refused(request)
-            return await handler(request)
+            return _refused(request) if request.body_exists else await handler(request)
         finally:
             connection.request_ended()
 

@@ -45,8 +45,7 @@ class NodeCards:
 
 def decode_allocation(pod: watched_pod.Pod, node: str) -> allocation.Allocation | UnusableAllocation | None:
     """Return what a pod was given on this node; None for a pod without an allocation."""
-    text = pod.metadata.annotations.get(names.ALLOCATION)
-    if text is None:
+    if (text := pod.metadata.annotations.get(names.ALLOCATION)) is None:
         return None
     found = allocation.decode(text)
     if isinstance(found, allocation.Unreadable):

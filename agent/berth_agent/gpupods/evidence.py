@@ -145,8 +145,7 @@ class EvidenceCache:
 
     def listed_without_devices(self, key: device_ids.PodKey, uid: str) -> bool:
         """Whether the kubelet has listed this pod since it is running, and without any device."""
-        listed = self._listed.get(key)
-        if listed is None or listed.uid != uid or not listed.was_running:
+        if (listed := self._listed.get(key)) is None or listed.uid != uid or not listed.was_running:
             return False
         return not any(
             devices.ids

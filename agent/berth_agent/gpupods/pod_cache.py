@@ -81,8 +81,7 @@ class PodCache:
         return names_of.pop() if len(names_of) == 1 else ""
 
     def _forget(self, key: store.Key) -> bool:
-        pod = self._pods.pop(key, None)
-        if pod is None:
+        if (pod := self._pods.pop(key, None)) is None:
             return False
         self._keys.pop(pod.metadata.uid, None)
         for container_id, _ in watched_pod.container_ids(pod):

@@ -212,8 +212,7 @@ class GpuPodReconciler:
         gpupod = await self._found(key, pod)
         if pod is None:
             return
-        spec = self._spec(pod, decoded, gpupod)
-        if spec is not None:
+        if (spec := self._spec(pod, decoded, gpupod)) is not None:
             before = gpupod.status if gpupod else wire.GpuPodStatus()
             pod_evidence = self._evidence(pod, decoded, before.granted)
             status = desired.status(

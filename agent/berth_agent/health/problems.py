@@ -66,8 +66,7 @@ def of_card(card: probe.Card, before: probe.Measurements | None) -> Iterator[pro
 def of_xids(numbers: Iterable[int], rules: health_rules.HealthRules) -> Iterator[probe.DeviceHealth]:
     """Yield the problems that follow from XIDs of one card."""
     for number in filter(None, numbers):  # Zero is no XID.
-        found = XID_PROBLEMS.get(rules.consequence(number))
-        if found:
+        if found := XID_PROBLEMS.get(rules.consequence(number)):
             reason, recovery = found
             message = f"XID {number}: {xid_table.meaning(number).text}"
             yield probe.DeviceHealth(Health.UNHEALTHY, reason, _published(number), message, recovery)

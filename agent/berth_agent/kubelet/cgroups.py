@@ -64,8 +64,7 @@ def _paths(text: str) -> Iterable[str]:
 
 
 def _of_path(path: str) -> CgroupOwner:
-    pod = _POD.search(path)
-    if pod is None and not path.startswith("/.."):
+    if (pod := _POD.search(path)) is None and not path.startswith("/.."):
         # A container that no kubelet started: the 64 digits belong to some other runtime.
         return HOST
     # Before the pod there may be the container in which the whole node runs, and behind the

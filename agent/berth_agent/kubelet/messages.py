@@ -80,8 +80,7 @@ def _fields(kind: str, body: bytes, span: slice, left: Left) -> Iterator[tuple[F
     """Yield the known fields of a message with their values."""
     known = MESSAGES[kind]
     for number, value in _values(body, span, left):
-        field = known.get(number)
-        if field is None:
+        if (field := known.get(number)) is None:
             continue
         if value is None:
             raise Malformed(f"{kind}.{field.name} is a number")

@@ -94,8 +94,7 @@ def _temperature(handle: Any) -> int | None:
 
 
 def _rows(handle: Any) -> probe.RemappedRows | None:
-    found = _ask_or_none(pynvml.nvmlDeviceGetRemappedRows, handle)
-    if found is None:
+    if (found := _ask_or_none(pynvml.nvmlDeviceGetRemappedRows, handle)) is None:
         return None
     corrected, uncorrected, pending, failed = found
     return probe.RemappedRows(corrected, uncorrected, bool(pending), bool(failed))

@@ -28,8 +28,7 @@ NOT_SHOWN: Final = calls.ABSENT | {pynvml.NVML_ERROR_NO_PERMISSION}
 
 def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> wire.Mig | None:
     """Return MIG mode and instances of a card with `total` bytes; None where it cannot do MIG."""
-    mode = calls.ask_or_none(pynvml.nvmlDeviceGetMigMode, handle)
-    if mode is None:
+    if (mode := calls.ask_or_none(pynvml.nvmlDeviceGetMigMode, handle)) is None:
         return None
     # The second is the mode after the next reset, which does not matter yet.
     current, _ = mode

@@ -70,8 +70,7 @@ class Session:
             address = cards.address(handle)
             uuid = cards.uuid(handle)
             self._on_progress(f"reading card {index} ({uuid})")
-            facts = self._facts.get(uuid)
-            if facts is None or facts.location.bus_id != address:
+            if (facts := self._facts.get(uuid)) is None or facts.location.bus_id != address:
                 facts = self._facts[uuid] = cards.facts(handle, address, self._kernel)
             self.events.register(handle, uuid)
             return cards.read(handle, index, uuid=uuid, facts=facts)

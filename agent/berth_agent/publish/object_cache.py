@@ -59,8 +59,7 @@ class ObjectCache(Generic[B]):
         """Forget an object, unless another of its name has been made since."""
         self.deletions += 1
         key = key_of(meta)
-        known = self._objects.get(key)
-        if known is not None and known.metadata.uid == meta.uid:
+        if (known := self._objects.get(key)) is not None and known.metadata.uid == meta.uid:
             self._lost(key)
 
     def write_answered(self, item: B, *, deletions: int) -> None:

@@ -89,8 +89,7 @@ class ObjectWriter(Generic[B]):
     # ------------------------------------------------------------ comparing
 
     def _is_part_up_to_date(self, desired_object: DesiredObject, part: ManagedPart) -> bool:
-        seen = self._cache.get(desired_object.key)
-        if seen is None:
+        if (seen := self._cache.get(desired_object.key)) is None:
             return False
         desired, actual = self._desired(desired_object, part), self._actual(seen, part)
         return desired == actual or self._settled.get((desired_object.key, part.name)) == (desired, actual)

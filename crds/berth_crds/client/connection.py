@@ -213,8 +213,7 @@ def _from_kubeconfig(config: Kubeconfig, origin: str, context: str | None) -> Co
 
 def text_of(entry: Mapping[str, Any], key: str) -> str | None:
     """Read an optional text; raise where it is something else."""
-    value = entry.get(key)
-    if value is not None and not isinstance(value, str):
+    if (value := entry.get(key)) is not None and not isinstance(value, str):
         raise ValueError(f"{key} must be text")
     if key == "proxy-url" and value is not None and not _reachable(value):
         raise ValueError(f"{key} is no URL: {value}")

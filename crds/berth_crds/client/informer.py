@@ -181,8 +181,7 @@ class Informer(Generic[B]):
 
     async def reach(self, version: str) -> None:
         """Wait until everything up to a revision has been passed on; ask for a bookmark if nothing comes."""
-        target = history.revision(version)
-        if target is None:
+        if (target := history.revision(version)) is None:
             await self.refresh()
         elif not self._reached(target):
             await self._reach(target)
@@ -222,8 +221,7 @@ class Informer(Generic[B]):
                 await self._round
             except asyncio.CancelledError:
                 # Either a new list is wanted, or this task ends: then it was cancelled too.
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
+                if (task := asyncio.current_task()) is not None and task.cancelling():
                     await tasks.end([self._round])
                     raise
 

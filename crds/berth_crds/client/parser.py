@@ -84,8 +84,7 @@ class Parser:
 
     def _head(self) -> Generator[None, None, tuple[int, Fields]]:
         first, *lines = (yield from self._upto(b"\r\n\r\n")).split(b"\r\n")
-        match = _STATUS.fullmatch(first)
-        if match is None:
+        if (match := _STATUS.fullmatch(first)) is None:
             raise MalformedResponse(f"an answer begins with {_shown(first)}")
         if match[1] == b"0":
             self._keep = False
@@ -139,8 +138,7 @@ class Parser:
 
     def _chunk_size(self) -> Generator[None, None, int]:
         line = yield from self._upto(b"\r\n")
-        match = _CHUNK.fullmatch(line)
-        if match is None:
+        if (match := _CHUNK.fullmatch(line)) is None:
             raise MalformedResponse(f"an answer says {_shown(line)} where the length of a chunk should be")
         # A body may have many chunks: only what stands beside their sizes counts.
         self._head_left += len(match[1])
@@ -173,8 +171,7 @@ def _fields(lines: Iterable[bytes]) -> Fields:
 
 @functools.lru_cache(KNOWN_LINES)
 def _field(line: bytes) -> tuple[bytes, bytes]:
-    match = _FIELD.fullmatch(line)
-    if match is None:
+    if (match := _FIELD.fullmatch(line)) is None:
         raise MalformedResponse(f"an answer has the header {_shown(line)}")
     return match[1].lower(), match[2].strip(b" \t")
 

@@ -157,8 +157,7 @@ class Store(Generic[B]):
         """Record an object that is new or changed."""
         meta = thing.metadata
         key = key_of(meta)
-        old = self._known.get(key)
-        if old is not None and old.uid != meta.uid:
+        if (old := self._known.get(key)) is not None and old.uid != meta.uid:
             self.delete(key)
             old = None
         if old is not None and old.version == meta.resource_version and not again:
@@ -178,8 +177,7 @@ class Store(Generic[B]):
 
     def delete(self, key: Key) -> None:
         """Record that an object is gone."""
-        known = self._known.pop(key, None)
-        if known is None:
+        if (known := self._known.pop(key, None)) is None:
             return
         meta = wire.Meta(namespace=key[0], name=key[1], uid=known.uid, resource_version=known.version)
         if known.delivered:

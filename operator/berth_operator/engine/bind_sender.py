@@ -32,9 +32,6 @@ REVISION_SECONDS: Final = 0.02  # Meanwhile its cards are kept from others.
 MOST_RESENT: Final = 1  # After that, the pod is changed.
 REPORTED_AFTER: Final = 3  # Reads of the pod: most outcomes are found by the first.
 
-Candidate = queued_pods.Candidate
-Placement = decisions.Placement
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
@@ -75,8 +72,10 @@ class BindSender:
         self._open = totals.Totals()  # Decided, and not concluded; by namespace.
         self._unanswered = totals.Totals()  # Of these.
         self._has_room = asyncio.Event()
-        self.on_outcome: Callable[[Candidate, Placement, ports.Outcome], None] = lambda *_: None
-        self.on_delay: Callable[[Candidate, str], None] = lambda *_: None
+        self.on_outcome: Callable[[queued_pods.Candidate, decisions.Placement, ports.Outcome], None] = (
+            lambda *_: None
+        )
+        self.on_delay: Callable[[queued_pods.Candidate, str], None] = lambda *_: None
 
     @property
     def busy(self) -> bool:
@@ -134,7 +133,7 @@ class BindSender:
 
     # ------------------------------------------------------------ from the decision to its outcome
 
-    def start(self, candidate: Candidate, placement: Placement) -> None:
+    def start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Send the bind of a pod whose hold is assumed."""
         task = asyncio.create_task(self._bind(candidate, placement), name=f"bind {candidate.title}")
         self._tasks.add(task)
@@ -161,7 +160,7 @@ class BindSender:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _bind(self, candidate: Candidate, placement: Placement) -> None:
+    async def _bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         since = self._ledger.waiting_since.get(candidate.uid)
         try:
             sent, outcome = await self._send(candidate, placement)
@@ -182,12 +181,16 @@ class BindSender:
         self.on_outcome(candidate, placement, outcome)
 
     async def _send(
-        self, candidate: Candidate, placement: Placement, *, again: bool = False, anyway: bool = False
+        self,
+        candidate: queued_pods.Candidate,
+        placement: decisions.Placement,
+        *,
+        again: bool = False,
+        anyway: bool = False,
     ) -> tuple[float, ports.Outcome]:
         """Send a bind when a slot is free, and return when; a stale bind is only sent if `anyway`."""
         take = self._bind_slots.acquire_patiently if again else self._bind_slots.acquire
-        slot = await take(candidate.namespace)
-        if slot is None:
+        if (slot := await take(candidate.namespace)) is None:
             return self._clock(), self._unsent_outcome(candidate, placement)
         try:
             await self.rate_limiter.acquire()
@@ -205,7 +208,7 @@ class BindSender:
         finally:
             self._bind_slots.release(slot)
 
-    async def _call(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
+    async def _call(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Outcome:
         try:
             return await self._writer.bind(candidate, placement)
         except Exception as error:
@@ -213,7 +216,9 @@ class BindSender:
             self._records.bind_failed()
             return ports.Unknown(str(error) or type(error).__name__)
 
-    def _unsent_outcome(self, candidate: Candidate, placement: Placement) -> ports.Outcome:
+    def _unsent_outcome(
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement
+    ) -> ports.Outcome:
         known = self._ledger.assumed_pods.get(candidate.uid)
         return self._watched_outcome(candidate, placement) or ports.Unsent(
             edited=known is not None and known.candidate != candidate
@@ -222,7 +227,7 @@ class BindSender:
     # ------------------------------------------------------------ without a clear answer
 
     async def _follow(
-        self, candidate: Candidate, placement: Placement, answer: ports.Outcome
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement, answer: ports.Outcome
     ) -> ports.Outcome:
         """Return the outcome of a bind whose answer is unclear or lost.
 
@@ -261,7 +266,7 @@ class BindSender:
         raise AssertionError("counting does not end")
 
     async def _void_if_needed(
-        self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound, *, last: bool
+        self, candidate: queued_pods.Candidate, answer: ports.Outcome, seen: ports.Unbound, *, last: bool
     ) -> ports.Outcome | ports.ReadResult:
         """Change a pod whose bind is lost, if the bind is stale or was sent for the last time."""
         stale = self._stale(candidate, seen)
@@ -273,18 +278,18 @@ class BindSender:
         return ports.Unsent(edited=not seen.same) if stale else _refusal(answer)
 
     def _after_refusal(
-        self, candidate: Candidate, answer: ports.Outcome, seen: ports.Unbound
+        self, candidate: queued_pods.Candidate, answer: ports.Outcome, seen: ports.Unbound
     ) -> ports.Outcome | ports.Unbound:
         """Return the outcome of a bind that surely was refused; Unbound if it is to be sent again."""
         if _of_same_revision(answer, seen):
             return _refusal(answer)
         return ports.Unsent(edited=not seen.same) if self._stale(candidate, seen) else seen
 
-    def _stale(self, candidate: Candidate, seen: ports.Unbound) -> bool:
+    def _stale(self, candidate: queued_pods.Candidate, seen: ports.Unbound) -> bool:
         return not (seen.same and self._ledger.assumed_pods.is_current(candidate.uid))
 
     def _watched_outcome(
-        self, candidate: Candidate, placement: Placement
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement
     ) -> ports.Bound | ports.Refused | ports.Gone | None:
         """Return the outcome that the watch has shown; None as long as there is none."""
         state, hold = self._ledger.state(candidate.uid), self._ledger.inventory.hold(candidate.uid)
@@ -302,7 +307,9 @@ class BindSender:
         return ports.Refused(f"another scheduler bound the pod to {hold.node}")
 
     async def _read(
-        self, ask: Callable[[Candidate], Awaitable[ports.ReadResult]], candidate: Candidate
+        self,
+        ask: Callable[[queued_pods.Candidate], Awaitable[ports.ReadResult]],
+        candidate: queued_pods.Candidate,
     ) -> ports.ReadResult:
         try:
             return await ask(candidate)
@@ -310,7 +317,9 @@ class BindSender:
             log.exception("%s cannot be looked at", candidate.title)
             return ports.Unknown(str(error) or type(error).__name__)
 
-    def _report_progress(self, candidate: Candidate, outcome: ports.Outcome, attempt: int) -> None:
+    def _report_progress(
+        self, candidate: queued_pods.Candidate, outcome: ports.Outcome, attempt: int
+    ) -> None:
         """Back off, or report a delay, depending on the answer to a bind that is still followed."""
         if isinstance(outcome, ports.Throttled):
             self.back_off(outcome)

@@ -64,8 +64,7 @@ class BindSlots:
 
     def width(self, namespace: str) -> int | None:
         """Return how many requests of a namespace may be under way; None where only those of all count."""
-        window = self._windows.get(namespace)
-        if window is None:
+        if (window := self._windows.get(namespace)) is None:
             return self._first_width if self._first_width < self._at_once else None
         return window.width if window.slow or window.width < self._at_once else None
 
@@ -156,8 +155,7 @@ class BindSlots:
         now = self._now()
         if now - self._pruned_at > FORGOTTEN_SECONDS:
             self._prune(now)
-        window = self._windows.get(namespace)
-        if window is None:
+        if (window := self._windows.get(namespace)) is None:
             window = self._windows[namespace] = Window(self._first_width, now)
         window.acquired_at = now
         return window

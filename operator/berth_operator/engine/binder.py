@@ -16,9 +16,6 @@ from berth_operator.scheduling import decisions, queued_pods
 
 EDITED: Final = "what the pod asks for was changed while it was being bound; it is tried again"
 
-Candidate = queued_pods.Candidate
-Placement = decisions.Placement
-
 
 class Binder:
     """Binds pods, a limited number at once."""
@@ -92,7 +89,9 @@ class Binder:
         await self._dry_runs.stop()
         await self._bind_sender.drain()
 
-    def _conclude(self, candidate: Candidate, placement: Placement, outcome: ports.Outcome) -> None:
+    def _conclude(
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement, outcome: ports.Outcome
+    ) -> None:
         match outcome:
             case ports.Bound():
                 self._dry_runs.refusals.forget(candidate.uid)
@@ -109,8 +108,8 @@ class Binder:
 
     def _take_back(
         self,
-        candidate: Candidate,
-        placement: Placement,
+        candidate: queued_pods.Candidate,
+        placement: decisions.Placement,
         outcome: ports.Refused | ports.Throttled | ports.Unsent,
     ) -> None:
         if isinstance(outcome, ports.Throttled):
@@ -123,7 +122,7 @@ class Binder:
                 self._dry_runs.refusals.bind_refused(candidate, placement, self._clock())
                 self._observer.bind_failed(candidate, message)
 
-    def _fault(self, candidate: Candidate, outcome: ports.Outcome) -> str:
+    def _fault(self, candidate: queued_pods.Candidate, outcome: ports.Outcome) -> str:
         """Return why a bind failed if the pod itself is the cause, so that it must not keep its cards.
 
         A pod may be edited while it is bound; one that is edited all the time would keep a card from all

@@ -60,9 +60,7 @@ def _plain(value: Any) -> Any:
         return (type(value).__name__, *inside)
     if isinstance(value, set | frozenset):
         return sorted(repr(_plain(one)) for one in value)
-    if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
-    return value
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 class DecisionRecords:
@@ -96,8 +94,7 @@ class DecisionRecords:
             self._terms -= _size(self.decisions.popleft().candidate)
 
     def _count(self, ledger: Ledger, decision: decisions.Decision, attempts: int, now: float) -> None:
-        since = ledger.waiting_since.get(decision.uid)
-        if since is not None and not attempts:
+        if (since := ledger.waiting_since.get(decision.uid)) is not None and not attempts:
             self._metrics.wait.observe(now - since)
         if not isinstance(decision, decisions.Bind):
             self._metrics.put_off(decision)

@@ -11,8 +11,6 @@ from berth_operator.engine import ports, waiting_reasons
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
 
-Candidate = queued_pods.Candidate
-
 
 class DecisionReporter:
     """Gives decisions and the outcomes of binds to the status writer; observes a binder."""
@@ -52,8 +50,7 @@ class DecisionReporter:
                 assert_never(decision)
 
     def _put_off(self, decision: decisions.Wait | decisions.Reject) -> None:
-        candidate = self._ledger.backlog.get(decision.uid)
-        if candidate is not None:
+        if (candidate := self._ledger.backlog.get(decision.uid)) is not None:
             self._ledger.backlog.put_off(
                 decision.uid,
                 now=self._clock(),
@@ -68,16 +65,16 @@ class DecisionReporter:
 
     # ------------------------------------------------------------ what became of binds
 
-    def bound(self, candidate: Candidate, placement: decisions.Placement) -> None:
+    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         """Report that a pod was bound."""
         self._status_writer.bound(candidate, placement)
 
-    def bind_failed(self, candidate: Candidate, message: str) -> None:
+    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report why the bind of a pod failed, or has no answer yet."""
         self.reasons.bind_failed(candidate.uid, message)
         self._status_writer.bind_failed(candidate, message)
 
-    def bind_held_up(self, candidate: Candidate, message: str) -> None:
+    def bind_held_up(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report why a pod waits before its bind is decided, unless it already shows a reason."""
         if not self._status_writer.shown_message(candidate.uid):
             self.bind_failed(candidate, message)

@@ -45,6 +45,4 @@ def _problem(room: device_view.Usage | None, used: device_view.Usage) -> str:
         return f"is promised at {used.core} %"
     if room.memory and used.memory > room.memory:
         return f"is promised with {used.memory} of {room.memory} bytes"
-    if room.pods and used.pods > room.pods:
-        return f"is promised {used.pods} times"
-    return ""
+    return f"is promised {used.pods} times" if room.pods and used.pods > room.pods else ""

@@ -123,8 +123,7 @@ def _waiting(ledger: Ledger, uid: str) -> queued_pods.Candidate | None:
 
 def _without_room(ledger: Ledger, uid: str) -> bool:
     """Whether there was no room for the spec of a pod; which pods these are is chance."""
-    candidate = _waiting(ledger, uid)
-    if candidate is None:
+    if (candidate := _waiting(ledger, uid)) is None:
         return ledger.unadmitted_pods.is_bare(uid)
     return any(one.reason is Reason.TOO_MUCH_TOGETHER for one in candidate.faults)
 

@@ -49,7 +49,6 @@ class IllegalStep(Exception):
 
 def after(state: State, step: Step, uid: str) -> State:
     """Return the state of a pod's hold after a step."""
-    found = TRANSITIONS.get((state, step))
-    if found is None:
+    if (found := TRANSITIONS.get((state, step))) is None:
         raise IllegalStep(f"cannot {step.value} the hold of {uid}: it is {state.value}")
     return found

@@ -83,8 +83,7 @@ class Ledger:
         """Charge a placement before its Binding is sent."""
         self._step(decision.uid, Step.ASSUME)
         attempts = self.backlog.attempts(decision.uid)
-        candidate = self.backlog.place(decision.uid)
-        if candidate is None:
+        if (candidate := self.backlog.place(decision.uid)) is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
         self.assumed_pods.add(candidate, attempts, decision.placement)
@@ -108,8 +107,7 @@ class Ledger:
     def _node_changed(self, node: str, *, devices_alone: bool = False) -> None:
         """Record that a node has changed: binds to it that were decided before are stale."""
         self.changes.record(node)
-        info = self.inventory.node(node)
-        if info is not None:
+        if (info := self.inventory.node(node)) is not None:
             self.assumed_pods.mark_stale(info.holds, devices_alone=devices_alone)
 
     def _step(self, uid: str, step: Step) -> None:
@@ -302,8 +300,7 @@ class Ledger:
 
     def node_seen(self, node: facts.Node) -> None:
         """Record a new or changed node."""
-        info = self.inventory.node(node.name)
-        if info is None or info.node != node:
+        if (info := self.inventory.node(node.name)) is None or info.node != node:
             better = node_offers.better_node(info.node if info is not None else None, node)
             self.inventory.put_node(node)
             self._node_changed(node.name)
@@ -346,8 +343,7 @@ class Ledger:
 
     def agent_silent(self, node: str, *, silent: bool) -> None:
         """Record that an agent is silent, or not any more."""
-        info = self.inventory.node(node)
-        if info is not None and info.silent != silent:
+        if (info := self.inventory.node(node)) is not None and info.silent != silent:
             self.inventory.set_silent(node, silent)
             self._node_changed(node, devices_alone=True)
             if not silent:

@@ -91,8 +91,7 @@ class Loop:
                 async with asyncio.timeout(None if due is None else max(0.0, due - self._clock())):
                     await wake.wait()
             except TimeoutError:
-                due = self._next_due()
-                if due is not None and due <= self._clock():
+                if (due := self._next_due()) is not None and due <= self._clock():
                     return
         latest = self._clock() + LONGEST_WINDOW_SECONDS
         while wake.is_set() and self._clock() < latest:

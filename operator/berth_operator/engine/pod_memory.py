@@ -70,8 +70,7 @@ class UnkeptPods:
 
     def remove(self, uid: str) -> None:
         """Forget a pod, if it is here."""
-        namespace = self._namespaces.pop(uid, None)
-        if namespace is not None:
+        if (namespace := self._namespaces.pop(uid, None)) is not None:
             del self._pods[namespace][uid]
             if not self._pods[namespace]:
                 del self._pods[namespace]
@@ -108,8 +107,7 @@ class WaitingPodMemory:
             self.release(candidate.uid)
             return candidate
         key = (candidate.namespace, *candidate.asks)
-        kept = self._kept.get(key)
-        if kept is None or candidate.uid not in kept.uids:
+        if (kept := self._kept.get(key)) is None or candidate.uid not in kept.uids:
             self._remove(candidate.uid)
             if kept is None and not self._spent.fits(candidate.namespace, weight):
                 self._unkept.add(candidate, weight)
@@ -127,8 +125,7 @@ class WaitingPodMemory:
         self._remove(uid)
 
     def _remove(self, uid: str) -> None:
-        kept = self._kept_by_uid.pop(uid, None)
-        if kept is not None:
+        if (kept := self._kept_by_uid.pop(uid, None)) is not None:
             kept.uids.discard(uid)
             if not kept.uids:
                 del self._kept[kept.key]

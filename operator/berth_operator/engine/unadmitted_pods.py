@@ -88,8 +88,7 @@ class UnadmittedPods:
 
     def remove(self, uid: str) -> bool:
         """Forget a pod that was admitted or is gone; return whether it was here."""
-        pod = self._pods.pop(uid, None)
-        if pod is None:
+        if (pod := self._pods.pop(uid, None)) is None:
             return False
         self._set_charged(pod, ())
         node = pod.hold.node
@@ -115,8 +114,7 @@ class UnadmittedPods:
 
     def charged_hold(self, hold: Hold, info: node_info.NodeInfo | None, assumed: Collection[str]) -> Hold:
         """Return what a pod is charged that would hold this; nothing if it cannot be admitted."""
-        pod = self._pods.get(hold.uid)
-        if pod is None:
+        if (pod := self._pods.get(hold.uid)) is None:
             return hold
         pod.excluded = not _fits(pod, info, self._free(info, assumed))
         if pod.excluded:

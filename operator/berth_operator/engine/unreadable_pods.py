@@ -71,8 +71,7 @@ class UnreadablePods:
         return self._affected(title, before) if before is not None else set()
 
     def _remove_gpupod(self, title: str) -> allocation_recovery.NamedDevices | None:
-        before = self._gpupods.pop(title, None)
-        if before is not None:
+        if (before := self._gpupods.pop(title, None)) is not None:
             titles = self._titles[before.uid]
             del titles[title]
             if not titles:

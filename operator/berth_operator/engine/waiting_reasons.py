@@ -131,8 +131,7 @@ class WaitingReasons:
         if isinstance(decision, decisions.Reject):
             return explain.sentence(decision, candidate)
         asks = candidate.request, candidate.demand
-        group = self._groups.get(asks)
-        if group is None:
+        if (group := self._groups.get(asks)) is None:
             group = self._groups[asks] = ReasonGroup(candidate, next(self._numbers))
         if group.counts != decision.counts:
             group.counts, group.version = decision.counts, NEVER
@@ -246,8 +245,7 @@ class WaitingReasons:
 
     def _without_diagnosis(self, candidate: queued_pods.Candidate, group: ReasonGroup) -> str:
         """Return the last message of a pod while it holds, else the counts in words."""
-        given = self._given.get(candidate.uid)
-        if given is not None and given.holds_for(group):
+        if (given := self._given.get(candidate.uid)) is not None and given.holds_for(group):
             return given.message
         if given is None and (message := self._shown_message(candidate.uid)):
             return message  # Of an earlier leader.

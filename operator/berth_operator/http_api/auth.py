@@ -71,8 +71,7 @@ class Guard:
         """Return why a request is denied; None if it is allowed."""
         if self._local and is_from_loopback(request):
             return None
-        token = bearer(request.headers.get("Authorization", ""))
-        if not token:
+        if not (token := bearer(request.headers.get("Authorization", ""))):
             return Denial(http.HTTPStatus.UNAUTHORIZED, f"{path} needs a bearer token.")
         key = hashlib.sha256(token.encode()).hexdigest(), path
         until, denial = self._cache.get(key, (0.0, None))

@@ -102,11 +102,9 @@ class Pages:
     async def show_ledger(self, request: web.Request) -> web.StreamResponse:
         """Return the devices and their holders, on one node or on all."""
         ledger = self.ledger
-        name = request.query.get("node")
-        if name is None:
+        if (name := request.query.get("node")) is None:
             return await self._list(request, views.nodes(ledger))
-        info = ledger.inventory.node(name)
-        if info is None:
+        if (info := ledger.inventory.node(name)) is None:
             raise PageError(f"There is no node {name}.", status=http.HTTPStatus.NOT_FOUND)
         return response(request, views.node(ledger, info))
 
@@ -116,8 +114,7 @@ class Pages:
         if not all(title.partition("/")):
             raise PageError("Say which pod: /debug/explain?pod=NAMESPACE/NAME.")
         form = requested_format(request, default="text")
-        candidate = views.find(ledger, title)
-        if candidate is None:
+        if (candidate := views.find(ledger, title)) is None:
             raise PageError(views.whereabouts(ledger, title), status=http.HTTPStatus.NOT_FOUND)
         async with self._explaining:
             began = self.clock()

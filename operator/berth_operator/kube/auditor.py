@@ -70,8 +70,7 @@ class Auditor:
 
     async def audit(self) -> tuple[drift.Difference, ...]:
         """Compare once, and again if something differs; report and repair what differs both times."""
-        found = await self._compare()
-        if found:
+        if found := await self._compare():
             await asyncio.sleep(SECOND_COMPARISON_SECONDS)
             found = drift.lasting(found, await self._compare())
         self._report(len(found))

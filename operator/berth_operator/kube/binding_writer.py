@@ -73,9 +73,7 @@ class BindingWriter:
         Where a webhook does not support dry runs, the answer is Bound.
         """
         answer = await self._send(candidate, placement, dryRun="All")
-        if isinstance(answer, ports.Refused) and NO_DRY_RUN in answer.message:
-            return ports.Bound()
-        return answer
+        return ports.Bound() if isinstance(answer, ports.Refused) and NO_DRY_RUN in answer.message else answer
 
     async def _send(
         self, candidate: queued_pods.Candidate, placement: decisions.Placement, **params: str

@@ -146,8 +146,7 @@ class Elector:
 
     async def try_acquire(self) -> Term | None:
         """Acquire the Lease if that is possible now; return the new term then."""
-        current = await self._read()
-        if current is not None and not self._may_acquire(current):
+        if (current := await self._read()) is not None and not self._may_acquire(current):
             return None
         sent = self._clock()
         inherited = _declared(current) if current is not None else None

@@ -34,8 +34,7 @@ class FairQueue(Generic[T]):
         self._count += 1
 
     def _of(self, key: str) -> collections.deque[T]:
-        items = self._items.get(key)
-        if items is None:
+        if (items := self._items.get(key)) is None:
             items = self._items[key] = collections.deque()
         return items
 

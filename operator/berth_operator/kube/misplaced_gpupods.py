@@ -324,8 +324,7 @@ class GpuPodCleaner:
     async def _check(self, title: str) -> bool:
         """Read a GpuPod and its pod anew, in this order, and delete it if it is misplaced and we lead."""
         namespace, _, name = title.partition("/")
-        one = await self._gpupod(namespace, name)
-        if one is None:
+        if (one := await self._gpupod(namespace, name)) is None:
             return True
         found = mismatch(one, *await self._pod(namespace, one.pod.partition("/")[2] or name))
         if found is None:

@@ -210,8 +210,7 @@ class Reconciler:
         inbox, fault_found = self._inbox, self._fault_found
         if inbox is None or fault_found is None or inbox.closed or fault_found.done():
             return
-        found = inbox.lag.check(revisions)
-        if found is not None:
+        if (found := inbox.lag.check(revisions)) is not None:
             fault_found.set_result(found)
         elif not inbox.lag.behind:
             self.fault = ""

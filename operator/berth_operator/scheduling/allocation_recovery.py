@@ -101,8 +101,7 @@ def held(
     there = _there(named.grants, device)
     shares = allocator.held(in_turn(_known(named.grants, there), nameless.starts))
     marked = hold.marked - _words(shares) - _words(share for grant in named.grants for share in grant.shares)
-    cards = _gpus(shares)
-    if not cards:
+    if not (cards := _gpus(shares)):
         return dataclasses.replace(hold, shares=shares)
     missing = max(nameless.fewest, len(_listed(named))) - len(cards)
     return dataclasses.replace(hold, shares=shares, withheld=max(0, missing), marked=marked)

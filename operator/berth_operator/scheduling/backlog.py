@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
 from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, rotation, wakeups
+from berth_operator.scheduling.queued_pods import Candidate, Entry, Standing, Turn
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is held up or goes on.
 # So many kinds are compared with changed nodes between two rounds; beyond that all pods are activated.
@@ -24,13 +25,8 @@ MOST_COMPARED: Final = 4096
 # Of the pods of a round so many may need a search on single nodes: they must not crowd out the others.
 SEARCHED_AT_ONCE: Final = 64
 
-Candidate = queued_pods.Candidate
-Entry = queued_pods.Entry
-Standing = queued_pods.Standing
-Turn = queued_pods.Turn
-AwaitedEvents = decisions.AwaitedEvents
-EventWait = tuple[int, AwaitedEvents]  # The kind of the pods, and what they wait for.
-ANYTHING: Final[AwaitedEvents] = frozenset(decisions.ClusterEvent)
+EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
+ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent)
 
 
 class Backlog:
@@ -121,8 +117,7 @@ class Backlog:
 
     def push(self, candidate: Candidate) -> None:
         """Add a pod, or its edited request; an unchanged one stays where it is."""
-        entry = self._entries.get(candidate.uid)
-        if entry is None or entry.candidate != candidate:
+        if (entry := self._entries.get(candidate.uid)) is None or entry.candidate != candidate:
             self.remove(candidate.uid)
             self._activate(self._entered(candidate))
 
@@ -143,31 +138,30 @@ class Backlog:
 
     def remove(self, uid: str) -> Candidate | None:
         """Remove a pod, because it was placed or is gone."""
-        entry = self._entries.pop(uid, None)
-        if entry is None:
+        if (entry := self._entries.pop(uid, None)) is None:
             return None
         self._leave(entry)
         return entry.candidate
 
     def place(self, uid: str) -> Candidate | None:
         """Remove a pod that was placed, and try the next of its kind: there may be a place for it, too."""
-        entry = self._entries.get(uid)
-        if entry is not None:
+        if (entry := self._entries.get(uid)) is not None:
             self._follow(entry.kind)
         return self.remove(uid)
 
-    def put_off(self, uid: str, *, now: float, awaited: AwaitedEvents | None, demoted: bool = False) -> None:
+    def put_off(
+        self, uid: str, *, now: float, awaited: decisions.AwaitedEvents | None, demoted: bool = False
+    ) -> None:
         """Make a pod wait: for one of these events (of none: for ever), or with None for the backoff alone.
 
         A demoted pod comes after all others and backs off for longer, until it is reinstated or edited.
         """
-        entry = self._entries.get(uid)
-        if entry is not None:
+        if (entry := self._entries.get(uid)) is not None:
             self._rotation.claims.tried(entry.kind)
             self._set_aside(entry, now=now, awaited=awaited, demoted=demoted)
 
     def _set_aside(
-        self, entry: Entry, *, now: float, awaited: AwaitedEvents | None, demoted: bool = False
+        self, entry: Entry, *, now: float, awaited: decisions.AwaitedEvents | None, demoted: bool = False
     ) -> None:
         self._leave(entry)
         entry.demoted |= demoted
@@ -204,8 +198,7 @@ class Backlog:
 
     def keep_back(self, uid: str, *, now: float) -> None:
         """Record that a pod might fit, but only on nodes that pods before it claim; it stays active."""
-        entry = self._entries.get(uid)
-        if entry is not None and entry.kept_back is None:
+        if (entry := self._entries.get(uid)) is not None and entry.kept_back is None:
             entry.kept_back = now
 
     def hold_up(self, namespace: str) -> None:
@@ -231,14 +224,12 @@ class Backlog:
 
     def demote(self, uid: str) -> None:
         """Put a pod behind all others from its next attempt on, until it is reinstated or edited."""
-        entry = self._entries.get(uid)
-        if entry is not None:
+        if (entry := self._entries.get(uid)) is not None:
             entry.demoted = True
 
     def reinstate(self, uid: str) -> None:
         """Undo a demotion, and end the pod's pause if it waits for nothing else."""
-        entry = self._entries.get(uid)
-        if entry is not None:
+        if (entry := self._entries.get(uid)) is not None:
             entry.demoted = False
             if entry.awaited is None:
                 self._leave(entry)
@@ -372,7 +363,7 @@ class Backlog:
     def _back_off(self, entry: Entry) -> None:
         self._backoff.push(entry.not_before, self._ticket(entry), entry.candidate.uid)
 
-    def _wait_for_event(self, entry: Entry, awaited: AwaitedEvents) -> None:
+    def _wait_for_event(self, entry: Entry, awaited: decisions.AwaitedEvents) -> None:
         entry.awaited = awaited
         self._all_woken_by.clear()
         self._unschedulable.setdefault((entry.kind, awaited), {})[entry.candidate.uid] = entry

@@ -154,9 +154,7 @@ class EndPods(Change):
 
     def clause(self) -> str:
         """Return which devices would have to be freed, or which pods would have to end."""
-        if self.devices:
-            return f"{named(self.devices, self.node)} were freed"
-        return self.clause_of(self.titles)
+        return f"{named(self.devices, self.node)} were freed" if self.devices else self.clause_of(self.titles)
 
     def clause_of(self, titles: Iterable[str]) -> str:
         """Return that these pods would have to end."""

@@ -206,8 +206,7 @@ def prices(sizes: npt.NDArray[np.int64], wanted: Floats) -> Floats:
     target = sizes / GRID
     corner = _ActiveSet(target + wanted / MU)
     for _ in range(MOST_STEPS):
-        found = _violated(sizes, corner.point)
-        if found is None or not corner.add(*found):
+        if (found := _violated(sizes, corner.point)) is None or not corner.add(*found):
             break
     else:
         corner.point = corner.point / max(1.0, knapsack_values(sizes, np.maximum(0, corner.point))[0][GRID])

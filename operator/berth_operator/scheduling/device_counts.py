@@ -44,8 +44,7 @@ def refresh(table: node_table.NodeTable, info: NodeInfo, hold: Hold) -> None:
         return
     if info.open and info.device is not None:
         for share in hold.shares:
-            slot = info.slots.get(share.uuid)
-            if slot is not None:
+            if (slot := info.slots.get(share.uuid)) is not None:
                 _write_slot(table, info, slot, info.device.cards[slot])
     table.touch(info.row)
 
@@ -150,8 +149,7 @@ def _write_pools(
 ) -> None:
     """Write the counts of each name that has a column; the others are too many, and are not given out."""
     for name, pool in pools.items():
-        at = names.get(name)
-        if at is not None:
+        if (at := names.get(name)) is not None:
             _write_pool(table, tables, (info.row, at), pool)
         else:
             info.uncounted += 1

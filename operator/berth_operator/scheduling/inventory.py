@@ -140,8 +140,7 @@ class Inventory:
 
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
-        found = self._named.get(uuids)
-        if found is None:
+        if (found := self._named.get(uuids)) is None:
             if len(self._named) >= MOST_NAMED:
                 self._named.clear()
             found = self._named[uuids] = np.zeros(self.table.model.shape, dtype=np.bool_, order="F")
@@ -166,8 +165,7 @@ class Inventory:
 
     def drop_node(self, name: str) -> None:
         """Forget a node; its Device and holds stay as long as they exist."""
-        info = self.node(name)
-        if info is None:
+        if (info := self.node(name)) is None:
             return
         info.node = None
         self.table.known[info.row] = False
@@ -234,8 +232,7 @@ class Inventory:
 
         Return the other nodes for which that changes something.
         """
-        info = self.node(node)
-        if info is None:
+        if (info := self.node(node)) is None:
             return set()
         self._cards_before.setdefault(node, info.cards)
         info.published = info.owned = info.device = None
@@ -252,8 +249,7 @@ class Inventory:
 
     def set_silent(self, node: str, silent: bool) -> None:  # noqa: FBT001  the value is the message
         """Record whether a node's agent is silent."""
-        info = self.node(node)
-        if info is not None and info.silent != silent:
+        if (info := self.node(node)) is not None and info.silent != silent:
             info.silent = silent
             self._update_supply(info)
             device_counts.recount(self.table, info)
@@ -349,8 +345,7 @@ class Inventory:
         return info
 
     def _info_of(self, name: str) -> node_info.NodeInfo:
-        at = self.index.get(name)
-        if at is not None:
+        if (at := self.index.get(name)) is not None:
             return self._info_at(at)
         at = self._vacant.pop() if self._vacant else self._append()
         info = self.infos[at] = node_info.NodeInfo(name, at, alone=self.one_pod_a_card)

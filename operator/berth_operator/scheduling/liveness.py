@@ -22,8 +22,7 @@ class Sign:
 
 def note(signs: dict[str, Sign], node: str, renewal: str, now: float) -> bool:
     """Record a Lease; tell whether it says anything new."""
-    known = signs.get(node)
-    if known is not None and known.renewal == renewal:
+    if (known := signs.get(node)) is not None and known.renewal == renewal:
         return False
     signs[node] = Sign(renewal, now, fresh=known is not None)
     return True

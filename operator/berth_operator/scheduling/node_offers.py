@@ -111,8 +111,7 @@ def judge(
     def able(candidate: queued_pods.Candidate) -> bool:
         if registry.cluster_wide(questions.of(candidate.request, candidate.demand)):
             return True  # Another node than this one may take it now.
-        there = known()
-        if there is None or (before is not None and _no_help(before, candidate)):
+        if (there := known()) is None or (before is not None and _no_help(before, candidate)):
             return False
         return may_take(there, candidate.request, candidate.demand)
 

@@ -41,8 +41,7 @@ class PortUsage:
 
     def taken(self, port: HostPort, size: int) -> node_table.Mask:
         """Return on which of so many rows a pod has this port."""
-        mask = self._masks.get(port)
-        if mask is None or len(mask) != size:
+        if (mask := self._masks.get(port)) is None or len(mask) != size:
             if len(self._masks) >= MOST_MASKS:
                 self._masks.clear()
             mask = self._masks[port] = self._taken(port, size)

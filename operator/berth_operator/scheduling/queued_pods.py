@@ -16,8 +16,7 @@ FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 10.0
 LONGEST_DEMOTED_SECONDS: Final = 60.0
 
-Order = queue_order.Order
-Turn = tuple[bool, Order]  # The demoted come last.
+Turn = tuple[bool, queue_order.Order]  # The demoted come last.
 TURN: Final = operator.attrgetter("demoted", "order")  # As `Entry.turn`, for crowds: it takes half the time.
 
 
@@ -56,7 +55,7 @@ class Candidate:
         """Whether nothing less than a search on single nodes tells whether the pod fits."""
         return not self.faults and not self.request.need.filters_suffice
 
-    def order(self, allowed: int = 0) -> Order:
+    def order(self, allowed: int = 0) -> queue_order.Order:
         """Return the sort key; a label raises the priority by `allowed` at most."""
         priority = self.priority + min(self.label, allowed)
         return queue_order.order(priority, self.created, self.namespace, self.name)
@@ -77,7 +76,7 @@ class Entry:
     """One waiting pod and what it waits for."""
 
     candidate: Candidate
-    order: Order
+    order: queue_order.Order
     attempts: int = 0
     not_before: float = 0.0
     awaited: decisions.AwaitedEvents | None = None  # None: it may be tried as soon as time allows.

@@ -113,8 +113,7 @@ class Lines(Generic[N, K]):
         self._line(name).push(key, number, uid)
 
     def _line(self, name: N) -> Line[K]:
-        line = self._lines.get(name)
-        if line is None:
+        if (line := self._lines.get(name)) is None:
             self._make_room()
             line = self._lines[name] = Line(self._valid)
         return line
@@ -126,11 +125,9 @@ class Lines(Generic[N, K]):
 
     def first(self, name: N) -> Ticket[K] | None:
         """Return the first valid ticket of a line."""
-        line = self._lines.get(name)
-        if line is None:
+        if (line := self._lines.get(name)) is None:
             return None
-        ticket = line.first()
-        if ticket is None:
+        if (ticket := line.first()) is None:
             del self._lines[name]
         return ticket
 
@@ -222,8 +219,7 @@ class Queue(Generic[K]):
 
     def pop(self) -> tuple[Ticket[K], str] | None:
         """Remove the first ticket that is valid and is not held up, and return it and its namespace."""
-        found = self.first()
-        if found is not None:
+        if (found := self.first()) is not None:
             self.take(found[1])
         return found
 

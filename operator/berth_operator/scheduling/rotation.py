@@ -19,11 +19,10 @@ import math
 from collections.abc import Callable, Collection, Container, Iterator
 from typing import Final
 
-from berth_operator.scheduling import queued_pods, queues
+from berth_operator.scheduling import queue_order, queued_pods, queues
+from berth_operator.scheduling.queued_pods import Entry, Turn
 
-Entry = queued_pods.Entry
-Turn = queued_pods.Turn
-Rank = tuple[int, int, queued_pods.Order]  # Priority, turns had, and then in order.
+Rank = tuple[int, int, queue_order.Order]  # Priority, turns had, and then in order.
 Before = Callable[[Turn], frozenset[str] | None]
 
 KEPT_BACK_SECONDS: Final = 0.5
@@ -72,8 +71,7 @@ class Claims:
 
     def woken(self, entry: Entry, node: str | None) -> None:
         """Claim a node for a pod, because the node has improved; with None all nodes."""
-        claim = self._claims.get(entry.kind)
-        if claim is None:
+        if (claim := self._claims.get(entry.kind)) is None:
             claim = Claim(next(self._numbers), entry.candidate, entry.turn)
             self._claims[entry.kind] = self._limited[entry.kind] = claim
         claim.first = min(claim.first, entry.turn)
@@ -182,8 +180,7 @@ class Rotation:
         taken: list[Entry] = []
         try:
             for entry in self._in_turn(found, done, taken):
-                claimed = _claimed(entry, before, now)
-                if claimed is not None:
+                if (claimed := _claimed(entry, before, now)) is not None:
                     yield entry, claimed
                     continue
                 skipped += 1
@@ -205,8 +202,7 @@ class Rotation:
             namespace = namespaces.popleft()
             if namespace in self._held_up:
                 continue
-            entry = self._next(namespace, found, done, least, taken)
-            if entry is not None:
+            if (entry := self._next(namespace, found, done, least, taken)) is not None:
                 entry.turns += 1
                 self._ranks.move_back(namespace)
                 namespaces.append(namespace)
@@ -232,7 +228,6 @@ def _claimed(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
     """Return the nodes that pods before this one claim; None if they claim all of them."""
     if entry.kept_back is not None and now - entry.kept_back >= KEPT_BACK_SECONDS:
         return frozenset()
-    claimed = before(entry.turn)
-    if claimed is None and entry.kept_back is None:
+    if (claimed := before(entry.turn)) is None and entry.kept_back is None:
         entry.kept_back = now
     return claimed

@@ -48,10 +48,8 @@ STEPS_A_NODE: Final = 400
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
 
-CachedScores = search_memory.CachedScores
-Question = questions.Question
 
-Key = tuple[Question, Policy, demand_model.DemandModel]
+Key = tuple[questions.Question, Policy, demand_model.DemandModel]
 
 
 class Search:
@@ -59,7 +57,7 @@ class Search:
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
-        self._cached: collections.OrderedDict[Key, CachedScores] = collections.OrderedDict()
+        self._cached: collections.OrderedDict[Key, search_memory.CachedScores] = collections.OrderedDict()
         self._slow = search_memory.SlowNodes()
         self._bytes = 0  # Of all cached scores, roughly.
 
@@ -71,7 +69,7 @@ class Search:
         policy: Policy,
         effort: Effort | None = None,
         excluded: Collection[str] = (),
-        question: Question | None = None,
+        question: questions.Question | None = None,
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
@@ -86,12 +84,11 @@ class Search:
             grouping = dataclasses.replace(request.grouping, scope=scope, required=True)
             with_scope = dataclasses.replace(request, grouping=grouping)
             question_ = questions.of(with_scope, demand)
-            found = self._place(with_scope, question_, policy, effort, excluded)
-            if found is not None:
+            if (found := self._place(with_scope, question_, policy, effort, excluded)) is not None:
                 return found
         return self._place(request, question or questions.of(request, demand), policy, effort, excluded)
 
-    def may_place(self, question: Question, policy: Policy, names: Collection[str]) -> bool:
+    def may_place(self, question: questions.Question, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
         score = self._scores(question, policy).score
         return bool((score[self._positions(names)] != search_memory.IMPOSSIBLE).any())
@@ -106,7 +103,7 @@ class Search:
     def _place(
         self,
         request: requests.Request,
-        question: Question,
+        question: questions.Question,
         policy: Policy,
         effort: Effort,
         excluded: Collection[str],
@@ -128,8 +125,8 @@ class Search:
     def _search_nodes(
         self,
         request: requests.Request,
-        question: Question,
-        cached: CachedScores,
+        question: questions.Question,
+        cached: search_memory.CachedScores,
         effort: Effort,
         *,
         searched: int = 0,
@@ -163,25 +160,27 @@ class Search:
             effort.spend(1)
         return None, searched
 
-    def _remember(self, cached: CachedScores, equivalence_class: Hashable, reason: NodeReason) -> None:
+    def _remember(
+        self, cached: search_memory.CachedScores, equivalence_class: Hashable, reason: NodeReason
+    ) -> None:
         """Remember why a node refused for its equivalence class; for few of them, because each is large."""
         if equivalence_class is not None and len(cached.reasons_by_class) < search_memory.MOST_CLASSES:
             cached.reasons_by_class[equivalence_class] = reason
             self._bytes += search_memory.BYTES_A_CLASS
 
-    def refusals(self, question: Question, policy: Policy) -> dict[int, NodeReason]:
+    def refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were searched, by row."""
         cached = self._cached.get((question, policy, self.inventory.demand_model()))
         return dict(cached.reasons) if cached is not None else {}
 
-    def current_refusals(self, question: Question, policy: Policy) -> dict[int, NodeReason]:
+    def current_refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
         """Return `refusals` without those of nodes that have changed since."""
         self._scores(question, policy)  # Forgets the reasons of nodes that have changed.
         return self.refusals(question, policy)
 
     # ------------------------------------------------------------ remembering
 
-    def _scores(self, question: Question, policy: Policy) -> CachedScores:
+    def _scores(self, question: questions.Question, policy: Policy) -> search_memory.CachedScores:
         inventory, key = self.inventory, (question, policy, self.inventory.demand_model())
         cached = self._cached.get(key)
         changed = None
@@ -205,19 +204,26 @@ class Search:
         return len(self._cached) > MOST_REMEMBERED or self._bytes > REMEMBERED_BYTES
 
     def _forget(self, key: Key) -> None:
-        cached = self._cached.pop(key, None)
-        if cached is not None:
+        if (cached := self._cached.pop(key, None)) is not None:
             self._bytes -= cached.bytes(key[0])
 
-    def _scores_of_all_nodes(self, question: Question, policy: Policy) -> CachedScores:
+    def _scores_of_all_nodes(
+        self, question: questions.Question, policy: Policy
+    ) -> search_memory.CachedScores:
         size = self.inventory.size
-        cached = CachedScores(np.empty(size), np.zeros(size, dtype=np.int64), 0, self.inventory.score_epoch)
+        cached = search_memory.CachedScores(
+            np.empty(size), np.zeros(size, dtype=np.int64), 0, self.inventory.score_epoch
+        )
         if size:
             self._score_rows(cached, slice(0, size), question, policy)
         return cached
 
     def _score_rows(
-        self, cached: CachedScores, rows: node_table.Rows, question: Question, policy: Policy
+        self,
+        cached: search_memory.CachedScores,
+        rows: node_table.Rows,
+        question: questions.Question,
+        policy: Policy,
     ) -> None:
         inventory = self.inventory
         positions = inventory.name_ranks()[rows]
@@ -242,7 +248,7 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _is_inconclusive(question: Question, effort: Effort, searched: int) -> bool:
+def _is_inconclusive(question: questions.Question, effort: Effort, searched: int) -> bool:
     """Whether the last search says nothing of its node, because the effort for the pod ended within it.
 
     But if it was the pod's first search and took all its time, it counts as a no until the node changes:
@@ -263,7 +269,7 @@ def _allocate(
 
 
 def score_nodes(
-    inventory: Inventory, rows: node_table.Rows, question: Question, policy: Policy
+    inventory: Inventory, rows: node_table.Rows, question: questions.Question, policy: Policy
 ) -> tuple[score_inputs.Ranking, node_table.Mask]:
     """Return the scores of these nodes, and which of them pass the filters."""
     query = Query(inventory, rows, question)

@@ -44,8 +44,7 @@ class PlaceReasonsCache:
 
     def get(self, infos: Infos, where: facts.Where) -> PlaceReasons:
         """Return the reasons of these nodes, the same as the last time unless they were forgotten."""
-        found = self._known.get(where)
-        if found is None:
+        if (found := self._known.get(where)) is None:
             if len(self._known) >= MOST_PLACES or self._bytes > MOST_PLACES_BYTES:
                 self.forget()
             if self._labels is None:

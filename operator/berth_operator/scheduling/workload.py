@@ -43,8 +43,7 @@ class Sample:
 
 def sample(request: requests.Request, demand: facts.Demand) -> Sample | None:
     """See what a pod teaches; a pod without cards teaches nothing of them."""
-    sizes = tuple(_sizes(request.need))
-    if not sizes:
+    if not (sizes := tuple(_sizes(request.need))):
         return None
     amounts = dict(demand.amounts)
     models = _keys(request.conditions.models)
@@ -107,8 +106,7 @@ class Workload:
 
     def forget(self, uid: str) -> None:
         """Count a pod no more."""
-        known = self._known.pop(uid, None)
-        if known is not None:
+        if (known := self._known.pop(uid, None)) is not None:
             self._add(known, -1)
 
     def _add(self, one: Sample, sign: int) -> None:

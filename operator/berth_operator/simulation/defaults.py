@@ -39,9 +39,7 @@ def _priority(manifest: manifests.Manifest, classes: Mapping[str, kinds.Priority
     name = manifest.value.spec.priority_class_name
     if not name:
         return next((one.value for one in classes.values() if one.global_default), None)
-    if name in classes:
-        return classes[name].value
-    return kinds.SYSTEM_CLASSES.get(name)
+    return classes[name].value if name in classes else kinds.SYSTEM_CLASSES.get(name)
 
 
 def node(manifest: manifests.Manifest) -> raw.Node:

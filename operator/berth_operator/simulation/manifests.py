@@ -73,16 +73,14 @@ class ManifestReader:
                     f"{document.place}: expected an object with apiVersion and kind, found a list"
                 )
             for place, body in expanded(document.value, document.place):
-                manifest = self._object(body, document.file, place)
-                if manifest is not None:
+                if (manifest := self._object(body, document.file, place)) is not None:
                     yield manifest
 
     def _object(self, body: Any, file: str, place: str) -> Manifest | None:
         _check_kind(body, place)
         subject = description(body)
         try:
-            kind = _kind(body)
-            if kind is None:
+            if (kind := _kind(body)) is None:
                 self.ignored[body["kind"]] += 1
                 return None
             namespace, name = self._named(kind, body)

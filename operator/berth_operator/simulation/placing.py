@@ -96,8 +96,7 @@ def add_pod(
                 )
             elif fault:
                 notes.append(f"{manifest.file}: Pod {manifest.title} {_effect(cluster, hold)}: {fault}")
-            missing = ", ".join(_missing_devices(cluster, hold))
-            if missing:
+            if missing := ", ".join(_missing_devices(cluster, hold)):
                 notes.append(
                     f"{manifest.file}: Pod {manifest.title}: its allocation names {missing}, "
                     f"which the Device {hold.node} does not have"
@@ -123,8 +122,7 @@ def _effect(cluster: Cluster, hold: holds.Hold) -> str:
 
 def _missing_devices(cluster: Cluster, hold: holds.Hold) -> list[str]:
     """Return the devices in a pod's allocation that its node does not have, if the Device is known."""
-    info = cluster.inventory.node(hold.node)
-    if info is None or info.device is None:
+    if (info := cluster.inventory.node(hold.node)) is None or info.device is None:
         return []
     known = {
         uuid

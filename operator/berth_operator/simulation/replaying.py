@@ -204,8 +204,7 @@ class Replay:
 
     def _apply_pod(self, manifest: manifests.Manifest) -> Iterator[ReplayEvent]:
         """Record an edited pod while it waits; an edit of a placed pod has no effect."""
-        pod = self._pods.get(manifest.key)
-        if pod is None:
+        if (pod := self._pods.get(manifest.key)) is None:
             yield from self._arrive(manifest, None)
         elif pod.state in {WAITING, REFUSED, SKIPPED}:
             pod.last_refusal = ()
@@ -230,14 +229,12 @@ class Replay:
         self._cluster.remove(*key)
 
     def _finish(self, key: manifests.Key) -> Iterator[ReplayEvent]:
-        pod = self._pods.get(key)
-        if pod is not None and pod.state != FINISHED:
+        if (pod := self._pods.get(key)) is not None and pod.state != FINISHED:
             pod.state = FINISHED
             yield self._over(key, pod, FINISHED, FINISHED)
 
     def _delete(self, key: manifests.Key, word: str) -> Iterator[ReplayEvent]:
-        pod = self._pods.pop(key, None)
-        if pod is not None:
+        if (pod := self._pods.pop(key, None)) is not None:
             del self._keys[pod.uid]
             yield self._over(key, pod, DELETED, word)
 

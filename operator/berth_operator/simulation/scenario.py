@@ -23,8 +23,7 @@ class Scenario:
     def add(self, documents: Iterable[files.Document]) -> None:
         """Add objects; none may exist already."""
         for manifest in self.reader.read(documents):
-            known = self.manifests.get(manifest.key)
-            if known is not None:
+            if (known := self.manifests.get(manifest.key)) is not None:
                 also = "" if known.file == manifest.file else f" (first in {known.file})"
                 raise manifest.error(f"it is given twice{also}")
             self.manifests[manifest.key] = manifest

@@ -38,8 +38,7 @@ def documents(text: str) -> Iterator[tuple[int, Any]]:
     builder = _Builder()
     try:
         for event in yaml.parse(text, Loader=LOADER):
-            act = HANDLERS.get(type(event))
-            if act is not None:
+            if (act := HANDLERS.get(type(event))) is not None:
                 act(builder, event)
             elif type(event) is yaml.DocumentStartEvent:
                 builder = _Builder(event)
@@ -174,8 +173,7 @@ def _quoted(event: Any) -> Any:
     """Return the value of a scalar in quotes, or of one with a tag."""
     if event.tag is None or event.implicit[1]:
         return event.value
-    kind = PLAIN_TAGS.get(event.tag)
-    if kind is None:
+    if (kind := PLAIN_TAGS.get(event.tag)) is None:
         raise _error(event, f"the tag {shown(event.tag)} is not known")
     return event.value if kind == "str" else plain(event.value)
 

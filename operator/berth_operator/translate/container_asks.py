@@ -196,9 +196,7 @@ SCALES: Final = {row.key: row.scale for row in aliases.AMOUNTS if row.means == n
 def _as_counted(amount: RequestedAmount, each: int) -> str:
     """Return what to write where bytes are written under a key that counts MiB or GiB."""
     scale = SCALES.get(amount.key, 1)
-    if scale == 1:
-        return ""
-    return f"; it counts {UNIT_NAMES[scale]}, write {max(1, each // scale // scale)}"
+    return "" if scale == 1 else f"; it counts {UNIT_NAMES[scale]}, write {max(1, each // scale // scale)}"
 
 
 # ---------------------------------------------------------------- devices of other types

@@ -49,8 +49,7 @@ TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "fa
 
 
 def _numa(row: aliases.Option, place: str, text: str) -> OwnTexts:
-    truth = TRUTHS.get(text.lower())
-    if truth is None:
+    if (truth := TRUTHS.get(text.lower())) is None:
         refusals.refuse(f"{place}: {refusals.shown(text)} is neither true nor false")
     return ((row.means[0], Scope.NUMA.value),) if truth else ()
 
@@ -59,8 +58,7 @@ def _nothing_but(unserved: Callable[[str], str], instead: str) -> Converter:
     """Return a converter to no condition; a value that is not served is declined, with what to do instead."""
 
     def convert(_row: aliases.Option, place: str, text: str) -> OwnTexts:
-        value = unserved(text)
-        if value:
+        if value := unserved(text):
             refusals.decline(f"{place}: {refusals.shown(value)} is not served{instead}")
         return ()
 
@@ -147,8 +145,7 @@ def _selected(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tup
 
 
 def _scope(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    wanted = _text(hint, "requiredTopologyScope")
-    if not wanted:
+    if not (wanted := _text(hint, "requiredTopologyScope")):
         return
     if kind != DeviceType.GPU or wanted not in SCOPES:
         refusals.decline(f"{where}.requiredTopologyScope: {refusals.shown(wanted)} is not served")
@@ -159,8 +156,7 @@ def _applied(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[str]
     policies = _text(hint, "allocateStrategy"), _text(hint, "exclusivePolicy")
     if policies == ("", ""):
         return
-    mode = MODES.get(policies)
-    if mode is None or kind == DeviceType.GPU:
+    if (mode := MODES.get(policies)) is None or kind == DeviceType.GPU:
         both = " with ".join(refusals.shown(word) for word in policies if word)
         refusals.decline(f"{where}: {both} is not served; see {names.APPLY} for what is")
     yield f"{kind}={mode}"

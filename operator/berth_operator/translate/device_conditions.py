@@ -178,8 +178,7 @@ def _memory(place: str, text: str) -> int:
 
 def _word(known: type[enum.StrEnum]) -> Callable[[str, str], Any]:
     def read_word(place: str, text: str) -> enum.StrEnum:
-        word = text.strip().lower()
-        if not word:
+        if not (word := text.strip().lower()):
             refusals.refuse(f"{place} is empty; write one of {', '.join(known)}")
         if word not in set(known):
             refusals.refuse(f"{place}: {refusals.shown(text)} is not known; write one of {', '.join(known)}")
@@ -218,8 +217,7 @@ def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
     for part in _parts(place, text, "labels", pod_limits.MAX_LABELS):
         checked = pod_limits.check_length(f"{place}: a label", part, pod_limits.MAX_LABEL_TEXT)
-        match = converters.LABEL.fullmatch(checked)
-        if match is None:
+        if (match := converters.LABEL.fullmatch(checked)) is None:
             refusals.refuse(f"{place}: '{refusals.shown(part)}' is no label; write for instance fabric=a")
         if found.setdefault(match["key"], match["value"]) != match["value"]:
             refusals.refuse(

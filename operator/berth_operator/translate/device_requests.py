@@ -37,8 +37,7 @@ from berth_operator.translate.refusals import RefusalError
 
 def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Return the request of a whole pod, and all that is wrong with it."""
-    too_many = pod_limits.too_many(pod.spec)
-    if too_many is not None:
+    if (too_many := pod_limits.too_many(pod.spec)) is not None:
         return requests.NO_DEVICES, (too_many,)
     selection, faults = device_conditions.read(pod)
     containers, wrong = _containers(pod, selection)

@@ -145,9 +145,7 @@ def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordoned: frozense
         return Reason.CORDONED
     if verdict is not None and verdict.health != vocabulary.Health.HEALTHY:
         return Reason.UNHEALTHY
-    if verdict is not None and verdict.occupants:
-        return Reason.OCCUPIED
-    return None
+    return Reason.OCCUPIED if verdict is not None and verdict.occupants else None
 
 
 def _ambiguous(card: wire.Card, duplicates: frozenset[str]) -> Reason | None:
@@ -186,8 +184,7 @@ def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> no
         tuple(_groups(gpus)),
         tuple(_partition(one, slot) for one in partitions if all(uuid in slot for uuid in one.members)),
     )
-    found = _BOARDS.get(key)
-    if found is None:
+    if (found := _BOARDS.get(key)) is None:
         found = _BOARDS[key] = _checked_board(*key)
     return found
 

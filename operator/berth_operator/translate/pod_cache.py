@@ -92,8 +92,7 @@ class PodCache(Generic[T]):
         cache = self._short
         if len(key) > MAX_KEY_BYTES:
             key, cache = hashlib.blake2b(key).digest(), self._long
-        value = cache.entries.get(key)
-        if value is None:
+        if (value := cache.entries.get(key)) is None:
             value = self._read(pod)
             cache.add(pod.metadata.namespace, key, value, len(key) + self._byte_size(value))
         return value

@@ -118,8 +118,7 @@ class PodRequest:
 
 def read_request(pod: raw.Pod) -> PodRequest:
     """Return what a waiting pod requests; nothing is kept of one beyond the limits."""
-    too_much = pod_limits.exceeded(pod.spec)
-    if too_much is not None:
+    if (too_much := pod_limits.exceeded(pod.spec)) is not None:
         return PodRequest(requests.NO_DEVICES, (too_much,), facts.NO_DEMAND)
     request, faults = device_requests.request(pod)
     demand = demands.demand(pod.spec)
@@ -130,8 +129,7 @@ def read_request(pod: raw.Pod) -> PodRequest:
 
 def cached_request(pod: raw.Pod) -> PodRequest:
     """Return what a waiting pod requests, from the cache if an equal pod was read before."""
-    too_long = pod_limits.too_long(pod.length)
-    if too_long is not None:
+    if (too_long := pod_limits.too_long(pod.length)) is not None:
         return PodRequest(requests.NO_DEVICES, (too_long,), facts.NO_DEMAND)
     return _requests(pod, pod_cache.waiting_key(pod))
 

@@ -28,8 +28,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
     if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
         most = policy.MOST_MIN_MEMORY // policy.MIB
         return f"spec.sharing.minMemoryMiB must be from 0 to {most}, not {spec.sharing.min_memory}"
-    fault = _models_fault(spec.models)
-    if fault:
+    if fault := _models_fault(spec.models):
         return fault
     return Policy(
         strategy=vocabulary.Strategy(spec.strategy),

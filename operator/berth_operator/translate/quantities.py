@@ -80,8 +80,7 @@ def supply(text: str | float, *, thousandths: bool = False, unreadable: int = 0)
 
 @functools.lru_cache(maxsize=4096)
 def _ratio(text: str) -> Ratio:
-    plain = PLAIN.fullmatch(text)
-    if plain is not None:
+    if (plain := PLAIN.fullmatch(text)) is not None:
         number, suffix = plain.groups()
         above, below = RATIOS[suffix]
         return int(number) * above, below

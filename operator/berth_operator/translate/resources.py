@@ -175,8 +175,7 @@ def mig_profile(place: str, name: str) -> str:
     profile = name.removeprefix(names.NVIDIA_MIG_PREFIX).lower()
     if profile.endswith(SHARED_MIG):
         refusals.decline(f"{place}: replicas of MIG instances are not served; ask for whole instances")
-    match = MIG_PROFILE.fullmatch(profile)
-    if match is None:
+    if (match := MIG_PROFILE.fullmatch(profile)) is None:
         refusals.refuse(f"{place} names no MIG profile; write for instance nvidia.com/mig-1g.10gb")
     more = match["more"] or ""
     return profile.removesuffix(more) + more.replace(".", "+", 1) if more.startswith(".") else profile
@@ -214,8 +213,7 @@ def of_nothing(pod: raw.Pod) -> Iterator[Refusal]:
     for container, _ in each_asking(pod.spec):
         amounts = asked(container.resources)
         for slices in () if COUNTS.isdisjoint(amounts) else aliases.SLICES:
-            key = _of_no_card(slices, amounts)
-            if key:
+            if key := _of_no_card(slices, amounts):
                 yield refusals.invalid(
                     f"container {container.name} asks for {key}: {refusals.shown(amounts[key])} of each card "
                     f"and for {slices.count}: 0; ask for at least one card, or leave both out"
@@ -247,8 +245,7 @@ def _on_pod(pod: raw.Pod) -> Mapping[str, Sequence[RequestedAmount]]:
     if POD_KEYS.isdisjoint(pod.metadata.annotations) and POD_KEYS.isdisjoint(pod.metadata.labels):
         return found
     for row in aliases.ON_PODS:
-        amount = _pod_amount(pod, row)
-        if amount is not None:
+        if (amount := _pod_amount(pod, row)) is not None:
             for name in _containers_meant(pod, row, amount):
                 found[name].append(amount)
     for name, amount in _recorded(pod):
@@ -293,8 +290,7 @@ def _check_no_other(containers: Sequence[raw.Container], name: str, amount: Requ
 def _recorded(pod: raw.Pod) -> Iterator[tuple[str, RequestedAmount]]:
     """Yield the cards that KubeGPU's record counts for each container."""
     for key in aliases.KUBEGPU_RECORDS:
-        text = pod.metadata.annotations.get(key)
-        if text is not None:
+        if (text := pod.metadata.annotations.get(key)) is not None:
             yield from _in_record(pod, f"annotation {key}", text)
 
 

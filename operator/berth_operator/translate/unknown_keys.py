@@ -21,9 +21,7 @@ MAX_COMPARED: Final = 64  # Characters that are compared; Kubernetes allows no m
 
 def resource_fault(name: str) -> str:
     """Return what is wrong with the name of a resource."""
-    if name in ANNOTATIONS:
-        return "is an annotation of pods, not a resource"
-    return _unknown(name, RESOURCES)
+    return "is an annotation of pods, not a resource" if name in ANNOTATIONS else _unknown(name, RESOURCES)
 
 
 def annotation_fault(key: str) -> str:

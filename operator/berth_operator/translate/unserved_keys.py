@@ -30,8 +30,7 @@ def of_gangs(pod: raw.Pod) -> Iterator[Refusal]:
     if aliases.GANG_KEYS.isdisjoint(meta.annotations) and aliases.GANG_KEYS.isdisjoint(meta.labels):
         return
     for gang in aliases.GANGS:
-        place = _place(pod, gang)
-        if place:
+        if place := _place(pod, gang):
             yield _gang_refusal(place)
 
 

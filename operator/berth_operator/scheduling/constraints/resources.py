@@ -46,8 +46,7 @@ def have_left(inventory: Inventory, rows: node_table.Rows, demand: facts.Demand)
 
 def _has(table: node_table.NodeTable, rows: node_table.Rows, name: str, amount: int) -> node_table.Mask:
     """Return which of these nodes have this amount left; what is absent is less than any amount."""
-    column = table.resources.get(name)
-    if column is None:
+    if (column := table.resources.get(name)) is None:
         return np.zeros(table.height(rows), dtype=np.bool_)
     mask: node_table.Mask = table.left[rows, column] >= amount
     return mask
@@ -56,8 +55,7 @@ def _has(table: node_table.NodeTable, rows: node_table.Rows, name: str, amount: 
 def left(table: node_table.NodeTable, rows: node_table.Rows, name: str) -> node_table.Numbers:
     """Return how much of a resource the nodes have left; ABSENT where they do not advertise it."""
     total = allocatable(table, rows, name)
-    column = table.resources.get(name)
-    if column is None:
+    if (column := table.resources.get(name)) is None:
         return total
     found: node_table.Numbers = np.where(total >= 0, np.maximum(table.left[rows, column], 0), total)
     return found
@@ -65,8 +63,7 @@ def left(table: node_table.NodeTable, rows: node_table.Rows, name: str) -> node_
 
 def allocatable(table: node_table.NodeTable, rows: node_table.Rows, name: str) -> node_table.Numbers:
     """Return how much of a resource the nodes have in all; ABSENT where they do not advertise it."""
-    column = table.resources.get(name)
-    if column is None:
+    if (column := table.resources.get(name)) is None:
         return np.full(table.height(rows), node_table.ABSENT, dtype=np.int64)
     total: node_table.Numbers = table.allocatable[rows, column]
     return total

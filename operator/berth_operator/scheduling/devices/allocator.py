@@ -42,8 +42,7 @@ def place(
     `effort` bounds the search, and the search for the reason too, where many nodes are asked.
     """
     mine = Effort() if effort is None else effort
-    found = finder.find(view, request, mine, first_slot=first_slot)
-    if found is not None:
+    if (found := finder.find(view, request, mine, first_slot=first_slot)) is not None:
         return found
     return shortfalls.explain(view, request, undecided=mine.cut_short, effort=effort)
 

@@ -55,7 +55,6 @@ class View:
 
     def unused(self, card: facts.Card) -> bool:
         """Whether no pod holds anything of a card."""
-        used = self.used.get(card.uuid)
-        if used is not None and used != UNUSED:
+        if (used := self.used.get(card.uuid)) is not None and used != UNUSED:
             return False
         return not card.instances or all(self.usage(one.uuid) == UNUSED for one in card.instances)

@@ -51,8 +51,7 @@ def find(
     """Find devices for all containers of a pod, or None; `effort` tells whether a None was cut short."""
     if not view.open and request.need.any_device:
         return None
-    ask = simple.ask_of(request)
-    if ask is not None:
+    if (ask := simple.ask_of(request)) is not None:
         return simple.find(view, request, ask, effort=effort, first_slot=first_slot)
     return search(view, request, effort)
 
@@ -70,8 +69,7 @@ def search(
         return None
     solved = []
     for types in problem.types_together:
-        found = _solve(problem, types, effort)
-        if found is None:
+        if (found := _solve(problem, types, effort)) is None:
             return None
         if facts.GPU in types and _borrows(request):
             found = _save_cards(problem, types, found, effort)
@@ -100,8 +98,7 @@ def _solve(
     if facts.GPU not in types:
         return table.attempt(NOWHERE, Scope.NODE)
     for scope in scopes.ladder(problem.request.grouping):
-        found = table.within(scope)
-        if found is not None or effort.cut_short:
+        if (found := table.within(scope)) is not None or effort.cut_short:
             return found
     return None
 

@@ -41,8 +41,7 @@ def occupied(instances: Iterable[facts.Instance]) -> int:
 @functools.lru_cache(maxsize=256)
 def _places(model: str) -> tuple[Place, ...]:
     """List what can be cut from a card of a model, and where; variants of one profile count once."""
-    known = catalog.find(model)
-    if known is not None and known.mig:
+    if (known := catalog.find(model)) is not None and known.mig:
         cuts = {(start, profile.slices, profile.compute) for profile in known.mig for start in profile.starts}
     else:
         cuts = {(start, size, size) for size in (1, 2, 4, 8) for start in range(0, USUAL_SLICES, size)}

@@ -143,8 +143,7 @@ class _Search:
         if key in self.failed or self._hopeless(at, state):
             return None
         for after in self._ways(self.problem.items[at], state):
-            done = self.settle(at + 1, after)
-            if done is not None or self.effort.cut_short:
+            if (done := self.settle(at + 1, after)) is not None or self.effort.cut_short:
                 return done
         self.failed.add(key)
         return None

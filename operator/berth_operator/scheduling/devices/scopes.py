@@ -52,9 +52,9 @@ def ladder(grouping: requests.Grouping) -> tuple[Scope, ...]:
     """Return the scopes to try, one after the other."""
     if grouping.scope is None:
         return (Scope.NODE,)
-    if grouping.required:
-        return (grouping.scope,)
-    return NARROWEST_FIRST[NARROWEST_FIRST.index(grouping.scope) :]
+    return (
+        (grouping.scope,) if grouping.required else NARROWEST_FIRST[NARROWEST_FIRST.index(grouping.scope) :]
+    )
 
 
 def groups(board: node_topology.NodeTopology, scope: Scope, everything: int) -> tuple[int, ...]:

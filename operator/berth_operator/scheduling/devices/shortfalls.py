@@ -75,8 +75,7 @@ def explain(
     if effort.out_of_time:
         return Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
     effort.spend(finder.steps_to_read(view, request))
-    found = next(_of_single_asks(view, request), None)
-    if found is None and undecided:
+    if (found := next(_of_single_asks(view, request), None)) is None and undecided:
         found = Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
     lasting = _lasting(view, request, effort) if never and found is not None else None
     found = found or _of_combination(view, request, effort, never=never)
@@ -135,8 +134,7 @@ def _of_single_asks(view: device_view.View, request: requests.Request) -> Iterat
 
 def _of_ask(view: device_view.View, request: requests.Request, ask: requests.Ask) -> Shortfall | None:
     devices = _devices(view, ask)
-    count = _wanted(view, request, ask)
-    if not count:
+    if not (count := _wanted(view, request, ask)):
         return None
     conditions, grouping = request.conditions, request.grouping
     found = 0

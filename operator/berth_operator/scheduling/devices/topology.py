@@ -119,8 +119,7 @@ def each(
     among: int = 1,
 ) -> Iterator[int]:
     """Yield all sets, the best first; where they are too many to compare, the others in plain order."""
-    best = best_set(board, free, count, pool, effort=effort, among=among)
-    if best is None:
+    if (best := best_set(board, free, count, pool, effort=effort, among=among)) is None:
         return
     yield best
     available = node_topology.slots(pool)

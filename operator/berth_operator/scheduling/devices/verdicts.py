@@ -64,8 +64,7 @@ def judge(
     grouping: requests.Grouping = requests.NO_GROUPING,
 ) -> Verdict | None:
     """Return why a device cannot serve an ask, or None if it can; `grouping` matters for labels only."""
-    reason = against(view, card, ask, asked, grouping=grouping)
-    if reason is None:
+    if (reason := against(view, card, ask, asked, grouping=grouping)) is None:
         return None
     return Verdict(
         card.uuid,

@@ -24,7 +24,6 @@ from berth_operator.scheduling.what_if import advice, node_survey, work_budget
 
 Explanation = findings.Explanation
 Finding = findings.Finding
-Nearest = findings.Nearest
 Advice = advice.Advice
 
 brief = sentences.brief

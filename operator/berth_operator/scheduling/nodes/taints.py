@@ -52,8 +52,7 @@ class Covered:
         return len(found)
 
     def _covers(self, taint: facts.Taint) -> bool:
-        known = self._known.get(taint)
-        if known is None:
+        if (known := self._known.get(taint)) is None:
             keeps_away = untolerated(facts.Node("", taints=(taint,)), self._tolerations) is not None
             known = self._known[taint] = not keeps_away
         return known

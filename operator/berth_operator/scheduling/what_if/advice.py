@@ -76,8 +76,7 @@ def single(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
 
 def _of_the_pod(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
     for option in registry.relaxations(survey.request, survey.query, tuple(shortfalls.values())):
-        advice = _tried_on_all_nodes(survey, option)
-        if advice is not None:
+        if (advice := _tried_on_all_nodes(survey, option)) is not None:
             yield advice
 
 
@@ -104,8 +103,7 @@ def _of_nodes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
             if change_type in helped or trials_by_type[change_type] == work_budget.NODES_TRIED:
                 continue
             trials_by_type[change_type] += 1
-            advice = _tried_on_node(survey, row, before, [option])
-            if advice is not None:
+            if (advice := _tried_on_node(survey, row, before, [option])) is not None:
                 helped.add(change_type)
                 yield advice
 
