@@ -37,7 +37,7 @@ Outcome = str | tuple[Reason, bool]
 
 def outcome(view: device_view.View, request: requests.Request, **how: Any) -> Outcome:
     """Return the devices that each container gets; or why none does, and whether that is for ever."""
-    found = allocator.place(view, request, **how)
+    found = allocator.allocate_or_explain(view, request, **how)
     if isinstance(found, allocator.Shortfall):
         return found.reason, found.never
     return " | ".join(" ".join(map(_written, grant.shares)) for grant in found)
@@ -50,13 +50,13 @@ def _written(share: decisions.Share) -> str:
 
 def granted(view: device_view.View, request: requests.Request, **how: Any) -> list[decisions.Share]:
     """Return the shares that the containers get, one container after the other."""
-    found = allocator.place(view, request, **how)
+    found = allocator.allocate_or_explain(view, request, **how)
     assert not isinstance(found, allocator.Shortfall), found
     return [share for grant in found for share in grant.shares]
 
 
 def refused(view: device_view.View, request: requests.Request, **how: Any) -> allocator.Shortfall:
     """Return why a pod gets nothing."""
-    found = allocator.place(view, request, **how)
+    found = allocator.allocate_or_explain(view, request, **how)
     assert isinstance(found, allocator.Shortfall), found
     return found

@@ -76,10 +76,13 @@ def left(node: facts.Node, holds: Iterable[Hold], name: str) -> int | None:
 def roomy(node: facts.Node, holds: list[Hold], demand: facts.Demand) -> bool:
     """Return whether the node's resources suffice."""
     plain = [left(node, holds, name) for name, _ in demand.amounts]
-    served = [left(node, holds, name) for name, _ in demand.served]
+    served = [left(node, holds, name) for name, _ in demand.served_by_devices]
     return all(
         have is not None and have >= amount for have, (_, amount) in zip(plain, demand.amounts, strict=True)
-    ) and all(have is None or have >= amount for have, (_, amount) in zip(served, demand.served, strict=True))
+    ) and all(
+        have is None or have >= amount
+        for have, (_, amount) in zip(served, demand.served_by_devices, strict=True)
+    )
 
 
 def usage(holds: Iterable[Hold]) -> dict[str, device_view.Usage]:
@@ -153,7 +156,7 @@ def able(cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate
         for name, node in sorted(cluster.nodes.items())
         if welcome(node, candidate.demand.where)
         and roomy(node, cluster.holds_on(name), candidate.demand)
-        and (not candidate.request or allocator.find(view(cluster, name), candidate.request) is not None)
+        and (not candidate.request or allocator.allocate(view(cluster, name), candidate.request) is not None)
     ]
 
 
@@ -191,6 +194,6 @@ def _best(
     if not looks:
         return None
     first = min(looks, key=lambda name: (-looks[name][0], name))
-    found = allocator.find(view(cluster, first), candidate.request, first_slot=looks[first][1])
+    found = allocator.allocate(view(cluster, first), candidate.request, first_slot=looks[first][1])
     assert found is not None
     return decisions.Placement(first, found)

@@ -312,4 +312,4 @@ def test_pod_at_fault_needs_no_search() -> None:
     """It is told so at once, whatever it asks for."""
     fault = Refusal(Reason.INVALID_REQUEST, detail="no")
 
-    assert [hard("a").needs_search, hard("b", faults=(fault,)).needs_search] == [True, False]
+    assert [hard("a").needs_node_search, hard("b", faults=(fault,)).needs_node_search] == [True, False]

@@ -60,14 +60,14 @@ def test_what_stands_in_the_way_of_linked_cards_is_found(sort: str) -> None:
 
 def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it changes meanwhile, it costs a pod one turn, and then another node is asked first."""
-    sort, asked, place = "all joined but for two pairs", list[str](), allocator.place
+    sort, asked, place = "all joined but for two pairs", list[str](), allocator.allocate_or_explain
     search = Search(cluster(sort))
 
     def noted(view: device_view.View, request: requests.Request, *, effort: Effort) -> object:
         asked.append(view.device.node)
         return place(view, request, effort=effort)
 
-    monkeypatch.setattr(allocator, "place", noted)
+    monkeypatch.setattr(allocator, "allocate_or_explain", noted)
     found = []
     for _ in range(4):
         effort = Effort(expired=lambda: asked[-1] == BAD)

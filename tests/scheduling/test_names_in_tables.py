@@ -95,6 +95,6 @@ def test_models_are_asked_for_only_while_a_node_has_them() -> None:
     with mock.patch.object(conditions, "model_meets", wraps=conditions.model_meets) as meets:
         for turn in range(20):
             inventory.put_device(named_device(turn, 10))
-            matching_cards(inventory, inventory.everything, asked)
+            matching_cards(inventory, inventory.all_rows, asked)
 
     assert meets.call_count == 20 * 10

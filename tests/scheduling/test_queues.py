@@ -54,7 +54,7 @@ def test_turns_that_nobody_uses_leave_nothing_behind() -> None:
     """A pod that has its turn in each round, and is kept back each time, has one ticket."""
     backlog = backlogs.of(builders.candidate())
 
-    turns = {len(list(backlog.others(0.0, ()))) for _ in range(MANY)}
+    turns = {len(list(backlog.out_of_order(0.0, ()))) for _ in range(MANY)}
 
     assert turns == {1}
     assert tickets(backlog) <= 8

@@ -173,14 +173,14 @@ def test_the_demoted_have_no_turns() -> None:
 
     backlog.demote("uid-a")
 
-    assert [pod.name for pod, _ in backlog.others(0.0, ())] == ["b"]
+    assert [pod.name for pod, _ in backlog.out_of_order(0.0, ())] == ["b"]
 
 
 def test_turns_leave_everybody_in_line() -> None:
     """Whoever had a turn and was not tried in it is in line as before."""
     backlog = backlogs.of(A, B, C)
 
-    rounds = [[pod.name for pod, _ in backlog.others(0.0, ("uid-b",))] for _ in range(2)]
+    rounds = [[pod.name for pod, _ in backlog.out_of_order(0.0, ("uid-b",))] for _ in range(2)]
 
     assert rounds == [["a", "c"], ["a", "c"]]
     assert ready(backlog) == ["a", "b", "c"]
@@ -212,7 +212,7 @@ def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
 def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
     """Return the nodes that a new pod leaves to those who claim them."""
     ready(backlog)
-    (left,) = (nodes for pod, nodes in backlog.others(0.0, done) if pod.name == "new")
+    (left,) = (nodes for pod, nodes in backlog.out_of_order(0.0, done) if pod.name == "new")
     return left
 
 
@@ -251,9 +251,9 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
 
     kept_back = []
     for _ in range(4):
-        assert not list(backlog.others(0.0, ("uid-first",)))
+        assert not list(backlog.out_of_order(0.0, ("uid-first",)))
         kept_back.append(sum(entry.kept_back is not None for entry in backlog.entries()))
-    after = {pod.name for pod, _ in backlog.others(rotation.KEPT_BACK_SECONDS, ("uid-first",))}
+    after = {pod.name for pod, _ in backlog.out_of_order(rotation.KEPT_BACK_SECONDS, ("uid-first",))}
 
     assert kept_back == [rotation.MOST_SKIPPED * share for share in (1, 2, 3, 3)]
     assert len(after) == 3 * rotation.MOST_SKIPPED

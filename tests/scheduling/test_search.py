@@ -223,7 +223,7 @@ def test_nodes_that_are_alike_are_looked_at_once(conditions: requests.Conditions
     search = Search(builders.inventory(*builders.nodes(9, cards=8), builders.hold("a", "n7", (0,))))
     tight = builders.request(*TIGHT, conditions=conditions)
 
-    with mock.patch.object(allocator, "place", wraps=allocator.place) as looked:
+    with mock.patch.object(allocator, "allocate_or_explain", wraps=allocator.allocate_or_explain) as looked:
         assert search.place(tight, builders.demand(), policy=RULES) is None
 
     assert looked.call_count == looks

@@ -71,7 +71,7 @@ def test_a_constraint_on_other_nodes_has_all_asked_anew(monkeypatch: pytest.Monk
 
     inventory, rows = asked_anew()
 
-    assert rows == inventory.everything
+    assert rows == inventory.all_rows
 
 
 def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from support.inventories import room
 
 def places(inventory: Inventory, where: facts.Where) -> list[bool]:
     """Return which rows a pod may be placed on."""
-    found: list[bool] = (inventory.place_reasons(where).number == 0).tolist()
+    found: list[bool] = (inventory.node_selection_reasons(where).code == 0).tolist()
     return found
 
 
@@ -71,7 +71,7 @@ def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
 
 LICENCES: Final = builders.node("n2", extra={random_clusters.LICENCE: 2})
 USED: Final = builders.hold("a", "n2", amounts=((random_clusters.LICENCE, 1),))
-SERVED: Final = facts.Demand(served=((random_clusters.SERVED, 2),))
+SERVED: Final = facts.Demand(served_by_devices=((random_clusters.SERVED, 2),))
 # What an inventory has been told, one after the other; a demand; which nodes have room for it.
 ROOM: Final[dict[str, tuple[tuple[facts.Node | Hold, ...], facts.Demand, list[bool]]]] = {
     "a resource that only some nodes advertise": (
@@ -150,11 +150,11 @@ def test_answers_about_places_are_not_hoarded() -> None:
     """Pods with a thousand different wishes do not fill the memory."""
     inventory = builders.inventory(builders.node())
 
-    with mock.patch("berth_operator.scheduling.taint_and_affinity_reasons.MOST_PLACES", 4):
+    with mock.patch("berth_operator.scheduling.node_selection_reasons.MOST_PLACES", 4):
         for number in range(20):
-            inventory.place_reasons(facts.Where(selector=(("zone", str(number)),)))
+            inventory.node_selection_reasons(facts.Where(selector=(("zone", str(number)),)))
 
-    assert len(inventory._place_reasons._known) <= 4
+    assert len(inventory._node_selection._known) <= 4
 
 
 def test_inventory_tells_its_state() -> None:
@@ -187,12 +187,12 @@ def test_long_answers_about_places_are_weighed() -> None:
     inventory = builders.inventory(builders.node())
     values = tuple(f"v{at}" for at in range(1000))
 
-    with mock.patch("berth_operator.scheduling.taint_and_affinity_reasons.MOST_PLACES_BYTES", 300_000):
+    with mock.patch("berth_operator.scheduling.node_selection_reasons.MOST_PLACES_BYTES", 300_000):
         for number in range(20):
             one = facts.LabelExpression(f"l{number}", "In", values)
-            inventory.place_reasons(facts.Where(affinity=(facts.Term((one,)),)))
+            inventory.node_selection_reasons(facts.Where(affinity=(facts.Term((one,)),)))
 
-    assert len(inventory._place_reasons._known) <= 3
+    assert len(inventory._node_selection._known) <= 3
 
 
 def test_named_cards_follow_the_devices() -> None:

@@ -83,4 +83,4 @@ def test_cordon(unschedulable: bool, tolerations: tuple[facts.Toleration, ...], 
     """A cordoned node takes only pods that tolerate being there."""
     node = builders.node(unschedulable=unschedulable)
 
-    assert taints.may_schedule(node, tolerations) is may
+    assert taints.accepts_despite_cordon(node, tolerations) is may

@@ -212,15 +212,15 @@ JOURNEYS: dict[str, dict[str, Any]] = {
 def test_bound_pod_is_read_as_what_it_was_given(spec: dict[str, Any]) -> None:
     """What the watch says of a pod that we bound is what was assumed when it was placed."""
     candidate = pods.candidate(builders.pod(**spec))
-    grants = allocator.place(device_view.View(DEVICE), candidate.request)
+    grants = allocator.allocate_or_explain(device_view.View(DEVICE), candidate.request)
     assert isinstance(grants, tuple)
 
     record = builders.answered(decisions.Placement("n1", grants))
     after = builders.pod(**spec | ON_NODE | {"annotations": record})
 
     found = pods.read_bound(after)
-    assert found.hold.shares == allocator.held(grants)
-    assert found.hold.amounts == tuple(sorted(candidate.demand.amounts + candidate.demand.served))
+    assert found.hold.shares == allocator.peak_shares(grants)
+    assert found.hold.amounts == tuple(sorted(candidate.demand.amounts + candidate.demand.served_by_devices))
     assert (found.hold.withheld, found.fault) == (0, "")
 
 

@@ -1,6 +1,6 @@
 """The loop: wait for events, decide, bind, report.
 
-A short quiet window lets a burst of events arrive before a round, and a longest one bounds the delay.
+A short quiet window lets a burst of events arrive before a round, and a maximum bounds the delay.
 A round awaits nothing: after it the binder sends what was decided, and other tasks write the statuses.
 """
 
@@ -14,12 +14,12 @@ from berth_operator.scheduling import cycle, decisions
 
 QUIET_WINDOW_SECONDS: Final = 0.001
 LONGEST_WINDOW_SECONDS: Final = 0.01
-# Nothing else happens in this process during a round, so a round has an end, however hard its pods are: in
+# Nothing else runs on this event loop during a round, so a round has an end, however hard its pods are: in
 # its first part it decides, in the rest it finds out why pods wait. What is left comes in the next round.
 DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may search.
 IN_ORDER_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS in which pods are tried in order.
-ROUND_SECONDS: Final = 0.03  # With what cannot be interrupted, a round takes about 50 ms.
+ROUND_SECONDS: Final = 0.03  # Including steps that cannot be interrupted, about 50 ms.
 
 
 class Loop:
@@ -53,7 +53,7 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        self.binder.resume_due(started)
+        self.binder.resume_due(started)  # Dry runs to repeat, and namespaces that were held up.
         made = self._schedule(started)
         self._records.record_round(self._ledger, made, started=started, ended=self._clock())
         # All binds are assumed before anything is reported, so that reasons describe what is left after
@@ -79,7 +79,7 @@ class Loop:
                 self.binder.bind(decision)
                 version = ledger.inventory.table.version
                 if self.binder.full:
-                    break  # Only binds cost the API server anything, so only they end a round early.
+                    break  # Checked after binds alone: no other decision costs the API server anything.
         return made
 
     async def _wait_for_events(self) -> None:

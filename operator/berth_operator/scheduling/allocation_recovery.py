@@ -99,7 +99,7 @@ def held(
     if not named.grants:
         return _unspoken(hold, nameless, device)
     there = _there(named.grants, device)
-    shares = allocator.held(in_turn(_known(named.grants, there), nameless.starts))
+    shares = allocator.peak_shares(in_turn(_known(named.grants, there), nameless.starts))
     marked = hold.marked - _words(shares) - _words(share for grant in named.grants for share in grant.shares)
     if not (cards := _gpus(shares)):
         return dataclasses.replace(hold, shares=shares)

@@ -298,7 +298,7 @@ class Backlog:
         for entry in found if self._raised.empty else queue_order.reordered(list(found), self._first_raised):
             yield entry.candidate
 
-    def others(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
+    def out_of_order(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
         """Yield active pods that were not tried in this round, with the nodes claimed before them."""
         for entry, claimed in self._rotation.each(self._entries, done, now):
             yield entry.candidate, claimed
@@ -353,7 +353,7 @@ class Backlog:
     # ------------------------------------------------------------ queues
 
     def _activate(self, entry: Entry) -> None:
-        line = self._searched if entry.candidate.needs_search else self._active
+        line = self._searched if entry.candidate.needs_node_search else self._active
         ticket, uid = self._ticket(entry), entry.candidate.uid
         line.push(entry.candidate.namespace, entry.turn, ticket, uid)
         if entry.raised:

@@ -71,7 +71,7 @@ class Change(abc.ABC):
         """What it is made of, where some of it can be left out."""
         return ()
 
-    def only(self, parts: Sequence[Any]) -> Self:
+    def with_parts(self, parts: Sequence[Any]) -> Self:
         """Return the change with only these of its parts."""
         raise NotImplementedError
 
@@ -85,16 +85,16 @@ class Change(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Option:
+class ProposedChange:
     """One change in several variants, the cheapest first.
 
-    Where they are `nested`, each includes those before it: if one helps, so do all that follow it. Without
-    a change that is `indispensable` no other change helps, so it is part of every set.
+    Where they are `nested`, each includes those before it: if one helps, so do all that follow it. A change
+    is `in_every_set` if no other change helps without it.
     """
 
     variants: Sequence[Change]
     nested: bool = True
-    indispensable: bool = False
+    in_every_set: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class EndPods(Change):
         """The pods."""
         return self.holds
 
-    def only(self, parts: Sequence[Hold]) -> Self:
+    def with_parts(self, parts: Sequence[Hold]) -> Self:
         """Return the change of fewer pods."""
         return dataclasses.replace(self, holds=tuple(parts))
 
@@ -184,9 +184,11 @@ class DropCondition(Change):
 
 def dropped(
     asked: object, defaults: object, section: str, wordings: Iterable[tuple[str, float, str]]
-) -> Iterator[Option]:
+) -> Iterator[ProposedChange]:
     """Yield the option to drop each field that is not at its default; `wordings`: field, cost and text."""
     for field, cost, text in wordings:
         default = getattr(defaults, field)
         if getattr(asked, field) != default:
-            yield Option([DropCondition(cost=cost, section=section, field=field, default=default, text=text)])
+            yield ProposedChange(
+                [DropCondition(cost=cost, section=section, field=field, default=default, text=text)]
+            )

@@ -1,7 +1,7 @@
 """One round of scheduling: the pods whose turn it is, one after another.
 
 `schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks for
-the next decision, so that each pod sees those before it. The engine charges every bind that it sends, but
+the next decision, so that each pod sees those before it. The engine charges every bind that it sends, except
 for dry runs: there the next pod may get the same cards. The backlog learns after the round, from the
 engine's reporter, which pods must wait. `simulate` charges binds itself, and releases them before it returns.
 
@@ -9,9 +9,9 @@ A pod's `request` is what it asks of devices, its `demand` what it asks of the n
 both together (`questions`).
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
-round (`rotation`). They take no node that a pod before them may want: such a node is claimed. A pod that
-might fit only on claimed nodes is kept back, which means that it stays active and is tried again. The pods of
-a namespace are held up while its binds take long at the API server.
+round (`rotation`). They take no claimed node: one that has improved since a pod before them was tried, and
+might take that pod. A pod that might fit only on claimed nodes is kept back, which means that it stays active
+and is tried again. The pods of a namespace are held up while its binds take long at the API server.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
 # Steps of searches of nodes (`Effort`), for all pods of a round together and for each pod. They make
-# simulations end at the same place on every machine; in the loop the time of a round (`RoundTime`) is over
+# simulations end at the same place on every machine; in the loop the time of a round (`RoundTime`) runs out
 # first.
 STEPS_A_ROUND: Final = 5_000
 STEPS_A_POD: Final = 2_000
@@ -48,7 +48,7 @@ NodeNames = frozenset[str]
 class RoundTime:
     """How long a round may decide: until `ends` by the clock, and `seconds_per_search` for one pod's search.
 
-    Filtering and scoring all nodes takes longer the more nodes there are, and is not part of a search. From
+    The time of a search excludes filtering and scoring, which take longer the more nodes there are. From
     `out_of_order_from` on the rest of the round goes to pods that are rarely tried (`rotation`).
     """
 
@@ -100,7 +100,7 @@ def schedule(
 
     1. Take the ready pods in order, and in the last part of the round pods that are rarely tried.
     2. Reject what cannot be served.  3. Find a placement, or the reasons why there is none.  4. Go on when
-    the caller has charged it. A pod for whose search too little effort is left is tried in the next round.
+    the caller has charged it. If too little effort is left for a pod's search, it is tried in the next round.
     """
     search.inventory.refresh_supply()  # The totals of the cluster, on which scores depend.
     if not backlog:
@@ -109,7 +109,7 @@ def schedule(
     search.inventory.demand_model()
     refused: RefusedQuestions = {}
     time = limits.time
-    budget = SearchBudget(time)
+    budget = NodeSearchBudget(time)
     for candidate, claimed in _pods_to_try(backlog, now, limits.pods, time):
         if limits.held_up(candidate.namespace):
             backlog.hold_up(candidate.namespace)
@@ -119,7 +119,7 @@ def schedule(
         decision = _decide_outside_claims(search, candidate, policy, refused, effort, claimed or frozenset())
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
-            refused.clear()  # The nodes may refuse for other reasons now, which a Wait counts.
+            refused.clear()  # A bind may change why nodes refuse, so the remembered reasons are out of date.
         if decision is not None:
             yield decision
         else:
@@ -131,7 +131,7 @@ def schedule(
 def _pods_to_try(
     backlog: Backlog, now: float, limit: int, time: RoundTime | None
 ) -> Iterator[tuple[queued_pods.Candidate, NodeNames | None]]:
-    """Yield the pods of a round with None; pods out of order with the nodes that pods before them claim."""
+    """Yield each pod with None if it comes in order, else with the nodes that pods before it claim."""
     done: set[str] = set()
     ready = backlog.ready(now, limit)
     interrupted = None
@@ -143,7 +143,7 @@ def _pods_to_try(
         yield candidate, None
     if time is None or (interrupted is None and len(done) < limit):
         return  # All ready pods had their turn, or there is no clock.
-    for candidate, claimed in backlog.others(now, frozenset(done)):
+    for candidate, claimed in backlog.out_of_order(now, frozenset(done)):
         if time.over:
             return
         done.add(candidate.uid)
@@ -154,14 +154,14 @@ def _pods_to_try(
             yield candidate, None
 
 
-class SearchBudget:
+class NodeSearchBudget:
     """The effort that a round may spend on searches of nodes."""
 
     def __init__(self, time: RoundTime | None) -> None:
         self._time = time
         self._left = STEPS_A_ROUND
         self._searched = False
-        self._out_of_order = False
+        self._out_of_order_begun = False
         self._granted = 0
 
     def reserve(self, candidate: queued_pods.Candidate, *, out_of_order: bool) -> Effort | None:
@@ -169,10 +169,10 @@ class SearchBudget:
 
         The first pod that needs a search always gets one, and so does the first of those out of order.
         """
-        if out_of_order and not self._out_of_order:
-            self._out_of_order, self._searched = True, False
+        if out_of_order and not self._out_of_order_begun:
+            self._out_of_order_begun, self._searched = True, False
             self._left = max(self._left, STEPS_A_POD)
-        if candidate.needs_search:
+        if candidate.needs_node_search:
             too_short = self._time is not None and self._time.too_short_for_search
             if self._searched and (self._left < STEPS_A_POD or too_short):
                 return None
@@ -244,7 +244,7 @@ def _decide_outside_claims(
     """Return the decision for a pod; None if only a node that pods before it claim may take it."""
     original, candidate = candidate, under_policy.applied(policy, candidate)
     if candidate.faults and not original.faults:
-        return decisions.Reject(candidate.uid, candidate.faults, under_policy.POLICY_CHANGE)
+        return decisions.Reject(candidate.uid, candidate.faults, awaited=under_policy.POLICY_CHANGE)
     if claimed and not candidate.faults:
         found = search.place(
             candidate.request, candidate.demand, policy=policy, effort=effort, excluded=claimed
@@ -252,11 +252,12 @@ def _decide_outside_claims(
         if found is not None:
             return decisions.Bind(candidate.uid, found)
         question = questions.of(candidate.request, candidate.demand)
-        # It fits nowhere else. If a claimed node might take it, it waits for the pods that claim that node.
+        # It fits on no other node. If a claimed one might take it, it waits for the pods that claim it.
         searched_all = question.need.filters_suffice or not effort.cut_short
         if searched_all and search.may_place(question, policy, claimed):
             return None
-    # No claimed node fits it, or the effort is spent, so this cannot bind it: it counts why the pod waits.
+    # Without claims this finds a placement. With claims nothing can be bound any more, because no claimed
+    # node fits the pod or the effort is spent: then this only counts why it waits.
     return decision_for(search, candidate, policy, refused, effort)
 
 
@@ -267,8 +268,8 @@ def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -
         uid=candidate.uid,
         title=candidate.title,
         node=placement.node,
-        amounts=tuple(sorted(demand.amounts + demand.served)),
-        shares=allocator.held(placement.grants),
+        amounts=tuple(sorted(demand.amounts + demand.served_by_devices)),
+        shares=allocator.peak_shares(placement.grants),
         host_ports=demand.host_ports,
         priority=candidate.priority,
         labels=candidate.labels,

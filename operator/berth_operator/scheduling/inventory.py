@@ -18,9 +18,9 @@ from berth_operator.scheduling import (
     demand_model,
     device_counts,
     node_info,
+    node_selection_reasons,
     node_table,
     port_usage,
-    taint_and_affinity_reasons,
     uuid_ownership,
     uuid_records,
     withheld_cards,
@@ -62,7 +62,7 @@ class Inventory:
         self._scale: cluster_supply.Scale | None = None
         self._cluster_supply = cluster_supply.ClusterSupply(clock)
         self._model = (-1, -1), demand_model.DemandModel()
-        self._place_reasons = taint_and_affinity_reasons.PlaceReasonsCache()
+        self._node_selection = node_selection_reasons.NodeSelectionCache()
         self._named: dict[frozenset[str], node_table.Mask] = {}
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
@@ -78,7 +78,7 @@ class Inventory:
         return len(self.infos)
 
     @property
-    def everything(self) -> slice:
+    def all_rows(self) -> slice:
         """All rows in use."""
         return slice(0, len(self.infos))
 
@@ -134,9 +134,9 @@ class Inventory:
             self._scale = scale
         return self._model[1]
 
-    def place_reasons(self, where: facts.Where) -> taint_and_affinity_reasons.PlaceReasons:
+    def node_selection_reasons(self, where: facts.Where) -> node_selection_reasons.NodeSelectionReasons:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
-        return self._place_reasons.get(self.infos, where)
+        return self._node_selection.get(self.infos, where)
 
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
@@ -157,7 +157,7 @@ class Inventory:
         self._set_allocatable(info, node.allocatable)
         table.known[info.row] = True
         if info.node is None or _place(info.node) != _place(node):
-            self._place_reasons.forget()
+            self._node_selection.forget()
             self.score_epoch += 1
         info.node = node
         self._update_supply(info)
@@ -171,7 +171,7 @@ class Inventory:
         self.table.known[info.row] = False
         self._set_allocatable(info, ())
         self.table.touch(info.row)
-        self._place_reasons.forget()
+        self._node_selection.forget()
         self.score_epoch += 1
         self._update_supply(info)
         self._vacate_if_idle(info)
@@ -369,7 +369,7 @@ class Inventory:
     def _moved(self) -> None:
         self.score_epoch += 1
         self._positions = self._order = None
-        self._place_reasons.forget()
+        self._node_selection.forget()
         self._named.clear()
 
     def _update_supply(self, info: node_info.NodeInfo) -> None:

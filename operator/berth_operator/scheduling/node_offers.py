@@ -71,7 +71,9 @@ def room(there: Left, demand: facts.Demand) -> bool:
     if any(there.get(name, node_table.ABSENT) < amount for name, amount in demand.amounts):
         return False
     # Of the names that Berth serves only those count that the node advertises.
-    return all(name not in there or max(0, there[name]) >= amount for name, amount in demand.served)
+    return all(
+        name not in there or max(0, there[name]) >= amount for name, amount in demand.served_by_devices
+    )
 
 
 def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> bool:
@@ -109,7 +111,7 @@ def judge(
     known = functools.cache(lambda: offer(inventory, name))  # Read only if a pod waits, and once.
 
     def able(candidate: queued_pods.Candidate) -> bool:
-        if registry.cluster_wide(questions.of(candidate.request, candidate.demand)):
+        if registry.depends_on_other_nodes(questions.of(candidate.request, candidate.demand)):
             return True  # Another node than this one may take it now.
         if (there := known()) is None or (before is not None and _no_help(before, candidate)):
             return False

@@ -180,7 +180,7 @@ class NodeTable:
         self.profiles = Names(most=MOST_KINDS)
         self.types = Names(most=MOST_KINDS)
         # Of each node: what it can give and what is left of that, by resource; less than nothing may be.
-        self.known: Mask = np.zeros(ROWS, dtype=np.bool_)
+        self.known: Mask = np.zeros(ROWS, dtype=np.bool_)  # Whether the row has a Node object.
         self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)
         self.left: Numbers = _matrix(len(self.resources), fill=ABSENT)
         # Of each card: what is left of it for pods that may share it; nothing of one that is not open.

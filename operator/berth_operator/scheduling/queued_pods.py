@@ -51,7 +51,7 @@ class Candidate:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def needs_search(self) -> bool:
+    def needs_node_search(self) -> bool:
         """Whether nothing less than a search on single nodes tells whether the pod fits."""
         return not self.faults and not self.request.need.filters_suffice
 

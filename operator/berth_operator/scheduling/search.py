@@ -3,13 +3,13 @@
 All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the
 best node. The scores of a question are remembered, and for the next pod with the same question
 only the nodes that changed since are scored again: that keeps a decision short however many
-nodes there are. Rows of the inventory are in the order in which nodes came; scores are kept by
+nodes there are. Rows of the inventory are in no particular order; scores are kept by
 position in the order of the nodes' names: of equal scores the first by name wins.
 
 All this is placing a pod. A search of a node is a part of it: trying combinations of the node's devices
 (`devices.packing`), which few pods need, because for most the filters tell all (`Need.filters_suffice`). For
-a share of one card the strategy also names the card of each node to be tried first, by its slot: its column
-in `node_table`.
+a share of one card the strategy also names, for each node, the slot of the card to try first, which is its
+column in `node_table`.
 """
 
 import collections
@@ -74,8 +74,9 @@ class Search:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
         A preferred scope (NVLink, PCIe or NUMA: how near each other the cards sit) is tried as a required
-        one, then the next wider one, and at last the request as it is. Once `effort` is used up some nodes
-        were not searched: the next call goes on with them. `question` is made of request and demand; a caller
+        one, then the next wider one, and at last the request as it is. Once `effort` is used up, the nodes
+        that were not searched are left to the next call: those already searched stay excluded until they
+        change. `question` is made of request and demand; a caller
         that has it passes it on.
         """
         effort = Effort() if effort is None else effort
@@ -186,7 +187,7 @@ class Search:
         changed = None
         if cached is not None and cached.score_epoch == inventory.score_epoch:
             changed = inventory.table.changed_since(cached.version)
-        if changed and registry.cluster_wide(question):
+        if changed and registry.depends_on_other_nodes(question):
             changed = None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
             self._forget(key)
@@ -263,9 +264,9 @@ def _allocate(
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Return devices of a node or what is short; a simple request needs no effort."""
     if request.need.filters_suffice:
-        return allocator.place(view, request, first_slot=first_slot)
+        return allocator.allocate_or_explain(view, request, first_slot=first_slot)
     with effort.part(STEPS_A_NODE) as part:
-        return allocator.place(view, request, effort=part)
+        return allocator.allocate_or_explain(view, request, effort=part)
 
 
 def score_nodes(
@@ -286,7 +287,7 @@ def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:
         table=inventory.table,
         rows=query.rows,
         need=question.need,
-        fit=query.share_room,
+        share_room=query.share_room,
         cpu=amounts.get(facts.CPU, 0),
         node_memory=amounts.get(facts.MEMORY, 0),
         model=inventory.demand_model(),

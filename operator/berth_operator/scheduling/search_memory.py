@@ -36,7 +36,7 @@ class CachedScores:
     score: node_table.Scores
     slot: node_table.Numbers
     version: int
-    score_epoch: int
+    score_epoch: int  # Of the inventory: when it has risen, these scores are void.
     has_slots: bool = False
     reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)

@@ -137,14 +137,16 @@ def _cards(before: usage.Usage, after: usage.Usage) -> str:
 def _minors(placement: decisions.Placement) -> str:
     """Return the minors of the GPUs, as the annotation `berth.dev/minors` has them."""
     found = {
-        share.minor for share in allocator.held(placement.grants) if share.type == vocabulary.DeviceType.GPU
+        share.minor
+        for share in allocator.peak_shares(placement.grants)
+        if share.type == vocabulary.DeviceType.GPU
     }
     return ",".join(map(str, sorted(found))) or EMPTY_CELL
 
 
 def _devices(placement: decisions.Placement) -> str:
     """Return the devices in a few words: `2 cards`, `25 % of a card`, `1 MIG 1g.10gb, 1 rdma`."""
-    counts = collections.Counter(_device(share) for share in allocator.held(placement.grants))
+    counts = collections.Counter(_device(share) for share in allocator.peak_shares(placement.grants))
     return ", ".join(_counted(word, count) for word, count in counts.items()) or "no devices"
 
 

@@ -113,7 +113,7 @@ def read(pod: raw.Pod, expected: ExpectedDevices) -> HeldDevices:
     text = annotations.get(names.ALLOCATION)
     record = allocation.decode(text) if text is not None else None
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
-        shares = allocator.held(allocation_recovery.in_turn(granted(record), expected.start_order))
+        shares = allocator.peak_shares(allocation_recovery.in_turn(granted(record), expected.start_order))
         return _recorded(shares, expected, marked_cards(annotations, _known(shares)))
     if not has_result(annotations):
         return HeldDevices(withheld=expected.max_cards, fault=_missing_fault(expected))

@@ -63,7 +63,7 @@ def _of_devices(request: requests.Request) -> Iterator[str]:
 
 
 def _of_node(demand: facts.Demand) -> Iterator[str]:
-    return (name for name, _ in (*demand.amounts, *demand.served))
+    return (name for name, _ in (*demand.amounts, *demand.served_by_devices))
 
 
 def _of_place(where: facts.Where) -> Iterator[str]:

@@ -72,7 +72,7 @@ def test_a_pod_is_placed_exactly_where_it_can_be(cases: st.SearchStrategy[Case],
     exists = next(brute.ways(view, request), None) is not None
     hypothesis.event(f"possible: {exists}")
 
-    found = allocator.find(view, request)
+    found = allocator.allocate(view, request)
 
     assert (found is not None) == exists
 
@@ -84,7 +84,7 @@ def test_every_answer_is_one_of_the_possible_ones(case: Case) -> None:
     view, request = case
     hypothesis.assume(random_devices.effort(view, request) <= MOST_WAYS // 10)
 
-    found = allocator.find(view, request)
+    found = allocator.allocate(view, request)
 
     if found is not None:
         assert listed(found) in {brute.amounts(request, way) for way in brute.ways(view, request)}
@@ -99,9 +99,9 @@ def test_no_device_is_promised_above_its_capacity(case: Case) -> None:
     pieces = [piece for card in cards for piece in card.instances]
     size = {**{card.uuid: card.memory for card in cards}, **{piece.uuid: piece.memory for piece in pieces}}
 
-    found = allocator.find(view, request)
+    found = allocator.allocate(view, request)
 
-    for share in allocator.held(found or ()):
+    for share in allocator.peak_shares(found or ()):
         used = view.usage(share.uuid)
         assert used.core + share.core <= requests.WHOLE
         assert used.memory + share.memory <= max(size[share.uuid], used.memory)
@@ -114,9 +114,9 @@ def test_the_order_of_lists_does_not_change_the_answer(case: Case, chance: rando
     """Equal devices and holds give equal answers, in whatever order they are listed (I11)."""
     view, request = case
 
-    shuffled = allocator.place(shuffle(view, chance), request)
+    shuffled = allocator.allocate_or_explain(shuffle(view, chance), request)
 
-    assert shuffled == allocator.place(view, request)
+    assert shuffled == allocator.allocate_or_explain(view, request)
 
 
 @few
@@ -130,7 +130,7 @@ def test_the_short_way_leads_where_the_long_one_does(
 
     long_way = finder.search(view, request, Effort())
 
-    assert allocator.find(view, request) == long_way
+    assert allocator.allocate(view, request) == long_way
 
 
 @few
@@ -141,12 +141,12 @@ def test_init_containers_cost_no_card_that_can_be_borrowed(
     """A pod holds no more cards than it must, or than its running containers take alone."""
     request = requests.Request(request.containers, request.conditions)
     running = requests.Request(request.containers[1:], request.conditions)
-    found, alone = allocator.find(view, request), allocator.find(view, running)
+    found, alone = allocator.allocate(view, request), allocator.allocate(view, running)
     hypothesis.assume(found is not None)
 
     fewest = min(map(cards_of, brute.ways(view, request)))
 
-    assert len(allocator.held(found or ())) <= max(fewest, len(allocator.held(alone or ())))
+    assert len(allocator.peak_shares(found or ())) <= max(fewest, len(allocator.peak_shares(alone or ())))
 
 
 def cards_of(way: brute.Way) -> int:
@@ -164,9 +164,9 @@ def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
 ) -> None:
     """No way that takes as few whole cards takes a set that is worth more, or that leaves more."""
     hypothesis.assume(request.grouping.scope is None or request.grouping.required)
-    found, count = allocator.find(view, request), request.need.whole
+    found, count = allocator.allocate(view, request), request.need.whole
     hypothesis.assume(found is not None)
-    answer, most = listed(found or ()), len(allocator.held(found or ()))
+    answer, most = listed(found or ()), len(allocator.peak_shares(found or ()))
     borrows = not all(container.runs for container in request.containers)
     # A pod that borrows prefers fewer cards to better ones, so only what is as frugal compares.
     ways = [way for way in brute.ways(view, request) if not borrows or cards_of(way) <= most]

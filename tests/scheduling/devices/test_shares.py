@@ -147,9 +147,9 @@ def test_rounding_up_costs_no_share_its_place(percents: list[int], memory: int) 
         assert given.memory == min(-(-memory * percent // 100), memory - taken.memory)
         taken = device_view.Usage(taken.core + percent, taken.memory + given.memory, taken.pods + 1)
 
-    together = allocator.find(view(cards), request(*asks))
+    together = allocator.allocate(view(cards), request(*asks))
     assert together is not None
-    assert sum(given.memory for given in allocator.held(together)) == taken.memory == memory
+    assert sum(given.memory for given in allocator.peak_shares(together)) == taken.memory == memory
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_rounding_is_forgiven_to_a_millionth_of_the_card_at_most(
     """What others took on purpose is missed by a share in percent as by any other."""
     given = view([card(memory=memory)], {0: device_view.Usage(0, memory // 2 + taken, 1)})
 
-    assert (allocator.find(given, request(HALF)) is not None) is fits
+    assert (allocator.allocate(given, request(HALF)) is not None) is fits
 
 
 def test_a_borrowing_share_in_percent_is_not_cut() -> None:

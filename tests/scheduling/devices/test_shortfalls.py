@@ -224,7 +224,7 @@ def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, req
     """`never` is said if and only if the exhaustive search finds no way on the node with nothing used."""
     given, asked = case
     hypothesis.assume(random_devices.effort(given, asked) <= 10_000)
-    shortfall = allocator.place(given, asked)
+    shortfall = allocator.allocate_or_explain(given, asked)
     hypothesis.assume(isinstance(shortfall, allocator.Shortfall))
     assert isinstance(shortfall, allocator.Shortfall)
 
@@ -240,7 +240,7 @@ def test_a_shortfall_blames_only_devices_that_could_not_serve(
 ) -> None:
     """Each verdict is one that `judge` gives for an ask of the container that is named."""
     given, asked = case
-    shortfall = allocator.place(given, asked)
+    shortfall = allocator.allocate_or_explain(given, asked)
     hypothesis.assume(isinstance(shortfall, allocator.Shortfall) and bool(shortfall.container))
     assert isinstance(shortfall, allocator.Shortfall)
     (asks,) = (one.asks for one in asked.containers if one.name == shortfall.container)

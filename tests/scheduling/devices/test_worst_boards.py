@@ -82,7 +82,7 @@ def test_whole_cards_of_an_irregular_board_take_little_work(sort: str, grouping:
         given, asked = view(device(sort), dict.fromkeys((0, 7, 9))), request(count, grouping=grouping)
         effort = Effort(search.STEPS_A_NODE)
 
-        found, work = calls(allocator.place, given, asked, effort=effort)
+        found, work = calls(allocator.allocate_or_explain, given, asked, effort=effort)
 
         assert not isinstance(found, allocator.Shortfall) or found.reason is not Reason.UNDECIDED
         assert work < MOST_CALLS
@@ -95,7 +95,7 @@ def test_a_search_on_an_irregular_board_ends(sort: str, grouping: requests.Group
     """Where no cards do, the search ends with the effort of a node, however many sets of cards there are."""
     given, effort = view(device(sort)), Effort(search.STEPS_A_NODE)
 
-    _, work = calls(allocator.place, given, request(*SEVERAL, grouping=grouping), effort=effort)
+    _, work = calls(allocator.allocate_or_explain, given, request(*SEVERAL, grouping=grouping), effort=effort)
 
     assert work < MOST_CALLS
     assert effort.left > -search.STEPS_A_NODE // 2
@@ -107,7 +107,7 @@ def test_equal_questions_cost_equal_steps(sort: str) -> None:
     given, efforts = view(device(sort)), (Effort(), Effort())
 
     for effort in efforts:
-        allocator.place(given, request(4, grouping=NVLINK), effort=effort)
+        allocator.allocate_or_explain(given, request(4, grouping=NVLINK), effort=effort)
 
     assert efforts[0] == efforts[1]
 
@@ -191,7 +191,7 @@ def test_a_board_is_forgotten_with_its_device() -> None:
     made, asked = device("four rings of sixteen"), request(4, grouping=NVLINK)
     board = weakref.ref(made.board)
     for each in (asked, request(*SEVERAL)):
-        allocator.place(view(made), each)
+        allocator.allocate_or_explain(view(made), each)
     kind = equivalence.class_of(view(made), asked)
 
     del made

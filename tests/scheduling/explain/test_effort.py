@@ -114,13 +114,13 @@ def test_time_ends_a_look_as_well() -> None:
 
 def test_what_is_read_for_the_first_look_takes_time_as_well() -> None:
     """The clock runs from the first look on, not from its end: what takes all the time is looked at alone."""
-    now, place = [0.0], allocator.place
+    now, place = [0.0], allocator.allocate_or_explain
 
     def slowly(*args: Any, **more: Any) -> Any:
         now[0] += 1
         return place(*args, **more)
 
-    with mock.patch.object(allocator, "place", slowly):
+    with mock.patch.object(allocator, "allocate_or_explain", slowly):
         asked(crowd(40), Effort(expired=search_effort.stopwatch(lambda: now[0], 0.5)))
 
     assert now[0] == 1
@@ -141,7 +141,7 @@ def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
 
     def lacks(*some: requests.Gpus) -> Any:
         pod = scenes.pod(*some)
-        query = Query(inventory, inventory.everything, questions.of(pod.request, pod.demand))
+        query = Query(inventory, inventory.all_rows, questions.of(pod.request, pod.demand))
         return registry.gaps(query)
 
     together = sum(ask.count for ask in asks if ask.whole)
@@ -177,7 +177,7 @@ def test_a_node_is_read_no_longer_than_there_is_time() -> None:
 
     with mock.patch.object(verdicts, "against", counted):
         effort = Effort(expired=lambda: judged[0] > 100)
-        answer = allocator.place(view, scenes.pod(*asks).request, effort=effort)
+        answer = allocator.allocate_or_explain(view, scenes.pod(*asks).request, effort=effort)
 
     assert isinstance(answer, allocator.Shortfall)
     assert answer.reason is Reason.UNDECIDED

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import (
     explain,
     node_info,
+    node_selection_reasons,
     questions,
     queued_pods,
-    taint_and_affinity_reasons,
 )
 from berth_operator.scheduling.changes import DropCondition, EndPods, Precedence, Scenario
 from berth_operator.scheduling.constraints import asks, cards, reasons
@@ -71,7 +71,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
         info = inventory.node(finding.node)
         assert info is not None
         assert info.node is not None
-        place = place_reason(info.node, pod.demand.where)
+        place = node_selection_reason(info.node, pod.demand.where)
         state = _state(info) if pod.request else None
         if place is not None or finding.reason in node_survey.NODE_SELECTION:
             assert (finding.reason, finding.detail) == place
@@ -87,14 +87,16 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
             # The search leaves withheld cards alone among those that match, the allocator among all.
             assert finding.reason is Reason.WITHHELD
         else:
-            assert isinstance(allocator.place(info.view(), pod.request), allocator.Shortfall)
+            assert isinstance(allocator.allocate_or_explain(info.view(), pod.request), allocator.Shortfall)
             assert not finding.shortfall.against or finding.shortfall.found < finding.shortfall.wanted
 
 
-def place_reason(node: nodes.Node, where: nodes.Where) -> NodeReason | None:
+def node_selection_reason(node: nodes.Node, where: nodes.Where) -> NodeReason | None:
     """Return why one node's taints, labels or name do not suit a pod, if so."""
     matches = affinity.matches(where, node)
-    return taint_and_affinity_reasons.place_reason(node, taints.Covered(where.tolerations), matches=matches)
+    return node_selection_reasons.node_selection_reason(
+        node, taints.Covered(where.tolerations), matches=matches
+    )
 
 
 def _state(info: node_info.NodeInfo) -> Reason | None:
@@ -235,8 +237,8 @@ def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.C
                 larger = dataclasses.replace(ask, count=count)
                 container = dataclasses.replace(pod.request.containers[0], asks=(larger,))
                 request = dataclasses.replace(pod.request, containers=(container,))
-                served = tuple((name, count) for name, _ in pod.demand.served)
-                demand = dataclasses.replace(pod.demand, served=served)
+                served = tuple((name, count) for name, _ in pod.demand.served_by_devices)
+                demand = dataclasses.replace(pod.demand, served_by_devices=served)
                 assert not clusters.takers(
                     inventory, dataclasses.replace(pod, request=request, demand=demand)
                 )
@@ -299,7 +301,7 @@ def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.C
 
     told = {reason for reason, _ in nearest.whys}
 
-    place = place_reason(info.node, pod.demand.where)
+    place = node_selection_reason(info.node, pod.demand.where)
     assert bool(told & node_survey.NODE_SELECTION) == (place is not None)
     # The taint of a cordoned node is called what it means.
     assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT

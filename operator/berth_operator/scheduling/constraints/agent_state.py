@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from berth_operator.scheduling import changes, node_table, queued_pods
-from berth_operator.scheduling.changes import Option, Scenario
+from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -65,13 +65,13 @@ class RepairAgent(changes.Change):
         return self.CLAUSES[self.reason].format(node=short(self.node))
 
 
-def remedies(scenario: Scenario, _: object) -> Iterator[Option]:
+def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
     """Yield the repairs of the agent of a node that has a Device, where devices are asked for."""
     if scenario.device is None or not scenario.request:
         return
     failed = {Reason.SILENT: scenario.silent, Reason.SOURCE_FAILED: bool(scenario.device.failed)}
     for reason in (one for one, there in failed.items() if there):
-        yield Option([RepairAgent(node=scenario.node.name, reason=reason)], indispensable=True)
+        yield ProposedChange([RepairAgent(node=scenario.node.name, reason=reason)], in_every_set=True)
 
 
 def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:

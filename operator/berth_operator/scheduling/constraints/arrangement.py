@@ -33,7 +33,7 @@ DROPPED: Final = (
 )
 
 
-def relaxations(failed: FailedPlacement) -> Iterator[changes.Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Yield what the pod could do without; a scope that is only preferred keeps it from no node."""
     grouping = failed.request.grouping
     fields = (*(SCOPE_DROPPED if grouping.required else ()), *DROPPED)

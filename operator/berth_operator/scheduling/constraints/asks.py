@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from berth_crds import names
 from berth_operator.scheduling import changes
-from berth_operator.scheduling.changes import Option, Scenario
+from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import FailedPlacement
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import CARDS, CORE, RATIO, REPLICAS, Deficit, Unit
@@ -79,8 +79,8 @@ def _scaled(scenario: Scenario, count: int, before: int) -> facts.Demand:
     """Lower what is asked under the names that Berth serves, where it is surely about these devices alone."""
     if len(list(each(scenario.request))) != 1:
         return scenario.demand
-    served = tuple((name, -(-amount * count // before)) for name, amount in scenario.demand.served)
-    return dataclasses.replace(scenario.demand, served=served)
+    served = tuple((name, -(-amount * count // before)) for name, amount in scenario.demand.served_by_devices)
+    return dataclasses.replace(scenario.demand, served_by_devices=served)
 
 
 def ask_less(request: requests.Request, position: Position, field: str, free: int) -> AskLess:
@@ -110,7 +110,7 @@ def counted(ask: requests.Ask) -> str:
     return CARDS
 
 
-def fewer(request: requests.Request, position: Position, most: int) -> Iterator[Option]:
+def fewer(request: requests.Request, position: Position, most: int) -> Iterator[ProposedChange]:
     """Yield that the pod asks for fewer devices, `most` of them at most.
 
     Fewer may not do where more would: partitions of cards have fixed variants.
@@ -118,10 +118,10 @@ def fewer(request: requests.Request, position: Position, most: int) -> Iterator[
     ask = position.of(request)
     counts = range(min(ask.count - 1, most), 0, -1)[:COUNTS_TRIED]
     if counts and not (isinstance(ask, requests.OtherDevices) and ask.every):
-        yield Option([ask_less(request, position, "count", count) for count in counts], nested=False)
+        yield ProposedChange([ask_less(request, position, "count", count) for count in counts], nested=False)
 
 
-def smaller(failed: FailedPlacement, position: Position, ask: requests.Gpus) -> Iterator[Option]:
+def smaller(failed: FailedPlacement, position: Position, ask: requests.Gpus) -> Iterator[ProposedChange]:
     """Yield that the pod asks for no larger share than some card has left, of memory or of core."""
     container = failed.request.containers[position.container].name
     found = [one for one in failed.shortfalls if one.container == container]
@@ -141,11 +141,13 @@ def _ratio(verdict: allocator.Verdict) -> int:
     return verdict.free.memory * requests.WHOLE // max(1, verdict.total.memory)
 
 
-def _shares(failed: FailedPlacement, position: Position, field: str, free: Iterable[int]) -> Iterator[Option]:
+def _shares(
+    failed: FailedPlacement, position: Position, field: str, free: Iterable[int]
+) -> Iterator[ProposedChange]:
     wanted = getattr(position.of(failed.request), field)
     amounts = sorted({amount for amount in free if 0 < amount < wanted}, reverse=True)
     if amounts:
-        yield Option([ask_less(failed.request, position, field, amount) for amount in amounts])
+        yield ProposedChange([ask_less(failed.request, position, field, amount) for amount in amounts])
 
 
 # ---------------------------------------------------------------- replicas in place of cards
@@ -163,7 +165,9 @@ class AskReplicas(changes.Change):
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario in which the pod asks for replicas."""
         request = self.position.replaced(scenario.request, requests.Replicas(self.count))
-        demand = dataclasses.replace(scenario.demand, served=((names.NVIDIA_GPU_SHARED, self.count),))
+        demand = dataclasses.replace(
+            scenario.demand, served_by_devices=((names.NVIDIA_GPU_SHARED, self.count),)
+        )
         return dataclasses.replace(scenario, request=request, demand=demand)
 
     def clause(self) -> str:
@@ -176,7 +180,7 @@ class AskReplicas(changes.Change):
         return f"it asked for {now} instead of {was}"
 
 
-def in_replicas(failed: FailedPlacement) -> Iterator[Option]:
+def in_replicas(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield that a pod with one ask for cards asks for replicas; scope and joint are about whole cards."""
     asks, grouping = list(each(failed.request)), failed.request.grouping
     if len(asks) != 1 or grouping.scope or grouping.joint:
@@ -184,4 +188,4 @@ def in_replicas(failed: FailedPlacement) -> Iterator[Option]:
     ((position, ask),) = asks
     shared = (sum(one.reason is Reason.SHARING_MODE for one in found.against) for found in failed.shortfalls)
     if isinstance(ask, requests.Gpus) and max(shared, default=0) >= ask.count:
-        yield Option([AskReplicas(position=position, count=ask.count, whole=ask.whole)])
+        yield ProposedChange([AskReplicas(position=position, count=ask.count, whole=ask.whole)])

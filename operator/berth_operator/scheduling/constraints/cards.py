@@ -12,7 +12,7 @@ import numpy as np
 
 from berth_crds import names
 from berth_operator.scheduling import changes, decisions, node_table, queued_pods
-from berth_operator.scheduling.changes import DeviceShare, Option, Scenario
+from berth_operator.scheduling.changes import DeviceShare, ProposedChange, Scenario
 from berth_operator.scheduling.constraints import asks as device_asks
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.gaps import gap
@@ -179,7 +179,7 @@ DROPPED: Final = (
 )
 
 
-def relaxations(failed: FailedPlacement) -> Iterator[Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield that the pod drops a condition, asks for fewer cards, for smaller shares, or for replicas."""
     yield from changes.dropped(failed.request.conditions, requests.ANY_CARD, "conditions", DROPPED)
     most = int(node_table.count(failed.query.table.open[failed.query.rows]).max(initial=0))
@@ -234,7 +234,7 @@ def _freed(room: DeviceShare) -> str:
     return " and ".join([*parts, amount(Unit.BYTES, room.memory)] if room.memory else parts)
 
 
-def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
+def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[ProposedChange]:
     """Yield that room is made on cards of a node, on those first that lack least."""
     rooms = sorted(_rooms(shortfall), key=lambda one: (round(one[0], 6), one[1].minor, one[1].uuid))
     if shortfall is None or not rooms:
@@ -247,7 +247,7 @@ def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Itera
         holders = tuple(sorted(hold.title for hold in held))
         size = min(1.0, sum(lack for lack, _ in rooms[:count]) / shortfall.wanted)
         variants.append(MakeRoom(node=scenario.node.name, rooms=made, holders=holders, cost=size))
-    yield Option(variants)
+    yield ProposedChange(variants)
 
 
 def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, DeviceShare]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from berth_operator.scheduling import node_table, questions
-from berth_operator.scheduling.changes import Option, Scenario
+from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, requests
@@ -43,14 +43,14 @@ class Objection(NamedTuple):
 class FailedPlacement:
     """A pod for which no node was found: its request, the nodes that were asked, and what some of them lack.
 
-    `only_blocked_here` returns the rows of the nodes that this constraint blocks and no other. Of a query to
-    a single node that is the node in any case: other changes may lift what else blocks it.
+    `rows_blocked_by_this_alone` returns the rows of the nodes that this constraint blocks and no other. A
+    query to one node always returns that node, because other changes may lift what else blocks it.
     """
 
     request: requests.Request
     query: Query
     shortfalls: Sequence[allocator.Shortfall]
-    only_blocked_here: Callable[[], list[int]]
+    rows_blocked_by_this_alone: Callable[[], list[int]]
 
 
 def nothing(*_: object) -> tuple[()]:
@@ -67,9 +67,9 @@ def always(_: questions.Question) -> bool:
 class Constraint:
     """One check that a node must pass.
 
-    `applies_to` is whether a question has the constraint at all. `about_devices` is whether the end of a pod
-    without devices cannot lift it. `able` is the mask of the nodes that pass;
-    without it only a search of the node itself shows whether it does. `words` make the clause of a reason
+    `applies_to` is whether a question has the constraint at all. `about_devices` means that only the end of
+    a pod with devices can lift it. `able` is the mask of the nodes that pass; without it only a search of
+    the node itself shows whether it does. `words` make the clause of a reason
     from the number of nodes, the pod and the detail; `brief` is what a table calls it.
     """
 
@@ -78,8 +78,8 @@ class Constraint:
     unresolvable: Callable[[Query], Iterable[Objection]] = nothing
     resolvable: Callable[[Query], Iterable[Objection]] = nothing
     gaps: Callable[[Query], Iterable[node_table.Scores]] = nothing
-    relaxations: Callable[[FailedPlacement], Iterable[Option]] = nothing
-    remedies: Callable[[Scenario, allocator.Shortfall | None], Iterable[Option]] = nothing
+    relaxations: Callable[[FailedPlacement], Iterable[ProposedChange]] = nothing
+    remedies: Callable[[Scenario, allocator.Shortfall | None], Iterable[ProposedChange]] = nothing
     depends_on: DependsOn = DependsOn.NODE
     about_devices: bool = False
     words: Mapping[Reason, Words]

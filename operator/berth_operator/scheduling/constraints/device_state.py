@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final, Self
 
 from berth_operator.scheduling import changes, node_table
-from berth_operator.scheduling.changes import DeviceShare, Option, Scenario
+from berth_operator.scheduling.changes import DeviceShare, ProposedChange, Scenario
 from berth_operator.scheduling.constraints import cards, pools
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
@@ -64,7 +64,7 @@ class RepairDevices(changes.Change):
         """The devices."""
         return self.devices
 
-    def only(self, parts: Sequence[DeviceShare]) -> Self:
+    def with_parts(self, parts: Sequence[DeviceShare]) -> Self:
         """Return the change of fewer devices."""
         size = min(1.0, len(parts) / self.wanted)
         return dataclasses.replace(self, devices=tuple(parts), cost=size)
@@ -85,14 +85,14 @@ class RepairDevices(changes.Change):
         return self.CLAUSES[self.reason].format(devices=changes.named(self.devices, self.node))
 
 
-def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
+def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[ProposedChange]:
     """Yield for each kind of trouble that devices are rid of it, those first that have most free."""
     wanted = max(1, shortfall.wanted) if shortfall else 1
     for reason in RepairDevices.CLAUSES:
         rooms = _with_trouble(scenario, shortfall, reason)
         whole = RepairDevices(node=scenario.node.name, reason=reason, devices=rooms, wanted=wanted)
         if rooms:
-            yield Option([whole.only(rooms[:count]) for count in range(1, len(rooms) + 1)])
+            yield ProposedChange([whole.with_parts(rooms[:count]) for count in range(1, len(rooms) + 1)])
 
 
 def _with_trouble(

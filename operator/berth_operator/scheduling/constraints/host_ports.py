@@ -62,24 +62,24 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
         yield np.mean([taken(query, port) for port in ports], axis=0)
 
 
-def relaxations(failed: FailedPlacement) -> Iterator[changes.Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Yield that the pod does without a port that is taken where the fewest are."""
     ports, query = failed.query.question.demand.host_ports, failed.query
-    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.only_blocked_here())
+    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.rows_blocked_by_this_alone())
     found = np.array([taken(query, port)[rows] for port in ports])
     counts = found.sum(axis=0)
     fewest = counts == np.min(counts, initial=len(ports), where=counts > 0)
     for port, nodes in zip(ports, found, strict=True):
         if (nodes & fewest).any():
-            yield changes.Option([DropHostPort(port=port)])
+            yield changes.ProposedChange([DropHostPort(port=port)])
 
 
-def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Option]:
+def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
     """Yield that the pods end which have one of the ports."""
     asked = scenario.demand.host_ports
     holders = tuple(hold for hold in scenario.holds if any(map(conflicting(hold), asked)))
     if holders:
-        yield changes.Option([changes.EndPods(node=scenario.node.name, holds=holders)])
+        yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
 
 
 def conflicting(hold: Hold) -> Callable[[facts.HostPort], bool]:

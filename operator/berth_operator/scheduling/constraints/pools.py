@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from berth_operator.scheduling import node_table, queued_pods
-from berth_operator.scheduling.changes import Option
+from berth_operator.scheduling.changes import ProposedChange
 from berth_operator.scheduling.constraints import asks
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.gaps import gap
@@ -90,7 +90,7 @@ def _no_such_instance(nodes: int, pod: queued_pods.Candidate, detail: str) -> st
     return f"{have(nodes)} {fewer(next(counts, 0), noun(f'MIG {detail}'.strip(), 1))}"
 
 
-def relaxations(failed: FailedPlacement) -> Iterator[Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield that the pod asks for fewer replicas, instances or other devices."""
     table, rows = failed.query.table, failed.query.rows
     for position, ask in asks.each(failed.request):

@@ -96,7 +96,7 @@ def evaluate(
 
 def _objections(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
     """Yield the objections of all constraints in order: the unresolvable ones first."""
-    query = Query(inventory, inventory.everything, question)
+    query = Query(inventory, inventory.all_rows, question)
     constraints = [one for one in registry.CONSTRAINTS if one.applies_to(question)]
     for constraint in constraints:
         yield from constraint.unresolvable(query)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_table, questions
-from berth_operator.scheduling.changes import Option, Scenario
+from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints import (
     agent_state,
     arrangement,
@@ -60,7 +60,7 @@ _OF_ANY_POD: Final = tuple(
 )
 
 
-def cluster_wide(question: questions.Question) -> bool:
+def depends_on_other_nodes(question: questions.Question) -> bool:
     """Whether the answer of a node depends on other nodes, so that a change of one voids all scores."""
     return any(applies(question) for applies in _CLUSTER_WIDE)
 
@@ -82,7 +82,7 @@ def able(query: Query) -> node_table.Mask:
 
 def relaxations(
     request: requests.Request, query: Query, shortfalls: Sequence[allocator.Shortfall]
-) -> Iterator[Option]:
+) -> Iterator[ProposedChange]:
     """Yield the changes of the pod that would lift a constraint, on these nodes or on one of them."""
     for one in CONSTRAINTS:
         only_blocked = functools.partial(_only_blocked_by, one, query)
@@ -106,7 +106,7 @@ def _only_blocked_by(constraint: Constraint, query: Query) -> list[int]:
     return found
 
 
-def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[Option]:
+def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[ProposedChange]:
     """Yield the changes of one node that would lift a constraint."""
     for one in CONSTRAINTS:
         yield from one.remedies(scenario, shortfall)

@@ -12,7 +12,7 @@ import numpy as np
 
 from berth_crds import aliases
 from berth_operator.scheduling import changes, node_table, queued_pods
-from berth_operator.scheduling.changes import Option, Scenario
+from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Query
@@ -36,7 +36,7 @@ def have_left(inventory: Inventory, rows: node_table.Rows, demand: facts.Demand)
     mask: node_table.Mask = table.known[rows].copy()
     for name, amount in demand.amounts:
         mask &= _has(table, rows, name, amount)
-    for name, amount in demand.served:
+    for name, amount in demand.served_by_devices:
         if (column := table.resources.get(name)) is not None:
             mask &= (table.left[rows, column] >= amount) | (
                 table.allocatable[rows, column] == node_table.ABSENT
@@ -75,7 +75,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     for name, amount in demand.amounts:
         total = allocatable(query.table, query.rows, name)
         yield Objection(total < amount, Reason.INSUFFICIENT_RESOURCE, name, never=True)
-    for name, amount in demand.served:
+    for name, amount in demand.served_by_devices:
         total = allocatable(query.table, query.rows, name)
         too_small = (total != node_table.ABSENT) & (total < amount)
         yield Objection(too_small, Reason.INSUFFICIENT_RESOURCE, name, never=True)
@@ -86,7 +86,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
     demand = query.question.demand
     for name, amount in demand.amounts:
         yield Objection(~_has(query.table, query.rows, name, amount), Reason.INSUFFICIENT_RESOURCE, name)
-    for name, amount in demand.served:
+    for name, amount in demand.served_by_devices:
         there = left(query.table, query.rows, name)
         yield Objection((there != node_table.ABSENT) & (there < amount), Reason.INSUFFICIENT_RESOURCE, name)
 
@@ -94,7 +94,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield what part of each resource is missing."""
     demand = query.question.demand
-    for name, amount in demand.amounts + demand.served:
+    for name, amount in demand.amounts + demand.served_by_devices:
         there = left(query.table, query.rows, name)
         yield np.where(there == node_table.ABSENT, 0, gap(there, amount))
 
@@ -105,7 +105,7 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 def deficits(scenario: Scenario) -> Iterator[Deficit]:
     """Yield the resources of which a node has too little left; an overcommitted node has less than zero."""
     demand, total = scenario.demand, dict(scenario.node.allocatable)
-    for name, amount in demand.amounts + tuple(one for one in demand.served if one[0] in total):
+    for name, amount in demand.amounts + tuple(one for one in demand.served_by_devices if one[0] in total):
         free = max(total.get(name, 0), 0) - sum(dict(hold.amounts).get(name, 0) for hold in scenario.holds)
         if free < amount:
             yield Deficit(name, unit_of(name), amount, free)
@@ -160,18 +160,18 @@ class AskLessResource(changes.Change):
         return less(self.deficit)
 
 
-def relaxations(failed: FailedPlacement) -> Iterator[Option]:
+def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield the options to ask for no more of a resource than some node has left."""
-    rows = np.array(failed.only_blocked_here(), dtype=np.int64)
+    rows = np.array(failed.rows_blocked_by_this_alone(), dtype=np.int64)
     for name, amount in failed.query.question.demand.amounts:
         there = left(failed.query.table, rows, name)
         amounts = np.unique(there[(there > 0) & (there < amount)])[::-1].tolist()
         if name != facts.PODS and amounts:  # A pod cannot be less than one pod.
             found = [Deficit(name, unit_of(name), amount, free) for free in amounts]
-            yield Option([AskLessResource(deficit=deficit, cost=deficit.part) for deficit in found])
+            yield ProposedChange([AskLessResource(deficit=deficit, cost=deficit.part) for deficit in found])
 
 
-def remedies(scenario: Scenario, _shortfall: object) -> Iterator[Option]:
+def remedies(scenario: Scenario, _shortfall: object) -> Iterator[ProposedChange]:
     """Yield for each resource the option that pods give up what is missing, if they hold that much.
 
     It is not proposed that some number of pods ends where one of them has cards that its record does not name
@@ -182,7 +182,7 @@ def remedies(scenario: Scenario, _shortfall: object) -> Iterator[Option]:
         unsure = deficit.name == facts.PODS and any(hold.withheld for hold in scenario.holds)
         if held >= deficit.missing and not unsure:
             cost = min(1.0, deficit.part)
-            yield Option([FreeResource(node=scenario.node.name, deficit=deficit, cost=cost)])
+            yield ProposedChange([FreeResource(node=scenario.node.name, deficit=deficit, cost=cost)])
 
 
 def _lacking(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:

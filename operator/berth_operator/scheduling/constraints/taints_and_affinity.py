@@ -1,6 +1,6 @@
 """Whether the pod may run on the node: cordon, taints, node selector, node affinity.
 
-The reasons are made in `taint_and_affinity_reasons`: they depend on nothing but the node's name, labels and
+The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, labels and
 taints, so the inventory remembers them until one of these changes.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from berth_operator.scheduling import changes, node_table
-from berth_operator.scheduling.changes import Option, Scenario
+from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
@@ -19,25 +19,27 @@ from berth_operator.scheduling.nodes import affinity, facts, taints
 from berth_operator.scheduling.wording import plain, short, with_detail
 
 OF_KUBERNETES: Final = "node.kubernetes.io/"  # Its own taints say that something is wrong with a node.
-MOST_EVALUATED: Final = 64  # Nodes with the fewest obstacles, to find out what these are.
+MOST_EVALUATED: Final = 64  # How many nodes are looked at in detail: those with the fewest obstacles.
 
 
 def able(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod may run."""
-    mask: node_table.Mask = query.inventory.place_reasons(query.question.demand.where).number[query.rows] == 0
+    mask: node_table.Mask = (
+        query.inventory.node_selection_reasons(query.question.demand.where).code[query.rows] == 0
+    )
     return mask
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes on which the pod may not run, grouped by the first reason of each."""
-    found = query.inventory.place_reasons(query.question.demand.where)
-    for number, why in enumerate(found.reasons, start=1):
-        yield Objection(found.number[query.rows] == number, *why)
+    found = query.inventory.node_selection_reasons(query.question.demand.where)
+    for code, why in enumerate(found.reasons, start=1):
+        yield Objection(found.code[query.rows] == code, *why)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield a gap that grows with what keeps the pod away: two taints are a larger gap than one."""
-    obstacles = query.inventory.place_reasons(query.question.demand.where).obstacles[query.rows]
+    obstacles = query.inventory.node_selection_reasons(query.question.demand.where).obstacles[query.rows]
     yield obstacles / (obstacles + 1)
 
 
@@ -62,7 +64,7 @@ class Uncordon(changes.Change):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RunElsewhere(changes.Change):
+class AcceptMoreNodes(changes.Change):
     """The pod accepts more nodes."""
 
     precedence: ClassVar = changes.Precedence.DROP_CONDITION
@@ -78,7 +80,7 @@ class RunElsewhere(changes.Change):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DropSelector(RunElsewhere):
+class DropSelector(AcceptMoreNodes):
     """The pod drops one pair of its node selector, or without one all of it."""
 
     pair: tuple[str, str] | None = None
@@ -89,13 +91,13 @@ class DropSelector(RunElsewhere):
         return dataclasses.replace(where, selector=kept)
 
     def clause(self) -> str:
-        """Return what of the selector would be dropped."""
-        pair = " ".join(short("=".join(filter(None, one))) for one in (self.pair,) if one)
-        return " ".join(f"the node selector {pair} were dropped".split())
+        """Return which part of the selector would be dropped."""
+        pair = f" {short('='.join(filter(None, self.pair)))}" if self.pair else ""
+        return f"the node selector{pair} were dropped"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DropAffinity(RunElsewhere):
+class DropAffinity(AcceptMoreNodes):
     """The pod drops its required node affinity."""
 
     def relaxed(self, where: facts.Where) -> facts.Where:
@@ -103,12 +105,12 @@ class DropAffinity(RunElsewhere):
         return dataclasses.replace(where, affinity=None)
 
     def clause(self) -> str:
-        """Return that it would be dropped."""
+        """Return which condition would be dropped."""
         return "the node affinity were dropped"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerate(RunElsewhere):
+class Tolerate(AcceptMoreNodes):
     """The pod tolerates a taint."""
 
     taint: facts.Taint
@@ -126,7 +128,7 @@ class Tolerate(RunElsewhere):
 def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, NodeReason]:
     """Return all that keeps a pod away from a node, by the change that would lift it."""
     found: dict[changes.Change, NodeReason] = {}
-    if not taints.may_schedule(node, where.tolerations):
+    if not taints.accepts_despite_cordon(node, where.tolerations):
         found[Uncordon(node=node.name)] = Reason.UNSCHEDULABLE, ""
     for taint in node.taints:
         if taints.untolerated(facts.Node(node.name, taints=(taint,)), where.tolerations) is None:
@@ -134,6 +136,7 @@ def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, Node
         if taint.key == facts.UNSCHEDULABLE_TAINT:
             found[Uncordon(node=node.name)] = Reason.UNSCHEDULABLE, ""
         else:
+            # One toleration covers all effects.
             found[Tolerate(taint=dataclasses.replace(taint, effect=""))] = Reason.TAINTED, taint.key
     pairs = [pair for pair in where.selector if node.labels.get(pair[0]) != pair[1]]
     if pairs:
@@ -143,11 +146,11 @@ def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, Node
     return found
 
 
-def relaxations(failed: FailedPlacement) -> Iterator[Option]:
-    """Yield what would lift obstacles on the nodes that have the fewest, first what most of them have."""
+def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
+    """Yield what would lift the obstacles of the nodes that have the fewest, the most common first."""
     inventory, where = failed.query.inventory, failed.query.question.demand.where
-    counts = inventory.place_reasons(where).obstacles
-    rows = sorted(failed.only_blocked_here(), key=lambda row: int(counts[row]))
+    counts = inventory.node_selection_reasons(where).obstacles
+    rows = sorted(failed.rows_blocked_by_this_alone(), key=lambda row: int(counts[row]))
     there = [inventory.infos[row] for row in rows[:MOST_EVALUATED]]
     found = [set(obstacles(info.node, where)) for info in there if info and info.node]
     fewest = min((len(one) for one in found if one), default=0)
@@ -156,14 +159,14 @@ def relaxations(failed: FailedPlacement) -> Iterator[Option]:
         if not change.node and not (
             isinstance(change, Tolerate) and change.taint.key.startswith(OF_KUBERNETES)
         ):
-            yield Option([change], indispensable=True)
+            yield ProposedChange([change], in_every_set=True)
 
 
-def remedies(scenario: Scenario, _: object) -> Iterator[Option]:
-    """Yield that a cordoned node is uncordoned."""
+def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
+    """Yield the uncordoning of a cordoned node."""
     for change in obstacles(scenario.node, scenario.demand.where):
         if isinstance(change, Uncordon):
-            yield Option([change], indispensable=True)
+            yield ProposedChange([change], in_every_set=True)
 
 
 CONSTRAINT = Constraint(

@@ -25,11 +25,11 @@ from berth_operator.scheduling.devices.search_effort import Effort
 Shortfall = shortfalls.Shortfall
 Verdict = verdicts.Verdict
 judge = verdicts.judge
-held = grants.held
+peak_shares = grants.peak_shares
 left_out = shortfalls.left_out
 
 
-def place(
+def allocate_or_explain(
     view: device_view.View,
     request: requests.Request,
     *,
@@ -47,7 +47,7 @@ def place(
     return shortfalls.explain(view, request, undecided=mine.cut_short, effort=effort)
 
 
-def find(
+def allocate(
     view: device_view.View,
     request: requests.Request,
     *,

@@ -38,7 +38,7 @@ class Covered:
     def __init__(self, tolerations: tuple[facts.Toleration, ...]) -> None:
         self._tolerations = tolerations
         self._known: dict[facts.Taint, bool] = {}
-        self.cordoned = may_schedule(facts.Node("", unschedulable=True), tolerations)
+        self.cordoned = accepts_despite_cordon(facts.Node("", unschedulable=True), tolerations)
 
     def untolerated(self, node: facts.Node) -> facts.Taint | None:
         """Return the first taint of a node that keeps the pod away, if any."""
@@ -58,7 +58,7 @@ class Covered:
         return known
 
 
-def may_schedule(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> bool:
+def accepts_despite_cordon(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> bool:
     """Return whether a cordoned node still takes the pod, as one tolerating that taint may ask."""
     mark = facts.Taint(facts.UNSCHEDULABLE_TAINT, "", facts.Effect.NO_SCHEDULE)
     return not node.unschedulable or any(tolerates(one, mark) for one in tolerations)

@@ -1,8 +1,8 @@
 """The smallest set of changes that lets a pod in: one change where one does, else two.
 
 A change of the pod is tried on all nodes, because it is worth more the more nodes would take the pod.
-A change of a node is tried on the nearest nodes, until the first of its type that helps: one example is
-enough. Only where no single change helps are two tried together. The words of a change are its `clause`.
+A change of a node is tried on the nearest nodes, until one of its type helps: one example is enough. Only
+where no single change helps are two tried together. The words of a change are its `clause`.
 """
 
 import bisect
@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 
 import numpy as np
 
-from berth_operator.scheduling.changes import Change, EndPods, Option, Scenario
+from berth_operator.scheduling.changes import Change, EndPods, ProposedChange, Scenario
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -30,7 +30,7 @@ REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.UNSCHEDULABLE)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advice:
-    """Changes that together let the pod in, and what it asks after them.
+    """Changes that together let the pod in, and its request once they are made.
 
     `nodes` is how many nodes would take it then; there may be more where that is not `exact`. `example`
     is the first of them by name.
@@ -59,7 +59,7 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
     A cost is the fraction of the request that is given up: 2 of 8 GiB cost 0.25, 1 of 2 cards costs 0.5.
     The repair of a node costs 1. A dropped condition costs 1, or 0.5 if the pod still gets all the
-    devices that it asks for. Equal advice keeps the order in which it was found.
+    devices that it asks for. Advice of equal rank keeps its order; duplicates are dropped.
     """
     precedence = {advice: [change.precedence for change in advice.changes] for advice in found}
 
@@ -70,21 +70,21 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
 
 def single(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
-    """Return the single changes that let the pod in: of a node one of each type, of the pod all."""
+    """Return the single changes that let the pod in: all of the pod, and one of each type of the nodes."""
     return cheapest_first([*_of_nodes(survey, shortfalls), *_of_the_pod(survey, shortfalls)])
 
 
 def _of_the_pod(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
-    for option in registry.relaxations(survey.request, survey.query, tuple(shortfalls.values())):
-        if (advice := _tried_on_all_nodes(survey, option)) is not None:
+    for proposal in registry.relaxations(survey.request, survey.query, tuple(shortfalls.values())):
+        if (advice := _tried_on_all_nodes(survey, proposal)) is not None:
             yield advice
 
 
-def _tried_on_all_nodes(survey: NodeSurvey, option: Option) -> Advice | None:
+def _tried_on_all_nodes(survey: NodeSurvey, proposal: ProposedChange) -> Advice | None:
     """Return the cheapest variant of a change of the pod with which any node takes it, and how many do."""
     pod = Scenario(survey.request, survey.demand)
     feasible = functools.cache(lambda change: survey.feasibility.feasible_nodes(change.apply(pod)))
-    change = cheapest(option, lambda change: bool(feasible(change).rows))
+    change = cheapest(proposal, lambda change: bool(feasible(change).rows))
     if change is None:
         return None
     found, after = feasible(change), change.apply(pod)
@@ -95,21 +95,21 @@ def _tried_on_all_nodes(survey: NodeSurvey, option: Option) -> Advice | None:
 def _of_nodes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
     trials_by_type: collections.Counter[Hashable] = collections.Counter()
     helped: set[Hashable] = set()
-    for row in _rows_to_change(survey):
+    for row in _rows_to_try(survey):
         before = trials.scenario(survey, row)
-        options = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
-        for option in [option for option in options if option.indispensable] or options:
-            change_type = option.variants[0].change_type
+        proposals = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
+        for proposal in [proposal for proposal in proposals if proposal.in_every_set] or proposals:
+            change_type = proposal.variants[0].change_type
             if change_type in helped or trials_by_type[change_type] == work_budget.NODES_TRIED:
                 continue
             trials_by_type[change_type] += 1
-            if (advice := _tried_on_node(survey, row, before, [option])) is not None:
+            if (advice := _tried_on_node(survey, row, before, [proposal])) is not None:
                 helped.add(change_type)
                 yield advice
 
 
-def _rows_to_change(survey: NodeSurvey) -> Iterable[int]:
-    """Return the nearest nodes that one change may help, the nearest of all, and examples to repair."""
+def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
+    """Return nodes that one constraint blocks, the nearest of all, and some that only need a repair."""
     nearest = (survey.nearest(among) for among in (registry.blocked_by_one(survey.query), None))
     repairable = (survey.nearest(survey.with_reason(frozenset({reason}))) for reason in REPAIRABLE)
     examples = (rows[: work_budget.NODES_TRIED] for rows in repairable)
@@ -134,20 +134,20 @@ def _sets(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> l
     """Return all sets of this many changes that let the pod in on one node."""
     before, shortfall = trials.scenario(survey, row), shortfalls.get(row)
     query = Query(survey.inventory, np.array([row]), survey.query.question)
-    options = [
+    proposals = [
         *registry.remedies(before, shortfall),
         *registry.relaxations(survey.request, query, [shortfall] if shortfall else []),
         *victims.remedies(before),
     ]
-    indispensable = [option for option in options if option.indispensable]
-    others = [option for option in options if not option.indispensable]
-    more = itertools.combinations(others, count - len(indispensable)) if len(indispensable) <= count else ()
-    found = (_tried_on_node(survey, row, before, [*indispensable, *some]) for some in more)
+    in_every_set = [proposal for proposal in proposals if proposal.in_every_set]
+    others = [proposal for proposal in proposals if not proposal.in_every_set]
+    more = itertools.combinations(others, count - len(in_every_set)) if len(in_every_set) <= count else ()
+    found = (_tried_on_node(survey, row, before, [*in_every_set, *some]) for some in more)
     return [advice for advice in found if advice is not None]
 
 
 def _tried_on_node(
-    survey: NodeSurvey, row: int, before: Scenario, options: Sequence[Option]
+    survey: NodeSurvey, row: int, before: Scenario, proposals: Sequence[ProposedChange]
 ) -> Advice | None:
     """Return the cheapest variants of some changes that together let the pod in on one node, if they do."""
 
@@ -156,11 +156,11 @@ def _tried_on_node(
 
     # The last variants are tried first. Where they are not nested, another might help though the last does
     # not: that is missed.
-    chosen = [option.variants[-1] for option in options]
+    chosen = [proposal.variants[-1] for proposal in proposals]
     if not helps(chosen):
         return None
-    for number, option in enumerate(options):
-        chosen[number] = cheapest(option, _helps_in_place_of(chosen, number, helps)) or chosen[number]
+    for number, proposal in enumerate(proposals):
+        chosen[number] = cheapest(proposal, _helps_in_place_of(chosen, number, helps)) or chosen[number]
     if len(chosen) == 1 and isinstance(chosen[0], EndPods):
         chosen = [victims.freeing_devices_instead(survey, row, chosen[0])]
     if survey.budget.exhausted:
@@ -180,18 +180,18 @@ def _with_changes(before: Scenario, changes: Iterable[Change]) -> Scenario:
     return functools.reduce(lambda scenario, change: change.apply(scenario), changes, before)
 
 
-def cheapest(option: Option, helps: Callable[[Change], bool]) -> Change | None:
+def cheapest(proposal: ProposedChange, helps: Callable[[Change], bool]) -> Change | None:
     """Return the cheapest variant of a change that helps, without the parts that are not needed."""
-    variants = option.variants
-    if not option.nested:
+    variants = proposal.variants
+    if not proposal.nested:
         return next(filter(helps, variants), None)
     if not helps(variants[-1]):
         return None
-    # Of nested variants all from the first that helps on do, so it is found by bisection.
+    # Once a nested variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
-    # The last part is needed: the variant before, which has all but that, does not help.
+    # Each variant adds one part. The last one is needed: without it, the variant before did not help.
     for unneeded in change.parts[:-1]:
-        fewer = change.only([part for part in change.parts if part is not unneeded])
+        fewer = change.with_parts([part for part in change.parts if part is not unneeded])
         if helps(fewer):
             change = fewer
     return change

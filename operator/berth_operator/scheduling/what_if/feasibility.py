@@ -51,7 +51,7 @@ class Feasibility:
         inventory, request = self._inventory, scenario.request
         self._budget.spend_on_filters(scenario, inventory.size)
         question = questions.of(request, scenario.demand)
-        mask = registry.able(Query(inventory, inventory.everything, question))
+        mask = registry.able(Query(inventory, inventory.all_rows, question))
         able = np.flatnonzero(mask if among is None else mask & among)
         rows = able[np.argsort(inventory.name_ranks()[able])].tolist()
         if question.need.any_device and not question.need.filters_suffice:
@@ -73,4 +73,4 @@ class Feasibility:
 
     def _fits(self, request: requests.Request, row: int, effort: Effort | None = None) -> bool:
         info = self._inventory.infos[row]
-        return info is not None and allocator.find(info.view(), request, effort=effort) is not None
+        return info is not None and allocator.allocate(info.view(), request, effort=effort) is not None

@@ -63,7 +63,7 @@ class NodeSurvey:
     @property
     def query(self) -> Query:
         """The question of the pod to all nodes."""
-        return Query(self.inventory, self.inventory.everything, questions.of(self.request, self.demand))
+        return Query(self.inventory, self.inventory.all_rows, questions.of(self.request, self.demand))
 
     @functools.cached_property
     def feasibility(self) -> Feasibility:
@@ -73,13 +73,13 @@ class NodeSurvey:
     def node(self, row: int) -> node_info.NodeInfo:
         """Return a node in full."""
         info = self.inventory.infos[row]
-        assert info is not None, "the row of a node"  # noqa: S101
+        assert info is not None, "a row that no node has"  # noqa: S101
         return info
 
     def reason(self, row: int) -> NodeReason:
         """Return the reason of a node that has one."""
         reason = self.node_reasons[int(self.code[row])]
-        assert reason is not None, "a node that refuses"  # noqa: S101
+        assert reason is not None, "a node without a reason"  # noqa: S101
         return reason
 
     def with_reason(self, among: frozenset[Reason]) -> node_table.Mask:
@@ -118,7 +118,7 @@ def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, bud
     inventory, request, demand = search.inventory, candidate.request, candidate.demand
     question = questions.of(request, demand)
     table = reasons.evaluate(inventory, question, search.current_refusals(question, policy))
-    query = Query(inventory, inventory.everything, question)
+    query = Query(inventory, inventory.all_rows, question)
     known = inventory.table.known[: inventory.size].copy()
     _search_passing_nodes(table, inventory, candidate, known & (table.code == 0), budget)
     return NodeSurvey(
@@ -147,14 +147,15 @@ def _search_passing_nodes(
     request, order = candidate.request, inventory.name_ranks()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # One node is searched, to be sure of the filters; that costs no budget.
+        # The filters suffice: one search confirms them, then all nodes that pass count as fitting. Time still
+        # limits this, steps do not.
         no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), all_nodes=True)
         pod = Scenario(request, candidate.demand)
         unsure -= set(Feasibility(inventory, no_limit).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}
-    with budget.fraction(work_budget.SURVEY_FRACTION) as mine:
+    with budget.fraction(work_budget.SURVEY_FRACTION) as survey_budget:
         for row in sorted(unsure, key=lambda row: int(order[row])):
-            reason = _searched_reason(inventory, row, request, mine, reasons_by_class)
+            reason = _searched_reason(inventory, row, request, survey_budget, reasons_by_class)
             if reason is not None:
                 table.add(row, reason)
 
@@ -186,5 +187,5 @@ def search_node(
     view: device_view.View, request: requests.Request, budget: Budget
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Return the devices of one node for the pod or what is short, with the effort of a usual search."""
-    with budget.search() as effort:
-        return allocator.place(view, request, effort=effort)
+    with budget.node_search() as effort:
+        return allocator.allocate_or_explain(view, request, effort=effort)

@@ -22,13 +22,13 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "a node that was surveyed"  # noqa: S101
     holds = tuple(order_of_victims(info))
-    # Neither `published`, which may have cards that belong to another node, nor `device`, which lacks the
-    # cards that damaged records name already: in the copy the holds see to that.
+    # `owned`: `published` may include cards of another node, and `device` already omits the cards that
+    # damaged records name, which charging their holds to the copy omits again.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 
 def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
-    """Return the pods of a node, first those that share their devices with the fewest; others come last."""
+    """Return the pods of a node: by how few share their devices, and last those without devices."""
     holders = collections.Counter(share.uuid for hold in info.holds.values() for share in hold.shares)
 
     def key(hold: Hold) -> tuple[object, ...]:
@@ -55,10 +55,10 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
 def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
     """Return the placement of the pod, if it fits; None once the budget is exhausted.
 
-    Nor is there an answer where it depends on pods of other nodes, of which the copy has none.
+    Also None where the answer depends on pods of other nodes, which the copy lacks.
     """
     question = questions.of(scenario.request, scenario.demand)
-    if survey.budget.exhausted or registry.cluster_wide(question):
+    if survey.budget.exhausted or registry.depends_on_other_nodes(question):
         return None
     survey.budget.spend_on_trial(scenario)
     search = Search(inventory_of(survey, scenario))
@@ -79,4 +79,4 @@ def fits(survey: NodeSurvey, scenario: Scenario) -> bool:
 def granted_devices(survey: NodeSurvey, scenario: Scenario) -> set[str]:
     """Return the uuids of the devices that the pod would get."""
     found = place(survey, scenario)
-    return {share.uuid for share in allocator.held(found.grants)} if found is not None else set()
+    return {share.uuid for share in allocator.peak_shares(found.grants)} if found is not None else set()

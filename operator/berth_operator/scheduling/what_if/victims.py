@@ -1,28 +1,30 @@
-"""The victims: pods of a node whose end would let the waiting pod in, none of them in vain.
+"""The victims: pods of a node whose end would let the waiting pod in, none of them superfluous.
 
-They are taken in the order of `trials.order_of_victims`, so fewer others might do as well. Where it is enough
-to free the devices that it would get, that is proposed instead: the victims may hold more.
+They are taken in the order of `trials.order_of_victims`, so a smaller set of other pods might do. Where it is
+enough to free the devices that it would get, that is proposed instead: the victims may hold more.
 """
 
 import dataclasses
 from collections.abc import Iterator
 
 from berth_operator.scheduling import changes
-from berth_operator.scheduling.changes import DeviceShare, Option, Scenario
+from berth_operator.scheduling.changes import DeviceShare, ProposedChange, Scenario
 from berth_operator.scheduling.what_if import trials, work_budget
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 
-def remedies(scenario: Scenario) -> Iterator[Option]:
-    """Yield that pods end, first those that share their devices with the fewest others."""
+def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
+    """Yield the end of pods, first of those that share their devices with the fewest others."""
     holds = scenario.holds[: work_budget.PODS_TRIED]
     if holds:
         name = scenario.node.name
-        yield Option([changes.EndPods(node=name, holds=holds[:count]) for count in range(1, len(holds) + 1)])
+        yield ProposedChange(
+            [changes.EndPods(node=name, holds=holds[:count]) for count in range(1, len(holds) + 1)]
+        )
 
 
 def freeing_devices_instead(survey: NodeSurvey, row: int, change: changes.EndPods) -> changes.EndPods:
-    """Return that only the devices which the pod would get are freed, if that is enough; else the change."""
+    """Return a change that frees only the devices the pod would get, if that is enough; else this one."""
     before = trials.scenario(survey, row)
     granted = trials.granted_devices(survey, change.apply(before))
     held = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in granted}

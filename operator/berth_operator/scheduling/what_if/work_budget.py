@@ -13,7 +13,7 @@ from berth_operator.scheduling import search
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.devices.search_effort import Effort
 
-STEPS_FOR_ALL_NODES: Final = 40_000  # The budget where all nodes are to be diagnosed.
+STEPS_FOR_ALL_NODES: Final = 40_000  # Where all nodes are to be diagnosed; else `search_effort.MOST_STEPS`.
 SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
 DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
 # What is tried at most, whatever steps are left.
@@ -44,7 +44,7 @@ class Budget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing more is tried; `effort.cut_short` means more: that a search was cut short."""
+        """Whether nothing more is tried; `effort.cut_short` also says that a search ended too early."""
         return self.effort.left <= 0
 
     @contextlib.contextmanager
@@ -54,7 +54,7 @@ class Budget:
             yield Budget(part, all_nodes=self.all_nodes)
 
     @contextlib.contextmanager
-    def search(self) -> Iterator[Effort]:
+    def node_search(self) -> Iterator[Effort]:
         """Yield the effort to search one node: as much as a search for a placement may use."""
         # Before the node is read, because a time limit runs from the first call of `spend` on.
         self.effort.spend(_STEPS_PER_SEARCH)

@@ -22,35 +22,35 @@ Infos = Sequence[node_info.NodeInfo | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PlaceReasons:
-    """For each node `number`: 0 where it accepts the pod, else which of the `reasons` it has, counted from 1.
+class NodeSelectionReasons:
+    """For each node `code`: 0 where it accepts the pod, else which of the `reasons` it has, counted from 1.
 
     `obstacles` counts how many things keep the pod away: the cordon, each taint, the selector with the
     affinity.
     """
 
-    number: node_table.Numbers
+    code: node_table.Numbers
     obstacles: node_table.Numbers
     reasons: tuple[NodeReason, ...]
 
 
-class PlaceReasonsCache:
+class NodeSelectionCache:
     """The reasons of all nodes for the wheres of pods."""
 
     def __init__(self) -> None:
-        self._known: dict[facts.Where, PlaceReasons] = {}
+        self._known: dict[facts.Where, NodeSelectionReasons] = {}
         self._bytes = 0
         self._labels: labels.Labels | None = None
 
-    def get(self, infos: Infos, where: facts.Where) -> PlaceReasons:
+    def get(self, infos: Infos, where: facts.Where) -> NodeSelectionReasons:
         """Return the reasons of these nodes, the same as the last time unless they were forgotten."""
         if (found := self._known.get(where)) is None:
             if len(self._known) >= MOST_PLACES or self._bytes > MOST_PLACES_BYTES:
                 self.forget()
             if self._labels is None:
                 self._labels = labels.Labels([info.node if info else None for info in infos])
-            found = self._known[where] = place_reasons(infos, where, self._labels)
-            self._bytes += found.number.nbytes + BYTES_A_THING * where.size
+            found = self._known[where] = node_selection_reasons(infos, where, self._labels)
+            self._bytes += found.code.nbytes + BYTES_A_THING * where.size
         return found
 
     def forget(self) -> None:
@@ -60,24 +60,24 @@ class PlaceReasonsCache:
         self._labels = None
 
 
-def place_reasons(infos: Infos, where: facts.Where, labels_: labels.Labels) -> PlaceReasons:
+def node_selection_reasons(infos: Infos, where: facts.Where, labels_: labels.Labels) -> NodeSelectionReasons:
     """Return the reasons of these nodes, whose labels are `labels_`."""
     numbers: dict[NodeReason, int] = {}
-    number, obstacles = np.zeros(len(infos), dtype=np.int64), np.zeros(len(infos), dtype=np.int64)
+    code, obstacles = np.zeros(len(infos), dtype=np.int64), np.zeros(len(infos), dtype=np.int64)
     matching = labels_.matching(where).tolist()
     covered = taints.Covered(where.tolerations)
     for at, info in enumerate(infos):
         reason: NodeReason | None = Reason.NO_NODES, ""
         if info is not None and info.node is not None:
-            reason = place_reason(info.node, covered, matches=matching[at])
+            reason = node_selection_reason(info.node, covered, matches=matching[at])
         if reason is not None:
-            number[at] = numbers.setdefault(reason, len(numbers) + 1)
+            code[at] = numbers.setdefault(reason, len(numbers) + 1)
             if info is not None and info.node is not None:
                 obstacles[at] = covered.obstacles(info.node) + (not matching[at])
-    return PlaceReasons(number, obstacles, tuple(numbers))
+    return NodeSelectionReasons(code, obstacles, tuple(numbers))
 
 
-def place_reason(node: facts.Node, covered: taints.Covered, *, matches: bool) -> NodeReason | None:
+def node_selection_reason(node: facts.Node, covered: taints.Covered, *, matches: bool) -> NodeReason | None:
     """Return why a node does not accept a pod; `matches` is whether its labels and name suit the pod."""
     taint = covered.untolerated(node)
     # The taint of a cordon is one, whether or not the node says so itself.
