@@ -52,12 +52,13 @@ chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... S
 	@$(BIN)/python -m e2e.chaos $(if $(N),--rounds $(N)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(SCENARIO),--scenario $(SCENARIO)) $(ARGS)
 
-# Files in their own order: else those of few tests come last, and they are the longest.
-ON_CLUSTER := -n 3 --dist loadfile --no-loadscope-reorder -m "cluster or slow"
+# All in one run: while some tests wait for the API server, others compute. Files in their own order: else those
+# of few tests come last, and they are the longest.
+EVERYTHING := -n 3 --dist loadfile --no-loadscope-reorder
 
-test: check ## everything, including the tests on the real API server; ARGS=tests/... for some of it
+test: lint types ## everything, including the tests on the real API server; ARGS=tests/... for some of it
 	$(call want,runc --version,runc)
-	@$(BIN)/python -m pytest $(or $(ARGS),$(ON_CLUSTER))
+	@$(BIN)/python -m pytest $(or $(ARGS),$(EVERYTHING))
 
 check: lint types fast ## lint, types, import contracts, fast tests
 

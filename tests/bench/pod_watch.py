@@ -1,4 +1,4 @@
-"""PodName answered whom, and after how long: what a watcher of all pods makes of what it sees.
+"""Who answered whom, and after how long: what a watcher of all pods makes of what it sees.
 
 One watch tells everything, so a card's end always comes before what becomes of it, and
 one clock times both. Nothing here asks the scheduler: that a pod is over, bound or told
