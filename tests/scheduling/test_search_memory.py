@@ -87,7 +87,7 @@ def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
         ask(search, cpu=cpu)
 
     assert kept == 3
-    assert search._bytes == sum(answer.bytes(key[0]) for key, answer in search._cached.items())
+    assert search._bytes == sum(answer.bytes for answer in search._cached.values())
     assert search._bytes <= REMEMBERED_BYTES
 
 
@@ -96,7 +96,7 @@ def test_what_closer_looks_showed_is_weighed() -> None:
     search = Search(builders.inventory(*builders.nodes(3, cards=1)))
     shares = requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
     assert ask(search, builders.request(*shares)) is not None
-    ((key, answer),) = search._cached.items()
+    (answer,) = search._cached.values()
     answer.reasons[0] = decisions.Reason.FULL, ""
     search._bytes += search_memory.BYTES_A_REASON
 
@@ -104,4 +104,4 @@ def test_what_closer_looks_showed_is_weighed() -> None:
     ask(search, builders.request(*shares))
 
     assert not answer.reasons
-    assert search._bytes == answer.bytes(key[0])
+    assert search._bytes == answer.bytes

@@ -106,7 +106,11 @@ class Lines(Generic[N, K]):
     @property
     def empty(self) -> bool:
         """Whether no pod stands in any line; empty lines are dropped."""
-        return not self._lines or all(self.first(name) is None for name in list(self._lines))
+        for name in tuple(self._lines):
+            if self.first(name) is not None:
+                return False
+            del self._lines[name]
+        return True
 
     def push(self, name: N, key: K, number: int, uid: str) -> None:
         """Add a ticket for a pod to a line."""
@@ -125,20 +129,18 @@ class Lines(Generic[N, K]):
 
     def first(self, name: N) -> Ticket[K] | None:
         """Return the first valid ticket of a line."""
-        if (line := self._lines.get(name)) is None:
-            return None
-        if (ticket := line.first()) is None:
-            del self._lines[name]
-        return ticket
+        line = self._lines.get(name)
+        return line.first() if line is not None else None
 
     def take(self, name: N) -> None:
         """Remove the ticket that `first` has just returned of a line."""
         self._lines[name].take()
 
-    def put_back(self, name: N, ticket: Ticket[K]) -> None:
-        """Return a ticket to the queue that was taken out of a line, if it is still valid."""
-        if self._valid(ticket[2], ticket[1]):
+    def put_back(self, name: N, ticket: Ticket[K]) -> bool:
+        """Return a ticket to the queue that was taken out of a line, and whether it is still valid."""
+        if valid := self._valid(ticket[2], ticket[1]):
             self._line(name).put_back(ticket)
+        return valid
 
     def next_of(self, name: N, limit: int) -> list[Ticket[K]]:
         """Return the first valid tickets of a line, at most so many, and leave them there."""
@@ -178,8 +180,7 @@ class Queue(Generic[K]):
         self._lines = Lines[str, K](valid)
         self._heads: list[tuple[K, str]] = []  # The first of each namespace, and some that are so no more.
         self._head: dict[str, K] = {}  # Which of the heads count.
-        self._unsure: set[str] = set()  # Namespaces that may have another head by now.
-        self._left_out: set[str] = set()
+        self._left_out: set[str] = set()  # Namespaces without a head, because they are or were held up.
 
     @property
     def tickets(self) -> int:
@@ -194,28 +195,51 @@ class Queue(Generic[K]):
     def push(self, name: str, key: K, number: int, uid: str) -> None:
         """Add a ticket for a pod of a namespace."""
         self._lines.push(name, key, number, uid)
-        self._unsure.add(name)
+        self._offer(name, key)
+
+    def _offer(self, name: str, key: Any) -> None:
+        """Let a ticket come first in its namespace if its key is the lowest there."""
+        if name in self._held_up.names:
+            self._left_out.add(name)
+        elif (known := self._head.get(name)) is None or key < known:
+            self._head[name] = key
+            heapq.heappush(self._heads, (key, name))
+            if len(self._heads) > 2 * len(self._head) + SPARE_TICKETS:
+                self._heads = [(key, one) for one, key in self._head.items()]
+                heapq.heapify(self._heads)
 
     def first(self) -> tuple[Ticket[K], str] | None:
         """Return the first ticket that is valid and is not held up, and its namespace."""
-        if self._unsure or self._version != self._held_up.version:
-            self._renew()
+        if self._version != self._held_up.version:
+            self._admit()
         while self._heads:
             key, name = self._heads[0]
             if self._head.get(name) != key:
                 heapq.heappop(self._heads)
-                continue
-            ticket = self._lines.first(name) if name not in self._held_up.names else None
-            if ticket is None:
-                del self._head[name]
-                heapq.heappop(self._heads)
-                self._queue(name, ticket)
+            elif name in self._held_up.names:
+                self._left_out.add(name)
+                self._drop_first_head(name)
+            elif (ticket := self._lines.first(name)) is None:
+                self._drop_first_head(name)
             elif ticket[0] == key:
                 return ticket, name
             else:
                 self._head[name] = ticket[0]
                 heapq.heapreplace(self._heads, (ticket[0], name))
         return None
+
+    def _drop_first_head(self, name: str) -> None:
+        del self._head[name]
+        heapq.heappop(self._heads)
+
+    def _admit(self) -> None:
+        """Let the namespaces take part again that are held up no more."""
+        self._version = self._held_up.version
+        admitted = self._left_out - self._held_up.names
+        self._left_out -= admitted
+        for name in admitted:
+            if (ticket := self._lines.first(name)) is not None:
+                self._offer(name, ticket[0])
 
     def pop(self) -> tuple[Ticket[K], str] | None:
         """Remove the first ticket that is valid and is not held up, and return it and its namespace."""
@@ -229,38 +253,12 @@ class Queue(Generic[K]):
 
     def put_back(self, ticket: Ticket[K], name: str) -> None:
         """Return a ticket to the queue that was taken out, if it is still valid."""
-        self._lines.put_back(name, ticket)
-        self._unsure.add(name)
+        if self._lines.put_back(name, ticket):
+            self._offer(name, ticket[0])
 
     def next_of(self, name: str, limit: int) -> list[Ticket[K]]:
         """Return the first valid tickets of a namespace, at most so many, and leave them there."""
         return self._lines.next_of(name, limit)
-
-    def _renew(self) -> None:
-        if self._version != self._held_up.version:
-            self._version = self._held_up.version
-            self._unsure |= self._left_out - self._held_up.names
-        for name in self._unsure:
-            self._queue(name, self._lines.first(name))
-        self._unsure.clear()
-
-    def _queue(self, name: str, first: Ticket[K] | None) -> None:
-        """Add a namespace to the queue with its first ticket, unless it is held up."""
-        if name in self._held_up:
-            self._left_out.add(name)
-            return
-        self._left_out.discard(name)
-        known = self._head.get(name)
-        if first is not None and (known is None or _earlier(first[0], known)):
-            self._head[name] = first[0]
-            heapq.heappush(self._heads, (first[0], name))
-            if len(self._heads) > 2 * len(self._head) + SPARE_TICKETS:
-                self._heads = [(key, one) for one, key in self._head.items()]
-                heapq.heapify(self._heads)
-
-
-def _earlier(one: Any, other: Any) -> bool:
-    return bool(one < other)
 
 
 class Queues(Generic[N, K]):

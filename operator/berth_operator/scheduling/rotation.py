@@ -151,18 +151,31 @@ class Rotation:
         self._held_up = held_up
         self._ranks = queues.Lines[str, Rank](valid)
         self._untried = queues.Queue[Turn](valid, held_up)
+        self._new: list[tuple[int, Entry]] = []  # With their tickets; most leave before they need a turn.
+        self._most_new = queues.SPARE_TICKETS
         self.claims = Claims()
 
     @property
     def tickets(self) -> int:
         """Count the tickets of all lines, void ones included."""
-        return self._ranks.tickets + self._untried.tickets
+        return len(self._new) + self._ranks.tickets + self._untried.tickets
 
     def stand(self, entry: Entry) -> None:
         """Add a pod that is active."""
-        self._rank(entry)
-        if not entry.attempts:
-            self._untried.push(entry.candidate.namespace, entry.turn, entry.ticket, entry.candidate.uid)
+        if len(self._new) >= self._most_new:
+            self._new = list(self._still_new())
+            self._most_new = 2 * len(self._new) + queues.SPARE_TICKETS
+        self._new.append((entry.ticket, entry))
+
+    def _still_new(self) -> Iterator[tuple[int, Entry]]:
+        return (new for new in self._new if self._valid(new[1].candidate.uid, new[0]))
+
+    def _sort_in_new(self) -> None:
+        for ticket, entry in self._still_new():
+            self._rank(entry)
+            if not entry.attempts:
+                self._untried.push(entry.candidate.namespace, entry.turn, ticket, entry.candidate.uid)
+        self._new.clear()
 
     def _rank(self, entry: Entry) -> None:
         rank = entry.order[0], entry.turns, entry.order
@@ -176,6 +189,7 @@ class Rotation:
         As long as pods have never been tried, no pod of lower priority comes before them; demoted pods
         have no turns. A pod for which all nodes are claimed is skipped.
         """
+        self._sort_in_new()
         before, skipped = self.claims.before(self._held_up), 0
         taken: list[Entry] = []
         try:

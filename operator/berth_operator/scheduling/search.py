@@ -49,15 +49,14 @@ REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
 
 
-Key = tuple[questions.Question, Policy, demand_model.DemandModel]
-
-
 class Search:
     """Finds placements in one inventory, and remembers the scores of nodes."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
-        self._cached: collections.OrderedDict[Key, search_memory.CachedScores] = collections.OrderedDict()
+        self._cached: collections.OrderedDict[questions.Question, search_memory.CachedScores] = (
+            collections.OrderedDict()
+        )
         self._slow = search_memory.SlowNodes()
         self._bytes = 0  # Of all cached scores, roughly.
 
@@ -171,8 +170,10 @@ class Search:
 
     def refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were searched, by row."""
-        cached = self._cached.get((question, policy, self.inventory.demand_model()))
-        return dict(cached.reasons) if cached is not None else {}
+        cached = self._cached.get(question)
+        if cached is None or not cached.made_under(policy, self.inventory.demand_model()):
+            return {}
+        return dict(cached.reasons)
 
     def current_refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
         """Return `refusals` without those of nodes that have changed since."""
@@ -182,53 +183,50 @@ class Search:
     # ------------------------------------------------------------ remembering
 
     def _scores(self, question: questions.Question, policy: Policy) -> search_memory.CachedScores:
-        inventory, key = self.inventory, (question, policy, self.inventory.demand_model())
-        cached = self._cached.get(key)
+        inventory, model = self.inventory, self.inventory.demand_model()
+        cached = self._cached.get(question)
         changed = None
-        if cached is not None and cached.score_epoch == inventory.score_epoch:
-            changed = inventory.table.changed_since(cached.version)
+        if cached is not None:
+            # The equal question that is the key: found at once, where another has to be compared each time.
+            question = cached.question
+            if cached.score_epoch == inventory.score_epoch and cached.made_under(policy, model):
+                changed = inventory.table.changed_since(cached.version)
         if changed and registry.depends_on_other_nodes(question):
             changed = None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
-            self._forget(key)
-            cached = self._cached[key] = self._scores_of_all_nodes(question, policy)
-            self._bytes += cached.bytes(question)
+            self._forget(question)
+            cached = self._cached[question] = self._scores_of_all_nodes(question, policy, model)
+            self._bytes += cached.bytes
             while len(self._cached) > 1 and self._crowded:
                 self._forget(next(iter(self._cached)))
         elif changed:
-            self._score_rows(cached, _rows(set(changed)), question, policy)
-        self._cached.move_to_end(key)
+            self._score_rows(cached, _rows(set(changed)))
+        self._cached.move_to_end(question)
         return cached
 
     @property
     def _crowded(self) -> bool:
         return len(self._cached) > MOST_REMEMBERED or self._bytes > REMEMBERED_BYTES
 
-    def _forget(self, key: Key) -> None:
-        if (cached := self._cached.pop(key, None)) is not None:
-            self._bytes -= cached.bytes(key[0])
+    def _forget(self, question: questions.Question) -> None:
+        if (cached := self._cached.pop(question, None)) is not None:
+            self._bytes -= cached.bytes
 
     def _scores_of_all_nodes(
-        self, question: questions.Question, policy: Policy
+        self, question: questions.Question, policy: Policy, model: demand_model.DemandModel
     ) -> search_memory.CachedScores:
-        size = self.inventory.size
+        size, epoch = self.inventory.size, self.inventory.score_epoch
         cached = search_memory.CachedScores(
-            np.empty(size), np.zeros(size, dtype=np.int64), 0, self.inventory.score_epoch
+            question, policy, model, np.empty(size), np.zeros(size, dtype=np.int64), 0, epoch
         )
         if size:
-            self._score_rows(cached, slice(0, size), question, policy)
+            self._score_rows(cached, slice(0, size))
         return cached
 
-    def _score_rows(
-        self,
-        cached: search_memory.CachedScores,
-        rows: node_table.Rows,
-        question: questions.Question,
-        policy: Policy,
-    ) -> None:
+    def _score_rows(self, cached: search_memory.CachedScores, rows: node_table.Rows) -> None:
         inventory = self.inventory
         positions = inventory.name_ranks()[rows]
-        ranking, able = score_nodes(inventory, rows, question, policy)
+        ranking, able = score_nodes(inventory, rows, cached.question, cached.policy)
         cached.score[positions] = np.where(able, ranking.score, search_memory.IMPOSSIBLE)
         if cached.reasons:
             before = len(cached.reasons)

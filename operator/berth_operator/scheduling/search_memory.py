@@ -10,6 +10,8 @@ from typing import Final
 
 from berth_operator.scheduling import node_table, questions
 from berth_operator.scheduling.decisions import NodeReason
+from berth_operator.scheduling.demand_model import DemandModel
+from berth_operator.scheduling.policy import Policy
 
 BYTES_A_TERM: Final = 128  # A label, a model, a uuid, a toleration that a question names.
 BYTES_A_NODE: Final = 16  # A score and a slot.
@@ -29,10 +31,15 @@ ExcludedScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of no
 class CachedScores:
     """The scores of all nodes for one question, by position, as of a version of the node table.
 
+    They are void under another policy or demand model.
+
     `slot` is the first device to try on a node, `has_slots` whether the strategy names one. `reasons` has
     why nodes refused that were searched, by row; `reasons_by_class` the same by equivalence class.
     """
 
+    question: questions.Question
+    policy: Policy
+    model: DemandModel
     score: node_table.Scores
     slot: node_table.Numbers
     version: int
@@ -52,10 +59,16 @@ class CachedScores:
         positions, scores = excluded
         self.score[positions] = scores
 
-    def bytes(self, question: questions.Question) -> int:
-        """Return roughly how much memory the scores and their question take."""
+    def made_under(self, policy: Policy, model: DemandModel) -> bool:
+        """Whether the scores were made under this policy and this demand model."""
+        same_policy = self.policy is policy or self.policy == policy
+        return same_policy and (self.model is model or self.model == model)
+
+    @property
+    def bytes(self) -> int:
+        """Roughly how much memory the scores and their question take."""
         reasons = BYTES_A_REASON * len(self.reasons) + BYTES_A_CLASS * len(self.reasons_by_class)
-        return BYTES_A_TERM * question.size + BYTES_A_NODE * len(self.score) + reasons
+        return BYTES_A_TERM * self.question.size + BYTES_A_NODE * len(self.score) + reasons
 
 
 class SlowNodes:
