@@ -97,7 +97,7 @@ class Scheduling:
         for _ in range(pods):
             self._pod.observe(seconds / pods)
 
-    def put_off(self, answer: decisions.Wait | decisions.Reject) -> None:
+    def requeue(self, answer: decisions.Wait | decisions.Reject) -> None:
         """Count an attempt that did not place its pod, and the reasons."""
         if isinstance(answer, decisions.Wait):
             self.ended(Result.UNSCHEDULABLE)

@@ -183,7 +183,7 @@ def crowd(declarer: Declarer, count: int, **fields: Any) -> None:
     """Have so many pods come, each newer and less important than the last, and wait for a change."""
     for at in range(count):
         declarer.wait(f"big{at}", str(1000 + at), priority=-at, **fields)
-        ledgers.put_off(declarer.ledger, f"big{at}", FREED)
+        ledgers.requeue(declarer.ledger, f"big{at}", FREED)
 
 
 @timeless.scenario
@@ -232,7 +232,7 @@ async def test_pods_that_were_named_and_did_not_fit_are_soon_covered_no_more() -
     count = 2 * bind_declarer.MOST_IDLE - 1
     declarer = await declared(*(str(at) for at in range(1, count + 1)))
     for at in range(count):
-        ledgers.put_off(declarer.ledger, f"p{at}", FREED)
+        ledgers.requeue(declarer.ledger, f"p{at}", FREED)
 
     written = await declarer.renew(5 * bind_declarer.CHECK_SECONDS)
 

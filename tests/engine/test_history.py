@@ -259,7 +259,7 @@ class History(stateful.RuleBasedStateMachine):
 
     @stateful.precondition(lambda self: self.binds.under_way)
     @stateful.rule()
-    def binds_are_held_up(self) -> None:
+    def binds_are_suspended(self) -> None:
         """All that is under way takes too long, and we are past waiting for it."""
         for name, pending in self.binds.under_way.items():
             self.binds.lost.append((name, pending.placement))

@@ -177,7 +177,7 @@ def test_what_is_known_of_a_pod_beside_its_cards_is_kept_up_to_date() -> None:
     bind = ledgers.assume(ledger)
     assumed = ledger.inventory.hold("uid-p")
     ledgers.add_waiting(ledger, "b", cards=9)
-    ledgers.put_off(ledger, "b", ClusterEvent.CAPACITY_FREED)
+    ledgers.requeue(ledger, "b", ClusterEvent.CAPACITY_FREED)
 
     answered = builders.answered(bind.placement)
     bound = builders.pod("p", gpus=2, labels={"app": "b"}, annotations=answered, priority=7, nodeName="n1")

@@ -286,7 +286,7 @@ async def test_crowd_of_demoted_pods_keeps_nobody_waiting() -> None:
     engine = slow_engine(0.002)
     for name in names(300):
         engine.wait(name, request=HARD, priority=10)
-        engine.ledger.backlog.put_off(f"uid-{name}", now=-1e6, awaited=None, demoted=True)
+        engine.ledger.backlog.requeue(f"uid-{name}", now=-1e6, awaited=None, demoted=True)
     engine.loop.round()
     engine.wait("easy")
 

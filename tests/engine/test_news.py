@@ -166,7 +166,7 @@ def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: 
         for at in range(9):
             ledger.backlog.node_changed(f"n{at}", ClusterEvent.CAPACITY_FREED, lambda _: False)
         found.append(sorted(ledger.backlog._woken))
-        ledgers.put_off(ledger, "a", ClusterEvent.CAPACITY_FREED)
+        ledgers.requeue(ledger, "a", ClusterEvent.CAPACITY_FREED)
 
     assert found == [["uid-a", "uid-b"]] * 2
 

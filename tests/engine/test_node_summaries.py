@@ -62,7 +62,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
         NodeSummary("n1", 4, 0, 4, silent=False, reason=node_summaries.TANGLED),
     ),
     "one card of each trouble": (
-        builders.inventory(troubled(Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, None)),
+        builders.inventory(troubled(Reason.UNHEALTHY, Reason.CARD_CORDONED, Reason.OCCUPIED, None)),
         NodeSummary(
             "n1",
             1,

@@ -23,7 +23,7 @@ def answers(ledger: Ledger, policy: Policy) -> list[Decision]:
     ledger.policy_seen(policy)
     found = ledgers.decide(ledger)
     for answer in found:
-        ledger.backlog.put_off(answer.uid, now=0.0, awaited=getattr(answer, "awaited", None))
+        ledger.backlog.requeue(answer.uid, now=0.0, awaited=getattr(answer, "awaited", None))
     return found
 
 

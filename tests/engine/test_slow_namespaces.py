@@ -92,7 +92,7 @@ async def test_a_namespace_that_has_become_quick_again_is_bound_at_once(
 
 
 @timeless.scenario
-async def test_pods_that_are_held_up_for_long_say_why() -> None:
+async def test_pods_suspended_for_long_say_why() -> None:
     """Not at once, for most slow spells are short; not those that show another reason; and only once."""
     engine = with_slow_pods(reply=Reply(ports.Refused("no"), takes=1000.0))
     engine.status_writer.shows["uid-slow020"] = "something else"

@@ -62,7 +62,7 @@ def test_order_of_arrival_does_not_matter(pods: list[queued_pods.Candidate]) -> 
 )
 def test_waits_for_the_right_change(awaited: set[ClusterEvent], change: ClusterEvent, woken: bool) -> None:  # noqa: FBT001  a column of the table
     """A pod that did not fit sleeps until something that could help it happens; time alone does not."""
-    queue = backlogs.put_off(POD, awaited=awaited)
+    queue = backlogs.requeue(POD, awaited=awaited)
     assert (queue.next_due(), ready(queue, now=1e9)) == (None, [])
 
     queue.cluster_event([change])
@@ -72,7 +72,7 @@ def test_waits_for_the_right_change(awaited: set[ClusterEvent], change: ClusterE
 
 def test_help_comes_at_once() -> None:
     """A pod that a change could help is tried at once, however long its pause has become."""
-    queue = backlogs.put_off(POD, times=9)
+    queue = backlogs.requeue(POD, times=9)
 
     queue.cluster_event(FREED)
 
@@ -80,11 +80,11 @@ def test_help_comes_at_once() -> None:
 
 
 def test_a_change_helps_only_who_waited_then() -> None:
-    """A pod that is put off after a change waits for the next one."""
-    queue = backlogs.put_off(POD)
+    """A pod that is requeued after a change waits for the next one."""
+    queue = backlogs.requeue(POD)
     queue.cluster_event(FREED)
 
-    queue.put_off("uid-p", now=0.0, awaited=FREED)
+    queue.requeue("uid-p", now=0.0, awaited=FREED)
 
     assert ready(queue, now=1000.0) == []
 
@@ -99,7 +99,7 @@ def crowd(*sizes: int) -> Backlog:
         for cards, size in enumerate(sizes, 1)
         for at in range(size)
     ]
-    return backlogs.put_off(*pods)
+    return backlogs.requeue(*pods)
 
 
 def test_of_a_crowd_the_first_of_each_kind_are_helped_at_once() -> None:
@@ -134,41 +134,41 @@ def test_who_was_helped_on_and_fails_again_waits_for_a_change() -> None:
     queue.place("uid-1-0000")
     before = ready(queue, now=0.01)
 
-    queue.put_off(f"uid-1-{OF_A_KIND:04}", now=0.01, awaited=FREED)
+    queue.requeue(f"uid-1-{OF_A_KIND:04}", now=0.01, awaited=FREED)
 
     assert before == [f"1-{at:04}" for at in range(1, OF_A_KIND + 1)]
     assert ready(queue, now=0.02) == before[:-1]
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["in the round", "before"])
-def test_where_a_namespace_is_held_up_others_of_the_kind_are_tried(known: bool) -> None:  # noqa: FBT001  a column of the table
+def test_where_a_namespace_is_suspended_others_of_the_kind_are_tried(known: bool) -> None:  # noqa: FBT001  a column of the table
     """A crowd that must wait does not keep what became free from others that ask the same."""
     others = [builders.candidate(f"other{at:02}", namespace="z-other") for at in range(OF_A_KIND)]
-    queue = backlogs.put_off(*(builders.candidate(f"p{at:02}") for at in range(100)), *others)
+    queue = backlogs.requeue(*(builders.candidate(f"p{at:02}") for at in range(100)), *others)
     if known:
-        queue.hold_up(builders.NAMESPACE)
+        queue.suspend(builders.NAMESPACE)
 
     queue.cluster_event(FREED)
     tried = []
     for pod in queue.ready(0.01):
         if pod.namespace == builders.NAMESPACE:
-            queue.hold_up(builders.NAMESPACE)
+            queue.suspend(builders.NAMESPACE)
         else:
             tried.append(pod)
 
     assert tried == others
 
 
-def test_who_is_held_up_keeps_his_place() -> None:
-    """Nobody waits for those that are held up, and when they go on they come first again."""
+def test_a_suspended_pod_keeps_its_place() -> None:
+    """Nobody waits for those that are suspended, and when they go on they come first again."""
     queue = crowd(5)
     queue.cluster_event(FREED)
-    queue.hold_up(builders.NAMESPACE)
+    queue.suspend(builders.NAMESPACE)
     assert (ready(queue), queue.next_due()) == ([], 0.1)
     queue.push(builders.candidate("other", namespace="z-other"))
     assert ready(queue) == ["other"]
 
-    queue.go_on(builders.NAMESPACE)
+    queue.resume(builders.NAMESPACE)
 
     assert ready(queue) == [*(f"1-{at:04}" for at in range(5)), "other"]
     assert [pod.name for pod in queue.first_in_line_of("z-other", 9)] == ["other"]
@@ -191,7 +191,7 @@ def test_attempts_lengthen_the_pause() -> None:
     queue, dues = backlogs.of(POD), []
 
     for _ in range(3):
-        queue.put_off("uid-p", now=5.0, awaited=None)
+        queue.requeue("uid-p", now=5.0, awaited=None)
         dues.append(queue.next_due())
 
     assert dues == [5.1, 5.2, 5.4]
@@ -202,8 +202,8 @@ def test_attempts_lengthen_the_pause() -> None:
 def test_next_due_is_the_earliest() -> None:
     """The loop sleeps until the first pod is due."""
     queue = backlogs.of(builders.candidate("a"), builders.candidate("b"))
-    queue.put_off("uid-a", now=3.0, awaited=None)
-    queue.put_off("uid-b", now=1.0, awaited=None)
+    queue.requeue("uid-a", now=3.0, awaited=None)
+    queue.requeue("uid-b", now=1.0, awaited=None)
 
     assert queue.next_due() == 1.1
 
@@ -217,7 +217,7 @@ def test_next_due_is_the_earliest() -> None:
 )
 def test_only_an_edit_starts_anew(again: queued_pods.Candidate, names: list[str], attempts: int) -> None:
     """Hearing of the same request again is no reason to try again; one that was edited is as new."""
-    queue = backlogs.put_off(POD)
+    queue = backlogs.requeue(POD)
 
     queue.push(again)
 
@@ -266,17 +266,17 @@ def test_removed_pod_is_gone() -> None:
 
 
 def test_putting_off_a_stranger_changes_nothing() -> None:
-    """A pod that left meanwhile is not brought back by being put off."""
+    """A pod that left meanwhile is not brought back by being requeued."""
     queue = Backlog()
 
-    queue.put_off("uid-p", now=0.0, awaited=None)
+    queue.requeue("uid-p", now=0.0, awaited=None)
 
     assert (len(queue), queue.next_due()) == (0, None)
 
 
 def test_backlog_tells_its_state() -> None:
     """A person at a debugger reads how many wait, and how many of them for a change."""
-    queue = backlogs.put_off(builders.candidate("a"))
+    queue = backlogs.requeue(builders.candidate("a"))
     queue.push(builders.candidate("b"))
 
     assert repr(queue) == "<Backlog: 2 pods, 1 of them waiting for a change>"
@@ -312,4 +312,4 @@ def test_pod_at_fault_needs_no_search() -> None:
     """It is told so at once, whatever it asks for."""
     fault = Refusal(Reason.INVALID_REQUEST, detail="no")
 
-    assert [hard("a").needs_node_search, hard("b", faults=(fault,)).needs_node_search] == [True, False]
+    assert [hard("a").needs_device_search, hard("b", faults=(fault,)).needs_device_search] == [True, False]

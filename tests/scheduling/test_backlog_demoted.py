@@ -15,7 +15,7 @@ def test_who_is_demoted_comes_after_all_others() -> None:
     """Neither its priority nor its age helps a pod that holds everybody up, in its turns and in lists."""
     queue = backlogs.of(VIP, A, B)
 
-    queue.put_off("uid-vip", now=0.0, awaited=None, demoted=True)
+    queue.requeue("uid-vip", now=0.0, awaited=None, demoted=True)
 
     assert ready(queue, now=1000.0) == ["a", "b", "vip"]
     assert [entry.candidate.name for entry in queue.each()] == ["a", "b", "vip"]
@@ -24,8 +24,8 @@ def test_who_is_demoted_comes_after_all_others() -> None:
 def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
     """Being put off for another reason meanwhile changes nothing; an edit does."""
     queue = backlogs.of(VIP, A)
-    queue.put_off("uid-vip", now=0.0, awaited=None, demoted=True)
-    queue.put_off("uid-vip", now=0.0, awaited=FREED)
+    queue.requeue("uid-vip", now=0.0, awaited=None, demoted=True)
+    queue.requeue("uid-vip", now=0.0, awaited=FREED)
     queue.cluster_event(FREED)
     before = ready(queue, now=1000.0)
 
@@ -37,7 +37,7 @@ def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
 def test_of_the_woken_the_demoted_are_tried_last() -> None:
     """When a change wakes more pods than are tried at once, those that hold others up wait."""
     names = [f"p{at:02}" for at in range(wakeups.TRIED_OF_A_KIND + 1)]
-    queue = backlogs.put_off(*map(builders.candidate, names))
+    queue = backlogs.requeue(*map(builders.candidate, names))
     queue.demote("uid-p00")
 
     queue.cluster_event(FREED)
@@ -49,9 +49,9 @@ def test_a_demoted_pod_has_its_turn_again_when_it_is_reinstated() -> None:
     """It comes after all others until then, whatever its priority, and does not wait for its pause to end."""
     queue = backlogs.of(VIP, A)
     queue.demote("uid-vip")
-    queue.put_off("uid-vip", now=0.0, awaited=None)
+    queue.requeue("uid-vip", now=0.0, awaited=None)
     before = ready(queue, now=1.0)
-    queue.put_off("uid-vip", now=1.0, awaited=None)
+    queue.requeue("uid-vip", now=1.0, awaited=None)
 
     queue.reinstate("uid-vip")
 
@@ -60,7 +60,7 @@ def test_a_demoted_pod_has_its_turn_again_when_it_is_reinstated() -> None:
 
 def test_a_reinstated_pod_that_wants_a_change_waits_for_it() -> None:
     """Its turn comes by priority then."""
-    queue = backlogs.put_off(VIP, A)
+    queue = backlogs.requeue(VIP, A)
     queue.demote("uid-vip")
 
     queue.reinstate("uid-vip")
@@ -74,10 +74,10 @@ def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
     """Of many that were woken some are tried; each that does not take its place makes room for one more."""
     most = wakeups.TRIED_OF_A_KIND
     names = [f"p{number:02}" for number in range(most + 2)]
-    queue = backlogs.put_off(*map(builders.candidate, names), times=9)
+    queue = backlogs.requeue(*map(builders.candidate, names), times=9)
     queue.cluster_event(FREED)
     before = ready(queue, now=1.0)
 
-    queue.skip("uid-p00", now=1.0)
+    queue.back_off("uid-p00", now=1.0)
 
     assert (before, ready(queue, now=1.0)) == (names[:most], names[1 : most + 1])

@@ -114,7 +114,7 @@ def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
     (wait,) = ledgers.decide(ledger, 0.0)
     assert isinstance(wait, Wait)
     assert ClusterEvent.CAPACITY_FREED in (wait.awaited or ())
-    ledgers.put_off(ledger, "p", *(wait.awaited or ()))
+    ledgers.requeue(ledger, "p", *(wait.awaited or ()))
 
     ledger.pod_over("uid-a")
 

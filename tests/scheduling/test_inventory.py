@@ -102,7 +102,7 @@ def test_absurd_amounts_overflow_nothing(amount: int) -> None:
     ("card", "minors"),
     [
         pytest.param({"trouble": Reason.UNHEALTHY}, [0, 2], id="unhealthy"),
-        pytest.param({"trouble": Reason.CORDONED}, [0, 2], id="cordoned"),
+        pytest.param({"trouble": Reason.CARD_CORDONED}, [0, 2], id="cordoned"),
         pytest.param({"trouble": Reason.OCCUPIED}, [0, 2], id="occupied by a stranger"),
         pytest.param({"mig": True}, [0, 2], id="in MIG mode"),
         pytest.param({"replicas": 2}, [0, 2], id="shared by replicas"),

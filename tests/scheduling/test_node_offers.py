@@ -65,7 +65,7 @@ def test_a_pod_that_nothing_helps_keeps_no_other_asleep() -> None:
     shares = {"odd": requests.Gpus(8, 46, 4619257955497632), "plain": requests.Gpus(1, 50, 8 << 30)}
     for name, ask in shares.items():
         ledger.pod_waiting(builders.candidate(name, ask), gated=False)
-        ledgers.put_off(ledger, name, *decisions.ClusterEvent)
+        ledgers.requeue(ledger, name, *decisions.ClusterEvent)
 
     ledger.pod_over("uid-holder")
 
@@ -95,7 +95,7 @@ def decide(ledger: Ledger) -> None:
     """Try whoever may be tried, and let it wait for the events it awaits."""
     for answer in cycle.simulate(ledger.search, ledger.backlog, 1e9, ledger.policy):
         if isinstance(answer, decisions.Wait):
-            ledger.backlog.put_off(answer.uid, now=0.0, awaited=answer.awaited)
+            ledger.backlog.requeue(answer.uid, now=0.0, awaited=answer.awaited)
 
 
 @random_clusters.PROPERTY

@@ -76,7 +76,7 @@ def test_raised_pods_that_are_gone_or_placed_leave_nothing() -> None:
     backlog = line(pod("a", "x"), pod("b", "x", 5), pod("c", "x", 9))
 
     backlog.remove("uid-c")
-    backlog.put_off("uid-b", now=1000.0, awaited=FREED)
+    backlog.requeue("uid-b", now=1000.0, awaited=FREED)
 
     assert ready(backlog) == "a"
     assert len(backlog._raised) == 0
@@ -85,7 +85,7 @@ def test_raised_pods_that_are_gone_or_placed_leave_nothing() -> None:
 def test_of_those_that_a_change_helps_the_raised_are_tried_first() -> None:
     """Of a crowd of one kind few are tried at once, and the label decides which of a namespace."""
     names = [f"p{at:02}" for at in range(wakeups.TRIED_OF_A_KIND + 4)]
-    backlog = backlogs.put_off(*(pod(name, "x") for name in names), pod("vip", "x", 9), times=9)
+    backlog = backlogs.requeue(*(pod(name, "x") for name in names), pod("vip", "x", 9), times=9)
 
     backlog.cluster_event(FREED)
 
@@ -107,7 +107,7 @@ def test_a_policy_that_changes_gives_everybody_a_new_turn() -> None:
 def test_a_policy_that_changes_ends_no_pause() -> None:
     """Who was refused a moment ago is not tried again for that."""
     backlog = line(pod("s", "y"), pod("b", "x", 9))
-    backlog.put_off("uid-b", now=1000.0, awaited=None)
+    backlog.requeue("uid-b", now=1000.0, awaited=None)
 
     backlog.allow(10**9)
 

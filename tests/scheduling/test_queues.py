@@ -32,7 +32,7 @@ def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool
     for at in range(MANY):
         backlog.push(builders.candidate(label=at + 1))
         for pod in backlog.ready(float(at), 256) if decides else ():
-            backlog.put_off(pod.uid, now=float(at), awaited=FREED)
+            backlog.requeue(pod.uid, now=float(at), awaited=FREED)
 
     assert tickets(backlog) <= 8 * queues.SPARE_TICKETS
 
@@ -44,7 +44,7 @@ def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
 
     for at in range(MANY):
         for pod in backlog.ready(20.0 * at):
-            backlog.put_off(pod.uid, now=20.0 * at, awaited=FREED)
+            backlog.requeue(pod.uid, now=20.0 * at, awaited=FREED)
         backlog.cluster_event(FREED)
 
     assert tickets(backlog) <= 8 * (len(crowd) + queues.SPARE_TICKETS)
@@ -72,13 +72,13 @@ def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
 
 def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
     """Each pod asks for something that nobody else asks for; one that stays keeps its kind."""
-    backlog = backlogs.put_off(builders.candidate("stays"))
+    backlog = backlogs.requeue(builders.candidate("stays"))
 
     for at in range(MANY):
         backlog.push(builders.candidate(demand=builders.demand(at)))
-        backlog.put_off("uid-p", now=0.0, awaited=FREED)
+        backlog.requeue("uid-p", now=0.0, awaited=FREED)
     backlog.push(builders.candidate("again"))
-    backlog.put_off("uid-again", now=0.0, awaited=FREED)
+    backlog.requeue("uid-again", now=0.0, awaited=FREED)
 
     assert len(backlog._kinds) <= 2 * queues.SPARE_TICKETS
     stays, other, again = (entry.kind for entry in backlog.entries())
@@ -106,11 +106,11 @@ STEPS = st.one_of(
 
 
 @hypothesis.given(st.lists(STEPS, max_size=60))
-def test_a_queue_passes_over_who_is_held_up(steps: list[tuple[str, str, int]]) -> None:
-    """The first of all other namespaces come in order, whatever came, left, was held up or admitted."""
-    held_up = queues.HeldUpNamespaces()
+def test_a_queue_passes_over_suspended_namespaces(steps: list[tuple[str, str, int]]) -> None:
+    """The first of all other namespaces come in order, whatever came, left, was suspended or admitted."""
+    suspended = queues.SuspendedNamespaces()
     standing: dict[int, tuple[float, str]] = {}
-    queue = queues.Queue[float](lambda _, number: number in standing, held_up)
+    queue = queues.Queue[float](lambda _, number: number in standing, suspended)
 
     for at, (what, name, value) in enumerate(steps):
         match what:
@@ -118,13 +118,13 @@ def test_a_queue_passes_over_who_is_held_up(steps: list[tuple[str, str, int]]) -
                 standing[at] = float(value), name
                 queue.push(name, float(value), at, str(at))
             case "hold up":
-                held_up.add(name)
+                suspended.add(name)
             case "admit":
-                held_up.admit(name)
+                suspended.resume(name)
             case "leave" if standing:
                 standing.pop(list(standing)[value % len(standing)])
             case "pop" if (found := queue.pop()) is not None:
                 standing.pop(found[0][1])
-        expected = sorted(key for key, of in standing.values() if of not in held_up)
+        expected = sorted(key for key, of in standing.values() if of not in suspended)
         assert [key for key, _, _ in queues.walk((queue, value + 1))] == expected[: value + 1]
-        assert queue.empty == (not expected) or held_up.names
+        assert queue.empty == (not expected) or suspended.names

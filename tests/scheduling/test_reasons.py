@@ -102,9 +102,9 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
         (Count(Reason.NO_DEVICE, "fpga", 1),),
     ),
     "a cordoned other device": (
-        builders.inventory(builders.node(), builders.device(others=[nic(0, trouble=Reason.CORDONED)])),
+        builders.inventory(builders.node(), builders.device(others=[nic(0, trouble=Reason.CARD_CORDONED)])),
         scenes.pod(requests.OtherDevices("rdma", 1)),
-        (Count(Reason.CORDONED, "rdma", 1),),
+        (Count(Reason.CARD_CORDONED, "rdma", 1),),
     ),
     "an unhealthy other device beside one that is full": (
         builders.inventory(
@@ -126,9 +126,9 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
         (Count(Reason.PROFILE_MISMATCH, "1g.5gb", 1),),
     ),
     "instances of a cordoned card": (
-        builders.inventory(builders.node(), cut(Reason.CORDONED)),
+        builders.inventory(builders.node(), cut(Reason.CARD_CORDONED)),
         scenes.pod(requests.Instances("1g.5gb", 1)),
-        (Count(Reason.CORDONED, "MIG 1g.5gb", 1),),
+        (Count(Reason.CARD_CORDONED, "MIG 1g.5gb", 1),),
     ),
     "replicas of an unhealthy card": (
         builders.inventory(

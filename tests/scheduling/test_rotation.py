@@ -64,7 +64,7 @@ def play(ledger: Ledger, now: clock.Clock) -> list[str]:
             ledger.assume(answer)
     for answer in answers:
         if isinstance(answer, decisions.Wait):
-            ledger.backlog.put_off(answer.uid, now=now(), awaited=answer.awaited)
+            ledger.backlog.requeue(answer.uid, now=now(), awaited=answer.awaited)
     return [answer.uid.removeprefix("uid-") for answer in answers if isinstance(answer, decisions.Bind)]
 
 
@@ -143,7 +143,7 @@ def test_who_was_kept_back_for_long_takes_what_it_finds() -> None:
         now.advance(0.01)
 
     assert found == ["new"]
-    assert rotation.KEPT_BACK_SECONDS <= now() - began < rotation.KEPT_BACK_SECONDS + 0.1
+    assert rotation.LEFT_ACTIVE_SECONDS <= now() - began < rotation.LEFT_ACTIVE_SECONDS + 0.1
 
 
 def test_nobody_comes_before_more_important_pods_that_were_never_tried() -> None:
@@ -201,7 +201,7 @@ def test_claims_end_with_those_who_made_them() -> None:
 
 def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
     """A kind that claims all nodes has nothing to add, however many more become better."""
-    backlog = backlogs.put_off(A, awaited=ANYTHING)
+    backlog = backlogs.requeue(A, awaited=ANYTHING)
 
     backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
@@ -218,9 +218,9 @@ def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
 
 def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     """Others that were woken for an earlier change and go have no part in it."""
-    backlog = backlogs.put_off(A, B, C, awaited=ANYTHING)
+    backlog = backlogs.requeue(A, B, C, awaited=ANYTHING)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
-    backlog.put_off("uid-a", now=0.0, awaited=ANYTHING)
+    backlog.requeue("uid-a", now=0.0, awaited=ANYTHING)
     backlog.node_changed("n2", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
 
@@ -229,33 +229,33 @@ def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     assert left_to(backlog, "uid-a", "uid-c") == {"n2"}
 
 
-def test_a_claim_stands_though_who_made_it_is_held_up() -> None:
+def test_a_claim_stands_though_its_namespace_is_suspended() -> None:
     """As long as a pod of the kind was woken whose namespace is not."""
     slow, quick = (builders.candidate(name, namespace=name) for name in ("slow", "quick"))
-    backlog = backlogs.put_off(slow, quick, awaited=ANYTHING)
+    backlog = backlogs.requeue(slow, quick, awaited=ANYTHING)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
 
-    backlog.hold_up("slow")
+    backlog.suspend("slow")
 
     assert left_to(backlog, "uid-quick") == {"n1"}
 
 
 def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     """However long the line is, a round passes over some of them, and the next rounds over the others."""
-    backlog = backlogs.put_off(builders.candidate("first", priority=1), awaited=ANYTHING)
+    backlog = backlogs.requeue(builders.candidate("first", priority=1), awaited=ANYTHING)
     backlog.cluster_event([ClusterEvent.POLICY_CHANGED])
     ready(backlog)
     for at in range(3 * rotation.MOST_SKIPPED):
         backlog.push(builders.candidate(f"p{at:03}"))
 
-    kept_back = []
+    left_active_since = []
     for _ in range(4):
         assert not list(backlog.out_of_order(0.0, ("uid-first",)))
-        kept_back.append(sum(entry.kept_back is not None for entry in backlog.entries()))
-    after = {pod.name for pod, _ in backlog.out_of_order(rotation.KEPT_BACK_SECONDS, ("uid-first",))}
+        left_active_since.append(sum(entry.left_active_since is not None for entry in backlog.entries()))
+    after = {pod.name for pod, _ in backlog.out_of_order(rotation.LEFT_ACTIVE_SECONDS, ("uid-first",))}
 
-    assert kept_back == [rotation.MOST_SKIPPED * share for share in (1, 2, 3, 3)]
+    assert left_active_since == [rotation.MOST_SKIPPED * share for share in (1, 2, 3, 3)]
     assert len(after) == 3 * rotation.MOST_SKIPPED
 
 

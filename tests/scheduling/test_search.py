@@ -151,7 +151,7 @@ def test_pod_chooses_its_own_strategy(strategy: Strategy | None, node: str) -> N
 
 FORBIDDEN: Final[dict[str, Inventory]] = {
     "unhealthy": one_node(builders.card(trouble=Reason.UNHEALTHY)),
-    "cordoned": one_node(builders.card(trouble=Reason.CORDONED)),
+    "cordoned": one_node(builders.card(trouble=Reason.CARD_CORDONED)),
     "occupied by a stranger": one_node(builders.card(trouble=Reason.OCCUPIED)),
     "in MIG mode": one_node(builders.card(mig=True)),
     "in MIG mode and cut": one_node(builders.card(mig=True, instances=builders.instances("n1", 0, 2))),

@@ -169,14 +169,14 @@ def test_rank_follows_names_through_growth() -> None:
     inventory = Inventory()
     for name in reversed(MANY):
         inventory.put_node(builders.node(name))
-        inventory.name_ranks()
+        inventory.name_positions()
     for name in MANY[::3]:
         inventory.drop_node(name)
-        inventory.name_ranks()
+        inventory.name_positions()
     for name in ("a-first", "z-last"):
         inventory.put_node(builders.node(name))
 
-    ranks = inventory.name_ranks()
+    ranks = inventory.name_positions()
     found = sorted((info.name for info in inventory.each()), key=lambda name: ranks[inventory.index[name]])
 
     assert found == ["a-first", *(name for at, name in enumerate(MANY) if at % 3), "z-last"]

@@ -18,7 +18,7 @@ def pod(namespace: str, at: int, *, kind: int = 0) -> queued_pods.Candidate:
 
 def tried(pods: Iterable[queued_pods.Candidate]) -> Mapping[str, int]:
     """Return how many pods of each namespace are tried at once when a change may help all of these."""
-    queue = backlogs.put_off(*pods)
+    queue = backlogs.requeue(*pods)
     queue.cluster_event(backlogs.FREED)
     return collections.Counter(one.namespace for one in queue.ready(0.01))
 
@@ -68,7 +68,7 @@ def test_crowds_of_one_kind(crowds: Mapping[str, int], expected: Mapping[str, in
 
 def test_who_comes_first_is_placed_first_all_the_same() -> None:
     """For each that is placed the next of its kind is tried, before the younger pod of another namespace."""
-    queue = backlogs.put_off(*(pod("a", at) for at in range(40)), pod("b", 0))
+    queue = backlogs.requeue(*(pod("a", at) for at in range(40)), pod("b", 0))
     queue.cluster_event(backlogs.FREED)
 
     placed = []

@@ -18,14 +18,14 @@ def of(*pods: queued_pods.Candidate) -> Backlog:
     return backlog
 
 
-def put_off(
+def requeue(
     *pods: queued_pods.Candidate, awaited: Iterable[ClusterEvent] = FREED, now: float = 0.0, times: int = 1
 ) -> Backlog:
-    """Return a backlog of these pods, each of which was put off so many times and waits for these events."""
+    """Return a backlog of these pods, each of which was requeued so many times and waits for these events."""
     backlog = of(*pods)
     for pod in pods:
         for _ in range(times):
-            backlog.put_off(pod.uid, now=now, awaited=frozenset(awaited))
+            backlog.requeue(pod.uid, now=now, awaited=frozenset(awaited))
     return backlog
 
 

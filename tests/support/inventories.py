@@ -43,7 +43,7 @@ def _node(inventory: Inventory, info: node_info.NodeInfo) -> dict[str, Any]:
         "holds": dict(info.holds),
         "found by uid": {uid: inventory.hold(uid) for uid in info.holds},
         "view": info.view(),
-        "known": bool(table.known[at]),
+        "has_node": bool(table.has_node[at]),
         "allocatable": _named(table.allocatable[at], table.resources, empty=node_table.ABSENT),
         "left": _named(table.left[at], table.resources, empty=node_table.ABSENT),
         "cards": {card.uuid: _card(table, at, slot) for slot, card in enumerate(cards)},
@@ -98,12 +98,12 @@ def open_cards(inventory: Inventory, at: str = "n1") -> list[str]:
 
 def room(inventory: Inventory, demand: facts.Demand) -> list[bool]:
     """Return which rows have the resources left."""
-    found: list[bool] = resources.have_left(inventory, np.arange(inventory.size), demand).tolist()
+    found: list[bool] = resources.have_enough(inventory, np.arange(inventory.size), demand).tolist()
     return found
 
 
 def leftovers(inventory: Inventory) -> list[str]:
     """Return the tables with values in rows of no node: there should be none."""
     table = inventory.table
-    vacant = [at for at in range(len(table.known)) if at >= inventory.size or inventory.infos[at] is None]
+    vacant = [at for at in range(len(table.has_node)) if at >= inventory.size or inventory.infos[at] is None]
     return [name for name, empty in EMPTY.items() if np.any(getattr(table, name)[vacant] != empty)]

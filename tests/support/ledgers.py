@@ -91,7 +91,7 @@ def add_sleeping(
 ) -> None:
     """Add a pod that waits for these cluster events."""
     add_waiting(ledger, name, cards, **fields)
-    put_off(ledger, name, *changes)
+    requeue(ledger, name, *changes)
 
 
 def holding(ledger: Ledger, uid: str = "uid-p") -> tuple[list[int], int]:
@@ -114,9 +114,9 @@ def assume(ledger: Ledger, name: str = "p", *, now: float = 1000.0) -> decisions
     return bind
 
 
-def put_off(ledger: Ledger, name: str = "p", *changes: decisions.ClusterEvent) -> None:
+def requeue(ledger: Ledger, name: str = "p", *changes: decisions.ClusterEvent) -> None:
     """Let a waiting pod wait for these cluster events."""
-    ledger.backlog.put_off(f"uid-{name}", now=0.0, awaited=frozenset(changes))
+    ledger.backlog.requeue(f"uid-{name}", now=0.0, awaited=frozenset(changes))
 
 
 def ready_names(ledger: Ledger) -> list[str]:

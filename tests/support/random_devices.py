@@ -22,7 +22,7 @@ MEMORIES = (16, 10, 10, 7, 16, 10, 0)
 LABEL = (("fabric", "a"),)
 LINK = node_topology.NVLINK_WORTH
 PROFILE_LISTS = st.lists(st.sampled_from((*PROFILES, PROFILES[0])), min_size=1, max_size=4)
-TROUBLES = st.sampled_from((None,) * 18 + (Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED))
+TROUBLES = st.sampled_from((None,) * 18 + (Reason.UNHEALTHY, Reason.CARD_CORDONED, Reason.OCCUPIED))
 
 
 @functools.cache

@@ -59,10 +59,10 @@ def test_only_gpus_are_cards_and_they_come_by_minor() -> None:
         ),
         pytest.param({}, SICK | {"uuid": "GPU-other"}, False, None, id="a verdict on another card"),
         pytest.param({}, HAUNTED, False, Reason.OCCUPIED, id="occupied by a stranger"),
-        pytest.param({}, None, True, Reason.CORDONED, id="cordoned"),
+        pytest.param({}, None, True, Reason.CARD_CORDONED, id="cordoned"),
         pytest.param(MIG, None, False, None, id="MIG mode is no trouble"),
         pytest.param(
-            MIG, SICK | HAUNTED | {"health": "Unhealthy"}, True, Reason.CORDONED, id="people go first"
+            MIG, SICK | HAUNTED | {"health": "Unhealthy"}, True, Reason.CARD_CORDONED, id="people go first"
         ),
         pytest.param(MIG, HAUNTED | {"health": "Unhealthy"}, False, Reason.UNHEALTHY, id="then health"),
         pytest.param(MIG, HAUNTED, False, Reason.OCCUPIED, id="then strangers"),

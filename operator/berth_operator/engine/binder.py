@@ -40,7 +40,7 @@ class Binder:
             ledger, writer, records, self._bind_sender, clock=clock, failed=observer.bind_failed
         )
         self._slow_namespaces = slow_namespaces.SlowNamespaces(
-            ledger, self._bind_sender, observer.bind_held_up
+            ledger, self._bind_sender, observer.bind_suspended
         )
 
     # ------------------------------------------------------------ what may be decided
@@ -55,9 +55,9 @@ class Binder:
         """Whether so many binds have no answer yet that no more should be decided."""
         return self._bind_sender.full
 
-    def held_up(self, namespace: str) -> bool:
+    def suspended(self, namespace: str) -> bool:
         """Whether the pods of a namespace must wait for binds of it that take long."""
-        return self._slow_namespaces.held_up(namespace)
+        return self._slow_namespaces.suspended(namespace)
 
     async def wait_ready(self) -> None:
         """Wait until more binds may be decided."""

@@ -75,7 +75,7 @@ class DecisionRecords:
     def record_round(
         self, ledger: Ledger, made: Sequence[RoundDecision], *, started: float, ended: float
     ) -> None:
-        """Record a round once its binds are assumed, and before other pods are put off."""
+        """Record a round once its binds are assumed, and before other pods are requeued."""
         if not made:
             return
         self._metrics.round_made(len(made), ended - started)
@@ -97,7 +97,7 @@ class DecisionRecords:
         if (since := ledger.waiting_since.get(decision.uid)) is not None and not attempts:
             self._metrics.wait.observe(now - since)
         if not isinstance(decision, decisions.Bind):
-            self._metrics.put_off(decision)
+            self._metrics.requeue(decision)
 
     def bind_ended(self, outcome: ports.Outcome, *, since: float | None, sent: float, now: float) -> None:
         """Record the outcome of a bind."""

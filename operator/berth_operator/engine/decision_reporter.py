@@ -41,17 +41,17 @@ class DecisionReporter:
         match decision:
             case decisions.Bind() if decision.uid in self._ledger.backlog:
                 # A dry run of its bind is under way, and what the pod shows stays until that is answered.
-                self._ledger.backlog.skip(decision.uid, now=self._clock())
+                self._ledger.backlog.back_off(decision.uid, now=self._clock())
             case decisions.Bind():
                 self.reasons.pod_placed(decision.uid)  # Reported once it is bound.
             case decisions.Wait() | decisions.Reject():
-                self._put_off(decision)
+                self._requeue(decision)
             case _:
                 assert_never(decision)
 
-    def _put_off(self, decision: decisions.Wait | decisions.Reject) -> None:
+    def _requeue(self, decision: decisions.Wait | decisions.Reject) -> None:
         if (candidate := self._ledger.backlog.get(decision.uid)) is not None:
-            self._ledger.backlog.put_off(
+            self._ledger.backlog.requeue(
                 decision.uid,
                 now=self._clock(),
                 awaited=decision.awaited,
@@ -74,7 +74,7 @@ class DecisionReporter:
         self.reasons.bind_failed(candidate.uid, message)
         self._status_writer.bind_failed(candidate, message)
 
-    def bind_held_up(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def bind_suspended(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report why a pod waits before its bind is decided, unless it already shows a reason."""
         if not self._status_writer.shown_message(candidate.uid):
             self.bind_failed(candidate, message)

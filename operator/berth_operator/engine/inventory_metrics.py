@@ -39,7 +39,7 @@ class InventoryCollector(registry.Collector):
         free = np.maximum(0, node_table.count(table.whole[rows]) - table.withheld[rows])
         free[[at for at, info in enumerate(inventory.infos) if info and info.cordoned]] = 0
         cards = sum(len(info.device.cards) for info in inventory.infos if info and info.device)
-        nodes = int(table.known[rows].sum())
+        nodes = int(table.has_node[rows].sum())
         yield core.GaugeMetricFamily(f"{PREFIX}_nodes", "Nodes that are known.", nodes)
         yield core.GaugeMetricFamily(f"{PREFIX}_cards", "GPUs that agents publish.", cards)
         yield core.GaugeMetricFamily(

@@ -53,18 +53,20 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        self.binder.resume_due(started)  # Dry runs to repeat, and namespaces that were held up.
-        made = self._schedule(started)
-        self._records.record_round(self._ledger, made, started=started, ended=self._clock())
+        self.binder.resume_due(started)  # Dry runs to repeat, and namespaces that were suspended.
+        round_decisions = self._schedule(started)
+        self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
         # All binds are assumed before anything is reported, so that reasons describe what is left after
         # them. The reporter also tells the backlog which pods must wait.
-        self.reporter.report_round((decision for decision, _ in made), until=started + ROUND_SECONDS)
-        if made:
+        self.reporter.report_round(
+            (decision for decision, _ in round_decisions), until=started + ROUND_SECONDS
+        )
+        if round_decisions:
             self._ledger.wake.set()  # There may be more active pods than one round tries.
 
     def _schedule(self, started: float) -> list[decision_records.RoundDecision]:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""
-        ledger, made = self._ledger, list[decision_records.RoundDecision]()
+        ledger, round_decisions = self._ledger, list[decision_records.RoundDecision]()
         version = ledger.inventory.table.version  # The state that each decision is based on.
         time = cycle.RoundTime(
             self._clock,
@@ -72,15 +74,15 @@ class Loop:
             seconds_per_search=SEARCH_SECONDS,
             out_of_order_from=started + IN_ORDER_SECONDS,
         )
-        limits = cycle.RoundLimits(time=time, held_up=self.binder.held_up)
+        limits = cycle.RoundLimits(time=time, suspended=self.binder.suspended)
         for decision in cycle.schedule(ledger.search, ledger.backlog, started, ledger.policy, limits):
-            made.append((decision, version))
+            round_decisions.append((decision, version))
             if isinstance(decision, decisions.Bind):
                 self.binder.bind(decision)
                 version = ledger.inventory.table.version
                 if self.binder.full:
                     break  # Checked after binds alone: no other decision costs the API server anything.
-        return made
+        return round_decisions
 
     async def _wait_for_events(self) -> None:
         """Wait for an event or until something is due, then for a quiet window."""

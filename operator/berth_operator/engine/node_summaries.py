@@ -23,7 +23,7 @@ CORDONED: Final = "node is cordoned"
 TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
 TROUBLES: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
-    Reason.CORDONED: "cordoned",
+    Reason.CARD_CORDONED: "cordoned",
     Reason.OCCUPIED: "used by other processes",
     Reason.WRONG_RECORD: "kept for a pod whose record is wrong",
     Reason.DUPLICATE_UUID: "published twice",
@@ -70,7 +70,9 @@ def summary(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> N
         disputed=tuple(sorted(record.disputed))[: schema_limits.MOST_RECORDED],
         origins=tuple(sorted(record.origins.items()))[: schema_limits.MOST_RECORDED],
         failed=info.device.failed,
-        cordoned=tuple(one.uuid for one in (*cards, *view.device.others) if one.trouble is Reason.CORDONED),
+        cordoned=tuple(
+            one.uuid for one in (*cards, *view.device.others) if one.trouble is Reason.CARD_CORDONED
+        ),
         unmatched_cordon=info.device.astray,
     )
 

@@ -33,28 +33,27 @@ class SlowNamespaces:
         self._backlog = ledger.backlog
         self._bind_sender = sender
         self._on_long_wait = on_long_wait
-        self._since: dict[str, float] = {}  # By namespace: since when pods are held up, or the last report.
-        self._reported: dict[
-            str, frozenset[str]
-        ] = {}  # By namespace: the uids of the pods that were reported.
+        # By namespace: since when it is suspended or when its pods were last reported, and their uids.
+        self._since: dict[str, float] = {}
+        self._reported: dict[str, frozenset[str]] = {}
 
-    def held_up(self, namespace: str) -> bool:
+    def suspended(self, namespace: str) -> bool:
         """Whether the pods of a namespace must wait for binds of it."""
         return self._bind_sender.room(namespace) <= 0
 
     def resume(self, now: float) -> None:
         """Release the namespaces of which more binds may be decided now, and report long waits."""
-        held_up = self._backlog.held_up
-        self._since = {namespace: self._since.get(namespace, now) for namespace in held_up}
+        suspended = self._backlog.suspended
+        self._since = {namespace: self._since.get(namespace, now) for namespace in suspended}
         self._reported = {
-            namespace: uids for namespace, uids in self._reported.items() if namespace in held_up
+            namespace: uids for namespace, uids in self._reported.items() if namespace in suspended
         }
         for namespace, since in self._since.items():
             if since + REPORTED_SECONDS <= now:
                 self._since[namespace] = now
                 self._report_first(namespace)
-            if not self.held_up(namespace):
-                self._backlog.go_on(namespace)
+            if not self.suspended(namespace):
+                self._backlog.resume(namespace)
 
     def _report_first(self, namespace: str) -> None:
         """Report the first pods in order, each of them once."""

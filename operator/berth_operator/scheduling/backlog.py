@@ -19,7 +19,7 @@ from typing import Final
 from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, rotation, wakeups
 from berth_operator.scheduling.queued_pods import Candidate, Entry, Standing, Turn
 
-FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is held up or goes on.
+FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
 # So many kinds are compared with changed nodes between two rounds; beyond that all pods are activated.
 MOST_COMPARED: Final = 4096
 # Of the pods of a round so many may need a search on single nodes: they must not crowd out the others.
@@ -35,16 +35,16 @@ class Backlog:
     A pod is active (to be tried, by order), in backoff (by its end), unschedulable (by the cluster
     events that could help), or was woken by an event and is sorted in by the next round. Moving from
     one line to another costs nothing (see `queues`), so that a round costs what it tries, however long
-    the backlog is. Pods of a namespace that is held up keep their places, and others are tried instead.
+    the backlog is. Pods of a namespace that is suspended keep their places, and others are tried instead.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._kinds: dict[Hashable, int] = {}  # Their numbers, by what the pods ask.
         self._numbers = itertools.count(1)
-        self._held_up = queues.HeldUpNamespaces()
-        self._active = queues.Queue[Turn](self._stands, self._held_up)
-        self._searched = queues.Queue[Turn](self._stands, self._held_up)  # The part that needs a search.
+        self._suspended = queues.SuspendedNamespaces()
+        self._active = queues.Queue[Turn](self._stands, self._suspended)
+        self._searched = queues.Queue[Turn](self._stands, self._suspended)  # The part that needs a search.
         self._backoff = queues.Line[float](self._stands)
         self._unschedulable: dict[EventWait, dict[str, Entry]] = {}
         self._compared = 0  # How often a kind was compared with a node since the last round.
@@ -52,11 +52,11 @@ class Backlog:
         self._all_woken_by: set[decisions.ClusterEvent] = set()
         self._woken: dict[str, Entry] = {}
         self._following = queues.Queues[int, Turn](
-            self._stands, self._held_up
+            self._stands, self._suspended
         )  # The woken pods in backoff, by kind.
         # Active pods alone.
         self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
-        self._rotation = rotation.Rotation(self._stands, self._held_up)
+        self._rotation = rotation.Rotation(self._stands, self._suspended)
         self._allowed = 0
         self._tickets = 0
 
@@ -149,7 +149,7 @@ class Backlog:
             self._follow(entry.kind)
         return self.remove(uid)
 
-    def put_off(
+    def requeue(
         self, uid: str, *, now: float, awaited: decisions.AwaitedEvents | None, demoted: bool = False
     ) -> None:
         """Make a pod wait: for one of these events (of none: for ever), or with None for the backoff alone.
@@ -170,7 +170,7 @@ class Backlog:
         entry.awaited = awaited
         entry.kind = entry.kind or self._kind(entry.candidate)
         if awaited is None:
-            self._back_off(entry)
+            self._push_backoff(entry)
         else:
             self._wait_for_event(entry, awaited)
 
@@ -190,35 +190,35 @@ class Backlog:
         self.remove(candidate.uid)
         self._activate(self._entered(candidate, max(1, attempts)))
 
-    def skip(self, uid: str, *, now: float) -> None:
+    def back_off(self, uid: str, *, now: float) -> None:
         """Back off a pod that has a place but may not be bound yet; the next of its kind is tried."""
         if (entry := self._entries.get(uid)) is not None:
             self._set_aside(entry, now=now, awaited=None)
             self._follow(entry.kind)
 
-    def keep_back(self, uid: str, *, now: float) -> None:
+    def leave_active(self, uid: str, *, now: float) -> None:
         """Record that a pod might fit, but only on nodes that pods before it claim; it stays active."""
-        if (entry := self._entries.get(uid)) is not None and entry.kept_back is None:
-            entry.kept_back = now
+        if (entry := self._entries.get(uid)) is not None and entry.left_active_since is None:
+            entry.left_active_since = now
 
-    def hold_up(self, namespace: str) -> None:
-        """Skip the pods of a namespace until it goes on; of each kind others are tried instead."""
-        if namespace not in self._held_up:
-            self._held_up.add(namespace)
+    def suspend(self, namespace: str) -> None:
+        """Skip the pods of a namespace until it is resumed; of each kind others are tried instead."""
+        if namespace not in self._suspended:
+            self._suspended.add(namespace)
             self._follow_all()
 
-    def go_on(self, namespace: str) -> None:
-        """Admit the pods of a namespace again."""
-        self._held_up.admit(namespace)
+    def resume(self, namespace: str) -> None:
+        """No longer skip the pods of a namespace."""
+        self._suspended.resume(namespace)
         self._follow_all()
 
     @property
-    def held_up(self) -> Collection[str]:
-        """The namespaces that are held up."""
-        return self._held_up.names
+    def suspended(self) -> Collection[str]:
+        """The namespaces that are suspended."""
+        return self._suspended.names
 
     def first_in_line_of(self, namespace: str, most: int) -> list[Candidate]:
-        """Return the first active pods of a namespace, also where it is held up."""
+        """Return the first active pods of a namespace, also where it is suspended."""
         places = [*self._active.next_of(namespace, most), *self._searched.next_of(namespace, most)]
         return [self._entries[uid].candidate for _, _, uid in sorted(places)[:most]]
 
@@ -323,13 +323,13 @@ class Backlog:
             places = list(map(queued_pods.TURN, found))
             if any(one.candidate.label > 0 for one in found):
                 found = queue_order.reordered(found, lambda *_: ())
-            tried = wakeups.first_to_try(found, self._held_up.names)
+            tried = wakeups.first_to_try(found, self._suspended.names)
             for entry, turn in zip(found, places, strict=True):
                 if entry.candidate.uid in tried:
                     entry.not_before = 0.0
                     self._activate(entry)
                 else:
-                    self._back_off(entry)
+                    self._push_backoff(entry)
                     behind = self._following.of(entry.kind)
                     behind.push(entry.candidate.namespace, turn, entry.ticket, entry.candidate.uid)
             self._woken.clear()
@@ -353,14 +353,14 @@ class Backlog:
     # ------------------------------------------------------------ queues
 
     def _activate(self, entry: Entry) -> None:
-        line = self._searched if entry.candidate.needs_node_search else self._active
+        line = self._searched if entry.candidate.needs_device_search else self._active
         ticket, uid = self._ticket(entry), entry.candidate.uid
         line.push(entry.candidate.namespace, entry.turn, ticket, uid)
         if entry.raised:
             self._raised.push(entry.group, entry.local, ticket, uid)
         self._rotation.stand(entry)
 
-    def _back_off(self, entry: Entry) -> None:
+    def _push_backoff(self, entry: Entry) -> None:
         self._backoff.push(entry.not_before, self._ticket(entry), entry.candidate.uid)
 
     def _wait_for_event(self, entry: Entry, awaited: decisions.AwaitedEvents) -> None:
@@ -379,7 +379,7 @@ class Backlog:
 
     def _leave(self, entry: Entry) -> None:
         """Remove the pod from the queue in which it stands."""
-        entry.ticket, entry.kept_back = 0, None
+        entry.ticket, entry.left_active_since = 0, None
         self._rotation.claims.left(entry)
         self._woken.pop(entry.candidate.uid, None)
         if entry.awaited is not None:

@@ -34,7 +34,7 @@ class Scenario:
     demand: nodes.Demand
     node: nodes.Node = NO_NODE
     device: devices.Device | None = None  # All devices of the node, as its agent published them.
-    silent: bool = False  # Whether its agent is.
+    silent: bool = False  # Whether its agent is silent.
     holds: tuple[Hold, ...] = ()
 
 
@@ -88,13 +88,13 @@ class Change(abc.ABC):
 class ProposedChange:
     """One change in several variants, the cheapest first.
 
-    Where they are `nested`, each includes those before it: if one helps, so do all that follow it. A change
-    is `in_every_set` if no other change helps without it.
+    Where they are `nested`, each includes those before it: if one helps, so do all that follow it. It
+    `is_prerequisite` if no other change helps without it.
     """
 
     variants: Sequence[Change]
     nested: bool = True
-    in_every_set: bool = False
+    is_prerequisite: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class DeviceShare:
 
 def named(devices: Sequence[DeviceShare], node: str) -> str:
     """Return devices of a node by their names: by uuid, or by minor where there are many."""
-    name = wording.short(node)
+    name = wording.clipped(node)
     if len(devices) <= wording.LISTED:
         return f"{wording.listed(one.uuid for one in devices)} of {name}"
     minors = wording.listed((str(one.minor) for one in devices), most=MINORS_LISTED)
@@ -158,7 +158,7 @@ class EndPods(Change):
 
     def clause_of(self, titles: Iterable[str]) -> str:
         """Return that these pods would have to end."""
-        return f"{wording.listed(titles)} ended on {wording.short(self.node)}"
+        return f"{wording.listed(titles)} ended on {wording.clipped(self.node)}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

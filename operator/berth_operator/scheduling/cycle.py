@@ -1,24 +1,24 @@
-"""One round of scheduling: the pods whose turn it is, one after another.
+"""One scheduling cycle, which as in kueue is a round over many pods, one after another.
 
 `schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks for
 the next decision, so that each pod sees those before it. The engine charges every bind that it sends, except
 for dry runs: there the next pod may get the same cards. The backlog learns after the round, from the
 engine's reporter, which pods must wait. `simulate` charges binds itself, and releases them before it returns.
 
-A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself, and its `question`
-both together (`questions`).
+A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself (cpu, memory,
+labels), and its `question` both together (`questions`).
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
-round (`rotation`). They take no claimed node: one that has improved since a pod before them was tried, and
-might take that pod. A pod that might fit only on claimed nodes is kept back, which means that it stays active
-and is tried again. The pods of a namespace are held up while its binds take long at the API server.
+round (`rotation`). They take no claimed node, which is one that a pod before them might take, because it has
+improved since that pod was tried. A pod that might fit only on claimed nodes stays active and is tried again.
+A namespace is suspended while its binds take long at the API server: its pods are skipped.
 """
 
 import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from berth_operator.scheduling import (
     decisions,
@@ -34,7 +34,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
-# Steps of searches of nodes (`Effort`), for all pods of a round together and for each pod. They make
+# Steps of device searches (`Effort`), for all pods of a round together and for each pod. They make
 # simulations end at the same place on every machine; in the loop the time of a round (`RoundTime`) runs out
 # first.
 STEPS_A_ROUND: Final = 5_000
@@ -42,6 +42,14 @@ STEPS_A_POD: Final = 2_000
 # Questions that all nodes refused in this round: the next pod with the same question is refused at once.
 RefusedQuestions = dict[questions.Question, decisions.Wait]
 NodeNames = frozenset[str]
+
+
+class PodToTry(NamedTuple):
+    """A pod whose turn it is; out of order it must not take the nodes that pods before it claim."""
+
+    candidate: queued_pods.Candidate
+    in_order: bool = True
+    claimed_nodes: NodeNames = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,11 +87,11 @@ class RoundTime:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoundLimits:
-    """How many pods a round tries and for how long; the pods of namespaces that are `held_up` are skipped."""
+    """How many pods a round tries and for how long; pods of namespaces that are `suspended` are skipped."""
 
     pods: int = 256
     time: RoundTime | None = None
-    held_up: Callable[[str], bool] = lambda _: False
+    suspended: Callable[[str], bool] = lambda _: False
 
 
 DEFAULT_LIMITS: Final = RoundLimits()
@@ -109,29 +117,27 @@ def schedule(
     search.inventory.demand_model()
     refused: RefusedQuestions = {}
     time = limits.time
-    budget = NodeSearchBudget(time)
-    for candidate, claimed in _pods_to_try(backlog, now, limits.pods, time):
-        if limits.held_up(candidate.namespace):
-            backlog.hold_up(candidate.namespace)
+    budget = DeviceSearchBudget(time)
+    for candidate, in_order, claimed_nodes in _pods_to_try(backlog, now, limits.pods, time):
+        if limits.suspended(candidate.namespace):
+            backlog.suspend(candidate.namespace)
             continue
-        if (effort := budget.reserve(candidate, out_of_order=claimed is not None)) is None:
+        if (effort := budget.reserve(candidate, out_of_order=not in_order)) is None:
             continue
-        decision = _decide_outside_claims(search, candidate, policy, refused, effort, claimed or frozenset())
+        decision = _decide_outside_claims(search, candidate, policy, refused, effort, claimed_nodes)
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
             refused.clear()  # A bind may change why nodes refuse, so the remembered reasons are out of date.
         if decision is not None:
             yield decision
         else:
-            backlog.keep_back(candidate.uid, now=now)
+            backlog.leave_active(candidate.uid, now=now)
         if time is not None and time.over:
             return
 
 
-def _pods_to_try(
-    backlog: Backlog, now: float, limit: int, time: RoundTime | None
-) -> Iterator[tuple[queued_pods.Candidate, NodeNames | None]]:
-    """Yield each pod with None if it comes in order, else with the nodes that pods before it claim."""
+def _pods_to_try(backlog: Backlog, now: float, limit: int, time: RoundTime | None) -> Iterator[PodToTry]:
+    """Yield the ready pods in order; where time is short, those that are rarely tried come in between."""
     done: set[str] = set()
     ready = backlog.ready(now, limit)
     interrupted = None
@@ -140,22 +146,22 @@ def _pods_to_try(
             interrupted = candidate
             break
         done.add(candidate.uid)
-        yield candidate, None
+        yield PodToTry(candidate)
     if time is None or (interrupted is None and len(done) < limit):
         return  # All ready pods had their turn, or there is no clock.
     for candidate, claimed in backlog.out_of_order(now, frozenset(done)):
         if time.over:
             return
         done.add(candidate.uid)
-        yield candidate, claimed
+        yield PodToTry(candidate, in_order=False, claimed_nodes=claimed)
     # Where the rarely tried pods left some time, the round goes on in order.
     for candidate in itertools.chain([interrupted] if interrupted else [], ready):
         if candidate.uid not in done:
-            yield candidate, None
+            yield PodToTry(candidate)
 
 
-class NodeSearchBudget:
-    """The effort that a round may spend on searches of nodes."""
+class DeviceSearchBudget:
+    """The effort that a round may spend on device searches."""
 
     def __init__(self, time: RoundTime | None) -> None:
         self._time = time
@@ -172,7 +178,7 @@ class NodeSearchBudget:
         if out_of_order and not self._out_of_order_begun:
             self._out_of_order_begun, self._searched = True, False
             self._left = max(self._left, STEPS_A_POD)
-        if candidate.needs_node_search:
+        if candidate.needs_device_search:
             too_short = self._time is not None and self._time.too_short_for_search
             if self._searched and (self._left < STEPS_A_POD or too_short):
                 return None
@@ -239,25 +245,25 @@ def _decide_outside_claims(
     policy: Policy,
     refused: RefusedQuestions,
     effort: Effort,
-    claimed: NodeNames,
+    claimed_nodes: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if only a node that pods before it claim may take it."""
     original, candidate = candidate, under_policy.applied(policy, candidate)
     if candidate.faults and not original.faults:
         return decisions.Reject(candidate.uid, candidate.faults, awaited=under_policy.POLICY_CHANGE)
-    if claimed and not candidate.faults:
+    if claimed_nodes and not candidate.faults:
         found = search.place(
-            candidate.request, candidate.demand, policy=policy, effort=effort, excluded=claimed
+            candidate.request, candidate.demand, policy=policy, effort=effort, excluded=claimed_nodes
         )
         if found is not None:
             return decisions.Bind(candidate.uid, found)
         question = questions.of(candidate.request, candidate.demand)
-        # It fits on no other node. If a claimed one might take it, it waits for the pods that claim it.
+        # It fits on no node that is not claimed. If a claimed one may take it, it stays active.
         searched_all = question.need.filters_suffice or not effort.cut_short
-        if searched_all and search.may_place(question, policy, claimed):
+        if searched_all and search.may_place(question, policy, claimed_nodes):
             return None
-    # Without claims this finds a placement. With claims nothing can be bound any more, because no claimed
-    # node fits the pod or the effort is spent: then this only counts why it waits.
+    # Without claimed nodes this is the usual search. Otherwise no node fits or the effort is spent, and this
+    # only finds the reasons.
     return decision_for(search, candidate, policy, refused, effort)
 
 

@@ -18,7 +18,7 @@ class Reason(enum.StrEnum):
     # All waiting pods together: this one is read again when others are placed or gone.
     TOO_MUCH_TOGETHER = "TooMuchTogether"
     # The node, apart from its cards.
-    UNSCHEDULABLE = "Unschedulable"
+    NODE_CORDONED = "Unschedulable"
     TAINTED = "Tainted"
     SELECTOR_MISMATCH = "SelectorMismatch"
     INSUFFICIENT_RESOURCE = "InsufficientResource"
@@ -31,7 +31,7 @@ class Reason(enum.StrEnum):
     TOO_FEW_CARDS = "TooFewCards"
     MODEL_MISMATCH = "ModelMismatch"
     UNHEALTHY = "Unhealthy"
-    CORDONED = "Cordoned"
+    CARD_CORDONED = "Cordoned"
     OCCUPIED = "Occupied"
     DUPLICATE_UUID = "DuplicateUuid"
     WRONG_RECORD = "WrongRecord"
@@ -165,7 +165,7 @@ Decision = Bind | Wait | Reject
 # Which changes may lift which refusal. A reason that is missing here is lifted only by an edit of this pod
 # or of others.
 LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
-    Reason.UNSCHEDULABLE: frozenset({ClusterEvent.NODE_CHANGED}),
+    Reason.NODE_CORDONED: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.TAINTED: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.SELECTOR_MISMATCH: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.INSUFFICIENT_RESOURCE: frozenset({ClusterEvent.NODE_CHANGED, ClusterEvent.CAPACITY_FREED}),
@@ -177,7 +177,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.TOO_FEW_CARDS: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.MODEL_MISMATCH: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
     Reason.UNHEALTHY: frozenset({ClusterEvent.DEVICE_CHANGED}),
-    Reason.CORDONED: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.CARD_CORDONED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.MIG_MODE: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.OCCUPIED: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.CAPACITY_FREED}),
     Reason.DUPLICATE_UUID: frozenset({ClusterEvent.DEVICE_CHANGED}),

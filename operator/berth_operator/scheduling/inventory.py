@@ -96,7 +96,7 @@ class Inventory:
         at = self._holders.get(uid)
         return self._info_at(at).holds[uid] if at is not None else None
 
-    def name_ranks(self) -> node_table.Numbers:
+    def name_positions(self) -> node_table.Numbers:
         """Return for each row its position in the order of names: the last tie-breaker."""
         if self._positions is None:
             names = [info.name if info else "" for info in self.infos]
@@ -107,7 +107,7 @@ class Inventory:
     def at_position(self, position: int) -> node_info.NodeInfo:
         """Return the node at a position in the order of names."""
         if self._order is None:
-            self._order = np.argsort(self.name_ranks())
+            self._order = np.argsort(self.name_positions())
         return self._info_at(int(self._order[position]))
 
     def largest_node(self) -> tuple[int, int]:
@@ -155,7 +155,7 @@ class Inventory:
         info = self._info_of(node.name)
         table = self.table
         self._set_allocatable(info, node.allocatable)
-        table.known[info.row] = True
+        table.has_node[info.row] = True
         if info.node is None or _place(info.node) != _place(node):
             self._node_selection.forget()
             self.score_epoch += 1
@@ -168,7 +168,7 @@ class Inventory:
         if (info := self.node(name)) is None:
             return
         info.node = None
-        self.table.known[info.row] = False
+        self.table.has_node[info.row] = False
         self._set_allocatable(info, ())
         self.table.touch(info.row)
         self._node_selection.forget()

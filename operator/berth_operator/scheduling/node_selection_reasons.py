@@ -82,7 +82,7 @@ def node_selection_reason(node: facts.Node, covered: taints.Covered, *, matches:
     taint = covered.untolerated(node)
     # The taint of a cordon is one, whether or not the node says so itself.
     if (node.unschedulable and not covered.cordoned) or (taint and taint.key == facts.UNSCHEDULABLE_TAINT):
-        return Reason.UNSCHEDULABLE, ""
+        return Reason.NODE_CORDONED, ""
     if taint is not None:
         return Reason.TAINTED, taint.key
     return None if matches else (Reason.SELECTOR_MISMATCH, "")

@@ -46,7 +46,7 @@ STATES: Final = (None, Reason.NOT_PUBLISHED, Reason.NO_DEVICE, Reason.SILENT, Re
 TROUBLES: Final = (
     None,
     Reason.UNHEALTHY,
-    Reason.CORDONED,
+    Reason.CARD_CORDONED,
     Reason.OCCUPIED,
     Reason.DUPLICATE_UUID,
     Reason.WRONG_RECORD,
@@ -180,7 +180,7 @@ class NodeTable:
         self.profiles = Names(most=MOST_KINDS)
         self.types = Names(most=MOST_KINDS)
         # Of each node: what it can give and what is left of that, by resource; less than nothing may be.
-        self.known: Mask = np.zeros(ROWS, dtype=np.bool_)  # Whether the row has a Node object.
+        self.has_node: Mask = np.zeros(ROWS, dtype=np.bool_)  # Whether the row has a Node object.
         self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)
         self.left: Numbers = _matrix(len(self.resources), fill=ABSENT)
         # Of each card: what is left of it for pods that may share it; nothing of one that is not open.
@@ -231,15 +231,15 @@ class NodeTable:
 
     def height(self, rows: Rows) -> int:
         """Return how many rows these are."""
-        return len(self.known[rows])
+        return len(self.has_node[rows])
 
     # ------------------------------------------------------------ growing
 
     def reserve_rows(self, count: int) -> None:
         """Make room for so many rows."""
-        while count > len(self.known):
-            more = len(self.known)
-            for name in ("known", "withheld", *REPLICA_TABLES):
+        while count > len(self.has_node):
+            more = len(self.has_node)
+            for name in ("has_node", "withheld", *REPLICA_TABLES):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
             for name in (*CARD_TABLES, *INSTANCE_TABLES, *OTHER_TABLES):
@@ -286,6 +286,6 @@ class NodeTable:
     def clear(self, at: int) -> None:
         """Empty a row for its next node."""
         self.clear_cards(at)
-        self.known[at] = False
+        self.has_node[at] = False
         self.allocatable[at] = self.left[at] = ABSENT
         self.withheld[at] = 0

@@ -51,7 +51,7 @@ class Candidate:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def needs_node_search(self) -> bool:
+    def needs_device_search(self) -> bool:
         """Whether nothing less than a search on single nodes tells whether the pod fits."""
         return not self.faults and not self.request.need.filters_suffice
 
@@ -84,7 +84,7 @@ class Entry:
     kind: int = 0  # Pods that ask the same are of one kind; numbered when a pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
     turns: int = 0  # That it has had out of order.
-    kept_back: float | None = None  # Since when it leaves to others what it might take.
+    left_active_since: float | None = None  # Since when it leaves to others what it might take.
     claim: int = 0  # Which claim it has made, being woken; see `rotation.Claims`.
 
     @property

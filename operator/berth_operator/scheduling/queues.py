@@ -151,12 +151,12 @@ class Lines(Generic[N, K]):
         self._lines[name] = self._lines.pop(name)
 
 
-class HeldUpNamespaces:
+class SuspendedNamespaces:
     """The namespaces whose pods are skipped in all queues."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self.version = 0  # How often a namespace was admitted again.
+        self.version = 0  # How often a namespace was resumed.
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -165,8 +165,8 @@ class HeldUpNamespaces:
         """Skip the pods of a namespace from now on."""
         self.names.add(name)
 
-    def admit(self, name: str) -> None:
-        """Admit the pods of a namespace again."""
+    def resume(self, name: str) -> None:
+        """No longer skip the pods of a namespace."""
         self.names.discard(name)
         self.version += 1
 
@@ -174,13 +174,13 @@ class HeldUpNamespaces:
 class Queue(Generic[K]):
     """One line of the pods of all namespaces; all pods of a namespace can be skipped at once."""
 
-    def __init__(self, valid: Valid, held_up: HeldUpNamespaces) -> None:
-        self._held_up = held_up
+    def __init__(self, valid: Valid, suspended: SuspendedNamespaces) -> None:
+        self._suspended = suspended
         self._version = 0
         self._lines = Lines[str, K](valid)
         self._heads: list[tuple[K, str]] = []  # The first of each namespace, and some that are so no more.
         self._head: dict[str, K] = {}  # Which of the heads count.
-        self._left_out: set[str] = set()  # Namespaces without a head, because they are or were held up.
+        self._left_out: set[str] = set()  # Namespaces without a head, because they are or were suspended.
 
     @property
     def tickets(self) -> int:
@@ -189,7 +189,7 @@ class Queue(Generic[K]):
 
     @property
     def empty(self) -> bool:
-        """Whether no pod stands here, not even one that is held up."""
+        """Whether no pod stands here, not even one of a suspended namespace."""
         return self.first() is None and not self._left_out
 
     def push(self, name: str, key: K, number: int, uid: str) -> None:
@@ -199,7 +199,7 @@ class Queue(Generic[K]):
 
     def _offer(self, name: str, key: Any) -> None:
         """Let a ticket come first in its namespace if its key is the lowest there."""
-        if name in self._held_up.names:
+        if name in self._suspended.names:
             self._left_out.add(name)
         elif (known := self._head.get(name)) is None or key < known:
             self._head[name] = key
@@ -209,14 +209,14 @@ class Queue(Generic[K]):
                 heapq.heapify(self._heads)
 
     def first(self) -> tuple[Ticket[K], str] | None:
-        """Return the first ticket that is valid and is not held up, and its namespace."""
-        if self._version != self._held_up.version:
-            self._admit()
+        """Return the first ticket that is valid and is not suspended, and its namespace."""
+        if self._version != self._suspended.version:
+            self._resume()
         while self._heads:
             key, name = self._heads[0]
             if self._head.get(name) != key:
                 heapq.heappop(self._heads)
-            elif name in self._held_up.names:
+            elif name in self._suspended.names:
                 self._left_out.add(name)
                 self._drop_first_head(name)
             elif (ticket := self._lines.first(name)) is None:
@@ -232,17 +232,17 @@ class Queue(Generic[K]):
         del self._head[name]
         heapq.heappop(self._heads)
 
-    def _admit(self) -> None:
-        """Let the namespaces take part again that are held up no more."""
-        self._version = self._held_up.version
-        admitted = self._left_out - self._held_up.names
-        self._left_out -= admitted
-        for name in admitted:
+    def _resume(self) -> None:
+        """Include the namespaces again that are no longer suspended."""
+        self._version = self._suspended.version
+        resumed = self._left_out - self._suspended.names
+        self._left_out -= resumed
+        for name in resumed:
             if (ticket := self._lines.first(name)) is not None:
                 self._offer(name, ticket[0])
 
     def pop(self) -> tuple[Ticket[K], str] | None:
-        """Remove the first ticket that is valid and is not held up, and return it and its namespace."""
+        """Remove the first ticket that is valid and is not suspended, and return it and its namespace."""
         if (found := self.first()) is not None:
             self.take(found[1])
         return found
@@ -264,9 +264,9 @@ class Queue(Generic[K]):
 class Queues(Generic[N, K]):
     """Queues by name; those in which no pod stands are dropped by the same rule as void tickets."""
 
-    def __init__(self, valid: Valid, held_up: HeldUpNamespaces) -> None:
+    def __init__(self, valid: Valid, suspended: SuspendedNamespaces) -> None:
         self._valid = valid
-        self._held_up = held_up
+        self._suspended = suspended
         self._queues: dict[N, Queue[K]] = {}
         self._most = SPARE_TICKETS
 
@@ -285,11 +285,11 @@ class Queues(Generic[N, K]):
             if len(self._queues) >= self._most:
                 self._queues = {one: queue for one, queue in self._queues.items() if not queue.empty}
                 self._most = 2 * len(self._queues) + SPARE_TICKETS
-            self._queues[name] = Queue(self._valid, self._held_up)
+            self._queues[name] = Queue(self._valid, self._suspended)
         return self._queues[name]
 
     def pop(self, name: N) -> Ticket[K] | None:
-        """Remove the first ticket of a queue that is valid and is not held up, and return it."""
+        """Remove the first ticket of a queue that is valid and is not suspended, and return it."""
         queue = self._queues.get(name)
         found = queue.pop() if queue is not None else None
         if queue is not None and queue.empty:
@@ -300,7 +300,7 @@ class Queues(Generic[N, K]):
 def walk(*parts: tuple[Queue[K], float]) -> Iterator[Ticket[K]]:
     """Yield the first valid tickets of some queues in order, at most so many of each, and leave them there.
 
-    A pod that joins meanwhile is included, and one whose namespace is held up meanwhile is not. No ticket
+    A pod that joins meanwhile is included, and one whose namespace is suspended meanwhile is not. No ticket
     is looked at before it is needed.
     """
     left = dict(parts)

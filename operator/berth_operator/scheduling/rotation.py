@@ -25,7 +25,7 @@ from berth_operator.scheduling.queued_pods import Entry, Turn
 Rank = tuple[int, int, queue_order.Order]  # Priority, turns had, and then in order.
 Before = Callable[[Turn], frozenset[str] | None]
 
-KEPT_BACK_SECONDS: Final = 0.5
+LEFT_ACTIVE_SECONDS: Final = 0.5
 MOST_CLAIMED: Final = 256  # Nodes by one kind; beyond that it claims all.
 # Pods for which all nodes are claimed, at most so many in a round: each costs some 50 us.
 MOST_SKIPPED: Final = 64
@@ -116,14 +116,14 @@ class Claims:
             if not claim.awake:
                 self._drop(entry.kind)
 
-    def before(self, held_up: Container[str]) -> Before:
+    def before(self, suspended: Container[str]) -> Before:
         """Return a function from a turn to the nodes that are claimed before it; None where all are.
 
-        Claims of none but pods whose namespaces are held up do not count.
+        Claims of none but pods whose namespaces are suspended do not count.
         """
         firsts: dict[str, Turn] = {}  # The first turn that claims a node, in the order of turns.
         everywhere: Turn | None = None
-        counting = (one for one in self._claims.values() if any(each not in held_up for each in one.awake))
+        counting = (one for one in self._claims.values() if any(each not in suspended for each in one.awake))
         for claim in sorted(counting, key=lambda one: one.first):
             if claim.everywhere:
                 everywhere = claim.first
@@ -146,11 +146,11 @@ class Claims:
 class Rotation:
     """The active pods, by namespace."""
 
-    def __init__(self, valid: queues.Valid, held_up: queues.HeldUpNamespaces) -> None:
+    def __init__(self, valid: queues.Valid, suspended: queues.SuspendedNamespaces) -> None:
         self._valid = valid
-        self._held_up = held_up
+        self._suspended = suspended
         self._ranks = queues.Lines[str, Rank](valid)
-        self._untried = queues.Queue[Turn](valid, held_up)
+        self._untried = queues.Queue[Turn](valid, suspended)
         self._new: list[tuple[int, Entry]] = []  # With their tickets; most leave before they need a turn.
         self._most_new = queues.SPARE_TICKETS
         self.claims = Claims()
@@ -190,7 +190,7 @@ class Rotation:
         have no turns. A pod for which all nodes are claimed is skipped.
         """
         self._sort_in_new()
-        before, skipped = self.claims.before(self._held_up), 0
+        before, skipped = self.claims.before(self._suspended), 0
         taken: list[Entry] = []
         try:
             for entry in self._in_turn(found, done, taken):
@@ -214,7 +214,7 @@ class Rotation:
         least, namespaces = self._least(done), collections.deque(self._ranks)
         while namespaces:
             namespace = namespaces.popleft()
-            if namespace in self._held_up:
+            if namespace in self._suspended:
                 continue
             if (entry := self._next(namespace, found, done, least, taken)) is not None:
                 entry.turns += 1
@@ -240,8 +240,8 @@ class Rotation:
 
 def _claimed(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
     """Return the nodes that pods before this one claim; None if they claim all of them."""
-    if entry.kept_back is not None and now - entry.kept_back >= KEPT_BACK_SECONDS:
+    if entry.left_active_since is not None and now - entry.left_active_since >= LEFT_ACTIVE_SECONDS:
         return frozenset()
-    if (claimed := before(entry.turn)) is None and entry.kept_back is None:
-        entry.kept_back = now
+    if (claimed := before(entry.turn)) is None and entry.left_active_since is None:
+        entry.left_active_since = now
     return claimed

@@ -3,13 +3,12 @@
 All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the
 best node. The scores of a question are remembered, and for the next pod with the same question
 only the nodes that changed since are scored again: that keeps a decision short however many
-nodes there are. Rows of the inventory are in no particular order; scores are kept by
-position in the order of the nodes' names: of equal scores the first by name wins.
+nodes there are. Rows of the inventory are in no particular order. Scores are kept by position,
+which is a node's place in the order of names: of equal scores the first by name wins.
 
-All this is placing a pod. A search of a node is a part of it: trying combinations of the node's devices
-(`devices.packing`), which few pods need, because for most the filters tell all (`Need.filters_suffice`). For
-a share of one card the strategy also names, for each node, the slot of the card to try first, which is its
-column in `node_table`.
+A device search is a part of it: trying combinations of the devices of one node (`devices.packing`). Few pods
+need one, because for most the filters tell all (`Need.filters_suffice`). For a share of one card the strategy
+also names, for each node, the slot of the card to try first, which is its column in `node_table`.
 """
 
 import collections
@@ -43,7 +42,7 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy, Weights
 from berth_operator.scheduling.strategies import score_inputs
 
-# Most pods need no search on a node. For the others its steps are limited (`Effort`; 50 us a step).
+# Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_A_NODE: Final = 400
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
@@ -75,12 +74,11 @@ class Search:
         A preferred scope (NVLink, PCIe or NUMA: how near each other the cards sit) is tried as a required
         one, then the next wider one, and at last the request as it is. Once `effort` is used up, the nodes
         that were not searched are left to the next call: those already searched stay excluded until they
-        change. `question` is made of request and demand; a caller
-        that has it passes it on.
+        change. `question` is made of request and demand; a caller that has it passes it on.
         """
         effort = Effort() if effort is None else effort
-        *narrow, _ = scopes.ladder(request.grouping)
-        for scope in narrow:
+        *preferred, _ = scopes.narrowest_first(request.grouping)  # The last one is the request as it is.
+        for scope in preferred:
             grouping = dataclasses.replace(request.grouping, scope=scope, required=True)
             with_scope = dataclasses.replace(request, grouping=grouping)
             question_ = questions.of(with_scope, demand)
@@ -97,7 +95,7 @@ class Search:
         """Return the positions in the order of names of these nodes, if they exist."""
         index = self.inventory.index
         rows = np.array([index[name] for name in names if name in index], dtype=np.int64)
-        positions: node_table.Numbers = self.inventory.name_ranks()[rows]
+        positions: node_table.Numbers = self.inventory.name_positions()[rows]
         return positions
 
     def _place(
@@ -143,15 +141,15 @@ class Search:
             reason = cached.reasons_by_class.get(equivalence_class) if equivalence_class is not None else None
             if reason is None:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
-                grants = _allocate(view, request, first_slot, effort)
-                if not isinstance(grants, allocator.Shortfall):
+                found = _allocate(view, request, first_slot, effort)
+                if not isinstance(found, allocator.Shortfall):
                     self._slow.note(question, info.name, slow=False)
-                    return decisions.Placement(info.name, grants), searched
+                    return decisions.Placement(info.name, found), searched
                 searched += 1
                 if _is_inconclusive(question, effort, searched):
                     break
-                reason = grants.reason, grants.detail
-                self._slow.note(question, info.name, slow=grants.reason is decisions.Reason.UNDECIDED)
+                reason = found.reason, found.detail
+                self._slow.note(question, info.name, slow=found.reason is decisions.Reason.UNDECIDED)
                 self._remember(cached, equivalence_class, reason)
             # Only a search could show this; it holds until the node changes.
             cached.score[best] = search_memory.IMPOSSIBLE
@@ -187,7 +185,7 @@ class Search:
         cached = self._cached.get(question)
         changed = None
         if cached is not None:
-            # The equal question that is the key: found at once, where another has to be compared each time.
+            # The cached key itself: the dict finds it by identity, without comparing fields.
             question = cached.question
             if cached.score_epoch == inventory.score_epoch and cached.made_under(policy, model):
                 changed = inventory.table.changed_since(cached.version)
@@ -225,7 +223,7 @@ class Search:
 
     def _score_rows(self, cached: search_memory.CachedScores, rows: node_table.Rows) -> None:
         inventory = self.inventory
-        positions = inventory.name_ranks()[rows]
+        positions = inventory.name_positions()[rows]
         ranking, able = score_nodes(inventory, rows, cached.question, cached.policy)
         cached.score[positions] = np.where(able, ranking.score, search_memory.IMPOSSIBLE)
         if cached.reasons:

@@ -18,9 +18,9 @@ TRIED_AT_ONCE: Final = 1024
 KIND: Final = operator.attrgetter("kind")
 
 
-def first_to_try(found: Sequence[queued_pods.Entry], held_up: Collection[str]) -> Collection[str]:
+def first_to_try(found: Sequence[queued_pods.Entry], suspended: Collection[str]) -> Collection[str]:
     """Return the uids of those that are tried at once, of pods in order, without these namespaces."""
-    able = [one for one in found if one.candidate.namespace not in held_up] if held_up else found
+    able = [one for one in found if one.candidate.namespace not in suspended] if suspended else found
     return {one.candidate.uid for one in _in_turns(_first_of_kinds(able), TRIED_AT_ONCE)}
 
 

@@ -36,7 +36,7 @@ def noun(name: str, count: int) -> str:
     if name in {CARDS, REPLICAS}:
         return name[:-1] if count == 1 else name
     kind = "instance" if name.startswith("MIG ") else "device"
-    return f"{short(name)} {kind}" + ("" if count == 1 else "s")
+    return f"{clipped(name)} {kind}" + ("" if count == 1 else "s")
 
 
 def shortage(deficits: Iterable[Deficit]) -> str:
@@ -47,20 +47,20 @@ def shortage(deficits: Iterable[Deficit]) -> str:
     return f"{' and '.join(free)} free, {' and '.join(wanted)} wanted" if found else ""
 
 
-def less(deficit: Deficit, of: str | None = None) -> str:
+def asked_for_less(deficit: Deficit, of: str | None = None) -> str:
     """Return that a pod would ask for what is free instead of what it wants."""
     now = amount(deficit.unit, deficit.free, up=False)
-    what = f" {short(deficit.name)}" if of is None else of
+    what = f" {clipped(deficit.name)}" if of is None else of
     return f"it asked for {now} instead of {amount(deficit.unit, deficit.wanted)}{what}"
 
 
 def _named(deficit: Deficit, free: int) -> str:
     given = amount(deficit.unit, free, up=False)
-    name = noun(deficit.name, free) if deficit.unit is Unit.PIECES else short(deficit.name)
+    name = noun(deficit.name, free) if deficit.unit is Unit.PIECES else clipped(deficit.name)
     return f"{given} {name}".strip()
 
 
-def short(written: str) -> str:
+def clipped(written: str) -> str:
     """Return what people wrote as one clean line, cut where it is too long for a sentence."""
     plain = text.line(written)
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"
@@ -68,7 +68,7 @@ def short(written: str) -> str:
 
 def listed(names: Iterable[str], joint: str = "and", *, most: int = LISTED) -> str:
     """Return a list as people write it; a long one is cut."""
-    found = [short(name) for name in names]
+    found = [clipped(name) for name in names]
     if len(found) > most + 1:
         found = [*found[:most], f"{len(found) - most} more"]
     return f" {joint} ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
@@ -89,7 +89,7 @@ def has(what: str) -> Words:
 
 def with_detail(one: str, many: str) -> Words:
     """Return words that end with the detail."""
-    return lambda nodes, _pod, detail: f"{nodes} {one if nodes == 1 else many} {short(detail)}".rstrip()
+    return lambda nodes, _pod, detail: f"{nodes} {one if nodes == 1 else many} {clipped(detail)}".rstrip()
 
 
 def of_devices(what: str) -> Words:

@@ -152,7 +152,7 @@ def _decided(cluster: Cluster, explainer: pod_explanations.Explainer) -> Iterato
                 yield bind(cluster, decision)
             else:
                 # At once, because the next pod may change the inventory.
-                yield explainer.explain_pod(put_off(cluster, decision), decision)
+                yield explainer.explain_pod(requeue(cluster, decision), decision)
 
 
 def bind(cluster: Cluster, decision: decisions.Bind) -> Placed:
@@ -162,11 +162,11 @@ def bind(cluster: Cluster, decision: decisions.Bind) -> Placed:
     return Placed(candidate.title, decision.placement)
 
 
-def put_off(cluster: Cluster, decision: decisions.Wait | decisions.Reject) -> queued_pods.Candidate:
+def requeue(cluster: Cluster, decision: decisions.Wait | decisions.Reject) -> queued_pods.Candidate:
     """Put off a pod that was not placed, as the engine would, and return it."""
     candidate = cluster.ledger.backlog.get(decision.uid)
     assert candidate is not None, "asked just now"  # noqa: S101
-    cluster.ledger.backlog.put_off(decision.uid, now=cluster.now, awaited=decision.awaited)
+    cluster.ledger.backlog.requeue(decision.uid, now=cluster.now, awaited=decision.awaited)
     return candidate
 
 

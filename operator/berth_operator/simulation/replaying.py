@@ -261,7 +261,7 @@ class Replay:
             self._start(key, pod)
             yield self._event(placed)
             return
-        candidate = placing.put_off(self._cluster, decision)
+        candidate = placing.requeue(self._cluster, decision)
         reported: tuple[object, ...]
         if isinstance(decision, decisions.Reject):
             pod.state, reported = REFUSED, decision.refusals

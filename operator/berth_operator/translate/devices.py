@@ -142,7 +142,7 @@ def _functions(card: wire.Card) -> tuple[facts.Function, ...]:
 def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordoned: frozenset[str]) -> Reason | None:
     """Return why a card takes no new pod; an unknown health word counts as unhealthy."""
     if card.uuid in cordoned:
-        return Reason.CORDONED
+        return Reason.CARD_CORDONED
     if verdict is not None and verdict.health != vocabulary.Health.HEALTHY:
         return Reason.UNHEALTHY
     return Reason.OCCUPIED if verdict is not None and verdict.occupants else None

@@ -118,9 +118,9 @@ SINGLE: Final[dict[str, Case]] = {
         (Reason.IN_USE, False),
     ),
     "every device, and all are ill": (
-        view([nic(trouble=Reason.CORDONED)]),
+        view([nic(trouble=Reason.CARD_CORDONED)]),
         request(EVERY),
-        (Reason.CORDONED, False),
+        (Reason.CARD_CORDONED, False),
     ),
 }
 TOGETHER: Final[dict[str, Case]] = {

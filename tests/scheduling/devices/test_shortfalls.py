@@ -92,7 +92,7 @@ CASES: Final[dict[str, tuple[device_view.View, requests.Request, dict[str, Any]]
         )
         for trouble in (
             Reason.UNHEALTHY,
-            Reason.CORDONED,
+            Reason.CARD_CORDONED,
             Reason.OCCUPIED,
             Reason.DUPLICATE_UUID,
             Reason.WRONG_RECORD,

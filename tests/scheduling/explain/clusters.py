@@ -37,7 +37,7 @@ FABRIC: Final = (("fabric", "a"),)
 SERVED: Final = "nvidia.com/gpu"
 LICENCE: Final = "example.com/licence"
 RULES: Final = Policy()
-TROUBLES: Final = (Reason.UNHEALTHY, Reason.CORDONED, Reason.OCCUPIED, Reason.DUPLICATE_UUID)
+TROUBLES: Final = (Reason.UNHEALTHY, Reason.CARD_CORDONED, Reason.OCCUPIED, Reason.DUPLICATE_UUID)
 TAINTS: Final = (
     nodes.Taint("gpu", "yes", "NoSchedule"),
     nodes.Taint("leaving", "", "NoExecute"),

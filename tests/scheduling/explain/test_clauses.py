@@ -84,7 +84,7 @@ OF_NODES: dict[str, tuple[Change, str]] = {
         RepairAgent(node="n3", reason=Reason.SOURCE_FAILED),
         "the agent of n3 could read its cards",
     ),
-    "a cordoned card": (repair(Reason.CORDONED, 1), "GPU-0 of n3 were not cordoned"),
+    "a cordoned card": (repair(Reason.CARD_CORDONED, 1), "GPU-0 of n3 were not cordoned"),
     "unhealthy cards": (repair(Reason.UNHEALTHY, 2), "GPU-0 and GPU-1 of n3 were healthy"),
     "occupied cards": (
         repair(Reason.OCCUPIED, 3),

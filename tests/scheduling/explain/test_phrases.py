@@ -38,7 +38,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 cannot serve a request that is too large to keep",
         "2 cannot serve a request that is too large to keep",
     ),
-    Reason.UNSCHEDULABLE: ("", "1 is cordoned", "2 are cordoned"),
+    Reason.NODE_CORDONED: ("", "1 is cordoned", "2 are cordoned"),
     Reason.TAINTED: ("gpu", "1 has the untolerated taint gpu", "2 have the untolerated taint gpu"),
     Reason.SELECTOR_MISMATCH: (
         "",
@@ -70,7 +70,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "2 have fewer than 2 cards of model h200 or t4",
     ),
     Reason.UNHEALTHY: ("", "1 has too few healthy cards", "2 have too few healthy cards"),
-    Reason.CORDONED: ("", "1 has cordoned cards", "2 have cordoned cards"),
+    Reason.CARD_CORDONED: ("", "1 has cordoned cards", "2 have cordoned cards"),
     Reason.OCCUPIED: (
         "",
         "1 has cards used by processes that Berth did not place",
@@ -173,7 +173,7 @@ DETAILED = {
     "no instances": (Count(Reason.FULL, "MIG 1g.10gb", 2), "2 have too few free MIG 1g.10gb instances"),
     "no other devices": (Count(Reason.FULL, "rdma", 1), "1 has too few free rdma devices"),
     "few other devices": (Count(Reason.TOO_FEW_CARDS, "rdma", 1), "1 has too few rdma devices"),
-    "cordoned devices": (Count(Reason.CORDONED, "fpga", 2), "2 have cordoned fpga devices"),
+    "cordoned devices": (Count(Reason.CARD_CORDONED, "fpga", 2), "2 have cordoned fpga devices"),
     "unhealthy instances": (
         Count(Reason.UNHEALTHY, "MIG 1g.10gb", 1),
         "1 has too few healthy MIG 1g.10gb instances",

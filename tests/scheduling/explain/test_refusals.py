@@ -36,7 +36,7 @@ REFUSALS = {
     "a node": (
         builders.inventory(builders.node(unschedulable=True), builders.device("n1", 2)),
         scenes.cards(),
-        [("", Reason.UNSCHEDULABLE, "is cordoned")],
+        [("", Reason.NODE_CORDONED, "is cordoned")],
     ),
     "cards that nobody can name": (
         builders.inventory(*builders.nodes(1, 2), builders.hold("a", withheld=1)),

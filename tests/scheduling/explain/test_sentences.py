@@ -266,7 +266,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         f"{NONE} 1 is cordoned (nearest: n1, with {THREE}). {NEVER}",
     ),
     "a cordoned card": (
-        troubled(Reason.CORDONED),
+        troubled(Reason.CARD_CORDONED),
         scenes.cards(2),
         (
             "0/1 nodes are available: 1 has cordoned cards "

@@ -11,7 +11,7 @@ from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.wording import have, noun, plain, short
+from berth_operator.scheduling.wording import clipped, have, noun, plain
 
 NOTHING_THERE: Final = (Reason.NOT_PUBLISHED, Reason.NO_DEVICE)
 
@@ -62,7 +62,7 @@ class RepairAgent(changes.Change):
 
     def clause(self) -> str:
         """Return what the agent would have to do."""
-        return self.CLAUSES[self.reason].format(node=short(self.node))
+        return self.CLAUSES[self.reason].format(node=clipped(self.node))
 
 
 def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
@@ -71,16 +71,16 @@ def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
         return
     failed = {Reason.SILENT: scenario.silent, Reason.SOURCE_FAILED: bool(scenario.device.failed)}
     for reason in (one for one, there in failed.items() if there):
-        yield ProposedChange([RepairAgent(node=scenario.node.name, reason=reason)], in_every_set=True)
+        yield ProposedChange([RepairAgent(node=scenario.node.name, reason=reason)], is_prerequisite=True)
 
 
 def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
     cards = "its cards" if nodes == 1 else "their cards"
-    return f"{nodes} cannot read {cards}" + (f" ({short(detail)})" if detail else "")
+    return f"{nodes} cannot read {cards}" + (f" ({clipped(detail)})" if detail else "")
 
 
 CONSTRAINT = Constraint(
-    about_devices=True,
+    only_device_pods_lift_it=True,
     applies_to=lambda question: question.need.any_device,
     unresolvable=unresolvable,
     remedies=remedies,

@@ -41,7 +41,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 
 
 CONSTRAINT = Constraint(
-    about_devices=True,
+    only_device_pods_lift_it=True,
     applies_to=lambda question: not question.need.filters_suffice,
     relaxations=relaxations,
     words={

@@ -12,7 +12,7 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import CARDS, CORE, RATIO, REPLICAS, Deficit, Unit
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.wording import less, noun
+from berth_operator.scheduling.wording import asked_for_less, noun
 
 COUNTS_TRIED: Final = 16
 # Which amount each field of a share is, and what the smaller share is a part of.
@@ -72,7 +72,9 @@ class AskLess(changes.Change):
 
     def clause(self) -> str:
         """Return how much it would ask for."""
-        return less(self.deficit, self.of) + (f" in container {self.container}" if self.container else "")
+        return asked_for_less(self.deficit, self.of) + (
+            f" in container {self.container}" if self.container else ""
+        )
 
 
 def _scaled(scenario: Scenario, count: int, before: int) -> facts.Demand:

@@ -20,7 +20,7 @@ from berth_operator.scheduling.constraints.query import Fitting, Query, matching
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import REPLICAS, Deficit, Unit
 from berth_operator.scheduling.devices import allocator, requests, verdicts
-from berth_operator.scheduling.wording import amount, fewer, has, have, listed, noun, of_devices, short
+from berth_operator.scheduling.wording import amount, clipped, fewer, has, have, listed, noun, of_devices
 
 CONDITIONS: Final = (
     (Reason.MODEL_MISMATCH, ("models", "pattern", "avoid_models", "avoid_pattern")),
@@ -103,7 +103,7 @@ def _undivided(query: Query, cards: node_table.Mask) -> Iterator[tuple[Reason, n
 def able(query: Query) -> node_table.Mask:
     """Return the nodes that have enough cards left by the sums of the node table."""
     table, rows, need, matching = query.table, query.rows, query.need, query.matching
-    mask = table.known[rows]  # Not written to: each of these gives a new mask.
+    mask = table.has_node[rows]  # Not written to: each of these gives a new mask.
     if need.whole:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
         mask = mask & (node_table.count(whole) - table.withheld[rows] >= need.whole)
@@ -215,10 +215,10 @@ class MakeRoom(changes.Change):
 
     def clause(self) -> str:
         """Return how much would have to be freed, and on which cards."""
-        node = short(self.node)
+        node = clipped(self.node)
         if len(self.rooms) == 1:
-            return f"{_freed(self.rooms[0])} were freed on {short(self.rooms[0].uuid)} of {node}"
-        freed = listed(f"{_freed(room)} on {short(room.uuid)}" for room in self.rooms)
+            return f"{_freed(self.rooms[0])} were freed on {clipped(self.rooms[0].uuid)} of {node}"
+        freed = listed(f"{_freed(room)} on {clipped(room.uuid)}" for room in self.rooms)
         return f"{freed} of {node} were freed"
 
 
@@ -308,9 +308,9 @@ def models(pod: queued_pods.Candidate) -> str:
     if asked.avoid_models:
         parts.append(f"other than {listed(asked.as_written(asked.avoid_models), 'or')}")
     if asked.pattern:
-        parts.append(f"whose model matches {short(asked.pattern)}")
+        parts.append(f"whose model matches {clipped(asked.pattern)}")
     if asked.avoid_pattern:
-        parts.append(f"whose model does not match {short(asked.avoid_pattern)}")
+        parts.append(f"whose model does not match {clipped(asked.avoid_pattern)}")
     return " and ".join(parts) or "of the wanted model"
 
 
@@ -329,11 +329,11 @@ def _in_replicas(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
 
 def _withheld(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
     cards = f"{have(nodes)} cards held by pods without a readable allocation"
-    return cards + (f" ({short(detail)})" if detail else "")
+    return cards + (f" ({clipped(detail)})" if detail else "")
 
 
 CONSTRAINT = Constraint(
-    about_devices=True,
+    only_device_pods_lift_it=True,
     applies_to=lambda question: bool(question.need.whole or question.need.largest),
     able=able,
     unresolvable=unresolvable,

@@ -1,4 +1,4 @@
-"""What a constraint is: one check that a node must pass, with its reasons and all that is known of them.
+"""What a constraint is: one check that a node must pass, as a Filter plugin of kube-scheduler is.
 
 The search asks for the nodes that are `able`: those that pass. `unresolvable` objections stay even if all
 pods of the node end, `resolvable` ones may go when a pod ends. Where no node is left, the reason of each is
@@ -28,7 +28,7 @@ class DependsOn(enum.Enum):
 
 
 class Objection(NamedTuple):
-    """Nodes that refuse, and why; `never` if only other hardware would help.
+    """Nodes that refuse, and why; `never` if they could not take the pod even with no other pod on them.
 
     A taint, a cordon or a silent agent is unresolvable, because no pod's end lifts it, and yet not `never`.
     """
@@ -43,14 +43,14 @@ class Objection(NamedTuple):
 class FailedPlacement:
     """A pod for which no node was found: its request, the nodes that were asked, and what some of them lack.
 
-    `rows_blocked_by_this_alone` returns the rows of the nodes that this constraint blocks and no other. A
-    query to one node always returns that node, because other changes may lift what else blocks it.
+    `candidate_rows` returns the rows of the nodes that this constraint alone blocks. For a query to a single
+    node it is always that node, because changes may be combined there.
     """
 
     request: requests.Request
     query: Query
     shortfalls: Sequence[allocator.Shortfall]
-    rows_blocked_by_this_alone: Callable[[], list[int]]
+    candidate_rows: Callable[[], list[int]]
 
 
 def nothing(*_: object) -> tuple[()]:
@@ -67,10 +67,10 @@ def always(_: questions.Question) -> bool:
 class Constraint:
     """One check that a node must pass.
 
-    `applies_to` is whether a question has the constraint at all. `about_devices` means that only the end of
-    a pod with devices can lift it. `able` is the mask of the nodes that pass; without it only a search of
-    the node itself shows whether it does. `words` make the clause of a reason
-    from the number of nodes, the pod and the detail; `brief` is what a table calls it.
+    `applies_to` is whether a question has the constraint at all. `only_device_pods_lift_it` means that
+    only the end of a pod with devices can lift it. `able` is the mask of the nodes that pass; without it only
+    a device search shows whether a node does. `words` make the clause of a reason from the number of nodes,
+    the pod and the detail; `brief` is what a table calls it.
     """
 
     applies_to: Callable[[questions.Question], bool] = always
@@ -81,6 +81,6 @@ class Constraint:
     relaxations: Callable[[FailedPlacement], Iterable[ProposedChange]] = nothing
     remedies: Callable[[Scenario, allocator.Shortfall | None], Iterable[ProposedChange]] = nothing
     depends_on: DependsOn = DependsOn.NODE
-    about_devices: bool = False
+    only_device_pods_lift_it: bool = False
     words: Mapping[Reason, Words]
     brief: Mapping[Reason, str]

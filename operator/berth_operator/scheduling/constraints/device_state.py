@@ -45,7 +45,7 @@ class RepairDevices(changes.Change):
 
     precedence: ClassVar = changes.Precedence.REPAIR
     CLAUSES: ClassVar[Mapping[Reason, str]] = {
-        Reason.CORDONED: "{devices} were not cordoned",
+        Reason.CARD_CORDONED: "{devices} were not cordoned",
         Reason.UNHEALTHY: "{devices} were healthy",
         Reason.OCCUPIED: "no other process used {devices}",
         Reason.DUPLICATE_UUID: "no other node published {devices}",
@@ -109,20 +109,20 @@ def _with_trouble(
 
 
 CONSTRAINT = Constraint(
-    about_devices=True,
+    only_device_pods_lift_it=True,
     applies_to=lambda question: question.need.any_device,
     resolvable=resolvable,
     remedies=remedies,
     words={
         Reason.UNHEALTHY: of_devices("too few healthy {}"),
-        Reason.CORDONED: of_devices("cordoned {}"),
+        Reason.CARD_CORDONED: of_devices("cordoned {}"),
         Reason.OCCUPIED: of_devices("{} used by processes that Berth did not place"),
         Reason.DUPLICATE_UUID: of_devices("{} whose uuid is published twice"),
         Reason.WRONG_RECORD: of_devices("{} kept for a pod whose record is wrong"),
     },
     brief={
         Reason.UNHEALTHY: "unhealthy",
-        Reason.CORDONED: "cordoned",
+        Reason.CARD_CORDONED: "cordoned",
         Reason.OCCUPIED: "used by other processes",
         Reason.DUPLICATE_UUID: "published twice",
         Reason.WRONG_RECORD: "kept for a pod whose record is wrong",

@@ -65,7 +65,7 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Yield that the pod does without a port that is taken where the fewest are."""
     ports, query = failed.query.question.demand.host_ports, failed.query
-    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.rows_blocked_by_this_alone())
+    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
     found = np.array([taken(query, port)[rows] for port in ports])
     counts = found.sum(axis=0)
     fewest = counts == np.min(counts, initial=len(ports), where=counts > 0)

@@ -105,7 +105,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
 
 
 CONSTRAINT = Constraint(
-    about_devices=True,
+    only_device_pods_lift_it=True,
     applies_to=lambda question: asked(question.need),
     able=able,
     unresolvable=unresolvable,

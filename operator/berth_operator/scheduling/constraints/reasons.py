@@ -71,14 +71,14 @@ def count(
 
     No place was found, so a node that gives no reason was not evaluated for want of time.
     """
-    table = ReasonTable(inventory.table.known[: inventory.size])
+    table = ReasonTable(inventory.table.has_node[: inventory.size])
     for objection in _objections(inventory, question):
         table.object(objection)
         if table.complete:
             break
     for row, why in searched.items():
         table.add(row, why)
-    table.object(Objection(inventory.table.known[: inventory.size], Reason.UNDECIDED))
+    table.object(Objection(inventory.table.has_node[: inventory.size], Reason.UNDECIDED))
     return table.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
@@ -86,7 +86,7 @@ def evaluate(
     inventory: Inventory, question: questions.Question, searched: Mapping[int, NodeReason]
 ) -> ReasonTable:
     """Return the first reason of each known node, and which could never take the pod."""
-    table = ReasonTable(inventory.table.known[: inventory.size])
+    table = ReasonTable(inventory.table.has_node[: inventory.size])
     for objection in _objections(inventory, question):
         table.object(objection)
     for row, why in searched.items():

@@ -52,11 +52,13 @@ _ABLE: Final = tuple(
 )
 
 _CLUSTER_WIDE: Final = tuple(one.applies_to for one in CONSTRAINTS if one.depends_on is DependsOn.CLUSTER)
-# What the end of a pod may lift that has no devices, apart from the shortage of a resource.
+# Constraints other than resources that may be lifted when a pod without devices ends, such as host ports.
 _OF_ANY_POD: Final = tuple(
     one.applies_to
     for one in CONSTRAINTS
-    if one.resolvable is not constraint.nothing and not one.about_devices and one is not resources.CONSTRAINT
+    if one.resolvable is not constraint.nothing
+    and not one.only_device_pods_lift_it
+    and one is not resources.CONSTRAINT
 )
 
 
@@ -71,7 +73,7 @@ def lifted_by_any_pod(question: questions.Question) -> bool:
 
 
 def able(query: Query) -> node_table.Mask:
-    """Return the nodes that pass the filters; only a search on a node shows whether its devices suffice."""
+    """Return the nodes that pass the filters; only a device search shows whether the devices suffice."""
     question = query.question
     mask = resources.able(query)  # A new mask, without rows that have no Node object.
     for applies, passing in _ABLE:
@@ -96,12 +98,12 @@ def blocked_by_one(query: Query) -> node_table.Mask:
     return mask
 
 
-def _only_blocked_by(constraint: Constraint, query: Query) -> list[int]:
+def _only_blocked_by(blocking: Constraint, query: Query) -> list[int]:
     """Return the rows of the nodes that only this constraint blocks; of a single node in any case."""
-    mask = query.table.known[query.rows].copy()
+    mask = query.table.has_node[query.rows].copy()
     for one in CONSTRAINTS if query.height > 1 else ():
         if one.able is not None and one.applies_to(query.question):
-            mask &= ~one.able(query) if one is constraint else one.able(query)
+            mask &= ~one.able(query) if one is blocking else one.able(query)
     found: list[int] = np.arange(query.inventory.size)[query.rows][mask].tolist()
     return found
 
@@ -113,7 +115,7 @@ def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Itera
 
 
 def gaps(query: Query) -> node_table.Scores:
-    """Return for each node what part is missing of what it lacks most, from 0 to 1."""
+    """Return for each node its largest shortage, as a fraction of what is requested (0 to 1)."""
     found = np.zeros(query.height)
     for one in CONSTRAINTS:
         for gap in one.gaps(query):

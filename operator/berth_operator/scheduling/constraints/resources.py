@@ -1,7 +1,7 @@
 """Whether the node has the cpu, memory, pods and other resources left that the pod asks for.
 
-A name that Berth serves from the Device (`served`, such as nvidia.com/gpu) counts here only on nodes whose
-allocatable has it, too.
+Resources in `demand.served_by_devices`, such as nvidia.com/gpu, are allocated from the Device. Here they are
+checked only on nodes whose `status.allocatable` has them, too.
 """
 
 import dataclasses
@@ -22,18 +22,18 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.wording import amount as amount_with_unit
-from berth_operator.scheduling.wording import have, less, short
+from berth_operator.scheduling.wording import asked_for_less, clipped, have
 
 
 def able(query: Query) -> node_table.Mask:
     """Return the nodes that have enough of all resources left."""
-    return have_left(query.inventory, query.rows, query.question.demand)
+    return have_enough(query.inventory, query.rows, query.question.demand)
 
 
-def have_left(inventory: Inventory, rows: node_table.Rows, demand: facts.Demand) -> node_table.Mask:
+def have_enough(inventory: Inventory, rows: node_table.Rows, demand: facts.Demand) -> node_table.Mask:
     """Return which of these nodes have enough of all resources left."""
     table = inventory.table
-    mask: node_table.Mask = table.known[rows].copy()
+    mask: node_table.Mask = table.has_node[rows].copy()
     for name, amount in demand.amounts:
         mask &= _has(table, rows, name, amount)
     for name, amount in demand.served_by_devices:
@@ -52,7 +52,7 @@ def _has(table: node_table.NodeTable, rows: node_table.Rows, name: str, amount: 
     return mask
 
 
-def left(table: node_table.NodeTable, rows: node_table.Rows, name: str) -> node_table.Numbers:
+def free_amounts(table: node_table.NodeTable, rows: node_table.Rows, name: str) -> node_table.Numbers:
     """Return how much of a resource the nodes have left; ABSENT where they do not advertise it."""
     total = allocatable(table, rows, name)
     if (column := table.resources.get(name)) is None:
@@ -87,16 +87,16 @@ def resolvable(query: Query) -> Iterator[Objection]:
     for name, amount in demand.amounts:
         yield Objection(~_has(query.table, query.rows, name, amount), Reason.INSUFFICIENT_RESOURCE, name)
     for name, amount in demand.served_by_devices:
-        there = left(query.table, query.rows, name)
-        yield Objection((there != node_table.ABSENT) & (there < amount), Reason.INSUFFICIENT_RESOURCE, name)
+        free = free_amounts(query.table, query.rows, name)
+        yield Objection((free != node_table.ABSENT) & (free < amount), Reason.INSUFFICIENT_RESOURCE, name)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield what part of each resource is missing."""
     demand = query.question.demand
     for name, amount in demand.amounts + demand.served_by_devices:
-        there = left(query.table, query.rows, name)
-        yield np.where(there == node_table.ABSENT, 0, gap(there, amount))
+        free = free_amounts(query.table, query.rows, name)
+        yield np.where(free == node_table.ABSENT, 0, gap(free, amount))
 
 
 # ---------------------------------------------------------------- what would lift it
@@ -134,12 +134,11 @@ class FreeResource(changes.Change):
 
     def clause(self) -> str:
         """Return how much would have to be freed, or how many pods would have to end."""
-        missing, node = self.deficit.missing, short(self.node)
+        missing, node = self.deficit.missing, clipped(self.node)
         if self.deficit.name == facts.PODS:
             return f"{missing} {'pod' if missing == 1 else 'pods'} ended on {node}"
-        return (
-            f"{amount_with_unit(self.deficit.unit, missing)} {short(self.deficit.name)} were freed on {node}"
-        )
+        amount = amount_with_unit(self.deficit.unit, missing)
+        return f"{amount} {clipped(self.deficit.name)} were freed on {node}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,17 +156,17 @@ class AskLessResource(changes.Change):
 
     def clause(self) -> str:
         """Return how much it would ask for."""
-        return less(self.deficit)
+        return asked_for_less(self.deficit)
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield the options to ask for no more of a resource than some node has left."""
-    rows = np.array(failed.rows_blocked_by_this_alone(), dtype=np.int64)
+    rows = np.array(failed.candidate_rows(), dtype=np.int64)
     for name, amount in failed.query.question.demand.amounts:
-        there = left(failed.query.table, rows, name)
-        amounts = np.unique(there[(there > 0) & (there < amount)])[::-1].tolist()
+        free = free_amounts(failed.query.table, rows, name)
+        amounts = np.unique(free[(free > 0) & (free < amount)])[::-1].tolist()
         if name != facts.PODS and amounts:  # A pod cannot be less than one pod.
-            found = [Deficit(name, unit_of(name), amount, free) for free in amounts]
+            found = [Deficit(name, unit_of(name), amount, one) for one in amounts]
             yield ProposedChange([AskLessResource(deficit=deficit, cost=deficit.part) for deficit in found])
 
 
@@ -190,7 +189,7 @@ def _lacking(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
         return f"{have(nodes)} too many pods"
     meant = aliases.closest_nvidia_name(detail)
     hint = f" (did you mean {meant}?)" if meant else ""
-    return f"{have(nodes)} insufficient {short(detail)}{hint}"
+    return f"{have(nodes)} insufficient {clipped(detail)}{hint}"
 
 
 CONSTRAINT = Constraint(

@@ -16,7 +16,7 @@ from berth_operator.scheduling.constraints.constraint import Constraint, FailedP
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.nodes import affinity, facts, taints
-from berth_operator.scheduling.wording import plain, short, with_detail
+from berth_operator.scheduling.wording import clipped, plain, with_detail
 
 OF_KUBERNETES: Final = "node.kubernetes.io/"  # Its own taints say that something is wrong with a node.
 MOST_EVALUATED: Final = 64  # How many nodes are looked at in detail: those with the fewest obstacles.
@@ -60,7 +60,7 @@ class Uncordon(changes.Change):
 
     def clause(self) -> str:
         """Return which node people would have to uncordon."""
-        return f"{short(self.node)} were uncordoned"
+        return f"{clipped(self.node)} were uncordoned"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class DropSelector(AcceptMoreNodes):
 
     def clause(self) -> str:
         """Return which part of the selector would be dropped."""
-        pair = f" {short('='.join(filter(None, self.pair)))}" if self.pair else ""
+        pair = f" {clipped('='.join(filter(None, self.pair)))}" if self.pair else ""
         return f"the node selector{pair} were dropped"
 
 
@@ -122,19 +122,21 @@ class Tolerate(AcceptMoreNodes):
 
     def clause(self) -> str:
         """Return which taint it would tolerate."""
-        return f"the taint {short('='.join(filter(None, (self.taint.key, self.taint.value))))} were tolerated"
+        return (
+            f"the taint {clipped('='.join(filter(None, (self.taint.key, self.taint.value))))} were tolerated"
+        )
 
 
 def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, NodeReason]:
     """Return all that keeps a pod away from a node, by the change that would lift it."""
     found: dict[changes.Change, NodeReason] = {}
     if not taints.accepts_despite_cordon(node, where.tolerations):
-        found[Uncordon(node=node.name)] = Reason.UNSCHEDULABLE, ""
+        found[Uncordon(node=node.name)] = Reason.NODE_CORDONED, ""
     for taint in node.taints:
         if taints.untolerated(facts.Node(node.name, taints=(taint,)), where.tolerations) is None:
             continue
         if taint.key == facts.UNSCHEDULABLE_TAINT:
-            found[Uncordon(node=node.name)] = Reason.UNSCHEDULABLE, ""
+            found[Uncordon(node=node.name)] = Reason.NODE_CORDONED, ""
         else:
             # One toleration covers all effects.
             found[Tolerate(taint=dataclasses.replace(taint, effect=""))] = Reason.TAINTED, taint.key
@@ -150,7 +152,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield what would lift the obstacles of the nodes that have the fewest, the most common first."""
     inventory, where = failed.query.inventory, failed.query.question.demand.where
     counts = inventory.node_selection_reasons(where).obstacles
-    rows = sorted(failed.rows_blocked_by_this_alone(), key=lambda row: int(counts[row]))
+    rows = sorted(failed.candidate_rows(), key=lambda row: int(counts[row]))
     there = [inventory.infos[row] for row in rows[:MOST_EVALUATED]]
     found = [set(obstacles(info.node, where)) for info in there if info and info.node]
     fewest = min((len(one) for one in found if one), default=0)
@@ -159,14 +161,14 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
         if not change.node and not (
             isinstance(change, Tolerate) and change.taint.key.startswith(OF_KUBERNETES)
         ):
-            yield ProposedChange([change], in_every_set=True)
+            yield ProposedChange([change], is_prerequisite=True)
 
 
 def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
     """Yield the uncordoning of a cordoned node."""
     for change in obstacles(scenario.node, scenario.demand.where):
         if isinstance(change, Uncordon):
-            yield ProposedChange([change], in_every_set=True)
+            yield ProposedChange([change], is_prerequisite=True)
 
 
 CONSTRAINT = Constraint(
@@ -176,14 +178,14 @@ CONSTRAINT = Constraint(
     relaxations=relaxations,
     remedies=remedies,
     words={
-        Reason.UNSCHEDULABLE: plain("is cordoned", "are cordoned"),
+        Reason.NODE_CORDONED: plain("is cordoned", "are cordoned"),
         Reason.TAINTED: with_detail("has the untolerated taint", "have the untolerated taint"),
         Reason.SELECTOR_MISMATCH: plain(
             "does not match the node selector or affinity", "do not match the node selector or affinity"
         ),
     },
     brief={
-        Reason.UNSCHEDULABLE: "node cordoned",
+        Reason.NODE_CORDONED: "node cordoned",
         Reason.TAINTED: "taint",
         Reason.SELECTOR_MISMATCH: "node selector or affinity",
     },

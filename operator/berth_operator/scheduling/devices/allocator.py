@@ -1,7 +1,7 @@
 """Which devices of one node a pod gets: what the rest of the core calls of this package.
 
-`place` takes the devices of one node and the whole request of a pod, and returns the devices
-of each container, or why there are none. It reads nothing else and changes nothing: equal
+`allocate_or_explain` takes the devices of one node and the whole request of a pod, and returns
+the devices of each container, or why there are none. It reads nothing else and changes nothing: equal
 views and requests give equal answers, in whatever order cards and holds are listed.
 
 Behind it, `conditions` and `verdicts` judge one card for one ask. `packing_problems` makes a
@@ -54,6 +54,6 @@ def allocate(
     first_slot: int | None = None,
     effort: Effort | None = None,
 ) -> tuple[decisions.Grant, ...] | None:
-    """Find devices as `place` does, without asking why there are none: for many nodes in a row."""
+    """Find devices likewise, without asking why there are none: for many nodes in a row."""
     mine = Effort() if effort is None else effort
     return finder.find(view, request, mine, first_slot=first_slot)

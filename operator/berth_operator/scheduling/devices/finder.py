@@ -97,7 +97,7 @@ def _solve(
     table = _Table(problem, types, effort)
     if facts.GPU not in types:
         return table.attempt(NOWHERE, Scope.NODE)
-    for scope in scopes.ladder(problem.request.grouping):
+    for scope in scopes.narrowest_first(problem.request.grouping):
         if (found := table.within(scope)) is not None or effort.cut_short:
             return found
     return None

@@ -48,7 +48,7 @@ class Field(NamedTuple):
     pool: int
 
 
-def ladder(grouping: requests.Grouping) -> tuple[Scope, ...]:
+def narrowest_first(grouping: requests.Grouping) -> tuple[Scope, ...]:
     """Return the scopes to try, one after the other."""
     if grouping.scope is None:
         return (Scope.NODE,)

@@ -31,7 +31,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 TROUBLE: Final = frozenset(
     {
         Reason.UNHEALTHY,
-        Reason.CORDONED,
+        Reason.CARD_CORDONED,
         Reason.OCCUPIED,
         Reason.DUPLICATE_UUID,
         Reason.WRONG_RECORD,

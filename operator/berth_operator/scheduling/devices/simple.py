@@ -64,7 +64,7 @@ def _whole_cards(
     field = packing_problems.read_field(view, cards, request.conditions)
     if field.free.bit_count() - view.withheld < count:
         return None
-    found = (scopes.best(field, scope, count, effort) for scope in scopes.ladder(request.grouping))
+    found = (scopes.best(field, scope, count, effort) for scope in scopes.narrowest_first(request.grouping))
     return next((chosen for chosen in found if chosen is not None), None)
 
 

@@ -55,17 +55,17 @@ def explain(
     1. Survey all nodes.  2. Diagnose some of them, or with `whole` all.  3. Name the nearest.
     4. Try what would help: one change, else two.
     """
-    budget = work_budget.Budget(work(whole=whole) if effort is None else effort, all_nodes=whole)
+    budget = work_budget.Budget(work(whole=whole) if effort is None else effort, unlimited=whole)
     survey = node_survey.survey(search, under_policy.applied(policy, candidate), policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}
-    total = int(survey.known.sum())
+    total = int(survey.has_node.sum())
     explanation = Explanation(
         counts=survey.counts,
         nodes=found,
         total=total,
         nearest=nearest_nodes.nearest(found),
-        advice=() if total > len(found) else advice.single(survey, shortfalls),
+        advice=() if total > len(found) else advice.single_changes(survey, shortfalls),
         whole=all(one.looked for one in found),
         models=known_models.instead(survey.counts, survey.inventory, survey.request.conditions.uuids),
     )
@@ -85,7 +85,7 @@ def _without_single_change(
     (row, obstacles), nearest_ = near[0], explanation.nearest
     if len(obstacles) > 1 or (nearest_ is None and len(explanation.counts) > 1):
         nearest_ = findings.Nearest(survey.node(row).name, *survey.reason(row), (), whys=obstacles)
-    two = advice.several(survey, [row for row, _ in near], shortfalls)
+    two = advice.cheapest_combination(survey, [row for row, _ in near], shortfalls)
     return dataclasses.replace(
         explanation, nearest=nearest_, advice=two, cut=survey.budget.exhausted and not two
     )

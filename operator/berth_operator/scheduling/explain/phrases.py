@@ -65,7 +65,7 @@ def briefly(reason: Reason, detail: str) -> str:
     if reason is Reason.NO_DEVICE and detail:
         return f"no {wording.noun(detail, 2)}"
     joint = " " if reason in FOLLOWED else ": "
-    return f"{registry.BRIEF[reason]}{joint}{wording.short(detail)}" if detail else registry.BRIEF[reason]
+    return f"{registry.BRIEF[reason]}{joint}{wording.clipped(detail)}" if detail else registry.BRIEF[reason]
 
 
 def device(kind: str, minor: int) -> str:

@@ -69,9 +69,9 @@ def nearest(found: findings.Nearest) -> str:
     if found.whys:
         obstacles = "this obstacle" if len(found.whys) == 1 else "these obstacles"
         listed = ", ".join(phrases.briefly(*why) for why in found.whys)
-        return f"{wording.short(found.node)}, with {obstacles}: {listed}"
+        return f"{wording.clipped(found.node)}, with {obstacles}: {listed}"
     of = f"{phrases.device(found.type, found.minor)} of " if found.device else ""
-    return f"{of}{wording.short(found.node)} has {wording.shortage(found.measures)}"
+    return f"{of}{wording.clipped(found.node)} has {wording.shortage(found.measures)}"
 
 
 def would_fit(advice: Advice, namespace: str | None = None) -> str:
@@ -150,7 +150,7 @@ def _extras(
 ) -> Extras:
     """Return an example of what is in the way, the models that there are, and what is nearest."""
     extras = {
-        key: f"such as {_example(finding, namespace)} on {wording.short(finding.node)}"
+        key: f"such as {_example(finding, namespace)} on {wording.clipped(finding.node)}"
         for key, finding in examples.items()
     }
     for key, there in _models_there(explanation.counts, explanation.models, candidate).items():
@@ -193,7 +193,7 @@ def _card(finding: findings.Finding) -> str:
     if finding.shortfall is None or finding.reason not in REASONS_WITH_EXAMPLE:
         return ""
     cards = (one.device for one in finding.shortfall.against if one.reason is finding.reason)
-    return wording.short(next(cards, ""))
+    return wording.clipped(next(cards, ""))
 
 
 BUDGET_EXHAUSTED: Final = "What would help was not fully evaluated: search budget."

@@ -4,4 +4,7 @@
 (`feasibility`), one of a node is tried on a copy of the node (`trials`). `victims` finds the pods
 whose end would make room. `node_survey` has the answers of all nodes to the pod, and which of them come
 nearest; `work_budget` bounds the work of all this together.
+
+To propose something new, add a `Change` to the file of the constraint that it lifts, and yield it from the
+relaxations or remedies there.
 """

@@ -25,7 +25,7 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 Shortfalls = Mapping[int, allocator.Shortfall]  # What a search on some nodes showed, by row.
 # Reasons that a repair of the node alone can lift: some nodes with each of them are tried.
-REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.UNSCHEDULABLE)
+REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.NODE_CORDONED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
     return tuple(sorted(precedence, key=key))
 
 
-def single(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
+def single_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
     """Return the single changes that let the pod in: all of the pod, and one of each type of the nodes."""
-    return cheapest_first([*_of_nodes(survey, shortfalls), *_of_the_pod(survey, shortfalls)])
+    return cheapest_first([*_node_changes(survey, shortfalls), *_pod_changes(survey, shortfalls)])
 
 
-def _of_the_pod(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
+def _pod_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
     for proposal in registry.relaxations(survey.request, survey.query, tuple(shortfalls.values())):
         if (advice := _tried_on_all_nodes(survey, proposal)) is not None:
             yield advice
@@ -92,13 +92,14 @@ def _tried_on_all_nodes(survey: NodeSurvey, proposal: ProposedChange) -> Advice 
     return Advice((change,), after.request, after.demand, example, len(found.rows), found.exact)
 
 
-def _of_nodes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
+def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
     trials_by_type: collections.Counter[Hashable] = collections.Counter()
     helped: set[Hashable] = set()
     for row in _rows_to_try(survey):
         before = trials.scenario(survey, row)
         proposals = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
-        for proposal in [proposal for proposal in proposals if proposal.in_every_set] or proposals:
+        prerequisites = [proposal for proposal in proposals if proposal.is_prerequisite]
+        for proposal in prerequisites or proposals:
             change_type = proposal.variants[0].change_type
             if change_type in helped or trials_by_type[change_type] == work_budget.NODES_TRIED:
                 continue
@@ -109,7 +110,7 @@ def _of_nodes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
 
 
 def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
-    """Return nodes that one constraint blocks, the nearest of all, and some that only need a repair."""
+    """Return the nearest nodes that one constraint blocks, the nearest of all, and some to be repaired."""
     nearest = (survey.nearest(among) for among in (registry.blocked_by_one(survey.query), None))
     repairable = (survey.nearest(survey.with_reason(frozenset({reason}))) for reason in REPAIRABLE)
     examples = (rows[: work_budget.NODES_TRIED] for rows in repairable)
@@ -117,10 +118,12 @@ def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
     return dict.fromkeys(itertools.chain(*rows, *examples))
 
 
-def several(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> tuple[Advice, ...]:
+def cheapest_combination(
+    survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls
+) -> tuple[Advice, ...]:
     """Return the cheapest two changes that let the pod in on one of these nodes, or one where one suffices.
 
-    One may suffice although `single` found none, because that tries each type of change on few nodes only.
+    One may suffice although `single_changes` found none, which tries each type of change on few nodes only.
     """
     for row in itertools.islice(rows, work_budget.NODES_FOR_PAIRS):
         sets = (_sets(survey, row, shortfalls, count) for count in (1, 2))
@@ -139,10 +142,10 @@ def _sets(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> l
         *registry.relaxations(survey.request, query, [shortfall] if shortfall else []),
         *victims.remedies(before),
     ]
-    in_every_set = [proposal for proposal in proposals if proposal.in_every_set]
-    others = [proposal for proposal in proposals if not proposal.in_every_set]
-    more = itertools.combinations(others, count - len(in_every_set)) if len(in_every_set) <= count else ()
-    found = (_tried_on_node(survey, row, before, [*in_every_set, *some]) for some in more)
+    prerequisites = [proposal for proposal in proposals if proposal.is_prerequisite]
+    others = [proposal for proposal in proposals if not proposal.is_prerequisite]
+    more = itertools.combinations(others, count - len(prerequisites)) if len(prerequisites) <= count else ()
+    found = (_tried_on_node(survey, row, before, [*prerequisites, *some]) for some in more)
     return [advice for advice in found if advice is not None]
 
 
@@ -154,8 +157,8 @@ def _tried_on_node(
     def helps(changes: Iterable[Change]) -> bool:
         return trials.fits(survey, _with_changes(before, changes))
 
-    # The last variants are tried first. Where they are not nested, another might help though the last does
-    # not: that is missed.
+    # Start from the most far-reaching variant of each change. Where variants are not nested, this can miss
+    # that an earlier one would help.
     chosen = [proposal.variants[-1] for proposal in proposals]
     if not helps(chosen):
         return None

@@ -35,7 +35,7 @@ class FeasibleNodes:
 NOT_CHECKED: Final = FeasibleNodes((), exact=False)
 
 
-class Feasibility:
+class FeasibilityChecker:
     """Checks the nodes of one inventory, within a budget."""
 
     def __init__(self, inventory: Inventory, budget: Budget) -> None:
@@ -53,7 +53,7 @@ class Feasibility:
         question = questions.of(request, scenario.demand)
         mask = registry.able(Query(inventory, inventory.all_rows, question))
         able = np.flatnonzero(mask if among is None else mask & among)
-        rows = able[np.argsort(inventory.name_ranks()[able])].tolist()
+        rows = able[np.argsort(inventory.name_positions()[able])].tolist()
         if question.need.any_device and not question.need.filters_suffice:
             return self._searched(request, rows)
         while question.need.any_device and rows and not self._fits(request, rows[0]):
@@ -62,8 +62,8 @@ class Feasibility:
 
     def _searched(self, request: requests.Request, rows: list[int]) -> FeasibleNodes:
         searched, found, budget = 0, list[int](), self._budget
-        for row in rows if budget.all_nodes else rows[: work_budget.SEARCHES_EACH]:
-            if budget.exhausted or not (budget.searches or budget.all_nodes):
+        for row in rows if budget.unlimited else rows[: work_budget.SEARCHES_EACH]:
+            if budget.exhausted or not (budget.searches or budget.unlimited):
                 break
             budget.searches -= 1
             searched += 1

@@ -30,13 +30,13 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.what_if import work_budget
-from berth_operator.scheduling.what_if.feasibility import Feasibility
+from berth_operator.scheduling.what_if.feasibility import FeasibilityChecker
 from berth_operator.scheduling.what_if.work_budget import Budget
 
 NODE_SELECTION: Final = frozenset(
-    {Reason.UNSCHEDULABLE, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES}
+    {Reason.NODE_CORDONED, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES}
 )
-AGENT_STATE: Final = frozenset(reason for reason in node_table.STATES if reason is not None)
+AGENT_REASONS: Final = frozenset(reason for reason in node_table.STATES if reason is not None)
 
 ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
 
@@ -55,7 +55,7 @@ class NodeSurvey:
     counts: tuple[Count, ...]
     node_reasons: tuple[NodeReason | None, ...]
     code: node_table.Numbers
-    known: node_table.Mask
+    has_node: node_table.Mask
     never: node_table.Mask
     gap: node_table.Scores
     budget: Budget
@@ -66,9 +66,9 @@ class NodeSurvey:
         return Query(self.inventory, self.inventory.all_rows, questions.of(self.request, self.demand))
 
     @functools.cached_property
-    def feasibility(self) -> Feasibility:
+    def feasibility(self) -> FeasibilityChecker:
         """Which nodes would take a changed pod."""
-        return Feasibility(self.inventory, self.budget)
+        return FeasibilityChecker(self.inventory, self.budget)
 
     def node(self, row: int) -> node_info.NodeInfo:
         """Return a node in full."""
@@ -91,13 +91,13 @@ class NodeSurvey:
     def refusing(self) -> list[int]:
         """The rows of all nodes that refuse, in the order of their names."""
         found = np.flatnonzero(self.code)
-        refusing: list[int] = found[np.argsort(self.inventory.name_ranks()[found])].tolist()
+        refusing: list[int] = found[np.argsort(self.inventory.name_positions()[found])].tolist()
         return refusing
 
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
         """What change a node needs: 0 that devices are freed, 1 another state, 2 other hardware."""
-        other_state = self.with_reason(NODE_SELECTION | AGENT_STATE)
+        other_state = self.with_reason(NODE_SELECTION | AGENT_REASONS)
         needed: node_table.Numbers = np.where(self.never, 2, other_state)
         return needed
 
@@ -108,7 +108,7 @@ class NodeSurvey:
         """
         refusing = (self.code > 0) & ~self.with_reason(frozenset({Reason.UNDECIDED}))
         found = np.flatnonzero(refusing if among is None else among & refusing)
-        keys = (self.inventory.name_ranks()[found], self.gap[found], self.change_needed[found])
+        keys = (self.inventory.name_positions()[found], self.gap[found], self.change_needed[found])
         nearest: list[int] = found[np.lexsort(keys)].tolist()
         return nearest
 
@@ -119,8 +119,8 @@ def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, bud
     question = questions.of(request, demand)
     table = reasons.evaluate(inventory, question, search.current_refusals(question, policy))
     query = Query(inventory, inventory.all_rows, question)
-    known = inventory.table.known[: inventory.size].copy()
-    _search_passing_nodes(table, inventory, candidate, known & (table.code == 0), budget)
+    has_node = inventory.table.has_node[: inventory.size].copy()
+    _search_passing_nodes(table, inventory, candidate, has_node & (table.code == 0), budget)
     return NodeSurvey(
         inventory,
         policy,
@@ -129,7 +129,7 @@ def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, bud
         counts=table.counts(),
         node_reasons=(None, *table.node_reasons),
         code=table.code,
-        known=known,
+        has_node=has_node,
         never=table.never(),
         gap=registry.gaps(query),
         budget=budget,
@@ -144,14 +144,14 @@ def _search_passing_nodes(
     budget: Budget,
 ) -> None:
     """Search the nodes that passed the filters, and add the reasons of those that do not fit."""
-    request, order = candidate.request, inventory.name_ranks()
+    request, order = candidate.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
         # The filters suffice: one search confirms them, then all nodes that pass count as fitting. Time still
         # limits this, steps do not.
-        no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), all_nodes=True)
+        no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited=True)
         pod = Scenario(request, candidate.demand)
-        unsure -= set(Feasibility(inventory, no_limit).feasible_nodes(pod, passing).rows)
+        unsure -= set(FeasibilityChecker(inventory, no_limit).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}
     with budget.fraction(work_budget.SURVEY_FRACTION) as survey_budget:
         for row in sorted(unsure, key=lambda row: int(order[row])):
@@ -187,5 +187,5 @@ def search_node(
     view: device_view.View, request: requests.Request, budget: Budget
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Return the devices of one node for the pod or what is short, with the effort of a usual search."""
-    with budget.node_search() as effort:
+    with budget.device_search() as effort:
         return allocator.allocate_or_explain(view, request, effort=effort)

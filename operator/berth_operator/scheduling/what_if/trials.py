@@ -22,8 +22,8 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "a node that was surveyed"  # noqa: S101
     holds = tuple(order_of_victims(info))
-    # `owned`: `published` may include cards of another node, and `device` already omits the cards that
-    # damaged records name, which charging their holds to the copy omits again.
+    # `owned` are the node's cards without those of other nodes, which `published` has, too. `device` already
+    # lacks the cards that unreadable allocations name: charging their holds to the copy removes those.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 

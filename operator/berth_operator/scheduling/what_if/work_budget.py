@@ -1,6 +1,6 @@
 """How much work may go into one explanation: one budget for all its searches and trials.
 
-Prices and budget are in steps of a search on a node (`Effort`), so that equal inputs end at the
+Prices and budget are in steps of a device search (`Effort`), so that equal inputs end at the
 same place whatever the machine; where a scheduling round waits for the answer, time ends it as well.
 """
 
@@ -36,25 +36,25 @@ _NODES_PER_STEP: Final = 256
 
 @dataclasses.dataclass(slots=True)
 class Budget:
-    """The work that may still go into one explanation; `all_nodes` where all of them are to be diagnosed."""
+    """The work that may still go into one explanation; `unlimited` where all nodes are to be searched."""
 
     effort: Effort
-    all_nodes: bool = False
+    unlimited: bool = False
     searches: int = SEARCHES
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing more is tried; `effort.cut_short` also says that a search ended too early."""
+        """Whether no steps are left; with `effort.cut_short` a search needed more than there were."""
         return self.effort.left <= 0
 
     @contextlib.contextmanager
     def fraction(self, share: float) -> Iterator["Budget"]:
         """Yield a budget of this fraction of what is left; what is used of it is subtracted."""
         with self.effort.part(int(max(self.effort.left, 0) * share)) as part:
-            yield Budget(part, all_nodes=self.all_nodes)
+            yield Budget(part, unlimited=self.unlimited)
 
     @contextlib.contextmanager
-    def node_search(self) -> Iterator[Effort]:
+    def device_search(self) -> Iterator[Effort]:
         """Yield the effort to search one node: as much as a search for a placement may use."""
         # Before the node is read, because a time limit runs from the first call of `spend` on.
         self.effort.spend(_STEPS_PER_SEARCH)
