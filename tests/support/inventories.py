@@ -14,7 +14,7 @@ from berth_operator.scheduling.nodes import facts
 
 # The values of each table in a row of no node.
 EMPTY: Final = {
-    "known": 0,
+    "has_node": 0,
     "allocatable": node_table.ABSENT,
     "left": node_table.ABSENT,
     "model": node_table.ABSENT,

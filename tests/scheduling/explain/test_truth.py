@@ -75,7 +75,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
         state = _state(info) if pod.request else None
         if place is not None or finding.reason in node_survey.NODE_SELECTION:
             assert (finding.reason, finding.detail) == place
-        elif state is not None or (finding.reason in node_survey.AGENT_STATE and not finding.never):
+        elif state is not None or (finding.reason in node_survey.AGENT_REASONS and not finding.never):
             assert finding.reason is state
         elif finding.reason is Reason.NO_DEVICE:
             assert info.device is not None
