@@ -93,9 +93,9 @@ class PodStatusWriter:
         """Return what a pod shows."""
         return self._shown.get(uid, "")
 
-    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
-        """Report that a bind did not come about."""
-        raise AssertionError(f"the bind of {candidate.title} failed: {message}")
+    def not_bound(self, candidate: queued_pods.Candidate, message: str) -> None:
+        """Report that a bind was not carried out."""
+        raise AssertionError(f"{candidate.title}: {message}")
 
 
 class Writer(writers.Lead):

@@ -165,7 +165,7 @@ async def test_a_foreign_pod_with_cards_withholds_them(stage: Stage) -> None:
     device = await stage.until_device(
         "foreign", "withhold a card", lambda device: summary(device)["free"] == 1
     )
-    assert "without a readable allocation" in summary(device)["reason"]
+    assert "allocation annotation is missing or unreadable" in summary(device)["reason"]
     await stage.placed(manifests.pod("a"))
     await stage.waiting_pod(manifests.pod("b"), f"{stage.namespace}/stranger")
     await stage.delete("stranger")

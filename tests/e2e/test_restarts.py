@@ -131,13 +131,13 @@ async def test_a_silent_agent_loses_its_node_and_wins_it_back(impatient: Stage) 
     await stage.until_ready("shaky", truth="False")
     await stage.create(manifests.pod("anywhere"), manifests.pod("there", **wanted))
     await stage.until_bound("anywhere")
-    await stage.until_told("there", "silent")
+    await stage.until_told("there", "stopped reporting")
     assert (await stage.bound())["anywhere"] == "steady"
 
     # Another operator finds the Device as it is, and the Lease of the dead agent.
     first.kill()
     await stage.deciding_operator()
-    await stage.waiting_pod(manifests.pod("after", **wanted), "silent")
+    await stage.waiting_pod(manifests.pod("after", **wanted), "stopped reporting")
     assert condition((await stage.devices())["shaky"], "Ready")["status"] == "False"
 
     await stage.agent(shaky="8xT4")

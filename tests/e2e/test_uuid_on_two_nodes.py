@@ -42,12 +42,12 @@ async def test_the_first_node_keeps_the_card_across_operators(stage: Stage) -> N
 
     async def told() -> bool:
         said = await reasons(stage)
-        return second in said[first] and f"published by {first} first" in said[second]
+        return second in said[first] and f"reported by {first} first" in said[second]
 
     await stage.until("both Devices to tell of each other", told)
     await stage.waiting_pod(
         manifests.pod("pair", 2, nodeSelector={"kubernetes.io/hostname": second}),
-        "1 has cards whose uuid is published twice",
+        "1 has cards whose UUID another node reports too",
     )
     await stage.create(*(manifests.pod(f"a{at}") for at in range(4)))
     bound = await stage.until_bound("a0", "a1", "a2")

@@ -57,7 +57,7 @@ class Outcome:
 TWICE = (2, 1, 0)
 READ = (1, 1, 0)
 bound = functools.partial(Outcome, reports=PLACED, state=State.ASSUMED)
-refused = functools.partial(Outcome, reports=["failed: no"], counted=["error"], waits=True)
+refused = functools.partial(Outcome, reports=["The bind failed: no"], counted=["error"], waits=True)
 gone = functools.partial(Outcome, found=[GONE], counted=["gone"], calls=READ)
 OUTCOMES: dict[str, Outcome] = {
     "bound": bound([BOUND]),
@@ -77,7 +77,11 @@ OUTCOMES: dict[str, Outcome] = {
     ),
     "lost, of a known revision": bound([LOST, BOUND], [SEVENTH], calls=TWICE, within=4.0),
     "lost, of a known revision, again and again": refused(
-        [Reply(LOST, takes=4.0)], [SEVENTH], calls=(2, 2, 1), within=9.0, reports=["failed: timed out"]
+        [Reply(LOST, takes=4.0)],
+        [SEVENTH],
+        calls=(2, 2, 1),
+        within=9.0,
+        reports=["The bind failed: timed out"],
     ),
     "lost, and the pod is edited": bound(
         [LOST, BOUND], [EDITED], calls=(2, 1, 1), within=4.0, counted=["stale", "bound"]
@@ -87,10 +91,10 @@ OUTCOMES: dict[str, Outcome] = {
     "unclear, and gone": gone([CLOSED]),
     "refused for its revision": bound([CLOSED, BOUND], [UNBOUND], calls=TWICE),
     "refused for its revision all the time": refused(
-        [CLOSED], [UNBOUND], calls=(5, 4, 0), within=5.0, reports=["failed: conflict"]
+        [CLOSED], [UNBOUND], calls=(5, 4, 0), within=5.0, reports=["The bind failed: conflict"]
     ),
     "refused in the present revision": refused(
-        [conflict("7"), NO], [SEVENTH], calls=READ, reports=["failed: too large"]
+        [conflict("7"), NO], [SEVENTH], calls=READ, reports=["The bind failed: too large"]
     ),
     "refused in an earlier revision": refused([conflict("6"), NO], [SEVENTH], calls=TWICE),
     "refused without a revision": refused([conflict(), NO], [SEVENTH], calls=TWICE),
@@ -210,8 +214,10 @@ async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
     await engine.advance(30.0)
 
     candidate = engine.ledger.assumed_pods["uid-p"].candidate
-    assert (early, set(engine.status_writer.of("p"))) == ([], {"failed: no clear answer yet: no route"})
-    assert engine.loop.reporter.reasons.last_message(candidate) == "no clear answer yet: no route"
+    assert (early, set(engine.status_writer.of("p"))) == ([], {"Bind not confirmed yet, retrying: no route"})
+    assert (
+        engine.loop.reporter.reasons.last_message(candidate) == "Bind not confirmed yet, retrying: no route"
+    )
 
 
 @timeless.scenario

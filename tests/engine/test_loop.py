@@ -231,7 +231,7 @@ async def test_binds_under_way_are_finished_and_others_are_not_begun() -> None:
 
 
 @timeless.scenario
-async def test_decision_that_fits_nobody_is_put_off_only_while_it_waits() -> None:
+async def test_decision_that_fits_nobody_is_requeued_only_while_it_waits() -> None:
     """A pod that left between the decision and the act is told nothing."""
     engine = Engine()
     answer = decisions.Wait("uid-p", (Count(Reason.NO_NODES, "", 0),), frozenset())
@@ -277,7 +277,7 @@ async def test_only_a_hard_pod_is_demoted() -> None:
 
     assert demoted == ["hard"]
     assert [pod.name for pod in engine.ledger.backlog.ready(1e6)] == ["easy", "hard"]
-    assert "not fully evaluated: search budget" in engine.status_writer.of("hard")[-1]
+    assert "not fully evaluated (time limit)" in engine.status_writer.of("hard")[-1]
 
 
 @timeless.scenario

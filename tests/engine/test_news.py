@@ -271,7 +271,7 @@ def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> No
 
     ledger.pod_over("uid-holder")
 
-    assert (summary.free, "1 uuid held by pods on n1" in summary.reason) == (0, True)
+    assert (summary.free, "1 UUID held by pods on n1" in summary.reason) == (0, True)
     assert (reader.read(), ledgers.ready_names(ledger)) == ({"n1", "n2"}, ["p"])
 
 
@@ -284,7 +284,7 @@ def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
 
     summary = summed(ledger, "n2")
     assert (summary.free, summary.claims, summary.disputed) == (0, (), (builders.uuid("n1", 0),))
-    assert "1 uuid published by another node first, which is gone" in summary.reason
+    assert "1 UUID was first reported by a node that no longer exists" in summary.reason
 
 
 def test_ledger_tells_its_state() -> None:

@@ -43,7 +43,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
     ),
     "a hold names a card that is not there": (
         builders.inventory(*PLAIN, builders.hold("a", shares=(9,))),
-        NodeSummary("n1", 0, 0, 4, silent=False, reason="1 device not as promised to pods"),
+        NodeSummary("n1", 0, 0, 4, silent=False, reason="1 device is missing or overcommitted"),
     ),
     "the agent is silent": (
         builders.inventory(*PLAIN, silent=["n1"]),
@@ -93,15 +93,26 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
         builders.inventory(
             builders.device(others=[devices.Card(f"o{at}", at, type=f"t{at}") for at in range(514)])
         ),
-        NodeSummary("n1", 4, 0, 4, silent=False, reason="2 MIG profiles or types too many of all nodes"),
+        NodeSummary(
+            "n1",
+            4,
+            0,
+            4,
+            silent=False,
+            reason="2 MIG profiles or device types over the cluster limit",
+        ),
     ),
     "a pod without a readable allocation": (
         builders.inventory(*PLAIN, builders.hold("a", withheld=3)),
-        NodeSummary("n1", 1, 0, 4, silent=False, reason="1 pod without a readable allocation"),
+        NodeSummary(
+            "n1", 1, 0, 4, silent=False, reason="1 pod whose allocation annotation is missing or unreadable"
+        ),
     ),
     "pods without a readable allocation": (
         builders.inventory(*PLAIN, builders.hold("a", withheld=1), builders.hold("b", withheld=9)),
-        NodeSummary("n1", 0, 0, 4, silent=False, reason="2 pods without a readable allocation"),
+        NodeSummary(
+            "n1", 0, 0, 4, silent=False, reason="2 pods whose allocation annotation is missing or unreadable"
+        ),
     ),
     "everything at once": (
         builders.inventory(
@@ -115,7 +126,8 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
             0,
             0,
             silent=True,
-            reason="agent silent; NVMLDown; 1 card unhealthy; 1 pod without a readable allocation",
+            reason="agent silent; NVMLDown; 1 card unhealthy; "
+            "1 pod whose allocation annotation is missing or unreadable",
             failed="NVMLDown",
         ),
     ),
@@ -221,19 +233,19 @@ AUDITS: dict[str, tuple[Inventory, list[str]]] = {
     "memory that is not known": (builders.inventory(UNKNOWN, part("a", 50, 99)), []),
     "too much compute": (
         builders.inventory(SMALL, part("a", 50, 1), part("b", 60, 1)),
-        ["GPU-n1-0 of n1 is promised at 110 %, by ml/a and ml/b"],
+        ["GPU-n1-0 of n1 is overcommitted: 110 % allocated to ml/a and ml/b"],
     ),
     "too much memory": (
         builders.inventory(SMALL, part("a", 1, 10), part("b", 1, 10)),
-        [f"GPU-n1-0 of n1 is promised with {20 * GIB} of {16 * GIB} bytes, by ml/a and ml/b"],
+        [f"GPU-n1-0 of n1 is overcommitted: {20 * GIB} of {16 * GIB} bytes allocated to ml/a and ml/b"],
     ),
     "a card that was swapped": (
         builders.inventory(SMALL, part("a", 1, 1, uuid="GPU-old")),
-        ["GPU-old of n1 is not there but promised, by ml/a"],
+        ["GPU-old of n1 is allocated to ml/a but missing"],
     ),
     "an instance twice": (
         builders.inventory(cut(), part("a", 10, 1, uuid="MIG-0"), part("b", 10, 1, uuid="MIG-0")),
-        ["MIG-0 of n1 is promised 2 times, by ml/a and ml/b"],
+        ["MIG-0 of n1 is overcommitted: allocated 2 times, to ml/a and ml/b"],
     ),
     "no Device": (builders.inventory(builders.node(), part("a", 200, 99)), []),
 }
@@ -241,7 +253,7 @@ AUDITS: dict[str, tuple[Inventory, list[str]]] = {
 
 @pytest.mark.parametrize(("inventory", "sentences"), AUDITS.values(), ids=AUDITS.keys())
 def test_audit(inventory: Inventory, sentences: list[str]) -> None:
-    """Each device that is promised above its capacity, or is not there, is named with its pods."""
+    """Each device that is overcommitted or missing is named with its pods."""
     assert device_audit.audit(inventory) == tuple(sentences)
 
 

@@ -15,10 +15,12 @@ from support import builders
 
 WEIGHT: Final = pod_memory.NAMESPACE_BYTES // 4
 OF_NAMESPACE: Final = (
-    "the requests of the waiting pods of this namespace are too long together: Berth keeps 32 MiB of them; "
+    "the pending pods of this namespace together exceed Berth's limit of 32 MiB for stored requests; "
 )
-OF_ALL: Final = "the requests of all waiting pods are too long together: Berth keeps 128 MiB of them; "
-AGAIN: Final = "this pod is read again when others are placed or deleted"
+OF_ALL: Final = (
+    "the pending pods of all namespaces together exceed Berth's limit of 128 MiB for stored requests; "
+)
+AGAIN: Final = "this pod is retried when others are scheduled or deleted"
 
 
 def pod(name: str, *, namespace: str = "ml", says: str = "") -> queued_pods.Candidate:

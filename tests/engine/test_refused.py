@@ -184,7 +184,7 @@ async def test_a_dry_run_that_is_not_accepted_is_made_again(answer: writers.Outc
 
     assert engine.writer.looks == []
     assert engine.bound_at("p") < 3.0
-    assert engine.status_writer.of("p") == [*["failed: no"] * reports, "placed on n1"]
+    assert engine.status_writer.of("p") == [*["The bind failed: no"] * reports, "placed on n1"]
 
 
 @timeless.scenario

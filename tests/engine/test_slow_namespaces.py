@@ -102,7 +102,7 @@ async def test_pods_suspended_for_long_say_why() -> None:
     await engine.advance(10 * slow_namespaces.REPORTED_SECONDS)
 
     first = range(bind_slots.FIRST_WIDTH, bind_slots.FIRST_WIDTH + slow_namespaces.MOST_REPORTED)
-    message = f"failed: {slow_namespaces.MESSAGE}"
+    message = f"Not bound yet: {slow_namespaces.MESSAGE}"
     assert early == []
     assert engine.status_writer.reports == [(f"slow{at:03}", message) for at in first if at != 20]
 

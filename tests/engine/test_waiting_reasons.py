@@ -150,10 +150,10 @@ def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None
     ledger.pod_bound(builders.hold("second", shares=[0], amounts=(("cpu", 1000),)))
     news = reasons.renewed(10.0)
 
-    assert "if ml/first ended on n1" in at_once["own"]
-    assert "if 1 pod of another namespace ended on n1" in at_once["stranger"]
+    assert "if ml/first on n1 terminated" in at_once["own"]
+    assert "if 1 pod of another namespace on n1 terminated" in at_once["stranger"]
     assert news == reasons.true()
-    assert "if ml/second ended on n1" in news["own"]
+    assert "if ml/second on n1 terminated" in news["own"]
 
 
 def test_nothing_is_given_later_of_a_pod_that_would_fit_now() -> None:
@@ -250,7 +250,7 @@ def test_a_diagnosis_has_an_end(count: int, step: float) -> None:
     message = found.message(pod, undecided)
 
     assert message.startswith(f"0/{count} nodes are available: ")
-    assert "not fully evaluated: search budget" in message
+    assert "not fully evaluated (time limit)" in message
 
 
 def test_no_diagnosis_is_begun_that_has_no_time() -> None:
@@ -272,7 +272,7 @@ def test_a_diagnosis_that_was_cut_short_is_repeated_with_more_time() -> None:
     with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
         in_haste = reasons.decided()
 
-    assert in_haste["p0"].endswith("What would help was not fully evaluated: search budget.")
+    assert in_haste["p0"].endswith("Berth ran out of time to find what would help.")
     assert [reasons.renewed(now) for now in (1.0, 10.0)] == [{}, reasons.true()]
     assert reasons.found.next_due(20.0) == 21.0
 

@@ -67,12 +67,12 @@ async def test_a_bind_without_an_answer_is_in_the_backlog() -> None:
     served = served_pages.serve(cards=2)
     ledgers.add_waiting(served.ledger, "open", 1)
     ledgers.assume(served.ledger, "open")
-    served.loop.reporter.reasons.bind_failed("uid-open", "no clear answer yet: no route")
+    served.loop.reporter.reasons.not_bound("uid-open", "Bind not confirmed yet, retrying: no route")
 
     (found,) = await served.read("/debug/backlog")
 
     assert (found["state"], found["node"], found["sinceSeconds"]) == ("binding", "n1", 0.0)
-    assert found["reason"] == "no clear answer yet: no route"
+    assert found["reason"] == "Bind not confirmed yet, retrying: no route"
     sentence = "Pod ml/open does not wait: its bind to n1 is under way.\n"
     assert await served.ask("/debug/explain?pod=ml/open") == (404, sentence)
 

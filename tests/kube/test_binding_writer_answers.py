@@ -82,7 +82,7 @@ async def test_a_term_that_is_over_writes_nothing(server: stub.Stub, writer: Wri
     """Once the lead is in doubt no Binding leaves, and the pod is surely not bound by us."""
     writer.lead.leading = False
 
-    assert await writer.bind_to(CANDIDATE) == ports.Refused("the term is over")
+    assert await writer.bind_to(CANDIDATE) == ports.Refused(binding_writer.DEPOSED)
     assert server.requests == []
 
 

@@ -51,7 +51,7 @@ def test_a_pod_beyond_the_budget_waits_with_a_fault_and_nothing_else() -> None:
     assert [fault.reason for fault in refused.faults] == [Reason.TOO_MUCH_TOGETHER]
     assert not refused.request.conditions.avoid_uuids
     assert explain.sentence(decisions.Reject("b", refused.faults), refused).startswith(
-        "the requests of the waiting pods of this namespace are too long together: Berth keeps "
+        "the pending pods of this namespace together exceed Berth's limit of "
     )
 
 

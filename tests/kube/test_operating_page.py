@@ -278,5 +278,5 @@ def test_its_times_are_those_of_the_loop() -> None:
     assert "so a round ends after about 50 ms" in TEXT
     assert loop.ROUND_SECONDS < 0.05, "with what cannot be interrupted, about 50 ms"
     assert explain.brief([Count(Reason.UNDECIDED, "", 1)], builders.candidate()).endswith(
-        "not fully evaluated: search budget"
+        "not fully evaluated (time limit)"
     )

@@ -78,7 +78,7 @@ async def test_what_no_further_node_could_cure_has_words_of_its_own(pod: PodOnSe
     fault = await pod.until_written(1)
     await pod.see()
 
-    pod.writer.bind_failed(pod.candidate, "a webhook says no")
+    pod.writer.not_bound(pod.candidate, "The bind failed: a webhook says no")
     failure = await pod.until_written(2)
 
     assert (fault.status, fault.reason) == ("False", "InvalidRequest")

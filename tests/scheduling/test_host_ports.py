@@ -72,11 +72,11 @@ def test_another_node_is_taken_and_named() -> None:
     found = explain.explain(Search(inventory), asking(WEB), policy=RULES)
 
     assert explain.sentence(found, asking(WEB)) == (
-        "0/2 nodes are available: 2 have no free host port 80/TCP. Would fit if ml/a ended on n1."
+        "0/2 nodes are available: 2 have host port 80/TCP in use. Would fit if ml/a on n1 terminated."
     )
     assert [explain.would_fit(one) for one in found.advice] == [
-        "would fit if ml/a ended on n1",
-        "would fit on 2 nodes if the host port 80/TCP were not asked for",
+        "would fit if ml/a on n1 terminated",
+        "would fit on 2 nodes if it did not request host port 80/TCP",
     ]
 
 
@@ -88,7 +88,7 @@ def test_who_has_the_port_is_named_however_many_pods_there_are(pods: int) -> Non
 
     first = scenes.told(inventory, asking(WEB)).advice[0]
 
-    assert explain.would_fit(first) == "would fit if ml/web ended on n1"
+    assert explain.would_fit(first) == "would fit if ml/web on n1 terminated"
 
 
 def test_of_many_ports_only_those_are_named_that_are_in_the_way() -> None:
@@ -101,8 +101,8 @@ def test_of_many_ports_only_those_are_named_that_are_in_the_way() -> None:
     found = scenes.told(inventory, asking(*ports))
 
     assert [explain.would_fit(one) for one in found.advice] == [
-        "would fit if ml/one ended on n2",
-        "would fit on 1 node if the host port 8/TCP were not asked for",
+        "would fit if ml/one on n2 terminated",
+        "would fit on 1 node if it did not request host port 8/TCP",
     ]
 
 

@@ -148,9 +148,9 @@ class PodStatusWriter:
         """Return what a pod showed at first."""
         return self.shows.get(uid, "")
 
-    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
-        """Report that the server refused a bind."""
-        self.reports.append((candidate.name, f"failed: {message}"))
+    def not_bound(self, candidate: queued_pods.Candidate, message: str) -> None:
+        """Report why a pod that fits is not bound."""
+        self.reports.append((candidate.name, message))
 
     def of(self, name: str) -> list[str]:
         """Return what was told of one pod."""

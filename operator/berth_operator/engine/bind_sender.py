@@ -31,6 +31,7 @@ MOST_REVISIONS: Final = 3  # A pod that is changed all the time is tried again l
 REVISION_SECONDS: Final = 0.02  # Meanwhile its cards are kept from others.
 MOST_RESENT: Final = 1  # After that, the pod is changed.
 REPORTED_AFTER: Final = 3  # Reads of the pod: most outcomes are found by the first.
+WITHDRAWN: Final = "the pod's placement was withdrawn before it was bound; it will be scheduled again"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +50,10 @@ class Limits:
 
 
 class BindSender:
-    """Sends binds; `on_outcome` is called with the outcome of each, `on_delay` with why one takes long."""
+    """Sends binds; `on_outcome` is called with the outcome of each.
+
+    While one is not confirmed, `on_delay` is called with the last answer to it.
+    """
 
     def __init__(
         self,
@@ -297,9 +301,7 @@ class BindSender:
             return None
         if state is State.FREE or hold is None:
             return (
-                ports.Refused("the pod has lost its place again")
-                if self._ledger.unbound(candidate.uid) is not None
-                else ports.Gone()
+                ports.Refused(WITHDRAWN) if self._ledger.unbound(candidate.uid) is not None else ports.Gone()
             )
         ours = cycle.hold_for(candidate, placement)
         if (hold.node, hold.shares) == (ours.node, ours.shares):
@@ -323,10 +325,10 @@ class BindSender:
         """Back off, or report a delay, depending on the answer to a bind that is still followed."""
         if isinstance(outcome, ports.Throttled):
             self.back_off(outcome)
-        elif isinstance(outcome, ports.Refused):
+        elif isinstance(outcome, ports.Refused) or (
+            isinstance(outcome, ports.Unknown) and attempt >= REPORTED_AFTER
+        ):
             self.on_delay(candidate, outcome.message)
-        elif isinstance(outcome, ports.Unknown) and attempt >= REPORTED_AFTER:
-            self.on_delay(candidate, f"no clear answer yet: {outcome.message}")
 
 
 def _pause(attempt: int, *, lost: bool) -> float:

@@ -14,7 +14,7 @@ from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
 
-EDITED: Final = "what the pod asks for was changed while it was being bound; it is tried again"
+EDITED: Final = "the pod was edited while it was being bound; it will be scheduled again"
 
 
 class Binder:
@@ -35,7 +35,8 @@ class Binder:
         self._observer = observer
         self._clock = clock
         self._bind_sender = bind_sender.BindSender(ledger, writer, clock, limits, records)
-        self._bind_sender.on_outcome, self._bind_sender.on_delay = self._conclude, observer.bind_failed
+        self._bind_sender.on_outcome = self._conclude
+        self._bind_sender.on_delay = observer.bind_unconfirmed
         self._dry_runs = dry_runs.DryRuns(
             ledger, writer, records, self._bind_sender, clock=clock, failed=observer.bind_failed
         )

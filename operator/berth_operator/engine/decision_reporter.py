@@ -70,11 +70,18 @@ class DecisionReporter:
         self._status_writer.bound(candidate, placement)
 
     def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
-        """Report why the bind of a pod failed, or has no answer yet."""
-        self.reasons.bind_failed(candidate.uid, message)
-        self._status_writer.bind_failed(candidate, message)
+        """Report why the bind of a pod failed."""
+        self._not_bound(candidate, f"The bind failed: {message}")
+
+    def bind_unconfirmed(self, candidate: queued_pods.Candidate, message: str) -> None:
+        """Report that it is not yet clear whether a bind was carried out, given its last answer."""
+        self._not_bound(candidate, f"Bind not confirmed yet, retrying: {message}")
 
     def bind_suspended(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report why a pod waits before its bind is decided, unless it already shows a reason."""
         if not self._status_writer.shown_message(candidate.uid):
-            self.bind_failed(candidate, message)
+            self._not_bound(candidate, f"Not bound yet: {message}")
+
+    def _not_bound(self, candidate: queued_pods.Candidate, sentence: str) -> None:
+        self.reasons.not_bound(candidate.uid, sentence)
+        self._status_writer.not_bound(candidate, sentence)

@@ -1,4 +1,4 @@
-"""An audit of the inventory: devices promised above what they have (I1), or that are not there (I2).
+"""An audit of the inventory: devices that are overcommitted (I1), or allocated but missing (I2).
 
 The operator never causes this; forged or damaged records, a swapped card, or another system's pods
 can. Such a device is not given out again until its pods are gone. It is reported in the log at the
@@ -27,11 +27,11 @@ def node_findings(info: node_info.NodeInfo) -> Iterator[str]:
             pods = sorted(
                 hold.title for hold in info.holds.values() if any(share.uuid == uuid for share in hold.shares)
             )
-            yield f"{uuid} of {info.name} {what}, by {' and '.join(pods)}"
+            yield f"{uuid} of {info.name} is {what.format(pods=' and '.join(pods))}"
 
 
 def _limits(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
-    """Yield each device with the most that may be promised of it; unknown memory has no limit."""
+    """Yield each device with the most that may be allocated of it; unknown memory has no limit."""
     for unit in (*device.cards, *device.others):
         yield unit.uuid, device_view.Usage(device_view.FULL_CORE, unit.memory)
         for instance in unit.instances:
@@ -39,10 +39,13 @@ def _limits(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
 
 
 def _problem(room: device_view.Usage | None, used: device_view.Usage) -> str:
+    """Return what is wrong with a device, with {pods} for those that hold it; empty if nothing is."""
     if room is None:
-        return "is not there but promised"
+        return "allocated to {pods} but missing"
     if used.core > room.core:
-        return f"is promised at {used.core} %"
+        return f"overcommitted: {used.core} % allocated to {{pods}}"
     if room.memory and used.memory > room.memory:
-        return f"is promised with {used.memory} of {room.memory} bytes"
-    return f"is promised {used.pods} times" if room.pods and used.pods > room.pods else ""
+        return f"overcommitted: {used.memory} of {room.memory} bytes allocated to {{pods}}"
+    if room.pods and used.pods > room.pods:
+        return f"overcommitted: allocated {used.pods} times, to {{pods}}"
+    return ""

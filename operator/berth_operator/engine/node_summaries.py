@@ -20,13 +20,13 @@ from berth_operator.scheduling.uuid_records import Origin
 
 MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
 CORDONED: Final = "node is cordoned"
-TANGLED: Final = "links and partitions ignored: more rings than any hardware has"
+TANGLED: Final = "links and partitions ignored: more NVLink partitions than any known hardware"
 TROUBLES: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CARD_CORDONED: "cordoned",
     Reason.OCCUPIED: "used by other processes",
-    Reason.WRONG_RECORD: "kept for a pod whose record is wrong",
-    Reason.DUPLICATE_UUID: "published twice",
+    Reason.WRONG_RECORD: "reserved for a pod whose allocation annotation is invalid",
+    Reason.DUPLICATE_UUID: "with a UUID that another node reports too",
 }
 
 
@@ -108,20 +108,21 @@ def contested(node: str, owners: uuid_ownership.UuidOwnership) -> str:
         for other in nodes:
             others[other, _claim(uuid, other, owners)].add(uuid)
     return "; ".join(
-        f"{_counted(len(uuids), 'uuid')} {words}" for (_, words), uuids in sorted(others.items())[:MOST_NAMED]
+        f"{_counted(len(uuids), 'UUID')} {words}" for (_, words), uuids in sorted(others.items())[:MOST_NAMED]
     )
 
 
 def lost_claims(node: str, owners: uuid_ownership.UuidOwnership) -> str:
     """Return how many cards of the node belonged to a node that is gone, as a phrase."""
     count = len(owners.late(node))
-    return f"{_counted(count, 'uuid')} published by another node first, which is gone" if count else ""
+    reported = _counted(count, "UUID was", "UUIDs were")
+    return f"{reported} first reported by a node that no longer exists" if count else ""
 
 
 def _claim(uuid: str, node: str, owners: uuid_ownership.UuidOwnership) -> str:
     if uuid not in owners.of(node):
         return f"held by pods on {node}"
-    return f"published by {node} {'first' if owners.keeper(uuid) == node else 'too'}"
+    return f"reported by {node} {'first' if owners.keeper(uuid) == node else 'too'}"
 
 
 def cordon_warning(astray: tuple[str, ...]) -> str:
@@ -143,12 +144,13 @@ def reason(info: node_info.NodeInfo) -> str:
             parts.append(TANGLED)
         parts += [f"{_counted(count, 'card')} {TROUBLES[what]}" for what, count in sorted(troubles.items())]
     if info.uncounted:
-        kinds = _counted(info.uncounted, "MIG profile or type", "MIG profiles or types")
-        parts.append(f"{kinds} too many of all nodes")
+        kinds = _counted(info.uncounted, "MIG profile or device type", "MIG profiles or device types")
+        parts.append(f"{kinds} over the cluster limit")
     if withheld := sum(1 for hold in info.holds.values() if hold.withheld):
-        parts.append(f"{_counted(withheld, 'pod')} without a readable allocation")
+        pods = _counted(withheld, "pod")
+        parts.append(f"{pods} whose allocation annotation is missing or unreadable")
     if wrong := sum(1 for _ in device_audit.node_findings(info)):
-        parts.append(f"{_counted(wrong, 'device')} not as promised to pods")
+        parts.append(f"{_counted(wrong, 'device is', 'devices are')} missing or overcommitted")
     return "; ".join(parts)
 
 

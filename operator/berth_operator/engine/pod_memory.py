@@ -143,14 +143,14 @@ class WaitingPodMemory:
     def _exceeded(self, namespace: str, weight: int) -> str:
         """Return which limit so many more bytes would exceed, as a sentence."""
         if self._spent[namespace] + weight > NAMESPACE_BYTES:
-            return _sentence("the requests of the waiting pods of this namespace are", NAMESPACE_BYTES)
-        return _sentence("the requests of all waiting pods are", TOTAL_BYTES)
+            return _sentence("this namespace", NAMESPACE_BYTES)
+        return _sentence("all namespaces", TOTAL_BYTES)
 
 
-def _sentence(who: str, most: int) -> str:
+def _sentence(whose: str, most: int) -> str:
     return (
-        f"{who} too long together: Berth keeps {most // MEBIBYTE} MiB of them; "
-        f"this pod is read again when others are placed or deleted"
+        f"the pending pods of {whose} together exceed Berth's limit of {most // MEBIBYTE} MiB for stored "
+        f"requests; this pod is retried when others are scheduled or deleted"
     )
 
 

@@ -105,5 +105,5 @@ class PodStatusWriter(Protocol):
     def shown_message(self, uid: str) -> str:
         """Return the reason that a waiting pod shows, or soon will; empty if it shows none."""
 
-    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
-        """Report why the bind of a pod failed, or has no answer yet."""
+    def not_bound(self, candidate: queued_pods.Candidate, message: str) -> None:
+        """Report in a whole sentence why a pod that fits is not bound, or not yet."""

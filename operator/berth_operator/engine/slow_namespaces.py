@@ -16,8 +16,7 @@ from berth_operator.scheduling import queued_pods
 REPORTED_SECONDS: Final = 5.0  # Most delays are over before.
 MOST_REPORTED: Final = 256  # Pods of one namespace, the first in order.
 MESSAGE: Final = (
-    "the bind waits for others in this namespace, which the API server takes long to answer; "
-    "perhaps a webhook is slow"
+    "the API server is slow to answer other binds in this namespace; an admission webhook may be slow"
 )
 
 

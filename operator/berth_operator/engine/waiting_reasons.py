@@ -95,7 +95,7 @@ class WaitingReasons:
         self._clock = clock
         self._until = math.inf
         self._given: dict[str, GivenReason] = {}
-        self._failed: dict[str, str] = {}  # Why the bind of a pod failed, by uid.
+        self._not_bound: dict[str, str] = {}  # Why a pod that fits is not bound, by uid.
         self._groups: dict[Asks, ReasonGroup] = {}
         self._numbers = itertools.count()
         self._diagnoses_left = DIAGNOSES_PER_ROUND
@@ -104,15 +104,15 @@ class WaitingReasons:
     def new_round(self, *, until: float = math.inf) -> None:
         """Allow some diagnoses again, until this moment, and forget the pods that do not wait any more."""
         self._diagnoses_left, self._until = DIAGNOSES_PER_ROUND, until
-        if len(self._given) + len(self._failed) > 2 * len(self._ledger.backlog) + 64:
+        if len(self._given) + len(self._not_bound) > 2 * len(self._ledger.backlog) + 64:
             self._forget()
 
     def last_message(self, candidate: queued_pods.Candidate) -> str:
         """Return the last message of a pod; empty if it was not decided for yet."""
         if faults := under_policy.applied(self._ledger.policy, candidate).faults:
             return explain.sentence(decisions.Reject(candidate.uid, faults), candidate)
-        if candidate.uid in self._failed:
-            return self._failed[candidate.uid]
+        if candidate.uid in self._not_bound:
+            return self._not_bound[candidate.uid]
         given = self._given.get(candidate.uid)
         return given.message if given is not None else ""
 
@@ -120,14 +120,14 @@ class WaitingReasons:
         """Forget why a pod had to wait: it has a place now, and if its bind fails, that is another reason."""
         self._given.pop(uid, None)
 
-    def bind_failed(self, uid: str, message: str) -> None:
-        """Record why a bind failed, until the pod is given another reason."""
-        self._failed[uid] = message
+    def not_bound(self, uid: str, message: str) -> None:
+        """Record why a pod that fits is not bound, until it is given another reason."""
+        self._not_bound[uid] = message
         self._given.pop(uid, None)
 
     def message(self, candidate: queued_pods.Candidate, decision: decisions.Wait | decisions.Reject) -> str:
         """Return why a pod does not fit."""
-        self._failed.pop(candidate.uid, None)
+        self._not_bound.pop(candidate.uid, None)
         if isinstance(decision, decisions.Reject):
             return explain.sentence(decision, candidate)
         asks = candidate.request, candidate.demand
@@ -197,8 +197,8 @@ class WaitingReasons:
 
     def _forget(self) -> None:
         self._given = {uid: given for uid, given in self._given.items() if uid in self._ledger.backlog}
-        self._failed = {
-            uid: why for uid, why in self._failed.items() if self._ledger.unbound(uid) is not None
+        self._not_bound = {
+            uid: why for uid, why in self._not_bound.items() if self._ledger.unbound(uid) is not None
         }
         live = {id(given.group) for given in self._given.values()}
         self._groups = {asks: one for asks, one in self._groups.items() if id(one) in live}

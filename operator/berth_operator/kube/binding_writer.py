@@ -29,6 +29,7 @@ FENCE: Final = "ValidatingAdmissionPolicy 'berth-fence'"
 FENCE_PATIENCE_SECONDS: Final = 15.0  # The fence learns of a new leader within moments.
 # The server's messages about webhooks, which it calls before it writes anything, begin so for any code.
 WEBHOOKS: Final = ("Internal error occurred: failed calling webhook ", 'admission webhook "')
+DEPOSED: Final = "this replica is no longer the leader; the new leader will bind the pod"
 NO_DRY_RUN: Final = "does not support dry run"  # In the server's message.
 DOUBTFUL: Final = (errors.Unreachable, errors.Unavailable, errors.AmbiguousNotFound)
 
@@ -85,7 +86,7 @@ class BindingWriter:
         params["timeout"] = f"{SERVER_SECONDS}s"
         if not self._leader.leads():
             # A process that was suspended must not go on with its writes when it wakes up.
-            return ports.Refused("the term is over")
+            return ports.Refused(DEPOSED)
         try:
             await self._session.send("POST", path, params=params, body=body, deadline=CLIENT_SECONDS)
         except errors.ClientError as error:
@@ -144,7 +145,9 @@ class BindingWriter:
             log.debug("%s cannot be changed: %s", candidate.title, error)
         after = await self.read_pod(candidate)
         if isinstance(after, ports.Unbound) and after.version == before.version:
-            return ports.Unknown("the pod cannot be changed, so that a bind may still arrive")
+            return ports.Unknown(
+                "cannot update the pod to invalidate an earlier bind, which may still take effect"
+            )
         return after
 
     def _unbound(self, pod: raw.Pod, candidate: queued_pods.Candidate) -> ports.ReadResult:

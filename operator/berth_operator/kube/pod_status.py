@@ -149,9 +149,9 @@ class PodStatusWriter:
         _, condition = self._due.get(uid, (None, self.condition(uid)))
         return condition.message if condition is not None and condition.reason == UNSCHEDULABLE else ""
 
-    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
-        """Report that the bind of a pod with a placement failed, each time anew."""
-        condition = PodCondition(FAILED, text.line(f"The bind failed: {message}", most=LONGEST_MESSAGE))
+    def not_bound(self, candidate: queued_pods.Candidate, message: str) -> None:
+        """Report why a pod that fits is not bound, each time anew."""
+        condition = PodCondition(FAILED, text.line(message, most=LONGEST_MESSAGE))
         self._show(candidate, condition)
         self._record(candidate, "FailedBinding", condition.message, warning=True)
 

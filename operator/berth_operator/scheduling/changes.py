@@ -153,12 +153,12 @@ class EndPods(Change):
         return dataclasses.replace(scenario, holds=holds)
 
     def clause(self) -> str:
-        """Return which devices would have to be freed, or which pods would have to end."""
+        """Return which devices would have to be freed, or which pods would have to terminate."""
         return f"{named(self.devices, self.node)} were freed" if self.devices else self.clause_of(self.titles)
 
     def clause_of(self, titles: Iterable[str]) -> str:
-        """Return that these pods would have to end."""
-        return f"{wording.listed(titles)} ended on {wording.clipped(self.node)}"
+        """Return that these pods would have to terminate."""
+        return f"{wording.listed(titles)} on {wording.clipped(self.node)} terminated"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

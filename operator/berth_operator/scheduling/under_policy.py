@@ -14,7 +14,7 @@ from berth_operator.scheduling.policy import MIB, Policy
 
 POLICY_CHANGE: Final = frozenset({ClusterEvent.POLICY_CHANGED})  # What may help.
 NO_SHARES: Final = (
-    "it asks for a part of a card, and the policy allows whole cards alone (spec.sharing.fractions is false)"
+    "it asks for a part of a card, and the policy allows only whole cards (spec.sharing.fractions is false)"
 )
 
 

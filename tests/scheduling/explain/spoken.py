@@ -113,6 +113,6 @@ DOINGS: Final[Sequence[tuple[str, Doing]]] = (
     (r"(?P<parts>\d+ (?:%|bytes) .+) of (?P<node>\w+) were freed", _room_made),
     (r"(?P<devices>.+) of (?P<node>\w+) were freed", _devices_freed),
     (r"(?P<amount>[\d.]+) (?:bytes )?(?P<name>\S+) were freed on (?P<node>\w+)", _resource_freed),
-    (r"(?P<count>\d+) pods? ended on (?P<node>\w+)", _some_pods_ended),
-    (r"(?P<pods>.+) ended on (?P<node>\w+)", _pods_ended),
+    (r"(?P<count>\d+) pods? on (?P<node>\w+) terminated", _some_pods_ended),
+    (r"(?P<pods>.+) on (?P<node>\w+) terminated", _pods_ended),
 )

@@ -71,18 +71,18 @@ OF_NODES: dict[str, tuple[Change, str]] = {
     ),
     "pods that hold no card by name": (
         EndPods(node="n3", holds=(builders.hold("b"), builders.hold("a"))),
-        "ml/a and ml/b ended on n3",
+        "ml/a and ml/b on n3 terminated",
     ),
     "cpu": (
         FreeResource(node="n3", deficit=Deficit("cpu", Unit.THOUSANDTHS, 4000, 2500)),
         "1.5 cpu were freed on n3",
     ),
-    "pods": (FreeResource(node="n3", deficit=Deficit("pods", Unit.PIECES, 1, -1)), "2 pods ended on n3"),
+    "pods": (FreeResource(node="n3", deficit=Deficit("pods", Unit.PIECES, 1, -1)), "2 pods on n3 terminated"),
     "a cordoned node": (Uncordon(node="n3"), "n3 were uncordoned"),
-    "a silent agent": (RepairAgent(node="n3", reason=Reason.SILENT), "the agent of n3 were back"),
+    "a silent agent": (RepairAgent(node="n3", reason=Reason.SILENT), "the Berth agent on n3 reported again"),
     "a failed source": (
         RepairAgent(node="n3", reason=Reason.SOURCE_FAILED),
-        "the agent of n3 could read its cards",
+        "the Berth agent on n3 could read its GPUs",
     ),
     "a cordoned card": (repair(Reason.CARD_CORDONED, 1), "GPU-0 of n3 were not cordoned"),
     "unhealthy cards": (repair(Reason.UNHEALTHY, 2), "GPU-0 and GPU-1 of n3 were healthy"),
@@ -90,9 +90,9 @@ OF_NODES: dict[str, tuple[Change, str]] = {
         repair(Reason.OCCUPIED, 3),
         "no other process used GPU-0, GPU-1 and GPU-2 of n3",
     ),
-    "a uuid that is published twice": (
+    "a uuid that another node reports, too": (
         repair(Reason.DUPLICATE_UUID, 1),
-        "no other node published GPU-0 of n3",
+        "no other node reported GPU-0 of n3",
     ),
 }
 OF_THE_POD: dict[str, tuple[Change, str]] = {
@@ -129,7 +129,7 @@ OF_THE_POD: dict[str, tuple[Change, str]] = {
     "the selector": (DropSelector(), "the node selector were dropped"),
     "affinity": (DropAffinity(), "the node affinity were dropped"),
     "a taint": (Tolerate(taint=Taint("gpu", "yes", "")), "the taint gpu=yes were tolerated"),
-    "a host port": (DropHostPort(port=HostPort(80)), "the host port 80/TCP were not asked for"),
+    "a host port": (DropHostPort(port=HostPort(80)), "it did not request host port 80/TCP"),
 }
 
 

@@ -65,7 +65,7 @@ def test_what_was_not_looked_at_does_not_fit() -> None:
     assert (told.fits, sum(one.nodes for one in told.counts)) == (0, told.total)
     said = explain.sentence(told, puzzling())
     assert said.startswith(f"0/{NODES} nodes are available: ")
-    assert f"{undecided(told)} were not fully evaluated: search budget" in said
+    assert f"{undecided(told)} were not fully evaluated (time limit)" in said
 
 
 def test_more_nodes_may_fit_than_were_looked_at() -> None:

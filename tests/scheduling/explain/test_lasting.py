@@ -9,7 +9,7 @@ from berth_operator.scheduling.devices import facts, requests
 from scheduling.explain import scenes
 from support import builders
 
-NEVER = "No node could take it even if nothing were used"
+NEVER = "It would not fit on any node even if all nodes were empty"
 
 
 def halves() -> facts.Device:

@@ -13,7 +13,7 @@ from support import builders
 
 LACKING: Final = [Count(Reason.MODEL_MISMATCH, "", 2)]
 WANTED: Final = scenes.cards(models=frozenset({"h100"}))
-HINT: Final = "; berth.dev/model wants the whole name, berth.dev/model-pattern a part of it"
+HINT: Final = "; berth.dev/model needs the full model name; use berth.dev/model-pattern for a partial match"
 
 
 def of(*models: str) -> Inventory:

@@ -39,9 +39,9 @@ WITHHELD: Known = (*builders.nodes(1, 2), builders.hold(OTHERS, withheld=2))
 @pytest.mark.parametrize(
     ("known", "asked", "ending"),
     [
-        (CPU_AND_CARDS, scenes.cards(), "Would fit if 1 pod of another namespace ended on n1."),
-        (CPU_AND_CARDS, scenes.cards(2), "Would fit if 2 pods of other namespaces ended on n1."),
-        (CORDONED, scenes.cards(), "n1 were uncordoned and 1 pod of another namespace ended on n1."),
+        (CPU_AND_CARDS, scenes.cards(), "Would fit if 1 pod of another namespace on n1 terminated."),
+        (CPU_AND_CARDS, scenes.cards(2), "Would fit if 2 pods of other namespaces on n1 terminated."),
+        (CORDONED, scenes.cards(), "n1 were uncordoned and 1 pod of another namespace on n1 terminated."),
         (WITHHELD, scenes.cards(), "(such as 1 pod of another namespace on n1). Would fit if 1 pod of"),
     ],
     ids=["one ends", "two end", "with another change", "cards that nobody can name"],
@@ -69,7 +69,7 @@ def test_own_pods_are_named_beside_the_others() -> None:
 
     said = scenes.said(made, scenes.cards(2))
 
-    assert said.endswith("Would fit if ml/mine and 1 pod of another namespace ended on n1.")
+    assert said.endswith("Would fit if ml/mine and 1 pod of another namespace on n1 terminated.")
 
 
 def test_the_tables_name_them_all() -> None:

@@ -41,7 +41,7 @@ def test_a_silent_agent_on_the_only_node_with_the_port_free() -> None:
     inventory = builders.inventory(*nodes, *devices, *holds, silent=(*OTHERS, "z"))
     pod = builders.candidate(demand=builders.demand(host_ports=(PORT,)))
 
-    assert scenes.said(inventory, pod).endswith("Would fit if the agent of z were back.")
+    assert scenes.said(inventory, pod).endswith("Would fit if the Berth agent on z reported again.")
 
 
 def test_the_taint_of_a_cordon_is_a_cordon() -> None:

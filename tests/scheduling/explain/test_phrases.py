@@ -30,13 +30,13 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     ),
     Reason.UNSUPPORTED_CONSTRAINT: (
         "",
-        "1 cannot be judged by a constraint that is not supported",
-        "2 cannot be judged by a constraint that is not supported",
+        "1 cannot be evaluated: the pod uses an unsupported constraint",
+        "2 cannot be evaluated: the pod uses an unsupported constraint",
     ),
     Reason.TOO_MUCH_TOGETHER: (
         "",
-        "1 cannot serve a request that is too large to keep",
-        "2 cannot serve a request that is too large to keep",
+        "1 cannot serve a request too large to store",
+        "2 cannot serve a request too large to store",
     ),
     Reason.NODE_CORDONED: ("", "1 is cordoned", "2 are cordoned"),
     Reason.TAINTED: ("gpu", "1 has the untolerated taint gpu", "2 have the untolerated taint gpu"),
@@ -47,8 +47,8 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     ),
     Reason.HOST_PORT_TAKEN: (
         "80/TCP",
-        "1 has no free host port 80/TCP",
-        "2 have no free host port 80/TCP",
+        "1 has host port 80/TCP in use",
+        "2 have host port 80/TCP in use",
     ),
     Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 has insufficient cpu", "2 have insufficient cpu"),
     Reason.NOT_PUBLISHED: (
@@ -57,11 +57,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "2 have no Device: no agent publishes cards there",
     ),
     Reason.NO_DEVICE: ("", "1 has no cards", "2 have no cards"),
-    Reason.SILENT: ("", "1 has a silent agent", "2 have silent agents"),
+    Reason.SILENT: ("", "1 has an agent that stopped reporting", "2 have agents that stopped reporting"),
     Reason.SOURCE_FAILED: (
         "NVMLDown",
-        "1 cannot read its cards (NVMLDown)",
-        "2 cannot read their cards (NVMLDown)",
+        "1 has an agent that cannot read its GPUs (NVMLDown)",
+        "2 have agents that cannot read their GPUs (NVMLDown)",
     ),
     Reason.TOO_FEW_CARDS: ("", "1 has fewer than 2 cards", "2 have fewer than 2 cards"),
     Reason.MODEL_MISMATCH: (
@@ -70,7 +70,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "2 have fewer than 2 cards of model h200 or t4",
     ),
     Reason.UNHEALTHY: ("", "1 has too few healthy cards", "2 have too few healthy cards"),
-    Reason.CARD_CORDONED: ("", "1 has cordoned cards", "2 have cordoned cards"),
+    Reason.CARD_CORDONED: (
+        "",
+        "1 has too few cards that are not cordoned",
+        "2 have too few cards that are not cordoned",
+    ),
     Reason.OCCUPIED: (
         "",
         "1 has cards used by processes that Berth did not place",
@@ -78,19 +82,19 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     ),
     Reason.DUPLICATE_UUID: (
         "",
-        "1 has cards whose uuid is published twice",
-        "2 have cards whose uuid is published twice",
+        "1 has cards whose UUID another node reports too",
+        "2 have cards whose UUID another node reports too",
     ),
     Reason.WRONG_RECORD: (
         "",
-        "1 has cards kept for a pod whose record is wrong",
-        "2 have cards kept for a pod whose record is wrong",
+        "1 has cards reserved for a pod whose allocation annotation is invalid",
+        "2 have cards reserved for a pod whose allocation annotation is invalid",
     ),
     Reason.MIG_MODE: ("", "1 has cards in MIG mode", "2 have cards in MIG mode"),
     Reason.WITHHELD: (
         "",
-        "1 has cards held by pods without a readable allocation",
-        "2 have cards held by pods without a readable allocation",
+        "1 has cards held by pods whose allocation annotation is missing or unreadable",
+        "2 have cards held by pods whose allocation annotation is missing or unreadable",
     ),
     Reason.FULL: ("", "1 has too few free cards", "2 have too few free cards"),
     Reason.EXCLUDED: (
@@ -152,8 +156,8 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     ),
     Reason.UNDECIDED: (
         "",
-        "1 was not fully evaluated: search budget",
-        "2 were not fully evaluated: search budget",
+        "1 was not fully evaluated (time limit)",
+        "2 were not fully evaluated (time limit)",
     ),
 }
 
@@ -173,7 +177,10 @@ DETAILED = {
     "no instances": (Count(Reason.FULL, "MIG 1g.10gb", 2), "2 have too few free MIG 1g.10gb instances"),
     "no other devices": (Count(Reason.FULL, "rdma", 1), "1 has too few free rdma devices"),
     "few other devices": (Count(Reason.TOO_FEW_CARDS, "rdma", 1), "1 has too few rdma devices"),
-    "cordoned devices": (Count(Reason.CARD_CORDONED, "fpga", 2), "2 have cordoned fpga devices"),
+    "cordoned devices": (
+        Count(Reason.CARD_CORDONED, "fpga", 2),
+        "2 have too few fpga devices that are not cordoned",
+    ),
     "unhealthy instances": (
         Count(Reason.UNHEALTHY, "MIG 1g.10gb", 1),
         "1 has too few healthy MIG 1g.10gb instances",
@@ -187,7 +194,7 @@ DETAILED = {
         "1 has too few replicas of shared cards",
     ),
     "none at all": (Count(Reason.NO_DEVICE, "fpga", 1), "1 has no fpga devices"),
-    "a nameless source": (Count(Reason.SOURCE_FAILED, "", 1), "1 cannot read its cards"),
+    "a nameless source": (Count(Reason.SOURCE_FAILED, "", 1), "1 has an agent that cannot read its GPUs"),
     "a name too long": (
         Count(Reason.TAINTED, "x" * 200, 1),
         f"1 has the untolerated taint {'x' * 79}…",

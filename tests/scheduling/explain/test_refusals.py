@@ -8,7 +8,7 @@ from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
 from support import builders
 
-UNREADABLE = "cards held by pods without a readable allocation"
+UNREADABLE = "cards held by pods whose allocation annotation is missing or unreadable"
 REFUSALS = {
     "a card that is full": (
         builders.inventory(
@@ -26,12 +26,12 @@ REFUSALS = {
     "a card that is too small": (
         builders.inventory(*builders.nodes(1, 1)),
         scenes.part(50, 400),
-        [("GPU-n1-0", Reason.TOO_SMALL, "too small: has 80 GiB, 400 GiB wanted, never fits")],
+        [("GPU-n1-0", Reason.TOO_SMALL, "too small for this pod: has 80 GiB, 400 GiB wanted")],
     ),
     "a card of another model": (
         builders.inventory(*builders.nodes(1, 1)),
         scenes.cards(models=frozenset({"T4"})),
-        [("GPU-n1-0", Reason.MODEL_MISMATCH, "other model, never fits")],
+        [("GPU-n1-0", Reason.MODEL_MISMATCH, "other model, unsuitable for this pod")],
     ),
     "a node": (
         builders.inventory(builders.node(unschedulable=True), builders.device("n1", 2)),

@@ -66,9 +66,9 @@ ZONE_A = nodes.Where(selector=(("zone", "a"),))
 NONE = "0/1 nodes are available:"
 ONE_CPU = "Would fit if 1 cpu were freed"
 BOTH = "these obstacles: taint b, taint gpu"
-UNREADABLE = "cards held by pods without a readable allocation"
+UNREADABLE = "cards held by pods whose allocation annotation is missing or unreadable"
 THREE = "these obstacles: node cordoned, taint gpu, other model"
-NEVER = "No node could take it even if nothing were used."
+NEVER = "It would not fit on any node even if all nodes were empty."
 
 SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
     "several reasons": (
@@ -77,7 +77,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         (
             "0/12 nodes are available: 8 have no card of model A100-SXM4-80GB "
             "(there are Tesla-T4 and A100-SXM4-80GB); 3 have no card with enough free among those asked for "
-            "(nearest: GPU 2 of n10 has 60 GiB free, 80 GiB wanted); 1 has a silent agent. "
+            "(nearest: GPU 2 of n10 has 60 GiB free, 80 GiB wanted); 1 has an agent that stopped reporting. "
             "Would fit if 20 GiB were freed on GPU-n10-2 of n10."
         ),
     ),
@@ -134,7 +134,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
             *(builders.hold(f"a{at}", "n1", [at], amounts=builders.amounts(1000)) for at in range(2)),
         ),
         scenes.cards(cpu=1000),
-        "0/1 nodes are available: 1 has no free card. Would fit if ml/a0 ended on n1.",
+        "0/1 nodes are available: 1 has no free card. Would fit if ml/a0 on n1 terminated.",
     ),
     "room for pods": (
         builders.inventory(
@@ -143,7 +143,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
             builders.hold("a", "n1", [0], amounts=builders.amounts(0)),
         ),
         scenes.cards(),
-        "0/1 nodes are available: 1 has too many pods. Would fit if 1 pod ended on n1.",
+        "0/1 nodes are available: 1 has too many pods. Would fit if 1 pod on n1 terminated.",
     ),
     "more cpu than there is": (
         builders.inventory(*builders.nodes(2, 2)),
@@ -197,14 +197,17 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
     "a silent agent": (
         builders.inventory(*builders.nodes(1, 2), silent=["n1"]),
         scenes.cards(),
-        "0/1 nodes are available: 1 has a silent agent. Would fit if the agent of n1 were back.",
+        (
+            "0/1 nodes are available: 1 has an agent that stopped reporting. "
+            "Would fit if the Berth agent on n1 reported again."
+        ),
     ),
     "a failed source": (
         builders.inventory(builders.node(), builders.device("n1", 2, failed="NVMLDown")),
         scenes.cards(),
         (
-            "0/1 nodes are available: 1 cannot read its cards (NVMLDown). "
-            "Would fit if the agent of n1 could read its cards."
+            "0/1 nodes are available: 1 has an agent that cannot read its GPUs (NVMLDown). "
+            "Would fit if the Berth agent on n1 could read its GPUs."
         ),
     ),
     "too few cards": (
@@ -257,7 +260,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         scenes.cards(),
         (
             f"{NONE} 1 is cordoned (nearest: n1, with these obstacles: node cordoned, not enough free). "
-            "Would fit if n1 were uncordoned and ml/a0 ended on n1."
+            "Would fit if n1 were uncordoned and ml/a0 on n1 terminated."
         ),
     ),
     "three things at once": (
@@ -269,8 +272,8 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         troubled(Reason.CARD_CORDONED),
         scenes.cards(2),
         (
-            "0/1 nodes are available: 1 has cordoned cards "
-            "(such as GPU-n1-0 on n1; nearest: n1 has 1 card free, 2 wanted). "
+            "0/1 nodes are available: 1 has too few cards that are not cordoned "
+            "(GPU-n1-0 on n1 is cordoned; nearest: n1 has 1 card free, 2 wanted). "
             "Would fit if GPU-n1-0 of n1 were not cordoned."
         ),
     ),
@@ -279,7 +282,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         scenes.cards(2),
         (
             "0/1 nodes are available: 1 has too few healthy cards "
-            "(such as GPU-n1-0 on n1; nearest: n1 has 1 card free, 2 wanted). "
+            "(GPU-n1-0 on n1 is unhealthy; nearest: n1 has 1 card free, 2 wanted). "
             "Would fit if GPU-n1-0 of n1 were healthy."
         ),
     ),
@@ -287,8 +290,8 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         builders.inventory(*builders.nodes(1, 2), builders.hold("a", withheld=2)),
         scenes.cards(),
         (
-            "0/1 nodes are available: 1 has cards held by pods without a readable allocation "
-            "(such as ml/a on n1). Would fit if ml/a ended on n1."
+            f"0/1 nodes are available: 1 has {UNREADABLE} "
+            "(such as ml/a on n1). Would fit if ml/a on n1 terminated."
         ),
     ),
     "a scope": (
@@ -305,7 +308,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
         scenes.cards(4, grouping=requests.Grouping(scope=Scope.NVLINK, required=True)),
         (
             f"0/1 nodes are available: 1 has too few free cards within one NVLink group. {NEVER} "
-            "Would fit on 1 node if the condition on scope were dropped."
+            "Would fit on 1 node if the required scope (berth.dev/scope) were removed."
         ),
     ),
     "a MIG instance": (

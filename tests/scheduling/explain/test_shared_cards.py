@@ -17,7 +17,7 @@ from scheduling.explain import scenes
 from support import builders
 
 GIVEN: Final = "cards that are given out only as time-sliced or MPS replicas (such as GPU-n1-0 on n1)"
-NEVER: Final = "No node could take it even if nothing were used."
+NEVER: Final = "It would not fit on any node even if all nodes were empty."
 PAGE: Final = (Path(__file__).resolve().parents[3] / "manifests" / "agents.md").read_text()
 
 
@@ -86,7 +86,7 @@ def test_no_replica_is_advised_that_is_not_free() -> None:
 
     assert scenes.said(inventory, scenes.cards()) == (
         f"0/1 nodes are available: 1 has {GIVEN}. {NEVER} Would fit if it asked for "
-        "1 replica (nvidia.com/gpu.shared) instead of 1 whole card and ml/a0 ended on n1."
+        "1 replica (nvidia.com/gpu.shared) instead of 1 whole card and ml/a0 on n1 terminated."
     )
 
 

@@ -8,14 +8,14 @@ from scheduling.explain import scenes
 from support import builders
 
 SHARES = """\
-NODE  DEVICE  UUID      REASON              WANTED        FREE
-n1    -       -         not enough free     1 card        0 cards
-      GPU 0   GPU-n1-0  not enough free     20 %, 80 GiB  90 %, 60 GiB
-      GPU 1   GPU-n1-1  unhealthy           20 %, 80 GiB  100 %, 80 GiB
-n2    -       -         other model, never  1 card        0 cards
-      GPU 0   GPU-n2-0  other model, never  20 %, 80 GiB  100 %, 80 GiB
-n3    -       -         silent agent        -             -
-n4    -       -         insufficient cpu    1 cpu         0.5 cpu
+NODE  DEVICE  UUID      REASON                                WANTED        FREE
+n1    -       -         not enough free                       1 card        0 cards
+      GPU 0   GPU-n1-0  not enough free                       20 %, 80 GiB  90 %, 60 GiB
+      GPU 1   GPU-n1-1  unhealthy                             20 %, 80 GiB  100 %, 80 GiB
+n2    -       -         other model, unsuitable for this pod  1 card        0 cards
+      GPU 0   GPU-n2-0  other model, unsuitable for this pod  20 %, 80 GiB  100 %, 80 GiB
+n3    -       -         agent stopped reporting               -             -
+n4    -       -         insufficient cpu                      1 cpu         0.5 cpu
 nearest: GPU 0 of n1 has 60 GiB free, 80 GiB wanted
 would fit if 20 GiB were freed on GPU-n1-0 of n1 (held by ml/a)
 would fit on 1 node if it asked for 60 GiB instead of 80 GiB of each card
@@ -23,7 +23,7 @@ would fit if 0.5 cpu were freed on n4
 would fit on 1 node if it asked for 0.5 instead of 1 cpu
 would fit if GPU-n1-0 of n1 were freed (held by ml/a)
 would fit if GPU-n1-1 of n1 were healthy
-would fit if the agent of n3 were back
+would fit if the Berth agent on n3 reported again
 would fit on 1 node if the condition on models were dropped
 """
 
@@ -46,12 +46,12 @@ def test_table() -> None:
 
 
 WHOLE = """\
-NODE  DEVICE  UUID      REASON              WANTED         FREE
-n1    -       -         not enough free     3 cards        1 card
-      GPU 0   GPU-n1-0  in use              100 %, 80 GiB  0 %, 0 GiB
-      GPU 1   GPU-n1-1  partly used         100 %, 80 GiB  50 %, 60 GiB
-n2    -       -         in MIG mode, never  3 cards        2 cards
-      GPU 2   GPU-n2-2  in MIG mode, never  100 %, 80 GiB  100 %, 80 GiB
+NODE  DEVICE  UUID      REASON                                WANTED         FREE
+n1    -       -         not enough free                       3 cards        1 card
+      GPU 0   GPU-n1-0  in use                                100 %, 80 GiB  0 %, 0 GiB
+      GPU 1   GPU-n1-1  partly used                           100 %, 80 GiB  50 %, 60 GiB
+n2    -       -         in MIG mode, unsuitable for this pod  3 cards        2 cards
+      GPU 2   GPU-n2-2  in MIG mode, unsuitable for this pod  100 %, 80 GiB  100 %, 80 GiB
 nearest: n1 has 1 card free, 3 wanted
 would fit on 1 node if it asked for 2 instead of 3 cards
 would fit if GPU-n1-0 and GPU-n1-1 of n1 were freed (held by ml/a and ml/b)
@@ -97,7 +97,7 @@ def test_large_cluster_is_looked_at_in_part() -> None:
     looked = [finding.node for finding in told.nodes if finding.looked]
     assert looked == [*names[: work_budget.NODES_DIAGNOSED], "n099"]
     assert not told.whole
-    assert "and 91 more, not looked at closely: 91 not enough free\n" in explain.table(told)
+    assert "and 91 more nodes, not analyzed: 91 not enough free\n" in explain.table(told)
 
 
 def test_large_cluster_is_looked_at_as_a_whole_if_wanted() -> None:

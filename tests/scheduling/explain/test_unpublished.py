@@ -19,14 +19,14 @@ CASES = {
         (
             "0/3 nodes are available: 1 has fewer than 4 cards; "
             "2 have no Device: no agent publishes cards there. "
-            "No node with a Device could take it even if nothing were used. "
+            "It would not fit on any node with a Device even if all nodes were empty. "
             "Would fit on 1 node if it asked for 2 instead of 4 cards."
         ),
     ),
     "and one whose Device has no cards": (
         builders.inventory(builders.node(), builders.device(cards=0)),
         scenes.cards(),
-        "0/1 nodes are available: 1 has no cards. No node could take it even if nothing were used.",
+        "0/1 nodes are available: 1 has no cards. It would not fit on any node even if all nodes were empty.",
     ),
 }
 

@@ -44,8 +44,8 @@ class RepairAgent(changes.Change):
 
     precedence: ClassVar = changes.Precedence.REPAIR
     CLAUSES: ClassVar[Mapping[Reason, str]] = {
-        Reason.SILENT: "the agent of {node} were back",
-        Reason.SOURCE_FAILED: "the agent of {node} could read its cards",
+        Reason.SILENT: "the Berth agent on {node} reported again",
+        Reason.SOURCE_FAILED: "the Berth agent on {node} could read its GPUs",
     }
     reason: Reason
 
@@ -75,8 +75,8 @@ def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
 
 
 def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
-    cards = "its cards" if nodes == 1 else "their cards"
-    return f"{nodes} cannot read {cards}" + (f" ({clipped(detail)})" if detail else "")
+    agents = "an agent that cannot read its GPUs" if nodes == 1 else "agents that cannot read their GPUs"
+    return f"{have(nodes)} {agents}" + (f" ({clipped(detail)})" if detail else "")
 
 
 CONSTRAINT = Constraint(
@@ -91,13 +91,13 @@ CONSTRAINT = Constraint(
         Reason.NO_DEVICE: lambda nodes, _, detail: (
             f"{have(nodes)} no {noun(detail, 2) if detail else 'cards'}"
         ),
-        Reason.SILENT: plain("has a silent agent", "have silent agents"),
+        Reason.SILENT: plain("has an agent that stopped reporting", "have agents that stopped reporting"),
         Reason.SOURCE_FAILED: _unread,
     },
     brief={
         Reason.NOT_PUBLISHED: "no Device",
         Reason.NO_DEVICE: "no cards",
-        Reason.SILENT: "silent agent",
-        Reason.SOURCE_FAILED: "cannot read its cards",
+        Reason.SILENT: "agent stopped reporting",
+        Reason.SOURCE_FAILED: "agent cannot read its GPUs",
     },
 )

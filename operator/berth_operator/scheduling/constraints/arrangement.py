@@ -6,6 +6,7 @@ Only a search on the node itself tells whether a fitting set of devices is free.
 from collections.abc import Iterator
 from typing import Final
 
+from berth_crds import names
 from berth_operator.scheduling import changes, queued_pods
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement
 from berth_operator.scheduling.decisions import Reason
@@ -25,7 +26,9 @@ def joint(pod: queued_pods.Candidate) -> str:
     return listed(pod.request.grouping.joint) or "devices"
 
 
-SCOPE_DROPPED: Final = (("scope", changes.CONDITION_COST, "the condition on scope were dropped"),)
+SCOPE_DROPPED: Final = (
+    ("scope", changes.CONDITION_COST, f"the required scope ({names.SCOPE}) were removed"),
+)
 DROPPED: Final = (
     ("joint", changes.CONDITION_COST, "the devices did not have to share a PCIe root"),
     ("labels", changes.WHOLE_COST, "the condition on labels were dropped"),

@@ -171,10 +171,10 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 DROPPED: Final = (
     ("models", changes.WHOLE_COST, "the condition on models were dropped"),
     ("pattern", changes.WHOLE_COST, "the pattern for models were dropped"),
-    ("avoid_models", changes.CONDITION_COST, "no model were avoided"),
-    ("avoid_pattern", changes.CONDITION_COST, "the pattern for models to avoid were dropped"),
-    ("uuids", changes.WHOLE_COST, "the list of wanted uuids were dropped"),
-    ("avoid_uuids", changes.CONDITION_COST, "no uuid were avoided"),
+    ("avoid_models", changes.CONDITION_COST, "the models to avoid were removed"),
+    ("avoid_pattern", changes.CONDITION_COST, "the pattern for models to avoid were removed"),
+    ("uuids", changes.WHOLE_COST, "the required UUIDs were removed"),
+    ("avoid_uuids", changes.CONDITION_COST, "the excluded UUIDs were removed"),
     ("memory_at_least", changes.WHOLE_COST, "the condition on memory were dropped"),
 )
 
@@ -323,12 +323,12 @@ def _too_small(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
 
 def _in_replicas(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
     need = pod.request.need
-    given = "given out only as time-sliced or MPS replicas"
-    return f"{have(nodes)} cards that are {given if need.whole or need.shares else 'shared in another way'}"
+    given = "that are given out only as time-sliced or MPS replicas"
+    return f"{have(nodes)} cards {given if need.whole or need.shares else 'with a different sharing mode'}"
 
 
 def _withheld(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
-    cards = f"{have(nodes)} cards held by pods without a readable allocation"
+    cards = f"{have(nodes)} cards held by pods whose allocation annotation is missing or unreadable"
     return cards + (f" ({clipped(detail)})" if detail else "")
 
 
@@ -361,8 +361,8 @@ CONSTRAINT = Constraint(
         Reason.EXCLUDED: "excluded",
         Reason.TOO_SMALL: "too small",
         Reason.MIG_MODE: "in MIG mode",
-        Reason.SHARING_MODE: "shared in another way",
-        Reason.WITHHELD: "held without a readable allocation",
+        Reason.SHARING_MODE: "different sharing mode",
+        Reason.WITHHELD: "held, allocation missing or unreadable",
         Reason.FULL: "not enough free",
         Reason.IN_USE: "in use",
         Reason.PARTLY_USED: "partly used",

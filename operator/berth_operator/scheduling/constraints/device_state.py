@@ -48,7 +48,7 @@ class RepairDevices(changes.Change):
         Reason.CARD_CORDONED: "{devices} were not cordoned",
         Reason.UNHEALTHY: "{devices} were healthy",
         Reason.OCCUPIED: "no other process used {devices}",
-        Reason.DUPLICATE_UUID: "no other node published {devices}",
+        Reason.DUPLICATE_UUID: "no other node reported {devices}",
     }
     reason: Reason
     devices: tuple[DeviceShare, ...]
@@ -115,16 +115,16 @@ CONSTRAINT = Constraint(
     remedies=remedies,
     words={
         Reason.UNHEALTHY: of_devices("too few healthy {}"),
-        Reason.CARD_CORDONED: of_devices("cordoned {}"),
+        Reason.CARD_CORDONED: of_devices("too few {} that are not cordoned"),
         Reason.OCCUPIED: of_devices("{} used by processes that Berth did not place"),
-        Reason.DUPLICATE_UUID: of_devices("{} whose uuid is published twice"),
-        Reason.WRONG_RECORD: of_devices("{} kept for a pod whose record is wrong"),
+        Reason.DUPLICATE_UUID: of_devices("{} whose UUID another node reports too"),
+        Reason.WRONG_RECORD: of_devices("{} reserved for a pod whose allocation annotation is invalid"),
     },
     brief={
         Reason.UNHEALTHY: "unhealthy",
         Reason.CARD_CORDONED: "cordoned",
         Reason.OCCUPIED: "used by other processes",
-        Reason.DUPLICATE_UUID: "published twice",
-        Reason.WRONG_RECORD: "kept for a pod whose record is wrong",
+        Reason.DUPLICATE_UUID: "UUID reported by another node too",
+        Reason.WRONG_RECORD: "reserved for a pod whose allocation annotation is invalid",
     },
 )

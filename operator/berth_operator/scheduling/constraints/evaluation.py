@@ -13,20 +13,22 @@ def _invariant(words: str) -> Words:
 CONSTRAINT = Constraint(
     words={
         Reason.UNDECIDED: plain(
-            "was not fully evaluated: search budget", "were not fully evaluated: search budget"
+            "was not fully evaluated (time limit)", "were not fully evaluated (time limit)"
         ),
         Reason.NO_NODES: lambda *_: "there are no nodes",
         Reason.INVALID_REQUEST: _invariant("cannot serve an empty request"),
         Reason.UNSUPPORTED_REQUEST: _invariant("cannot serve this kind of request"),
-        Reason.UNSUPPORTED_CONSTRAINT: _invariant("cannot be judged by a constraint that is not supported"),
-        Reason.TOO_MUCH_TOGETHER: _invariant("cannot serve a request that is too large to keep"),
+        Reason.UNSUPPORTED_CONSTRAINT: _invariant(
+            "cannot be evaluated: the pod uses an unsupported constraint"
+        ),
+        Reason.TOO_MUCH_TOGETHER: _invariant("cannot serve a request too large to store"),
     },
     brief={
         Reason.UNDECIDED: "not fully evaluated",
         Reason.NO_NODES: "no nodes",
-        Reason.INVALID_REQUEST: "asked for nothing",
+        Reason.INVALID_REQUEST: "empty request",
         Reason.UNSUPPORTED_REQUEST: "request not supported",
         Reason.UNSUPPORTED_CONSTRAINT: "constraint not supported",
-        Reason.TOO_MUCH_TOGETHER: "request not kept",
+        Reason.TOO_MUCH_TOGETHER: "request not stored",
     },
 )

@@ -10,13 +10,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table, port_usage
+from berth_operator.scheduling import changes, node_table, port_usage, queued_pods
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.wording import with_detail
+from berth_operator.scheduling.wording import clipped, have
 
 
 def taken(query: Query, port: facts.HostPort) -> node_table.Mask:
@@ -52,7 +52,7 @@ class DropHostPort(changes.Change):
 
     def clause(self) -> str:
         """Return which port it would do without."""
-        return f"the host port {self.port} were not asked for"
+        return f"it did not request host port {self.port}"
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
@@ -92,6 +92,10 @@ def conflicting(hold: Hold) -> Callable[[facts.HostPort], bool]:
     )
 
 
+def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+    return f"{have(nodes)} host port {clipped(detail)} in use"
+
+
 CONSTRAINT = Constraint(
     applies_to=lambda question: bool(question.demand.host_ports),
     able=able,
@@ -99,6 +103,6 @@ CONSTRAINT = Constraint(
     gaps=gaps,
     relaxations=relaxations,
     remedies=remedies,
-    words={Reason.HOST_PORT_TAKEN: with_detail("has no free host port", "have no free host port")},
-    brief={Reason.HOST_PORT_TAKEN: "host port taken"},
+    words={Reason.HOST_PORT_TAKEN: _in_use},
+    brief={Reason.HOST_PORT_TAKEN: "host port in use"},
 )

@@ -133,10 +133,10 @@ class FreeResource(changes.Change):
             yield dataclasses.replace(hold, amounts=tuple(held.items())) if taken else hold
 
     def clause(self) -> str:
-        """Return how much would have to be freed, or how many pods would have to end."""
+        """Return how much would have to be freed, or how many pods would have to terminate."""
         missing, node = self.deficit.missing, clipped(self.node)
         if self.deficit.name == facts.PODS:
-            return f"{missing} {'pod' if missing == 1 else 'pods'} ended on {node}"
+            return f"{missing} {'pod' if missing == 1 else 'pods'} on {node} terminated"
         amount = amount_with_unit(self.deficit.unit, missing)
         return f"{amount} {clipped(self.deficit.name)} were freed on {node}"
 

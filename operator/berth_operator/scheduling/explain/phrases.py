@@ -14,7 +14,9 @@ from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator, facts
 
 NOWHERE: Final = "no node has any of them"
-PART_OF_NAME: Final = f"; {names.MODEL} wants the whole name, {names.MODEL_PATTERN} a part of it"
+PART_OF_NAME: Final = (
+    f"; {names.MODEL} needs the full model name; use {names.MODEL_PATTERN} for a partial match"
+)
 
 
 def there(known: known_models.Models, candidate: queued_pods.Candidate) -> str:
@@ -68,6 +70,12 @@ def briefly(reason: Reason, detail: str) -> str:
     return f"{registry.BRIEF[reason]}{joint}{wording.clipped(detail)}" if detail else registry.BRIEF[reason]
 
 
+def unsuitable(reason: str) -> str:
+    """Return brief words of a reason, and that it would last even if nothing were used."""
+    too_small = reason == registry.BRIEF[Reason.TOO_SMALL]
+    return f"{reason} for this pod" if too_small else f"{reason}, unsuitable for this pod"
+
+
 def device(kind: str, minor: int) -> str:
     """Return a device by its number, as people at its node do."""
     return f"{TYPES.get(kind, kind)} {minor}"
@@ -78,8 +86,8 @@ def against(verdict: allocator.Verdict) -> str:
     reason = registry.BRIEF[verdict.reason]
     if verdict.reason is Reason.TOO_SMALL and verdict.total.memory < verdict.wanted.memory:
         has = wording.amount(Unit.BYTES, verdict.total.memory, up=False)
-        return f"{reason}: has {has}, {wording.amount(Unit.BYTES, verdict.wanted.memory)} wanted, never fits"
+        return f"{unsuitable(reason)}: has {has}, {wording.amount(Unit.BYTES, verdict.wanted.memory)} wanted"
     figures = wording.shortage(one for one in cards.missing(verdict) if one.free > 0)
     if verdict.reason in cards.USED and figures:
         return f"{reason}: {figures}"
-    return f"{reason}, never fits" if verdict.never else reason
+    return unsuitable(reason) if verdict.never else reason

@@ -24,6 +24,8 @@ LONGEST: Final = 1024
 REASONS_SHOWN: Final = (8, 4, 2, 1)
 # Reasons that are about single cards, of which one is named.
 REASONS_WITH_EXAMPLE: Final = frozenset(filter(None, node_table.TROUBLES))
+# Of these, reasons whose words say what is missing: the card that is named is not an example of that.
+MISSING: Final = frozenset({Reason.UNHEALTHY, Reason.CARD_CORDONED})
 
 
 def sentence(explanation: findings.Explanation | decisions.Reject, candidate: queued_pods.Candidate) -> str:
@@ -149,10 +151,7 @@ def _extras(
     explanation: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
 ) -> Extras:
     """Return an example of what is in the way, the models that there are, and what is nearest."""
-    extras = {
-        key: f"such as {_example(finding, namespace)} on {wording.clipped(finding.node)}"
-        for key, finding in examples.items()
-    }
+    extras = {key: _example(finding, namespace) for key, finding in examples.items()}
     for key, there in _models_there(explanation.counts, explanation.models, candidate).items():
         extras[key] = "; ".join(filter(None, (extras.get(key), there)))
     if explanation.nearest is not None:
@@ -183,10 +182,13 @@ def _there(reason: Reason, known: known_models.Models, candidate: queued_pods.Ca
 
 
 def _example(finding: findings.Finding, namespace: str) -> str:
-    """Return the first card that has the node's reason, or the pods whose cards are not known by name."""
+    """Name the first card that has the node's reason, or the pods whose cards are not known by name."""
+    node = wording.clipped(finding.node)
     if finding.holders:
-        return wording.listed(namespace_privacy.pods(finding.holders, namespace))
-    return _card(finding)
+        return f"such as {wording.listed(namespace_privacy.pods(finding.holders, namespace))} on {node}"
+    if finding.reason in MISSING:
+        return f"{_card(finding)} on {node} is {registry.BRIEF[finding.reason]}"
+    return f"such as {_card(finding)} on {node}"
 
 
 def _card(finding: findings.Finding) -> str:
@@ -196,13 +198,15 @@ def _card(finding: findings.Finding) -> str:
     return wording.clipped(next(cards, ""))
 
 
-BUDGET_EXHAUSTED: Final = "What would help was not fully evaluated: search budget."
+BUDGET_EXHAUSTED: Final = "Berth ran out of time to find what would help."
 
 
 def _ending(explanation: findings.Explanation, candidate: queued_pods.Candidate, namespace: str) -> str:
-    which = "node with a Device" if explanation.unpublished else "node"
+    where = "any node with a Device" if explanation.unpublished else "any node"
     lasting = _lasting(explanation, candidate)
-    never = f" No {which} could take it even if nothing were used{lasting}." if explanation.never else ""
+    never = (
+        f" It would not fit on {where} even if all nodes were empty{lasting}." if explanation.never else ""
+    )
     if not explanation.advice:
         cut = f" {BUDGET_EXHAUSTED}" if explanation.cut else ""
         return f".{never}{cut}" if never or cut else ""

@@ -48,25 +48,24 @@ def _lines(finding: Finding) -> Iterator[Line]:
     if finding.never and reason in cards.USED and finding.shortfall is not None:
         # Sums call it full, and only the diagnosis showed what keeps a pod from it even when it is empty.
         reason, detail = finding.shortfall.reason, finding.shortfall.detail
-    why = _why(phrases.briefly(reason, detail), never=finding.never)
+    why = phrases.briefly(reason, detail)
+    if finding.never:
+        why = phrases.unsuitable(why)
     yield finding.node, NONE, NONE, why, ", ".join(wanted) or NONE, ", ".join(free) or NONE
     for verdict in finding.shortfall.against if finding.shortfall else ():
         yield _device_line(verdict)
 
 
 def _device_line(verdict: allocator.Verdict) -> Line:
+    reason = registry.BRIEF[verdict.reason]
     return (
         "",
         phrases.device(verdict.type, verdict.minor),
         verdict.device,
-        _why(registry.BRIEF[verdict.reason], never=verdict.never),
+        phrases.unsuitable(reason) if verdict.never else reason,
         _amounts(verdict.wanted, verdict.wanted, up=True),
         _amounts(verdict.free, verdict.wanted, up=False),
     )
-
-
-def _why(text: str, *, never: bool) -> str:
-    return f"{text}, never" if never else text
 
 
 def _count(unit: Unit, name: str, count: int) -> str:
@@ -95,7 +94,8 @@ def _below(explanation: findings.Explanation) -> Iterator[str]:
     rest = collections.Counter(registry.BRIEF[one.reason] for one in explanation.nodes if not one.looked)
     if rest:
         parts = ", ".join(f"{count} {reason}" for reason, count in sorted(rest.items()))
-        yield f"and {rest.total()} more, not looked at closely: {parts}"
+        nodes = "1 more node" if rest.total() == 1 else f"{rest.total()} more nodes"
+        yield f"and {nodes}, not analyzed: {parts}"
     if not explanation.total:
         yield registry.BRIEF[Reason.NO_NODES]
     if explanation.fits:
