@@ -13,6 +13,7 @@ else unexpected is. Whether the devices exist, and whether the node is the pod's
 for the reader of the allocation to judge.
 """
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -127,15 +128,21 @@ def _record(allocation: Allocation) -> dict[str, object]:
 
 
 def annotations(allocation: Allocation, *, term: str) -> dict[str, str]:
-    """Return every annotation that the Binding carries; `term` names the leader who decided."""
+    """Return the annotations of a pod with devices; `term` names the leader who decided."""
     answer = {names.ALLOCATION: encode(allocation), names.TERM: term}
     if minors := gpu_minors(allocation):
         answer[names.MINORS] = minors
     for container, types in allocation.containers:
+        answer |= without_cards([container])
         for kind, shares in types:
-            if kind == vocabulary.DeviceType.GPU:
-                answer |= _lists(container, shares)
+            listed = _lists if kind == vocabulary.DeviceType.GPU else functools.partial(_others, kind)
+            answer |= listed(container, shares)
     return answer
+
+
+def without_cards(containers: Iterable[str]) -> dict[str, str]:
+    """Return the annotations of containers that hold no GPU."""
+    return {names.container_key(container, "uuids"): names.NO_CARDS for container in containers}
 
 
 def gpu_minors(allocation: Allocation) -> str:
@@ -144,8 +151,14 @@ def gpu_minors(allocation: Allocation) -> str:
     return _joined(sorted(gpus))
 
 
+def _others(kind: str, container: str, shares: tuple[Share, ...]) -> dict[str, str]:
+    """Name the devices that are no GPUs under their own type: the GPU runtime must not see them."""
+    functions = [share.vf for share in shares if share.vf]
+    answer = {names.container_key(container, kind): _joined(dict.fromkeys(share.uuid for share in shares))}
+    return answer | ({names.container_key(container, f"{kind}-vfs"): _joined(functions)} if functions else {})
+
+
 def _lists(container: str, shares: tuple[Share, ...]) -> dict[str, str]:
-    # GPUs alone: the lists become the environment of the GPU runtime, which knows no NIC.
     return {
         names.container_key(container, "uuids"): _joined([share.uuid for share in shares]),
         names.container_key(container, "minors"): _joined([share.minor for share in shares]),

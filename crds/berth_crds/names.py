@@ -71,6 +71,7 @@ FENCED_LABEL: Final = f"{GROUP}/fenced"
 REPAIRED: Final = f"{GROUP}/repaired"
 
 CONTAINER_INFIX: Final = f".devices.{GROUP}/"
+NO_CARDS: Final = "void"  # In place of the uuids of a container that holds no GPU: its runtime gives it none.
 
 
 def container_key(container: str, field: str) -> str:

@@ -336,18 +336,29 @@ def test_the_binding_carries_everything_a_container_needs() -> None:
         "side.devices.berth.dev/minors": "8",
         "side.devices.berth.dev/memory": "1024",
         "side.devices.berth.dev/core": "50",
+        "main.devices.berth.dev/rdma": "rdma-0000:1f:00.0",
+        "net.devices.berth.dev/rdma": "rdma-0000:20:00.0",
+        "net.devices.berth.dev/uuids": "void",
     }
     assert allocation.decode(answer[names.ALLOCATION]) == held, "two containers may share a card"
     assert [entry.container for entry in held.entries()] == ["main", "main", "main", "side", "net"]
 
 
-def test_a_pod_without_gpus_gets_no_empty_lists() -> None:
-    """A pod that asked for a network card alone has no minors of GPUs to show."""
-    held = allocation.of("n", {"main": {"rdma": [share("rdma-0000:1f:00.0", memory=0)]}})
+def test_other_devices_have_keys_of_their_own() -> None:
+    """Each type has one, and its virtual functions another; without GPUs there is no list of minors."""
+    functions = [share("rdma-0000:1f:00.0", memory=0, vf=f"0000:1f:00.{at}") for at in (2, 3)]
+    held = allocation.of("n", {"main": {"rdma": functions, "fpga": [share("fpga-0", memory=0)]}})
 
     answer = allocation.annotations(held, term="a/1")
 
-    assert set(answer) == {names.ALLOCATION, names.TERM}
+    assert answer == {
+        names.ALLOCATION: allocation.encode(held),
+        names.TERM: "a/1",
+        "main.devices.berth.dev/uuids": "void",
+        "main.devices.berth.dev/rdma": "rdma-0000:1f:00.0",
+        "main.devices.berth.dev/rdma-vfs": "0000:1f:00.2,0000:1f:00.3",
+        "main.devices.berth.dev/fpga": "fpga-0",
+    }
 
 
 def test_a_node_full_of_cards_fits_into_the_annotations() -> None:

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from berth_agent import simulated
 from berth_crds import names
 from berth_crds.client import errors, resources
+from e2e import by_hand
 from e2e.stage import Stage, Thing, cards_of, condition
 from support.deviceplugin import DevicePlugin
 from testbed import images, workers
@@ -61,6 +63,39 @@ def asking() -> dict[str, Any]:
         "containers": [main],
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+async def test_a_pod_that_says_nothing_but_its_scheduler_sees_its_cards(
+    stage: Stage, worker: workers.Worker
+) -> None:
+    """The README's first pod where no device plugin is, with a sidecar and a container that gets no card."""
+    stage.operator()
+    await stage.agent(**{worker.name: "4xT4"})
+    await stage.until_ready(worker.name)
+    pod = yaml.safe_load(by_hand.first_pod())
+    image = {"image": images.NAME, "imagePullPolicy": "Never"}
+    main = pod["spec"]["containers"][0] | image
+    one_card = {"resources": {"limits": {names.NVIDIA_GPU: "1"}}}
+    side = {"name": "side", "restartPolicy": "Always"} | image | one_card
+    idle = {"name": "idle", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]} | image
+    pod["spec"] |= asking()["spec"] | {"containers": [main, idle], "initContainers": [side]}
+
+    await stage.create(pod)
+    await stage.until_bound("train")
+    said = (await stage.pods())["train"]["metadata"]
+
+    async def environments() -> dict[str, str] | None:
+        ours = [one for one in worker.environments_of(said["uid"]) if "BERTH_GPU_CORE" in one]
+        seen = {one["BERTH_GPU_CORE"]: one["NVIDIA_VISIBLE_DEVICES"] for one in ours}
+        return seen if len(seen) == len(ours) == 3 else None
+
+    seen = await stage.until("three containers to run", environments, seconds=60)
+    key = names.container_key
+    cards = {name: said["annotations"][key(name, "uuids")] for name in ("main", "side")}
+    assert seen == {"100,100": cards["main"], "100": cards["side"], "": "void"}
+    given = ",".join(cards.values()).split(",")
+    machine = {card.uuid for card in simulated.machine(worker.name, "4xT4").answering_cards()}
+    assert len(given) == len(set(given)) == 3 and set(given) <= machine
 
 
 @pytest.mark.usefixtures("plugin")

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from berth_agent import metrics
+from berth_crds import names
 from simulation import simulator
 
 PAGE: Final = (simulator.ROOT / "manifests" / "limits.md").read_text()
@@ -120,7 +121,7 @@ def shares() -> None:
 
 
 def seen() -> None:
-    """A container is what its pod says it is: no environment is added."""
+    """The annotation says it. No environment is added by Berth itself: that is the API server's part."""
     found = shown(*simulator.both(), simulator.pod("p"))["p"]
     assert found["metadata"]["annotations"]["main.devices.berth.dev/uuids"].startswith("GPU-")
     assert "env" not in found["spec"]["containers"][0]
@@ -160,11 +161,11 @@ def driver() -> None:
 
 
 def toolkit() -> None:
-    """The annotation that the example feeds its environment from is there once the pod has a node."""
-    example = yaml.safe_load((simulator.EXAMPLES / "pods" / "whole.yaml").read_text())
-    [fed] = [one["valueFrom"]["fieldRef"]["fieldPath"] for one in example["spec"]["containers"][0]["env"]]
-    [placed] = shown(*simulator.both(), example).values()
-    assert placed["metadata"]["annotations"][re.fullmatch(r"metadata.annotations\['(.*)'\]", fed)[1]]  # type: ignore[index]
+    """The annotation that the API server feeds the environment from is there once the pod has a node."""
+    policy = (simulator.ROOT / "manifests" / "env-delivery.yaml").read_text()
+    assert f'c.name + "{names.container_key("", "uuids")}\']"' in policy
+    [placed] = shown(*simulator.both(), simulator.pod("p", 2)).values()
+    assert placed["metadata"]["annotations"][names.container_key("main", "uuids")].count("GPU-") == 2
 
 
 def plugin() -> None:
@@ -185,8 +186,8 @@ def discovery() -> None:
 
 def exporter() -> None:
     """What both measure has one name."""
-    names = {f"{metrics.DCGM}{one.name}" for one in metrics.MEASURES}
-    assert names >= {"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"}
+    measured = {f"{metrics.DCGM}{one.name}" for one in metrics.MEASURES}
+    assert measured >= {"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"}
 
 
 def stock() -> None:

@@ -206,7 +206,9 @@ def binding(
             "uid": candidate.uid,
             **({"resourceVersion": version} if version else {}),
             "labels": {names.FENCED_LABEL: "true"},
-            "annotations": held_devices.annotations(placement, term=term),
+            "annotations": held_devices.annotations(
+                placement, term=term, containers=candidate.without_devices
+            ),
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
     }

@@ -93,7 +93,11 @@ def pod(one: Manifest, placement: decisions.Placement | None) -> Manifest:
     if placement is None or spec.get("nodeName"):
         return {**one, "spec": spec}
     meta = dict(one["metadata"])
-    meta["annotations"] = {**meta.get("annotations", {}), **held_devices.annotations(placement, term=TERM)}
+    containers = [
+        one.get("name", "") for part in ("initContainers", "containers") for one in spec.get(part, ())
+    ]
+    result = held_devices.annotations(placement, term=TERM, containers=containers)
+    meta["annotations"] = {**meta.get("annotations", {}), **result}
     return {**one, "metadata": meta, "spec": {**spec, "nodeName": placement.node}}
 
 

@@ -25,7 +25,8 @@ class Candidate:
     """A pod that asks to be placed; `faults` say why its request cannot be served at all.
 
     `label` is the priority that its author has written on it, where no PriorityClass gives one.
-    `small` are amounts of memory that a policy may find too small.
+    `small` are amounts of memory that a policy may find too small. `without_devices` are the containers that
+    ask for none.
     """
 
     uid: str
@@ -39,6 +40,7 @@ class Candidate:
     faults: tuple[decisions.Refusal, ...] = ()
     small: tuple[requests.SmallAmount, ...] = ()
     labels: facts.Labels = dataclasses.field(default=(), compare=False)
+    without_devices: tuple[str, ...] = ()
 
     @property
     def asks(self) -> tuple[requests.Request, facts.Demand]:

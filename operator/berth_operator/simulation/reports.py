@@ -213,10 +213,9 @@ def _bound_manifest(body: dict[str, Any], placement: decisions.Placement) -> dic
     """Return a pod's manifest as it would be once it is bound."""
     body = copy.deepcopy(body)
     meta, spec, status = (body.get(part) or {} for part in ("metadata", "spec", "status"))
-    meta["annotations"] = {
-        **(meta.get("annotations") or {}),
-        **held_devices.annotations(placement, term=placing.TERM),
-    }
+    containers = [one["name"] for part in ("initContainers", "containers") for one in spec.get(part) or ()]
+    result = held_devices.annotations(placement, term=placing.TERM, containers=containers)
+    meta["annotations"] = {**(meta.get("annotations") or {}), **result}
     meta["labels"] = {**(meta.get("labels") or {}), names.FENCED_LABEL: "true"}
     spec["nodeName"] = placement.node
     if status.get("conditions"):

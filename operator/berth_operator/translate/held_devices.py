@@ -139,11 +139,18 @@ def granted(record: allocation.Allocation) -> tuple[decisions.Grant, ...]:
     )
 
 
-def annotations(placement: decisions.Placement, *, term: str) -> dict[str, str]:
-    """Return the annotations of a bind; a pod without devices has only the term, no allocation."""
+def annotations(
+    placement: decisions.Placement, *, term: str, containers: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the annotations of a bind; a pod without devices has no allocation.
+
+    Of the `containers` those that were given nothing are told so: an image may say that it gets all cards.
+    """
+    holders = {grant.container for grant in placement.grants}
+    answer = allocation.without_cards(name for name in containers if name not in holders)
     if not placement.grants:
-        return {names.TERM: term}
-    return allocation.annotations(allocation_of(placement), term=term)
+        return answer | {names.TERM: term}
+    return answer | allocation.annotations(allocation_of(placement), term=term)
 
 
 def allocation_of(placement: decisions.Placement) -> allocation.Allocation:
@@ -214,7 +221,7 @@ def _iter_marked(annotations: Mapping[str, str], known: Collection[str | int]) -
     minors = {str(one) for one in known if isinstance(one, int)}
     for key, text in annotations.items():
         if key.endswith(UUIDS):
-            if text not in known:
+            if text not in known and text != names.NO_CARDS:
                 yield from _listed(text, schema_limits.UUID.regex, str, known)
         elif (key == names.MINORS or key.endswith(MINORS)) and text not in minors:
             yield from _listed(text, MINOR, int, minors)

@@ -22,6 +22,11 @@ def of_request(
     return ITEM * (request.size + demand.size + len(small)) + sum(map(sys.getsizeof, words))
 
 
+def of_names(names: Sequence[str]) -> int:
+    """Return the bytes of a list of names."""
+    return ITEM * len(names) + sum(map(sys.getsizeof, names))
+
+
 def of_bound(
     hold: holds.Hold, nameless: allocation_recovery.UnreadableAllocation | None, where: facts.Where | None
 ) -> int:

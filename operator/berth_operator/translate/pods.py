@@ -8,6 +8,7 @@ other pod holds by name.
 import dataclasses
 import itertools
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
@@ -38,6 +39,8 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_STARTED = frozenset({"", PodPhase.PENDING})
 WORD: Final = re.compile(r"[a-z0-9-]+", re.ASCII)
 NONE: Final = frozenset({"0", 0})
+# So many names of containers that ask for no device are kept; the server takes 256 KiB of annotations in all.
+MOST_WITHOUT_DEVICES: Final = 256
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"  # Kubelets set it on the mirror pods of static pods.
 
 
@@ -113,6 +116,7 @@ class PodRequest:
     faults: tuple[decisions.Refusal, ...]
     demand: facts.Demand
     small: tuple[requests.SmallAmount, ...] = ()
+    without_devices: tuple[str, ...] = ()
     byte_size: int = 0
 
 
@@ -123,8 +127,16 @@ def read_request(pod: raw.Pod) -> PodRequest:
     request, faults = device_requests.request(pod)
     demand = demands.demand(pod.spec)
     small = small_amounts.find(pod, request)
-    weight = memory_estimates.of_request(request, demand, small)
-    return PodRequest(request, faults, demand, small, weight)
+    without = _without_devices(pod.spec, request)
+    weight = memory_estimates.of_request(request, demand, small) + memory_estimates.of_names(without)
+    return PodRequest(request, faults, demand, small, without, weight)
+
+
+def _without_devices(spec: raw.PodSpec, request: requests.Request) -> tuple[str, ...]:
+    """Return the containers that ask for no device, as far as there is room for their annotations."""
+    asking = {container.name for container in request.containers}
+    others = (one.name for one, _ in resources.each_container(spec) if one.name not in asking)
+    return tuple(map(sys.intern, itertools.islice(others, MOST_WITHOUT_DEVICES)))
 
 
 def cached_request(pod: raw.Pod) -> PodRequest:
@@ -151,6 +163,7 @@ def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
         created=pod.metadata.creation_timestamp,
         faults=pod_request.faults,
         small=pod_request.small,
+        without_devices=pod_request.without_devices,
         labels=_labels(pod),
     )
 
