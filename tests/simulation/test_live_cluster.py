@@ -116,7 +116,7 @@ def _got(one: Pod) -> object:
 def _told(condition: Thing) -> str:
     if condition.get("status") != "False" or condition["reason"] == "SchedulingGated":
         return ""
-    return re.sub(r" \(nearest: .*?\)|\. (Would|No) .*", "", condition["message"])
+    return re.sub(r" \(nearest: .*?\)|\. (Would|It would) .*", "", condition["message"])
 
 
 async def whole(live: Stage) -> dict[str, Pod]:
