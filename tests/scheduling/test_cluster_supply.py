@@ -18,7 +18,7 @@ ILL = [builders.card(minor, at="n9", memory=1 << 40, trouble=Reason.UNHEALTHY) f
 
 def together(ledger: Ledger) -> tuple[DemandModel, tuple[int, int]]:
     """Return what depends on all that the nodes have."""
-    return ledger.inventory.demand_model(), ledger.inventory.largest_node()
+    return ledger.inventory.demand_model(), ledger.inventory.largest_cards_and_memory()
 
 
 JOINING: Final = builders.node("n9", cpu=1000)
@@ -103,8 +103,8 @@ def test_the_latest_state_counts_in_a_later_round() -> None:
         ledger.device_seen(builders.device(cards=cards))
         ledger.inventory.demand_model()
 
-    soon = ledger.inventory.largest_node()
+    soon = ledger.inventory.largest_cards_and_memory()
     now.advance(1.0)
     ledgers.decide(ledger, now.now)
 
-    assert (soon[0], ledger.inventory.largest_node()[0]) == (5, 9)
+    assert (soon[0], ledger.inventory.largest_cards_and_memory()[0]) == (5, 9)

@@ -143,7 +143,7 @@ def test_who_was_kept_back_for_long_takes_what_it_finds() -> None:
         now.advance(0.01)
 
     assert found == ["new"]
-    assert rotation.LEFT_ACTIVE_SECONDS <= now() - began < rotation.LEFT_ACTIVE_SECONDS + 0.1
+    assert rotation.KEPT_ACTIVE_SECONDS <= now() - began < rotation.KEPT_ACTIVE_SECONDS + 0.1
 
 
 def test_nobody_comes_before_more_important_pods_that_were_never_tried() -> None:
@@ -249,13 +249,13 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     for at in range(3 * rotation.MOST_SKIPPED):
         backlog.push(builders.candidate(f"p{at:03}"))
 
-    left_active_since = []
+    kept_active_since = []
     for _ in range(4):
         assert not list(backlog.out_of_order(0.0, ("uid-first",)))
-        left_active_since.append(sum(entry.left_active_since is not None for entry in backlog.entries()))
-    after = {pod.name for pod, _ in backlog.out_of_order(rotation.LEFT_ACTIVE_SECONDS, ("uid-first",))}
+        kept_active_since.append(sum(entry.kept_active_since is not None for entry in backlog.entries()))
+    after = {pod.name for pod, _ in backlog.out_of_order(rotation.KEPT_ACTIVE_SECONDS, ("uid-first",))}
 
-    assert left_active_since == [rotation.MOST_SKIPPED * share for share in (1, 2, 3, 3)]
+    assert kept_active_since == [rotation.MOST_SKIPPED * share for share in (1, 2, 3, 3)]
     assert len(after) == 3 * rotation.MOST_SKIPPED
 
 

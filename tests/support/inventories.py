@@ -50,7 +50,7 @@ def _node(inventory: Inventory, info: node_info.NodeInfo) -> dict[str, Any]:
         "beyond the cards": [
             name for name in node_table.CARD_TABLES if getattr(table, name)[at, len(cards) :].any()
         ],
-        "state": node_table.STATES[table.state[at]],
+        "state": node_table.NO_DEVICES_REASONS[table.state[at]],
         "replicas": int(table.replicas[at]),
         "instances": _named(table.instances[at], table.profiles),
         "others": _named(table.others[at], table.types),

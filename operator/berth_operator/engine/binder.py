@@ -60,7 +60,7 @@ class Binder:
         """Whether the pods of a namespace must wait for binds of it that take long."""
         return self._slow_namespaces.suspended(namespace)
 
-    async def wait_ready(self) -> None:
+    async def wait_until_it_may_bind(self) -> None:
         """Wait until more binds may be decided."""
         await self._bind_sender.wait_for_room()
         await self._writer.sure()

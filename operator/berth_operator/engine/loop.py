@@ -47,7 +47,7 @@ class Loop:
         """Make a round whenever something has happened or is due."""
         while True:
             await self._wait_for_events()
-            await self.binder.wait_ready()
+            await self.binder.wait_until_it_may_bind()
             self.round()
 
     def round(self) -> None:

@@ -2,11 +2,13 @@
 
 `schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks for
 the next decision, so that each pod sees those before it. The engine charges every bind that it sends, except
-for dry runs: there the next pod may get the same cards. The backlog learns after the round, from the
+for those that it first sends as server-side dry runs, because the server has refused some: there the next
+pod may get the same cards. The backlog learns after the round, from the
 engine's reporter, which pods must wait. `simulate` charges binds itself, and releases them before it returns.
 
 A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself (cpu, memory,
-labels), and its `question` both together (`questions`).
+labels), and its `question` both together (`questions`). Its `need` sums the request up in numbers, for the
+filters.
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
 round (`rotation`). They take no claimed node, which is one that a pod before them might take, because it has
@@ -131,7 +133,7 @@ def schedule(
         if decision is not None:
             yield decision
         else:
-            backlog.leave_active(candidate.uid, now=now)
+            backlog.keep_active(candidate.uid, now=now)
         if time is not None and time.over:
             return
 

@@ -31,8 +31,8 @@ class Deficit:
         return max(0, self.wanted - self.free)
 
     @property
-    def part(self) -> float:
-        """What part of the wanted is missing, from 0 to 1."""
+    def missing_fraction(self) -> float:
+        """Which fraction of the wanted is missing, from 0 to 1."""
         return self.missing / self.wanted if self.wanted else 0.0
 
 

@@ -169,12 +169,12 @@ def divisible(card: facts.Card) -> bool:
 
 def _state(info: NodeInfo) -> int:
     if info.device is None:
-        return node_table.STATES.index(Reason.NOT_PUBLISHED)
+        return node_table.NO_DEVICES_REASONS.index(Reason.NOT_PUBLISHED)
     if not (info.device.cards or info.device.others):
-        return node_table.STATES.index(Reason.NO_DEVICE)
+        return node_table.NO_DEVICES_REASONS.index(Reason.NO_DEVICE)
     if info.silent:
-        return node_table.STATES.index(Reason.SILENT)
-    return node_table.STATES.index(Reason.SOURCE_FAILED) if info.device.failed else 0
+        return node_table.NO_DEVICES_REASONS.index(Reason.SILENT)
+    return node_table.NO_DEVICES_REASONS.index(Reason.SOURCE_FAILED) if info.device.failed else 0
 
 
 def _trouble(card: facts.Card) -> int:

@@ -42,7 +42,13 @@ CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whol
 
 
 # Why a node gives out no device at all, and why a card is not given out; 0 where it is.
-STATES: Final = (None, Reason.NOT_PUBLISHED, Reason.NO_DEVICE, Reason.SILENT, Reason.SOURCE_FAILED)
+NO_DEVICES_REASONS: Final = (
+    None,
+    Reason.NOT_PUBLISHED,
+    Reason.NO_DEVICE,
+    Reason.SILENT,
+    Reason.SOURCE_FAILED,
+)
 TROUBLES: Final = (
     None,
     Reason.UNHEALTHY,
@@ -193,7 +199,7 @@ class NodeTable:
         self.whole: Mask = _mask(SLOTS)
         self.model: Numbers = _matrix(SLOTS, fill=ABSENT)
         self.trouble: Numbers = _matrix(SLOTS)
-        # Of each node: why none of its devices is given out, as a number of STATES.
+        # Of each node: why none of its devices is given out, as an index of NO_DEVICES_REASONS.
         self.state: Numbers = np.ones(ROWS, dtype=np.int64)
         # Of each node: cards withheld without a name.
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)

@@ -86,7 +86,7 @@ class Entry:
     kind: int = 0  # Pods that ask the same are of one kind; numbered when a pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
     turns: int = 0  # That it has had out of order.
-    left_active_since: float | None = None  # Since when it leaves to others what it might take.
+    kept_active_since: float | None = None  # Since when it leaves to others what it might take.
     claim: int = 0  # Which claim it has made, being woken; see `rotation.Claims`.
 
     @property

@@ -25,7 +25,7 @@ from berth_operator.scheduling.queued_pods import Entry, Turn
 Rank = tuple[int, int, queue_order.Order]  # Priority, turns had, and then in order.
 Before = Callable[[Turn], frozenset[str] | None]
 
-LEFT_ACTIVE_SECONDS: Final = 0.5
+KEPT_ACTIVE_SECONDS: Final = 0.5
 MOST_CLAIMED: Final = 256  # Nodes by one kind; beyond that it claims all.
 # Pods for which all nodes are claimed, at most so many in a round: each costs some 50 us.
 MOST_SKIPPED: Final = 64
@@ -240,8 +240,8 @@ class Rotation:
 
 def _claimed(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
     """Return the nodes that pods before this one claim; None if they claim all of them."""
-    if entry.left_active_since is not None and now - entry.left_active_since >= LEFT_ACTIVE_SECONDS:
+    if entry.kept_active_since is not None and now - entry.kept_active_since >= KEPT_ACTIVE_SECONDS:
         return frozenset()
-    if (claimed := before(entry.turn)) is None and entry.left_active_since is None:
-        entry.left_active_since = now
+    if (claimed := before(entry.turn)) is None and entry.kept_active_since is None:
+        entry.kept_active_since = now
     return claimed

@@ -187,6 +187,7 @@ class Search:
         if cached is not None:
             # The cached key itself: the dict finds it by identity, without comparing fields.
             question = cached.question
+            # The epoch rises when all remembered scores are void.
             if cached.score_epoch == inventory.score_epoch and cached.made_under(policy, model):
                 changed = inventory.table.changed_since(cached.version)
         if changed and registry.depends_on_other_nodes(question):
@@ -283,10 +284,10 @@ def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:
         table=inventory.table,
         rows=query.rows,
         need=question.need,
-        share_room=query.share_room,
+        cards_with_room=query.cards_with_room,
         cpu=amounts.get(facts.CPU, 0),
         node_memory=amounts.get(facts.MEMORY, 0),
         model=inventory.demand_model(),
-        scale=score_inputs.Scale(*inventory.largest_node()),
+        scale=score_inputs.Scale(*inventory.largest_cards_and_memory()),
         weights=weights,
     )

@@ -21,7 +21,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     if not query.need.any_device:
         return
     state = query.table.state[query.rows]
-    for number, reason in enumerate(node_table.STATES):
+    for number, reason in enumerate(node_table.NO_DEVICES_REASONS):
         if reason is Reason.SOURCE_FAILED:
             yield from _failed_sources(query, state == number)
         elif reason is not None:

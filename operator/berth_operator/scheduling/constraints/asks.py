@@ -96,7 +96,12 @@ def ask_less(request: requests.Request, position: Position, field: str, free: in
     deficit = Deficit(name, unit, getattr(ask, field), free)
     several = container if len(request.containers) > 1 else ""
     return AskLess(
-        position=position, field=field, deficit=deficit, of=of, container=several, cost=deficit.part
+        position=position,
+        field=field,
+        deficit=deficit,
+        of=of,
+        container=several,
+        cost=deficit.missing_fraction,
     )
 
 

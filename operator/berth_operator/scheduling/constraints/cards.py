@@ -108,7 +108,7 @@ def able(query: Query) -> node_table.Mask:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
         mask = mask & (node_table.count(whole) - table.withheld[rows] >= need.whole)
     for ask in need.largest:
-        room = query.share_room if need.filters_suffice else query.room_for(ask, matching)
+        room = query.cards_with_room if need.filters_suffice else query.room_for(ask, matching)
         assert room is not None, "a share is asked for"  # noqa: S101
         mask = mask & (room.any(axis=1) if ask.count == 1 else node_table.count(room) >= ask.count)
     if len(need.shares) > 1:
@@ -257,7 +257,7 @@ def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, Devic
         whole = wanted.core >= verdict.total.core and wanted.memory >= verdict.total.memory
         if verdict.reason in USED and not verdict.never and not whole:
             core, memory = max(0, wanted.core - free.core), max(0, wanted.memory - free.memory)
-            lack = max((one.part for one in missing(verdict)), default=0.0)
+            lack = max((one.missing_fraction for one in missing(verdict)), default=0.0)
             yield lack, DeviceShare(verdict.device, verdict.minor, core, memory, verdict.type)
 
 

@@ -4,7 +4,8 @@ The search asks for the nodes that are `able`: those that pass. `unresolvable` o
 pods of the node end, `resolvable` ones may go when a pod ends. Where no node is left, the reason of each is
 its first objection, and the unresolvable ones of all constraints come first: so a reason that waiting cannot
 lift is given before one that it can. Gaps say how near a node comes. `what_if` tries relaxations, which are
-changes of the pod, and remedies, which are changes of a node.
+changes of the pod, and remedies, which are changes of a node. A `Scenario` is the pod and one node with all
+that is on it.
 """
 
 import dataclasses

@@ -22,7 +22,7 @@ Fitting = tuple[tuple[Reason, node_table.Mask], ...]
 class Query:
     """A question and the nodes that it is put to, as rows of the inventory's table."""
 
-    __slots__ = ("_matching", "_share_room", "fitting", "inventory", "need", "question", "rows", "table")
+    __slots__ = ("_cards_with_room", "_matching", "fitting", "inventory", "need", "question", "rows", "table")
 
     def __init__(self, inventory: Inventory, rows: node_table.Rows, question: questions.Question) -> None:
         self.inventory = inventory
@@ -32,7 +32,7 @@ class Query:
         self.need = question.need
         self.fitting: Fitting = ()  # As `cards` found it.
         self._matching: object = NOT_ASKED
-        self._share_room: object = NOT_ASKED
+        self._cards_with_room: object = NOT_ASKED
 
     @property
     def height(self) -> int:
@@ -48,16 +48,16 @@ class Query:
         return self._matching  # type: ignore[return-value]  # set just now
 
     @property
-    def share_room(self) -> node_table.Mask | None:
+    def cards_with_room(self) -> node_table.Mask | None:
         """The cards that could take the only share of a simple request; None where none is asked."""
-        if self._share_room is NOT_ASKED:
+        if self._cards_with_room is NOT_ASKED:
             single = self.need.filters_suffice and self.need.shares
-            self._share_room = self.room_for(self.need.shares[0], self.matching) if single else None
-        return self._share_room  # type: ignore[return-value]  # set just now
+            self._cards_with_room = self.room_for(self.need.shares[0], self.matching) if single else None
+        return self._cards_with_room  # type: ignore[return-value]  # set just now
 
     def room_for(self, ask: requests.Gpus, matching: node_table.Mask | None) -> node_table.Mask:
         """Return which cards have room for a share now."""
-        return share_room(self.table, self.rows, ask, matching)
+        return cards_with_room(self.table, self.rows, ask, matching)
 
     def without_withheld(self) -> "Query":
         """Return the same query to nodes on which no card is withheld."""
@@ -103,7 +103,7 @@ def _listed_cards(inventory: Inventory, rows: node_table.Rows, asked: requests.C
     return there & ~inventory.named(asked.avoid_uuids)[rows] if asked.avoid_uuids else there
 
 
-def share_room(
+def cards_with_room(
     table: node_table.NodeTable, rows: node_table.Rows, ask: requests.Gpus, matching: node_table.Mask | None
 ) -> node_table.Mask:
     """Return which cards have room for a share now."""

@@ -92,7 +92,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
-    """Yield what part of each resource is missing."""
+    """Yield which fraction of each resource is missing; a node without it is `never` and comes last."""
     demand = query.question.demand
     for name, amount in demand.amounts + demand.served_by_devices:
         free = free_amounts(query.table, query.rows, name)
@@ -167,7 +167,8 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
         amounts = np.unique(free[(free > 0) & (free < amount)])[::-1].tolist()
         if name != facts.PODS and amounts:  # A pod cannot be less than one pod.
             found = [Deficit(name, unit_of(name), amount, one) for one in amounts]
-            yield ProposedChange([AskLessResource(deficit=deficit, cost=deficit.part) for deficit in found])
+            variants = [AskLessResource(deficit=one, cost=one.missing_fraction) for one in found]
+            yield ProposedChange(variants)
 
 
 def remedies(scenario: Scenario, _shortfall: object) -> Iterator[ProposedChange]:
@@ -180,7 +181,7 @@ def remedies(scenario: Scenario, _shortfall: object) -> Iterator[ProposedChange]
         held = sum(dict(hold.amounts).get(deficit.name, 0) for hold in scenario.holds)
         unsure = deficit.name == facts.PODS and any(hold.withheld for hold in scenario.holds)
         if held >= deficit.missing and not unsure:
-            cost = min(1.0, deficit.part)
+            cost = min(1.0, deficit.missing_fraction)
             yield ProposedChange([FreeResource(node=scenario.node.name, deficit=deficit, cost=cost)])
 
 

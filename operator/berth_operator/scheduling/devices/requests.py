@@ -163,7 +163,7 @@ class Conditions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grouping:
-    """How the devices of a pod belong together.
+    """How the devices of a pod belong together, and the strategy that the pod itself asks for, if any.
 
     `joint` names types that must sit on the same PCIe root. `labels` must be those of the
     devices of a type, `function_labels` those of their virtual functions.

@@ -58,7 +58,7 @@ class Nearest:
     @property
     def lack(self) -> float:
         """What part is missing of what is missing most."""
-        return max((one.part for one in self.measures), default=1.0)
+        return max((one.missing_fraction for one in self.measures), default=1.0)
 
 
 # ---------------------------------------------------------------- the whole

@@ -71,14 +71,14 @@ def _cards(
     score_input: score_inputs.ScoreInput,
 ) -> tuple[node_table.Numbers, node_table.Numbers | None, node_table.Numbers | int]:
     """Return what comes after the loss, the slot of a simple share, and the space that is taken."""
-    if score_input.share_room is None or score_input.share is None:
+    if score_input.cards_with_room is None or score_input.share is None:
         # Of cut cards those go first that are nearly given out.
         rest = score_input.pieces_left if score_input.taken_pieces() else node_table.count(score_input.whole)
         return rest, None, score_input.taken_core() * THOUSANDTHS_PER_PERCENT
     # Cost and slot in one number: so the cheapest card of each node is one minimum over columns.
-    bits = score_input.share_room.shape[1].bit_length()
-    cost = (_costs(score_input, score_input.share) << bits) + np.arange(score_input.share_room.shape[1])
-    cost += ~score_input.share_room * (UNFIT << bits)
+    bits = score_input.cards_with_room.shape[1].bit_length()
+    cost = (_costs(score_input, score_input.share) << bits) + np.arange(score_input.cards_with_room.shape[1])
+    cost += ~score_input.cards_with_room * (UNFIT << bits)
     cheapest = cost.min(axis=1)
     slot: node_table.Numbers = cheapest & (1 << bits) - 1
     return cheapest >> bits, slot, _taken(score_input, score_input.share, slot) * THOUSANDTHS_PER_PERCENT

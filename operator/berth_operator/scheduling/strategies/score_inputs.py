@@ -26,7 +26,7 @@ class ScoreInput:
     table: node_table.NodeTable
     rows: node_table.Rows
     need: requests.Need
-    share_room: node_table.Mask | None  # [node, slot]: cards that could take the simple share.
+    cards_with_room: node_table.Mask | None  # [node, slot]: cards that could take the simple share.
     cpu: int  # What the pod asks of the node, as `node_memory` is.
     node_memory: int
     model: demand_model.DemandModel
@@ -178,12 +178,12 @@ def card_slot(score_input: ScoreInput, *, fullest: bool) -> node_table.Numbers |
 
     None where no simple share is asked.
     """
-    if score_input.share_room is None:
+    if score_input.cards_with_room is None:
         return None
     left = score_input.core * _SPAN + _memory_part(score_input)
-    slot: node_table.Numbers = np.where(score_input.share_room, left if fullest else -left, _NEVER).argmin(
-        axis=1
-    )
+    slot: node_table.Numbers = np.where(
+        score_input.cards_with_room, left if fullest else -left, _NEVER
+    ).argmin(axis=1)
     return slot
 
 

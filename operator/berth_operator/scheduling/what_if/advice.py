@@ -58,8 +58,9 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
     """Return advice by cost, then by the number of changes, then by their precedence.
 
     A cost is the fraction of the request that is given up: 2 of 8 GiB cost 0.25, 1 of 2 cards costs 0.5.
-    The repair of a node costs 1. A dropped condition costs 1, or 0.5 if the pod still gets all the
-    devices that it asks for. Advice of equal rank keeps its order; duplicates are dropped.
+    The repair of a node and the end of pods cost 1, devices that are freed the fraction that they are of what
+    the pod would get. A dropped condition costs 1, or 0.5 if the pod still gets all the devices that it asks
+    for. Advice of equal rank keeps its order; duplicates are dropped.
     """
     precedence = {advice: [change.precedence for change in advice.changes] for advice in found}
 
@@ -98,6 +99,7 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
     for row in _rows_to_try(survey):
         before = trials.scenario(survey, row)
         proposals = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
+        # Without those that are prerequisites no other change helps.
         prerequisites = [proposal for proposal in proposals if proposal.is_prerequisite]
         for proposal in prerequisites or proposals:
             change_type = proposal.variants[0].change_type

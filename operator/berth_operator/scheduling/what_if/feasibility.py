@@ -1,8 +1,9 @@
 """Which nodes would take a changed pod: by the filters where they suffice, else by a search on each node.
 
-These are the two steps of placing a pod, without scores. For a simple request (one ask, with nothing required
-of how cards belong together: `need.filters_suffice`) the filters suffice; one of the nodes is searched all
-the same, so that nothing is proposed which the allocator would not do. For the rest the number of searches is
+These are the two steps of placing a pod, without scores. For a simple request (`need.filters_suffice`: no
+device, or whole cards or one share of a card for one container, with nothing required of how cards belong
+together) the filters suffice; where it asks for devices, one of the nodes is searched all the same, so that
+nothing is proposed which the allocator would not do. For the rest the number of searches is
 limited, and the answer says whether the limit was reached.
 """
 

@@ -36,7 +36,7 @@ from berth_operator.scheduling.what_if.work_budget import Budget
 NODE_SELECTION: Final = frozenset(
     {Reason.NODE_CORDONED, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES}
 )
-AGENT_REASONS: Final = frozenset(reason for reason in node_table.STATES if reason is not None)
+AGENT_REASONS: Final = frozenset(reason for reason in node_table.NO_DEVICES_REASONS if reason is not None)
 
 ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
 

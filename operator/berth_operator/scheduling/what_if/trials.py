@@ -22,8 +22,9 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "a node that was surveyed"  # noqa: S101
     holds = tuple(order_of_victims(info))
-    # `owned` are the node's cards without those of other nodes, which `published` has, too. `device` already
-    # lacks the cards that unreadable allocations name: charging their holds to the copy removes those.
+    # `published` may list cards of other nodes, `owned` does not. `device` also lacks the cards that
+    # unreadable allocations name: charging the holds to the copy removes those, and a change may end such
+    # a hold.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 
@@ -42,7 +43,7 @@ def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
 
 def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
     """Return an inventory of the one node of a scenario."""
-    copy = Inventory(one_pod_a_card=survey.inventory.one_pod_a_card)
+    copy = Inventory(one_pod_a_shared_card=survey.inventory.one_pod_a_shared_card)
     copy.put_node(scenario.node)
     if scenario.device is not None:
         copy.put_device(scenario.device)

@@ -44,7 +44,7 @@ class Budget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no steps are left; with `effort.cut_short` a search needed more than there were."""
+        """Whether no steps are left. A search that wanted more also sets `effort.cut_short`."""
         return self.effort.left <= 0
 
     @contextlib.contextmanager
