@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from berth_operator.scheduling.explain import sentences
 from e2e import fleet
 from e2e import stage as stages
 from support import manifests
@@ -85,7 +86,12 @@ async def test_a_waiting_pod_is_explained_and_refused_the_same_from_a_snapshot(
         # The pod shows the counts at once, and what would help when there was time for a closer look.
         condition = stages.scheduled((await stage.pods())["large"])
         text = read(port, f"/debug/explain?pod={title}")
-        return (text, condition) if text.splitlines()[0] == f"{title}: {condition['message']}" else None
+        whole = sentences.BUDGET_EXHAUSTED not in text
+        return (
+            (text, condition)
+            if whole and text.splitlines()[0] == f"{title}: {condition['message']}"
+            else None
+        )
 
     text, condition = await stage.until("the page to say what the pod shows", agreed)
     waiting = next(one for one in json.loads(read(port, "/debug/backlog")) if one["pod"] == title)
