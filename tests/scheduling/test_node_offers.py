@@ -46,6 +46,26 @@ def test_better_cards(after: devices.Card, better: bool) -> None:  # noqa: FBT00
     assert not node_offers.better_cards(before, (None, 0)), "there are none any more"
 
 
+@pytest.mark.parametrize(
+    ("ask", "able"),
+    [
+        pytest.param(requests.Gpus(1, core=60, ratio=60), True, id="all that is left"),
+        pytest.param(requests.Gpus(1, core=61, ratio=60), False, id="more compute"),
+        pytest.param(requests.Gpus(1, core=60, ratio=61), False, id="more memory"),
+        pytest.param(requests.Gpus(1, core=60, memory=builders.MEMORY * 3 // 5), True, id="its bytes"),
+        pytest.param(requests.Gpus(1, core=60, memory=builders.MEMORY * 3 // 5 + 1), False, id="a byte more"),
+    ],
+)
+def test_what_is_left_of_a_card_is_offered_to_the_last(ask: requests.Gpus, able: bool) -> None:  # noqa: FBT001  a column of the table
+    """A pod that asks for exactly so much is woken, and one that asks for more is not."""
+    held = builders.share(core=40, memory=builders.MEMORY * 2 // 5)
+    inventory = builders.inventory(*builders.nodes(1, cards=1), builders.hold("a", shares=[held]))
+    pod = builders.candidate("p", ask)
+
+    assert node_offers.judge(inventory, "n1")(pod) is able
+    assert (place(inventory, pod) is not None) is able
+
+
 def test_a_name_that_a_node_advertises_no_more_may_help() -> None:
     """Names that Berth serves are asked only of a node that advertises them."""
     before, after = builders.node(extra={"nvidia.com/gpu": 0}), builders.node()

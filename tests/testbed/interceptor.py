@@ -216,6 +216,8 @@ class Interceptor:
             if answer is None:
                 answer = await (self._stream(asked) if call.streams else self._exchange(asked))
         except (aiohttp.ClientError, ConnectionError):
+            if fault.deed in KILLS:
+                self.kill()  # Its answer never came, and nothing else would end the sender.
             answer = self._abandon(asked)
         if fault.deed is not Deed.NOTHING:
             self.note()

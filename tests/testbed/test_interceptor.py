@@ -128,6 +128,17 @@ async def test_a_fault_hits_before_or_after_the_server(
     assert bench.killed == killed
 
 
+@pytest.mark.parametrize("deed", [Deed.KILL_AFTER, Deed.KILL_BETWEEN])
+async def test_a_kill_comes_though_the_server_gives_no_answer(bench: Bench, deed: Deed) -> None:
+    """Else its sender would live on for good, for nothing else is done to whoever is to be killed."""
+    bench.faults["create events"] = Fault(deed, server="https://127.0.0.1:1")
+
+    with pytest.raises(errors.Unreachable):
+        await bench.make("a")
+
+    assert bench.killed == 1
+
+
 async def test_a_held_call_arrives_late(bench: Bench) -> None:
     """A held call reaches the server when the gate opens, even if its sender has given up."""
     gate = asyncio.Event()
