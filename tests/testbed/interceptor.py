@@ -104,14 +104,15 @@ class Record:
         return not self.status and self.deed not in UNHEARD
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
-    """A request with its body, which may have to be sent twice."""
+    """A request with its body, which may have to be sent twice, and whether its sender was killed for it."""
 
     request: web.BaseRequest
     body: bytes
     record: Record
     fault: Fault
+    killed: bool = False
 
 
 class Interceptor:
@@ -216,8 +217,10 @@ class Interceptor:
             if answer is None:
                 answer = await (self._stream(asked) if call.streams else self._exchange(asked))
         except (aiohttp.ClientError, ConnectionError):
-            if fault.deed in KILLS:
-                self.kill()  # Its answer never came, and nothing else would end the sender.
+            # Where the server's answer never came nothing else would end the sender; and once is enough, for
+            # the next one would be another process.
+            if fault.deed in KILLS and not asked.killed:
+                self._kill(asked)
             answer = self._abandon(asked)
         if fault.deed is not Deed.NOTHING:
             self.note()
@@ -235,7 +238,7 @@ class Interceptor:
             case Deed.DROP:
                 return self._abandon(asked)
             case Deed.KILL_BEFORE:
-                self.kill()
+                self._kill(asked)
                 return self._abandon(asked)
             case Deed.BUSY:
                 return _status(http.HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": f"{fault.seconds:.0f}"})
@@ -268,7 +271,7 @@ class Interceptor:
             case Deed.LOSE:
                 return self._abandon(asked)
             case Deed.KILL_AFTER:
-                self.kill()
+                self._kill(asked)
                 return self._abandon(asked)
             case Deed.UNSURE:
                 return _status(http.HTTPStatus.SERVICE_UNAVAILABLE)
@@ -297,10 +300,15 @@ class Interceptor:
             await ours.write(chunk)
         await ours.write_eof()
 
+    def _kill(self, asked: _Asked) -> None:
+        asked.killed = True
+        self.kill()
+
     def _soon(self, asked: _Asked) -> None:
         """Plan what comes after the answer."""
         running = asyncio.get_running_loop()
         if asked.fault.deed is Deed.KILL_BETWEEN:
+            asked.killed = True
             running.call_later(asked.fault.seconds, self.kill)
         elif asked.fault.deed is Deed.CUT:
             running.call_later(asked.fault.seconds, _reset, asked.request)

@@ -139,6 +139,23 @@ async def test_a_kill_comes_though_the_server_gives_no_answer(bench: Bench, deed
     assert bench.killed == 1
 
 
+async def test_a_watch_whose_reader_is_gone_kills_once(bench: Bench) -> None:
+    """The next kill would hit the process that took the reader's place, long after the plan was done."""
+    bench.faults["watch events"] = Fault(Deed.KILL_BETWEEN)
+    path = resources.EVENTS.path(namespace=bench.namespace)
+    stream = bench.session.stream(path, params={"watch": "true"}, idle_seconds=10, head_seconds=10)
+    async with stream:
+        await waiting.eventually(lambda: bench.killed, what="the kill")
+
+    async def ended() -> bool:
+        await bench.make(f"e{len(bench.wire.seen)}")  # It shows only as the next event is passed on.
+        return bench.wire.reset_watches() == 0
+
+    await waiting.eventually(ended, what="the watch to end")
+
+    assert bench.killed == 1
+
+
 async def test_a_held_call_arrives_late(bench: Bench) -> None:
     """A held call reaches the server when the gate opens, even if its sender has given up."""
     gate = asyncio.Event()
