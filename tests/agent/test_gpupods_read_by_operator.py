@@ -98,7 +98,7 @@ def refused(looking: probe.Probe, ask: requests.Ask, sharing: wire.Sharing | Non
     request = requests.Request((requests.ContainerRequest("main", (ask,)),))
     found = allocator.allocate_or_explain(device_view.View(devices.read(seen), {}), request)
     return (
-        {each.reason for each in found.against or (found,)}
+        {each.reason for each in found.verdicts or (found,)}
         if isinstance(found, allocator.Shortfall)
         else set()
     )

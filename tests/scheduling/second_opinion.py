@@ -76,12 +76,12 @@ def left(node: facts.Node, holds: Iterable[Hold], name: str) -> int | None:
 def roomy(node: facts.Node, holds: list[Hold], demand: facts.Demand) -> bool:
     """Return whether the node's resources suffice."""
     plain = [left(node, holds, name) for name, _ in demand.amounts]
-    served = [left(node, holds, name) for name, _ in demand.served_by_devices]
+    served = [left(node, holds, name) for name, _ in demand.device_resources]
     return all(
         have is not None and have >= amount for have, (_, amount) in zip(plain, demand.amounts, strict=True)
     ) and all(
         have is None or have >= amount
-        for have, (_, amount) in zip(served, demand.served_by_devices, strict=True)
+        for have, (_, amount) in zip(served, demand.device_resources, strict=True)
     )
 
 

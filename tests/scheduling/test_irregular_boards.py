@@ -80,24 +80,24 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
 
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """Who was slow once is not so for ever: where no other will do it is asked, and its answer counts."""
-    slow, question = search_memory.SlowNodes(), questions.of(HARD.request, HARD.demand)
+    hard, question = search_memory.HardToSearch(), questions.of(HARD.request, HARD.demand)
 
     found = []
     for late in (True, False):
-        slow.note(question, BAD, slow=late)
-        found.append(list(slow.of(question)))
+        hard.note(question, BAD, hard=late)
+        found.append(list(hard.of(question)))
 
     assert found == [[BAD], []]
 
 
-def test_slow_nodes_are_remembered_within_bounds() -> None:
+def test_nodes_hard_to_search_are_remembered_within_bounds() -> None:
     """However many nodes and questions there are."""
-    slow, count = search_memory.SlowNodes(), search_memory.MOST_QUESTIONS + 9
+    hard, count = search_memory.HardToSearch(), search_memory.MOST_QUESTIONS + 9
     asked = [questions.of(HARD.request, builders.demand(cpu)) for cpu in range(count)]
 
     for question in asked:
-        for at in range(search_memory.MOST_SLOW + 1):
-            slow.note(question, f"n{at}", slow=True)
+        for at in range(search_memory.MOST_HARD + 1):
+            hard.note(question, f"n{at}", hard=True)
 
-    assert not slow.of(asked[0])
-    assert list(slow.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_SLOW + 1)]
+    assert not hard.of(asked[0])
+    assert list(hard.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_HARD + 1)]

@@ -71,7 +71,7 @@ def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
 
 LICENCES: Final = builders.node("n2", extra={random_clusters.LICENCE: 2})
 USED: Final = builders.hold("a", "n2", amounts=((random_clusters.LICENCE, 1),))
-SERVED: Final = facts.Demand(served_by_devices=((random_clusters.SERVED, 2),))
+SERVED: Final = facts.Demand(device_resources=((random_clusters.SERVED, 2),))
 # What an inventory has been told, one after the other; a demand; which nodes have room for it.
 ROOM: Final[dict[str, tuple[tuple[facts.Node | Hold, ...], facts.Demand, list[bool]]]] = {
     "a resource that only some nodes advertise": (

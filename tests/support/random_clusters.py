@@ -292,7 +292,7 @@ def candidates(draw: st.DrawFn, name: str = "p") -> queued_pods.Candidate:
     extra = draw(st.sampled_from([{}, {}, {LICENCE: 1}]))
     plain = builders.demand(draw(st.sampled_from([0, 500, 2000])), extra=extra)
     served = ((SERVED, request.need.cards),) if request.need.cards and draw(st.booleans()) else ()
-    demand = dataclasses.replace(plain, served_by_devices=served, where=draw(WHERES))
+    demand = dataclasses.replace(plain, device_resources=served, where=draw(WHERES))
     priority = draw(st.sampled_from([0, 0, 10]))
     return builders.candidate(name, request=request, demand=demand, priority=priority)
 

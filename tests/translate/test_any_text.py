@@ -154,7 +154,7 @@ def test_every_pod_is_read(pod: raw.Pod) -> None:
     assert all(fault.detail.isprintable() and len(fault.detail) < 500 for fault in faults)
     assert {fault.reason for fault in faults} <= {Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST}
     assert isinstance(pods.classify(pod), pods.WaitingPod | pods.BoundPod)
-    assert all(name for name, _ in demands.demand(pod.spec).served_by_devices)
+    assert all(name for name, _ in demands.demand(pod.spec).device_resources)
     assert request.need.cards >= 0
     assert (request, hash(request)) == (again, hash(again))
     for ask in (ask for container in request.containers for ask in container.asks):

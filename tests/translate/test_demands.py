@@ -180,7 +180,7 @@ def test_names_that_berth_serves_are_kept_apart(
     """What the Device answers for is asked of the node only where it advertises it, whoever named it."""
     found = demands.demand(pod.spec)
 
-    assert (found.amounts, found.served_by_devices) == (own, served)
+    assert (found.amounts, found.device_resources) == (own, served)
 
 
 OS = "kubernetes.io/os"

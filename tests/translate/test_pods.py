@@ -81,7 +81,7 @@ def test_waiting_pod_is_read_whole() -> None:
     assert (found.uid, found.title, found.faults) == ("uid-p", "ml/p", ())
     assert (found.priority, found.created) == (7, "2026-01-01T00:00:00Z")
     assert found.request.need.whole == 2
-    assert (found.demand.served_by_devices, found.demand.where) == (((names.NVIDIA_GPU, 2),), ZONED)
+    assert (found.demand.device_resources, found.demand.where) == (((names.NVIDIA_GPU, 2),), ZONED)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ changes `leaseTransitions`; holder and transitions together are the term that ea
 Each write also carries the declaration: the pods whose binds may be under way
 (`engine.bind_declarer`). The next leader reads it from the very revision that it replaces, so that
 nothing can be declared in between. What a person changed in the Lease is put right by the next
-renewal, or ends the leadership. What begins and ends with it is in `leadership`.
+renewal, or ends the leadership. What else begins and ends with a term is in `app`.
 """
 
 import asyncio

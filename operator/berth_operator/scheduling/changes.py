@@ -33,7 +33,7 @@ class Scenario:
     request: requests.Request
     demand: nodes.Demand
     node: nodes.Node = NO_NODE
-    device: devices.Device | None = None  # All devices of the node, as its agent published them.
+    device: devices.Device | None = None  # Without devices that belong to other nodes (`NodeInfo.owned`).
     silent: bool = False  # Whether its agent is silent.
     holds: tuple[Hold, ...] = ()
 
@@ -98,8 +98,8 @@ class ProposedChange:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DeviceShare:
-    """A share of one device, in percent and bytes."""
+class DeviceRef:
+    """A device that a change is about; for a change of its use, how much of it, in percent and bytes."""
 
     uuid: str
     minor: int
@@ -108,7 +108,7 @@ class DeviceShare:
     type: str = devices.GPU
 
 
-def named(devices: Sequence[DeviceShare], node: str) -> str:
+def named(devices: Sequence[DeviceRef], node: str) -> str:
     """Return devices of a node by their names: by uuid, or by minor where there are many."""
     name = wording.clipped(node)
     if len(devices) <= wording.LISTED:
@@ -123,7 +123,7 @@ class EndPods(Change):
 
     precedence: ClassVar = Precedence.END_PODS
     holds: tuple[Hold, ...]
-    devices: tuple[DeviceShare, ...] = ()
+    devices: tuple[DeviceRef, ...] = ()
 
     @property
     def titles(self) -> tuple[str, ...]:

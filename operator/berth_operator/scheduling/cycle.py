@@ -250,7 +250,7 @@ def _decide_outside_claims(
     claimed_nodes: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if only a node that pods before it claim may take it."""
-    original, candidate = candidate, under_policy.applied(policy, candidate)
+    original, candidate = candidate, under_policy.renamed_or_refused(policy, candidate)
     if candidate.faults and not original.faults:
         return decisions.Reject(candidate.uid, candidate.faults, awaited=under_policy.POLICY_CHANGE)
     if claimed_nodes and not candidate.faults:
@@ -276,7 +276,7 @@ def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -
         uid=candidate.uid,
         title=candidate.title,
         node=placement.node,
-        amounts=tuple(sorted(demand.amounts + demand.served_by_devices)),
+        amounts=tuple(sorted(demand.amounts + demand.device_resources)),
         shares=allocator.peak_shares(placement.grants),
         host_ports=demand.host_ports,
         priority=candidate.priority,

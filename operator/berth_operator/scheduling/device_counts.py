@@ -103,8 +103,8 @@ def space(core: int, memory: int, total: int) -> int:
 
 
 @dataclasses.dataclass(slots=True)
-class _Pool:
-    """Equal pieces of devices, counted as in `node_table.POOL_COUNTS`."""
+class _Counts:
+    """Equal pieces of devices, counted as in `node_table.PIECE_COUNTS`."""
 
     left: int = 0
     well: int = 0
@@ -124,9 +124,9 @@ class _Pool:
 
 def _recount_rest(table: node_table.NodeTable, info: NodeInfo, view: device_view.View) -> None:
     """Count what is left of a node's replicas, instances and other devices, and how many there are at all."""
-    replicas = _Pool()
-    instances: dict[str, _Pool] = collections.defaultdict(_Pool)
-    others: dict[str, _Pool] = collections.defaultdict(_Pool)
+    replicas = _Counts()
+    instances: dict[str, _Counts] = collections.defaultdict(_Counts)
+    others: dict[str, _Counts] = collections.defaultdict(_Counts)
     for card in view.device.cards:
         if card.replicas > 1:
             left = verdicts.free_replicas(view, card) if view.open and card.trouble is None else 0
@@ -135,30 +135,30 @@ def _recount_rest(table: node_table.NodeTable, info: NodeInfo, view: device_view
             instances[one.profile].add(card, 1, view.open and view.usage(one.uuid) == device_view.UNUSED)
     for other in view.device.others:
         others[other.type].add(other, 1, view.open and view.free_core(other) > 0)
-    _write_pool(table, node_table.REPLICA_TABLES, info.row, replicas)
-    _write_pools(table, node_table.INSTANCE_TABLES, info, table.profiles, instances)
-    _write_pools(table, node_table.OTHER_TABLES, info, table.types, others)
+    _write(table, node_table.REPLICA_TABLES, info.row, replicas)
+    _write_all(table, node_table.INSTANCE_TABLES, info, table.profiles, instances)
+    _write_all(table, node_table.OTHER_TABLES, info, table.types, others)
 
 
-def _write_pools(
+def _write_all(
     table: node_table.NodeTable,
     tables: tuple[str, ...],
     info: NodeInfo,
     names: node_table.Names,
-    pools: dict[str, _Pool],
+    counts_by_name: dict[str, _Counts],
 ) -> None:
     """Write the counts of each name that has a column; the others are too many, and are not given out."""
-    for name, pool in pools.items():
+    for name, counts in counts_by_name.items():
         if (at := names.get(name)) is not None:
-            _write_pool(table, tables, (info.row, at), pool)
+            _write(table, tables, (info.row, at), counts)
         else:
             info.uncounted += 1
 
 
-def _write_pool(
-    table: node_table.NodeTable, names: tuple[str, ...], at: int | tuple[int, int], pool: _Pool
+def _write(
+    table: node_table.NodeTable, names: tuple[str, ...], at: int | tuple[int, int], counts: _Counts
 ) -> None:
-    for name, count in zip(names, (pool.left, pool.well, pool.in_all, pool.trouble), strict=True):
+    for name, count in zip(names, (counts.left, counts.well, counts.in_all, counts.trouble), strict=True):
         getattr(table, name)[at] = count
 
 

@@ -42,13 +42,13 @@ class Inventory:
         clock: Callable[[], float] = float,
         day: Callable[[], float] = float,
         *,
-        one_pod_a_shared_card: bool = False,
+        exclusive_replicas: bool = False,
     ) -> None:
         """Begin with nothing; `day` tells the time of day, and by default no time passes.
 
-        `one_pod_a_shared_card` has a card that its node shares given to one pod at a time.
+        `exclusive_replicas` has a time-sliced or MPS card given to one pod at a time.
         """
-        self.one_pod_a_shared_card = one_pod_a_shared_card
+        self.exclusive_replicas = exclusive_replicas
         self.table = node_table.NodeTable()
         self.workload = workload.Workload()
         self.uuid_ownership = uuid_ownership.UuidOwnership(day, self._names_held)
@@ -257,11 +257,11 @@ class Inventory:
     def set_policy(self, policy: Policy) -> bool:
         """Count as a policy has it, and return whether something else is left of cards than before."""
         self.workload.call(dict(policy.models))
-        if self.one_pod_a_shared_card is not policy.replicas:
+        if self.exclusive_replicas is not policy.replicas:
             return False
-        self.one_pod_a_shared_card = not policy.replicas
+        self.exclusive_replicas = not policy.replicas
         for info in self.each():
-            info.alone = self.one_pod_a_shared_card
+            info.exclusive_replicas = self.exclusive_replicas
             if not info.plain:
                 device_counts.recount(self.table, info)
         return True
@@ -348,7 +348,7 @@ class Inventory:
         if (at := self.index.get(name)) is not None:
             return self._info_at(at)
         at = self._vacant.pop() if self._vacant else self._append()
-        info = self.infos[at] = node_info.NodeInfo(name, at, alone=self.one_pod_a_shared_card)
+        info = self.infos[at] = node_info.NodeInfo(name, at, exclusive_replicas=self.exclusive_replicas)
         self.index[name] = at
         self._moved()
         return info

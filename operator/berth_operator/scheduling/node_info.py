@@ -23,7 +23,7 @@ class NodeInfo:
     unnamed: int = 0  # Cards that are kept back because what a damaged record names is not there.
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
     silent: bool = True
-    alone: bool = False  # Whether a card that it shares is given to one pod at a time.
+    exclusive_replicas: bool = False  # Whether a time-sliced or MPS card serves one pod at a time.
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
     amounts: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what pods hold.
     given: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what the node can give.
@@ -65,5 +65,5 @@ class NodeInfo:
             functions=frozenset(self.functions),
             withheld=self.withheld,
             open=self.open,
-            alone=self.alone,
+            exclusive_replicas=self.exclusive_replicas,
         )

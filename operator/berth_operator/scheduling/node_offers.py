@@ -71,9 +71,7 @@ def room(there: Left, demand: facts.Demand) -> bool:
     if any(there.get(name, node_table.ABSENT) < amount for name, amount in demand.amounts):
         return False
     # Of the names that Berth serves only those count that the node advertises.
-    return all(
-        name not in there or max(0, there[name]) >= amount for name, amount in demand.served_by_devices
-    )
+    return all(name not in there or max(0, there[name]) >= amount for name, amount in demand.device_resources)
 
 
 def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> bool:

@@ -33,10 +33,10 @@ SLOTS: Final = 8
 LOG_KEPT: Final = 1 << 16
 # Of replicas, and of each profile and type: what is left, what is well, and all there is, used or not;
 # and the first trouble of those that are not well, as a number of TROUBLES.
-POOL_COUNTS: Final = ("", "_well", "_in_all", "_trouble")
-REPLICA_TABLES: Final = tuple(f"replicas{one}" for one in POOL_COUNTS)
-INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in POOL_COUNTS)
-OTHER_TABLES: Final = tuple(f"others{one}" for one in POOL_COUNTS)
+PIECE_COUNTS: Final = ("", "_well", "_in_all", "_trouble")
+REPLICA_TABLES: Final = tuple(f"replicas{one}" for one in PIECE_COUNTS)
+INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in PIECE_COUNTS)
+OTHER_TABLES: Final = tuple(f"others{one}" for one in PIECE_COUNTS)
 RESOURCE_TABLES: Final = ("allocatable", "left")
 CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whole", "trouble")
 
@@ -205,13 +205,13 @@ class NodeTable:
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
         # Of each node, the pools: replicas, MIG instances by profile, other devices by type.
         self.replicas, self.replicas_well, self.replicas_in_all, self.replicas_trouble = (
-            np.zeros(ROWS, dtype=np.int64) for _ in POOL_COUNTS
+            np.zeros(ROWS, dtype=np.int64) for _ in PIECE_COUNTS
         )
         self.instances, self.instances_well, self.instances_in_all, self.instances_trouble = (
-            _matrix(1) for _ in POOL_COUNTS
+            _matrix(1) for _ in PIECE_COUNTS
         )
         self.others, self.others_well, self.others_in_all, self.others_trouble = (
-            _matrix(1) for _ in POOL_COUNTS
+            _matrix(1) for _ in PIECE_COUNTS
         )
         self.log: list[int] = []
         self.log_start = 0  # The version of the first entry of the log: those before it were dropped.

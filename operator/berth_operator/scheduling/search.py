@@ -56,7 +56,7 @@ class Search:
         self._cached: collections.OrderedDict[questions.Question, search_memory.CachedScores] = (
             collections.OrderedDict()
         )
-        self._slow = search_memory.SlowNodes()
+        self._hard_to_search = search_memory.HardToSearch()
         self._bytes = 0  # Of all cached scores, roughly.
 
     def place(
@@ -73,8 +73,8 @@ class Search:
 
         A preferred scope (NVLink, PCIe or NUMA: how near each other the cards sit) is tried as a required
         one, then the next wider one, and at last the request as it is. Once `effort` is used up, the nodes
-        that were not searched are left to the next call: those already searched stay excluded until they
-        change. `question` is made of request and demand; a caller that has it passes it on.
+        that were not searched are left to the next call: those already searched are not searched again until
+        they change. `question` is made of request and demand; a caller that has it passes it on.
         """
         effort = Effort() if effort is None else effort
         *preferred, _ = scopes.narrowest_first(request.grouping)  # The last one is the request as it is.
@@ -108,12 +108,12 @@ class Search:
     ) -> decisions.Placement | None:
         cached = self._scores(question, policy)
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
-        slow = self._slow.of(question)
+        hard = self._hard_to_search.of(question)
         scores_of_excluded = cached.exclude(self._positions(excluded)) if excluded else None
-        scores_of_slow = cached.exclude(self._positions(slow)) if slow else None
+        scores_of_hard = cached.exclude(self._positions(hard)) if hard else None
         found, searched = self._search_nodes(request, question, cached, effort)
-        if scores_of_slow is not None:
-            cached.restore(scores_of_slow)
+        if scores_of_hard is not None:
+            cached.restore(scores_of_hard)
             if found is None and not effort.cut_short:
                 found, _ = self._search_nodes(request, question, cached, effort, searched=searched)
         if scores_of_excluded is not None:
@@ -143,13 +143,15 @@ class Search:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
-                    self._slow.note(question, info.name, slow=False)
+                    self._hard_to_search.note(question, info.name, hard=False)
                     return decisions.Placement(info.name, found), searched
                 searched += 1
                 if _is_inconclusive(question, effort, searched):
                     break
                 reason = found.reason, found.detail
-                self._slow.note(question, info.name, slow=found.reason is decisions.Reason.UNDECIDED)
+                self._hard_to_search.note(
+                    question, info.name, hard=found.reason is decisions.Reason.UNDECIDED
+                )
                 self._remember(cached, equivalence_class, reason)
             # Only a search could show this; it holds until the node changes.
             cached.score[best] = search_memory.IMPOSSIBLE
@@ -272,7 +274,7 @@ def score_nodes(
     """Return the scores of these nodes, and which of them pass the filters."""
     query = Query(inventory, rows, question)
     able = registry.able(query)
-    strategy = question.grouping.strategy or policy.strategy
+    strategy = question.grouping.strategy or policy.strategy  # The pod's own choice comes first.
     return strategies.STRATEGIES[strategy](score_input_of(query, policy.weights)), able
 
 

@@ -20,7 +20,7 @@ BYTES_A_CLASS: Final = 4096  # The equivalence class itself, and the reason.
 MOST_CLASSES: Final = 32
 # How many questions with slow nodes are remembered, and how many nodes of each.
 MOST_QUESTIONS: Final = 256
-MOST_SLOW: Final = 64
+MOST_HARD: Final = 64
 
 IMPOSSIBLE: Final = -1.0  # Below every score.
 
@@ -71,7 +71,7 @@ class CachedScores:
         return BYTES_A_TERM * self.question.size + BYTES_A_NODE * len(self.score) + reasons
 
 
-class SlowNodes:
+class HardToSearch:
     """Which nodes used up their part of the effort without a result: they are searched last the next time.
 
     Unlike scores this outlasts changes of a node. Otherwise a node whose devices are hard to search
@@ -81,9 +81,9 @@ class SlowNodes:
     def __init__(self) -> None:
         self._names: collections.OrderedDict[questions.Question, dict[str, None]] = collections.OrderedDict()
 
-    def note(self, question: questions.Question, name: str, *, slow: bool) -> None:
+    def note(self, question: questions.Question, name: str, *, hard: bool) -> None:
         """Record whether a node gave no result in time."""
-        if not slow:
+        if not hard:
             if self._names:
                 self._names.get(question, {}).pop(name, None)
             return
@@ -91,7 +91,7 @@ class SlowNodes:
         self._names.move_to_end(question)
         names.pop(name, None)
         names[name] = None
-        if len(names) > MOST_SLOW:
+        if len(names) > MOST_HARD:
             del names[next(iter(names))]
         if len(self._names) > MOST_QUESTIONS:
             self._names.popitem(last=False)

@@ -18,8 +18,8 @@ NO_SHARES: Final = (
 )
 
 
-def applied(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
-    """Return a pod with the policy applied to its request."""
+def renamed_or_refused(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+    """Return a pod that asks for models by all their names, and has faults where the policy refuses it."""
     if policy.fractions and not policy.models and not candidate.small:
         return candidate
     if policy.models:

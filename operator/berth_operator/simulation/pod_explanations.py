@@ -94,7 +94,7 @@ class PodExplanation:
 
 def _node_first(found: explain.Finding) -> tuple[explain.Finding, ...]:
     """Return a node's own reason before those of its cards, unless it is the same."""
-    against = found.shortfall.against if found.shortfall else ()
+    against = found.shortfall.verdicts if found.shortfall else ()
     if not against or found.reason in {verdict.reason for verdict in against}:
         return (found,)
     return dataclasses.replace(found, shortfall=None), found

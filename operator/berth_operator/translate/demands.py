@@ -29,7 +29,7 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
     total = amounts(spec)
     return facts.Demand(
         amounts=tuple((name, amount) for name, amount in total if not aliases.is_served(name)),
-        served_by_devices=tuple((name, amount) for name, amount in total if aliases.is_served(name)),
+        device_resources=tuple((name, amount) for name, amount in total if aliases.is_served(name)),
         where=where(spec),
         host_ports=host_ports(spec),
     )

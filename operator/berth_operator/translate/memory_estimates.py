@@ -68,7 +68,7 @@ def _of_devices(request: requests.Request) -> Iterator[str]:
 
 
 def _of_node(demand: facts.Demand) -> Iterator[str]:
-    return (name for name, _ in (*demand.amounts, *demand.served_by_devices))
+    return (name for name, _ in (*demand.amounts, *demand.device_resources))
 
 
 def _of_place(where: facts.Where) -> Iterator[str]:

@@ -156,7 +156,7 @@ def test_a_refusal_names_the_profile() -> None:
     shortfall = refused(view([mig(0, 0)]), request(requests.Instances("7g.80gb", 1)))
 
     assert shortfall.detail == "7g.80gb"
-    assert [verdict.reason for verdict in shortfall.against] == [Reason.PROFILE_MISMATCH]
+    assert [verdict.reason for verdict in shortfall.verdicts] == [Reason.PROFILE_MISMATCH]
 
 
 def test_harm_counts_what_can_no_longer_be_cut() -> None:

@@ -217,7 +217,7 @@ def test_devices_that_are_alike_get_the_same_answer(case: Case) -> None:
     for group in problem.alike:
         for ask in {ask for one in request.containers for ask in one.asks}:
             judged = {
-                verdicts.against(
+                verdicts.reason_against(
                     view, problem.devices[number], ask, request.conditions, grouping=request.grouping
                 )
                 for number in group

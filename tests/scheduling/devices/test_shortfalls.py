@@ -135,7 +135,7 @@ CASES: Final[dict[str, tuple[device_view.View, requests.Request, dict[str, Any]]
     "asks that fit alone but not together, for which no card is to blame": (
         view([card()], {0: device_view.Usage(20, 0, 1)}),
         request((requests.Gpus(1, core=50), requests.Gpus(1, core=40))),
-        {"reason": Reason.FULL, "never": False, "against": ()},
+        {"reason": Reason.FULL, "never": False, "verdicts": ()},
     ),
     "a withheld card": (EIGHT_A40, request(8), {"reason": Reason.WITHHELD}),
     "a scope, which no release of withheld cards would cure": (
@@ -173,7 +173,7 @@ def test_each_card_has_its_own_reason() -> None:
     """Which of them are of the wrong model, and which are in use."""
     shortfall = refused(view(MODELS, {2: None}), request(2, conditions=A40))
 
-    assert [(verdict.minor, verdict.reason) for verdict in shortfall.against] == [
+    assert [(verdict.minor, verdict.reason) for verdict in shortfall.verdicts] == [
         (0, Reason.MODEL_MISMATCH),
         (1, Reason.MODEL_MISMATCH),
         (2, Reason.IN_USE),
@@ -251,5 +251,5 @@ def test_a_shortfall_blames_only_devices_that_could_not_serve(
         for ask in asks
     ]
 
-    assert set(shortfall.against) <= set(judged)
+    assert set(shortfall.verdicts) <= set(judged)
     assert shortfall.found < shortfall.wanted

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from berth_operator.scheduling import explain
-from berth_operator.scheduling.changes import Change, DeviceShare, EndPods
+from berth_operator.scheduling.changes import Change, DeviceRef, EndPods
 from berth_operator.scheduling.constraints import arrangement, asks, cards
 from berth_operator.scheduling.constraints.agent_state import RepairAgent
 from berth_operator.scheduling.constraints.cards import MakeRoom
@@ -36,9 +36,9 @@ EVERYTHING = dataclasses.replace(
 )
 
 
-def rooms(count: int, **fields: Any) -> tuple[DeviceShare, ...]:
+def rooms(count: int, **fields: Any) -> tuple[DeviceRef, ...]:
     """Name cards of n3."""
-    return tuple(DeviceShare(f"GPU-{minor}", minor, **fields) for minor in range(count))
+    return tuple(DeviceRef(f"GPU-{minor}", minor, **fields) for minor in range(count))
 
 
 def room(count: int, **fields: Any) -> MakeRoom:

@@ -169,13 +169,13 @@ def test_a_node_is_read_no_longer_than_there_is_time() -> None:
         },
     )
     asks = [requests.Gpus(1, core=1 + at, memory=builders.GIB) for at in range(50)]
-    judged, against = [0], verdicts.against
+    judged, against = [0], verdicts.reason_against
 
     def counted(*args: Any, **more: Any) -> Any:
         judged[0] += 1
         return against(*args, **more)
 
-    with mock.patch.object(verdicts, "against", counted):
+    with mock.patch.object(verdicts, "reason_against", counted):
         effort = Effort(expired=lambda: judged[0] > 100)
         answer = allocator.allocate_or_explain(view, scenes.pod(*asks).request, effort=effort)
 

@@ -88,7 +88,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
             assert finding.reason is Reason.WITHHELD
         else:
             assert isinstance(allocator.allocate_or_explain(info.view(), pod.request), allocator.Shortfall)
-            assert not finding.shortfall.against or finding.shortfall.found < finding.shortfall.wanted
+            assert not finding.shortfall.verdicts or finding.shortfall.found < finding.shortfall.wanted
 
 
 def node_selection_reason(node: nodes.Node, where: nodes.Where) -> NodeReason | None:
@@ -237,8 +237,8 @@ def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.C
                 larger = dataclasses.replace(ask, count=count)
                 container = dataclasses.replace(pod.request.containers[0], asks=(larger,))
                 request = dataclasses.replace(pod.request, containers=(container,))
-                served = tuple((name, count) for name, _ in pod.demand.served_by_devices)
-                demand = dataclasses.replace(pod.demand, served_by_devices=served)
+                served = tuple((name, count) for name, _ in pod.demand.device_resources)
+                demand = dataclasses.replace(pod.demand, device_resources=served)
                 assert not clusters.takers(
                     inventory, dataclasses.replace(pod, request=request, demand=demand)
                 )

@@ -81,8 +81,8 @@ def _scaled(scenario: Scenario, count: int, before: int) -> facts.Demand:
     """Lower what is asked under the names that Berth serves, where it is surely about these devices alone."""
     if len(list(each(scenario.request))) != 1:
         return scenario.demand
-    served = tuple((name, -(-amount * count // before)) for name, amount in scenario.demand.served_by_devices)
-    return dataclasses.replace(scenario.demand, served_by_devices=served)
+    served = tuple((name, -(-amount * count // before)) for name, amount in scenario.demand.device_resources)
+    return dataclasses.replace(scenario.demand, device_resources=served)
 
 
 def ask_less(request: requests.Request, position: Position, field: str, free: int) -> AskLess:
@@ -132,7 +132,7 @@ def smaller(failed: FailedPlacement, position: Position, ask: requests.Gpus) -> 
     """Yield that the pod asks for no larger share than some card has left, of memory or of core."""
     container = failed.request.containers[position.container].name
     found = [one for one in failed.shortfalls if one.container == container]
-    verdicts = [verdict for one in found for verdict in one.against]
+    verdicts = [verdict for one in found for verdict in one.verdicts]
     memory = [
         one for one in verdicts if one.free.memory < one.wanted.memory and one.free.core >= one.wanted.core
     ]
@@ -173,7 +173,7 @@ class AskReplicas(changes.Change):
         """Return the scenario in which the pod asks for replicas."""
         request = self.position.replaced(scenario.request, requests.Replicas(self.count))
         demand = dataclasses.replace(
-            scenario.demand, served_by_devices=((names.NVIDIA_GPU_SHARED, self.count),)
+            scenario.demand, device_resources=((names.NVIDIA_GPU_SHARED, self.count),)
         )
         return dataclasses.replace(scenario, request=request, demand=demand)
 
@@ -193,6 +193,6 @@ def in_replicas(failed: FailedPlacement) -> Iterator[ProposedChange]:
     if len(asks) != 1 or grouping.scope or grouping.joint:
         return
     ((position, ask),) = asks
-    shared = (sum(one.reason is Reason.SHARING_MODE for one in found.against) for found in failed.shortfalls)
+    shared = (sum(one.reason is Reason.SHARING_MODE for one in found.verdicts) for found in failed.shortfalls)
     if isinstance(ask, requests.Gpus) and max(shared, default=0) >= ask.count:
         yield ProposedChange([AskReplicas(position=position, count=ask.count, whole=ask.whole)])

@@ -12,7 +12,7 @@ import numpy as np
 
 from berth_crds import names
 from berth_operator.scheduling import changes, decisions, node_table, queued_pods
-from berth_operator.scheduling.changes import DeviceShare, ProposedChange, Scenario
+from berth_operator.scheduling.changes import DeviceRef, ProposedChange, Scenario
 from berth_operator.scheduling.constraints import asks as device_asks
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.gaps import gap
@@ -58,12 +58,12 @@ def _fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
             yield reason, there if meets is None else meets
 
 
-def right(query: Query) -> node_table.Mask:
+def meeting_conditions(query: Query) -> node_table.Mask:
     """Return the cards that meet all conditions, used or not."""
     return fitting(query)[-1][1]
 
 
-def large(query: Query, ask: requests.Gpus) -> node_table.Mask:
+def large_enough(query: Query, ask: requests.Gpus) -> node_table.Mask:
     """Return which cards could take one unit of an ask if they were unused; a whole card is always whole."""
     total = query.table.total[query.rows]
     if ask.core > requests.WHOLE or ask.ratio > requests.WHOLE:
@@ -82,7 +82,9 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     for reason, few in (*found, *_undivided(query, cards)):
         yield Objection(node_table.count(few) < need.least, reason, never=True)
     for ask in need.largest:
-        yield Objection(node_table.count(cards & large(query, ask)) < ask.count, Reason.TOO_SMALL, never=True)
+        yield Objection(
+            node_table.count(cards & large_enough(query, ask)) < ask.count, Reason.TOO_SMALL, never=True
+        )
     if len(need.shares) > 1 and need.memory:
         together = node_table.total(query.table.total[query.rows] * cards)
         yield Objection(together < need.memory, Reason.TOO_SMALL, never=True)
@@ -133,7 +135,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
     table, rows, need = query.table, query.rows, query.need
     if not asks(need):
         return
-    cards = right(query)
+    cards = meeting_conditions(query)
     if need.whole:
         free = node_table.count(cards & table.whole[rows])
         yield Objection(free < need.whole, Reason.FULL)
@@ -152,7 +154,7 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield what part of the cards is missing for each ask; of what another contains no more is missing."""
     if not asks(query.need):
         return
-    table, rows, cards = query.table, query.rows, right(query)
+    table, rows, cards = query.table, query.rows, meeting_conditions(query)
     # Only where there is a card: one node with many makes the table wide for all.
     core, memory, total = (each[rows][cards] for each in (table.core, table.memory, table.total))
     for ask in requests.uncontained(asks(query.need)):
@@ -201,7 +203,7 @@ class MakeRoom(changes.Change):
     """Pods give up a part of some cards of a node; `holders` are the pods that share them now."""
 
     precedence: ClassVar = changes.Precedence.MAKE_ROOM
-    rooms: tuple[DeviceShare, ...]
+    rooms: tuple[DeviceRef, ...]
     holders: tuple[str, ...]
 
     def apply(self, scenario: Scenario) -> Scenario:
@@ -229,7 +231,7 @@ def _reduced(share: decisions.Share, left: dict[str, list[int]]) -> decisions.Sh
     return dataclasses.replace(share, core=share.core - core, memory=share.memory - memory)
 
 
-def _freed(room: DeviceShare) -> str:
+def _freed(room: DeviceRef) -> str:
     parts = [f"{room.core} % {verdicts.core_of(room.type)}".strip()] if room.core else []
     return " and ".join([*parts, amount(Unit.BYTES, room.memory)] if room.memory else parts)
 
@@ -250,15 +252,15 @@ def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Itera
     yield ProposedChange(variants)
 
 
-def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, DeviceShare]]:
+def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, DeviceRef]]:
     """Yield what is missing on each card of which a part would do, and what part that is of the wanted."""
-    for verdict in shortfall.against if shortfall else ():
+    for verdict in shortfall.verdicts if shortfall else ():
         wanted, free = verdict.wanted, verdict.free
         whole = wanted.core >= verdict.total.core and wanted.memory >= verdict.total.memory
         if verdict.reason in USED and not verdict.never and not whole:
             core, memory = max(0, wanted.core - free.core), max(0, wanted.memory - free.memory)
             lack = max((one.missing_fraction for one in missing(verdict)), default=0.0)
-            yield lack, DeviceShare(verdict.device, verdict.minor, core, memory, verdict.type)
+            yield lack, DeviceRef(verdict.device, verdict.minor, core, memory, verdict.type)
 
 
 def missing(verdict: allocator.Verdict) -> Iterator[Deficit]:

@@ -1,11 +1,11 @@
 """What a constraint is: one check that a node must pass, as a Filter plugin of kube-scheduler is.
 
-The search asks for the nodes that are `able`: those that pass. `unresolvable` objections stay even if all
-pods of the node end, `resolvable` ones may go when a pod ends. Where no node is left, the reason of each is
-its first objection, and the unresolvable ones of all constraints come first: so a reason that waiting cannot
-lift is given before one that it can. Gaps say how near a node comes. `what_if` tries relaxations, which are
-changes of the pod, and remedies, which are changes of a node. A `Scenario` is the pod and one node with all
-that is on it.
+The search asks for the nodes that are `able`: those that pass. `unresolvable` objections stay until the Node,
+its agent or the pod changes. `resolvable` ones may go with these as they are, when a pod ends or a device
+recovers. Where no node is left, the reason of each is its first objection, and the unresolvable ones of all
+constraints come first: so what waiting hardly lifts is said before what it may. Gaps say how near a node
+comes. `what_if` tries relaxations, which are changes of the pod, and remedies, which are changes of a node.
+A `Scenario` is the pod and one node with all that is on it.
 """
 
 import dataclasses
@@ -69,9 +69,9 @@ class Constraint:
     """One check that a node must pass.
 
     `applies_to` is whether a question has the constraint at all. `only_device_pods_lift_it` means that
-    only the end of a pod with devices can lift it. `able` is the mask of the nodes that pass; without it only
-    a device search shows whether a node does. `words` make the clause of a reason from the number of nodes,
-    the pod and the detail; `brief` is what a table calls it.
+    the end of a pod without devices never lifts it. `able` is the mask of the nodes that pass; without it
+    only a device search shows whether a node does. `words` make the clause of a reason from the number of
+    nodes, the pod and the detail; `brief` is what a table calls it.
     """
 
     applies_to: Callable[[questions.Question], bool] = always

@@ -1,38 +1,43 @@
-"""Whether the devices are well: healthy, not cordoned, not used by others, published once."""
+"""Whether the devices are well: healthy, not cordoned, not used by others, reported by one node only."""
 
 import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final, Self
 
 from berth_operator.scheduling import changes, node_table
-from berth_operator.scheduling.changes import DeviceShare, ProposedChange, Scenario
-from berth_operator.scheduling.constraints import cards, pools
+from berth_operator.scheduling.changes import DeviceRef, ProposedChange, Scenario
+from berth_operator.scheduling.constraints import cards, counted_devices
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.wording import of_devices
 
+# Faults, records that cannot be read, and the modes in which a card is not given out.
 TROUBLES: Final = tuple(reason for reason in node_table.TROUBLES if reason is not None)
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few devices that are well, by what is wrong with the others."""
-    for pool in pools.pools(query):
-        few = pool.well < pool.wanted
+    for counted in counted_devices.counts(query):
+        few = counted.well < counted.wanted
         for reason in TROUBLES if few.any() else ():
-            yield Objection(few & (pool.trouble == node_table.TROUBLES.index(reason)), reason, pool.name)
+            yield Objection(
+                few & (counted.trouble == node_table.TROUBLES.index(reason)), reason, counted.name
+            )
     trouble = query.table.trouble[query.rows]
     if cards.asks(query.need) and trouble.any():
-        right = cards.right(query)
+        suitable = cards.meeting_conditions(query)
         for ask in cards.asks(query.need):
-            yield from _troubled_cards(trouble, ask.count, right & cards.large(query, ask))
+            yield from _troubled_cards(trouble, ask.count, suitable & cards.large_enough(query, ask))
 
 
-def _troubled_cards(trouble: node_table.Numbers, count: int, right: node_table.Mask) -> Iterator[Objection]:
-    few = node_table.count(right & (trouble == 0)) < count
+def _troubled_cards(
+    trouble: node_table.Numbers, count: int, suitable: node_table.Mask
+) -> Iterator[Objection]:
+    few = node_table.count(suitable & (trouble == 0)) < count
     for reason in TROUBLES if few.any() else ():
-        there = (right & (trouble == node_table.TROUBLES.index(reason))).any(axis=1)
+        there = (suitable & (trouble == node_table.TROUBLES.index(reason))).any(axis=1)
         yield Objection(few & there, reason)
 
 
@@ -51,7 +56,7 @@ class RepairDevices(changes.Change):
         Reason.DUPLICATE_UUID: "no other node reported {devices}",
     }
     reason: Reason
-    devices: tuple[DeviceShare, ...]
+    devices: tuple[DeviceRef, ...]
     wanted: int
 
     @property
@@ -60,11 +65,11 @@ class RepairDevices(changes.Change):
         return self.reason
 
     @property
-    def parts(self) -> tuple[DeviceShare, ...]:
+    def parts(self) -> tuple[DeviceRef, ...]:
         """The devices."""
         return self.devices
 
-    def with_parts(self, parts: Sequence[DeviceShare]) -> Self:
+    def with_parts(self, parts: Sequence[DeviceRef]) -> Self:
         """Return the change of fewer devices."""
         size = min(1.0, len(parts) / self.wanted)
         return dataclasses.replace(self, devices=tuple(parts), cost=size)
@@ -89,23 +94,25 @@ def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Itera
     """Yield for each kind of trouble that devices are rid of it, those first that have most free."""
     wanted = max(1, shortfall.wanted) if shortfall else 1
     for reason in RepairDevices.CLAUSES:
-        rooms = _with_trouble(scenario, shortfall, reason)
-        whole = RepairDevices(node=scenario.node.name, reason=reason, devices=rooms, wanted=wanted)
-        if rooms:
-            yield ProposedChange([whole.with_parts(rooms[:count]) for count in range(1, len(rooms) + 1)])
+        troubled = _with_trouble(scenario, shortfall, reason)
+        whole = RepairDevices(node=scenario.node.name, reason=reason, devices=troubled, wanted=wanted)
+        if troubled:
+            yield ProposedChange(
+                [whole.with_parts(troubled[:count]) for count in range(1, len(troubled) + 1)]
+            )
 
 
 def _with_trouble(
     scenario: Scenario, shortfall: allocator.Shortfall | None, reason: Reason
-) -> tuple[DeviceShare, ...]:
+) -> tuple[DeviceRef, ...]:
     """Return the devices with this trouble that would otherwise do, as far as that is known."""
     if shortfall is not None:
-        found = [one for one in shortfall.against if one.reason is reason]
+        found = [one for one in shortfall.verdicts if one.reason is reason]
         found.sort(key=lambda one: (-one.free.core, -one.free.memory, one.minor))
-        return tuple(DeviceShare(one.device, one.minor, type=one.type) for one in found)
+        return tuple(DeviceRef(one.device, one.minor, type=one.type) for one in found)
     device = scenario.device
     there = (*device.cards, *device.others) if device is not None else ()
-    return tuple(DeviceShare(one.uuid, one.minor, type=one.type) for one in there if one.trouble is reason)
+    return tuple(DeviceRef(one.uuid, one.minor, type=one.type) for one in there if one.trouble is reason)
 
 
 CONSTRAINT = Constraint(

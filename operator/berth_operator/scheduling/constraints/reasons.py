@@ -1,8 +1,8 @@
 """Why not, counted over all nodes at once: cheap enough for every decision that finds no place.
 
 Each node has its first reason: the unresolvable objections of all constraints in their order, then the
-resolvable ones, and last what only a search on the node showed. So what waiting cannot lift comes before
-what it can, and a node that could never take the pod is not called full.
+resolvable ones, and last what only a search on the node showed. So what waiting hardly lifts comes before
+what it may, and a node that could never take the pod is not called full.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """Whether the node has the cpu, memory, pods and other resources left that the pod asks for.
 
-Resources in `demand.served_by_devices`, such as nvidia.com/gpu, are allocated from the Device. Here they are
+Resources in `demand.device_resources`, such as nvidia.com/gpu, are allocated from the Device. Here they are
 checked only on nodes whose `status.allocatable` has them, too.
 """
 
@@ -36,7 +36,7 @@ def have_enough(inventory: Inventory, rows: node_table.Rows, demand: facts.Deman
     mask: node_table.Mask = table.has_node[rows].copy()
     for name, amount in demand.amounts:
         mask &= _has(table, rows, name, amount)
-    for name, amount in demand.served_by_devices:
+    for name, amount in demand.device_resources:
         if (column := table.resources.get(name)) is not None:
             mask &= (table.left[rows, column] >= amount) | (
                 table.allocatable[rows, column] == node_table.ABSENT
@@ -75,7 +75,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     for name, amount in demand.amounts:
         total = allocatable(query.table, query.rows, name)
         yield Objection(total < amount, Reason.INSUFFICIENT_RESOURCE, name, never=True)
-    for name, amount in demand.served_by_devices:
+    for name, amount in demand.device_resources:
         total = allocatable(query.table, query.rows, name)
         too_small = (total != node_table.ABSENT) & (total < amount)
         yield Objection(too_small, Reason.INSUFFICIENT_RESOURCE, name, never=True)
@@ -86,7 +86,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
     demand = query.question.demand
     for name, amount in demand.amounts:
         yield Objection(~_has(query.table, query.rows, name, amount), Reason.INSUFFICIENT_RESOURCE, name)
-    for name, amount in demand.served_by_devices:
+    for name, amount in demand.device_resources:
         free = free_amounts(query.table, query.rows, name)
         yield Objection((free != node_table.ABSENT) & (free < amount), Reason.INSUFFICIENT_RESOURCE, name)
 
@@ -94,7 +94,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield which fraction of each resource is missing; a node without it is `never` and comes last."""
     demand = query.question.demand
-    for name, amount in demand.amounts + demand.served_by_devices:
+    for name, amount in demand.amounts + demand.device_resources:
         free = free_amounts(query.table, query.rows, name)
         yield np.where(free == node_table.ABSENT, 0, gap(free, amount))
 
@@ -105,7 +105,7 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 def deficits(scenario: Scenario) -> Iterator[Deficit]:
     """Yield the resources of which a node has too little left; an overcommitted node has less than zero."""
     demand, total = scenario.demand, dict(scenario.node.allocatable)
-    for name, amount in demand.amounts + tuple(one for one in demand.served_by_devices if one[0] in total):
+    for name, amount in demand.amounts + tuple(one for one in demand.device_resources if one[0] in total):
         free = max(total.get(name, 0), 0) - sum(dict(hold.amounts).get(name, 0) for hold in scenario.holds)
         if free < amount:
             yield Deficit(name, unit_of(name), amount, free)

@@ -30,8 +30,8 @@ class View:
 
     `functions` are the bus ids of virtual functions in use. `withheld` counts cards that
     pods have that are not known by name: so many of the free ones must not be given.
-    `open` is false where no card of the node may be given out at all, and `alone` is true
-    where a card that the node shares is given to one pod at a time.
+    `open` is false where no card of the node may be given out at all, and `exclusive_replicas` is true
+    where a time-sliced or MPS card is given to one pod at a time.
     """
 
     device: facts.Device
@@ -39,7 +39,7 @@ class View:
     functions: frozenset[str] = frozenset()
     withheld: int = 0
     open: bool = True
-    alone: bool = False
+    exclusive_replicas: bool = False
 
     def usage(self, uuid: str) -> Usage:
         """Return what is taken of a device."""

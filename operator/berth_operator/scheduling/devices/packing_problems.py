@@ -300,7 +300,7 @@ def _suits(problem: NodeProblem, device: facts.Card, ask: requests.Ask) -> bool:
     if (device.type == facts.GPU) == isinstance(ask, requests.OtherDevices):
         return False
     asked, grouping = problem.request.conditions, problem.request.grouping
-    return verdicts.against(problem.view, device, ask, asked, grouping=grouping) is None
+    return verdicts.reason_against(problem.view, device, ask, asked, grouping=grouping) is None
 
 
 def _right_instance(spot: Spot, ask: requests.Ask) -> bool:

@@ -27,8 +27,9 @@ from berth_operator.scheduling.devices import (
     verdicts,
 )
 from berth_operator.scheduling.devices.search_effort import Effort
+from berth_operator.scheduling.devices.verdicts import Verdict
 
-TROUBLE: Final = frozenset(
+FAULTS: Final = frozenset(
     {
         Reason.UNHEALTHY,
         Reason.CARD_CORDONED,
@@ -56,7 +57,7 @@ class Shortfall:
     wanted: int = 0
     found: int = 0
     detail: str = ""
-    against: tuple[verdicts.Verdict, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
 
 
 def explain(
@@ -139,14 +140,14 @@ def _of_ask(view: device_view.View, request: requests.Request, ask: requests.Ask
     conditions, grouping = request.conditions, request.grouping
     found = 0
     for one in devices:
-        if verdicts.against(view, one, ask, conditions, grouping=grouping) is None:
+        if verdicts.reason_against(view, one, ask, conditions, grouping=grouping) is None:
             found += _units(view, one, ask, request)
             if found >= count:
                 return None
     judged = [verdicts.judge(view, one, ask, conditions, grouping=grouping) for one in devices]
-    against = tuple(verdict for verdict in judged if verdict is not None)
     reason = _nearest(devices, judged, ask, request, count)
-    return Shortfall(reason, wanted=count, found=found, detail=_detail(ask), against=against)
+    unfit = tuple(verdict for verdict in judged if verdict is not None)
+    return Shortfall(reason, wanted=count, found=found, detail=_detail(ask), verdicts=unfit)
 
 
 def _devices(view: device_view.View, ask: requests.Ask) -> list[facts.Card]:
@@ -185,7 +186,7 @@ def _nearest(
         (card, verdict.reason if verdict else None) for card, verdict in zip(devices, judged, strict=True)
     ]
     unused = device_view.View(facts.Device(""))
-    for stage in (verdicts.NEVER, TROUBLE):
+    for stage in (verdicts.NEVER, FAULTS):
         against = [reason for _, reason in left if reason in stage]
         left = [(card, reason) for card, reason in left if reason not in stage]
         if against and sum(_units(unused, card, ask, request) for card, _ in left) < count:

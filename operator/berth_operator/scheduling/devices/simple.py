@@ -80,7 +80,7 @@ def _card_for_share(
     given = () if first_slot is None or first_slot >= len(cards) else (first_slot,)
     for slot in itertools.chain(given, _by_preference(view, cards, ask)):
         card = cards[slot]
-        if verdicts.against(view, card, ask, request.conditions) is None and (
+        if verdicts.reason_against(view, card, ask, request.conditions) is None and (
             may_start or not view.unused(card)
         ):
             return 1 << slot

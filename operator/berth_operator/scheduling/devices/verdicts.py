@@ -64,7 +64,7 @@ def judge(
     grouping: requests.Grouping = requests.NO_GROUPING,
 ) -> Verdict | None:
     """Return why a device cannot serve an ask, or None if it can; `grouping` matters for labels only."""
-    if (reason := against(view, card, ask, asked, grouping=grouping)) is None:
+    if (reason := reason_against(view, card, ask, asked, grouping=grouping)) is None:
         return None
     return Verdict(
         card.uuid,
@@ -78,7 +78,7 @@ def judge(
     )
 
 
-def against(
+def reason_against(
     view: device_view.View,
     card: facts.Card,
     ask: requests.Ask,
@@ -145,7 +145,7 @@ def free_replicas(view: device_view.View, card: facts.Card) -> int:
     replicas may have been more or larger when a pod got its own.
     """
     used = view.usage(card.uuid)
-    if view.alone and used.pods:
+    if view.exclusive_replicas and used.pods:
         return 0
     core, memory = _replica(card)
     taken = max(used.pods, -(-used.core // core) if core else 0, -(-used.memory // memory) if memory else 0)
@@ -249,7 +249,7 @@ def _in_the_way(
             left = any(one.profile == ask.profile for one in free_instances(view, card, asked))
             return None if left else Reason.NO_INSTANCE
         case requests.Replicas():
-            full = Reason.IN_USE if view.alone else Reason.FULL
+            full = Reason.IN_USE if view.exclusive_replicas else Reason.FULL
             return None if free_replicas(view, card) else full
         case requests.OtherDevices():
             return _no_part(view, card, ask, grouping)

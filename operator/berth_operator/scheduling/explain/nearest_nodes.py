@@ -34,7 +34,7 @@ def _candidates(found: findings.Finding) -> Iterator[findings.Nearest]:
 
 
 def _near_cards(near: findings.Nearest, shortfall: allocator.Shortfall) -> Iterator[findings.Nearest]:
-    for verdict in shortfall.against:
+    for verdict in shortfall.verdicts:
         missing = tuple(cards.missing(verdict))
         if verdict.reason in cards.USED and not verdict.never and missing:
             yield dataclasses.replace(

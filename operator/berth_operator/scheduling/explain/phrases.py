@@ -81,7 +81,7 @@ def device(kind: str, minor: int) -> str:
     return f"{TYPES.get(kind, kind)} {minor}"
 
 
-def against(verdict: allocator.Verdict) -> str:
+def of_verdict(verdict: allocator.Verdict) -> str:
     """Return in a few words why a device does not serve, with figures where it is about how much there is."""
     reason = registry.BRIEF[verdict.reason]
     if verdict.reason is Reason.TOO_SMALL and verdict.total.memory < verdict.wanted.memory:

@@ -98,7 +98,7 @@ def refusals(explanation: findings.Explanation, candidate: queued_pods.Candidate
 def _refusals(
     finding: findings.Finding, candidate: queued_pods.Candidate, there: Mapping[Reason, str]
 ) -> list[Refusal]:
-    against = finding.shortfall.against if finding.shortfall else ()
+    against = finding.shortfall.verdicts if finding.shortfall else ()
     if not against:
         detail = finding.detail or wording.listed(finding.holders)
         message = registry.WORDS[finding.reason](1, candidate, detail).removeprefix("1 ")
@@ -107,7 +107,8 @@ def _refusals(
         figures = wording.shortage(finding.measures)
         return [Refusal(finding.reason, finding.node, detail=f"{message}: {figures}" if figures else message)]
     return [
-        Refusal(verdict.reason, finding.node, verdict.device, phrases.against(verdict)) for verdict in against
+        Refusal(verdict.reason, finding.node, verdict.device, phrases.of_verdict(verdict))
+        for verdict in against
     ]
 
 
@@ -194,7 +195,7 @@ def _example(finding: findings.Finding, namespace: str) -> str:
 def _card(finding: findings.Finding) -> str:
     if finding.shortfall is None or finding.reason not in REASONS_WITH_EXAMPLE:
         return ""
-    cards = (one.device for one in finding.shortfall.against if one.reason is finding.reason)
+    cards = (one.device for one in finding.shortfall.verdicts if one.reason is finding.reason)
     return wording.clipped(next(cards, ""))
 
 

@@ -52,7 +52,7 @@ def _lines(finding: Finding) -> Iterator[Line]:
     if finding.never:
         why = phrases.unsuitable(why)
     yield finding.node, NONE, NONE, why, ", ".join(wanted) or NONE, ", ".join(free) or NONE
-    for verdict in finding.shortfall.against if finding.shortfall else ():
+    for verdict in finding.shortfall.verdicts if finding.shortfall else ():
         yield _device_line(verdict)
 
 

@@ -111,21 +111,21 @@ class HostPort:
 class Demand:
     """What a pod asks of a node apart from cards.
 
-    `amounts` must be left on the node. `served_by_devices` are amounts of names that Berth serves
-    by the Device: they are asked of the node only where it advertises the same name.
+    `amounts` must be left on the node. `device_resources` are extended resources such as nvidia.com/gpu
+    that Berth allocates from the Device: asked of the node only where it advertises the same name.
     `where` is the part that depends on the node's labels, taints and name alone, so
     that pods of one kind share one answer.
     """
 
     amounts: Amounts = ()
-    served_by_devices: Amounts = ()
+    device_resources: Amounts = ()
     where: Where = ANYWHERE
     host_ports: tuple[HostPort, ...] = ()
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        return len(self.amounts) + len(self.served_by_devices) + self.where.size + len(self.host_ports)
+        return len(self.amounts) + len(self.device_resources) + self.where.size + len(self.host_ports)
 
 
 NO_DEMAND: Final = Demand()

@@ -22,9 +22,8 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "a node that was surveyed"  # noqa: S101
     holds = tuple(order_of_victims(info))
-    # `published` may list cards of other nodes, `owned` does not. `device` also lacks the cards that
-    # unreadable allocations name: charging the holds to the copy removes those, and a change may end such
-    # a hold.
+    # `info.published` may list cards of other nodes. `info.device` also lacks the cards that unreadable
+    # allocations name: charging the holds to the copy removes those, and a change may end such a hold.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 
@@ -43,7 +42,7 @@ def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
 
 def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
     """Return an inventory of the one node of a scenario."""
-    copy = Inventory(one_pod_a_shared_card=survey.inventory.one_pod_a_shared_card)
+    copy = Inventory(exclusive_replicas=survey.inventory.exclusive_replicas)
     copy.put_node(scenario.node)
     if scenario.device is not None:
         copy.put_device(scenario.device)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from berth_operator.scheduling import changes
-from berth_operator.scheduling.changes import DeviceShare, ProposedChange, Scenario
+from berth_operator.scheduling.changes import DeviceRef, ProposedChange, Scenario
 from berth_operator.scheduling.what_if import trials, work_budget
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
@@ -29,7 +29,7 @@ def freeing_devices_instead(survey: NodeSurvey, row: int, change: changes.EndPod
     before = trials.scenario(survey, row)
     granted = trials.granted_devices(survey, change.apply(before))
     held = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in granted}
-    shares = [DeviceShare(uuid, one.minor, one.core, one.memory, one.type) for uuid, one in held.items()]
+    shares = [DeviceRef(uuid, one.minor, one.core, one.memory, one.type) for uuid, one in held.items()]
     shares.sort(key=lambda share: (share.minor, share.uuid))
     freed = dataclasses.replace(change, devices=tuple(shares), cost=len(shares) / max(1, len(granted)))
     return freed if shares and trials.fits(survey, freed.apply(before)) else change

@@ -18,8 +18,8 @@ from berth_operator.scheduling.wording import fewer, have, noun
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DevicePool:
-    """Pieces of one kind by node, in the order of `node_table.POOL_COUNTS`, and how many are wanted."""
+class DeviceCounts:
+    """Pieces of one kind by node, in the order of `node_table.PIECE_COUNTS`, and how many are wanted."""
 
     wanted: int
     name: str
@@ -31,21 +31,21 @@ class DevicePool:
     trouble: node_table.Numbers
 
 
-def pools(query: Query) -> Iterator[DevicePool]:
-    """Yield a pool for each kind of piece that is asked for."""
+def counts(query: Query) -> Iterator[DeviceCounts]:
+    """Yield the counts of each kind of piece that is asked for."""
     table, rows, need = query.table, query.rows, query.need
     if need.replicas:
         counts = [getattr(table, name)[rows] for name in node_table.REPLICA_TABLES]
-        yield DevicePool(need.replicas, REPLICAS, Reason.TOO_FEW_CARDS, REPLICAS, *counts)
+        yield DeviceCounts(need.replicas, REPLICAS, Reason.TOO_FEW_CARDS, REPLICAS, *counts)
     for ask in need.instances:
-        counts = _counts(query, node_table.INSTANCE_TABLES, table.profiles.get(ask.profile))
-        yield DevicePool(ask.count, f"MIG {ask.profile}", Reason.PROFILE_MISMATCH, ask.profile, *counts)
+        counts = _columns(query, node_table.INSTANCE_TABLES, table.profiles.get(ask.profile))
+        yield DeviceCounts(ask.count, f"MIG {ask.profile}", Reason.PROFILE_MISMATCH, ask.profile, *counts)
     for name in need.other_types:
-        counts = _counts(query, node_table.OTHER_TABLES, table.types.get(name))
-        yield DevicePool(1, name, Reason.NO_DEVICE, name, *counts)
+        counts = _columns(query, node_table.OTHER_TABLES, table.types.get(name))
+        yield DeviceCounts(1, name, Reason.NO_DEVICE, name, *counts)
 
 
-def _counts(query: Query, tables: tuple[str, ...], column: int | None) -> list[node_table.Numbers]:
+def _columns(query: Query, tables: tuple[str, ...], column: int | None) -> list[node_table.Numbers]:
     if column is None:
         return [np.zeros(query.height, dtype=np.int64) for _ in tables]
     return [getattr(query.table, name)[query.rows, column] for name in tables]
@@ -69,20 +69,20 @@ def able(query: Query) -> node_table.Mask:
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few pieces, used or not."""
-    for pool in pools(query):
-        yield Objection(pool.in_all < pool.wanted, pool.lacking, pool.detail, never=True)
+    for one in counts(query):
+        yield Objection(one.in_all < one.wanted, one.lacking, one.detail, never=True)
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few pieces left."""
-    for pool in pools(query):
-        yield Objection(pool.left < pool.wanted, Reason.FULL, pool.name)
+    for one in counts(query):
+        yield Objection(one.left < one.wanted, Reason.FULL, one.name)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield what part of each kind is missing."""
-    for pool in pools(query):
-        yield gap(pool.left, pool.wanted)
+    for one in counts(query):
+        yield gap(one.left, one.wanted)
 
 
 def _no_such_instance(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
