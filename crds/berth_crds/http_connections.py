@@ -16,6 +16,7 @@ class Limits:
     request_seconds: float = 10.0  # For a whole request, from the connection or from the last answer on.
     request_bytes: int = 32 * 1024
     answer_seconds: float = 60.0  # For an answer to be read.
+    body: bool = False  # Whether a request may have a body, of as many bytes as a request.
 
 
 class Connection(asyncio.Protocol):

@@ -1,8 +1,8 @@
-"""The one small HTTP server of both programs: it answers GET, and many clients cannot keep others out.
+"""The one small HTTP server of both programs, in which many clients cannot keep others out.
 
 aiohttp speaks HTTP and calls the handlers. This module accepts the connections and bounds
 what each client may take: the time for a request, the time for its answer to be read,
-the bytes of a request, which has no body, and a place among so many connections. Where
+the bytes of a request, which seldom has a body, and a place among so many connections. Where
 all places are taken, the one that has waited longest for its client goes; one whose
 answer is being made stays. What all clients ask together goes through a rate limiter.
 
@@ -19,6 +19,7 @@ import logging
 import math
 import resource
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -33,6 +34,7 @@ ACCEPTED_AT_ONCE: Final = 16  # Then other tasks run, and connections that made 
 PAUSE_SECONDS: Final = 1.0  # Without accepting, where no file descriptor is left.
 QUIET_SECONDS: Final = 10.0  # Without an error, before the end of the shortage is logged.
 SWEEP_SECONDS: Final = 1.0
+HANDSHAKE_SECONDS: Final = 5.0  # For a client to begin to speak TLS.
 LINGER_SECONDS: Final = 1.0  # For a body that is not wanted, so that its sender can read the refusal.
 SHUTDOWN_SECONDS: Final = 1.0  # A client that reads a long page must not keep the process from ending.
 CACHED_SECONDS: Final = 1.0  # For answers that need no login and take time to make.
@@ -74,8 +76,10 @@ class Listener:
         connections: http_connections.Connections,
         shortage: DescriptorShortage,
         server: web.Server,
+        tls: ssl.SSLContext | None,
     ) -> None:
         self._socket = listening
+        self._tls = tls
         self._connections = connections
         self._shortage = shortage
         self._server = server
@@ -128,7 +132,12 @@ class Listener:
 
     async def _begin(self, made: socket.socket, connection: http_connections.Connection) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, made)
+            await self._loop.connect_accepted_socket(
+                lambda: connection,
+                made,
+                ssl=self._tls,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls else None,
+            )
         except OSError as error:
             log.debug("a connection was lost before it began: %s", error)
         finally:
@@ -139,7 +148,11 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def serving(
-    address: str, routes: Sequence[web.RouteDef], *, limits: http_connections.Limits = USUAL
+    address: str,
+    routes: Sequence[web.RouteDef],
+    *,
+    limits: http_connections.Limits = USUAL,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[str]:
     """Serve at HOST:PORT while the block runs, and tell where; an OSError says why that cannot be."""
     clock = asyncio.get_running_loop().time
@@ -156,7 +169,7 @@ async def serving(
         closing.push_async_callback(runner.cleanup)
         assert runner.server is not None  # noqa: S101  it was set up
         for one in sockets:
-            listener = Listener(one, connections, shortage, runner.server)
+            listener = Listener(one, connections, shortage, runner.server, tls)
             listener.start()
             closing.callback(listener.close)
         sweeping = asyncio.create_task(_sweep(connections, shortage), name=f"sweep {address}")
@@ -193,7 +206,9 @@ async def listening_sockets(address: str) -> list[socket.socket]:
 
 
 def _runner(routes: Iterable[web.RouteDef], connections: http_connections.Connections) -> web.AppRunner:
-    app = web.Application(middlewares=[_bounded(connections)])
+    app = web.Application(
+        middlewares=[_bounded(connections)], client_max_size=connections.limits.request_bytes
+    )
     app.add_routes(routes)
     return web.AppRunner(
         app,
@@ -219,7 +234,8 @@ def _bounded(connections: http_connections.Connections) -> typedefs.Middleware:
         connection.admitted = False
         connection.request_began()
         try:
-            return _refused(request) if request.body_exists else await handler(request)
+            unwanted = request.body_exists and not connections.limits.body
+            return _refused(request) if unwanted else await handler(request)
         finally:
             connection.request_ended()
 

@@ -14,13 +14,14 @@ import logging
 import secrets
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final
 
 from aiohttp import web
 
 from berth_crds import http_server, tasks
 from berth_crds.client import api
+from berth_operator.admission import certificate_keeper, webhook
 from berth_operator.engine import (
     bind_declarer,
     bind_sender,
@@ -144,6 +145,7 @@ class Operator:
         async with (
             self._served(self._settings.listen_probes, limits=http_server.PROBES),
             self._served(self._settings.listen, more=self._routes()),
+            self._admitting(),
             running(
                 self._feeds.run(),
                 self._watchdog.run(),
@@ -175,6 +177,17 @@ class Operator:
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
         """Serve the probes, and `rest`, at an address, if there is one."""
         return server.serve(address, ready=lambda: self._feeds.synced, state=self.state, **rest)
+
+    @contextlib.asynccontextmanager
+    async def _admitting(self) -> AsyncIterator[None]:
+        """Answer the API server about new pods, leading or not, if that is asked for."""
+        if not self._settings.listen_webhook:
+            yield
+            return
+        hook = webhook.Webhook()
+        keeper = certificate_keeper.CertificateKeeper(self._session, hook.use, wall=wall)
+        async with hook.serving(self._settings.listen_webhook), running(keeper.run()):
+            yield
 
     def _routes(self) -> list[web.RouteDef]:
         """Return the routes beside the probes."""

@@ -35,6 +35,7 @@ class Settings:
     scheduler_names: frozenset[str] = frozenset({names.SCHEDULER_NAME})
     listen: str = ""
     listen_probes: str = ""
+    listen_webhook: str = ""
     metrics_auth: str = "open"
     lease_duration: float = 6.0
     renew_deadline: float = 4.0
@@ -168,6 +169,17 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         (
             "serve /healthz and /readyz alone at this HOST:PORT, for a kubelet, so that no crowd at --listen "
             "makes it restart the operator (--listen serves them as well); not served by default"
+        ),
+    ),
+    (
+        "listen-webhook",
+        "HOST:PORT",
+        flags.address,
+        "",
+        (
+            "serve HTTPS at this HOST:PORT for an API server before Kubernetes 1.36, which then puts the "
+            "variables that name a container's cards into new pods; see manifests/delivery.md; not served by "
+            "default"
         ),
     ),
     (
