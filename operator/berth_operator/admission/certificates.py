@@ -16,9 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from berth_crds import names
 
 LIFETIME: Final = dt.timedelta(days=90)
-RENEWED_BEFORE: Final = dt.timedelta(
-    days=30
-)  # So long before its end: time enough to mend what is in the way.
+RENEWED_BEFORE: Final = dt.timedelta(days=30)  # Before its end: time to mend what is in the way.
 CLOCK_SKEW: Final = dt.timedelta(hours=1)
 SERVICE: Final = "berth-webhook"
 # How the API server calls it: by its Service, or by a URL on the server's own machine.

@@ -60,7 +60,7 @@ def blind(spec: Spec, before: Spec) -> Iterator[Operation]:
     known = {one.name for one in before.ephemeral_containers or ()}
     for at, one in enumerate(spec.ephemeral_containers or ()):
         if one.name not in known:
-            void = {"name": VISIBLE_DEVICES, "value": "void"}
+            void = {"name": VISIBLE_DEVICES, "value": names.NO_CARDS}
             yield _set_env("ephemeralContainers", at, [void, *_without({VISIBLE_DEVICES}, one)])
 
 

@@ -9,17 +9,18 @@ import base64
 import contextlib
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from berth_crds import http_connections, http_server, text, wire
+from berth_crds import http_connections, wire
 from berth_crds.client import decoding, errors
 from berth_operator.admission import mutations
 from berth_operator.admission.certificates import ServingCertificate
+from berth_operator.http_api import server
 
 # A server stores no object of more than about 1.5 MiB; an update brings two.
 LIMITS: Final = http_connections.Limits(connections=64, request_bytes=8 << 20, body=True)
@@ -73,18 +74,10 @@ class Webhook:
         finally:
             os.close(descriptor)
 
-    @contextlib.asynccontextmanager
-    async def serving(self, address: str) -> AsyncIterator[None]:
+    def serving(self, address: str) -> contextlib.AbstractAsyncContextManager[None]:
         """Answer at HOST:PORT while the block runs."""
         routes = [web.post(path, _answering(mutate)) for path, mutate in MUTATIONS.items()]
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(
-                    http_server.serving(address, routes, limits=LIMITS, tls=self._tls)
-                )
-            except OSError as error:
-                raise errors.Unusable(f"{address} cannot be listened at: {text.cause(error)}.") from error
-            yield
+        return server.listening(address, routes, limits=LIMITS, tls=self._tls)
 
 
 def _answering(mutate: Mutate) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -6,6 +6,7 @@ all paths.
 """
 
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
@@ -39,11 +40,22 @@ async def serve(
     if not address:
         yield
         return
+    async with listening(address, all_routes(ready, state, more), limits=limits):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    address: str,
+    routes: Sequence[web.RouteDef],
+    *,
+    limits: http_connections.Limits,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[None]:
+    """Serve routes at HOST:PORT while the block runs, or raise `Unusable` in one sentence."""
     async with contextlib.AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(
-                http_server.serving(address, all_routes(ready, state, more), limits=limits)
-            )
+            await stack.enter_async_context(http_server.serving(address, routes, limits=limits, tls=tls))
         except OSError as error:
             raise errors.Unusable(f"{address} cannot be listened at: {text.cause(error)}.") from error
         yield

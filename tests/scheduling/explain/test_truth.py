@@ -159,6 +159,12 @@ def _emptied(inventory: Inventory, name: str) -> Inventory:
     pod=clusters.candidate(clusters.Dice(10829914)),
     whole=False,
 )
+@hypothesis.example(
+    # Here more of a card's compute is held than there is, and a share of its memory alone still fits.
+    inventory=clusters.picture(clusters.Dice(4496)),
+    pod=clusters.candidate(clusters.Dice(12128015)),
+    whole=False,
+)
 def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
     """After each proposed change the pod really fits, and on as many nodes as was said."""
     for advice in asked(inventory, pod, whole=whole).advice:

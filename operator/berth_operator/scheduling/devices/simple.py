@@ -97,7 +97,8 @@ def _by_preference(
     ranks: list[tuple[int, int, int]] = []
     for slot, card in enumerate(cards):
         used = view.used.get(card.uuid, device_view.UNUSED)
-        core, memory = device_view.FULL_CORE - used.core, card.memory - used.memory
+        # More may be held than there is. A share that asks for none of that still fits.
+        core, memory = max(0, device_view.FULL_CORE - used.core), max(0, card.memory - used.memory)
         need = ask.least_of(card.memory)
         if core < ask.core or memory < need:
             continue
