@@ -41,8 +41,8 @@ class Detour:
     done: bool = False
 
     def judge(self, sender: plans.Sender, call: calls.Call) -> Fault:
-        """Divert each bind; with a gate, not before it opens."""
-        if sender is self.victim and call.kind == plans.BIND:
+        """Divert each bind until the detour is done; with a gate, not before it opens."""
+        if sender is self.victim and call.kind == plans.BIND and not self.done:
             self.sent += 1
             return Fault(Deed.DETOUR, 0.0, self.gate, self.server)
         return interceptor.PASS
@@ -73,6 +73,7 @@ async def two_servers(on: rig.Rig, *, how: str = "") -> None:
         gate.set()
         go_on()
         await _decided(leader)
+        detour.done = True  # The victim may come to lead again, and the other server is gone by then.
     on.forgive()
 
 
