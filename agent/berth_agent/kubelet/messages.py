@@ -1,9 +1,8 @@
 """The messages of the kubelet's PodResources API, as much of them as Berth reads.
 
 They are few and made of text alone, so they are decoded here by their field numbers in the public
-API. Generated classes would need a library that takes as much memory as half of the agent's own
-code, and clash with any other copy in the process, since their packages are just called `v1` and
-`v1alpha1`. Fields that are not listed (cpus, memory, topology, claims) are skipped.
+API. Generated classes would clash with any other copy in the process, since their packages are just
+called `v1` and `v1alpha1`. Fields that are not listed (cpus, memory, topology, claims) are skipped.
 
 An empty pod takes two bytes on the wire and a hundred times that when decoded. So everything in an
 answer is counted, and one with too much of anything is not decoded to its end.
@@ -11,6 +10,9 @@ answer is counted, and one with too much of anything is not decoded to its end.
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
+
+from berth_agent import protobuf
+from berth_agent.protobuf import Malformed
 
 
 class Field(NamedTuple):
@@ -49,17 +51,8 @@ MOST: Final[Mapping[str, int]] = {
 VERSIONS: Final = ("v1", "v1alpha1")  # The newest first.
 LIST_REQUEST: Final = b""  # It has no fields.
 
-# The kinds of values on the wire.
-VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
-LONGEST_VARINT: Final = 10
-MORE: Final = 0x80  # Set in each byte of a number except the last.
-
 Message = Mapping[str, Any]
 Left = dict[str, int]  # How much more an answer may have, by field.
-
-
-class Malformed(ValueError):
-    """Bytes that are not such a message; the text of the error is a clause."""
 
 
 class TooMuch(Malformed):
@@ -79,14 +72,15 @@ def listed(body: bytes) -> Iterator[Message]:
 def _fields(kind: str, body: bytes, span: slice, left: Left) -> Iterator[tuple[Field, Any]]:
     """Yield the known fields of a message with their values."""
     known = MESSAGES[kind]
-    for number, value in _values(body, span, left):
+    for number, value in protobuf.values(body, span):
+        _count("fields", left)
         if (field := known.get(number)) is None:
             continue
-        if value is None:
+        if isinstance(value, int):
             raise Malformed(f"{kind}.{field.name} is a number")
         if field.repeated:
             _count(field.name, left)
-        yield field, _message(field.of, body, value, left) if field.of else _text(body[value])
+        yield field, _message(field.of, body, value, left) if field.of else protobuf.text(body[value])
 
 
 def _message(kind: str, body: bytes, span: slice, left: Left) -> Message:
@@ -99,51 +93,7 @@ def _message(kind: str, body: bytes, span: slice, left: Left) -> Message:
     return found
 
 
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        raise Malformed("a text in it is not UTF-8") from error
-
-
 def _count(what: str, left: Left) -> None:
     left[what] -= 1
     if left[what] < 0:
         raise TooMuch(f"it has more than {MOST[what]} {what.replace('_', ' ')}")
-
-
-def _values(body: bytes, span: slice, left: Left) -> Iterator[tuple[int, slice | None]]:
-    """Yield the number of each field and where its value is; None for a value that is not bytes."""
-    at, end = span.start, span.stop
-    while at < end:
-        _count("fields", left)
-        key, at = _varint(body, at, end)
-        size, at = _size(body, at, end, key & 7)
-        if at + size > end:
-            raise Malformed("it ends amid a field")
-        yield key >> 3, slice(at, at + size) if key & 7 == LENGTH else None
-        at += size
-
-
-def _size(body: bytes, at: int, end: int, kind: int) -> tuple[int, int]:
-    """Return how long a value is, and where it begins."""
-    if kind == VARINT:
-        return _varint(body, at, end)[1] - at, at
-    if kind == LENGTH:
-        return _varint(body, at, end)
-    if kind in {EIGHT_BYTES, FOUR_BYTES}:
-        return 8 if kind == EIGHT_BYTES else 4, at
-    raise Malformed(f"it has a field of the unknown kind {kind}")
-
-
-def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a number of seven bits a byte, and where it ends."""
-    if at < end and body[at] < MORE:
-        return body[at], at + 1
-    number = 0
-    for place in range(at, min(end, at + LONGEST_VARINT)):
-        byte = body[place]
-        number |= (byte & ~MORE) << 7 * (place - at)
-        if byte < MORE:
-            return number, place + 1
-    raise Malformed("it has a number without an end")

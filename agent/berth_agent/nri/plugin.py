@@ -1,0 +1,91 @@
+"""Keeps the connection to the container runtime, and gives each container of Berth's what was decided for it.
+
+A container whose decision cannot be carried out is not made: the kubelet says why in an Event of the pod, and
+tries again. Containers that were made while the agent was away keep what they have.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Never
+
+from berth_agent import backoff
+from berth_agent.delivery.containers import Delivery, Undeliverable
+from berth_agent.nri import frames, messages
+from berth_agent.protobuf import Malformed
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "berth"
+INDEX: Final = "50"
+REGISTRATION_SECONDS: Final = 5.0  # The runtime waits no longer either.
+MOST_PAUSE_SECONDS: Final = 5.0
+
+Deliver = Callable[[messages.NewContainer], Delivery | None]
+
+
+class NriPlugin:
+    """The plugin at one socket of the runtime."""
+
+    def __init__(self, socket: Path, node: str, deliver: Deliver) -> None:
+        self._socket = socket
+        self._node = node
+        self._deliver = deliver
+        self._failure_log = backoff.FailureLog(log, f"node {node}: no containers are adjusted")
+
+    async def run(self) -> Never:
+        """Connect again whenever the runtime goes away."""
+        while True:
+            try:
+                await self._session()
+            except (OSError, EOFError, Malformed, frames.Refused, TimeoutError) as error:
+                why = OSError(f"{self._socket}: {error or type(error).__name__}")
+                await asyncio.sleep(self._failure_log.failed(why, most=MOST_PAUSE_SECONDS))
+
+    async def _session(self) -> Never:
+        reader, writer = await asyncio.open_unix_connection(self._socket)
+        connection = frames.Connection(reader, writer, self._answer)
+        serving = asyncio.create_task(connection.serve())
+        try:
+            registration = messages.register(NAME, INDEX)
+            registering = asyncio.create_task(
+                connection.call(messages.RUNTIME, "RegisterPlugin", registration)
+            )
+            async with asyncio.timeout(REGISTRATION_SECONDS):
+                await asyncio.wait({serving, registering}, return_when=asyncio.FIRST_COMPLETED)
+            if registering.done():
+                registering.result()
+            return await serving
+        finally:
+            registering.cancel()
+            serving.cancel()
+            await asyncio.gather(serving, registering, return_exceptions=True)
+            writer.close()
+
+    def _answer(self, method: str, request: bytes) -> bytes:
+        match method:
+            case "Configure":
+                return messages.configured(messages.CREATE_CONTAINER)
+            case "Synchronize":
+                self._failure_log.succeeded()
+                log.info("node %s: containers are adjusted by way of %s", self._node, self._socket)
+                return messages.synchronized(request)
+            case "CreateContainer":
+                return self._create(messages.new_container(request))
+            case _:
+                return b""
+
+    def _create(self, container: messages.NewContainer) -> bytes:
+        try:
+            delivery = self._deliver(container)
+        except Undeliverable as error:
+            log.warning(
+                "container %s of pod %s/%s is not made: %s",
+                container.name,
+                container.namespace,
+                container.pod,
+                error,
+            )
+            raise frames.Refused(f"Berth: {error}") from error
+        return messages.adjusted(delivery) if delivery is not None else b""
