@@ -21,6 +21,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, assert_never
 
 from berth_agent import (
@@ -33,11 +34,16 @@ from berth_agent import (
     simulated,
     sysfs,
 )
+from berth_agent.delivery.device_nodes import DeviceNodes
+from berth_agent.delivery.driver_files import DriverFiles
+from berth_agent.delivery.means import CdiMeans, DirectMeans
+from berth_agent.flag_table import PROCFS, PROGRAM
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources
 from berth_agent.node_view import NodeView
+from berth_agent.nri import adjuster
 from berth_agent.nvml import nvml_probe
-from berth_agent.settings import PROGRAM, HardwareNode, Node, Settings, SimulatedNode
+from berth_agent.settings import HardwareNode, Node, NriSettings, Settings, SimulatedNode
 from berth_agent.settings import parse as parse_settings
 from berth_crds import flags, logs, nesting, tasks, vocabulary
 from berth_crds.client import api, connection, errors
@@ -78,7 +84,14 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
             simulated_probe = simulated.SimulatedProbe(name, shape, settings.faults)
             grants = vocabulary.GrantSource.SIMULATED
             return loop.NodeConfig(
-                name, simulated_probe, grants, kubelet, resources, labels=labels, sharing=settings.sharing
+                name,
+                simulated_probe,
+                grants,
+                kubelet,
+                resources,
+                labels=labels,
+                sharing=settings.sharing,
+                nri=_nri(settings, PROCFS, simulated=True),
             )
         case HardwareNode():
             own = health_rules.HealthRules(ignored=node.ignored_xids, critical=node.critical_xids)
@@ -92,9 +105,29 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
                 own,
                 labels=labels,
                 sharing=settings.sharing,
+                nri=_nri(settings, node.procfs),
             )
         case _:
             assert_never(node)
+
+
+def _nri(settings: Settings, procfs: Path, *, simulated: bool = False) -> adjuster.NriConfig | None:
+    """Return how containers are adjusted as the runtime makes them; simulated cards need no device nodes."""
+    if (nri := settings.nri) is None:
+        return None
+    driver = settings.driver
+    direct = DirectMeans(
+        DeviceNodes(driver.dev, procfs, optional=simulated), DriverFiles(driver.root, driver.on_host)
+    )
+    means = CdiMeans(nri.cdi_kind) if nri.cdi_kind else direct
+    return adjuster.NriConfig(nri.socket, means, _guard(settings, nri))
+
+
+def _guard(settings: Settings, nri: NriSettings) -> adjuster.Guard | None:
+    if not nri.guard or settings.pod_resources is None:
+        return None
+    kubelet = podresources.PodResourcesClient(settings.pod_resources, deadline=adjuster.KUBELET_SECONDS)
+    return adjuster.Guard(kubelet, settings.gpu_resources, frozenset(nri.unguarded_namespaces))
 
 
 def _hardware(node: HardwareNode) -> probe.Probe:

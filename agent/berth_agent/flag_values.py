@@ -5,6 +5,7 @@ argparse puts the name of the flag before the sentence. Nothing here knows which
 
 import argparse
 import math
+import re
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -19,6 +20,7 @@ YES: Final = frozenset({"true", "yes", "on", "1"})
 NO: Final = frozenset({"false", "no", "off", "0"})
 EVERY_XID: Final = frozenset({"all", "xids"})
 LARGEST_XID: Final = 4294967295
+CDI_KIND: Final = re.compile(r"[A-Za-z]([-A-Za-z0-9_.]*[A-Za-z0-9])?/[A-Za-z]([-A-Za-z0-9_]*[A-Za-z0-9])?")
 
 
 def patterns(text: str) -> tuple[str, ...]:
@@ -27,6 +29,18 @@ def patterns(text: str) -> tuple[str, ...]:
     if not patterns:
         raise argparse.ArgumentTypeError(f"{quoted(text)} names no resource")
     return patterns
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return names, separated by commas; there may be none."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def cdi_kind(text: str) -> str:
+    """Return a kind of CDI devices; an empty text is none."""
+    if text and not CDI_KIND.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not VENDOR/CLASS, such as nvidia.com/gpu")
+    return text
 
 
 def xids(text: str) -> xid_choices.XidChoice:

@@ -15,7 +15,7 @@ import datetime as dt
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,17 +23,19 @@ from berth_agent import (
     backoff,
     device_spec,
     device_status,
+    flag_table,
     health_monitor,
     node_labels,
     probe,
     sampler,
-    settings,
 )
 from berth_agent.gpupods import desired, evidence, process_owners, reconciler
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources
 from berth_agent.kubelet.poller import KubeletPoller, condition
 from berth_agent.node_view import NodeView
+from berth_agent.nri import adjuster
+from berth_agent.nri.plugin import NriPlugin
 from berth_agent.publish import device_publisher, heartbeat
 from berth_agent.publish.label_writer import LabelWriter
 from berth_crds import names, vocabulary, wire
@@ -55,18 +57,19 @@ class NodeConfig:
     `kubelet` is asked about `resources`. A probe that lists processes is asked as well, and their
     cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
     `sharing` is how the node's device plugin shares its cards. With `labels` the Node gets labels
-    with what its cards have in common.
+    with what its cards have in common. With `nri` containers are adjusted as the runtime makes them.
     """
 
     node: str
     probe: probe.Probe
     grants: vocabulary.GrantSource | None = None
     kubelet: podresources.PodResourcesLister | None = None
-    resources: tuple[str, ...] = settings.GPU_RESOURCES
-    procfs: Path = settings.PROCFS
+    resources: tuple[str, ...] = flag_table.GPU_RESOURCES
+    procfs: Path = flag_table.PROCFS
     rules: health_rules.HealthRules = health_rules.DEFAULT
     labels: bool = False
     sharing: wire.Sharing | None = None
+    nri: adjuster.NriConfig | None = None
     # Held while a sampler runs: after a restart, an earlier sample may still hang in the driver.
     probe_lock: contextlib.AbstractContextManager[object] = dataclasses.field(
         default_factory=threading.Lock, compare=False
@@ -135,6 +138,7 @@ class NodeAgent:
         self._gpupods = _reconciler(session, config, runtime, on_pod_change=wake_poller.set)
         node_view.gpupods = self._gpupods.gpupods.objects
         self._poller = _poller(config, timing, wake_poller, self._gpupods.evidence)
+        self._nri_plugin = _nri_plugin(config, self._known_cards)
 
     async def run(self) -> None:
         """Run until cancelled, and record what is seen in the node view."""
@@ -146,6 +150,8 @@ class NodeAgent:
                 group.create_task(self._label_writer.run(), name=f"labels of {self.node}")
             if self._poller:
                 group.create_task(self._poller.run(), name=f"kubelet of {self.node}")
+            if self._nri_plugin:
+                group.create_task(self._nri_plugin.run(), name=f"container runtime of {self.node}")
 
     async def _tick_forever(self) -> None:
         with contextlib.closing(self._sampler):
@@ -246,6 +252,11 @@ class NodeAgent:
         device = self._publisher.device()
         return (device.spec, device.status) if device else (None, wire.DeviceStatus())
 
+    def _known_cards(self) -> Sequence[wire.Card] | None:
+        """Return the cards of the node as last sampled, else as published; None where neither is known."""
+        spec, _ = self._last or self._published()
+        return spec.devices if spec else None
+
     async def _rest(self, seconds: float) -> None:
         """Wait for the next tick, or until woken; while the API fails, nothing ends the wait early."""
         if self._failure_log.failures:
@@ -290,6 +301,14 @@ def _poller(
         interval=timing.interval,
         on_change=cache.kubelet_reported,
         on_request=cache.kubelet_requested,
+    )
+
+
+def _nri_plugin(config: NodeConfig, cards: adjuster.Cards) -> NriPlugin | None:
+    if config.nri is None:
+        return None
+    return NriPlugin(
+        config.nri.socket, config.node, adjuster.Adjuster(config.node, cards, config.nri).delivery
     )
 
 

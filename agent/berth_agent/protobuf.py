@@ -53,6 +53,13 @@ def text(value: bytes | int) -> str:
         raise Malformed("a text in it is not UTF-8") from error
 
 
+def content(value: bytes | int) -> bytes:
+    """Return a value as the bytes of a message."""
+    if isinstance(value, int):
+        raise Malformed("a message in it is a number")
+    return value
+
+
 def _size(body: bytes, at: int, end: int, kind: int) -> tuple[int, int]:
     """Return how long a value is, and where it begins."""
     if kind == LENGTH:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from berth_agent import probe, settings
+from berth_agent import flag_table, probe
 from berth_agent.gpupods import process_owners
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Sampler:
         source: probe.Probe,
         *,
         deadline: float,
-        procfs: Path = settings.PROCFS,
+        procfs: Path = flag_table.PROCFS,
         on_change: Callable[[], None] = lambda: None,
         probe_lock: contextlib.AbstractContextManager[object] | None = None,
     ) -> None:

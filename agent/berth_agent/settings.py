@@ -3,7 +3,7 @@
 Flags win over the environment, the environment over defaults. A value that cannot be used raises
 `flags.UsageError` with one sentence; nothing here prints, exits or looks at the machine: arguments,
 environment and host name are parameters. To add a flag, add a field to `Settings`, its argument to
-`FLAGS` and, where its text has a form of its own, a parser to `flag_values`.
+`flag_table` and, where its text has a form of its own, a parser to `flag_values`.
 What a shape means is left to the simulated probe.
 """
 
@@ -11,206 +11,11 @@ import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from berth_agent import flag_values, xid_choices
-from berth_crds import flags, logs, names, schema_limits, wire
+from berth_agent import flag_table, flag_values, xid_choices
+from berth_crds import flags, logs, schema_limits, wire
 from berth_crds.text import quoted
-
-PROGRAM: Final = "berth-agent"
-
-INTERVAL_SECONDS: Final = 10.0
-LEASE_SECONDS: Final = 40
-DEADLINE_SECONDS: Final = 5.0
-# The names of NVIDIA's own plugin, whole, shared and cut into MIG instances.
-GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, f"{names.NVIDIA_MIG_PREFIX}*")
-SYSFS: Final = Path("/sys")
-PROCFS: Final = Path("/proc")
-
-
-DESCRIPTION: Final = """\
-Publishes three things about one node: its Device (the cards and their health), a GpuPod
-for each pod that was given cards, and a Lease in the namespace berth-nodes which says
-that both are current.
-
-The cards are those of the NVIDIA driver, unless they are simulated. Without a driver the
-agent stays, says so in the Device, and goes on once the driver is there.
-"""
-
-EPILOG: Final = """\
-Every flag can be given by the environment as well: --lease-duration is
-BERTH_LEASE_DURATION, several simulated nodes are in BERTH_SIMULATED_NODES, separated
-by commas. The node is also taken from NODE_NAME, and otherwise from the host name.
-
-A shape names how many cards of which model a node has, and may join several by "+":
-8xA100-SXM4-80GB, or 2xT4+1xL4.
-
-The file of --faults is read again whenever it changes. It breaks cards by node and
-minor, or the whole source of a node; what it does not name is well:
-  {"gpu-1": {"3": {"health": "Unhealthy", "reason": "XidCritical", "xid": 79,
-                   "message": "fallen off the bus", "recovery": "reset"},
-             "5": {"lost": true, "reason": "GpuIsLost"},
-             "source": {"reason": "DriverNotLoaded", "message": "no driver"}}}
-"source": {"hang": true} makes the probe hang until the file says otherwise.
-
-With --pod-resources the kubelet is asked which devices it gave to which pods, and each
-GpuPod says whether these are the ones that its pod was given. Mount the folder of the
-socket, not the socket: each start of the kubelet makes a new one.
-"""
-
-
-Options = Mapping[str, Any]  # Of a flag, as argparse takes them.
-
-# By group. A flag with a default is also read from its variable.
-FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
-    "which cards": {
-        "node": {"metavar": "NAME", "help": "name of the node (default: the host's name)"},
-        "simulate": {"metavar": "SHAPE", "default": None, "help": "simulate the cards of this node"},
-        "simulated-node": {
-            "metavar": "NAME=SHAPE",
-            "action": "append",
-            "help": "simulate a node's cards; may be repeated: one process is then the agent of several"
-            " nodes",
-        },
-        "faults": {
-            "metavar": "FILE",
-            "type": Path,
-            "default": None,
-            "help": "JSON file that breaks simulated cards",
-        },
-        "sysfs": {
-            "metavar": "FOLDER",
-            "type": Path,
-            "default": SYSFS,
-            "help": "the node's /sys, which says where each real card is (default: %(default)s)",
-        },
-        "procfs": {
-            "metavar": "FOLDER",
-            "type": Path,
-            "default": PROCFS,
-            "help": "the node's /proc, which says to which pod a process on a card belongs"
-            " (default: %(default)s)",
-        },
-        "devices": {
-            "metavar": "FOLDER",
-            "type": Path,
-            "default": None,
-            "help": "folder of JSON files that list extra devices, besides real cards",
-        },
-        "sharing": {
-            "metavar": "STRATEGY:REPLICAS",
-            "type": flag_values.sharing,
-            "default": "",
-            "help": "how the device plugin shares each card that is not in MIG mode: time-slicing:4, or mps:2"
-            " (default: cards are not shared)",
-        },
-    },
-    "which errors count": {
-        "ignored-xids": {
-            "metavar": "XIDS",
-            "type": flag_values.xids,
-            "default": "",
-            "help": "NVIDIA's errors, by commas or `all`, that never make a card unhealthy"
-            " (also read from DP_DISABLE_HEALTHCHECKS)",
-        },
-        "critical-xids": {
-            "metavar": "XIDS",
-            "type": flag_values.xids,
-            "default": "",
-            "help": "NVIDIA's errors, by commas or `all`, that always do, even where they are ignored"
-            " (also read from DP_ENABLE_HEALTHCHECKS)",
-        },
-    },
-    "which kubelet": {
-        "pod-resources": {
-            "metavar": "SOCKET",
-            "type": Path,
-            "default": None,
-            "help": "where the node's kubelet says which devices it gave to which pods"
-            " (default: it is not asked)",
-        },
-        "gpu-resources": {
-            "metavar": "NAMES",
-            "type": flag_values.patterns,
-            "default": ",".join(GPU_RESOURCES),
-            "help": "which resources of the kubelet are GPUs, by commas, * for anything"
-            " (default: %(default)s)",
-        },
-    },
-    "what to publish besides": {
-        "listen": {
-            "metavar": "HOST:PORT",
-            "type": flags.address,
-            "default": "",
-            "help": "serve /metrics and /healthz there (default: nothing is served)",
-        },
-        "listen-probes": {
-            "metavar": "HOST:PORT",
-            "type": flags.address,
-            "default": "",
-            "help": "serve /healthz alone there, for a kubelet, so that no crowd at --listen makes it restart"
-            " the agent (default: only --listen serves it)",
-        },
-        "dcgm-names": {
-            "default": False,
-            "help": "name what cards measure as the DCGM exporter does (DCGM_FI_DEV_...)",
-        },
-        "node-labels": {
-            "default": True,
-            "help": "label the Node with what its cards have in common (berth.dev/gpu.product, ...)",
-        },
-    },
-    "which cluster": {
-        "kubeconfig": {
-            "metavar": "FILE",
-            "type": Path,
-            "default": None,
-            "help": "as for kubectl; in a pod the default is its service account",
-        },
-        "context": {"default": None, "help": "context of the kubeconfig"},
-        "context-by-node": {
-            "default": False,
-            "help": "use the context with the name of the node: one process is then like several agents",
-        },
-    },
-    "how": {
-        "interval": {
-            "metavar": "SECONDS",
-            "type": flag_values.seconds,
-            "default": INTERVAL_SECONDS,
-            "help": "from one sample to the next (default: %(default)s)",
-        },
-        "lease-duration": {
-            "metavar": "SECONDS",
-            "type": flag_values.whole_seconds,
-            "default": LEASE_SECONDS,
-            "help": "how long the Lease vouches, in whole seconds (default: %(default)s)",
-        },
-        "sample-deadline": {
-            "metavar": "SECONDS",
-            "type": flag_values.seconds,
-            "default": DEADLINE_SECONDS,
-            "help": "how long one sample may take before its source counts as hung (default: %(default)s)",
-        },
-        "log-level": {
-            "metavar": "LEVEL",
-            "type": flag_values.one_of(flag_values.LEVELS),
-            "default": "info",
-            "help": f"how much to say on stderr: {', '.join(flag_values.LEVELS)} (default: %(default)s)",
-        },
-        "log-format": {
-            "metavar": "FORMAT",
-            "type": flag_values.one_of(logs.FORMATS),
-            "default": logs.PLAIN,
-            "help": "text, or json: one object a line, with fields (default: %(default)s)",
-        },
-    },
-}
-# Variables of NVIDIA's device plugin, which are read beside our own.
-FOREIGN_VARIABLES: Final = {
-    "ignored-xids": ("DP_DISABLE_HEALTHCHECKS",),
-    "critical-xids": ("DP_ENABLE_HEALTHCHECKS",),
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -226,14 +31,33 @@ class HardwareNode:
     """A node with real cards, and the settings for reading them."""
 
     name: str
-    sysfs: Path = SYSFS
-    procfs: Path = PROCFS
+    sysfs: Path = flag_table.SYSFS
+    procfs: Path = flag_table.PROCFS
     devices: Path | None = None
     ignored_xids: xid_choices.XidChoice = xid_choices.NO_XIDS
     critical_xids: xid_choices.XidChoice = xid_choices.NO_XIDS
 
 
 Node = SimulatedNode | HardwareNode
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NriSettings:
+    """The runtime's socket, and what its plugin does there."""
+
+    socket: Path
+    cdi_kind: str = ""
+    guard: bool = False
+    unguarded_namespaces: tuple[str, ...] = flag_table.UNGUARDED_NAMESPACES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriverFolders:
+    """Where the driver is on the host, where the agent sees that, and where it sees the device nodes."""
+
+    on_host: Path = Path("/")
+    root: Path = Path("/")
+    dev: Path = Path("/dev")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -245,18 +69,20 @@ class Settings:
     kubeconfig: Path | None = None
     context: str | None = None
     context_by_node: bool = False
-    interval: float = INTERVAL_SECONDS
-    lease_seconds: int = LEASE_SECONDS
-    deadline: float = DEADLINE_SECONDS
+    interval: float = flag_table.INTERVAL_SECONDS
+    lease_seconds: int = flag_table.LEASE_SECONDS
+    deadline: float = flag_table.DEADLINE_SECONDS
     log_level: str = "info"
     log_format: str = logs.PLAIN
     pod_resources: Path | None = None
-    gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    gpu_resources: tuple[str, ...] = flag_table.GPU_RESOURCES
     sharing: wire.Sharing | None = None
     listen: str = ""
     listen_probes: str = ""
     dcgm_names: bool = False
     node_labels: bool = True
+    nri: NriSettings | None = None
+    driver: DriverFolders = DriverFolders()
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str) -> Settings:
@@ -280,14 +106,18 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         listen_probes=given["listen_probes"],
         dcgm_names=given["dcgm_names"],
         node_labels=given["node_labels"],
+        nri=_nri(given),
+        driver=_driver(given),
     )
     _check(settings)
     return settings
 
 
 def _parser(environment: Mapping[str, str], host: str) -> argparse.ArgumentParser:
-    parser = flags.Parser(prog=PROGRAM, description=DESCRIPTION, epilog=EPILOG)
-    for title, arguments in FLAGS.items():
+    parser = flags.Parser(
+        prog=flag_table.PROGRAM, description=flag_table.DESCRIPTION, epilog=flag_table.EPILOG
+    )
+    for title, arguments in flag_table.FLAGS.items():
         group = parser.add_argument_group(title)
         for flag, options in arguments.items():
             group.add_argument(f"--{flag}", **_with_variables(flag, options, environment))
@@ -297,7 +127,9 @@ def _parser(environment: Mapping[str, str], host: str) -> argparse.ArgumentParse
     return parser
 
 
-def _with_variables(flag: str, options: Options, environment: Mapping[str, str]) -> Options:
+def _with_variables(
+    flag: str, options: flag_table.Options, environment: Mapping[str, str]
+) -> flag_table.Options:
     """Return the options of a flag, with the default of its variables where it has one."""
     if "default" not in options:
         return options
@@ -305,7 +137,9 @@ def _with_variables(flag: str, options: Options, environment: Mapping[str, str])
     if isinstance(usual, bool):
         switch = _switch(environment, flag, usual=usual)
         return {**options, "action": argparse.BooleanOptionalAction, "default": switch}
-    default = flags.default(environment, usual, flags.variable(flag), *FOREIGN_VARIABLES.get(flag, ()))
+    default = flags.default(
+        environment, usual, flags.variable(flag), *flag_table.FOREIGN_VARIABLES.get(flag, ())
+    )
     return {**options, "type": flags.reader(options.get("type", str)), "default": default}
 
 
@@ -367,6 +201,24 @@ def _node(name: str) -> str:
     return name
 
 
+def _nri(given: Mapping[str, Any]) -> NriSettings | None:
+    """Return the settings of the runtime's plugin; None where there is to be none."""
+    if given["nri"]:
+        return NriSettings(given["nri"], given["nri_cdi_kind"], given["guard"], given["unguarded_namespaces"])
+    for flag in ("guard", "nri-cdi-kind"):
+        if given[flag.replace("-", "_")]:
+            raise flags.UsageError(
+                f"--{flag} is about what the runtime's plugin does: give --nri SOCKET with it."
+            )
+    return None
+
+
+def _driver(given: Mapping[str, Any]) -> DriverFolders:
+    on_host = given["nvidia_driver_root"]
+    root = given["driver_root_ctr_path"] or on_host
+    return DriverFolders(on_host, root, (given["nvidia_dev_root"] or root) / "dev")
+
+
 def _check(settings: Settings) -> None:
     """Raise for settings that make no sense together."""
     nodes = [node.name for node in settings.nodes]
@@ -378,6 +230,12 @@ def _check(settings: Settings) -> None:
         )
     if settings.pod_resources and len(nodes) > 1:
         raise flags.UsageError("--pod-resources is the socket of one kubelet: it goes with one node alone.")
+    if settings.nri and len(nodes) > 1:
+        raise flags.UsageError("--nri is the socket of one node's runtime: it goes with one node alone.")
+    if settings.nri and settings.nri.guard and not settings.pod_resources:
+        raise flags.UsageError(
+            "--guard asks the kubelet which containers have cards: give --pod-resources SOCKET with it."
+        )
     if settings.lease_seconds <= settings.interval + settings.deadline:
         raise flags.UsageError(
             f"--lease-duration ({settings.lease_seconds} s) must be longer than --interval"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from berth_agent import settings
+from berth_agent import flag_table
 from berth_agent.kubelet import device_ids
 from berth_agent.kubelet.podresources import ListedContainer, ListedDevices, ListedPod
 from berth_crds import wire
@@ -25,7 +25,7 @@ ALLOCATABLE = device_ids.allocatable_devices((WHOLE, SHARED, CUT, NIC))
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 
 
-def held(*devices: ListedDevices, patterns: tuple[str, ...] = settings.GPU_RESOURCES) -> dict[str, int]:
+def held(*devices: ListedDevices, patterns: tuple[str, ...] = flag_table.GPU_RESOURCES) -> dict[str, int]:
     """Give what one container holds: how many replicas of each uuid."""
     found = device_ids.holdings(
         (ListedPod("ns", "p", (ListedContainer("c", devices),)),), patterns, ALLOCATABLE
@@ -49,7 +49,7 @@ def test_ids_mean_pieces(device: str, uuid: str, card: str | None) -> None:
     """Each form of an id leads to the card it is of, and keeps the uuid of an instance."""
     found = device_ids.holdings(
         (ListedPod("ns", "p", (ListedContainer("c", (ListedDevices(GPU, (device,)),)),)),),
-        settings.GPU_RESOURCES,
+        flag_table.GPU_RESOURCES,
         ALLOCATABLE,
     )
 
@@ -72,7 +72,7 @@ def test_ids_mean_pieces(device: str, uuid: str, card: str | None) -> None:
 )
 def test_resources_that_count(resource: str, is_gpu: bool) -> None:  # noqa: FBT001
     """NVIDIA's names of GPUs count, and nothing that only looks like them."""
-    assert device_ids.is_gpu_resource(resource, settings.GPU_RESOURCES) is is_gpu
+    assert device_ids.is_gpu_resource(resource, flag_table.GPU_RESOURCES) is is_gpu
 
 
 def test_resources_can_be_chosen() -> None:
@@ -112,7 +112,7 @@ def test_who_holds_nothing_is_left_out() -> None:
         ),
     )
 
-    found = device_ids.holdings(listed, settings.GPU_RESOURCES, ALLOCATABLE)
+    found = device_ids.holdings(listed, flag_table.GPU_RESOURCES, ALLOCATABLE)
 
     assert {key: list(containers) for key, containers in found.items()} == {("ns", "busy"): ["b"]}
 
@@ -124,7 +124,7 @@ def test_pod_that_is_listed_twice_holds_both() -> None:
         for one in ("GPU-a", "GPU-b")
     )
 
-    found = device_ids.holdings(twice, settings.GPU_RESOURCES, ALLOCATABLE)
+    found = device_ids.holdings(twice, flag_table.GPU_RESOURCES, ALLOCATABLE)
 
     assert [one.uuid for one in found[("ns", "p")]["c"]] == ["GPU-a", "GPU-b"]
 
@@ -137,5 +137,5 @@ def test_a_pod_that_is_listed_often_takes_no_longer() -> None:
     ]
     started = time.process_time()
 
-    assert len(device_ids.holdings(listed, settings.GPU_RESOURCES, {})["ml", "train"]["main"]) == 40_000
+    assert len(device_ids.holdings(listed, flag_table.GPU_RESOURCES, {})["ml", "train"]["main"]) == 40_000
     assert time.process_time() - started < 20.0

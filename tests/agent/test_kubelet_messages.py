@@ -8,6 +8,7 @@ import pytest
 from google.protobuf import message
 from hypothesis import strategies as st
 
+from berth_agent import protobuf
 from berth_agent.kubelet import messages
 from support import messages as second
 from support.podresources import field, varint
@@ -42,7 +43,7 @@ def read(body: bytes) -> Any:
     """Read an answer by hand, or give why that cannot be."""
     try:
         return list(messages.listed(body))
-    except messages.Malformed as error:
+    except protobuf.Malformed as error:
         return str(error)
 
 
@@ -87,7 +88,7 @@ def test_damaged_messages_are_refused_or_read_alike(pods: list[dict[str, Any]], 
 )
 def test_malformed_answers_say_why(body: bytes, why: str) -> None:
     """Each way to be malformed has its words."""
-    with pytest.raises(messages.Malformed, match=why):
+    with pytest.raises(protobuf.Malformed, match=why):
         list(messages.listed(body))
 
 

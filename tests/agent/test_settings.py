@@ -211,6 +211,16 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
         pytest.param(
             [], {"BERTH_NODE_LABELS": "perhaps"}, "BERTH_NODE_LABELS: 'perhaps'", id="neither yes nor no"
         ),
+        pytest.param(["--guard"], {}, "--guard is about what the runtime's plugin does", id="guard alone"),
+        pytest.param(["--nri-cdi-kind=a/b"], {}, "--nri-cdi-kind is about", id="a kind without a plugin"),
+        pytest.param(["--nri=n", "--nri-cdi-kind=gpu"], {}, "'gpu' is not VENDOR/CLASS", id="no kind of CDI"),
+        pytest.param(["--nri=n", "--guard"], {}, "give --pod-resources SOCKET", id="guard without a kubelet"),
+        pytest.param(
+            ["--simulated-node=a=1xT4", "--simulated-node=b=1xT4", "--nri=n"],
+            {},
+            "--nri is the socket of one node's runtime",
+            id="one runtime for two nodes",
+        ),
         pytest.param(
             ["--context", "a", "--context-by-node"], {}, "--context names one context", id="two ways to speak"
         ),
@@ -243,6 +253,34 @@ def test_sharing_is_a_strategy_and_a_number() -> None:
     assert parse("--sharing", "time-slicing:4").sharing == wire.Sharing("time-slicing", 4)
     assert parse(BERTH_SHARING="mps:2").sharing == wire.Sharing("mps", 2)
     assert parse("--sharing", "", BERTH_SHARING="mps:2").sharing is None
+
+
+def test_the_plugin_of_the_runtime_is_told_what_to_do() -> None:
+    """It is there where its socket is given; the driver's folders are called as for NVIDIA's plugin."""
+    nvidias = {
+        "NVIDIA_DRIVER_ROOT": "/run/driver",
+        "DRIVER_ROOT_CTR_PATH": "/seen",
+        "NVIDIA_DEV_ROOT": "/host",
+    }
+    ours = {"BERTH_GUARD": "yes", "BERTH_UNGUARDED_NAMESPACES": "a, b", "BERTH_POD_RESOURCES": "p.sock"}
+
+    assert (parse().nri, parse().driver) == (None, settings.DriverFolders())
+    assert parse("--nri", "n.sock").nri == settings.NriSettings(Path("n.sock"))
+    assert parse(BERTH_NRI="n.sock", **ours).nri == settings.NriSettings(
+        Path("n.sock"), guard=True, unguarded_namespaces=("a", "b")
+    )
+    assert parse("--nri=n", "--nri-cdi-kind=nvidia.com/gpu").nri == settings.NriSettings(
+        Path("n"), "nvidia.com/gpu"
+    )
+    assert parse(**nvidias).driver == settings.DriverFolders(
+        Path("/run/driver"), Path("/seen"), Path("/host/dev")
+    )
+    assert parse("--nvidia-driver-root=/d", BERTH_NVIDIA_DRIVER_ROOT="/e", **nvidias).driver.on_host == Path(
+        "/d"
+    )
+    assert parse("--nvidia-driver-root=/d").driver == settings.DriverFolders(
+        Path("/d"), Path("/d"), Path("/d/dev")
+    )
 
 
 @pytest.mark.parametrize("more", [["--simulate", "1xT4"], ["--simulated-node", "a=1xT4"], []])

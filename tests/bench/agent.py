@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from bench import process_costs, results, scenario, systems
-from berth_agent import settings
+from berth_agent import flag_table
 from berth_crds import names
 from e2e import fleet
 from support import podresources
@@ -28,8 +28,8 @@ from testbed import cluster as clusters
 RESULT: Final = "agent.json"
 NODE: Final = "bench-agent"
 USER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
-SETTLING_SECONDS: Final = 2 * settings.INTERVAL_SECONDS
-SHORTEST_SECONDS: Final = settings.INTERVAL_SECONDS
+SETTLING_SECONDS: Final = 2 * flag_table.INTERVAL_SECONDS
+SHORTEST_SECONDS: Final = flag_table.INTERVAL_SECONDS
 
 MOST_MIB: Final = 60.0
 MOST_PERCENT: Final = 1.0

@@ -8,7 +8,7 @@ import pytest
 from e2e import fleet
 from e2e import stage as stages
 from testbed import cluster as clusters
-from testbed import processes, waiting
+from testbed import processes, waiting, workers
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +36,13 @@ async def stage(base: fleet.Fleet) -> AsyncIterator[stages.Stage]:
     """Yield a stage."""
     async with stages.lent(base) as stage:
         yield stage
+
+
+@pytest.fixture
+def worker(stage: stages.Stage) -> Iterator[workers.Worker]:
+    """Yield a node with a real kubelet and a real containerd."""
+    if why := workers.obstacle():
+        pytest.skip(why)
+    with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}") as worker:
+        yield worker
+    stage.cluster.kubectl("delete", "node", worker.name)

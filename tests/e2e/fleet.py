@@ -101,13 +101,26 @@ class Fleet:
         account = self.cluster.kubeconfig_for(SYSTEM, "berth-operator")
         return self._start("berth_operator", account, words, name=name, env=env)
 
-    def agent(self, *nodes: tuple[str, str], flags: Sequence[str] = (), name: str = "") -> processes.Program:
-        """Start one agent process that speaks for these nodes, given as name and shape."""
-        words = [word for node, shape in nodes for word in ("--simulated-node", f"{node}={shape}")]
+    def agent(
+        self,
+        *nodes: tuple[str, str],
+        flags: Sequence[str] = (),
+        name: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> processes.Program:
+        """Start one agent process that speaks for these nodes, given as name and shape.
+
+        A node without a shape has the cards that a library of NVML tells of, which the environment names.
+        """
+        words = [
+            word
+            for node, shape in nodes
+            for word in (("--simulated-node", f"{node}={shape}") if shape else ("--node", node))
+        ]
         # Each node speaks with a token of its own, as the agent on it would.
         account = self.cluster.kubeconfig_by_node(SYSTEM, "berth-agent", [node for node, _ in nodes])
         title = name or f"agent-{nodes[0][0]}"
-        return self._start("berth_agent", account, ["--context-by-node", *words, *flags], name=title)
+        return self._start("berth_agent", account, ["--context-by-node", *words, *flags], name=title, env=env)
 
     def _start(
         self,

@@ -8,7 +8,7 @@ import collections
 import contextlib
 import json
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -44,6 +44,7 @@ class Stage:
         self.namespace = self.cluster.namespace("e2e")
         self._operators: list[processes.Program] = []
         self._agents: list[processes.Program] = []
+        self.agent_env: Mapping[str, str] = {}
         self._nodes: list[str] = []
 
     def session(self, account: str, *, node: str = "") -> api.Api:
@@ -73,12 +74,12 @@ class Stage:
     async def agent(self, *flags: str, **shapes: str) -> processes.Program:
         """Start an agent for nodes, and wait for their Devices and Leases."""
         name = f"{self.namespace}-agent-{len(self._agents)}"
-        program = self.fleet.agent(*shapes.items(), flags=(*BRISK, *flags), name=name)
+        program = self.fleet.agent(*shapes.items(), flags=(*BRISK, *flags), name=name, env=self.agent_env)
         self._agents.append(program)
         await self.until("the Devices", lambda: self._published(shapes))
         return program
 
-    async def _published(self, nodes: Sequence[str] | dict[str, str]) -> bool:
+    async def _published(self, nodes: dict[str, str]) -> bool:
         leases = await self._items(resources.LEASES, names.NODES_NAMESPACE)
         beating = {one["metadata"]["name"] for one in leases}
         return set(nodes) <= set(await self.devices()) & beating

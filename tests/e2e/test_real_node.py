@@ -1,8 +1,7 @@
 """From one line in a pod to a process with its card: nothing on the way is played but driver and plugin."""
 
 import contextlib
-import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,16 +16,6 @@ from support.deviceplugin import DevicePlugin
 from testbed import images, workers
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def worker(stage: Stage) -> Iterator[workers.Worker]:
-    """Yield a node with a real kubelet."""
-    if why := workers.obstacle():
-        pytest.skip(why)
-    with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}") as worker:
-        yield worker
-    stage.cluster.kubectl("delete", "node", worker.name)
 
 
 @pytest.fixture

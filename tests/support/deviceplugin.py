@@ -28,6 +28,7 @@ class DevicePlugin:
         self._server: grpc.aio.Server | None = None
         self._ids: Sequence[str] = ()
         self._changed = asyncio.Event()
+        self.env: dict[str, str] = {}  # What each container that is given a device gets.
 
     async def __aenter__(self) -> Self:
         """Begin to serve, and register."""
@@ -50,7 +51,7 @@ class DevicePlugin:
         methods = {
             "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(_nothing),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list),
-            "Allocate": grpc.unary_unary_rpc_method_handler(_allocate),
+            "Allocate": grpc.unary_unary_rpc_method_handler(self._allocate),
         }
         service = grpc.method_handlers_generic_handler(f"{VERSION}.DevicePlugin", methods)
         self._server.add_generic_rpc_handlers((service,))
@@ -62,6 +63,11 @@ class DevicePlugin:
         """Offer these devices from now on."""
         self._ids = ids
         self._changed.set()
+
+    async def _allocate(self, _request: bytes, _context: Any) -> bytes:
+        """Answer for the one container that a kubelet asks for at a time."""
+        envs = b"".join(field(1, field(1, name) + field(2, value)) for name, value in self.env.items())
+        return field(1, envs)
 
     async def _registered(self) -> bool:
         request = field(1, VERSION) + field(2, self._socket.name) + field(3, self._resource)
@@ -81,8 +87,3 @@ class DevicePlugin:
 
 async def _nothing(_request: bytes, _context: Any) -> bytes:
     return b""
-
-
-async def _allocate(_request: bytes, _context: Any) -> bytes:
-    """Answer for the one container that a kubelet asks for at a time."""
-    return field(1, b"")

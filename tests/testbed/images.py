@@ -11,16 +11,36 @@ from pathlib import Path
 
 NAME = "berth.invalid/pause:1"
 
-# It waits to be told to end, as the infrastructure container of a pod does. `/pause env`, which people
-# may run beside it, prints the environment of the container.
+# It waits to be told to end, as the infrastructure container of a pod does. People may run it beside that, to
+# see what it sees: `/pause env` prints its environment, `/pause open PATH...` what comes of opening
+# each path, and `/pause node PATH MAJOR MINOR` makes a character device first, as far as that is allowed.
 PROGRAM = """\
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 extern char **environ;
 static void end(int number) { (void)number; _exit(0); }
+static void try(const char *path) {
+    int opened = open(path, O_RDONLY);
+    printf("%s: %s\\n", path, opened < 0 ? strerror(errno) : "opened");
+    if (opened >= 0) close(opened);
+}
 int main(int count, char **words) {
-    (void)words;
+    if (count > 1 && !strcmp(words[1], "open")) {
+        for (int each = 2; each < count; each++) try(words[each]);
+        return 0;
+    }
+    if (count == 5 && !strcmp(words[1], "node")) {
+        if (mknod(words[2], S_IFCHR | 0666, makedev(atoi(words[3]), atoi(words[4])))) perror("mknod");
+        try(words[2]);
+        return 0;
+    }
     if (count > 1) {
         for (char **each = environ; *each; each++) puts(*each);
         return 0;

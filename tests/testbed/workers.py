@@ -41,6 +41,8 @@ snapshotter = "native"
 sandbox = "{image}"
 [plugins.'io.containerd.cri.v1.runtime']
 restrict_oom_score_adj = true
+enable_cdi = true
+cdi_spec_dirs = ["{directory}/cdi"]
 disable_apparmor = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = ["{directory}/networks"]
@@ -51,7 +53,11 @@ runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 BinaryName = "{runc}"
 [plugins.'io.containerd.nri.v1.nri']
-disable = true
+socket_path = "{directory}/nri.sock"
+plugin_path = "{directory}/nri"
+plugin_config_path = "{directory}/nri"
+[plugins.'io.containerd.nri.v1.nri'.default_validator]
+enable = true
 """
 
 # A pod that is not on the host's network has an address that leads nowhere, so that its node is ready for it.
@@ -150,6 +156,21 @@ class Worker:
         """The socket at which the kubelet tells which devices it gave to whom."""
         return self._directory / "kubelet" / "pod-resources" / "kubelet.sock"
 
+    @property
+    def nri(self) -> Path:
+        """The socket at which containerd asks plugins about each container."""
+        return self._directory / "nri.sock"
+
+    @property
+    def cdi(self) -> Path:
+        """The folder of the specs that say what CDI devices are."""
+        return self._directory / "cdi"
+
+    def run_in(self, namespace: str, pod: str, container: str, *words: str) -> str:
+        """Run a command in a container, as `kubectl exec` does, and return what it says."""
+        where = ("--namespace", namespace, f"--container={container}")
+        return self._cluster.kubectl("exec", pod, *where, "--", *words)
+
     def start_kubelet(self) -> None:
         """Start the kubelet, and wait until it serves and its Node is there."""
         command = [
@@ -196,7 +217,8 @@ class Worker:
         ]
 
     def _prepare(self) -> None:
-        self.plugins.mkdir(parents=True)
+        for folder in (self.plugins, self.cdi, self._directory / "nri"):
+            folder.mkdir(parents=True)
         words = {"directory": self._directory, "image": images.NAME, "runc": _runc()}
         (self._directory / "containerd.toml").write_text(CONTAINERD.format_map(words))
         networks = self._directory / "networks"

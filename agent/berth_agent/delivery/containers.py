@@ -1,11 +1,11 @@
 """What one container gets, from the annotations that the bind wrote on its pod. Pure.
 
-Nothing that the pod itself says counts. What cannot be carried out to the letter is not carried out at all, so
-that no container starts with other devices than the ledger has it hold.
+Nothing that the pod itself says counts. What cannot be carried out to the letter is not carried out at all,
+so that no container starts with other devices than the ledger has it hold.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from berth_crds import allocation, names, vocabulary, wire
@@ -16,7 +16,7 @@ CORE: Final = "BERTH_GPU_CORE"
 
 
 class DeviceNode(NamedTuple):
-    """A character device, as it is called in the container."""
+    """A character device, with the path that it has in the container."""
 
     path: str
     major: int
@@ -24,81 +24,100 @@ class DeviceNode(NamedTuple):
     mode: int = 0o666
 
 
+class Mount(NamedTuple):
+    """A file of the host that the container sees, read-only."""
+
+    source: str
+    destination: str
+
+
+class GivenCard(NamedTuple):
+    """A card that was given to a container, or one MIG instance of it."""
+
+    card: wire.Card
+    instance: wire.MigInstance | None = None
+
+    @property
+    def uuid(self) -> str:
+        """The uuid of what was given."""
+        return self.instance.uuid if self.instance else self.card.uuid
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Edits:
+    """What opens its cards to a container: device nodes and mounts, or the names of CDI devices."""
+
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delivery:
     """What a container gets."""
 
     env: Mapping[str, str]
-    nodes: tuple[DeviceNode, ...] = ()
+    edits: Edits = Edits()
 
 
 class Undeliverable(Exception):
     """The container cannot get what was decided; the text is a clause."""
 
 
-class DeviceNodes(Protocol):
-    """The device nodes of the node, or `Undeliverable` where one is missing."""
+class Means(Protocol):
+    """How the node opens cards to containers."""
 
-    def of_driver(self) -> Iterable[DeviceNode]:
-        """Return those that every container with a card needs."""
+    def edits(self, given: Sequence[GivenCard]) -> Edits:
+        """Return what opens these cards, or raise `Undeliverable` where the node lacks something."""
 
-    def of_card(self, minor: int) -> DeviceNode:
-        """Return that of a card."""
 
-    def of_instance(self, minor: int, instance: wire.MigInstance) -> Iterable[DeviceNode]:
-        """Return those that open a MIG instance of a card."""
+NOTHING: Final = Delivery({VISIBLE_DEVICES: names.NO_CARDS, MEMORY: "", CORE: ""})
 
 
 def delivery(
-    annotations: Mapping[str, str],
-    container: str,
-    node: str,
-    cards: Iterable[wire.Card],
-    device_nodes: DeviceNodes,
+    annotations: Mapping[str, str], container: str, node: str, cards: Sequence[wire.Card], means: Means
 ) -> Delivery | None:
-    """Return what a container gets; None in a pod that Berth has not bound. Raise `Undeliverable` if it cannot."""
+    """Return what a container gets, None in a pod that Berth has not bound, or raise `Undeliverable`."""
     if names.TERM not in annotations:
         return None
     shares = _shares(annotations, container, node)
     if not shares:
-        return Delivery({VISIBLE_DEVICES: names.NO_CARDS, MEMORY: "", CORE: ""})
-    known = {card.uuid: card for card in cards if card.type == vocabulary.DeviceType.GPU}
-    found: dict[DeviceNode, None] = {}
-    for share in shares:
-        found |= dict.fromkeys(_nodes(share, known, device_nodes))
+        return NOTHING
+    gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
+    given = [_given(share, gpus) for share in shares]
     env = {
         VISIBLE_DEVICES: ",".join(share.uuid for share in shares),
         MEMORY: ",".join(str(share.memory) for share in shares),
         CORE: ",".join(str(share.core) for share in shares),
     }
-    return Delivery(env, (*found, *device_nodes.of_driver()))
+    return Delivery(env, means.edits(given))
 
 
 def _shares(annotations: Mapping[str, str], container: str, node: str) -> list[allocation.Share]:
     """Return the shares of GPUs that a container was given."""
     if (text := annotations.get(names.ALLOCATION)) is None:
         return []
-    read = allocation.decode(text)
-    if isinstance(read, allocation.Unreadable):
-        raise Undeliverable(f"the annotation {names.ALLOCATION} cannot be read: {read.detail}")
-    if read.node != node:
-        raise Undeliverable(f"the annotation {names.ALLOCATION} is about node {read.node}, this is {node}")
-    gpus = (one for one in read.entries() if one.type == vocabulary.DeviceType.GPU)
-    return [one.share for one in gpus if one.container == container]
+    decoded = allocation.decode(text)
+    if isinstance(decoded, allocation.Unreadable):
+        raise Undeliverable(f"the annotation {names.ALLOCATION} cannot be read: {decoded.detail}")
+    if decoded.node != node:
+        raise Undeliverable(f"the annotation {names.ALLOCATION} is about node {decoded.node}, this is {node}")
+    gpus = (entry for entry in decoded.entries() if entry.type == vocabulary.DeviceType.GPU)
+    return [entry.share for entry in gpus if entry.container == container]
 
 
-def _nodes(
-    share: allocation.Share, cards: Mapping[str, wire.Card], device_nodes: DeviceNodes
-) -> Iterable[DeviceNode]:
-    if (card := cards.get(share.uuid)) is not None:
-        _check_minor(share, card)
-        return [device_nodes.of_card(card.minor)]
-    for card in cards.values():
-        for instance in card.mig.instances if card.mig else ():
-            if instance.uuid == share.uuid:
+def _given(share: allocation.Share, cards: Iterable[wire.Card]) -> GivenCard:
+    """Return the card or MIG instance of a share; its minor must still be that of the bind."""
+    for card in cards:
+        for given in (GivenCard(card), *(GivenCard(card, each) for each in _instances(card))):
+            if given.uuid == share.uuid:
                 _check_minor(share, card)
-                return [device_nodes.of_card(card.minor), *device_nodes.of_instance(card.minor, instance)]
+                return given
     raise Undeliverable(f"the node has no card {share.uuid} now")
+
+
+def _instances(card: wire.Card) -> Iterable[wire.MigInstance]:
+    return card.mig.instances if card.mig else ()
 
 
 def _check_minor(share: allocation.Share, card: wire.Card) -> None:

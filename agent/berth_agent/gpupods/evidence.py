@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from berth_agent import settings
+from berth_agent import flag_table
 from berth_agent.gpupods import process_owners, verification
 from berth_agent.kubelet import device_ids, podresources, poller
 from berth_crds import vocabulary, wire
@@ -26,7 +26,7 @@ class EvidenceSources:
 
     kubelet: bool = False
     driver: bool = False
-    resources: tuple[str, ...] = settings.GPU_RESOURCES
+    resources: tuple[str, ...] = flag_table.GPU_RESOURCES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 import msgspec
 
+from berth_agent import protobuf
 from berth_agent.kubelet import messages
 from berth_crds import text
 
@@ -155,7 +156,7 @@ def _read(body: bytes) -> tuple[ListedPod, ...]:
         raise PodResourcesError(
             FailureReason.TOO_LARGE, f"The kubelet's answer is not read: {error}."
         ) from error
-    except messages.Malformed as error:
+    except protobuf.Malformed as error:
         raise PodResourcesError(
             FailureReason.UNREADABLE, f"The kubelet's answer cannot be read: {error}."
         ) from error

@@ -6,12 +6,15 @@ the other way round. A message of ttrpc has a header of its own, and may come in
 
 import asyncio
 import collections
+import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Never
 
 from berth_agent import protobuf
 from berth_agent.protobuf import Malformed, field, message
+
+log = logging.getLogger(__name__)
 
 FRAME: Final = struct.Struct(">II")  # The connection, and how many bytes follow.
 HEADER: Final = struct.Struct(">IIBB")  # How many bytes follow, the call, and what it is; flags are not used.
@@ -20,7 +23,7 @@ REQUEST, RESPONSE = 1, 2
 LONGEST: Final = 4 << 20  # What the runtime's own plugins take.
 FAILED_PRECONDITION: Final = 9
 
-Answer = Callable[[str, bytes], bytes]  # The answer to a method and what it is asked.
+Answer = Callable[[str, bytes], Awaitable[bytes]]  # The answer to a method and what it is asked.
 
 
 class Refused(Exception):
@@ -39,9 +42,7 @@ class Message(NamedTuple):
 class Connection:
     """One connection to the runtime, which asks `answer`."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer
-    ) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer) -> None:
         self._reader = reader
         self._writer = writer
         self._answer = answer
@@ -50,19 +51,28 @@ class Connection:
         self._next = 1  # Whoever opens a call chooses an odd number.
 
     async def serve(self) -> Never:
-        """Answer for ever; the end of the connection is an EOFError."""
-        while True:
-            connection, size = FRAME.unpack(await self._reader.readexactly(FRAME.size))
-            if size > LONGEST + HEADER.size or connection not in {OURS, THEIRS}:
-                raise Malformed(f"a frame of {size} bytes for connection {connection}")
-            self._received[connection] += await self._reader.readexactly(size)
-            while (received := self._take(connection)) is not None:
-                await self._handle(received)
+        """Answer for ever; the end of the connection is an EOFError, also for who waits for an answer."""
+        try:
+            while True:
+                await self._serve_frame()
+        finally:
+            for waiting in self._calls.values():
+                if not waiting.done():
+                    waiting.set_exception(EOFError("the connection has ended"))
+
+    async def _serve_frame(self) -> None:
+        connection, size = FRAME.unpack(await self._reader.readexactly(FRAME.size))
+        if size > LONGEST + HEADER.size or connection not in {OURS, THEIRS}:
+            raise Malformed(f"a frame of {size} bytes for connection {connection}")
+        self._received[connection] += await self._reader.readexactly(size)
+        while (received := self._take(connection)) is not None:
+            await self._handle(received)
 
     async def call(self, service: str, method: str, payload: bytes) -> bytes:
         """Ask the runtime while `serve` runs."""
         number, self._next = self._next, self._next + 2
-        answered = self._calls[number] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._calls[number] = answered
         request = field(1, service) + field(2, method) + message(3, payload)
         try:
             await self._send(Message(THEIRS, number, REQUEST, request))
@@ -87,26 +97,36 @@ class Connection:
 
     async def _handle(self, received: Message) -> None:
         if received.connection == OURS and received.type == REQUEST:
-            await self._send(Message(OURS, received.call, RESPONSE, self._answered(received.payload)))
-        elif received.connection == THEIRS and (waiting := self._calls.get(received.call)):
-            if not waiting.done():
-                _settle(waiting, received.payload)
+            await self._send(Message(OURS, received.call, RESPONSE, await self._answered(received.payload)))
+            return
+        waiting = self._calls.get(received.call) if received.connection == THEIRS else None
+        if waiting is not None and not waiting.done():
+            _settle(waiting, received.payload)
 
-    def _answered(self, request: bytes) -> bytes:
+    async def _answered(self, request: bytes) -> bytes:
         """Return the response to a request."""
-        asked = dict(protobuf.fields(request))
-        payload = asked.get(3, b"")
         try:
-            if isinstance(payload, int):
-                raise Malformed("a request is a number")
-            return message(2, self._answer(protobuf.text(asked.get(2, b"")), payload))
+            asked = dict(protobuf.fields(request))
+            method, payload = protobuf.text(asked.get(2, b"")), protobuf.content(asked.get(3, b""))
+            return message(2, await self._answer(method, payload))
         except (Refused, Malformed) as error:
-            return message(1, field(1, FAILED_PRECONDITION) + field(2, str(error)))
+            return _failed(str(error))
+        except Exception as error:
+            # Were the connection lost over it, the runtime would go on as if there were no plugin.
+            log.exception("a request of the runtime failed")
+            return _failed(f"{type(error).__name__}: {error}")
 
     async def _send(self, sent: Message) -> None:
         header = HEADER.pack(len(sent.payload), sent.call, sent.type, 0)
-        self._writer.write(FRAME.pack(sent.connection, HEADER.size + len(sent.payload)) + header + sent.payload)
+        self._writer.write(
+            FRAME.pack(sent.connection, HEADER.size + len(sent.payload)) + header + sent.payload
+        )
         await self._writer.drain()
+
+
+def _failed(sentence: str) -> bytes:
+    """Return the response to a request that is not fulfilled."""
+    return message(1, field(1, FAILED_PRECONDITION) + field(2, sentence))
 
 
 def _settle(waiting: asyncio.Future[bytes], response: bytes) -> None:

@@ -4,20 +4,22 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from berth_agent import protobuf
-from berth_agent.delivery.containers import Delivery, DeviceNode
+from berth_agent.delivery.containers import Delivery, DeviceNode, Mount
 from berth_agent.protobuf import Malformed, field, message
 
 RUNTIME: Final = "nri.pkg.api.v1alpha1.Runtime"
 CREATE_CONTAINER: Final = 1 << 3  # Of the events that a plugin may ask for.
+MOUNT_OPTIONS: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 
 
 class NewContainer(NamedTuple):
-    """A container that is being made, and the annotations of its pod."""
+    """A container that is being made, with its environment and the annotations of its pod."""
 
     namespace: str
     pod: str
     name: str
     annotations: Mapping[str, str]
+    environment: tuple[str, ...] = ()
 
 
 def register(name: str, index: str) -> bytes:
@@ -36,28 +38,55 @@ def synchronized(request: bytes) -> bytes:
 
 
 def new_container(request: bytes) -> NewContainer:
-    """Read a CreateContainerRequest."""
-    parts = {number: _bytes(value) for number, value in protobuf.fields(request) if number in {1, 2}}
-    name = ""
-    for number, value in protobuf.fields(parts.get(2, b"")):
-        name = protobuf.text(value) if number == 3 else name  # noqa: PLR2004  Container.name
-    said = {2: "", 4: ""}  # PodSandbox.name and namespace.
+    """Read a CreateContainerRequest: PodSandbox is its field 1, Container its field 2."""
+    parts = {
+        number: protobuf.content(value) for number, value in protobuf.fields(request) if number in {1, 2}
+    }
+    namespace, pod, annotations = _pod(parts.get(1, b""))
+    name, environment = _container(parts.get(2, b""))
+    return NewContainer(namespace, pod, name, annotations, environment)
+
+
+def _pod(sandbox: bytes) -> tuple[str, str, Mapping[str, str]]:
+    """Return namespace, name and annotations of a PodSandbox."""
+    namespace = name = ""
     annotations: dict[str, str] = {}
-    for number, value in protobuf.fields(parts.get(1, b"")):
-        if number in said:
-            said[number] = protobuf.text(value)
-        elif number == 6:  # noqa: PLR2004  PodSandbox.annotations
-            pair = dict(protobuf.fields(_bytes(value)))
-            annotations[protobuf.text(pair.get(1, b""))] = protobuf.text(pair.get(2, b""))
-    return NewContainer(said[4], said[2], name, annotations)
+    for number, value in protobuf.fields(sandbox):
+        match number:
+            case 2:
+                name = protobuf.text(value)
+            case 4:
+                namespace = protobuf.text(value)
+            case 6:
+                pair = dict(protobuf.fields(protobuf.content(value)))
+                annotations[protobuf.text(pair.get(1, b""))] = protobuf.text(pair.get(2, b""))
+            case _:
+                pass
+    return namespace, name, annotations
+
+
+def _container(container: bytes) -> tuple[str, tuple[str, ...]]:
+    """Return name and environment of a Container; it has a text for each variable."""
+    found = list(protobuf.fields(container))
+    name = next((protobuf.text(value) for number, value in found if number == 3), "")  # noqa: PLR2004
+    environment = tuple(_loose(value) for number, value in found if number == 8)  # noqa: PLR2004
+    return name, environment
 
 
 def adjusted(delivery: Delivery) -> bytes:
     """Return a CreateContainerResponse that gives a container its devices."""
+    edits = delivery.edits
     env = b"".join(message(4, field(1, name) + field(2, value)) for name, value in delivery.env.items())
-    devices = b"".join(message(1, _device(one)) for one in delivery.nodes)
-    linux = message(6, devices) if devices else b""
-    return message(1, env + linux)
+    mounts = b"".join(message(3, _mount(mount)) for mount in edits.mounts)
+    cdi_devices = b"".join(message(8, field(1, name)) for name in edits.cdi_devices)
+    device_nodes = b"".join(message(1, _device(node)) for node in edits.device_nodes)
+    linux = message(6, device_nodes) if device_nodes else b""
+    return message(1, mounts + env + linux + cdi_devices)
+
+
+def _mount(mount: Mount) -> bytes:
+    options = b"".join(field(4, option) for option in MOUNT_OPTIONS)
+    return field(1, mount.destination) + field(2, "bind") + field(3, mount.source) + options
 
 
 def _device(node: DeviceNode) -> bytes:
@@ -65,10 +94,9 @@ def _device(node: DeviceNode) -> bytes:
     return field(1, node.path) + field(2, "c") + number + message(5, field(1, node.mode))
 
 
-def _bytes(value: bytes | int) -> bytes:
-    if isinstance(value, int):
-        raise Malformed("a message in it is a number")
-    return value
+def _loose(value: bytes | int) -> str:
+    """Return a text that a container's author wrote, which need not be UTF-8."""
+    return protobuf.content(value).decode(errors="replace")
 
 
 def _number(value: bytes | int) -> int:

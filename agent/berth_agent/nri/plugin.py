@@ -6,7 +6,7 @@ tries again. Containers that were made while the agent was away keep what they h
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Never
 
@@ -14,6 +14,7 @@ from berth_agent import backoff
 from berth_agent.delivery.containers import Delivery, Undeliverable
 from berth_agent.nri import frames, messages
 from berth_agent.protobuf import Malformed
+from berth_crds import tasks
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ INDEX: Final = "50"
 REGISTRATION_SECONDS: Final = 5.0  # The runtime waits no longer either.
 MOST_PAUSE_SECONDS: Final = 5.0
 
-Deliver = Callable[[messages.NewContainer], Delivery | None]
+Deliver = Callable[[messages.NewContainer], Awaitable[Delivery | None]]
 
 
 class NriPlugin:
@@ -43,27 +44,20 @@ class NriPlugin:
                 why = OSError(f"{self._socket}: {error or type(error).__name__}")
                 await asyncio.sleep(self._failure_log.failed(why, most=MOST_PAUSE_SECONDS))
 
-    async def _session(self) -> Never:
+    async def _session(self) -> None:
+        """Register, and answer until the connection ends."""
         reader, writer = await asyncio.open_unix_connection(self._socket)
         connection = frames.Connection(reader, writer, self._answer)
         serving = asyncio.create_task(connection.serve())
         try:
-            registration = messages.register(NAME, INDEX)
-            registering = asyncio.create_task(
-                connection.call(messages.RUNTIME, "RegisterPlugin", registration)
-            )
             async with asyncio.timeout(REGISTRATION_SECONDS):
-                await asyncio.wait({serving, registering}, return_when=asyncio.FIRST_COMPLETED)
-            if registering.done():
-                registering.result()
-            return await serving
+                await connection.call(messages.RUNTIME, "RegisterPlugin", messages.register(NAME, INDEX))
+            await serving
         finally:
-            registering.cancel()
-            serving.cancel()
-            await asyncio.gather(serving, registering, return_exceptions=True)
+            await tasks.end([serving])
             writer.close()
 
-    def _answer(self, method: str, request: bytes) -> bytes:
+    async def _answer(self, method: str, request: bytes) -> bytes:
         match method:
             case "Configure":
                 return messages.configured(messages.CREATE_CONTAINER)
@@ -72,13 +66,13 @@ class NriPlugin:
                 log.info("node %s: containers are adjusted by way of %s", self._node, self._socket)
                 return messages.synchronized(request)
             case "CreateContainer":
-                return self._create(messages.new_container(request))
+                return await self._create(messages.new_container(request))
             case _:
                 return b""
 
-    def _create(self, container: messages.NewContainer) -> bytes:
+    async def _create(self, container: messages.NewContainer) -> bytes:
         try:
-            delivery = self._deliver(container)
+            delivery = await self._deliver(container)
         except Undeliverable as error:
             log.warning(
                 "container %s of pod %s/%s is not made: %s",

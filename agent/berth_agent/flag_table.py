@@ -1,0 +1,259 @@
+"""The flags of the agent: names, defaults, and what `--help` says of each.
+
+What is made of them is in `settings`, and how their texts are read in `flag_values`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from berth_agent import flag_values
+from berth_crds import flags, logs, names
+
+PROGRAM: Final = "berth-agent"
+
+INTERVAL_SECONDS: Final = 10.0
+LEASE_SECONDS: Final = 40
+DEADLINE_SECONDS: Final = 5.0
+# The names of NVIDIA's own plugin, whole, shared and cut into MIG instances.
+GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, f"{names.NVIDIA_MIG_PREFIX}*")
+# Of those who look after the cards, and see all of them.
+UNGUARDED_NAMESPACES: Final = (names.SYSTEM_NAMESPACE, "gpu-operator", "kube-system")
+SYSFS: Final = Path("/sys")
+PROCFS: Final = Path("/proc")
+
+
+DESCRIPTION: Final = """\
+Publishes three things about one node: its Device (the cards and their health), a GpuPod
+for each pod that was given cards, and a Lease in the namespace berth-nodes which says
+that both are current.
+
+The cards are those of the NVIDIA driver, unless they are simulated. Without a driver the
+agent stays, says so in the Device, and goes on once the driver is there.
+"""
+
+EPILOG: Final = """\
+Every flag can be given by the environment as well: --lease-duration is
+BERTH_LEASE_DURATION, several simulated nodes are in BERTH_SIMULATED_NODES, separated
+by commas. The node is also taken from NODE_NAME, and otherwise from the host name.
+
+A shape names how many cards of which model a node has, and may join several by "+":
+8xA100-SXM4-80GB, or 2xT4+1xL4.
+
+The file of --faults is read again whenever it changes. It breaks cards by node and
+minor, or the whole source of a node; what it does not name is well:
+  {"gpu-1": {"3": {"health": "Unhealthy", "reason": "XidCritical", "xid": 79,
+                   "message": "fallen off the bus", "recovery": "reset"},
+             "5": {"lost": true, "reason": "GpuIsLost"},
+             "source": {"reason": "DriverNotLoaded", "message": "no driver"}}}
+"source": {"hang": true} makes the probe hang until the file says otherwise.
+
+With --pod-resources the kubelet is asked which devices it gave to which pods, and each
+GpuPod says whether these are the ones that its pod was given. Mount the folder of the
+socket, not the socket: each start of the kubelet makes a new one.
+"""
+
+
+Options = Mapping[str, Any]  # Of a flag, as argparse takes them.
+
+# By group. A flag with a default is also read from its variable.
+FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
+    "which cards": {
+        "node": {"metavar": "NAME", "help": "name of the node (default: the host's name)"},
+        "simulate": {"metavar": "SHAPE", "default": None, "help": "simulate the cards of this node"},
+        "simulated-node": {
+            "metavar": "NAME=SHAPE",
+            "action": "append",
+            "help": "simulate a node's cards; may be repeated: one process is then the agent of several"
+            " nodes",
+        },
+        "faults": {
+            "metavar": "FILE",
+            "type": Path,
+            "default": None,
+            "help": "JSON file that breaks simulated cards",
+        },
+        "sysfs": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": SYSFS,
+            "help": "the node's /sys, which says where each real card is (default: %(default)s)",
+        },
+        "procfs": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": PROCFS,
+            "help": "the node's /proc, which says to which pod a process on a card belongs"
+            " (default: %(default)s)",
+        },
+        "devices": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": None,
+            "help": "folder of JSON files that list extra devices, besides real cards",
+        },
+        "sharing": {
+            "metavar": "STRATEGY:REPLICAS",
+            "type": flag_values.sharing,
+            "default": "",
+            "help": "how the device plugin shares each card that is not in MIG mode: time-slicing:4, or mps:2"
+            " (default: cards are not shared)",
+        },
+    },
+    "which errors count": {
+        "ignored-xids": {
+            "metavar": "XIDS",
+            "type": flag_values.xids,
+            "default": "",
+            "help": "NVIDIA's errors, by commas or `all`, that never make a card unhealthy"
+            " (also read from DP_DISABLE_HEALTHCHECKS)",
+        },
+        "critical-xids": {
+            "metavar": "XIDS",
+            "type": flag_values.xids,
+            "default": "",
+            "help": "NVIDIA's errors, by commas or `all`, that always do, even where they are ignored"
+            " (also read from DP_ENABLE_HEALTHCHECKS)",
+        },
+    },
+    "which kubelet": {
+        "pod-resources": {
+            "metavar": "SOCKET",
+            "type": Path,
+            "default": None,
+            "help": "where the node's kubelet says which devices it gave to which pods"
+            " (default: it is not asked)",
+        },
+        "gpu-resources": {
+            "metavar": "NAMES",
+            "type": flag_values.patterns,
+            "default": ",".join(GPU_RESOURCES),
+            "help": "which resources of the kubelet are GPUs, by commas, * for anything"
+            " (default: %(default)s)",
+        },
+    },
+    "how containers get their cards": {
+        "nri": {
+            "metavar": "SOCKET",
+            "type": Path,
+            "default": None,
+            "help": "adjust each container as it is made, at this socket of containerd or CRI-O, such as"
+            " /var/run/nri/nri.sock (default: the environment of the pod does it)",
+        },
+        "nri-cdi-kind": {
+            "metavar": "VENDOR/CLASS",
+            "type": flag_values.cdi_kind,
+            "default": "",
+            "help": "with --nri, name cards as CDI devices of this kind, such as nvidia.com/gpu, and leave"
+            " the rest to the runtime (default: device nodes and the driver's files)",
+        },
+        "guard": {
+            "default": False,
+            "help": "with --nri and --pod-resources, take NVIDIA_VISIBLE_DEVICES from containers that were"
+            " given no card",
+        },
+        "unguarded-namespaces": {
+            "metavar": "NAMES",
+            "type": flag_values.names,
+            "default": ",".join(UNGUARDED_NAMESPACES),
+            "help": "namespaces that --guard leaves alone, by commas (default: %(default)s)",
+        },
+        "nvidia-driver-root": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": Path("/"),
+            "help": "where on the node the driver is installed (default: %(default)s; also read from"
+            " NVIDIA_DRIVER_ROOT)",
+        },
+        "driver-root-ctr-path": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": None,
+            "help": "where the agent sees that folder (default: at the same place; also read from"
+            " DRIVER_ROOT_CTR_PATH)",
+        },
+        "nvidia-dev-root": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": None,
+            "help": "the folder that has dev/nvidia0 and its kin, as the agent sees it (default: that of the"
+            " driver; also read from NVIDIA_DEV_ROOT)",
+        },
+    },
+    "what to publish besides": {
+        "listen": {
+            "metavar": "HOST:PORT",
+            "type": flags.address,
+            "default": "",
+            "help": "serve /metrics and /healthz there (default: nothing is served)",
+        },
+        "listen-probes": {
+            "metavar": "HOST:PORT",
+            "type": flags.address,
+            "default": "",
+            "help": "serve /healthz alone there, for a kubelet, so that no crowd at --listen makes it restart"
+            " the agent (default: only --listen serves it)",
+        },
+        "dcgm-names": {
+            "default": False,
+            "help": "name what cards measure as the DCGM exporter does (DCGM_FI_DEV_...)",
+        },
+        "node-labels": {
+            "default": True,
+            "help": "label the Node with what its cards have in common (berth.dev/gpu.product, ...)",
+        },
+    },
+    "which cluster": {
+        "kubeconfig": {
+            "metavar": "FILE",
+            "type": Path,
+            "default": None,
+            "help": "as for kubectl; in a pod the default is its service account",
+        },
+        "context": {"default": None, "help": "context of the kubeconfig"},
+        "context-by-node": {
+            "default": False,
+            "help": "use the context with the name of the node: one process is then like several agents",
+        },
+    },
+    "how": {
+        "interval": {
+            "metavar": "SECONDS",
+            "type": flag_values.seconds,
+            "default": INTERVAL_SECONDS,
+            "help": "from one sample to the next (default: %(default)s)",
+        },
+        "lease-duration": {
+            "metavar": "SECONDS",
+            "type": flag_values.whole_seconds,
+            "default": LEASE_SECONDS,
+            "help": "how long the Lease vouches, in whole seconds (default: %(default)s)",
+        },
+        "sample-deadline": {
+            "metavar": "SECONDS",
+            "type": flag_values.seconds,
+            "default": DEADLINE_SECONDS,
+            "help": "how long one sample may take before its source counts as hung (default: %(default)s)",
+        },
+        "log-level": {
+            "metavar": "LEVEL",
+            "type": flag_values.one_of(flag_values.LEVELS),
+            "default": "info",
+            "help": f"how much to say on stderr: {', '.join(flag_values.LEVELS)} (default: %(default)s)",
+        },
+        "log-format": {
+            "metavar": "FORMAT",
+            "type": flag_values.one_of(logs.FORMATS),
+            "default": logs.PLAIN,
+            "help": "text, or json: one object a line, with fields (default: %(default)s)",
+        },
+    },
+}
+# Variables of NVIDIA's device plugin, which are read beside our own.
+FOREIGN_VARIABLES: Final = {
+    "ignored-xids": ("DP_DISABLE_HEALTHCHECKS",),
+    "critical-xids": ("DP_ENABLE_HEALTHCHECKS",),
+    "nvidia-driver-root": ("NVIDIA_DRIVER_ROOT",),
+    "driver-root-ctr-path": ("DRIVER_ROOT_CTR_PATH",),
+    "nvidia-dev-root": ("NVIDIA_DEV_ROOT",),
+}

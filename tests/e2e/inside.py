@@ -1,0 +1,157 @@
+"""What a container on a real node sees, looked at from inside, and the pods that are looked into.
+
+No driver of NVIDIA's is needed. Its device nodes are made by number: the kernel says of one that a container
+may open that there is no such device, and of others that it is not permitted.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from berth_crds import names
+from e2e.stage import Stage, Thing, condition
+from testbed import images, workers
+
+MAJOR: Final = 195  # Of NVIDIA's devices.
+ALLOWED, DENIED, ABSENT = "No such device or address", "Operation not permitted", "No such file or directory"
+MOST_CARDS: Final = 4
+OF_DRIVER: Final = {"nvidiactl": 255, "nvidia-uvm": 254}
+LIBRARY: Final = "usr/lib/x86_64-linux-gnu/libcuda.so.1"
+CARD_PATHS: Final = tuple(f"/dev/nvidia{minor}" for minor in range(MOST_CARDS))
+LOADED: Final = "/usr/local/nvidia/lib64/libcuda.so.1"  # Where a container finds that library.
+IMAGE: Final = {"image": images.NAME, "imagePullPolicy": "Never"}
+
+
+def make_driver(root: Path) -> None:
+    """Make what a driver's installation has: its device nodes, and one of its libraries."""
+    for name, minor in {**{f"nvidia{minor}": minor for minor in range(MOST_CARDS)}, **OF_DRIVER}.items():
+        make_node(root, name, minor)
+    (root / LIBRARY).parent.mkdir(parents=True)
+    (root / LIBRARY).write_text("a library")
+
+
+def make_node(root: Path, name: str, minor: int) -> None:
+    """Make a device node of the driver."""
+    path = root / "dev" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(MAJOR, minor))
+
+
+def container(name: str, **limits: str) -> dict[str, Any]:
+    """Return a container that asks for this, and whose image says that it sees all cards."""
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    return {"name": name, "env": env, "resources": {"limits": limits}} | IMAGE
+
+
+def pod(name: str, *containers: dict[str, Any], **spec: Any) -> Thing:
+    """Return a pod of Berth's that a worker can run."""
+    usual = {
+        "schedulerName": names.SCHEDULER_NAME,
+        "hostNetwork": True,
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": list(containers),
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": usual | spec}
+
+
+def whole(name: str) -> dict[str, Any]:
+    """Return a container that asks for one card."""
+    return container(name, **{names.NVIDIA_GPU: "1"})
+
+
+async def until_running(stage: Stage, *pods: str) -> None:
+    """Wait until all containers of these pods run."""
+
+    async def running() -> bool:
+        now = await stage.pods()
+        return all(condition(now[name], "Ready").get("status") == "True" for name in pods)
+
+    await stage.until("all containers to run", running, seconds=60)
+
+
+class Inside:
+    """What a container sees."""
+
+    def __init__(self, stage: Stage, worker: workers.Worker, pod: str, container: str) -> None:
+        self._worker = worker
+        self._place = stage.namespace, pod, container
+
+    def _run(self, *words: str) -> list[str]:
+        return self._worker.run_in(*self._place, "/pause", *words).splitlines()
+
+    def env(self) -> dict[str, str]:
+        """Return its environment."""
+        pairs = (line.partition("=") for line in self._run("env"))
+        return {name: value for name, _, value in pairs}
+
+    def uuids(self) -> str:
+        """Return which cards its environment names."""
+        return self.env()["NVIDIA_VISIBLE_DEVICES"]
+
+    def minors(self) -> list[int]:
+        """Return the minors of the cards that it may open."""
+        return openable(self.opened(*CARD_PATHS))
+
+    def opened(self, *paths: str) -> list[str]:
+        """Return what comes of opening each path."""
+        return [line.partition(": ")[2] for line in self._run("open", *paths)]
+
+    def made(self, minor: int) -> str:
+        """Return what comes of making a device node of a card by itself, and opening that."""
+        (line,) = self._run("node", f"/made-{minor}", f"{MAJOR}", f"{minor}")
+        return line.partition(": ")[2]
+
+
+def openable(answers: list[str]) -> list[int]:
+    """Return the minors of the cards that could be opened, by the answers for each of them."""
+    assert set(answers) <= {ALLOWED, ABSENT}, answers
+    return [minor for minor, answer in enumerate(answers) if answer == ALLOWED]
+
+
+# ---------------------------------------------------------------- a scene that every way of delivery plays
+
+
+def scene() -> tuple[Thing, ...]:
+    """Return a pod of two containers, a sidecar and an init container, two halves, and one without a card."""
+    once = whole("once") | {"command": ["/pause", "open", *CARD_PATHS]}
+    side = whole("side") | {"restartPolicy": "Always"}
+    half = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
+    return (
+        pod("several", whole("left"), whole("right"), initContainers=[once, side]),
+        pod("first", container("main", **half)),
+        pod("second", container("main", **half)),
+        pod("none", container("main")),
+    )
+
+
+RUNNING: Final = (("several", "left"), ("several", "right"), ("several", "side"), ("first", "main"))
+PAIR: Final = (("first", "main"), ("second", "main"))
+
+
+async def assert_as_decided(stage: Stage, worker: workers.Worker, minor_of: Mapping[str, int]) -> None:
+    """Assert that each container of the scene sees the cards of its annotation and no others."""
+    now = await stage.pods()
+
+    def given(name: str, container: str) -> str:
+        text: str = now[name]["metadata"]["annotations"][names.container_key(container, "uuids")]
+        return text
+
+    held = {place: [minor_of[uuid] for uuid in given(*place).split(",")] for place in (*RUNNING, *PAIR)}
+    for place, minors in held.items():
+        inside = Inside(stage, worker, *place)
+        assert (inside.uuids(), inside.minors()) == (given(*place), minors)
+        other = next(minor for minor in range(MOST_CARDS) if minor not in minors)
+        assert [inside.made(minors[0]), inside.made(other)] == [ALLOWED, DENIED]
+        assert inside.opened("/dev/nvidiactl", "/dev/nvidia-uvm", LOADED) == [ALLOWED, ALLOWED, "opened"]
+    assert sorted(minor for place in RUNNING for minor in held[place]) == list(range(MOST_CARDS))
+    assert held[PAIR[0]] == held[PAIR[1]]
+    nothing = Inside(stage, worker, "none", "main")
+    assert (nothing.uuids(), nothing.minors(), nothing.made(0)) == ("void", [], DENIED)
+    assert nothing.opened(LOADED) == [ABSENT]
+    said = stage.cluster.kubectl("logs", "several", "--container=once", "--namespace", stage.namespace)
+    answers = [line.partition(": ")[2] for line in said.splitlines()]
+    assert openable(answers) == [minor_of[given("several", "once")]]

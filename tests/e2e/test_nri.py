@@ -1,0 +1,193 @@
+"""Containers that the agent adjusts as containerd makes them, each looked at from inside (K21, G7)."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth_agent import simulated
+from berth_crds import names
+from e2e.inside import (
+    ABSENT,
+    ALLOWED,
+    DENIED,
+    MOST_CARDS,
+    Inside,
+    assert_as_decided,
+    container,
+    make_driver,
+    make_node,
+    pod,
+    scene,
+    until_running,
+    whole,
+)
+from e2e.stage import Stage
+from support.deviceplugin import DevicePlugin
+from support.nvml import build, fixtures, machine, presets
+from testbed import workers
+
+pytestmark = pytest.mark.slow
+
+HARDWARE: Final = ""  # The shape of a node whose cards are those of the mock of NVML.
+SHAPE: Final = f"{MOST_CARDS}xT4"
+REQUIRED: Final = "required-plugins.noderesource.dev"
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Path:
+    """Return the root of a driver's installation."""
+    make_driver(tmp_path)
+    return tmp_path
+
+
+async def test_each_container_opens_the_cards_of_its_annotation_and_no_others(
+    stage: Stage, worker: workers.Worker, driver: Path
+) -> None:
+    """Whatever it says itself: containers of one pod, halves of one card, and one without a card."""
+    stage.operator()
+    flags = ("--nri", str(worker.nri), "--nvidia-driver-root", str(driver))
+    await stage.agent(*flags, **{worker.name: SHAPE})
+    await stage.until_ready(worker.name)
+    pods = scene()
+
+    await stage.create(*pods)
+    await until_running(stage, *(each["metadata"]["name"] for each in pods))
+
+    cards = simulated.machine(worker.name, SHAPE).answering_cards()
+    await assert_as_decided(stage, worker, {card.uuid: card.minor for card in cards})
+
+
+async def test_a_mig_instance_is_opened_and_no_other_of_its_card(
+    stage: Stage, worker: workers.Worker, driver: Path, tmp_path: Path
+) -> None:
+    """The driver guards each instance by two device nodes, which its files below /proc name."""
+    fixtures.require()
+    made = machine.Machine.make(tmp_path / "machine", presets.MIG)
+    capabilities = made.proc / "driver/nvidia/capabilities/gpu0/mig"
+    for number, (gi, ci) in enumerate([(1, 0), (3, 0), (9, 0), (11, 0)]):
+        for place, minor in ((f"gi{gi}", 100 + number), (f"gi{gi}/ci{ci}", 200 + number)):
+            (capabilities / place).mkdir(parents=True)
+            (capabilities / place / "access").write_text(f"DeviceFileMinor: {minor}\nDeviceFileMode: 444\n")
+            make_node(driver, f"nvidia-caps/nvidia-cap{minor}", minor)
+    stage.operator()
+    stage.agent_env = {"LD_LIBRARY_PATH": str(build.library().parent), machine.VARIABLE: str(made.state)}
+    await stage.agent(
+        *("--sysfs", str(made.sys), "--procfs", str(made.proc)),
+        *("--nri", str(worker.nri), "--nvidia-driver-root", str(driver)),
+        **{worker.name: HARDWARE},
+    )
+    await stage.until_ready(worker.name)
+
+    await stage.create(pod("p", container("main", **{f"{names.NVIDIA_MIG_PREFIX}2g.20gb": "1"})))
+    await until_running(stage, "p")
+
+    inside = Inside(stage, worker, "p", "main")
+    assert inside.uuids() == made.read()["card.0.mig.1"].split()[0]
+    assert inside.minors() == [0]
+    caps = "/dev/nvidia-caps/nvidia-cap"
+    assert inside.opened(*(f"{caps}{minor}" for minor in (101, 201))) == [ALLOWED] * 2
+    others = (100, 102, 103, 200, 202, 203)
+    assert inside.opened(*(f"{caps}{minor}" for minor in others)) == [ABSENT] * len(others)
+    assert inside.made(102) == DENIED
+
+
+async def test_a_container_that_cannot_get_its_card_does_not_start_without(
+    stage: Stage, worker: workers.Worker, driver: Path
+) -> None:
+    """Neither while a device node lacks, nor, in a pod that requires the agent, while that is away."""
+    (driver / "dev" / "nvidia0").unlink()
+    (driver / "dev" / "nvidia0").write_text("no device")
+    stage.operator()
+    fixtures.require()
+    made = machine.Machine.make(driver / "machine", presets.MIG)
+    made.change({"card.0.mig.mode": "0 0"})
+    words = ("--sysfs", str(made.sys), "--nri", str(worker.nri), "--nvidia-driver-root", str(driver))
+    stage.agent_env = {"LD_LIBRARY_PATH": str(build.library().parent), machine.VARIABLE: str(made.state)}
+    agent = await stage.agent(*words, **{worker.name: HARDWARE})
+    await stage.until_ready(worker.name)
+
+    await stage.create(pod("p", whole("main")))
+    told = await stage.until("the kubelet to say why", lambda: reason(stage, "p"), seconds=60)
+    (driver / "dev" / "nvidia0").unlink()
+    make_node(driver, "nvidia0", 0)
+    await until_running(stage, "p")
+    assert f"there is no device node {driver}/dev/nvidia0" in told
+    assert Inside(stage, worker, "p", "main").minors() == [0]
+
+    await stage.delete("p")
+    await stage.until_gone("p")
+    agent.kill()
+    needy = pod("q", whole("main"))
+    needy["metadata"]["annotations"] = {REQUIRED: '["berth"]'}
+    await stage.create(needy)
+    told = await stage.until("the runtime to say why", lambda: reason(stage, "q"), seconds=60)
+    assert "berth" in told
+    await stage.agent(*words, **{worker.name: HARDWARE})
+    await until_running(stage, "q")
+    assert Inside(stage, worker, "q", "main").minors() == [0]
+
+
+async def reason(stage: Stage, name: str) -> str | None:
+    """Return why a container of a pod is not made."""
+    statuses = (await stage.pods())[name]["status"].get("containerStatuses", ())
+    waits = (status["state"].get("waiting", {}) for status in statuses)
+    return next((each["message"] for each in waits if each.get("reason") == "CreateContainerError"), None)
+
+
+async def test_cards_that_nobody_gave_are_taken_from_other_schedulers_pods(
+    stage: Stage, worker: workers.Worker
+) -> None:
+    """An image may say `all`; what a device plugin gave stays, and so do the pods of unguarded namespaces."""
+    stage.operator()
+    (uuid,) = (card.uuid for card in simulated.machine(worker.name, "1xT4").answering_cards())
+    async with DevicePlugin(worker.plugins, names.NVIDIA_GPU) as plugin:
+        plugin.offers(uuid)
+        plugin.env = {"NVIDIA_VISIBLE_DEVICES": uuid}
+        sockets = ("--nri", str(worker.nri), "--pod-resources", str(worker.pod_resources), "--guard")
+        agent = await stage.agent(*sockets, **{worker.name: "1xT4"})
+        await stage.says(agent, "containers are adjusted")
+        stray = pod("stray", container("main"), schedulerName="somebody-else", nodeName=worker.name)
+        # What a pod says itself wins over what the kubelet's plugin says.
+        given = pod("given", whole("main") | {"env": []}, schedulerName="somebody-else", nodeName=worker.name)
+        await stage.create(stray, given)
+        await until_running(stage, "stray", "given")
+
+    assert Inside(stage, worker, "stray", "main").uuids() == "void"
+    assert Inside(stage, worker, "given", "main").uuids() == uuid
+    assert "container main of pod" in agent.log.read_text()
+
+
+async def test_cards_can_be_named_to_cdi(stage: Stage, worker: workers.Worker, driver: Path) -> None:
+    """The runtime does what the node's own spec says of each of them."""
+    machine_cards = tuple(simulated.machine(worker.name, "2xT4").answering_cards())
+    spec = {
+        "cdiVersion": "0.6.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [
+            {"name": card.uuid, "containerEdits": {"env": [f"SEEN_{card.minor}=yes"]}}
+            for card in machine_cards
+        ],
+    }
+    (worker.cdi / "nvidia.json").write_text(json.dumps(spec))
+    stage.operator()
+    flags = (
+        "--nri",
+        str(worker.nri),
+        "--nri-cdi-kind",
+        "nvidia.com/gpu",
+        "--nvidia-driver-root",
+        str(driver),
+    )
+    await stage.agent(*flags, **{worker.name: "2xT4"})
+    await stage.until_ready(worker.name)
+
+    await stage.create(pod("p", whole("main")))
+    await until_running(stage, "p")
+
+    said = worker.run_in(stage.namespace, "p", "main", "/pause", "env").splitlines()
+    inside = Inside(stage, worker, "p", "main")
+    (minor,) = (card.minor for card in machine_cards if card.uuid == inside.uuids())
+    assert [line for line in said if line.startswith("SEEN_")] == [f"SEEN_{minor}=yes"]
+    assert inside.minors() == []
