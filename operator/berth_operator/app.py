@@ -21,7 +21,6 @@ from aiohttp import web
 
 from berth_crds import http_server, tasks
 from berth_crds.client import api
-from berth_operator.admission import certificate_keeper, webhook
 from berth_operator.engine import (
     bind_declarer,
     bind_sender,
@@ -184,6 +183,9 @@ class Operator:
         if not self._settings.listen_webhook:
             yield
             return
+        # It loads a library for certificates, which few operators need.
+        from berth_operator.admission import certificate_keeper, webhook  # noqa: PLC0415
+
         hook = webhook.Webhook()
         keeper = certificate_keeper.CertificateKeeper(self._session, hook.use, wall=wall)
         async with hook.serving(self._settings.listen_webhook), running(keeper.run()):

@@ -5,6 +5,7 @@ import base64
 import datetime as dt
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -208,16 +209,38 @@ async def test_a_plugin_is_asked_again_when_its_token_expired(folder: Folder, le
     assert found == [("Bearer t", "x"), ("Bearer t", runs)]
 
 
-async def test_a_rotated_token_file_is_read_again(folder: Folder) -> None:
+async def test_a_rotated_token_file_is_read_again(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token file that somebody keeps fresh is read again within a minute."""
-    time, file = clock.Clock(), folder.path / "token"
+    monkeypatch.setattr(connection, "TOKEN_REFRESH_SECONDS", 0.0)
+    file = folder.path / "token"
     file.write_text("one")
-    header = await renewing(folder, {"tokenFile": "token"}, time)
+    header = (await login.connect(folder.config({"tokenFile": "token"}))).authorization
+
+    assert await header() == "Bearer one"
     file.write_text("two")
-
-    time.advance(60)
-
     assert await header() == "Bearer two"
+
+
+@pytest.mark.parametrize(
+    ("user", "loaded"),
+    [({"token": "t"}, "[]"), ({"username": "u", "password": "p"}, "['kubernetes_asyncio']")],
+)
+def test_the_library_is_loaded_for_logins_that_need_it(
+    folder: Folder, user: dict[str, str], loaded: str
+) -> None:
+    """And not by Kopf, which would take it if it found it."""
+    program = (
+        "import asyncio, sys, berth_operator.app\n"
+        "from berth_operator.kube import login\n"
+        "asyncio.run(login.connect(sys.argv[1]))\n"
+        "print([name for name in sys.modules if name == 'kubernetes_asyncio'])"
+    )
+
+    said = subprocess.run(
+        [sys.executable, "-c", program, folder.config(user)], capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout.strip() == loaded
 
 
 async def test_a_renewal_that_fails_is_one_failed_request(folder: Folder) -> None:
@@ -297,8 +320,10 @@ async def test_a_plugin_that_hangs_is_ended(folder: Folder, monkeypatch: pytest.
     [
         pytest.param({"server": None}, "cluster 'k' names no server URL", id="no server"),
         pytest.param({"server": "k:6443"}, "cluster 'k' names no server URL", id="no scheme"),
-        pytest.param({"certificate-authority-data": "%%%"}, "login failed", id="no base64"),
-        pytest.param({"certificate-authority-data": "aGVsbG8="}, "login failed", id="no certificate"),
+        pytest.param({"certificate-authority-data": "%%%"}, "is not base64", id="no base64"),
+        pytest.param(
+            {"certificate-authority-data": "aGVsbG8="}, "does not contain a certificate", id="no certificate"
+        ),
         pytest.param(
             {"certificate-authority-data": None, "certificate-authority": "gone.crt"},
             "gone.crt",
