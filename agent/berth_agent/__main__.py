@@ -34,6 +34,7 @@ from berth_agent import (
     simulated,
     sysfs,
 )
+from berth_agent.cdi import writer as cdi_writer
 from berth_agent.delivery.device_nodes import DeviceNodes
 from berth_agent.delivery.driver_files import DriverFiles
 from berth_agent.delivery.means import CdiMeans, DirectMeans
@@ -83,6 +84,7 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
         case SimulatedNode(name, shape):
             simulated_probe = simulated.SimulatedProbe(name, shape, settings.faults)
             grants = vocabulary.GrantSource.SIMULATED
+            direct = _direct_means(settings, PROCFS, simulated=True)
             return loop.NodeConfig(
                 name,
                 simulated_probe,
@@ -91,9 +93,11 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
                 resources,
                 labels=labels,
                 sharing=settings.sharing,
-                nri=_nri(settings, PROCFS, simulated=True),
+                nri=_nri(settings, direct),
+                cdi=_cdi(settings, direct),
             )
         case HardwareNode():
+            direct = _direct_means(settings, node.procfs)
             own = health_rules.HealthRules(ignored=node.ignored_xids, critical=node.critical_xids)
             return loop.NodeConfig(
                 node.name,
@@ -105,22 +109,30 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
                 own,
                 labels=labels,
                 sharing=settings.sharing,
-                nri=_nri(settings, node.procfs),
+                nri=_nri(settings, direct),
+                cdi=_cdi(settings, direct),
             )
         case _:
             assert_never(node)
 
 
-def _nri(settings: Settings, procfs: Path, *, simulated: bool = False) -> adjuster.NriConfig | None:
-    """Return how containers are adjusted as the runtime makes them; simulated cards need no device nodes."""
+def _direct_means(settings: Settings, procfs: Path, *, simulated: bool = False) -> DirectMeans:
+    """Return what opens the cards of a node; simulated ones need no device nodes."""
+    driver = settings.driver
+    device_nodes = DeviceNodes(driver.dev, procfs, optional=simulated)
+    return DirectMeans(device_nodes, DriverFiles(driver.root, driver.on_host))
+
+
+def _nri(settings: Settings, direct: DirectMeans) -> adjuster.NriConfig | None:
+    """Return how containers are adjusted as the runtime makes them."""
     if (nri := settings.nri) is None:
         return None
-    driver = settings.driver
-    direct = DirectMeans(
-        DeviceNodes(driver.dev, procfs, optional=simulated), DriverFiles(driver.root, driver.on_host)
-    )
     means = CdiMeans(nri.cdi_kind) if nri.cdi_kind else direct
     return adjuster.NriConfig(nri.socket, means, _guard(settings, nri))
+
+
+def _cdi(settings: Settings, direct: DirectMeans) -> cdi_writer.CdiConfig | None:
+    return cdi_writer.CdiConfig(settings.cdi, direct) if settings.cdi else None
 
 
 def _guard(settings: Settings, nri: NriSettings) -> adjuster.Guard | None:

@@ -158,6 +158,13 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             "default": ",".join(UNGUARDED_NAMESPACES),
             "help": "namespaces that --guard leaves alone, by commas (default: %(default)s)",
         },
+        "cdi": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": None,
+            "help": "write a CDI spec with the devices berth.dev/gpu=UUID there, such as /var/run/cdi"
+            " (default: none is written)",
+        },
         "nvidia-driver-root": {
             "metavar": "FOLDER",
             "type": Path,

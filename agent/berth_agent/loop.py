@@ -29,6 +29,7 @@ from berth_agent import (
     probe,
     sampler,
 )
+from berth_agent.cdi import writer as cdi_writer
 from berth_agent.gpupods import desired, evidence, process_owners, reconciler
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources
@@ -57,7 +58,8 @@ class NodeConfig:
     `kubelet` is asked about `resources`. A probe that lists processes is asked as well, and their
     cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
     `sharing` is how the node's device plugin shares its cards. With `labels` the Node gets labels
-    with what its cards have in common. With `nri` containers are adjusted as the runtime makes them.
+    with what its cards have in common. With `nri` containers are adjusted as the runtime makes them,
+    and with `cdi` a file tells the runtime what opens each card.
     """
 
     node: str
@@ -70,6 +72,7 @@ class NodeConfig:
     labels: bool = False
     sharing: wire.Sharing | None = None
     nri: adjuster.NriConfig | None = None
+    cdi: cdi_writer.CdiConfig | None = None
     # Held while a sampler runs: after a restart, an earlier sample may still hang in the driver.
     probe_lock: contextlib.AbstractContextManager[object] = dataclasses.field(
         default_factory=threading.Lock, compare=False
@@ -139,6 +142,9 @@ class NodeAgent:
         node_view.gpupods = self._gpupods.gpupods.objects
         self._poller = _poller(config, timing, wake_poller, self._gpupods.evidence)
         self._nri_plugin = _nri_plugin(config, self._known_cards)
+        self._cdi_writer = config.cdi and cdi_writer.CdiWriter(
+            config.cdi, config.node, self._known_cards, interval=timing.interval
+        )
 
     async def run(self) -> None:
         """Run until cancelled, and record what is seen in the node view."""
@@ -152,6 +158,8 @@ class NodeAgent:
                 group.create_task(self._poller.run(), name=f"kubelet of {self.node}")
             if self._nri_plugin:
                 group.create_task(self._nri_plugin.run(), name=f"container runtime of {self.node}")
+            if self._cdi_writer:
+                group.create_task(self._cdi_writer.run(), name=f"CDI spec of {self.node}")
 
     async def _tick_forever(self) -> None:
         with contextlib.closing(self._sampler):

@@ -82,6 +82,7 @@ class Settings:
     dcgm_names: bool = False
     node_labels: bool = True
     nri: NriSettings | None = None
+    cdi: Path | None = None
     driver: DriverFolders = DriverFolders()
 
 
@@ -107,6 +108,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         dcgm_names=given["dcgm_names"],
         node_labels=given["node_labels"],
         nri=_nri(given),
+        cdi=given["cdi"],
         driver=_driver(given),
     )
     _check(settings)
@@ -230,6 +232,8 @@ def _check(settings: Settings) -> None:
         )
     if settings.pod_resources and len(nodes) > 1:
         raise flags.UsageError("--pod-resources is the socket of one kubelet: it goes with one node alone.")
+    if settings.cdi and len(nodes) > 1:
+        raise flags.UsageError("--cdi is a folder of one node: it goes with one node alone.")
     if settings.nri and len(nodes) > 1:
         raise flags.UsageError("--nri is the socket of one node's runtime: it goes with one node alone.")
     if settings.nri and settings.nri.guard and not settings.pod_resources:

@@ -222,6 +222,12 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
             id="one runtime for two nodes",
         ),
         pytest.param(
+            ["--simulated-node=a=1xT4", "--simulated-node=b=1xT4", "--cdi=c"],
+            {},
+            "--cdi is a folder of one node",
+            id="one folder for two nodes",
+        ),
+        pytest.param(
             ["--context", "a", "--context-by-node"], {}, "--context names one context", id="two ways to speak"
         ),
     ],
@@ -272,6 +278,7 @@ def test_the_plugin_of_the_runtime_is_told_what_to_do() -> None:
     assert parse("--nri=n", "--nri-cdi-kind=nvidia.com/gpu").nri == settings.NriSettings(
         Path("n"), "nvidia.com/gpu"
     )
+    assert (parse().cdi, parse(BERTH_CDI="/var/run/cdi").cdi) == (None, Path("/var/run/cdi"))
     assert parse(**nvidias).driver == settings.DriverFolders(
         Path("/run/driver"), Path("/seen"), Path("/host/dev")
     )

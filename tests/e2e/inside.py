@@ -21,7 +21,7 @@ OF_DRIVER: Final = {"nvidiactl": 255, "nvidia-uvm": 254}
 LIBRARY: Final = "usr/lib/x86_64-linux-gnu/libcuda.so.1"
 CARD_PATHS: Final = tuple(f"/dev/nvidia{minor}" for minor in range(MOST_CARDS))
 LOADED: Final = "/usr/local/nvidia/lib64/libcuda.so.1"  # Where a container finds that library.
-IMAGE: Final = {"image": images.NAME, "imagePullPolicy": "Never"}
+IMAGE: Final = {"image": images.CUDA, "imagePullPolicy": "Never"}
 
 
 def make_driver(root: Path) -> None:
@@ -41,8 +41,7 @@ def make_node(root: Path, name: str, minor: int) -> None:
 
 def container(name: str, **limits: str) -> dict[str, Any]:
     """Return a container that asks for this, and whose image says that it sees all cards."""
-    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    return {"name": name, "env": env, "resources": {"limits": limits}} | IMAGE
+    return {"name": name, "resources": {"limits": limits}} | IMAGE
 
 
 def pod(name: str, *containers: dict[str, Any], **spec: Any) -> Thing:
@@ -115,16 +114,16 @@ def openable(answers: list[str]) -> list[int]:
 # ---------------------------------------------------------------- a scene that every way of delivery plays
 
 
-def scene() -> tuple[Thing, ...]:
+def scene(**spec: Any) -> tuple[Thing, ...]:
     """Return a pod of two containers, a sidecar and an init container, two halves, and one without a card."""
     once = whole("once") | {"command": ["/pause", "open", *CARD_PATHS]}
     side = whole("side") | {"restartPolicy": "Always"}
     half = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
     return (
-        pod("several", whole("left"), whole("right"), initContainers=[once, side]),
-        pod("first", container("main", **half)),
-        pod("second", container("main", **half)),
-        pod("none", container("main")),
+        pod("several", whole("left"), whole("right"), initContainers=[once, side], **spec),
+        pod("first", container("main", **half), **spec),
+        pod("second", container("main", **half), **spec),
+        pod("none", container("main"), **spec),
     )
 
 

@@ -42,13 +42,15 @@ def driver(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("by_cdi", [False, True], ids=["directly", "by the agent's CDI spec"])
 async def test_each_container_opens_the_cards_of_its_annotation_and_no_others(
-    stage: Stage, worker: workers.Worker, driver: Path
+    stage: Stage, worker: workers.Worker, driver: Path, *, by_cdi: bool
 ) -> None:
     """Whatever it says itself: containers of one pod, halves of one card, and one without a card."""
     stage.operator()
     flags = ("--nri", str(worker.nri), "--nvidia-driver-root", str(driver))
-    await stage.agent(*flags, **{worker.name: SHAPE})
+    cdi = ("--cdi", str(worker.cdi), "--nri-cdi-kind", "berth.dev/gpu") if by_cdi else ()
+    await stage.agent(*flags, *cdi, **{worker.name: SHAPE})
     await stage.until_ready(worker.name)
     pods = scene()
 
@@ -149,8 +151,7 @@ async def test_cards_that_nobody_gave_are_taken_from_other_schedulers_pods(
         agent = await stage.agent(*sockets, **{worker.name: "1xT4"})
         await stage.says(agent, "containers are adjusted")
         stray = pod("stray", container("main"), schedulerName="somebody-else", nodeName=worker.name)
-        # What a pod says itself wins over what the kubelet's plugin says.
-        given = pod("given", whole("main") | {"env": []}, schedulerName="somebody-else", nodeName=worker.name)
+        given = pod("given", whole("main"), schedulerName="somebody-else", nodeName=worker.name)
         await stage.create(stray, given)
         await until_running(stage, "stray", "given")
 
@@ -159,7 +160,9 @@ async def test_cards_that_nobody_gave_are_taken_from_other_schedulers_pods(
     assert "container main of pod" in agent.log.read_text()
 
 
-async def test_cards_can_be_named_to_cdi(stage: Stage, worker: workers.Worker, driver: Path) -> None:
+async def test_cards_can_be_named_as_in_a_spec_of_others(
+    stage: Stage, worker: workers.Worker, driver: Path
+) -> None:
     """The runtime does what the node's own spec says of each of them."""
     machine_cards = tuple(simulated.machine(worker.name, "2xT4").answering_cards())
     spec = {

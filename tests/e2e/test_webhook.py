@@ -3,85 +3,31 @@
 import asyncio
 import base64
 import datetime as dt
-import itertools
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from berth_crds import names
-from berth_crds.client import errors, resources
+from berth_crds.client import resources
 from berth_operator.admission import certificate_keeper, certificates
 from berth_operator.admission.certificate_keeper import CertificateKeeper
 from berth_operator.admission.certificates import ServingCertificate
+from e2e import webhooks
 from e2e.stage import Stage, Thing
+from e2e.webhooks import LABEL, SCHEDULER, Replicas, configuration
 from support import kubelet, manifests
-from testbed import ports, processes
+from testbed import ports
 
-WEBHOOK: Final = Path(__file__).resolve().parents[2] / "manifests" / "webhook"
-SCHEDULER: Final = "asks-the-webhook"  # The policies know nothing of it.
-LABEL: Final = {"test.berth.dev/webhook": "true"}
 OWN: Final = [{"name": "FIRST", "value": "1"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-
-
-def configuration(port: int) -> str:
-    """Return what the project ships, for a URL of this machine and a scheduler that no policy knows."""
-    found, _ = yaml.safe_load_all((WEBHOOK / "configuration.yaml").read_text())
-    for one in found["webhooks"]:
-        path = one["clientConfig"].pop("service")["path"]
-        one["clientConfig"]["url"] = f"https://localhost:{port}{path}"
-        if "namespaceSelector" in one:
-            one["namespaceSelector"] = {"matchLabels": LABEL}
-        for condition in one["matchConditions"]:
-            condition["expression"] = condition["expression"].replace(names.SCHEDULER_NAME, SCHEDULER)
-    return yaml.safe_dump(found)
-
-
-class Replicas:
-    """Two operators that serve the webhook, of which the API server asks one."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.ports = [ports.free() for _ in range(2)]
-        self.programs: list[processes.Program] = []
-        self._numbers = itertools.count()
-
-    async def start(self) -> None:
-        """Start both, and wait until each shows a certificate that the API server trusts."""
-        self.ask(0)
-        for port in self.ports:
-            self.programs.append(self.stage.operator("--listen-webhook", f"127.0.0.1:{port}"))
-        for program in self.programs:
-            await self.stage.says(program, "the webhook shows its certificate")
-        await self.stage.until("the API server to trust the webhook", self.answers)
-
-    def ask(self, number: int) -> None:
-        """Have the API server ask this replica; what the operator wrote stays, as with `kubectl apply`."""
-        self.stage.cluster.apply(configuration(self.ports[number]))
-
-    async def answers(self) -> bool:
-        """Whether a pod can be made."""
-        return not await self.refusal()
-
-    async def refusal(self) -> str:
-        """Make a pod, and return why that cannot be."""
-        try:
-            await self.stage.create(manifests.pod(f"p-{next(self._numbers)}", 0, schedulerName=SCHEDULER))
-        except errors.ApiError as error:
-            return str(error)
-        return ""
 
 
 @pytest.fixture
 def installed(stage: Stage) -> Iterator[Stage]:
-    """Yield a stage with the rights and the Secret that the project ships for the webhook."""
-    stage.cluster.apply(WEBHOOK / "rbac.yaml")
-    yield stage
-    stage.cluster.kubectl("delete", "-f", str(WEBHOOK / "rbac.yaml"))
-    stage.cluster.kubectl("delete", "mutatingwebhookconfiguration", certificate_keeper.CONFIGURATION)
+    """Yield a stage where the webhook is installed."""
+    with webhooks.installed(stage):
+        yield stage
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import tarfile
 from pathlib import Path
 
 NAME = "berth.invalid/pause:1"
+CUDA = "berth.invalid/cuda:1"  # The same, but it says as NVIDIA's images do that it sees all cards.
 
 # It waits to be told to end, as the infrastructure container of a pod does. People may run it beside that, to
 # see what it sees: `/pause env` prints its environment, `/pause open PATH...` what comes of opening
@@ -74,20 +75,29 @@ def _layer(program: Path) -> bytes:
 
 def _archive(layer: bytes) -> bytes:
     """Write an archive as `docker save` does."""
-    config = json.dumps(
-        {
-            "os": "linux",
-            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()],
-            "config": {"Entrypoint": ["/pause"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-        }
-    ).encode()
-    named = f"{hashlib.sha256(config).hexdigest()}.json"
-    listing = json.dumps([{"Config": named, "RepoTags": [NAME], "Layers": ["layer.tar"]}]).encode()
+    configs = {NAME: _config(layer), CUDA: _config(layer, "NVIDIA_VISIBLE_DEVICES=all")}
+    files = {tag: f"{hashlib.sha256(config).hexdigest()}.json" for tag, config in configs.items()}
+    listing = [{"Config": files[tag], "RepoTags": [tag], "Layers": ["layer.tar"]} for tag in configs]
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, content in ((named, config), ("layer.tar", layer), ("manifest.json", listing)):
+        contents = {files[tag]: config for tag, config in configs.items()}
+        for name, content in (*contents.items(), ("layer.tar", layer), ("manifest.json", _json(listing))):
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
+
+
+def _config(layer: bytes, *env: str) -> bytes:
+    return _json(
+        {
+            "os": "linux",
+            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()],
+            "config": {"Entrypoint": ["/pause"], "Env": list(env)},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        }
+    )
+
+
+def _json(content: object) -> bytes:
+    return json.dumps(content).encode()

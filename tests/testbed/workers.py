@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from testbed import binaries, enclosure, images, ports, processes, waiting
+from testbed import binaries, enclosure, images, nvidia_runtime, ports, processes, waiting
 from testbed import cluster as clusters
 
 READY_SECONDS = 60.0
@@ -118,9 +118,10 @@ def _runc() -> str:
 class Worker:
     """One node of a cluster; use it as a context manager."""
 
-    def __init__(self, cluster: clusters.Cluster, name: str) -> None:
-        """Choose its name; nothing happens before it is entered."""
+    def __init__(self, cluster: clusters.Cluster, name: str, *, nvidia: bool = False) -> None:
+        """Choose its name, and whether NVIDIA's runtime is played; nothing happens before it is entered."""
         self.name = name
+        self._nvidia = nvidia
         self._cluster = cluster
         self._directory = cluster.directory / name
         self._enclosure = enclosure.Enclosure(self._directory, setup=self._setup())
@@ -150,6 +151,11 @@ class Worker:
     def plugins(self) -> Path:
         """The folder of the sockets of device plugins."""
         return self._directory / "device-plugins"
+
+    @property
+    def directory(self) -> Path:
+        """The folder of all its files."""
+        return self._directory
 
     @property
     def pod_resources(self) -> Path:
@@ -219,7 +225,8 @@ class Worker:
     def _prepare(self) -> None:
         for folder in (self.plugins, self.cdi, self._directory / "nri"):
             folder.mkdir(parents=True)
-        words = {"directory": self._directory, "image": images.NAME, "runc": _runc()}
+        runc = nvidia_runtime.install(self._directory, _runc()) if self._nvidia else _runc()
+        words = {"directory": self._directory, "image": images.NAME, "runc": runc}
         (self._directory / "containerd.toml").write_text(CONTAINERD.format_map(words))
         networks = self._directory / "networks"
         networks.mkdir()

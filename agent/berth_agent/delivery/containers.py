@@ -24,8 +24,11 @@ class DeviceNode(NamedTuple):
     mode: int = 0o666
 
 
+MOUNT_OPTIONS: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+
+
 class Mount(NamedTuple):
-    """A file of the host that the container sees, read-only."""
+    """A file of the host that the container sees, with those options."""
 
     source: str
     destination: str

@@ -3,23 +3,31 @@
 import dataclasses
 from collections.abc import Sequence
 
-from berth_agent.delivery.containers import Edits, GivenCard
+from berth_agent.delivery.containers import DeviceNode, Edits, GivenCard
 from berth_agent.delivery.device_nodes import DeviceNodes
 from berth_agent.delivery.driver_files import DriverFiles
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DirectMeans:
-    """Device nodes and the driver's files, looked up as the container is made."""
+    """Device nodes and the driver's files, looked up as they are needed."""
 
     device_nodes: DeviceNodes
     driver_files: DriverFiles
 
     def edits(self, given: Sequence[GivenCard]) -> Edits:
         """Return what opens these cards, or raise `Undeliverable` where a device node lacks."""
-        nodes = dict.fromkeys(node for card in given for node in self.device_nodes.of_card(card))
-        nodes |= dict.fromkeys(self.device_nodes.of_driver())
-        return Edits(tuple(nodes), self.driver_files.mounts())
+        shared = self.shared()
+        nodes = dict.fromkeys(node for card in given for node in self.of_card(card))
+        return Edits((*nodes, *shared.device_nodes), shared.mounts)
+
+    def of_card(self, given: GivenCard) -> tuple[DeviceNode, ...]:
+        """Return the device nodes of a card alone, or raise `Undeliverable` where one lacks."""
+        return tuple(self.device_nodes.of_card(given))
+
+    def shared(self) -> Edits:
+        """Return what every container with a card needs."""
+        return Edits(tuple(self.device_nodes.of_driver()), self.driver_files.mounts())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from berth_agent import protobuf
-from berth_agent.delivery.containers import Delivery, DeviceNode, Mount
+from berth_agent.delivery.containers import MOUNT_OPTIONS, Delivery, DeviceNode, Mount
 from berth_agent.protobuf import Malformed, field, message
 
 RUNTIME: Final = "nri.pkg.api.v1alpha1.Runtime"
 CREATE_CONTAINER: Final = 1 << 3  # Of the events that a plugin may ask for.
-MOUNT_OPTIONS: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 
 
 class NewContainer(NamedTuple):

@@ -1,0 +1,103 @@
+"""Keeps the CDI spec of a node true: it is written when its contents change, whole or not at all.
+
+It stays when the agent ends, because containers that are made meanwhile name its devices. It is removed when
+the node has no card any more that could be opened.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Never
+
+import msgspec
+
+from berth_agent import backoff
+from berth_agent.cdi import specs
+from berth_agent.delivery.means import DirectMeans
+from berth_crds import wire
+
+log = logging.getLogger(__name__)
+
+FILE: Final = "berth.dev-gpu.json"
+MOST_PAUSE_SECONDS: Final = 60.0
+
+Cards = Callable[[], Sequence[wire.Card] | None]  # None while they have not been read.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CdiConfig:
+    """The folder that container runtimes read, and what opens the cards of the node."""
+
+    folder: Path
+    means: DirectMeans
+
+
+class CdiWriter:
+    """Writes the spec of one node."""
+
+    def __init__(self, config: CdiConfig, node: str, cards: Cards, *, interval: float) -> None:
+        self._path = config.folder / FILE
+        self._node = node
+        self._cards = cards
+        self._means = config.means
+        self._interval = interval
+        self._failure_log = backoff.FailureLog(log, f"node {node}: the CDI spec {self._path} is not kept")
+
+    async def run(self) -> Never:
+        """Look for changes for ever."""
+        while True:
+            seconds = await self._refresh()
+            await asyncio.sleep(seconds)
+
+    async def _refresh(self) -> float:
+        """Make the file agree with the node, and return how long to rest."""
+        if (cards := self._cards()) is None:
+            return min(self._interval, 1.0)
+        try:
+            changed = await asyncio.to_thread(self._write, cards)
+        except OSError as error:
+            return self._failure_log.failed(error, most=MOST_PAUSE_SECONDS)
+        self._failure_log.succeeded()
+        if changed:
+            log.info("node %s: %s is %s", self._node, self._path, changed)
+        return self._interval
+
+    def _write(self, cards: Sequence[wire.Card]) -> str:
+        """Write the file if that changes it, and return what was done to it; empty for nothing."""
+        spec = specs.spec(cards, self._means)
+        before = _contents(self._path)
+        if spec is None:
+            self._path.unlink(missing_ok=True)
+            return "removed" if before is not None else ""
+        content = msgspec.json.format(msgspec.json.encode(spec)) + b"\n"
+        if content == before:
+            return ""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(self._path, content)
+        return "written"
+
+
+def _contents(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Replace a file as a whole, for a runtime may read it at any moment; half ones it passes over."""
+    handle, half = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".half")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(half).chmod(0o644)
+        Path(half).rename(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(half).unlink()
+        raise

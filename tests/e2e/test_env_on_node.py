@@ -1,0 +1,98 @@
+"""Delivery by the environment, on a real node whose runtime obeys it: what containers see, from inside."""
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from berth_agent import simulated
+from e2e import by_hand, webhooks
+from e2e.inside import (
+    IMAGE,
+    LIBRARY,
+    LOADED,
+    MAJOR,
+    MOST_CARDS,
+    OF_DRIVER,
+    Inside,
+    assert_as_decided,
+    pod,
+    scene,
+    until_running,
+)
+from e2e.stage import Stage, Thing
+from testbed import nvidia_runtime, workers
+
+pytestmark = pytest.mark.slow
+SHAPE = f"{MOST_CARDS}xT4"
+
+
+@pytest.fixture
+def worker(stage: Stage) -> Iterator[workers.Worker]:
+    """Yield a node whose runtime hands out every card to whoever asks for it, as CUDA images do."""
+    if why := workers.obstacle():
+        pytest.skip(why)
+    with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}", nvidia=True) as worker:
+        library = worker.directory / LIBRARY
+        library.parent.mkdir(parents=True)
+        library.touch()
+        nvidia_runtime.give(worker.directory, minors(worker), OF_DRIVER, {str(library): LOADED}, major=MAJOR)
+        yield worker
+    stage.cluster.kubectl("delete", "node", worker.name)
+
+
+def minors(worker: workers.Worker) -> dict[str, int]:
+    """Return the minor of each card of the node."""
+    return {card.uuid: card.minor for card in simulated.machine(worker.name, SHAPE).answering_cards()}
+
+
+async def test_each_container_sees_the_cards_of_its_annotation_and_no_others(
+    stage: Stage, worker: workers.Worker
+) -> None:
+    """By the policies that the project ships; a pod of another scheduler gets what its image says."""
+    stage.operator()
+    await stage.agent(**{worker.name: SHAPE})
+    await stage.until_ready(worker.name)
+    stranger = pod("stranger", {"name": "main"} | IMAGE, schedulerName="somebody-else", nodeName=worker.name)
+
+    await run(stage, *scene(), stranger)
+
+    await assert_as_decided(stage, worker, minors(worker))
+    assert Inside(stage, worker, "stranger", "main").minors() == list(range(MOST_CARDS))
+
+
+async def test_the_webhook_does_the_same(stage: Stage, worker: workers.Worker) -> None:
+    """For servers that have no such policies."""
+    scheduler = webhooks.SCHEDULER
+    with webhooks.installed(stage):
+        await webhooks.Replicas(stage, "--scheduler-names", scheduler).start()
+        await stage.agent(**{worker.name: SHAPE})
+        await stage.until_ready(worker.name)
+
+        await run(stage, *scene(schedulerName=scheduler))
+
+        await assert_as_decided(stage, worker, minors(worker))
+
+
+async def run(stage: Stage, *pods: Thing) -> None:
+    """Create pods, and wait until all their containers run."""
+    await stage.create(*pods)
+    await until_running(stage, *(each["metadata"]["name"] for each in pods))
+
+
+async def test_the_first_pod_of_the_readme_sees_its_two_cards(stage: Stage, worker: workers.Worker) -> None:
+    """Unchanged but for its image, which no registry of ours has."""
+    stage.operator()
+    await stage.agent(**{worker.name: SHAPE})
+    await stage.until_ready(worker.name)
+    stage.cluster.kubectl("patch", "node", worker.name, "--patch", '{"spec": {"taints": null}}')
+    first = yaml.safe_load(by_hand.first_pod())
+    first["spec"]["containers"][0] |= IMAGE
+
+    await run(stage, first)
+
+    inside = Inside(stage, worker, "train", "main")
+    found = [minors(worker)[uuid] for uuid in inside.uuids().split(",")]
+    assert len(found) == 2
+    assert inside.minors() == sorted(found)
