@@ -38,6 +38,8 @@ from berth_agent.cdi import writer as cdi_writer
 from berth_agent.delivery.device_nodes import DeviceNodes
 from berth_agent.delivery.driver_files import DriverFiles
 from berth_agent.delivery.means import CdiMeans, DirectMeans
+from berth_agent.device_plugin import answers
+from berth_agent.device_plugin import plugin as device_plugin
 from berth_agent.flag_table import PROCFS, PROGRAM
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources
@@ -95,6 +97,7 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
                 sharing=settings.sharing,
                 nri=_nri(settings, direct),
                 cdi=_cdi(settings, direct),
+                plugin=_plugin(settings, direct),
             )
         case HardwareNode():
             direct = _direct_means(settings, node.procfs)
@@ -111,6 +114,7 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
                 sharing=settings.sharing,
                 nri=_nri(settings, direct),
                 cdi=_cdi(settings, direct),
+                plugin=_plugin(settings, direct),
             )
         case _:
             assert_never(node)
@@ -133,6 +137,15 @@ def _nri(settings: Settings, direct: DirectMeans) -> adjuster.NriConfig | None:
 
 def _cdi(settings: Settings, direct: DirectMeans) -> cdi_writer.CdiConfig | None:
     return cdi_writer.CdiConfig(settings.cdi, direct) if settings.cdi else None
+
+
+def _plugin(settings: Settings, direct: DirectMeans) -> device_plugin.PluginConfig | None:
+    """Return how the kubelet is served, where it is."""
+    if (plugin := settings.plugin) is None or settings.pod_resources is None:
+        return None
+    kubelet = podresources.PodResourcesClient(settings.pod_resources, deadline=answers.LIST_SECONDS)
+    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.on_host / "dev")
+    return device_plugin.PluginConfig(plugin.socket, kubelet, rules)
 
 
 def _guard(settings: Settings, nri: NriSettings) -> adjuster.Guard | None:

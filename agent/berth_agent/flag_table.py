@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from berth_agent import flag_values
+from berth_agent import flag_values, plugin_choices
 from berth_crds import flags, logs, names
 
 PROGRAM: Final = "berth-agent"
@@ -158,6 +158,33 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             "default": ",".join(UNGUARDED_NAMESPACES),
             "help": "namespaces that --guard leaves alone, by commas (default: %(default)s)",
         },
+        "kubelet-socket": {
+            "metavar": "SOCKET",
+            "type": Path,
+            "default": None,
+            "help": "be the device plugin of the kubelet that listens there, as a rule at"
+            " /var/lib/kubelet/device-plugins/kubelet.sock (default: none; also read from KUBELET_SOCKET)",
+        },
+        "device-list-strategy": {
+            "metavar": "WAYS",
+            "type": flag_values.list_strategies,
+            "default": "envvar",
+            "help": "how the device plugin tells containers of their devices, by commas:"
+            f" {', '.join(plugin_choices.LIST_STRATEGIES)} (default: %(default)s; also read from"
+            " DEVICE_LIST_STRATEGY)",
+        },
+        "device-id-strategy": {
+            "metavar": "ID",
+            "type": flag_values.one_of(plugin_choices.ID_STRATEGIES),
+            "default": plugin_choices.UUID,
+            "help": "what envvar and volume-mounts call a device: uuid or index (default: %(default)s; also"
+            " read from DEVICE_ID_STRATEGY)",
+        },
+        "pass-device-specs": {
+            "default": False,
+            "help": "have the kubelet itself open the device nodes, as its static CPU manager needs it (also"
+            " read from PASS_DEVICE_SPECS)",
+        },
         "cdi": {
             "metavar": "FOLDER",
             "type": Path,
@@ -263,4 +290,8 @@ FOREIGN_VARIABLES: Final = {
     "nvidia-driver-root": ("NVIDIA_DRIVER_ROOT",),
     "driver-root-ctr-path": ("DRIVER_ROOT_CTR_PATH",),
     "nvidia-dev-root": ("NVIDIA_DEV_ROOT",),
+    "kubelet-socket": ("KUBELET_SOCKET",),
+    "device-list-strategy": ("DEVICE_LIST_STRATEGY",),
+    "device-id-strategy": ("DEVICE_ID_STRATEGY",),
+    "pass-device-specs": ("PASS_DEVICE_SPECS",),
 }

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Final
 
-from berth_agent import xid_choices
+from berth_agent import plugin_choices, xid_choices
 from berth_crds import schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 
@@ -41,6 +41,16 @@ def cdi_kind(text: str) -> str:
     if text and not CDI_KIND.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not VENDOR/CLASS, such as nvidia.com/gpu")
     return text
+
+
+def list_strategies(text: str) -> tuple[str, ...]:
+    """Return ways to tell containers of their devices, separated by commas."""
+    words = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not words or not set(words) <= set(plugin_choices.LIST_STRATEGIES):
+        raise argparse.ArgumentTypeError(
+            f"{quoted(text)} is not a list of {', '.join(plugin_choices.LIST_STRATEGIES)}"
+        )
+    return words
 
 
 def xids(text: str) -> xid_choices.XidChoice:

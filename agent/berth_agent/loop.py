@@ -30,16 +30,18 @@ from berth_agent import (
     sampler,
 )
 from berth_agent.cdi import writer as cdi_writer
+from berth_agent.device_plugin import plugin as device_plugin
+from berth_agent.device_plugin.answers import NodeState
 from berth_agent.gpupods import desired, evidence, process_owners, reconciler
 from berth_agent.health import health_rules
-from berth_agent.kubelet import podresources
+from berth_agent.kubelet import podresources, poller
 from berth_agent.kubelet.poller import KubeletPoller, condition
 from berth_agent.node_view import NodeView
 from berth_agent.nri import adjuster
 from berth_agent.nri.plugin import NriPlugin
 from berth_agent.publish import device_publisher, heartbeat
 from berth_agent.publish.label_writer import LabelWriter
-from berth_crds import names, vocabulary, wire
+from berth_crds import named_cards, names, vocabulary, wire
 from berth_crds.client import api, errors, informer, resources
 
 log = logging.getLogger(__name__)
@@ -59,7 +61,8 @@ class NodeConfig:
     cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
     `sharing` is how the node's device plugin shares its cards. With `labels` the Node gets labels
     with what its cards have in common. With `nri` containers are adjusted as the runtime makes them,
-    and with `cdi` a file tells the runtime what opens each card.
+    with `cdi` a file tells the runtime what opens each card, and with `plugin` the kubelet counts the
+    cards and gives them to containers.
     """
 
     node: str
@@ -73,6 +76,7 @@ class NodeConfig:
     sharing: wire.Sharing | None = None
     nri: adjuster.NriConfig | None = None
     cdi: cdi_writer.CdiConfig | None = None
+    plugin: device_plugin.PluginConfig | None = None
     # Held while a sampler runs: after a restart, an earlier sample may still hang in the driver.
     probe_lock: contextlib.AbstractContextManager[object] = dataclasses.field(
         default_factory=threading.Lock, compare=False
@@ -137,10 +141,15 @@ class NodeAgent:
             session, config.node, identity=runtime.identity, seconds=timing.lease_seconds, clock=runtime.clock
         )
         self._label_writer = LabelWriter(session, config.node, ours=node_labels.ours)
-        wake_poller = asyncio.Event()
-        self._gpupods = _reconciler(session, config, runtime, on_pod_change=wake_poller.set)
+        self._wake_poller = asyncio.Event()
+        self._gpupods = _reconciler(session, config, runtime, on_pod_change=self._pod_changed)
         node_view.gpupods = self._gpupods.gpupods.objects
-        self._poller = _poller(config, timing, wake_poller, self._gpupods.evidence)
+        self._poller = _poller(config, timing, self._wake_poller, self._gpupods, self._kubelet_reported)
+        self._device_plugin = (
+            device_plugin.DevicePlugin(config.plugin, config.node, self._gpupods.pods)
+            if config.plugin
+            else None
+        )
         self._nri_plugin = _nri_plugin(config, self._known_cards)
         self._cdi_writer = config.cdi and cdi_writer.CdiWriter(
             config.cdi, config.node, self._known_cards, interval=timing.interval
@@ -158,8 +167,21 @@ class NodeAgent:
                 group.create_task(self._poller.run(), name=f"kubelet of {self.node}")
             if self._nri_plugin:
                 group.create_task(self._nri_plugin.run(), name=f"container runtime of {self.node}")
+            if self._device_plugin:
+                group.create_task(self._device_plugin.run(), name=f"device plugin of {self.node}")
             if self._cdi_writer:
                 group.create_task(self._cdi_writer.run(), name=f"CDI spec of {self.node}")
+
+    def _pod_changed(self) -> None:
+        """Have the kubelet asked, which may know more about the pod now, and offer what is free now."""
+        self._wake_poller.set()
+        if self._device_plugin:
+            self._device_plugin.refresh()
+
+    def _kubelet_reported(self, report: poller.KubeletReport) -> None:
+        self._gpupods.evidence.kubelet_reported(report)
+        if self._device_plugin and report.pods is not None:
+            self._device_plugin.set_listed(report.pods)
 
     async def _tick_forever(self) -> None:
         with contextlib.closing(self._sampler):
@@ -240,9 +262,21 @@ class NodeAgent:
             outcome, verdicts, before, occupants=occupants, kubelet=kubelet, now=now
         )
         log_changes(self.node, before, status)
+        self._offer(spec, status)
         self._node_view.status = status
         self._last = spec, status
         return spec, status
+
+    def _offer(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> None:
+        """Offer the cards to the kubelet, those that are sick or cordoned as unhealthy."""
+        if self._device_plugin is None:
+            return
+        published, _ = self._published()
+        words = published.cordon if published else ()
+        cordoned = (uuid for word in words for uuid in named_cards.uuids_named(word.strip(), spec.devices))
+        sick = (card.uuid for card in status.devices if card.health != vocabulary.Health.HEALTHY)
+        state = NodeState(spec.devices, spec.partitions, frozenset((*cordoned, *sick)))
+        self._device_plugin.set_state(state)
 
     def _pass_on(
         self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus
@@ -298,7 +332,8 @@ def _poller(
     config: NodeConfig,
     timing: Timing,
     wake: asyncio.Event,
-    cache: evidence.EvidenceCache,
+    gpupods: reconciler.GpuPodReconciler,
+    on_change: Callable[[poller.KubeletReport], None],
 ) -> KubeletPoller | None:
     if config.kubelet is None:
         return None
@@ -307,8 +342,8 @@ def _poller(
         config.node,
         wake,
         interval=timing.interval,
-        on_change=cache.kubelet_reported,
-        on_request=cache.kubelet_requested,
+        on_change=on_change,
+        on_request=gpupods.evidence.kubelet_requested,
     )
 
 

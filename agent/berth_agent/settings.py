@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from berth_agent import flag_table, flag_values, xid_choices
+from berth_agent import flag_table, flag_values, plugin_choices, xid_choices
 from berth_crds import flags, logs, schema_limits, wire
 from berth_crds.text import quoted
 
@@ -52,6 +52,14 @@ class NriSettings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class PluginSettings:
+    """The kubelet's socket for device plugins, and how containers learn of their devices."""
+
+    socket: Path
+    choices: plugin_choices.PluginChoices = plugin_choices.USUAL
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DriverFolders:
     """Where the driver is on the host, where the agent sees that, and where it sees the device nodes."""
 
@@ -83,6 +91,7 @@ class Settings:
     node_labels: bool = True
     nri: NriSettings | None = None
     cdi: Path | None = None
+    plugin: PluginSettings | None = None
     driver: DriverFolders = DriverFolders()
 
 
@@ -109,6 +118,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         node_labels=given["node_labels"],
         nri=_nri(given),
         cdi=given["cdi"],
+        plugin=_plugin(given),
         driver=_driver(given),
     )
     _check(settings)
@@ -146,13 +156,13 @@ def _with_variables(
 
 
 def _switch(environment: Mapping[str, str], flag: str, *, usual: bool) -> bool:
-    name = flags.variable(flag)
-    if not environment.get(name):
-        return usual
-    try:
-        return flag_values.yes_or_no(environment[name])
-    except argparse.ArgumentTypeError as error:
-        raise flags.UsageError(f"{name}: {error}.") from None
+    for name in (flags.variable(flag), *flag_table.FOREIGN_VARIABLES.get(flag, ())):
+        if environment.get(name):
+            try:
+                return flag_values.yes_or_no(environment[name])
+            except argparse.ArgumentTypeError as error:
+                raise flags.UsageError(f"{name}: {error}.") from None
+    return usual
 
 
 # ---------------------------------------------------------------- which nodes
@@ -215,6 +225,14 @@ def _nri(given: Mapping[str, Any]) -> NriSettings | None:
     return None
 
 
+def _plugin(given: Mapping[str, Any]) -> PluginSettings | None:
+    """Return the settings of the device plugin; None where there is to be none."""
+    choices = plugin_choices.PluginChoices(
+        given["device_list_strategy"], given["device_id_strategy"], given["pass_device_specs"]
+    )
+    return PluginSettings(given["kubelet_socket"], choices) if given["kubelet_socket"] else None
+
+
 def _driver(given: Mapping[str, Any]) -> DriverFolders:
     on_host = given["nvidia_driver_root"]
     root = given["driver_root_ctr_path"] or on_host
@@ -230,19 +248,37 @@ def _check(settings: Settings) -> None:
         raise flags.UsageError(
             "--context names one context for all nodes: it does not go with --context-by-node."
         )
-    if settings.pod_resources and len(nodes) > 1:
-        raise flags.UsageError("--pod-resources is the socket of one kubelet: it goes with one node alone.")
-    if settings.cdi and len(nodes) > 1:
-        raise flags.UsageError("--cdi is a folder of one node: it goes with one node alone.")
-    if settings.nri and len(nodes) > 1:
-        raise flags.UsageError("--nri is the socket of one node's runtime: it goes with one node alone.")
-    if settings.nri and settings.nri.guard and not settings.pod_resources:
-        raise flags.UsageError(
-            "--guard asks the kubelet which containers have cards: give --pod-resources SOCKET with it."
-        )
+    if len(nodes) > 1 and (of_one_node := _of_one_node(settings)):
+        raise flags.UsageError(f"{of_one_node}: it goes with one node alone.")
+    _check_delivery(settings)
     if settings.lease_seconds <= settings.interval + settings.deadline:
         raise flags.UsageError(
             f"--lease-duration ({settings.lease_seconds} s) must be longer than --interval"
             f" ({settings.interval:g} s) and --sample-deadline ({settings.deadline:g} s) together:"
             " the Lease would expire between two samples."
         )
+
+
+def _of_one_node(settings: Settings) -> str:
+    """Return which setting is about one node, in words; empty for none."""
+    about: Mapping[str, object] = {
+        "--pod-resources is the socket of one kubelet": settings.pod_resources,
+        "--nri is the socket of one node's runtime": settings.nri,
+        "--cdi is a folder of one node": settings.cdi,
+        "--kubelet-socket is that of one kubelet": settings.plugin,
+    }
+    return next((words for words, value in about.items() if value), "")
+
+
+def _check_delivery(settings: Settings) -> None:
+    """Raise where a way of delivery lacks what it needs."""
+    if settings.nri and settings.nri.guard and not settings.pod_resources:
+        raise flags.UsageError(
+            "--guard asks the kubelet which containers have cards: give --pod-resources SOCKET with it."
+        )
+    if settings.plugin and not settings.pod_resources:
+        raise flags.UsageError(
+            "--kubelet-socket has to know for which pod the kubelet asks: give --pod-resources SOCKET, too."
+        )
+    if settings.plugin and settings.plugin.choices.names_cdi_devices and not settings.cdi:
+        raise flags.UsageError("--device-list-strategy names CDI devices: give --cdi FOLDER with it.")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import flag_values, settings
+from berth_agent import flag_values, plugin_choices, settings
 from berth_crds import flags, wire
 
 
@@ -227,6 +227,24 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
             "--cdi is a folder of one node",
             id="one folder for two nodes",
         ),
+        pytest.param(["--kubelet-socket=k"], {}, "give --pod-resources SOCKET, too", id="plugin alone"),
+        pytest.param(
+            ["--simulated-node=a=1xT4", "--simulated-node=b=1xT4", "--kubelet-socket=k"],
+            {},
+            "--kubelet-socket is that of one kubelet",
+            id="one kubelet's plugin for two nodes",
+        ),
+        pytest.param(
+            ["--kubelet-socket=k", "--pod-resources=p", "--device-list-strategy=cdi-cri"],
+            {},
+            "names CDI devices: give --cdi FOLDER",
+            id="CDI without a spec",
+        ),
+        pytest.param([], {"DEVICE_LIST_STRATEGY": "envvars"}, "'envvars' is not a list of", id="no strategy"),
+        pytest.param(["--device-id-strategy=name"], {}, "'name' is none of uuid, index", id="no kind of id"),
+        pytest.param(
+            [], {"PASS_DEVICE_SPECS": "maybe"}, "PASS_DEVICE_SPECS: 'maybe'", id="theirs, no switch"
+        ),
         pytest.param(
             ["--context", "a", "--context-by-node"], {}, "--context names one context", id="two ways to speak"
         ),
@@ -288,6 +306,35 @@ def test_the_plugin_of_the_runtime_is_told_what_to_do() -> None:
     assert parse("--nvidia-driver-root=/d").driver == settings.DriverFolders(
         Path("/d"), Path("/d"), Path("/d/dev")
     )
+
+
+def test_the_device_plugin_is_told_as_nvidias_is() -> None:
+    """By the same variables; a flag of ours wins."""
+    nvidias = {
+        "KUBELET_SOCKET": "k.sock",
+        "DEVICE_LIST_STRATEGY": "envvar,cdi-cri",
+        "DEVICE_ID_STRATEGY": "index",
+        "PASS_DEVICE_SPECS": "true",
+    }
+    more = ("--pod-resources=p", "--cdi=c")
+
+    assert parse().plugin is None
+    assert parse("--kubelet-socket=k", "--pod-resources=p").plugin == settings.PluginSettings(Path("k"))
+    found = parse(*more, **nvidias).plugin
+    assert found == settings.PluginSettings(
+        Path("k.sock"), plugin_choices.PluginChoices(("envvar", "cdi-cri"), "index", pass_device_specs=True)
+    )
+    flags_win = parse(
+        *(
+            *more,
+            "--device-list-strategy=volume-mounts",
+            "--device-id-strategy=uuid",
+            "--no-pass-device-specs",
+        ),
+        **nvidias,
+    ).plugin
+    assert flags_win
+    assert flags_win.choices == plugin_choices.PluginChoices(("volume-mounts",))
 
 
 @pytest.mark.parametrize("more", [["--simulate", "1xT4"], ["--simulated-node", "a=1xT4"], []])

@@ -55,6 +55,10 @@ class PodCache:
         pod = self._pods.get(key)
         return pod is not None and pod.runs
 
+    def pods(self) -> Iterable[watched_pod.Pod]:
+        """Return all pods."""
+        return self._pods.values()
+
     def keys(self) -> list[store.Key]:
         """Return the keys of all pods."""
         return list(self._pods)

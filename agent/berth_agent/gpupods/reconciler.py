@@ -115,6 +115,10 @@ class GpuPodReconciler:
             scope=informer.Scope(fields=f"spec.node={node_cards.node}"),
         )
 
+    def pods(self) -> Iterable[watched_pod.Pod]:
+        """Return the pods that are bound to the node."""
+        return self._pods.pods()
+
     def set_cards(self, cards: Sequence[wire.Card]) -> None:
         """Set the cards of the node; nothing is written before they are known."""
         allocatable = device_ids.allocatable_devices(cards)

@@ -71,10 +71,20 @@ def container_ids(pod: Pod) -> Iterator[tuple[str, str]]:
     return ((one.container_id.rpartition("://")[2], one.name) for one in started if one.container_id)
 
 
+def containers(pod: Pod) -> tuple[Container, ...]:
+    """Return the containers of a pod in the order in which they are admitted."""
+    return (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+
+
 def requesting_containers(pod: Pod) -> tuple[Container, ...]:
     """Return the containers that ask for devices by a resource that Berth serves."""
-    every = *(pod.spec.init_containers or ()), *(pod.spec.containers or ())
-    return tuple(one for one in every if _asks(one.resources or Resources()))
+    return tuple(container for container in containers(pod) if _asks(container.resources or Resources()))
+
+
+def amounts(container: Container) -> dict[str, int]:
+    """Return how many devices of each resource a container asks the kubelet for."""
+    limits = (container.resources or Resources()).limits or {}
+    return {name: int(str(amount)) for name, amount in limits.items() if str(amount).isdecimal()}
 
 
 def _asks(resources: Resources) -> bool:

@@ -64,6 +64,11 @@ def _of_card(card: wire.Card) -> Iterator[tuple[str, AllocatableDevice]]:
             yield f"MIG-{card.uuid}/{instance.gi}/{instance.ci}", device
 
 
+def uuid_of(device_id: str) -> str:
+    """Return the uuid in a device id, which may be that of a replica."""
+    return device_id.partition(REPLICA)[0]
+
+
 def is_gpu_resource(resource: str, patterns: Iterable[str]) -> bool:
     """Whether a resource is a kind of GPU."""
     return any(fnmatch.fnmatchcase(resource, pattern) for pattern in patterns)
@@ -81,7 +86,7 @@ def holdings(
     found: dict[PodKey, dict[str, dict[str, int]]] = {}
     for pod in listed:
         for container in pod.containers:
-            if ids := collections.Counter(one.partition(REPLICA)[0] for one in _ids(container, counted)):
+            if ids := collections.Counter(uuid_of(one) for one in _ids(container, counted)):
                 containers = found.setdefault((pod.namespace, pod.name), {})
                 _keep_most(containers.setdefault(container.name, {}), ids)
     return {

@@ -1,0 +1,64 @@
+"""For which container the kubelet asks. Pure.
+
+The kubelet admits one pod at a time and its containers in order, and lists a pod from then on. So the one
+that is admitted is the only listed pod with a container that asks for the resource and has no device of it
+yet.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from berth_agent.device_plugin.claims import key_of
+from berth_agent.gpupods import watched_pod
+from berth_agent.kubelet import podresources
+
+
+class Admitted(NamedTuple):
+    """A container that is being admitted."""
+
+    pod: watched_pod.Pod
+    container: str
+
+
+# What was allocated by this process: the kubelet lists no init containers, and a container not at once.
+Remembered = Mapping[str, Mapping[str, tuple[str, ...]]]  # By the uid of the pod, then by container.
+
+
+def admitted(
+    resource: str,
+    size: int,
+    pods: Iterable[watched_pod.Pod],
+    listed: Iterable[podresources.ListedPod],
+    remembered: Remembered,
+) -> Admitted | None:
+    """Return the container that asks for so many devices; None if that is not one container alone."""
+    entries = {(pod.namespace, pod.name): pod for pod in listed}
+    found = [
+        Admitted(pod, container)
+        for pod in pods
+        if (entry := entries.get(key_of(pod))) is not None
+        if (container := _next(resource, size, pod, entry, remembered.get(pod.metadata.uid, {})))
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _next(
+    resource: str,
+    size: int,
+    pod: watched_pod.Pod,
+    entry: podresources.ListedPod,
+    remembered: Mapping[str, tuple[str, ...]],
+) -> str:
+    """Return the first container of a pod that still lacks its devices, if it asks for that many."""
+    served = {*remembered, *_served(resource, entry)}
+    for container in watched_pod.containers(pod):
+        amount = watched_pod.amounts(container).get(resource, 0)
+        if amount and container.name not in served:
+            return container.name if amount == size else ""
+    return ""
+
+
+def _served(resource: str, entry: podresources.ListedPod) -> Iterator[str]:
+    for container in entry.containers:
+        if any(devices.resource == resource and devices.ids for devices in container.devices):
+            yield container.name

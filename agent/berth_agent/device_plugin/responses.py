@@ -1,0 +1,68 @@
+"""What a container gets with the devices that the kubelet chose, by each of NVIDIA's strategies. Pure."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from berth_agent.cdi import specs
+from berth_agent.delivery.containers import VISIBLE_DEVICES, GivenCard
+from berth_agent.delivery.device_nodes import DEV
+from berth_agent.delivery.means import DirectMeans
+from berth_agent.kubelet.plugin_messages import ContainerResponse, PluginMount
+from berth_agent.plugin_choices import CDI_ANNOTATIONS, CDI_CRI, ENVVAR, UUID, VOLUME_MOUNTS, PluginChoices
+
+VOLUME_FOLDER: Final = Path("/var/run/nvidia-container-devices")
+EMPTY_FILE: Final = "/dev/null"
+CDI_PREFIX: Final = "cdi.k8s.io/"
+
+
+def response(
+    given: Sequence[GivenCard],
+    choices: PluginChoices,
+    means: DirectMeans,
+    *,
+    host_dev: Path = DEV,
+    unique: Callable[[], object] = uuid.uuid4,
+) -> ContainerResponse:
+    """Return what a container gets with these cards, or raise `Undeliverable` where a device node lacks."""
+    ids = [_id(card, choices.id_strategy) for card in given]
+    chosen = choices.list_strategies
+    cdi_devices = tuple(f"{specs.KIND}={card.uuid}" for card in given)
+    env: dict[str, str] = {}
+    mounts: tuple[PluginMount, ...] = ()
+    if VOLUME_MOUNTS in chosen:
+        env = {VISIBLE_DEVICES: f"{VOLUME_FOLDER}"}
+        mounts = tuple(PluginMount(f"{VOLUME_FOLDER / name}", EMPTY_FILE) for name in ids)
+    elif ENVVAR in chosen:
+        env = {VISIBLE_DEVICES: ",".join(ids)}
+    return ContainerResponse(
+        env=env,
+        mounts=mounts,
+        device_nodes=_device_nodes(given, means, host_dev) if env and choices.pass_device_specs else (),
+        annotations=_annotation(cdi_devices, unique) if CDI_ANNOTATIONS in chosen else {},
+        cdi_devices=cdi_devices if CDI_CRI in chosen else (),
+    )
+
+
+def _id(given: GivenCard, strategy: str) -> str:
+    """Return how a container knows a card: by uuid, or by the driver's index where that is known."""
+    index = given.card.index
+    if strategy == UUID or index is None:
+        return given.uuid
+    if given.instance is None:
+        return str(index)
+    instances = given.card.mig.instances if given.card.mig else ()
+    return f"{index}:{instances.index(given.instance)}"
+
+
+def _device_nodes(
+    given: Sequence[GivenCard], means: DirectMeans, host_dev: Path
+) -> tuple[tuple[str, str], ...]:
+    paths = (node.path for node in means.edits(given).device_nodes)
+    return tuple((path, f"{host_dev / Path(path).relative_to(DEV)}") for path in paths)
+
+
+def _annotation(cdi_devices: Sequence[str], unique: Callable[[], object]) -> dict[str, str]:
+    """Return the annotation that older runtimes read; its key is new each time: a pod may have several."""
+    return {f"{CDI_PREFIX}berth_{unique()}": ",".join(cdi_devices)}

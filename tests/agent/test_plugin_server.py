@@ -1,0 +1,141 @@
+"""The device plugin beside a kubelet that comes and goes (N2, N4)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from agent.plugin_node import CARDS, GPU, MEANS, SHARED, SPLIT, Kubelet
+from berth_agent.device_plugin import plugin
+from berth_agent.device_plugin.answers import AnswerRules, NodeState
+from berth_agent.kubelet import plugin_messages
+from berth_agent.kubelet.plugin_messages import OfferedDevice
+from berth_agent.plugin_choices import PluginChoices
+from berth_crds import tasks
+from support.podresources import field
+from testbed import waiting
+
+
+class Registry:
+    """The kubelet's end of registration."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self.requests: list[bytes] = []
+        self.refuses = False
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Begin to listen, as a kubelet that starts: with a socket of its own."""
+        self._server = grpc.aio.server()
+        method = grpc.unary_unary_rpc_method_handler(self._register)
+        service = grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": method})
+        self._server.add_generic_rpc_handlers((service,))
+        self._server.add_insecure_port(f"unix:{self.socket}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Go away."""
+        if self._server:
+            await self._server.stop(None)
+        self.socket.unlink(missing_ok=True)
+
+    async def _register(self, request: bytes, context: Any) -> bytes:
+        if self.refuses:
+            await context.abort(grpc.StatusCode.UNKNOWN, "not you")
+        self.requests.append(request)
+        return b""
+
+    async def until_registered(self, count: int) -> None:
+        """Wait for so many registrations in all."""
+        await waiting.eventually(lambda: len(self.requests) >= count, what="the plugin to register")
+
+
+@pytest.fixture
+async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
+    """Yield a kubelet that listens."""
+    made = Registry(tmp_path / "kubelet.sock")
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def device_plugin(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[plugin.DevicePlugin]:
+    """Yield a plugin that runs, and that knows no card yet."""
+    monkeypatch.setattr(plugin, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(plugin, "MOST_PAUSE_SECONDS", 0.05)
+    config = plugin.PluginConfig(registry.socket, Kubelet(), AnswerRules(PluginChoices(), MEANS))
+    made = plugin.DevicePlugin(config, "n1", list)
+    running = asyncio.create_task(made.run())
+    yield made
+    await tasks.end([running])
+
+
+def registration(resource: str) -> bytes:
+    """Return what the plugin says of a resource."""
+    endpoint = f"berth-{resource.rpartition('/')[2]}.sock"
+    return field(1, "v1beta1") + field(2, endpoint) + field(3, resource) + field(4, b"\x10\x01")
+
+
+async def test_each_resource_is_registered_once_its_cards_are_known(
+    registry: Registry, device_plugin: plugin.DevicePlugin
+) -> None:
+    """And again when another one comes."""
+    await asyncio.sleep(0.05)
+    assert registry.requests == []
+    device_plugin.set_state(NodeState(CARDS))
+    await registry.until_registered(1)
+    assert registry.requests == [registration(GPU)]
+
+    device_plugin.set_state(NodeState((*CARDS, SPLIT)))
+    await registry.until_registered(3)
+    assert set(registry.requests[1:]) == {registration(GPU), registration(SHARED)}
+
+
+async def test_devices_are_streamed_as_they_change(
+    registry: Registry, device_plugin: plugin.DevicePlugin
+) -> None:
+    """A stream that ends has the plugin register again."""
+    device_plugin.set_state(NodeState(CARDS[:1]))
+    await registry.until_registered(1)
+    async with grpc.aio.insecure_channel(f"unix:{registry.socket.parent / 'berth-gpu.sock'}") as channel:
+        stream = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
+        well = plugin_messages.listed([OfferedDevice("GPU-0", numa_node=0)])
+        assert await stream.read() == well
+        device_plugin.set_state(NodeState(CARDS[:1], sick={"GPU-0"}))
+        assert await stream.read() == plugin_messages.listed([OfferedDevice("GPU-0", False, 0)])
+        options = channel.unary_unary("/v1beta1.DevicePlugin/GetDevicePluginOptions")
+        assert await options(b"") == b"\x10\x01"
+        with pytest.raises(grpc.aio.AioRpcError, match="Berth: the node has no card GPU-9 now"):
+            await channel.unary_unary("/v1beta1.DevicePlugin/Allocate")(field(1, field(1, "GPU-9")))
+        with pytest.raises(grpc.aio.AioRpcError, match="Berth: "):
+            await channel.unary_unary("/v1beta1.DevicePlugin/Allocate")(b"\xff")
+        stream.cancel()
+    await registry.until_registered(2)
+
+
+async def test_a_kubelet_that_starts_anew_is_registered_with(
+    registry: Registry, device_plugin: plugin.DevicePlugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twice in a row, and where it refuses at first."""
+    device_plugin.set_state(NodeState(CARDS))
+    await registry.until_registered(1)
+    for count in (2, 3):
+        await registry.stop()
+        await registry.start()
+        await registry.until_registered(count)
+
+    await registry.stop()
+    registry.refuses = True
+    await registry.start()
+    await waiting.eventually(lambda: "takes no device plugin (attempt 1)" in caplog.text, what="a refusal")
+    registry.refuses = False
+    await registry.until_registered(4)
+    assert "not you" in caplog.text

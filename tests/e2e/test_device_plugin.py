@@ -1,0 +1,183 @@
+"""The agent as the kubelet's device plugin on a real node: who gets which cards, looked at from inside."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from berth_agent import simulated
+from berth_crds import names
+from berth_crds.client import errors, resources
+from e2e.inside import MOST_CARDS, Inside, container, make_driver, pod, until_running, whole
+from e2e.stage import Stage, Thing, cards_of, condition
+from testbed import workers
+
+pytestmark = pytest.mark.slow
+
+SHAPE: Final = f"{MOST_CARDS}xT4"
+STOCK: Final = "somebody-else"
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Path:
+    """Return the root of a driver's installation."""
+    make_driver(tmp_path)
+    return tmp_path
+
+
+def flags(worker: workers.Worker, *more: str) -> tuple[str, ...]:
+    """Return the flags of an agent that is the device plugin of a worker."""
+    return (
+        *("--kubelet-socket", str(worker.plugins / "kubelet.sock")),
+        *("--pod-resources", str(worker.pod_resources)),
+        *more,
+    )
+
+
+def minors(worker: workers.Worker) -> dict[str, int]:
+    """Return the minor of each card of the node."""
+    return {card.uuid: card.minor for card in simulated.machine(worker.name, SHAPE).answering_cards()}
+
+
+async def until_offered(
+    stage: Stage, worker: workers.Worker, count: int, resource: str = names.NVIDIA_GPU
+) -> None:
+    """Wait until the kubelet would give so many devices."""
+
+    async def offered() -> bool:
+        node = json.loads(stage.cluster.kubectl("get", "node", worker.name, "--output=json"))
+        return int(node["status"].get("allocatable", {}).get(resource, 0)) == count
+
+    await stage.until(f"{count} {resource} to be allocatable", offered, seconds=40)
+
+
+def stock(name: str, worker: workers.Worker, *containers: dict[str, Any]) -> Thing:
+    """Return a pod that another scheduler has placed."""
+    return pod(name, *containers, schedulerName=STOCK, nodeName=worker.name)
+
+
+async def test_each_container_gets_the_cards_of_its_annotation(stage: Stage, worker: workers.Worker) -> None:
+    """Of the pods of one moment, too, where the kubelet's own choice would be another; all are verified."""
+    stage.operator()
+    await stage.agent(*flags(worker), **{worker.name: SHAPE})
+    await stage.until_ready(worker.name)
+    await until_offered(stage, worker, MOST_CARDS)
+
+    once = whole("once") | {"command": ["/pause", "env"]}
+    pods = [
+        pod("a", whole("left"), whole("right"), initContainers=[once]),
+        pod("b", whole("main")),
+        pod("c", whole("main")),
+    ]
+    await stage.create(*pods)
+    await until_running(stage, "a", "b", "c")
+
+    now = await stage.pods()
+    seen = {
+        (name, one): Inside(stage, worker, name, one).uuids()
+        for name, one in (("a", "left"), ("a", "right"), ("b", "main"), ("c", "main"))
+    }
+    assert seen == {
+        (name, one): now[name]["metadata"]["annotations"][names.container_key(one, "uuids")]
+        for name, one in seen
+    }
+    assert sorted(seen.values()) == sorted(minors(worker))
+    for name in ("a", "b", "c"):
+        await until_verified(stage, name)
+
+
+async def until_verified(stage: Stage, name: str) -> None:
+    """Wait until the record of a pod says that the kubelet gave what was decided."""
+
+    async def verified() -> bool:
+        with contextlib.suppress(errors.NotFound):
+            found = await stage.admin.get(resources.GPU_PODS, name, into=dict, namespace=stage.namespace)
+            said = condition(found, "Verified")
+            return (said.get("status"), said.get("reason")) == ("True", "Agreed")
+        return False
+
+    await stage.until(f"the cards of {name} to be verified", verified, seconds=40)
+
+
+async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: workers.Worker) -> None:
+    """A card of which Berth gave a part is no device any more, and the others are given as usual."""
+    stage.operator()
+    await stage.agent(*flags(worker), **{worker.name: SHAPE})
+    await stage.until_ready(worker.name)
+    await until_offered(stage, worker, MOST_CARDS)
+    half = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
+
+    await stage.create(pod("share", container("main", **half)))
+    await until_running(stage, "share")
+    await until_offered(stage, worker, MOST_CARDS - 1)
+    await stage.create(stock("stock", worker, container("main", **{names.NVIDIA_GPU: f"{MOST_CARDS - 1}"})))
+    await until_running(stage, "stock")
+
+    (shared,) = cards_of((await stage.pods())["share"])
+    given = set(Inside(stage, worker, "stock", "main").uuids().split(","))
+    assert given == set(minors(worker)) - {shared}
+    await stage.delete("share")
+    await stage.until_gone("share")
+    await until_offered(stage, worker, MOST_CARDS)
+
+
+async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, worker: workers.Worker) -> None:
+    """Twice in a row; pods that run keep their cards, and new ones get theirs."""
+    stage.operator()
+    await stage.agent(*flags(worker), **{worker.name: SHAPE})
+    await stage.until_ready(worker.name)
+    await until_offered(stage, worker, MOST_CARDS)
+    await stage.create(pod("first", whole("main")))
+    await until_running(stage, "first")
+    before = Inside(stage, worker, "first", "main").uuids()
+
+    for _ in range(2):
+        worker.kill_kubelet()
+        worker.start_kubelet()
+    await until_offered(stage, worker, MOST_CARDS)
+    await stage.create(pod("second", whole("main")))
+    await until_running(stage, "first", "second")
+
+    assert Inside(stage, worker, "first", "main").uuids() == before
+    assert Inside(stage, worker, "second", "main").uuids() in set(minors(worker)) - {before}
+    for name in ("first", "second"):
+        await until_verified(stage, name)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more"),
+    [
+        ("envvar", ()),
+        ("envvar", ("--device-id-strategy", "index")),
+        ("volume-mounts", ()),
+        ("cdi-cri", ()),
+        ("cdi-annotations", ()),
+        ("envvar", ("--pass-device-specs",)),
+    ],
+)
+async def test_a_stock_pod_learns_of_its_cards(
+    stage: Stage, worker: workers.Worker, driver: Path, strategy: str, more: tuple[str, ...]
+) -> None:
+    """By each of the strategies of NVIDIA's plugin, which the values of its users name."""
+    roots = ("--nvidia-driver-root", str(driver), "--cdi", str(worker.cdi))
+    words = flags(worker, *roots, "--device-list-strategy", strategy, *more)
+    await stage.agent(*words, **{worker.name: SHAPE})
+    await until_offered(stage, worker, MOST_CARDS)
+
+    await stage.create(stock("p", worker, container("main", **{names.NVIDIA_GPU: "2"})))
+    await until_running(stage, "p")
+
+    inside = Inside(stage, worker, "p", "main")
+    uuids = [uuid for uuid, minor in minors(worker).items() if minor in {0, 1}]
+    folder = "/var/run/nvidia-container-devices"
+    opens = strategy.startswith("cdi") or "--pass-device-specs" in more
+    assert inside.minors() == ([0, 1] if opens else [])
+    if strategy == "envvar":
+        assert inside.uuids() == ("0,1" if "index" in more else ",".join(uuids))
+    elif strategy == "volume-mounts":
+        assert inside.uuids() == folder
+        assert inside.opened(*(f"{folder}/{uuid}" for uuid in uuids)) == ["opened", "opened"]
+    else:
+        assert inside.uuids() == "all"  # As its image says: no runtime of NVIDIA's is here to obey it.
