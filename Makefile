@@ -26,7 +26,7 @@ define want
 	    || echo "cannot install the Debian package $(2); the tests that need it are skipped"; }
 endef
 
-.PHONY: help setup demo chaos test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz
+.PHONY: help setup demo chaos e2e-node test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ $(READY): pyproject.toml .constraints.txt
 
 demo: $(READY) ## three simulated GPU nodes on a real API server; KEEP=1 stays up
 	@$(BIN)/python -m e2e.demo $(if $(KEEP),--keep)
+
+e2e-node: $(READY) ## N pods come and go on a real node, by each way of delivery; WAY=... SEED=... for one again
+	$(call want,runc --version,runc)
+	@$(BIN)/python -m e2e.node_rounds $(if $(N),--pods $(N)) $(if $(WAY),--way $(WAY)) \
+	  $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... SCENARIO=... play one again
 	@$(BIN)/python -m e2e.chaos $(if $(N),--rounds $(N)) $(if $(SEED),--seed $(SEED)) \

@@ -25,6 +25,7 @@ FREE = tuple(card.uuid for card in CARDS)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "FOUND_SECONDS", 0.15)
     monkeypatch.setattr(answers, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(answers, "SETTLE_SECONDS", 0.05)
 
 
 # ---------------------------------------------------------------- what the kubelet counts
@@ -92,6 +93,28 @@ async def test_pods_of_others_get_what_is_promised_to_nobody() -> None:
     assert await node.preferred(*FREE, size=2) == ["GPU-2", "GPU-3"]
     assert await node.preferred("GPU-0", "GPU-1", size=2) == []
     assert await node.preferred("GPU-1", "GPU-2", "GPU-3", size=2, must=["GPU-1"]) == ["GPU-1", "GPU-2"]
+
+
+async def test_a_pod_that_is_gone_keeps_no_card() -> None:
+    """Though it was listed the last time that the kubelet was asked."""
+    node = Node()
+    node.pods = [pod("p", {GPU: 1}, promised=[["GPU-0"]])]
+    node.answers.listed = (listed("old", ["GPU-0"]),)
+    node.admits(listed("p", ()))
+
+    assert (await node.answers.allocated(GPU, ("GPU-0",))).env == {"NVIDIA_VISIBLE_DEVICES": "GPU-0"}
+
+
+async def test_a_pod_of_others_waits_for_binds_under_way() -> None:
+    """The scheduler may have chosen a card before it knew of the pod, and the bind comes a moment later."""
+    node = Node()
+    node.pods = [pod("stock", {GPU: 1})]
+    node.answers.note_pods()
+    node.admits(listed("stock", ()))
+    bound = pod("share", {}, promised=[["GPU-0"]])
+    asyncio.get_running_loop().call_later(0.03, node.pods.append, bound)
+
+    assert await node.preferred(*FREE, size=1) == ["GPU-1"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +189,7 @@ async def test_pods_that_ended_claim_nothing() -> None:
     assert await node.preferred(*FREE, size=1) == ["GPU-0"]
     await node.answers.allocated(GPU, ("GPU-0",))
     node.pods = [pod("p", {GPU: 1}, promised=[["GPU-1"]], uid="another")]
-    node.answers.forget_ended()
+    node.answers.note_pods()
     assert await node.preferred(*FREE, size=1) == ["GPU-1"]
 
 

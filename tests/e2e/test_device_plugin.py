@@ -1,7 +1,6 @@
 """The agent as the kubelet's device plugin on a real node: who gets which cards, looked at from inside."""
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +9,16 @@ import pytest
 from berth_agent import simulated
 from berth_crds import names
 from berth_crds.client import errors, resources
-from e2e.inside import MOST_CARDS, Inside, container, make_driver, pod, until_running, whole
+from e2e.inside import (
+    MOST_CARDS,
+    Inside,
+    container,
+    make_driver,
+    pod,
+    until_allocatable,
+    until_running,
+    whole,
+)
 from e2e.stage import Stage, Thing, cards_of, condition
 from testbed import workers
 
@@ -41,18 +49,6 @@ def minors(worker: workers.Worker) -> dict[str, int]:
     return {card.uuid: card.minor for card in simulated.machine(worker.name, SHAPE).answering_cards()}
 
 
-async def until_offered(
-    stage: Stage, worker: workers.Worker, count: int, resource: str = names.NVIDIA_GPU
-) -> None:
-    """Wait until the kubelet would give so many devices."""
-
-    async def offered() -> bool:
-        node = json.loads(stage.cluster.kubectl("get", "node", worker.name, "--output=json"))
-        return int(node["status"].get("allocatable", {}).get(resource, 0)) == count
-
-    await stage.until(f"{count} {resource} to be allocatable", offered, seconds=40)
-
-
 def stock(name: str, worker: workers.Worker, *containers: dict[str, Any]) -> Thing:
     """Return a pod that another scheduler has placed."""
     return pod(name, *containers, schedulerName=STOCK, nodeName=worker.name)
@@ -63,7 +59,7 @@ async def test_each_container_gets_the_cards_of_its_annotation(stage: Stage, wor
     stage.operator()
     await stage.agent(*flags(worker), **{worker.name: SHAPE})
     await stage.until_ready(worker.name)
-    await until_offered(stage, worker, MOST_CARDS)
+    await until_allocatable(stage, worker.name, MOST_CARDS)
 
     once = whole("once") | {"command": ["/pause", "env"]}
     pods = [
@@ -106,12 +102,12 @@ async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: 
     stage.operator()
     await stage.agent(*flags(worker), **{worker.name: SHAPE})
     await stage.until_ready(worker.name)
-    await until_offered(stage, worker, MOST_CARDS)
+    await until_allocatable(stage, worker.name, MOST_CARDS)
     half = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
 
     await stage.create(pod("share", container("main", **half)))
     await until_running(stage, "share")
-    await until_offered(stage, worker, MOST_CARDS - 1)
+    await until_allocatable(stage, worker.name, MOST_CARDS - 1)
     await stage.create(stock("stock", worker, container("main", **{names.NVIDIA_GPU: f"{MOST_CARDS - 1}"})))
     await until_running(stage, "stock")
 
@@ -120,7 +116,7 @@ async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: 
     assert given == set(minors(worker)) - {shared}
     await stage.delete("share")
     await stage.until_gone("share")
-    await until_offered(stage, worker, MOST_CARDS)
+    await until_allocatable(stage, worker.name, MOST_CARDS)
 
 
 async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, worker: workers.Worker) -> None:
@@ -128,7 +124,7 @@ async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, wor
     stage.operator()
     await stage.agent(*flags(worker), **{worker.name: SHAPE})
     await stage.until_ready(worker.name)
-    await until_offered(stage, worker, MOST_CARDS)
+    await until_allocatable(stage, worker.name, MOST_CARDS)
     await stage.create(pod("first", whole("main")))
     await until_running(stage, "first")
     before = Inside(stage, worker, "first", "main").uuids()
@@ -136,7 +132,7 @@ async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, wor
     for _ in range(2):
         worker.kill_kubelet()
         worker.start_kubelet()
-    await until_offered(stage, worker, MOST_CARDS)
+    await until_allocatable(stage, worker.name, MOST_CARDS)
     await stage.create(pod("second", whole("main")))
     await until_running(stage, "first", "second")
 
@@ -164,7 +160,7 @@ async def test_a_stock_pod_learns_of_its_cards(
     roots = ("--nvidia-driver-root", str(driver), "--cdi", str(worker.cdi))
     words = flags(worker, *roots, "--device-list-strategy", strategy, *more)
     await stage.agent(*words, **{worker.name: SHAPE})
-    await until_offered(stage, worker, MOST_CARDS)
+    await until_allocatable(stage, worker.name, MOST_CARDS)
 
     await stage.create(stock("p", worker, container("main", **{names.NVIDIA_GPU: "2"})))
     await until_running(stage, "p")

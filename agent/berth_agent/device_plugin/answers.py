@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 FOUND_SECONDS: Final = 2.0  # For as long the pod is looked for; the kubelet admits no other meanwhile.
 LOOK_SECONDS: Final = 0.05
+SETTLE_SECONDS: Final = 0.5  # Since a pod was first seen here; a bind takes some hundredths.
 LIST_SECONDS: Final = 1.0  # For one answer of the kubelet's.
 
 Pods = Callable[[], Iterable[watched_pod.Pod]]
@@ -66,6 +67,7 @@ class PluginAnswers:
         self._kubelet = kubelet
         self._pods = pods
         self._remembered: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._first_seen: dict[str, float] = {}
         self.state = NodeState()
         self.listed: tuple[podresources.ListedPod, ...] = ()
 
@@ -73,10 +75,13 @@ class PluginAnswers:
         """Return the devices of each resource as they are now."""
         return offers.offers(self.state.cards, self.state.sick, claims.names_of(self._claims()))
 
-    def forget_ended(self) -> None:
-        """Forget what was allocated to pods that are gone."""
-        living = {pod.metadata.uid for pod in self._pods()}
-        self._remembered = {uid: kept for uid, kept in self._remembered.items() if uid in living}
+    def note_pods(self) -> None:
+        """Note when each pod was first seen, and forget those that are gone."""
+        now = asyncio.get_running_loop().time()
+        self._first_seen = {
+            uid: self._first_seen.get(uid, now) for uid in (pod.metadata.uid for pod in self._pods())
+        }
+        self._remembered = {uid: kept for uid, kept in self._remembered.items() if uid in self._first_seen}
 
     def _claims(self) -> Iterator[Claim]:
         resources = claims.resources_of(self.state.cards)
@@ -92,6 +97,7 @@ class PluginAnswers:
         promised = self._promised_to(admitted, resource)
         if promised:
             return _ids_of(promised, preference)
+        await self._settle(admitted.pod)
         free = self._unclaimed(preference.available, admitted.pod)
         return self._best(resource, free, preference)
 
@@ -115,13 +121,21 @@ class PluginAnswers:
             async with asyncio.timeout(FOUND_SECONDS):
                 while True:
                     with contextlib.suppress(podresources.PodResourcesError):
-                        listed = await self._kubelet.pods()
-                        found = admission.admitted(resource, size, self._living(), listed, self._remembered)
+                        # What was listed before may name pods that are gone by now.
+                        self.listed = await self._kubelet.pods()
+                        found = admission.admitted(
+                            resource, size, self._living(), self.listed, self._remembered
+                        )
                         if found:
                             return found
                     await asyncio.sleep(LOOK_SECONDS)
         log.warning("node %s: the pod that asks for %d %s was not found out", self._node, size, resource)
         return None
+
+    async def _settle(self, pod: watched_pod.Pod) -> None:
+        """Wait until binds that were decided before the scheduler knew of a pod have come here."""
+        now = asyncio.get_running_loop().time()
+        await asyncio.sleep(self._first_seen.get(pod.metadata.uid, now) + SETTLE_SECONDS - now)
 
     def _living(self) -> list[watched_pod.Pod]:
         return [pod for pod in self._pods() if not watched_pod.has_ended(pod)]

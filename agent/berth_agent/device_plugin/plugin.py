@@ -53,7 +53,7 @@ class DevicePlugin:
 
     def refresh(self) -> None:
         """Offer the devices as they are now; called also when pods have changed."""
-        self._answers.forget_ended()
+        self._answers.note_pods()
         found = self._answers.offers()
         for resource, server in self._servers.items():
             server.offer(found.get(resource, ()))
