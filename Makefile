@@ -92,8 +92,8 @@ bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=de
 	@$(BIN)/python -m bench.openb $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) \
 	  $(if $(STRATEGY),--strategy $(STRATEGY)) $(ARGS)
 
-bench-agent: $(READY) ## memory, processor and writes of an idle agent; SECONDS=300
-	@$(BIN)/python -m bench.agent $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
+bench-agent: $(READY) ## memory, processor and writes of an idle agent; SECONDS=300, WAYS=nri,cdi,plugin
+	@$(BIN)/python -m bench.agent $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WAYS),--ways $(WAYS)) $(ARGS)
 
 bench-decide: $(READY) ## time of one decision, from 100 to 10,000 nodes; ARGS="--nodes 100"
 	@$(BIN)/python -m bench.decide $(ARGS)
