@@ -74,6 +74,20 @@ async def test_a_container_gets_what_its_bind_promised() -> None:
     assert await node.preferred("GPU-0", size=1) == []
 
 
+async def test_a_container_sees_its_cards_in_order() -> None:
+    """In that of the annotation, and those of a stock pod by their minors; the kubelet names them in none."""
+    node = Node()
+    node.pods = [pod("p", {GPU: 2}, promised=[["GPU-3", "GPU-1"]])]
+    node.admits(listed("p", ()))
+    ours = await node.answers.allocated(GPU, ("GPU-1", "GPU-3"))
+    node.pods = [pod("stock", {GPU: 2})]
+    node.admits(listed("stock", ()))
+    theirs = await node.answers.allocated(GPU, ("GPU-2", "GPU-0"))
+
+    assert ours.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-3,GPU-1"}
+    assert theirs.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-0,GPU-2"}
+
+
 async def test_of_a_shared_card_a_free_replica_is_given() -> None:
     """And of MIG the instance itself."""
     node = Node(*CARDS, CUT, SPLIT)

@@ -37,6 +37,7 @@ from testbed import console, nvidia_runtime, processes, waiting, workers
 SHAPE: Final = f"{MOST_CARDS}xT4"
 STOCK: Final = "somebody-else"
 TOGETHER: Final = 4  # Pods that are on the node at a time.
+LEAVING: Final = 0.3  # How likely one of them goes before the next one comes.
 
 
 class Wrong(AssertionError):
@@ -124,19 +125,18 @@ async def come_and_go(node: Node, count: int, chance: random.Random) -> None:
     async with pod_invariants.WatchedInvariants(stage.cluster, stage.namespace, cards) as invariants:
         alive: list[str] = []
         for number in range(count):
-            if len(alive) >= TOGETHER or (alive and chance.random() < 0.3):
-                await _delete(stage, alive.pop(chance.randrange(len(alive))))
-            made = pod(f"p{number}", _container(chance))
-            await stage.create(made)
-            name = made["metadata"]["name"]
-            while not await _finds_room(stage, name) and alive:
-                await _delete(stage, alive.pop(chance.randrange(len(alive))))
-            await _until_running(stage, name)
+            while len(alive) >= TOGETHER or (alive and chance.random() < LEAVING):
+                await stage.delete(alive.pop(chance.randrange(len(alive))))
+            name = f"p{number}"
+            await stage.create(pod(name, _container(chance)))
+            while not await _finds_room(stage, name):
+                if alive:
+                    await stage.delete(alive.pop(chance.randrange(len(alive))))
             alive.append(name)
             await _look_into(node, name)
         for name in alive:
             await _look_into(node, name)
-            await _delete(stage, name)
+        await _delete(stage, *alive)
     if invariants.violations:
         raise Wrong("\n".join(invariants.violations))
     await _nothing_is_left(node)
@@ -275,15 +275,17 @@ async def _settled(stage: Stage, name: str) -> str:
 # ---------------------------------------------------------------- on the command line
 
 
-async def play(base: fleet.Fleet, way: str, count: int, *, seed: int, say: Callable[[str], None]) -> None:
-    """Play one way."""
+async def play(
+    base: fleet.Fleet, way: str, count: int, *, rounds: int, seed: int, say: Callable[[str], None]
+) -> None:
+    """Play one way, and the rounds of the device plugin if it is that one."""
     chance, began = random.Random(seed), time.monotonic()
     async with stages.lent(base) as stage, furnished(stage, way) as node:
         await come_and_go(node, count, chance)
         say(f"{way}: {count} pods came and went, {time.monotonic() - began:.0f} s")
         if way == "plugin":
-            await equal_pods(node, max(1, count // 2))
-            await mixed_pods(node, max(1, count // 2), chance)
+            await equal_pods(node, rounds)
+            await mixed_pods(node, rounds, chance)
         counted = ", ".join(f"{what} {number}" for what, number in sorted(node.counts.items()))
         say(f"{way}: kept: {counted}; {time.monotonic() - began:.0f} s")
 
@@ -308,7 +310,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def _play_all(base: fleet.Fleet, arguments: argparse.Namespace) -> int:
     for way in [arguments.way] if arguments.way else WAYS:
         try:
-            await play(base, way, arguments.pods, seed=arguments.seed, say=_say)
+            rounds = max(1, arguments.pods // 2)
+            await play(base, way, arguments.pods, rounds=rounds, seed=arguments.seed, say=_say)
         except Exception as error:  # noqa: BLE001  Whatever went wrong, its seed is wanted.
             _say(f"{way}: FAILED: {error or type(error).__name__}")
             _say(f"Play it again: make e2e-node N={arguments.pods} WAY={way} SEED={arguments.seed}")

@@ -44,9 +44,14 @@ def pod_seen(ledger: Ledger, pod: raw.Pod | None, uid: str = "") -> None:
 
 def gpupod_seen(ledger: Ledger, gpupod: wire.GpuPod) -> None:
     """Apply a GpuPod's new state, as the informer does."""
-    named = gpupods.read(gpupod)
-    assert isinstance(named, allocation_recovery.NamedDevices), named
-    ledger.gpupod_seen(named)
+    ledger.gpupod_seen(named(gpupod))
+
+
+def named(gpupod: wire.GpuPod) -> allocation_recovery.NamedDevices:
+    """Return what a GpuPod that can be read says."""
+    found = gpupods.read(gpupod)
+    assert isinstance(found, allocation_recovery.NamedDevices), found
+    return found
 
 
 def reader(ledger: Ledger) -> change_log.ChangeReader:

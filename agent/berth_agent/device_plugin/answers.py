@@ -108,9 +108,13 @@ class PluginAnswers:
         self._check(resource, uuids, admitted)
         if admitted:
             self._remembered.setdefault(admitted.pod.metadata.uid, {})[admitted.container] = ids
+        promised = self._promised_to(admitted, resource) if admitted else ()
         try:
             return responses.response(
-                self._given(uuids), self._rules.choices, self._rules.means, host_dev=self._rules.host_dev
+                self._given(uuids, promised),
+                self._rules.choices,
+                self._rules.means,
+                host_dev=self._rules.host_dev,
             )
         except Undeliverable as error:
             raise Refused(f"{error}") from error
@@ -181,11 +185,14 @@ class PluginAnswers:
                 "node %s: the kubelet gives %s in place of %s", self._node, list(uuids), sorted(promised)
             )
 
-    def _given(self, uuids: Collection[str]) -> list[GivenCard]:
+    def _given(self, uuids: Collection[str], promised: Sequence[str]) -> list[GivenCard]:
+        """Return the cards in the order of the promise, else by minor; the kubelet names them in none."""
         found = {given.uuid: given for card in self.state.cards for given in _givens(card)}
         if unknown := [uuid for uuid in uuids if uuid not in found]:
             raise Refused(f"the node has no card {unknown[0]} now")
-        return [found[uuid] for uuid in uuids]
+        place = {uuid: number for number, uuid in enumerate(promised)}
+        ordered = sorted(uuids, key=lambda uuid: (place.get(uuid, len(place)), found[uuid].card.minor, uuid))
+        return [found[uuid] for uuid in ordered]
 
 
 def _ids_of(uuids: Sequence[str], preference: Preference) -> Sequence[str]:

@@ -8,11 +8,12 @@ same.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from berth_operator.engine import (
     assumed_pods,
     change_log,
+    given_otherwise,
     hold_states,
     pod_revisions,
     ports,
@@ -58,6 +59,7 @@ class Ledger:
         self.revisions = pod_revisions.PodRevisions()  # Of pods that wait or whose bind is under way.
         self.waiting_since: dict[str, float] = {}  # With their present requests, by uid.
         self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
+        self.given_otherwise = given_otherwise.GivenOtherwise(logger)
         self.unadmitted_pods = unadmitted_pods.UnadmittedPods()
 
     def __repr__(self) -> str:
@@ -198,6 +200,8 @@ class Ledger:
         else:
             self.unreadable_pods.remove(uid)
             self.unreadable_pods.remove_gpupods_of(uid)
+        if nameless is None:
+            hold = self.given_otherwise.marked(hold)
         if requirements is not None:
             self.unadmitted_pods.add(hold, requirements, known)
         else:
@@ -239,6 +243,7 @@ class Ledger:
         """Forget a pod that is deleted or finished, and release what it holds."""
         self.inventory.workload.forget(uid)
         self.unreadable_pods.remove(uid)
+        self.given_otherwise.pod_over(uid)
         certain = not self.unadmitted_pods.remove(uid)
         self.revisions.remove(uid)
         self._forget_waiting(uid)
@@ -260,11 +265,24 @@ class Ledger:
             else self.unreadable_pods.gpupod_gone(named.title)
         ):
             self._recharge(uid)
+        self._remark(self.given_otherwise.gpupod_seen(named))
 
     def gpupod_gone(self, title: str) -> None:
         """Forget a GpuPod that is deleted, or cannot be read any more."""
         for uid in self.unreadable_pods.gpupod_gone(title):
             self._recharge(uid)
+        self._remark(self.given_otherwise.gpupod_gone(title))
+
+    def _remark(self, uids: Iterable[str]) -> None:
+        """Charge what pods hold whose kubelet gave them other cards than promised, if that has changed."""
+        for uid in uids:
+            known = self.inventory.hold(uid)
+            if known is None or not self._has_readable_record(known):
+                continue
+            if (hold := self.given_otherwise.marked(known)) != known:
+                self._release(uid)
+                self._charge(hold)
+                self._node_changed(hold.node)
 
     def _recharge(self, uid: str) -> None:
         """Charge what an unreadable or unadmitted pod holds now, if that has changed."""

@@ -30,7 +30,8 @@ SURELY_ONE: Final = 1  # A pod that withholds cards has at least one.
 class NamedDevices:
     """What a GpuPod says of the pod of its name: which pod that is, where, and what each container holds.
 
-    `bare` tells that the pod runs and was given no device by the kubelet.
+    `bare` tells that the pod runs and was given no device by the kubelet, and `given_otherwise` which cards
+    it was given by the kubelet that are none of these.
     """
 
     title: str
@@ -38,6 +39,7 @@ class NamedDevices:
     node: str
     grants: tuple[decisions.Grant, ...] = ()
     bare: bool = False
+    given_otherwise: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:

@@ -36,8 +36,21 @@ def read(gpupod: wire.GpuPod) -> allocation_recovery.NamedDevices | str:
     if isinstance(record, allocation.Unreadable):
         return record.detail
     return allocation_recovery.NamedDevices(
-        title(gpupod.metadata), spec.pod_uid, spec.node, held_devices.granted(record)
+        title(gpupod.metadata),
+        spec.pod_uid,
+        spec.node,
+        held_devices.granted(record),
+        given_otherwise=_given_otherwise(gpupod),
     )
+
+
+def _given_otherwise(gpupod: wire.GpuPod) -> frozenset[str]:
+    """Return the cards that the kubelet gave to containers which were to have others."""
+    if not gpupod.status.granted:
+        return frozenset()
+    named = {device.uuid for container in gpupod.spec.containers for device in container.devices}
+    grants = (grant for grant in gpupod.status.granted if grant.source == KUBELET)
+    return frozenset(uuid for grant in grants for uuid in grant.uuids) - named
 
 
 def _has_no_devices(status: wire.GpuPodStatus) -> bool:

@@ -1,0 +1,100 @@
+"""A pod that its kubelet gave other cards than its bind promised: both are kept from others (I1, N3)."""
+
+import msgspec
+import pytest
+
+from berth_crds import wire
+from berth_operator.engine import given_otherwise
+from berth_operator.engine.given_otherwise import MOST_CARDS
+from berth_operator.engine.ledger import Ledger
+from support import builders, inventories, ledgers
+
+POD = builders.admitted(
+    builders.pod("p", gpus=1, nodeName="n1", phase="Running", annotations=builders.record(main=[0]))
+)
+
+
+def said(*minors: int, source: str = "podresources", at: str = "n1", uid: str = "uid-p") -> wire.GpuPod:
+    """Return the GpuPod of a pod that was promised card 0 and that was given these, as a source says."""
+    gpupod = builders.gpupod(at=at, uid=uid, main=[0])
+    grants = (wire.Grant("main", tuple(builders.uuid("n1", minor) for minor in minors), source),)
+    return msgspec.structs.replace(gpupod, status=wire.GpuPodStatus(phase="Running", granted=grants))
+
+
+def free(ledger: Ledger) -> int:
+    """Return how many cards can be given."""
+    return inventories.free_cards(ledger.inventory)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the pod first", "the GpuPod first"])
+@pytest.mark.parametrize(
+    ("gpupod", "expected"),
+    [
+        pytest.param(said(0), 3, id="what was promised"),
+        pytest.param(said(2), 2, id="another card"),
+        pytest.param(said(2, 3), 1, id="two others"),
+        pytest.param(said(2, source="nvml"), 3, id="it is only seen there"),
+        pytest.param(said(2, at="n2"), 3, id="an agent of another node says so"),
+        pytest.param(said(2, uid="another"), 3, id="it is said of another pod"),
+    ],
+)
+def test_what_was_given_otherwise_is_given_to_nobody(
+    gpupod: wire.GpuPod, expected: int, *, late: bool
+) -> None:
+    """And what was promised is not, either: the environment of the pod may show it."""
+    ledger = ledgers.with_nodes()
+    ledgers.in_turn(
+        lambda: ledgers.pod_seen(ledger, POD), lambda: ledgers.gpupod_seen(ledger, gpupod), late=late
+    )
+
+    assert free(ledger) == expected
+    assert ledgers.holding(ledger) == ([0], 0)
+
+
+def test_it_is_taken_back_when_the_agent_takes_it_back(caplog: pytest.LogCaptureFixture) -> None:
+    """When it says otherwise, when its GpuPod goes, and when the pod ends; what is wrong is logged once."""
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, POD)
+    found = []
+    for gpupod in (said(2), said(3), said(3), said(0), said(1)):
+        ledgers.gpupod_seen(ledger, gpupod)
+        found.append(free(ledger))
+    ledger.gpupod_gone("ml/p")
+    found.append(free(ledger))
+    ledgers.gpupod_seen(ledger, said(2))
+    ledgers.pod_seen(ledger, POD)
+    found.append(free(ledger))
+    ledgers.pod_seen(ledger, None, "uid-p")
+    found.append(free(ledger))
+
+    assert found == [2, 2, 2, 3, 2, 3, 2, 4]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"pod ml/p was given {builders.uuid('n1', minor)} on n1, which its bind did not promise;"
+        " nothing more of that is given"
+        for minor in (2, 3, 1, 2)
+    ]
+
+
+def test_what_the_record_itself_marks_stays_marked() -> None:
+    """The marks of the agent come and go beside it."""
+    kept = given_otherwise.GivenOtherwise()
+    hold = builders.hold("p", "n1", (0,), marked=frozenset({"GPU-x", 3}))
+    named = ledgers.named(said(2))
+
+    kept.gpupod_seen(named)
+    once = kept.marked(hold)
+    twice = kept.marked(once)
+    kept.gpupod_gone(named.title)
+
+    assert once.marked == twice.marked == {"GPU-x", 3, builders.uuid("n1", 2)}
+    assert kept.marked(twice) == hold
+
+
+def test_more_cards_than_a_node_has_are_not_believed() -> None:
+    """An agent that says so is not well."""
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, POD)
+
+    ledgers.gpupod_seen(ledger, said(*range(1, MOST_CARDS + 2)))
+
+    assert free(ledger) == 3
