@@ -183,7 +183,7 @@ async def _serve(
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
     identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
     runtime = loop.Runtime(clock=_now, identity=identity)
-    stop = _on_signals()
+    stop = _on_signals(runtime.hangup)
     nodes = ", ".join(config.node for config in configs)
     servers = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
     log.info("%s speaks for %s at %s", runtime.identity, nodes, servers)
@@ -276,11 +276,18 @@ def _release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _on_signals() -> asyncio.Event:
+def _on_signals(hangup: asyncio.Event) -> asyncio.Event:
+    """Return an event that a signal to end sets; a SIGHUP wakes whoever waits for `hangup`."""
     stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _wake, hangup)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stop)
     return stop
+
+
+def _wake(event: asyncio.Event) -> None:
+    event.set()
+    event.clear()
 
 
 def _stop(event: asyncio.Event) -> None:

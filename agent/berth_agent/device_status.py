@@ -36,19 +36,19 @@ def status(
     before: wire.DeviceStatus,
     *,
     occupants: Occupants = MappingProxyType({}),
-    kubelet: wire.Condition | None = None,
+    others: Iterable[wire.Condition | None] = (),
     now: dt.datetime,
 ) -> wire.DeviceStatus:
     """Return the status with these verdicts; unchanged entries keep the times that they have in `before`.
 
     A source that failed has no verdicts: those published before stand. `occupants` are the
-    unauthorized processes by card. The condition of the kubelet has no time yet; without one, none is
+    unauthorized processes by card. The other conditions have no time yet, and what is None is not
     published.
     """
     devices = (
         before.devices if isinstance(outcome, probe.SourceFailed) else _devices(verdicts, before, now=now)
     )
-    found = filter(None, (_nvml_ready(outcome), kubelet))
+    found = filter(None, (_nvml_ready(outcome), *others))
     return wire.DeviceStatus(
         devices=occupied(devices, occupants),
         conditions=tuple(transition(each, before.conditions, now=now) for each in found),

@@ -15,7 +15,7 @@ import datetime as dt
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -94,10 +94,11 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runtime:
-    """The time of day, and the name of this process."""
+    """The time of day, the name of this process, and what wakes when it gets a SIGHUP."""
 
     clock: Callable[[], dt.datetime]
     identity: str
+    hangup: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
 
 def log_changes(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
@@ -146,13 +147,15 @@ class NodeAgent:
         node_view.gpupods = self._gpupods.gpupods.objects
         self._poller = _poller(config, timing, self._wake_poller, self._gpupods, self._kubelet_reported)
         self._device_plugin = (
-            device_plugin.DevicePlugin(config.plugin, config.node, self._gpupods.pods)
+            device_plugin.DevicePlugin(config.plugin, config.node, self._gpupods.pods, runtime.hangup)
             if config.plugin
             else None
         )
         self._nri_plugin = _nri_plugin(config, self._known_cards)
-        self._cdi_writer = config.cdi and cdi_writer.CdiWriter(
-            config.cdi, config.node, self._known_cards, interval=timing.interval
+        self._cdi_writer = (
+            cdi_writer.CdiWriter(config.cdi, config.node, self._known_cards, interval=timing.interval)
+            if config.cdi
+            else None
         )
 
     async def run(self) -> None:
@@ -259,7 +262,12 @@ class NodeAgent:
         )
         kubelet = (condition(self._poller.report) or _kubelet_condition(before)) if self._poller else None
         status = device_status.status(
-            outcome, verdicts, before, occupants=occupants, kubelet=kubelet, now=now
+            outcome,
+            verdicts,
+            before,
+            occupants=occupants,
+            others=(kubelet, *self._delivery_conditions()),
+            now=now,
         )
         log_changes(self.node, before, status)
         self._offer(spec, status)
@@ -277,6 +285,12 @@ class NodeAgent:
         sick = (card.uuid for card in status.devices if card.health != vocabulary.Health.HEALTHY)
         state = NodeState(spec.devices, spec.partitions, frozenset((*cordoned, *sick)))
         self._device_plugin.set_state(state)
+
+    def _delivery_conditions(self) -> Iterator[wire.Condition]:
+        """Yield whether each way of delivery that is configured is alive."""
+        for way in (self._nri_plugin, self._cdi_writer, self._device_plugin):
+            if way:
+                yield way.condition()
 
     def _pass_on(
         self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus

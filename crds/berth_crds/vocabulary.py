@@ -81,6 +81,9 @@ class DeviceCondition(StrEnum):
     READY = "Ready"
     NVML_READY = "NVMLReady"
     POD_RESOURCES_READY = "PodResourcesReady"
+    NRI_READY = "NRIReady"
+    CDI_READY = "CDIReady"
+    DEVICE_PLUGIN_READY = "DevicePluginReady"
 
 
 class ReadyReason(StrEnum):

@@ -141,8 +141,10 @@ async def test_the_file_follows_the_node(
     caplog.set_level("INFO")
     await asyncio.sleep(0.05)
     assert not node.path.parent.exists()
+    assert (node.writer.condition().status, node.writer.condition().reason) == ("False", "NotWritten")
     node.cards = (PLAIN,)
     await node.until("GPU-a")
+    assert (node.writer.condition().status, node.writer.condition().reason) == ("True", "Written")
     before = node.path.stat()
     await asyncio.sleep(0.05)
     assert node.path.stat() == before
@@ -173,6 +175,7 @@ async def test_a_folder_that_cannot_be_written_is_told_and_tried_again(
     node.cards = (PLAIN,)
     await waiting.eventually(lambda: "is not kept (attempt 1)" in caplog.text, what="the failure to be told")
 
+    assert node.writer.condition().reason == "NotWritten"
     node.path.parent.unlink()
 
     await node.until("GPU-a")

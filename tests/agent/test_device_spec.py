@@ -43,7 +43,7 @@ def status(
     """Return the status of the pair, which is known already, with these processes on its cards."""
     spec = device_spec.spec("n1", outcome, KNOWN)
     held = device_status.listed_occupants(spec, occupants or {})
-    return nodes.status(outcome, spec, before, now=now, occupants=held, kubelet=kubelet)
+    return nodes.status(outcome, spec, before, now=now, occupants=held, others=(kubelet,))
 
 
 # ---------------------------------------------------------------- spec

@@ -13,6 +13,7 @@ from berth_agent.kubelet import podresources
 from berth_agent.nri import adjuster, messages, plugin
 from berth_crds import allocation, names, tasks, wire
 from support.podresources import field
+from testbed import waiting
 
 Script = Callable[["Runtime"], Awaitable[None]]
 NOBODYS = struct.pack(">II", 7, 1) + b"x"
@@ -84,6 +85,7 @@ class Played:
         self.answer: Delivery | Exception | None = None
         self.connections: asyncio.Queue[Runtime] = asyncio.Queue()
         self._writers: list[asyncio.StreamWriter] = []
+        self.plugin: plugin.NriPlugin
 
     async def deliver(self, container: messages.NewContainer) -> Delivery | None:
         """Return or raise what the test has prepared."""
@@ -120,13 +122,21 @@ async def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     monkeypatch.setattr(plugin, "REGISTRATION_SECONDS", 0.5)
     played = Played(tmp_path / "nri.sock")
     async with played.listening():
-        running = asyncio.create_task(plugin.NriPlugin(played.socket, "n1", played.deliver).run())
+        played.plugin = plugin.NriPlugin(played.socket, "n1", played.deliver)
+        running = asyncio.create_task(played.plugin.run())
         yield played
         await tasks.end([running])
 
 
+def said(played: Played) -> tuple[str, str, str]:
+    """Return what the condition of the plugin says."""
+    found = played.plugin.condition()
+    return found.status, found.reason, found.message
+
+
 async def test_a_container_gets_what_is_delivered(played: Played) -> None:
     """Environment, device nodes, mounts and CDI devices, each where the runtime looks for it."""
+    assert said(played) == ("False", "NotConnected", "It has not been connected to yet.")
     played.answer = Delivery(
         ENV,
         Edits(
@@ -152,6 +162,7 @@ async def test_a_container_gets_what_is_delivered(played: Played) -> None:
         + field(8, field(1, "nvidia.com/gpu=GPU-a"))
     )
     assert response == field(2, field(1, adjustment))
+    assert said(played)[:2] == ("True", "Connected")
     assert played.asked == [messages.NewContainer("ml", "p", "main", {"key": "value"}, ("A=b",))]
 
 
@@ -207,9 +218,12 @@ async def test_a_runtime_that_fails_is_connected_to_again(
 ) -> None:
     """And what is wrong is said once."""
     script(await played.runtime())
+    await waiting.eventually(lambda: str(played.socket) in said(played)[2], what="the condition to say why")
+    assert said(played)[:2] == ("False", "NotConnected")
 
     await (await played.runtime()).welcome()
 
+    await waiting.eventually(lambda: said(played)[0] == "True", what="the condition to say so")
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warned) == 1
     assert f"no containers are adjusted (attempt 1): {played.socket}: " in warned[0]

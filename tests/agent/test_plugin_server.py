@@ -65,14 +65,20 @@ async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
 
 
 @pytest.fixture
+async def hangup() -> asyncio.Event:
+    """Return what wakes when the process gets a SIGHUP."""
+    return asyncio.Event()
+
+
+@pytest.fixture
 async def device_plugin(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, hangup: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[plugin.DevicePlugin]:
     """Yield a plugin that runs, and that knows no card yet."""
     monkeypatch.setattr(plugin, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(plugin, "MOST_PAUSE_SECONDS", 0.05)
     config = plugin.PluginConfig(registry.socket, Kubelet(), AnswerRules(PluginChoices(), MEANS))
-    made = plugin.DevicePlugin(config, "n1", list)
+    made = plugin.DevicePlugin(config, "n1", list, hangup)
     running = asyncio.create_task(made.run())
     yield made
     await tasks.end([running])
@@ -136,6 +142,38 @@ async def test_a_kubelet_that_starts_anew_is_registered_with(
     registry.refuses = True
     await registry.start()
     await waiting.eventually(lambda: "takes no device plugin (attempt 1)" in caplog.text, what="a refusal")
+    condition = device_plugin.condition()
+    assert (condition.status, condition.reason) == ("False", "NotRegistered")
+    assert "not you" in condition.message
     registry.refuses = False
     await registry.until_registered(4)
+    await waiting.eventually(lambda: device_plugin.condition().status == "True", what="the condition")
+    assert device_plugin.condition().message == "The kubelet counts nvidia.com/gpu."
     assert "not you" in caplog.text
+
+
+async def test_with_a_hangup_everything_is_served_anew(
+    registry: Registry, device_plugin: plugin.DevicePlugin, hangup: asyncio.Event
+) -> None:
+    """As often as it comes."""
+    device_plugin.set_state(NodeState(CARDS))
+    for count in (1, 2, 3):
+        await registry.until_registered(count)
+        await asyncio.sleep(0.05)
+        hangup.set()
+        hangup.clear()
+    await registry.until_registered(4)
+
+
+async def test_a_folder_in_which_nothing_can_be_served_is_told_and_tried_again(
+    registry: Registry, device_plugin: plugin.DevicePlugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as one where something else has the name of the socket."""
+    taken = registry.socket.parent / "berth-gpu.sock"
+    taken.mkdir()
+    device_plugin.set_state(NodeState(CARDS))
+    await waiting.eventually(lambda: "takes no device plugin (attempt 1)" in caplog.text, what="a warning")
+
+    taken.rmdir()
+
+    await registry.until_registered(1)

@@ -1,6 +1,7 @@
 """The agent as the kubelet's device plugin on a real node: who gets which cards, looked at from inside."""
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +50,14 @@ def minors(worker: workers.Worker) -> dict[str, int]:
     return {card.uuid: card.minor for card in simulated.machine(worker.name, SHAPE).answering_cards()}
 
 
+async def started(stage: Stage, worker: workers.Worker, *more: str) -> None:
+    """Start an operator and an agent, and wait until the kubelet would give all cards."""
+    stage.operator()
+    await stage.agent(*flags(worker, *more), **{worker.name: SHAPE})
+    await stage.until_ready(worker.name)
+    await until_allocatable(stage, worker.name, MOST_CARDS)
+
+
 def stock(name: str, worker: workers.Worker, *containers: dict[str, Any]) -> Thing:
     """Return a pod that another scheduler has placed."""
     return pod(name, *containers, schedulerName=STOCK, nodeName=worker.name)
@@ -56,10 +65,7 @@ def stock(name: str, worker: workers.Worker, *containers: dict[str, Any]) -> Thi
 
 async def test_each_container_gets_the_cards_of_its_annotation(stage: Stage, worker: workers.Worker) -> None:
     """Of the pods of one moment, too, where the kubelet's own choice would be another; all are verified."""
-    stage.operator()
-    await stage.agent(*flags(worker), **{worker.name: SHAPE})
-    await stage.until_ready(worker.name)
-    await until_allocatable(stage, worker.name, MOST_CARDS)
+    await started(stage, worker)
 
     once = whole("once") | {"command": ["/pause", "env"]}
     pods = [
@@ -99,10 +105,7 @@ async def until_verified(stage: Stage, name: str) -> None:
 
 async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: workers.Worker) -> None:
     """A card of which Berth gave a part is no device any more, and the others are given as usual."""
-    stage.operator()
-    await stage.agent(*flags(worker), **{worker.name: SHAPE})
-    await stage.until_ready(worker.name)
-    await until_allocatable(stage, worker.name, MOST_CARDS)
+    await started(stage, worker)
     half = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
 
     await stage.create(pod("share", container("main", **half)))
@@ -121,10 +124,7 @@ async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: 
 
 async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, worker: workers.Worker) -> None:
     """Twice in a row; pods that run keep their cards, and new ones get theirs."""
-    stage.operator()
-    await stage.agent(*flags(worker), **{worker.name: SHAPE})
-    await stage.until_ready(worker.name)
-    await until_allocatable(stage, worker.name, MOST_CARDS)
+    await started(stage, worker)
     await stage.create(pod("first", whole("main")))
     await until_running(stage, "first")
     before = Inside(stage, worker, "first", "main").uuids()
@@ -140,6 +140,53 @@ async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, wor
     assert Inside(stage, worker, "second", "main").uuids() in set(minors(worker)) - {before}
     for name in ("first", "second"):
         await until_verified(stage, name)
+
+
+async def test_a_kubelet_that_was_away_rejects_no_pod(
+    stage: Stage, worker: workers.Worker, tmp_path: Path
+) -> None:
+    """Not even one whose card fell ill meanwhile; twenty pods run on, and each keeps its record."""
+    faults = tmp_path / "faults.json"
+    faults.write_text("{}")
+    await started(stage, worker, "--faults", str(faults))
+    part = {names.GPU_CORE: "5", names.GPU_MEMORY_RATIO: "5"}
+    shares = [pod(f"share-{number}", container("main", **part)) for number in range(17)]
+    wholes = [pod(f"whole-{number}", whole("main")) for number in range(3)]
+    titles = [each["metadata"]["name"] for each in (*shares, *wholes)]
+    await stage.create(*wholes)
+    await stage.create(*shares)
+    await until_running(stage, *titles)
+    before = held(await stage.pods())
+    ill = minors(worker)[before["whole-0"][1][0]]
+
+    worker.kill_kubelet()
+    broken = {f"{ill}": {"health": "Unhealthy", "reason": "XidCritical", "xid": 79, "message": "off the bus"}}
+    faults.write_text(json.dumps({worker.name: broken}))
+    await stage.until("the card to be unhealthy", lambda: is_ill(stage, worker.name))
+    worker.start_kubelet()
+    # Of four cards one is shared, and one is ill.
+    await until_allocatable(stage, worker.name, MOST_CARDS - 2)
+
+    await stage.create(pod("late", container("main", **part)))
+    await until_running(stage, "late")
+    now = await stage.pods()
+    assert held(now) == before | held({"late": now["late"]})
+    assert {one["status"]["phase"] for one in now.values()} == {"Running"}
+    statuses = [status for one in now.values() for status in one["status"]["containerStatuses"]]
+    assert {status["restartCount"] for status in statuses} == {0}
+    records = stage.cluster.kubectl("get", "gpupods", "--output=name", "--namespace", stage.namespace)
+    assert len(records.split()) == len(titles) + 1
+
+
+def held(pods: dict[str, Thing]) -> dict[str, tuple[str, list[str]]]:
+    """Return which pods these are, by uid, and which cards each has."""
+    return {name: (one["metadata"]["uid"], cards_of(one)) for name, one in pods.items()}
+
+
+async def is_ill(stage: Stage, node: str) -> bool:
+    """Whether the Device of a node tells of a sick card."""
+    status = (await stage.devices())[node].get("status", {})
+    return any(card["health"] == "Unhealthy" for card in status.get("devices", ()))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import msgspec
 from berth_agent import backoff
 from berth_agent.cdi import specs
 from berth_agent.delivery.means import DirectMeans
-from berth_crds import wire
+from berth_crds import schema_limits, text, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ class CdiWriter:
         self._cards = cards
         self._means = config.means
         self._interval = interval
+        self._failure = "It has not been written yet."
         self._failure_log = backoff.FailureLog(log, f"node {node}: the CDI spec {self._path} is not kept")
 
     async def run(self) -> Never:
@@ -54,6 +55,14 @@ class CdiWriter:
             seconds = await self._refresh()
             await asyncio.sleep(seconds)
 
+    def condition(self) -> wire.Condition:
+        """Return whether the spec is kept; it has no time yet."""
+        kind = vocabulary.DeviceCondition.CDI_READY
+        if self._failure:
+            message = text.line(self._failure, most=schema_limits.LONGEST_MESSAGE)
+            return wire.Condition(kind, vocabulary.Truth.FALSE, "NotWritten", message)
+        return wire.Condition(kind, vocabulary.Truth.TRUE, "Written", f"{self._path} names the cards.")
+
     async def _refresh(self) -> float:
         """Make the file agree with the node, and return how long to rest."""
         if (cards := self._cards()) is None:
@@ -61,8 +70,10 @@ class CdiWriter:
         try:
             changed = await asyncio.to_thread(self._write, cards)
         except OSError as error:
+            self._failure = f"{self._path}: {error.strerror or error}"
             return self._failure_log.failed(error, most=MOST_PAUSE_SECONDS)
         self._failure_log.succeeded()
+        self._failure = ""
         if changed:
             log.info("node %s: %s is %s", self._node, self._path, changed)
         return self._interval

@@ -13,7 +13,7 @@ from berth_agent.device_plugin import offers
 from berth_agent.device_plugin.answers import AnswerRules, NodeState, PluginAnswers, Pods
 from berth_agent.kubelet import plugin_server, podresources
 from berth_agent.kubelet.plugin_server import PluginServer
-from berth_crds import tasks
+from berth_crds import schema_limits, tasks, text, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +33,15 @@ class PluginConfig:
 class DevicePlugin:
     """The device plugin of one node."""
 
-    def __init__(self, config: PluginConfig, node: str, pods: Pods) -> None:
+    def __init__(self, config: PluginConfig, node: str, pods: Pods, hangup: asyncio.Event) -> None:
+        """With each `hangup` everything is served anew, as operators of NVIDIA's plugin expect of SIGHUP."""
+        self._hangup = hangup
         self._socket = config.socket
         self._node = node
         self._answers = PluginAnswers(node, config.rules, config.kubelet, pods)
         self._servers: dict[str, PluginServer] = {}
         self._resources_changed = asyncio.Event()
+        self._failure = "It has not registered yet."
         self._failure_log = backoff.FailureLog(log, f"node {node}: the kubelet takes no device plugin")
 
     def set_state(self, state: NodeState) -> None:
@@ -60,6 +63,15 @@ class DevicePlugin:
         if set(found) - set(self._servers):
             self._resources_changed.set()
 
+    def condition(self) -> wire.Condition:
+        """Return whether the kubelet has taken all resources; it has no time yet."""
+        kind = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
+        if self._failure:
+            message = text.line(self._failure, most=schema_limits.LONGEST_MESSAGE)
+            return wire.Condition(kind, vocabulary.Truth.FALSE, "NotRegistered", message)
+        resources = ", ".join(sorted(self._servers)) or "nothing, for the node has no cards"
+        return wire.Condition(kind, vocabulary.Truth.TRUE, "Registered", f"The kubelet counts {resources}.")
+
     async def run(self) -> Never:
         """Serve, and serve anew whenever the kubelet was started again or lost a stream of ours."""
         while True:
@@ -69,7 +81,9 @@ class DevicePlugin:
             before = _made(self._socket)
             try:
                 await self._serve_once(before)
-            except (plugin_server.RegistrationError, OSError) as error:
+            except (plugin_server.RegistrationError, OSError, RuntimeError) as error:
+                # gRPC says with a RuntimeError that it cannot listen at a socket.
+                self._failure = f"{error}"
                 pause = self._failure_log.failed(error, most=MOST_PAUSE_SECONDS)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -87,10 +101,12 @@ class DevicePlugin:
             for server in self._servers.values():
                 await stack.enter_async_context(server.serving())
             self._failure_log.succeeded()
+            self._failure = ""
             if self._servers:
                 log.info("node %s: the kubelet has taken %s", self._node, ", ".join(sorted(self._servers)))
             waits = [
                 asyncio.create_task(self._resources_changed.wait()),
+                asyncio.create_task(self._hangup.wait()),
                 asyncio.create_task(self._kubelet_started(before)),
                 *(asyncio.create_task(server.stream_ended.wait()) for server in self._servers.values()),
             ]

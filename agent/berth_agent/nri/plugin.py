@@ -14,7 +14,7 @@ from berth_agent import backoff
 from berth_agent.delivery.containers import Delivery, Undeliverable
 from berth_agent.nri import frames, messages
 from berth_agent.protobuf import Malformed
-from berth_crds import tasks
+from berth_crds import schema_limits, tasks, text, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class NriPlugin:
         self._node = node
         self._deliver = deliver
         self._failure_log = backoff.FailureLog(log, f"node {node}: no containers are adjusted")
+        self._failure = "It has not been connected to yet."
 
     async def run(self) -> Never:
         """Connect again whenever the runtime goes away."""
@@ -42,7 +43,17 @@ class NriPlugin:
                 await self._session()
             except (OSError, EOFError, Malformed, frames.Refused, TimeoutError) as error:
                 why = OSError(f"{self._socket}: {error or type(error).__name__}")
+                self._failure = f"{why}"
                 await asyncio.sleep(self._failure_log.failed(why, most=MOST_PAUSE_SECONDS))
+
+    def condition(self) -> wire.Condition:
+        """Return whether containers are adjusted; it has no time yet."""
+        kind = vocabulary.DeviceCondition.NRI_READY
+        if self._failure:
+            message = text.line(self._failure, most=schema_limits.LONGEST_MESSAGE)
+            return wire.Condition(kind, vocabulary.Truth.FALSE, "NotConnected", message)
+        message = f"Each container is adjusted as the runtime at {self._socket} makes it."
+        return wire.Condition(kind, vocabulary.Truth.TRUE, "Connected", message)
 
     async def _session(self) -> None:
         """Register, and answer until the connection ends."""
@@ -63,6 +74,7 @@ class NriPlugin:
                 return messages.configured(messages.CREATE_CONTAINER)
             case "Synchronize":
                 self._failure_log.succeeded()
+                self._failure = ""
                 log.info("node %s: containers are adjusted by way of %s", self._node, self._socket)
                 return messages.synchronized(request)
             case "CreateContainer":

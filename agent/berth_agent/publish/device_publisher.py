@@ -20,9 +20,7 @@ from berth_crds.client import api, errors, informer, resources, store
 REFRESH_SECONDS: Final = 10.0
 
 # The conditions of a Device that are the agent's; `Ready` is the operator's.
-OWN_CONDITIONS: Final = frozenset(
-    {vocabulary.DeviceCondition.NVML_READY, vocabulary.DeviceCondition.POD_RESOURCES_READY}
-)
+OWN_CONDITIONS: Final = frozenset(vocabulary.DeviceCondition) - {vocabulary.DeviceCondition.READY}
 
 
 def _spec(spec: wire.DeviceSpec) -> object:
