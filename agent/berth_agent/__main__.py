@@ -26,7 +26,7 @@ from typing import Final, assert_never
 
 from berth_agent import (
     backoff,
-    device_files,
+    extra_device_files,
     extra_devices,
     loop,
     probe,
@@ -160,7 +160,7 @@ def _hardware(node: HardwareNode) -> probe.Probe:
     kernel = sysfs.Kernel(node.sysfs, node.procfs)
     readers: list[extra_devices.Reader] = [lambda: rdma.devices(kernel)]
     if node.devices:
-        readers.append(device_files.DeviceFolder(node.devices, kernel).devices)
+        readers.append(extra_device_files.DeviceFolder(node.devices, kernel).devices)
     return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices(readers).read)
 
 

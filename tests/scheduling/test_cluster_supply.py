@@ -18,7 +18,7 @@ ILL = [builders.card(minor, at="n9", memory=1 << 40, trouble=Reason.UNHEALTHY) f
 
 def together(ledger: Ledger) -> tuple[DemandModel, tuple[int, int]]:
     """Return what depends on all that the nodes have."""
-    return ledger.inventory.demand_model(), ledger.inventory.largest_cards_and_memory()
+    return ledger.inventory.demand_model(), ledger.inventory.most_cards_and_memory_of_a_node()
 
 
 JOINING: Final = builders.node("n9", cpu=1000)
@@ -103,8 +103,8 @@ def test_the_latest_state_counts_in_a_later_round() -> None:
         ledger.device_seen(builders.device(cards=cards))
         ledger.inventory.demand_model()
 
-    soon = ledger.inventory.largest_cards_and_memory()
+    soon = ledger.inventory.most_cards_and_memory_of_a_node()
     now.advance(1.0)
     ledgers.decide(ledger, now.now)
 
-    assert (soon[0], ledger.inventory.largest_cards_and_memory()[0]) == (5, 9)
+    assert (soon[0], ledger.inventory.most_cards_and_memory_of_a_node()[0]) == (5, 9)

@@ -2,6 +2,7 @@
 
 A short quiet window lets a burst of events arrive before a round, and a maximum bounds the delay.
 A round awaits nothing: after it the binder sends what was decided, and other tasks write the statuses.
+The ledger has all that is known of the cluster; its `wake` is set whenever that has changed.
 """
 
 import asyncio
@@ -18,8 +19,10 @@ LONGEST_WINDOW_SECONDS: Final = 0.01
 # its first part it decides, in the rest it finds out why pods wait. What is left comes in the next round.
 DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may search.
-IN_ORDER_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS in which pods are tried in order.
-ROUND_SECONDS: Final = 0.03  # Including steps that cannot be interrupted, about 50 ms.
+# The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
+# would never be reached in this order (`scheduling.rotation`).
+IN_ORDER_SECONDS: Final = 0.01
+ROUND_SECONDS: Final = 0.03  # No step is begun after this. The last one cannot be interrupted: 50 ms in all.
 
 
 class Loop:
@@ -53,7 +56,8 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        self.binder.resume_due(started)  # Dry runs to repeat, and namespaces that were suspended.
+        # Dry runs of binds that the server refused before, and namespaces that slow binds held back.
+        self.binder.resume_due(started)
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
         # All binds are assumed before anything is reported, so that reasons describe what is left after
@@ -85,7 +89,7 @@ class Loop:
         return round_decisions
 
     async def _wait_for_events(self) -> None:
-        """Wait for an event or until something is due, then for a quiet window."""
+        """Wait until something is due, or for an event and then for a quiet window."""
         wake = self._ledger.wake
         while not wake.is_set():
             due = self._next_due()

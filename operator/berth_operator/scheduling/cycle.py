@@ -1,19 +1,20 @@
 """One scheduling cycle, which as in kueue is a round over many pods, one after another.
 
 `schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks for
-the next decision, so that each pod sees those before it. The engine charges every bind that it sends, except
-for those that it first sends as server-side dry runs, because the server has refused some: there the next
-pod may get the same cards. The backlog learns after the round, from the
-engine's reporter, which pods must wait. `simulate` charges binds itself, and releases them before it returns.
+the next decision, so that each pod sees those before it. The engine does, with one exception: where the
+server has just refused binds it first sends a dry run, and charges nothing until that is accepted, so the
+next pod may get the same cards. The backlog learns after the round, from the engine's reporter, which pods
+must wait. `simulate` charges binds itself, and releases them before it returns.
 
 A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself (cpu, memory,
 labels), and its `question` both together (`questions`). Its `need` sums the request up in numbers, for the
 filters.
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
-round (`rotation`). They take no claimed node, which is one that a pod before them might take, because it has
-improved since that pod was tried. A pod that might fit only on claimed nodes stays active and is tried again.
-A namespace is suspended while its binds take long at the API server: its pods are skipped.
+round (`rotation`). A node is claimed for a pod if the node has gained room, or has come to suit it, since
+that pod was tried; a pod that is tried out of order takes no node that is claimed for a pod before it. A
+pod that might fit only on claimed nodes stays active and is tried again. A namespace is suspended while its
+binds take long at the API server: its pods are skipped.
 """
 
 import dataclasses
@@ -83,7 +84,7 @@ class RoundTime:
         return self.clock() + self.seconds_per_search > self.ends
 
     def stopwatch(self) -> Callable[[], bool]:
-        """Return a function that tells whether the time of a search is over; it starts at the first call."""
+        """Return a function that tells whether the time of a search is over; it runs from the first call."""
         return search_effort.stopwatch(self.clock, self.seconds_per_search)
 
 
@@ -139,7 +140,7 @@ def schedule(
 
 
 def _pods_to_try(backlog: Backlog, now: float, limit: int, time: RoundTime | None) -> Iterator[PodToTry]:
-    """Yield the ready pods in order; where time is short, those that are rarely tried come in between."""
+    """Yield the ready pods in order. If not all had a turn, those that are rarely tried come next."""
     done: set[str] = set()
     ready = backlog.ready(now, limit)
     interrupted = None
@@ -224,7 +225,7 @@ def decision_for(
     refused: RefusedQuestions,
     effort: Effort,
 ) -> decisions.Decision:
-    """Return the decision for a pod to which the policy has been applied."""
+    """Return the decision for a pod, with the model names and faults that the policy gives it."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
     question = questions.of(candidate.request, candidate.demand)
@@ -260,12 +261,13 @@ def _decide_outside_claims(
         if found is not None:
             return decisions.Bind(candidate.uid, found)
         question = questions.of(candidate.request, candidate.demand)
-        # It fits on no node that is not claimed. If a claimed one may take it, it stays active.
+        # All unclaimed nodes refuse it, as far as they were searched. If a claimed one may take it, it stays
+        # active.
         searched_all = question.need.filters_suffice or not effort.cut_short
         if searched_all and search.may_place(question, policy, claimed_nodes):
             return None
-    # Without claimed nodes this is the usual search. Otherwise no node fits or the effort is spent, and this
-    # only finds the reasons.
+    # Without claimed nodes this is the usual search. Otherwise this places nothing and only finds the
+    # reasons: the claimed nodes refuse the pod too (`may_place`), or no effort is left.
     return decision_for(search, candidate, policy, refused, effort)
 
 

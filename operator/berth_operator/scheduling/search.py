@@ -6,7 +6,7 @@ only the nodes that changed since are scored again: that keeps a decision short 
 nodes there are. Rows of the inventory are in no particular order. Scores are kept by position,
 which is a node's place in the order of names: of equal scores the first by name wins.
 
-A device search is a part of it: trying combinations of the devices of one node (`devices.packing`). Few pods
+A device search is the part that tries combinations of the devices of one node (`devices.packing`). Few pods
 need one, because for most the filters tell all (`Need.filters_suffice`). For a share of one card the strategy
 also names, for each node, the slot of the card to try first, which is its column in `node_table`.
 """
@@ -146,7 +146,7 @@ class Search:
                     self._hard_to_search.note(question, info.name, hard=False)
                     return decisions.Placement(info.name, found), searched
                 searched += 1
-                if _is_inconclusive(question, effort, searched):
+                if _pods_effort_ran_out(question, effort, searched):
                     break
                 reason = found.reason, found.detail
                 self._hard_to_search.note(
@@ -248,11 +248,12 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _is_inconclusive(question: questions.Question, effort: Effort, searched: int) -> bool:
+def _pods_effort_ran_out(question: questions.Question, effort: Effort, searched: int) -> bool:
     """Whether the last search says nothing of its node, because the effort for the pod ended within it.
 
-    But if it was the pod's first search and took all its time, it counts as a no until the node changes:
-    otherwise each round would begin with this node again, and search no other.
+    The node is then left to the next round. One that used up its own part of the effort alone is UNDECIDED:
+    it counts as a no until it changes, and is searched last from then on. So is a node that took all the time
+    of the pod's first search: otherwise each round would begin with it again, and search no other.
     """
     took_all_time = searched == 1 and effort.out_of_time
     return effort.cut_short and not question.need.filters_suffice and not took_all_time
@@ -290,6 +291,6 @@ def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:
         cpu=amounts.get(facts.CPU, 0),
         node_memory=amounts.get(facts.MEMORY, 0),
         model=inventory.demand_model(),
-        scale=score_inputs.Scale(*inventory.largest_cards_and_memory()),
+        scale=score_inputs.Scale(*inventory.most_cards_and_memory_of_a_node()),
         weights=weights,
     )

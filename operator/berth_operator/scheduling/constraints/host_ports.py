@@ -1,6 +1,7 @@
 """Whether the host ports that the pod asks for are free on the node.
 
-As in kube-scheduler: a port without an address is that port of all addresses.
+As in kube-scheduler: a port without an address is that port of all addresses. What each part of a constraint
+is for stands in `constraint`.
 """
 
 import collections
@@ -33,7 +34,7 @@ def able(query: Query) -> node_table.Mask:
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
-    """Yield the nodes on which a port is taken, port by port."""
+    """Yield the objections of the nodes on which a port is taken, port by port."""
     for port in query.question.demand.host_ports:
         yield Objection(taken(query, port), Reason.HOST_PORT_TAKEN, str(port))
 
@@ -51,19 +52,19 @@ class DropHostPort(changes.Change):
         return dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, host_ports=ports))
 
     def clause(self) -> str:
-        """Return which port it would do without."""
+        """Return what comes after "would fit if" in an explanation."""
         return f"it did not request host port {self.port}"
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
-    """Yield what part of the ports is taken."""
+    """Yield for each node what part of the requested ports is taken there: 0 fits, at 1 none is free."""
     ports = query.question.demand.host_ports
     if ports:
         yield np.mean([taken(query, port) for port in ports], axis=0)
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
-    """Yield that the pod does without a port that is taken where the fewest are."""
+    """Propose to drop each port that is taken on one of the nodes where the fewest are taken."""
     ports, query = failed.query.question.demand.host_ports, failed.query
     rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
     found = np.array([taken(query, port)[rows] for port in ports])
@@ -75,7 +76,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 
 
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
-    """Yield that the pods end which have one of the ports."""
+    """Propose to end the pods that have the ports."""
     asked = scenario.demand.host_ports
     holders = tuple(hold for hold in scenario.holds if any(map(conflicting(hold), asked)))
     if holders:

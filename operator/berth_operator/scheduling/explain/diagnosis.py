@@ -22,7 +22,7 @@ def findings_of(survey: node_survey.NodeSurvey) -> tuple[Finding, ...]:
     found = dict(zip(survey.refusing, _from_survey(survey), strict=True))
     with survey.budget.fraction(work_budget.DIAGNOSIS_FRACTION) as budget:
         # The nearest come first: where the budget does not suffice for all, some examples are not diagnosed.
-        for row in survey.refusing if budget.unlimited else dict.fromkeys(worth_diagnosing(survey)):
+        for row in survey.refusing if budget.any_number_of_nodes else dict.fromkeys(worth_diagnosing(survey)):
             if not budget.exhausted:
                 found[row] = _diagnosed(survey, row, found[row], budget)
     return tuple(found.values())

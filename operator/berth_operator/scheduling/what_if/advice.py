@@ -1,8 +1,9 @@
 """The smallest set of changes that lets a pod in: one change where one does, else two.
 
 A change of the pod is tried on all nodes, because it is worth more the more nodes would take the pod.
-A change of a node is tried on the nearest nodes, until one of its type helps: one example is enough. Only
-where no single change helps are two tried together. The words of a change are its `clause`.
+A change of a node is tried on the nearest nodes, which are those that need the least change, until one of its
+type helps: one example is enough. Only where no single change helps are two tried together. A proposed change
+has variants, the cheapest first, such as to end one pod or two. The words of a change are its `clause`.
 """
 
 import bisect
@@ -58,9 +59,9 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
     """Return advice by cost, then by the number of changes, then by their precedence.
 
     A cost is the fraction of the request that is given up: 2 of 8 GiB cost 0.25, 1 of 2 cards costs 0.5.
-    The repair of a node and the end of pods cost 1, devices that are freed the fraction that they are of what
-    the pod would get. A dropped condition costs 1, or 0.5 if the pod still gets all the devices that it asks
-    for. Advice of equal rank keeps its order; duplicates are dropped.
+    To repair a node or to end pods costs 1. To free single devices costs their number, divided by the number
+    of devices that the pod would get. A dropped condition costs 1, or 0.5 if the pod still gets all the
+    devices that it asks for. Advice of equal rank keeps its order; duplicates are dropped.
     """
     precedence = {advice: [change.precedence for change in advice.changes] for advice in found}
 
@@ -71,7 +72,7 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
 
 def single_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
-    """Return the single changes that let the pod in: all of the pod, and one of each type of the nodes."""
+    """Return the single changes that let the pod in: of the pod all, of the nodes one of each type."""
     return cheapest_first([*_node_changes(survey, shortfalls), *_pod_changes(survey, shortfalls)])
 
 
@@ -112,7 +113,7 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
 
 
 def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
-    """Return the nearest nodes that one constraint blocks, the nearest of all, and some to be repaired."""
+    """Return the nearest nodes that one constraint alone blocks, the nearest of all, and a few to repair."""
     nearest = (survey.nearest(among) for among in (registry.blocked_by_one(survey.query), None))
     repairable = (survey.nearest(survey.with_reason(frozenset({reason}))) for reason in REPAIRABLE)
     examples = (rows[: work_budget.NODES_TRIED] for rows in repairable)

@@ -63,8 +63,8 @@ class FeasibilityChecker:
 
     def _searched(self, request: requests.Request, rows: list[int]) -> FeasibleNodes:
         searched, found, budget = 0, list[int](), self._budget
-        for row in rows if budget.unlimited else rows[: work_budget.SEARCHES_EACH]:
-            if budget.exhausted or not (budget.searches or budget.unlimited):
+        for row in rows if budget.any_number_of_nodes else rows[: work_budget.SEARCHES_EACH]:
+            if budget.exhausted or not (budget.searches or budget.any_number_of_nodes):
                 break
             budget.searches -= 1
             searched += 1

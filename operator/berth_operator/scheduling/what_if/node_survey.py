@@ -73,13 +73,13 @@ class NodeSurvey:
     def node(self, row: int) -> node_info.NodeInfo:
         """Return a node in full."""
         info = self.inventory.infos[row]
-        assert info is not None, "a row that no node has"  # noqa: S101
+        assert info is not None, "no node has this row"  # noqa: S101
         return info
 
     def reason(self, row: int) -> NodeReason:
         """Return the reason of a node that has one."""
         reason = self.node_reasons[int(self.code[row])]
-        assert reason is not None, "a node without a reason"  # noqa: S101
+        assert reason is not None, "the node fits"  # noqa: S101
         return reason
 
     def with_reason(self, among: frozenset[Reason]) -> node_table.Mask:
@@ -96,7 +96,7 @@ class NodeSurvey:
 
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
-        """What change a node needs: 0 that devices are freed, 1 another state, 2 other hardware."""
+        """What a node needs: 0 that pods end, 1 that the Node or its agent changes, 2 other hardware."""
         other_state = self.with_reason(NODE_SELECTION | AGENT_REASONS)
         needed: node_table.Numbers = np.where(self.never, 2, other_state)
         return needed
@@ -147,9 +147,9 @@ def _search_passing_nodes(
     request, order = candidate.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # The filters suffice: one search confirms them, then all nodes that pass count as fitting. Time still
-        # limits this, steps do not.
-        no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited=True)
+        # Where devices are asked for, nodes are searched until one confirms the filters; then all that pass
+        # count as fitting. Time limits this, steps do not.
+        no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), any_number_of_nodes=True)
         pod = Scenario(request, candidate.demand)
         unsure -= set(FeasibilityChecker(inventory, no_limit).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}

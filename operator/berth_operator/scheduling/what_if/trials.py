@@ -20,10 +20,11 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 def scenario(survey: NodeSurvey, row: int) -> Scenario:
     """Return the pod and a node as they are."""
     info = survey.node(row)
-    assert info.node is not None, "a node that was surveyed"  # noqa: S101
+    assert info.node is not None, "the node has no Node object"  # noqa: S101
     holds = tuple(order_of_victims(info))
-    # `info.published` may list cards of other nodes. `info.device` also lacks the cards that unreadable
-    # allocations name: charging the holds to the copy removes those, and a change may end such a hold.
+    # `owned` is what the agent published, without cards that belong to other nodes. `device` would also lack
+    # the cards of pods whose allocation cannot be read; but a change may end such a pod, and charging the
+    # holds to the copy takes these cards away again.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 

@@ -1,8 +1,8 @@
 """The victims: pods of a node whose end would let the waiting pod in, none of them superfluous.
 
 Nothing is preempted: this is advice, and priority plays no part in it. The pods are taken in the order of
-`trials.order_of_victims`, so a smaller set of other pods might do. Where it is
-enough to free the devices that it would get, that is proposed instead: the victims may hold more.
+`trials.order_of_victims`, so a smaller set of other pods might do. If freeing only the devices that the
+waiting pod would get is enough, that is proposed instead, for the victims may hold more.
 """
 
 import dataclasses

@@ -27,7 +27,7 @@ SEARCHES: Final = 96  # Searches of nodes where the filters cannot tell whether 
 SEARCHES_EACH: Final = 8  # The same for one changed pod.
 NO_LIMIT: Final = 1 << 40
 # Prices in steps.
-_STEPS_PER_SEARCH: Final = 20  # Reading a node before it is searched.
+_STEPS_PER_NODE_READ: Final = 20  # Reading a node before it is searched.
 _STEPS_PER_TRIAL: Final = 20
 _TERMS_PER_STEP: Final = 16  # Labels, values and tolerations of the pod.
 _STEPS_PER_FILTER: Final = 5
@@ -36,10 +36,10 @@ _NODES_PER_STEP: Final = 256
 
 @dataclasses.dataclass(slots=True)
 class Budget:
-    """The work that may still go into one explanation; `unlimited` where all nodes are to be searched."""
+    """The work that may still go into one explanation, on few nodes unless on `any_number_of_nodes`."""
 
     effort: Effort
-    unlimited: bool = False
+    any_number_of_nodes: bool = False
     searches: int = SEARCHES
 
     @property
@@ -51,18 +51,19 @@ class Budget:
     def fraction(self, share: float) -> Iterator["Budget"]:
         """Yield a budget of this fraction of what is left; what is used of it is subtracted."""
         with self.effort.part(int(max(self.effort.left, 0) * share)) as part:
-            yield Budget(part, unlimited=self.unlimited)
+            yield Budget(part, any_number_of_nodes=self.any_number_of_nodes)
 
     @contextlib.contextmanager
     def device_search(self) -> Iterator[Effort]:
         """Yield the effort to search one node: as much as a search for a placement may use."""
         # Before the node is read, because a time limit runs from the first call of `spend` on.
-        self.effort.spend(_STEPS_PER_SEARCH)
+        self.effort.spend(_STEPS_PER_NODE_READ)
         with self.effort.part(search.STEPS_A_NODE) as part:
             yield part
 
     def spend_on_trial(self, scenario: Scenario) -> None:
         """Subtract the price of copying a node and of placing a pod on it."""
+        # Of the demand only what is matched against one node counts.
         terms = scenario.demand.where.size // _TERMS_PER_STEP
         self.effort.spend(_STEPS_PER_TRIAL + len(scenario.holds) + terms)
 

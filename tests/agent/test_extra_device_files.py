@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from berth_agent import device_files, probe, sysfs
+from berth_agent import extra_device_files, probe, sysfs
 from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import presets
@@ -29,7 +29,7 @@ class Shelf:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.folder = device_files.DeviceFolder(path, sysfs.Kernel(path / "sys", path / "proc"))
+        self.folder = extra_device_files.DeviceFolder(path, sysfs.Kernel(path / "sys", path / "proc"))
 
     def put(self, name: str, *entries: dict[str, Any]) -> None:
         """Write a file of devices."""
@@ -191,7 +191,7 @@ def entry(changes: dict[str, Any]) -> Callable[[Path], object]:
         pytest.param(lambda path: path.mkdir(), "directory", id="a folder"),
         pytest.param(os.mkfifo, "no regular file", id="a pipe"),
         pytest.param(
-            lambda path: path.write_bytes(b" " * (device_files.MOST_BYTES + 1)), "larger", id="a giant"
+            lambda path: path.write_bytes(b" " * (extra_device_files.MOST_BYTES + 1)), "larger", id="a giant"
         ),
         pytest.param(lambda path: path.write_bytes(b"[" * 100_000), "object", id="nested without end"),
         pytest.param(
@@ -214,10 +214,12 @@ def test_file_that_cannot_be_used_lists_nothing(
 
 def test_folder_is_read_so_far(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
     """More files than there may be devices are not read, which is told once."""
-    for number in range(device_files.MOST_FILES + 2):
+    for number in range(extra_device_files.MOST_FILES + 2):
         shelf.put(f"{number:03}.json", NPU | {"uuid": f"npu-{number}", "minor": number})
 
-    assert shelf.uuids() == shelf.uuids() == [f"npu-{number}" for number in range(device_files.MOST_FILES)]
+    assert (
+        shelf.uuids() == shelf.uuids() == [f"npu-{number}" for number in range(extra_device_files.MOST_FILES)]
+    )
     (told,) = caplog.messages
     assert "more than 64 files: those after 063.json are not read" in told
 
