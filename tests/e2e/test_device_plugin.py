@@ -1,5 +1,6 @@
 """The agent as the kubelet's device plugin on a real node: who gets which cards, looked at from inside."""
 
+import asyncio
 import contextlib
 import json
 from pathlib import Path
@@ -224,3 +225,30 @@ async def test_a_stock_pod_learns_of_its_cards(
         assert inside.opened(*(f"{folder}/{uuid}" for uuid in uuids)) == ["opened", "opened"]
     else:
         assert inside.uuids() == "all"  # As its image says: no runtime of NVIDIA's is here to obey it.
+
+
+async def test_a_plugin_that_dies_amid_an_admission_loses_no_card(
+    stage: Stage, worker: workers.Worker
+) -> None:
+    """The pod that was being admitted fails with a reason or runs; all cards can be had afterwards."""
+    await started(stage, worker)
+    agents = [program for program in stage.fleet.programs if "-agent-" in program.name and program.alive()]
+    await stage.create(stock("unlucky", worker, whole("main")))
+    # It waits for half a second for binds under way, and that is when its kubelet waits for the plugin.
+    await asyncio.sleep(0.3)
+    for program in agents:
+        program.kill()
+
+    async def settled() -> Thing | None:
+        now = (await stage.pods())["unlucky"]["status"]
+        return now if now.get("phase") in {"Failed", "Running"} else None
+
+    found = await stage.until("the pod to fail or to run", settled, seconds=40)
+    assert found["phase"] == "Running" or found["reason"] == "UnexpectedAdmissionError"
+    await stage.delete("unlucky")
+    await stage.until_gone("unlucky")
+    await stage.agent(*flags(worker), **{worker.name: SHAPE})
+    await until_allocatable(stage, worker.name, MOST_CARDS)
+    await stage.create(pod("all", container("main", **{names.NVIDIA_GPU: f"{MOST_CARDS}"})))
+    await until_running(stage, "all")
+    assert set(Inside(stage, worker, "all", "main").uuids().split(",")) == set(minors(worker))
