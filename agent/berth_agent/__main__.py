@@ -31,6 +31,7 @@ from berth_agent import (
     loop,
     probe,
     rdma,
+    sampler,
     simulated,
     sysfs,
 )
@@ -53,6 +54,7 @@ from berth_crds.client import api, connection, errors
 
 log = logging.getLogger("berth_agent")
 
+EXIT_CARDS_UNREADABLE: Final = 1  # As NVIDIA's plugin has it.
 EXIT_SECONDS: Final = 1.5
 MOST_PAUSE_SECONDS: Final = 60.0
 STABLE_SECONDS: Final = 600.0  # After running for so long, earlier failures no longer count.
@@ -60,7 +62,10 @@ STARTED_SECONDS: Final = 15.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until a signal comes, and return the exit code: 0, or 2 for a setting that cannot be used."""
+    """Run until a signal comes, and return the exit code.
+
+    It is 0, or 2 for a setting that cannot be used, or 1 if cards that cannot be read are to end the agent.
+    """
     nesting.raise_limits()
     try:
         settings = parse_settings(
@@ -72,7 +77,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (flags.UsageError, simulated.BadShape, errors.Unusable) as refusal:
         logs.report_exit(PROGRAM, refusal)
         return flags.EXIT_UNUSABLE
+    except CardsUnreadable as failure:
+        logs.report_exit(PROGRAM, failure)
+        return EXIT_CARDS_UNREADABLE
     return 0
+
+
+class CardsUnreadable(Exception):
+    """The cards of a node cannot be read at the start; the text is a sentence."""
 
 
 def _config(node: Node, settings: Settings) -> loop.NodeConfig:
@@ -179,7 +191,9 @@ async def _serve(
     configs: Sequence[loop.NodeConfig],
     settings: Settings,
 ) -> None:
-    """Run every node until a signal comes."""
+    """Run every node until a signal comes, or raise `CardsUnreadable` where that is to end the agent."""
+    if settings.fail_on_init_error:
+        await _check_cards(configs, settings.deadline)
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
     identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
     runtime = loop.Runtime(clock=_now, identity=identity)
@@ -199,6 +213,18 @@ async def _serve(
         await stop.wait()
         await tasks.end(running)
     log.info("stopped")
+
+
+async def _check_cards(configs: Iterable[loop.NodeConfig], deadline: float) -> None:
+    """Raise `CardsUnreadable` for the first node whose cards cannot be read."""
+    for config in configs:
+        first = sampler.Sampler(
+            config.probe, deadline=deadline, procfs=config.procfs, probe_lock=config.probe_lock
+        )
+        with contextlib.closing(first):
+            outcome = (await first.sample()).outcome
+        if isinstance(outcome, probe.SourceFailed):
+            raise CardsUnreadable(f"the cards of {config.node} cannot be read: {outcome.message}")
 
 
 @contextlib.asynccontextmanager

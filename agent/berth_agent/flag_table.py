@@ -86,6 +86,11 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             "help": "the node's /proc, which says to which pod a process on a card belongs"
             " (default: %(default)s)",
         },
+        "fail-on-init-error": {
+            "default": False,
+            "help": "end with exit code 1 if the cards cannot be read at the start (default: stay, say so in"
+            " the Device, and wait for the driver; also read from FAIL_ON_INIT_ERROR)",
+        },
         "devices": {
             "metavar": "FOLDER",
             "type": Path,
@@ -290,6 +295,7 @@ FOREIGN_VARIABLES: Final = {
     "nvidia-driver-root": ("NVIDIA_DRIVER_ROOT",),
     "driver-root-ctr-path": ("DRIVER_ROOT_CTR_PATH",),
     "nvidia-dev-root": ("NVIDIA_DEV_ROOT",),
+    "fail-on-init-error": ("FAIL_ON_INIT_ERROR",),
     "kubelet-socket": ("KUBELET_SOCKET",),
     "device-list-strategy": ("DEVICE_LIST_STRATEGY",),
     "device-id-strategy": ("DEVICE_ID_STRATEGY",),

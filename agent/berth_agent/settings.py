@@ -89,6 +89,7 @@ class Settings:
     listen_probes: str = ""
     dcgm_names: bool = False
     node_labels: bool = True
+    fail_on_init_error: bool = False
     nri: NriSettings | None = None
     cdi: Path | None = None
     plugin: PluginSettings | None = None
@@ -116,6 +117,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         listen_probes=given["listen_probes"],
         dcgm_names=given["dcgm_names"],
         node_labels=given["node_labels"],
+        fail_on_init_error=given["fail_on_init_error"],
         nri=_nri(given),
         cdi=given["cdi"],
         plugin=_plugin(given),

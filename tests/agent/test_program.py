@@ -102,6 +102,19 @@ async def test_unreachable_server_is_waited_for(
     assert log.read_text().endswith("stopped\n")
 
 
+def test_cards_that_cannot_be_read_end_it_where_that_is_asked_for(
+    tmp_path: Path, nowhere: tuple[str, str]
+) -> None:
+    """With the exit code of NVIDIA's plugin and a sentence; the usual agent stays."""
+    faults = tmp_path / "faults.json"
+    faults.write_text('{"n1": {"source": {"reason": "DriverNotLoaded", "message": "There is no driver."}}}')
+
+    ended = run(*ONE_NODE, *nowhere, "--faults", str(faults), "--fail-on-init-error")
+
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "berth-agent: the cards of n1 cannot be read: There is no driver."
+
+
 async def test_hung_kubelet_does_not_hold_up_the_end(tmp_path: Path, nowhere: tuple[str, str]) -> None:
     """While a kubelet takes the question and never answers, a signal ends the agent all the same."""
     path, log = tmp_path / "mute.sock", tmp_path / "log"

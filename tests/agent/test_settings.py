@@ -266,6 +266,7 @@ def test_switches_come_from_flags_and_environment() -> None:
         "",
     )
 
+    assert [parse(**env).fail_on_init_error for env in ({}, {"FAIL_ON_INIT_ERROR": "true"})] == [False, True]
     given = parse("--no-node-labels", BERTH_DCGM_NAMES="yes", BERTH_LISTEN=":9400")
     assert (given.node_labels, given.dcgm_names, given.listen) == (False, True, "0.0.0.0:9400")
     assert parse("--node-labels", BERTH_NODE_LABELS="off").node_labels
