@@ -7,11 +7,12 @@ from typing import Final
 
 import pytest
 
-from berth_agent import metrics, node_view, probe, settings, simulated
+from berth_agent import flag_table, metrics, node_view, probe, settings, simulated
 from berth_agent.health import health_rules, problems, xid_table
 from berth_crds import names, vocabulary, wire
 
-PAGE: Final = (Path(__file__).resolve().parents[2] / "manifests" / "agents.md").read_text()
+MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
+PAGE: Final = (MANIFESTS / "agents.md").read_text()
 
 
 def test_its_flags_exist(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,6 +24,15 @@ def test_its_flags_exist(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert named
     assert [flag for flag in named if flag not in text] == []
+
+
+def test_nvidias_variables_are_those_that_are_read() -> None:
+    """The page for those who come from NVIDIA's plugin names each variable of it that the agent reads."""
+    page = (MANIFESTS / "migrating.md").read_text()
+    bullet = page[page.index("It takes these options of NVIDIA's plugin") :].partition("\n\n")[0]
+    read = {name for variables in flag_table.FOREIGN_VARIABLES.values() for name in variables}
+
+    assert set(re.findall(r"`([A-Z_]+)`", bullet)) == read
 
 
 def test_its_metrics_are_those_that_are_served() -> None:
