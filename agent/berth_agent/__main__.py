@@ -156,7 +156,7 @@ def _plugin(settings: Settings, direct: DirectMeans) -> device_plugin.PluginConf
     if (plugin := settings.plugin) is None or settings.pod_resources is None:
         return None
     kubelet = podresources.PodResourcesClient(settings.pod_resources, deadline=answers.LIST_SECONDS)
-    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.on_host / "dev")
+    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host)
     return device_plugin.PluginConfig(plugin.socket, kubelet, rules)
 
 

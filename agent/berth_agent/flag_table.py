@@ -215,8 +215,8 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             "metavar": "FOLDER",
             "type": Path,
             "default": None,
-            "help": "the folder that has dev/nvidia0 and its kin, as the agent sees it (default: that of the"
-            " driver; also read from NVIDIA_DEV_ROOT)",
+            "help": "the folder that has dev/nvidia0 and its kin, on the node and for the agent alike"
+            " (default: that of the driver; also read from NVIDIA_DEV_ROOT)",
         },
     },
     "what to publish besides": {

@@ -147,7 +147,7 @@ class NodeAgent:
         node_view.gpupods = self._gpupods.gpupods.objects
         self._poller = _poller(config, timing, self._wake_poller, self._gpupods, self._kubelet_reported)
         self._device_plugin = (
-            device_plugin.DevicePlugin(config.plugin, config.node, self._gpupods.pods, runtime.hangup)
+            device_plugin.DevicePlugin(config.plugin, config.node, self._gpupods, runtime.hangup)
             if config.plugin
             else None
         )
@@ -179,7 +179,7 @@ class NodeAgent:
         """Have the kubelet asked, which may know more about the pod now, and offer what is free now."""
         self._wake_poller.set()
         if self._device_plugin:
-            self._device_plugin.refresh()
+            self._device_plugin.pods_changed()
 
     def _kubelet_reported(self, report: poller.KubeletReport) -> None:
         self._gpupods.evidence.kubelet_reported(report)

@@ -61,11 +61,12 @@ class PluginSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DriverFolders:
-    """Where the driver is on the host, where the agent sees that, and where it sees the device nodes."""
+    """Where the driver is on the host and where the agent sees that, and the same of the device nodes."""
 
     on_host: Path = Path("/")
     root: Path = Path("/")
     dev: Path = Path("/dev")
+    dev_on_host: Path = Path("/dev")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -238,7 +239,8 @@ def _plugin(given: Mapping[str, Any]) -> PluginSettings | None:
 def _driver(given: Mapping[str, Any]) -> DriverFolders:
     on_host = given["nvidia_driver_root"]
     root = given["driver_root_ctr_path"] or on_host
-    return DriverFolders(on_host, root, (given["nvidia_dev_root"] or root) / "dev")
+    dev_root = given["nvidia_dev_root"]
+    return DriverFolders(on_host, root, (dev_root or root) / "dev", (dev_root or on_host) / "dev")
 
 
 def _check(settings: Settings) -> None:

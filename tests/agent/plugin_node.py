@@ -99,14 +99,35 @@ class Kubelet:
         """There is nothing to close."""
 
 
+class Pods:
+    """The pods of a node, as far as they are known."""
+
+    def __init__(self) -> None:
+        self.all: list[watched_pod.Pod] = []
+        self.are_current = True
+
+    def pods(self) -> list[watched_pod.Pod]:
+        """Return them."""
+        return self.all
+
+
 class Node:
     """A node with its pods and the answers for its kubelet."""
 
     def __init__(self, *cards: wire.Card, choices: PluginChoices = PluginChoices()) -> None:  # noqa: B008
-        self.pods: list[watched_pod.Pod] = []
+        self.known = Pods()
         self.kubelet = Kubelet()
-        self.answers = PluginAnswers("n1", AnswerRules(choices, MEANS), self.kubelet, lambda: self.pods)
+        self.answers = PluginAnswers("n1", AnswerRules(choices, MEANS), self.kubelet, self.known)
         self.answers.state = NodeState(cards or CARDS)
+
+    @property
+    def pods(self) -> list[watched_pod.Pod]:
+        """The pods that are bound to it."""
+        return self.known.all
+
+    @pods.setter
+    def pods(self, pods: list[watched_pod.Pod]) -> None:
+        self.known.all = pods
 
     def admits(self, *listed_now: podresources.ListedPod) -> None:
         """Have the kubelet list these pods, as it does while it admits one of them."""

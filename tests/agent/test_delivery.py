@@ -174,34 +174,49 @@ def test_a_card_without_a_device_node_is_refused(tmp_path: Path, make: Any) -> N
 @pytest.mark.parametrize(
     ("environment", "asked"),
     [
-        ((), ""),
-        (("PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"), "all"),
-        (("NVIDIA_VISIBLE_DEVICES=void",), ""),
-        (("NVIDIA_VISIBLE_DEVICES=none",), ""),
-        (("NVIDIA_VISIBLE_DEVICES",), ""),
-        (("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"), ""),
-        (("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=0,1"), "0,1"),
-        (("MY_NVIDIA_VISIBLE_DEVICES=all",), ""),
+        ((), ()),
+        (("PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"), ("all",)),
+        (("NVIDIA_VISIBLE_DEVICES=void",), ()),
+        (("NVIDIA_VISIBLE_DEVICES=none",), ()),
+        (("NVIDIA_VISIBLE_DEVICES",), ()),
+        (("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"), ()),
+        (("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=0, 1,"), ("0", "1")),
+        (("MY_NVIDIA_VISIBLE_DEVICES=all",), ()),
+        (("CUDA_VERSION=8",), ("all",)),
+        (("CUDA_VERSION=12", "NVIDIA_REQUIRE_CUDA=cuda>=12"), ()),
+        (("CUDA_VERSION=8", "NVIDIA_VISIBLE_DEVICES=void"), ()),
     ],
 )
-def test_what_an_environment_asks_for(environment: tuple[str, ...], asked: str) -> None:
-    """The last value counts, as for the runtime."""
+def test_what_an_environment_asks_for(environment: tuple[str, ...], asked: tuple[str, ...]) -> None:
+    """The last value counts, and an old CUDA image that says nothing asks for all, as for the runtime."""
     assert guard.asked_for(environment) == asked
 
 
 @pytest.mark.parametrize(
-    ("asked", "resources", "stray"),
+    ("asked", "given", "stray"),
     [
-        ("all", (), True),
-        ("GPU-a", ("example.com/nic",), True),
-        ("GPU-a", ("nvidia.com/gpu",), False),
-        ("GPU-a", ("example.com/nic", "nvidia.com/mig-1g.10gb"), False),
-        ("all", None, True),
-        ("GPU-a", None, False),
+        (["all"], set(), True),
+        (["all"], {"GPU-a"}, True),
+        (["GPU-a"], set(), True),
+        (["GPU-a"], {"GPU-a", "GPU-b"}, False),
+        (["GPU-a", "GPU-c"], {"GPU-a", "GPU-b"}, True),
+        (["0"], {"GPU-a"}, False),
+        (["0", "1"], {"GPU-a"}, True),
+        (["/var/run/nvidia-container-devices"], {"GPU-a"}, False),
+        (["/var/run/nvidia-container-devices"], set(), True),
+        (["all"], None, True),
+        (["0"], None, True),
+        (["GPU-a", "MIG-b"], None, False),
     ],
 )
 def test_who_asks_for_cards_that_nobody_gave(
-    asked: str, resources: tuple[str, ...] | None, *, stray: bool
+    asked: list[str], given: set[str] | None, *, stray: bool
 ) -> None:
-    """A container that the kubelet does not list, as an init container, keeps the cards that it names."""
-    assert guard.is_stray(asked, resources, ("nvidia.com/gpu", "nvidia.com/mig-*")) is stray
+    """A container that the kubelet does not list, as an init container, keeps the uuids that it names."""
+    assert guard.is_stray(asked, given, {"0": "GPU-a", "1": "GPU-b"}) is stray
+
+
+def test_who_asked_for_too_much_gets_what_was_given() -> None:
+    """And nothing where nothing was."""
+    assert guard.only({"GPU-b", "GPU-a"}).env == {"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
+    assert guard.only(set()).env == guard.only(None).env == {"NVIDIA_VISIBLE_DEVICES": "void"}

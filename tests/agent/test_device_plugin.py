@@ -15,7 +15,7 @@ from berth_agent.kubelet import plugin_messages, podresources
 from berth_agent.kubelet.plugin_messages import ContainerResponse, OfferedDevice, PluginMount, Preference
 from berth_agent.kubelet.plugin_server import Refused
 from berth_agent.plugin_choices import PluginChoices
-from berth_crds import wire
+from berth_crds import names, wire
 from support.podresources import field
 
 FREE = tuple(card.uuid for card in CARDS)
@@ -86,6 +86,79 @@ async def test_a_container_sees_its_cards_in_order() -> None:
 
     assert ours.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-3,GPU-1"}
     assert theirs.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-0,GPU-2"}
+
+
+async def test_two_replicas_of_one_card_are_two_of_its_devices() -> None:
+    """The bind names a card once, however many of its replicas a container gets."""
+    node = Node(SPLIT)
+    node.pods = [pod("p", {SHARED: 2}, promised=[["GPU-s"]])]
+    node.admits(listed("p", ()))
+
+    assert await node.preferred("GPU-s::0", "GPU-s::1", size=2, resource=SHARED) == ["GPU-s::0", "GPU-s::1"]
+
+
+async def test_each_resource_of_a_container_is_asked_for_by_itself() -> None:
+    """One that was given does not stand for the other."""
+    node = Node(*CARDS, CUT)
+    node.pods = [pod("p", {GPU: 1, MIG: 1}, promised=[["GPU-2", "MIG-1"]])]
+    node.admits(listed("p", ()))
+
+    await node.answers.allocated(GPU, ("GPU-2",))
+    assert await node.preferred("MIG-1", size=1, resource=MIG) == ["MIG-1"]
+
+
+async def test_a_pod_that_runs_is_not_meant() -> None:
+    """Its init container is listed by no kubelet, and an agent that is new remembers nothing of it."""
+    node = Node()
+    running = pod("old", {GPU: 1}, {GPU: 1}, promised=[["GPU-0"], ["GPU-0"]])
+    started = watched_pod.ContainerStatus("c1", "containerd://1")
+    node.pods = [
+        watched_pod.Pod(running.metadata, running.spec, watched_pod.PodStatus("Running", (started,))),
+        pod("half", {GPU: 1}, {GPU: 1}, promised=[["GPU-1"], ["GPU-1"]]),
+        pod("p", {GPU: 1}, promised=[["GPU-3"]]),
+    ]
+    node.admits(listed("old", (), ["GPU-0"]), listed("half", (), ["GPU-1"]), listed("p", ()))
+
+    assert await node.preferred("GPU-2", "GPU-3", size=1) == ["GPU-3"]
+
+
+async def test_containers_that_get_cards_of_an_init_container_get_the_right_ones() -> None:
+    """The kubelet hands them on in no order, and does not ask which are preferred."""
+    node = Node()
+    node.pods = [pod("p", {GPU: 2}, {GPU: 1}, {GPU: 1}, promised=[["GPU-0", "GPU-1"], ["GPU-0"], ["GPU-1"]])]
+    node.admits(listed("p", (), (), ()))
+
+    await node.answers.allocated(GPU, ("GPU-0", "GPU-1"))
+    found = [(await node.answers.allocated(GPU, (uuid,))).env for uuid in ("GPU-1", "GPU-0")]
+
+    assert found == [{"NVIDIA_VISIBLE_DEVICES": "GPU-0"}, {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}]
+
+
+async def test_while_promises_are_not_known_nothing_else_is_given() -> None:
+    """A card that looks free may be somebody's; who was promised his gets them."""
+    node = Node()
+    node.known.are_current = False
+    node.pods = [pod("p", {GPU: 1}, promised=[["GPU-0"]])]
+    node.admits(listed("p", ()))
+    assert (await node.answers.allocated(GPU, ("GPU-0",))).env == {"NVIDIA_VISIBLE_DEVICES": "GPU-0"}
+
+    node.pods = [pod("stock", {GPU: 1})]
+    node.admits(listed("stock", ()))
+    with pytest.raises(Refused, match="which cards were promised to whom is not known"):
+        await node.answers.allocated(GPU, ("GPU-1",))
+
+
+def test_a_record_that_cannot_be_read_keeps_every_card_back() -> None:
+    """As the scheduler does; and what the kubelet gave by another name counts, whatever that is."""
+    node = Node()
+    spoiled = pod("p", {GPU: 1}, promised=[["GPU-0"]])
+    spoiled.metadata.annotations[names.ALLOCATION] = "{"
+    node.pods = [spoiled]
+    assert not any(device.is_healthy for device in node.answers.offers()[GPU])
+
+    node.pods = []
+    node.answers.listed = (listed("other", ["GPU-0"], resource="example.com/gpu"),)
+    assert [device.is_healthy for device in node.answers.offers()[GPU]] == [False, True, True, True]
 
 
 async def test_of_a_shared_card_a_free_replica_is_given() -> None:

@@ -270,7 +270,7 @@ def deciding(kubelet: Kubelet | None, cards: Sequence[wire.Card] | None = (CARD,
 
 def listed(*resources: str) -> podresources.ListedPod:
     """Return pod ml/p, of which container main was given these resources."""
-    devices = tuple(podresources.ListedDevices(name, ("x",)) for name in resources)
+    devices = tuple(podresources.ListedDevices(name, ("GPU-a",)) for name in resources)
     return podresources.ListedPod("ml", "p", (podresources.ListedContainer("main", devices),))
 
 
@@ -279,13 +279,24 @@ def asking(container: str = "main", namespace: str = "ml", **annotations: str) -
     return messages.NewContainer(namespace, "p", container, annotations, ("NVIDIA_VISIBLE_DEVICES=all",))
 
 
+NAMING = asking()._replace(environment=("NVIDIA_VISIBLE_DEVICES=GPU-a",))
+
+
+async def test_who_asks_for_more_than_it_was_given_gets_that_alone() -> None:
+    """What a pod says itself would win over what the kubelet's plugin says."""
+    found = await deciding(Kubelet(listed("nvidia.com/gpu"))).delivery(asking())
+
+    assert found == Delivery({"NVIDIA_VISIBLE_DEVICES": "GPU-a"})
+
+
 @pytest.mark.parametrize(
     ("kubelet", "container", "taken"),
     [
         pytest.param(None, asking(), False, id="no guard"),
         pytest.param(Kubelet(listed()), asking(), True, id="given nothing"),
         pytest.param(Kubelet(), asking(), True, id="not listed"),
-        pytest.param(Kubelet(listed("nvidia.com/gpu")), asking(), False, id="given a card by a plugin"),
+        pytest.param(Kubelet(listed("nvidia.com/gpu")), NAMING, False, id="given a card by a plugin"),
+        pytest.param(Kubelet(listed("example.com/nic")), NAMING, True, id="given another device"),
         pytest.param(Kubelet(listed("nvidia.com/gpu")), asking("other"), True, id="another was given it"),
         pytest.param(Kubelet(listed()), asking(namespace="gpu-operator"), False, id="unguarded"),
         pytest.param(Kubelet(listed()), asking()._replace(environment=()), False, id="it asks for nothing"),

@@ -9,8 +9,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from agent.plugin_node import CARDS, GPU, MEANS, SHARED, SPLIT, Kubelet
-from berth_agent.device_plugin import plugin
+from agent.plugin_node import CARDS, GPU, MEANS, SHARED, SPLIT, Kubelet, Pods
+from berth_agent.device_plugin import answers, plugin
 from berth_agent.device_plugin.answers import AnswerRules, NodeState
 from berth_agent.kubelet import plugin_messages
 from berth_agent.kubelet.plugin_messages import OfferedDevice
@@ -18,6 +18,8 @@ from berth_agent.plugin_choices import PluginChoices
 from berth_crds import tasks
 from support.podresources import field
 from testbed import waiting
+
+REFUSED = "takes no device plugin for nvidia.com/gpu (attempt 1)"
 
 
 class Registry:
@@ -27,6 +29,7 @@ class Registry:
         self.socket = socket
         self.requests: list[bytes] = []
         self.refuses = False
+        self.refused = ""  # A resource that is not taken.
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
@@ -45,7 +48,7 @@ class Registry:
         self.socket.unlink(missing_ok=True)
 
     async def _register(self, request: bytes, context: Any) -> bytes:
-        if self.refuses:
+        if self.refuses or (self.refused and self.refused.encode() in request):
             await context.abort(grpc.StatusCode.UNKNOWN, "not you")
         self.requests.append(request)
         return b""
@@ -71,14 +74,23 @@ async def hangup() -> asyncio.Event:
 
 
 @pytest.fixture
+def known(request: pytest.FixtureRequest) -> Pods:
+    """Return the pods of the node, of which there are none; a test may say that they are not known yet."""
+    found = Pods()
+    found.are_current = getattr(request, "param", True)
+    return found
+
+
+@pytest.fixture
 async def device_plugin(
-    registry: Registry, hangup: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, known: Pods, hangup: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[plugin.DevicePlugin]:
     """Yield a plugin that runs, and that knows no card yet."""
     monkeypatch.setattr(plugin, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(plugin, "MOST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(plugin, "STABLE_SECONDS", 0.02)
     config = plugin.PluginConfig(registry.socket, Kubelet(), AnswerRules(PluginChoices(), MEANS))
-    made = plugin.DevicePlugin(config, "n1", list, hangup)
+    made = plugin.DevicePlugin(config, "n1", known, hangup)
     running = asyncio.create_task(made.run())
     yield made
     await tasks.end([running])
@@ -93,7 +105,7 @@ def registration(resource: str) -> bytes:
 async def test_each_resource_is_registered_once_its_cards_are_known(
     registry: Registry, device_plugin: plugin.DevicePlugin
 ) -> None:
-    """And again when another one comes."""
+    """Another one that comes later is registered then, and the first is left alone."""
     await asyncio.sleep(0.05)
     assert registry.requests == []
     device_plugin.set_state(NodeState(CARDS))
@@ -101,8 +113,8 @@ async def test_each_resource_is_registered_once_its_cards_are_known(
     assert registry.requests == [registration(GPU)]
 
     device_plugin.set_state(NodeState((*CARDS, SPLIT)))
-    await registry.until_registered(3)
-    assert set(registry.requests[1:]) == {registration(GPU), registration(SHARED)}
+    await registry.until_registered(2)
+    assert registry.requests == [registration(GPU), registration(SHARED)]
 
 
 async def test_devices_are_streamed_as_they_change(
@@ -141,7 +153,9 @@ async def test_a_kubelet_that_starts_anew_is_registered_with(
     await registry.stop()
     registry.refuses = True
     await registry.start()
-    await waiting.eventually(lambda: "takes no device plugin (attempt 1)" in caplog.text, what="a refusal")
+    await waiting.eventually(
+        lambda: "takes no device plugin for nvidia.com/gpu (attempt 1)" in caplog.text, what="a refusal"
+    )
     condition = device_plugin.condition()
     assert (condition.status, condition.reason) == ("False", "NotRegistered")
     assert "not you" in condition.message
@@ -172,8 +186,76 @@ async def test_a_folder_in_which_nothing_can_be_served_is_told_and_tried_again(
     taken = registry.socket.parent / "berth-gpu.sock"
     taken.mkdir()
     device_plugin.set_state(NodeState(CARDS))
-    await waiting.eventually(lambda: "takes no device plugin (attempt 1)" in caplog.text, what="a warning")
+    await waiting.eventually(
+        lambda: "takes no device plugin for nvidia.com/gpu (attempt 1)" in caplog.text, what="a warning"
+    )
 
     taken.rmdir()
 
     await registry.until_registered(1)
+
+
+@pytest.mark.parametrize("known", [False], indirect=True)
+async def test_nothing_is_offered_before_the_pods_are_known(
+    registry: Registry, device_plugin: plugin.DevicePlugin, known: Pods
+) -> None:
+    """A card may have been promised to one of them."""
+    device_plugin.set_state(NodeState(CARDS))
+    await asyncio.sleep(0.1)
+    assert registry.requests == []
+
+    known.are_current = True
+
+    await registry.until_registered(1)
+
+
+async def test_a_resource_that_is_refused_takes_no_other_down(
+    registry: Registry, device_plugin: plugin.DevicePlugin
+) -> None:
+    """The others stay registered."""
+    registry.refused = SHARED
+    device_plugin.set_state(NodeState((*CARDS, SPLIT)))
+    await registry.until_registered(1)
+    await asyncio.sleep(0.3)
+
+    assert registry.requests == [registration(GPU)]
+    assert SHARED in device_plugin.condition().message
+
+
+async def test_a_plugin_that_is_taken_and_lost_at_once_pauses(
+    registry: Registry, device_plugin: plugin.DevicePlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where two agents take each other's place."""
+    monkeypatch.setattr(plugin, "STABLE_SECONDS", 60.0)
+    monkeypatch.setattr(plugin, "MOST_PAUSE_SECONDS", 60.0)
+    device_plugin.set_state(NodeState(CARDS))
+    await registry.until_registered(1)
+    await asyncio.sleep(0.05)
+    async with grpc.aio.insecure_channel(f"unix:{registry.socket.parent / 'berth-gpu.sock'}") as channel:
+        stream = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
+        await stream.read()
+        stream.cancel()
+
+    await waiting.eventually(lambda: "lost again" in device_plugin.condition().message, what="the loss")
+    assert len(registry.requests) == 1
+
+
+async def test_what_the_kubelet_asks_is_answered_before_serving_ends(
+    registry: Registry,
+    device_plugin: plugin.DevicePlugin,
+    hangup: asyncio.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its pod would fail for good otherwise."""
+    monkeypatch.setattr(answers, "FOUND_SECONDS", 0.4)
+    device_plugin.set_state(NodeState(CARDS))
+    await registry.until_registered(1)
+    async with grpc.aio.insecure_channel(f"unix:{registry.socket.parent / 'berth-gpu.sock'}") as channel:
+        allocate = channel.unary_unary("/v1beta1.DevicePlugin/Allocate")
+        asked = allocate(field(1, field(1, "GPU-0")))
+        await asyncio.sleep(0.1)
+        hangup.set()
+        hangup.clear()
+
+        assert b"GPU-0" in await asked
+    await registry.until_registered(2)

@@ -299,13 +299,13 @@ def test_the_plugin_of_the_runtime_is_told_what_to_do() -> None:
     )
     assert (parse().cdi, parse(BERTH_CDI="/var/run/cdi").cdi) == (None, Path("/var/run/cdi"))
     assert parse(**nvidias).driver == settings.DriverFolders(
-        Path("/run/driver"), Path("/seen"), Path("/host/dev")
+        Path("/run/driver"), Path("/seen"), Path("/host/dev"), Path("/host/dev")
     )
     assert parse("--nvidia-driver-root=/d", BERTH_NVIDIA_DRIVER_ROOT="/e", **nvidias).driver.on_host == Path(
         "/d"
     )
     assert parse("--nvidia-driver-root=/d").driver == settings.DriverFolders(
-        Path("/d"), Path("/d"), Path("/d/dev")
+        Path("/d"), Path("/d"), Path("/d/dev"), Path("/d/dev")
     )
 
 

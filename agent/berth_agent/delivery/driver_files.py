@@ -6,6 +6,7 @@ container they are below /usr/local/nvidia, where the search paths of NVIDIA's o
 """
 
 import fnmatch
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -67,9 +68,10 @@ class DriverFiles:
 
     def _found(self, folders: tuple[str, ...], patterns: tuple[str, ...]) -> Iterator[Path]:
         """Yield the files of these names, by name; of several with one name the first folder's."""
+        wanted = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
         files: dict[str, Path] = {}
         for folder in folders:
             for path in sysfs.entries(self._root / folder):
-                if any(fnmatch.fnmatchcase(path.name, pattern) for pattern in patterns) and path.is_file():
+                if wanted.fullmatch(path.name) and path.is_file():
                     files.setdefault(path.name, path)
         return (files[name] for name in sorted(files))

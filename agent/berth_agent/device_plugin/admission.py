@@ -20,8 +20,10 @@ class Admitted(NamedTuple):
     container: str
 
 
-# What was allocated by this process: the kubelet lists no init containers, and a container not at once.
-Remembered = Mapping[str, Mapping[str, tuple[str, ...]]]  # By the uid of the pod, then by container.
+# What was allocated by this process, by container and resource: the kubelet lists no init containers, and a
+# container not at once.
+Allocated = Mapping[tuple[str, str], tuple[str, ...]]
+Remembered = Mapping[str, Allocated]  # By the uid of the pod.
 
 
 def admitted(
@@ -47,15 +49,24 @@ def _next(
     size: int,
     pod: watched_pod.Pod,
     entry: podresources.ListedPod,
-    remembered: Mapping[str, tuple[str, ...]],
+    remembered: Allocated,
 ) -> str:
-    """Return the first container of a pod that still lacks its devices, if it asks for that many."""
-    served = {*remembered, *_served(resource, entry)}
-    for container in watched_pod.containers(pod):
-        amount = watched_pod.amounts(container).get(resource, 0)
-        if amount and container.name not in served:
-            return container.name if amount == size else ""
-    return ""
+    """Return the container of a pod that lacks its devices, if it asks for that many; empty for none.
+
+    All containers are admitted before the first one is made. Those before one that has its devices were
+    admitted, too, though an init container among them is not listed.
+    """
+    if any(watched_pod.container_ids(pod)):
+        return ""
+    served = {*_served(resource, entry), *(name for name, of in remembered if of == resource)}
+    asking = [
+        (container.name, amount)
+        for container in watched_pod.containers(pod)
+        if (amount := watched_pod.amounts(container).get(resource, 0))
+    ]
+    last = max((at for at, (name, _) in enumerate(asking) if name in served), default=-1)
+    name, amount = next(iter(asking[last + 1 :]), ("", 0))
+    return name if amount == size else ""
 
 
 def _served(resource: str, entry: podresources.ListedPod) -> Iterator[str]:

@@ -8,10 +8,11 @@ in time the kubelet chooses by itself, and gets what it chose if that is free.
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from berth_agent.delivery import topology_choice
 from berth_agent.delivery.containers import GivenCard, Undeliverable
@@ -35,7 +36,16 @@ LOOK_SECONDS: Final = 0.05
 SETTLE_SECONDS: Final = 0.5  # Since a pod was first seen here; a bind takes some hundredths.
 LIST_SECONDS: Final = 1.0  # For one answer of the kubelet's.
 
-Pods = Callable[[], Iterable[watched_pod.Pod]]
+
+class NodePods(Protocol):
+    """The pods that are bound to the node."""
+
+    def pods(self) -> Iterable[watched_pod.Pod]:
+        """Return those that are known."""
+
+    @property
+    def are_current(self) -> bool:
+        """Whether these are all there are now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,13 +70,13 @@ class PluginAnswers:
     """The answers of one node, by its cards, its pods, and what its kubelet lists as given."""
 
     def __init__(
-        self, node: str, rules: AnswerRules, kubelet: podresources.PodResourcesLister, pods: Pods
+        self, node: str, rules: AnswerRules, kubelet: podresources.PodResourcesLister, pods: NodePods
     ) -> None:
         self._node = node
         self._rules = rules
         self._kubelet = kubelet
         self._pods = pods
-        self._remembered: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._remembered: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {}
         self._first_seen: dict[str, float] = {}
         self.state = NodeState()
         self.listed: tuple[podresources.ListedPod, ...] = ()
@@ -79,7 +89,7 @@ class PluginAnswers:
         """Note when each pod was first seen, and forget those that are gone."""
         now = asyncio.get_running_loop().time()
         self._first_seen = {
-            uid: self._first_seen.get(uid, now) for uid in (pod.metadata.uid for pod in self._pods())
+            uid: self._first_seen.get(uid, now) for uid in (pod.metadata.uid for pod in self._pods.pods())
         }
         self._remembered = {uid: kept for uid, kept in self._remembered.items() if uid in self._first_seen}
 
@@ -87,7 +97,7 @@ class PluginAnswers:
         resources = claims.resources_of(self.state.cards)
         for pod in self._living():
             yield from claims.promised(pod, resources)
-        yield from claims.given(self.listed, set(resources.values()))
+        yield from claims.given(self.listed, resources)
 
     async def preferred(self, resource: str, preference: Preference) -> Sequence[str]:
         """Return the ids that a container should get; empty where the pod was not found out in time."""
@@ -104,20 +114,29 @@ class PluginAnswers:
     async def allocated(self, resource: str, ids: tuple[str, ...]) -> ContainerResponse:
         """Return what a container gets with the devices that the kubelet chose, or raise `Refused`."""
         admitted = await self._admitted(resource, len(ids))
-        uuids = tuple(dict.fromkeys(uuid_of(one) for one in ids))
-        self._check(resource, uuids, admitted)
-        if admitted:
-            self._remembered.setdefault(admitted.pod.metadata.uid, {})[admitted.container] = ids
+        chosen = tuple(dict.fromkeys(uuid_of(one) for one in ids))
         promised = self._promised_to(admitted, resource) if admitted else ()
+        if not promised and not self._pods.are_current:
+            raise Refused("which cards were promised to whom is not known now")
+        if promised and self._are_own(promised, admitted) and len(promised) == len(chosen):
+            # Cards of the pod's init containers come in no order, and without a question which are preferred.
+            chosen = promised
+        self._check(resource, chosen, admitted, promised)
+        if admitted:
+            allocated = self._remembered.setdefault(admitted.pod.metadata.uid, {})
+            allocated[admitted.container, resource] = ids
+        rules = self._rules
         try:
-            return responses.response(
-                self._given(uuids, promised),
-                self._rules.choices,
-                self._rules.means,
-                host_dev=self._rules.host_dev,
-            )
+            given = self._given(chosen, promised)
+            return responses.response(given, rules.choices, rules.means, host_dev=rules.host_dev)
         except Undeliverable as error:
             raise Refused(f"{error}") from error
+
+    def _are_own(self, uuids: Iterable[str], admitted: Admitted | None) -> bool:
+        """Whether containers of the same pod were given all these before."""
+        uid = admitted.pod.metadata.uid if admitted else ""
+        given = (ids for ids in self._remembered.get(uid, {}).values())
+        return set(uuids) <= {uuid_of(one) for ids in given for one in ids}
 
     async def _admitted(self, resource: str, size: int) -> Admitted | None:
         """Return the container that the kubelet asks for, if it is found out in time."""
@@ -142,7 +161,7 @@ class PluginAnswers:
         await asyncio.sleep(self._first_seen.get(pod.metadata.uid, now) + SETTLE_SECONDS - now)
 
     def _living(self) -> list[watched_pod.Pod]:
-        return [pod for pod in self._pods() if not watched_pod.has_ended(pod)]
+        return [pod for pod in self._pods.pods() if not watched_pod.has_ended(pod)]
 
     def _promised_to(self, admitted: Admitted, resource: str) -> tuple[str, ...]:
         """Return the uuids that the bind promised to a container by this resource."""
@@ -170,7 +189,9 @@ class PluginAnswers:
             state.cards, state.partitions, {*free, *must_include}, must_include, size
         )
 
-    def _check(self, resource: str, uuids: Collection[str], admitted: Admitted | None) -> None:
+    def _check(
+        self, resource: str, uuids: Collection[str], admitted: Admitted | None, promised: Collection[str]
+    ) -> None:
         """Raise `Refused` where a device is held by another pod, or was promised to one, as a whole."""
         own = claims.key_of(admitted.pod) if admitted else None
         for claim in self._claims():
@@ -179,8 +200,7 @@ class PluginAnswers:
                 raise Refused(
                     f"{claim.uuid} is for pod {claim.pod[0]}/{claim.pod[1]}; no other card was offered"
                 )
-        promised = set(self._promised_to(admitted, resource)) if admitted else set()
-        if promised and promised != set(uuids):
+        if promised and set(promised) != set(uuids):
             log.warning(
                 "node %s: the kubelet gives %s in place of %s", self._node, list(uuids), sorted(promised)
             )
@@ -196,14 +216,15 @@ class PluginAnswers:
 
 
 def _ids_of(uuids: Sequence[str], preference: Preference) -> Sequence[str]:
-    """Return the available ids of promised cards; of a shared one the first replica that is free."""
-    free = list(preference.available)
-    found = []
-    for uuid in uuids:
-        if (match := next((one for one in free if uuid_of(one) == uuid), None)) is None:
+    """Return the available ids of promised cards, in turns where more replicas of them are asked for."""
+    free: dict[str, list[str]] = {}
+    for one in preference.available:
+        free.setdefault(uuid_of(one), []).append(one)
+    found: list[str] = []
+    for uuid in itertools.islice(itertools.cycle(uuids), preference.size):
+        if not free.get(uuid):
             return ()
-        free.remove(match)
-        found.append(match)
+        found.append(free[uuid].pop(0))
     return found
 
 

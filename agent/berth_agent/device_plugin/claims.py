@@ -29,6 +29,9 @@ def promised(pod: watched_pod.Pod, resources: Mapping[str, str]) -> Iterator[Cla
     """Yield what a pod was promised by its bind. `resources` names the resource that counts each uuid."""
     text = pod.metadata.annotations.get(names.ALLOCATION)
     decoded = allocation.decode(text) if text is not None else None
+    if isinstance(decoded, allocation.Unreadable):
+        # It may have any card, so each is kept from every resource, as the scheduler does.
+        yield from (Claim(key_of(pod), "", uuid, "") for uuid in resources)
     if not isinstance(decoded, allocation.Allocation):
         return
     asked = {container.name: watched_pod.amounts(container) for container in watched_pod.containers(pod)}
@@ -39,15 +42,13 @@ def promised(pod: watched_pod.Pod, resources: Mapping[str, str]) -> Iterator[Cla
             yield Claim(key_of(pod), entry.container, entry.share.uuid, by_name)
 
 
-def given(listed: Iterable[podresources.ListedPod], resources: Collection[str]) -> Iterator[Claim]:
-    """Yield what the kubelet lists as given by these resources."""
+def given(listed: Iterable[podresources.ListedPod], uuids: Collection[str]) -> Iterator[Claim]:
+    """Yield which of these cards and instances the kubelet lists as given, by whatever resource."""
     for pod in listed:
         for container in pod.containers:
             for devices in container.devices:
-                if devices.resource in resources:
-                    for device in devices.ids:
-                        uuid = device_ids.uuid_of(device)
-                        yield Claim((pod.namespace, pod.name), container.name, uuid, devices.resource)
+                for uuid in {device_ids.uuid_of(device) for device in devices.ids} & set(uuids):
+                    yield Claim((pod.namespace, pod.name), container.name, uuid, devices.resource)
 
 
 def resources_of(cards: Sequence[wire.Card]) -> Mapping[str, str]:

@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Never
 
 from berth_agent import backoff
 from berth_agent.device_plugin import offers
-from berth_agent.device_plugin.answers import AnswerRules, NodeState, PluginAnswers, Pods
+from berth_agent.device_plugin.answers import AnswerRules, NodePods, NodeState, PluginAnswers
 from berth_agent.kubelet import plugin_server, podresources
 from berth_agent.kubelet.plugin_server import PluginServer
 from berth_crds import schema_limits, tasks, text, vocabulary, wire
@@ -19,6 +18,7 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = 0.25  # Between two looks whether the kubelet was started again.
 MOST_PAUSE_SECONDS: Final = 10.0
+STABLE_SECONDS: Final = 5.0  # Two agents on one node would else take each other's place without an end.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,29 +33,36 @@ class PluginConfig:
 class DevicePlugin:
     """The device plugin of one node."""
 
-    def __init__(self, config: PluginConfig, node: str, pods: Pods, hangup: asyncio.Event) -> None:
+    def __init__(self, config: PluginConfig, node: str, pods: NodePods, hangup: asyncio.Event) -> None:
         """With each `hangup` everything is served anew, as operators of NVIDIA's plugin expect of SIGHUP."""
         self._hangup = hangup
         self._socket = config.socket
         self._node = node
         self._answers = PluginAnswers(node, config.rules, config.kubelet, pods)
+        self._pods = pods
         self._servers: dict[str, PluginServer] = {}
+        self._failures: dict[str, str] = {}  # By resource; empty where the kubelet has taken it.
         self._resources_changed = asyncio.Event()
-        self._failure = "It has not registered yet."
-        self._failure_log = backoff.FailureLog(log, f"node {node}: the kubelet takes no device plugin")
+        self._refresh_is_due = False
 
     def set_state(self, state: NodeState) -> None:
         """Set the cards of the node, and offer them."""
         self._answers.state = state
-        self.refresh()
+        self._refresh()
 
     def set_listed(self, listed: tuple[podresources.ListedPod, ...]) -> None:
         """Set what the kubelet lists as given."""
         self._answers.listed = listed
-        self.refresh()
+        self._refresh()
 
-    def refresh(self) -> None:
-        """Offer the devices as they are now; called also when pods have changed."""
+    def pods_changed(self) -> None:
+        """Offer what is free now, once for all changes of this moment."""
+        if not self._refresh_is_due:
+            self._refresh_is_due = True
+            asyncio.get_running_loop().call_soon(self._refresh)
+
+    def _refresh(self) -> None:
+        self._refresh_is_due = False
         self._answers.note_pods()
         found = self._answers.offers()
         for resource, server in self._servers.items():
@@ -66,49 +73,65 @@ class DevicePlugin:
     def condition(self) -> wire.Condition:
         """Return whether the kubelet has taken all resources; it has no time yet."""
         kind = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
-        if self._failure:
-            message = text.line(self._failure, most=schema_limits.LONGEST_MESSAGE)
+        if why := "; ".join(filter(None, self._failures.values())):
+            message = text.line(why, most=schema_limits.LONGEST_MESSAGE)
             return wire.Condition(kind, vocabulary.Truth.FALSE, "NotRegistered", message)
         resources = ", ".join(sorted(self._servers)) or "nothing, for the node has no cards"
         return wire.Condition(kind, vocabulary.Truth.TRUE, "Registered", f"The kubelet counts {resources}.")
 
     async def run(self) -> Never:
-        """Serve, and serve anew whenever the kubelet was started again or lost a stream of ours."""
-        while True:
-            self._resources_changed.clear()
-            self._servers = {resource: self._server(resource) for resource in self._resources()}
-            self.refresh()
-            before = _made(self._socket)
-            try:
-                await self._serve_once(before)
-            except (plugin_server.RegistrationError, OSError, RuntimeError) as error:
-                # gRPC says with a RuntimeError that it cannot listen at a socket.
-                self._failure = f"{error}"
-                pause = self._failure_log.failed(error, most=MOST_PAUSE_SECONDS)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._kubelet_started(before)
+        """Serve each resource from when it is there; one of which all cards are gone has no devices."""
+        await self._pods_known()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._resources_changed.clear()
+                for resource in self._resources() - set(self._servers):
+                    server = self._servers[resource] = PluginServer(self._socket, resource, self._answers)
+                    group.create_task(self._keep(resource, server), name=f"{resource} of {self._node}")
+                self._refresh()
+                await self._resources_changed.wait()
 
-    def _resources(self) -> Collection[str]:
+    async def _pods_known(self) -> None:
+        """Wait until all pods of the node are known: what they were promised must not be offered."""
+        while True:
+            if self._pods.are_current:
+                return
+            await asyncio.sleep(CHECK_SECONDS)
+
+    def _resources(self) -> set[str]:
         return {device.resource for device in offers.countable(self._answers.state.cards)}
 
-    def _server(self, resource: str) -> PluginServer:
-        return PluginServer(self._socket, resource, self._answers)
+    async def _keep(self, resource: str, server: PluginServer) -> Never:
+        """Serve a resource, and serve it anew whenever the kubelet was started again or lost our stream."""
+        subject = f"node {self._node}: the kubelet takes no device plugin for {resource}"
+        failure_log, time = backoff.FailureLog(log, subject), asyncio.get_running_loop().time
+        self._failures[resource] = f"{resource} has not been registered yet"
+        while True:
+            before, began = _made(self._socket), time()
+            try:
+                await self._serve_once(resource, server, before)
+                if time() - began >= STABLE_SECONDS:
+                    failure_log.succeeded()
+                    continue
+                error: Exception = OSError(f"{resource}: it was taken and lost again at once")
+            except (plugin_server.RegistrationError, OSError, RuntimeError) as failure:
+                # gRPC says with a RuntimeError that it cannot listen at a socket.
+                error = failure
+            self._failures[resource] = f"{error}"
+            pause = failure_log.failed(error, most=MOST_PAUSE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._kubelet_started(before)
 
-    async def _serve_once(self, before: int) -> None:
-        """Serve all resources until one has to be served anew, or there is another resource."""
-        async with contextlib.AsyncExitStack() as stack:
-            for server in self._servers.values():
-                await stack.enter_async_context(server.serving())
-            self._failure_log.succeeded()
-            self._failure = ""
-            if self._servers:
-                log.info("node %s: the kubelet has taken %s", self._node, ", ".join(sorted(self._servers)))
+    async def _serve_once(self, resource: str, server: PluginServer, before: int) -> None:
+        """Serve a resource until that has to be done anew."""
+        async with server.serving():
+            self._failures[resource] = ""
+            log.info("node %s: the kubelet has taken %s", self._node, resource)
             waits = [
-                asyncio.create_task(self._resources_changed.wait()),
                 asyncio.create_task(self._hangup.wait()),
                 asyncio.create_task(self._kubelet_started(before)),
-                *(asyncio.create_task(server.stream_ended.wait()) for server in self._servers.values()),
+                asyncio.create_task(server.stream_ended.wait()),
             ]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

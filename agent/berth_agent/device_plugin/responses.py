@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from berth_agent.cdi import specs
+from berth_agent.delivery import guard
 from berth_agent.delivery.containers import VISIBLE_DEVICES, GivenCard
 from berth_agent.delivery.device_nodes import DEV
 from berth_agent.delivery.means import DirectMeans
 from berth_agent.kubelet.plugin_messages import ContainerResponse, PluginMount
 from berth_agent.plugin_choices import CDI_ANNOTATIONS, CDI_CRI, ENVVAR, UUID, VOLUME_MOUNTS, PluginChoices
 
-VOLUME_FOLDER: Final = Path("/var/run/nvidia-container-devices")
+VOLUME_FOLDER: Final = Path(guard.VOLUME_FOLDER)
 EMPTY_FILE: Final = "/dev/null"
 CDI_PREFIX: Final = "cdi.k8s.io/"
 
@@ -59,7 +60,8 @@ def _id(given: GivenCard, strategy: str) -> str:
 def _device_nodes(
     given: Sequence[GivenCard], means: DirectMeans, host_dev: Path
 ) -> tuple[tuple[str, str], ...]:
-    paths = (node.path for node in means.edits(given).device_nodes)
+    nodes = dict.fromkeys(node for card in given for node in means.of_card(card))
+    paths = (node.path for node in (*nodes, *means.device_nodes.of_driver()))
     return tuple((path, f"{host_dev / Path(path).relative_to(DEV)}") for path in paths)
 
 

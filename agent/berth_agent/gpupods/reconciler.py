@@ -119,6 +119,11 @@ class GpuPodReconciler:
         """Return the pods that are bound to the node."""
         return self._pods.pods()
 
+    @property
+    def are_current(self) -> bool:
+        """Whether these are all pods that are bound to the node now, as far as the server says."""
+        return self._pod_informer.live
+
     def set_cards(self, cards: Sequence[wire.Card]) -> None:
         """Set the cards of the node; nothing is written before they are known."""
         allocatable = device_ids.allocatable_devices(cards)

@@ -7,7 +7,7 @@ cases the plugin has to be served and to register again.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -18,6 +18,7 @@ from berth_agent.kubelet import plugin_messages
 from berth_agent.kubelet.plugin_messages import ContainerResponse, OfferedDevice, Preference
 from berth_agent.protobuf import Malformed
 
+DRAIN_SECONDS: Final = 5.0
 REGISTRATION_SECONDS: Final = 15.0  # The kubelet itself waits for 10 s.
 
 
@@ -50,6 +51,9 @@ class PluginServer:
         self._devices: tuple[OfferedDevice, ...] = ()
         self._changed = asyncio.Event()
         self._streams = 0
+        self._asked = 0  # Questions that are being answered.
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.stream_ended = asyncio.Event()
 
     def offer(self, devices: tuple[OfferedDevice, ...]) -> None:
@@ -70,8 +74,15 @@ class PluginServer:
             await self._register()
             yield
         finally:
+            await self._drain()
             await server.stop(None)
             self._socket.unlink(missing_ok=True)
+
+    async def _drain(self) -> None:
+        """Wait until what the kubelet asks is answered: a pod whose question is cut off fails for good."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._idle.wait()
 
     async def _register(self) -> None:
         self.stream_ended.clear()
@@ -106,21 +117,30 @@ class PluginServer:
             if not self._streams:
                 self.stream_ended.set()
 
+    @contextlib.contextmanager
+    def _being_asked(self) -> Iterator[None]:
+        self._asked += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                self._idle.set()
+
     async def _prefer(self, request: bytes) -> bytes:
-        return plugin_messages.preferred(
-            [
-                await self._answers.preferred(self._resource, one)
-                for one in plugin_messages.preferences(request)
-            ]
-        )
+        with self._being_asked():
+            asked = plugin_messages.preferences(request)
+            return plugin_messages.preferred(
+                [await self._answers.preferred(self._resource, one) for one in asked]
+            )
 
     async def _allocate(self, request: bytes) -> bytes:
-        return plugin_messages.allocated(
-            [
-                await self._answers.allocated(self._resource, ids)
-                for ids in plugin_messages.allocations(request)
-            ]
-        )
+        with self._being_asked():
+            chosen = plugin_messages.allocations(request)
+            return plugin_messages.allocated(
+                [await self._answers.allocated(self._resource, ids) for ids in chosen]
+            )
 
 
 async def _options(_request: bytes) -> bytes:

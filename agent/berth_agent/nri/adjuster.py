@@ -9,7 +9,7 @@ from typing import Final
 
 from berth_agent.delivery import containers, guard
 from berth_agent.delivery.containers import Delivery, Undeliverable
-from berth_agent.kubelet import podresources
+from berth_agent.kubelet import device_ids, podresources
 from berth_agent.nri.messages import NewContainer
 from berth_crds import names, wire
 
@@ -50,16 +50,7 @@ class Adjuster:
         """Return what a container gets, None if it stays as it is, or raise `Undeliverable`."""
         if names.TERM in container.annotations:
             return self._ours(container)
-        if self._config.guard and await self._is_stray(container, self._config.guard):
-            log.warning(
-                "node %s: container %s of pod %s/%s asks for cards that nobody gave it, and gets none",
-                self._node,
-                container.name,
-                container.namespace,
-                container.pod,
-            )
-            return guard.NO_CARDS
-        return None
+        return await self._guarded(container, self._config.guard) if self._config.guard else None
 
     def _ours(self, container: NewContainer) -> Delivery | None:
         if (cards := self._cards()) is None:
@@ -68,24 +59,44 @@ class Adjuster:
             container.annotations, container.name, self._node, cards, self._config.means
         )
 
-    async def _is_stray(self, container: NewContainer, rules: Guard) -> bool:
+    async def _guarded(self, container: NewContainer, rules: Guard) -> Delivery | None:
+        """Return what is left to a container that asks for cards that nobody gave it; None to all others."""
         asked = guard.asked_for(container.environment)
         if not asked or container.namespace in rules.unguarded_namespaces:
-            return False
+            return None
         try:
             async with asyncio.timeout(KUBELET_SECONDS):
-                listed = _resources(await rules.kubelet.pods(), container)
+                given = _given(await rules.kubelet.pods(), container, rules.resources)
         except (podresources.PodResourcesError, TimeoutError) as error:
             why = str(error) or f"no answer within {KUBELET_SECONDS:g} s"
             raise Undeliverable(f"the kubelet does not say what it gave the container: {why}") from error
-        return guard.is_stray(asked, listed, rules.resources)
+        if not guard.is_stray(asked, given, self._uuid_of_index()):
+            return None
+        log.warning(
+            "node %s: container %s of pod %s/%s asks for cards that nobody gave it, and does not get them",
+            self._node,
+            container.name,
+            container.namespace,
+            container.pod,
+        )
+        return guard.only(given)
+
+    def _uuid_of_index(self) -> dict[str, str]:
+        return {str(card.index): card.uuid for card in self._cards() or () if card.index is not None}
 
 
-def _resources(pods: Iterable[podresources.ListedPod], container: NewContainer) -> tuple[str, ...] | None:
-    """Return the resources that the kubelet gave to a container; None if it does not list it."""
+def _given(
+    pods: Iterable[podresources.ListedPod], container: NewContainer, resources: Sequence[str]
+) -> set[str] | None:
+    """Return the uuids of the GPUs that the kubelet gave to a container; None if it does not list it."""
     for pod in pods:
         if (pod.namespace, pod.name) == (container.namespace, container.pod):
             for listed in pod.containers:
                 if listed.name == container.name:
-                    return tuple(devices.resource for devices in listed.devices)
+                    return {
+                        device_ids.uuid_of(device)
+                        for devices in listed.devices
+                        if device_ids.is_gpu_resource(devices.resource, resources)
+                        for device in devices.ids
+                    }
     return None
