@@ -206,7 +206,7 @@ IN_WORDS: Final[dict[str, Callable[[], None]]] = {
     "pods of other schedulers": others,
     "the driver": driver,
     "the container toolkit": toolkit,
-    "the device plugin": plugin,
+    "NVIDIA's device plugin": plugin,
     "GPU feature discovery": discovery,
     "the DCGM exporter": exporter,
     "a scheduler of your own": stock,
