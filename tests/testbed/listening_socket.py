@@ -25,12 +25,16 @@ class ListeningSocket(socket.socket):
         self._accepted.add(connection)
         return connection, address
 
+    def stop(self) -> None:
+        """Accept nothing any more; who connects now is reset when the socket is closed."""
+        self._stopped = True
+
     async def stop_accepting(self) -> None:
         """Accept nothing any more, and wait until the server has what was accepted last.
 
         A connection that is accepted while a server ends is lost by asyncio.
         """
-        self._stopped = True
+        self.stop()
         for _ in range(3):
             await asyncio.sleep(0)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from testbed import ports
+from testbed import listening_socket, ports
 
 # With this option closing a socket sends a reset at once instead of a polite end: (on, seconds to linger).
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -46,6 +46,8 @@ class Proxy:
         self._target_port = target_port
         self._reservation = ports.Reservation()
         self._listener: asyncio.Server | None = None
+        self._listening: listening_socket.ListeningSocket
+        self._closing: set[asyncio.Task[None]] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._links: list[Link] = []
         self._requests_flow = asyncio.Event()
@@ -70,6 +72,7 @@ class Proxy:
         """Stop listening, reset what is left, and give the port back."""
         self.refuse()
         self.resume()
+        await self._closed()
         self.cut()
         await asyncio.gather(*self._serving)
         self._reservation.release()
@@ -93,15 +96,28 @@ class Proxy:
     def refuse(self) -> None:
         """Turn new connections away, as a server that is not running does; live ones go on."""
         if self._listener:
-            self._listener.close()
+            self._listening.stop()
+            task = asyncio.create_task(self._close(self._listener, self._listening))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
             self._listener = None
+
+    async def _close(self, listener: asyncio.Server, listening: listening_socket.ListeningSocket) -> None:
+        """Close a listener once it has what was accepted last, which asyncio would lose otherwise."""
+        await listening.stop_accepting()
+        listener.close()
+
+    async def _closed(self) -> None:
+        await asyncio.gather(*self._closing)
 
     async def accept(self) -> None:
         """Welcome new connections again."""
+        await self._closed()
         if self._listener is None:
-            self._listener = await asyncio.start_server(
-                self._welcome, "127.0.0.1", self.port, reuse_port=True
-            )
+            self._listening = listening_socket.ListeningSocket()
+            self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            self._listening.bind(("127.0.0.1", self.port))
+            self._listener = await asyncio.start_server(self._welcome, sock=self._listening)
 
     def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Return a connection a task of its own, which nobody cancels: a cut ends what the task waits for."""
