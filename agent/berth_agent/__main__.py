@@ -11,6 +11,7 @@ restart changes nothing.
 import asyncio
 import contextlib
 import ctypes
+import dataclasses
 import datetime as dt
 import gc
 import logging
@@ -41,7 +42,7 @@ from berth_agent.delivery.driver_files import DriverFiles
 from berth_agent.delivery.means import CdiMeans, DirectMeans
 from berth_agent.device_plugin import answers
 from berth_agent.device_plugin import plugin as device_plugin
-from berth_agent.flag_table import PROCFS, PROGRAM
+from berth_agent.flag_table import PROGRAM
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources
 from berth_agent.node_view import NodeView
@@ -88,51 +89,36 @@ class CardsUnreadable(Exception):
 
 
 def _config(node: Node, settings: Settings) -> loop.NodeConfig:
-    resources, labels = settings.gpu_resources, settings.node_labels
-    kubelet = (
-        podresources.PodResourcesClient(settings.pod_resources, deadline=settings.deadline)
-        if settings.pod_resources
-        else None
-    )
+    """Return what the loop needs to know of a node: its cards, and what all kinds of nodes have."""
     match node:
         case SimulatedNode(name, shape):
-            simulated_probe = simulated.SimulatedProbe(name, shape, settings.faults)
-            grants = vocabulary.GrantSource.SIMULATED
-            direct = _direct_means(settings, PROCFS, simulated=True)
-            return loop.NodeConfig(
-                name,
-                simulated_probe,
-                grants,
-                kubelet,
-                resources,
-                labels=labels,
-                sharing=settings.sharing,
-                nri=_nri(settings, direct),
-                cdi=_cdi(settings, direct),
-                plugin=_plugin(settings, direct),
-            )
+            cards = simulated.SimulatedProbe(name, shape, settings.faults)
+            config = loop.NodeConfig(name, cards, vocabulary.GrantSource.SIMULATED)
         case HardwareNode():
-            direct = _direct_means(settings, node.procfs)
             own = health_rules.HealthRules(ignored=node.ignored_xids, critical=node.critical_xids)
-            return loop.NodeConfig(
-                node.name,
-                _hardware(node),
-                None,
-                kubelet,
-                resources,
-                node.procfs,
-                own,
-                labels=labels,
-                sharing=settings.sharing,
-                nri=_nri(settings, direct),
-                cdi=_cdi(settings, direct),
-                plugin=_plugin(settings, direct),
-            )
+            config = loop.NodeConfig(node.name, _hardware(node), procfs=node.procfs, rules=own)
         case _:
             assert_never(node)
+    direct = _direct_means(settings, config.procfs, simulated=isinstance(node, SimulatedNode))
+    return dataclasses.replace(
+        config,
+        kubelet=_kubelet(settings, settings.deadline),
+        resources=settings.gpu_resources,
+        labels=settings.node_labels,
+        sharing=settings.sharing,
+        nri=_nri(settings, direct),
+        cdi=_cdi(settings, direct),
+        plugin=_plugin(settings, direct),
+    )
 
 
-def _direct_means(settings: Settings, procfs: Path, *, simulated: bool = False) -> DirectMeans:
+def _kubelet(settings: Settings, deadline: float) -> podresources.PodResourcesClient | None:
+    """Return a client of the kubelet with a connection of its own, if the kubelet is to be asked."""
+    path = settings.pod_resources
+    return podresources.PodResourcesClient(path, deadline=deadline) if path else None
+
+
+def _direct_means(settings: Settings, procfs: Path, *, simulated: bool) -> DirectMeans:
     """Return what opens the cards of a node; simulated ones need no device nodes."""
     driver = settings.driver
     device_nodes = DeviceNodes(driver.dev, procfs, optional=simulated)
@@ -153,17 +139,17 @@ def _cdi(settings: Settings, direct: DirectMeans) -> cdi_writer.CdiConfig | None
 
 def _plugin(settings: Settings, direct: DirectMeans) -> device_plugin.PluginConfig | None:
     """Return how the kubelet is served, where it is."""
-    if (plugin := settings.plugin) is None or settings.pod_resources is None:
+    kubelet = _kubelet(settings, answers.LIST_SECONDS)
+    if (plugin := settings.plugin) is None or kubelet is None:
         return None
-    kubelet = podresources.PodResourcesClient(settings.pod_resources, deadline=answers.LIST_SECONDS)
     rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host)
     return device_plugin.PluginConfig(plugin.socket, kubelet, rules)
 
 
 def _guard(settings: Settings, nri: NriSettings) -> adjuster.Guard | None:
-    if not nri.guard or settings.pod_resources is None:
+    kubelet = _kubelet(settings, adjuster.KUBELET_SECONDS)
+    if not nri.guard or kubelet is None:
         return None
-    kubelet = podresources.PodResourcesClient(settings.pod_resources, deadline=adjuster.KUBELET_SECONDS)
     return adjuster.Guard(kubelet, settings.gpu_resources, frozenset(nri.unguarded_namespaces))
 
 

@@ -105,6 +105,16 @@ def _nvml_ready(outcome: probe.Outcome) -> wire.Condition:
     return wire.Condition(NVML_READY, truth, reason, text.line(message, most=schema_limits.LONGEST_MESSAGE))
 
 
+def of_delivery(
+    kind: vocabulary.DeviceCondition, failure: str, *, dead: str, alive: str, message: str
+) -> wire.Condition:
+    """Return the condition of a way of delivery, `dead` or `alive` by its reasons; it has no time yet."""
+    truth, reason = (vocabulary.Truth.FALSE, dead) if failure else (vocabulary.Truth.TRUE, alive)
+    return wire.Condition(
+        kind, truth, reason, text.line(failure or message, most=schema_limits.LONGEST_MESSAGE)
+    )
+
+
 def transition(
     found: wire.Condition, before: Iterable[wire.Condition], *, now: dt.datetime
 ) -> wire.Condition:

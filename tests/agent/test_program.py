@@ -115,6 +115,19 @@ def test_cards_that_cannot_be_read_end_it_where_that_is_asked_for(
     assert ended.stderr.splitlines()[-1] == "berth-agent: the cards of n1 cannot be read: There is no driver."
 
 
+async def test_a_hangup_does_not_end_it(tmp_path: Path, nowhere: tuple[str, str]) -> None:
+    """It is for the device plugin, which then serves anew; to end it there is another signal."""
+    log = tmp_path / "log"
+    async with programs.running([*AGENT, *ONE_NODE, *nowhere], log) as agent:
+        await waiting.eventually(lambda: "speaks for n1" in log.read_text(), what="the agent to start")
+        agent.send_signal(signal.SIGHUP)
+        await asyncio.sleep(0.3)
+        assert agent.poll() is None
+        await programs.ends(agent)
+
+    assert log.read_text().endswith("stopped\n")
+
+
 async def test_hung_kubelet_does_not_hold_up_the_end(tmp_path: Path, nowhere: tuple[str, str]) -> None:
     """While a kubelet takes the question and never answers, a signal ends the agent all the same."""
     path, log = tmp_path / "mute.sock", tmp_path / "log"

@@ -134,11 +134,6 @@ def test_kubelet_is_asked_where_its_socket_is_given() -> None:
             ["--simulate", "1xT4", "--log-format", "xml"], "'xml' is none of text, json", id="log format"
         ),
         pytest.param(
-            ["--simulated-node", "a=1xT4", "--simulated-node", "b=1xT4", "--pod-resources", "s"],
-            "one kubelet",
-            id="one kubelet for two nodes",
-        ),
-        pytest.param(
             ["--simulate", "1xT4", "--gpu-resources", " ,"], "names no resource", id="no resource is a GPU"
         ),
         pytest.param(
@@ -188,6 +183,21 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
 
 
 @pytest.mark.parametrize(
+    ("flag", "sentence"),
+    [
+        ("--pod-resources", "--pod-resources is the socket of one kubelet"),
+        ("--nri", "--nri is the socket of one node's runtime"),
+        ("--cdi", "--cdi is a folder of one node"),
+        ("--kubelet-socket", "--kubelet-socket is that of one kubelet"),
+    ],
+)
+def test_what_is_of_one_node_goes_with_no_other(flag: str, sentence: str) -> None:
+    """A process may speak for several simulated nodes, and each of these is a place on one machine."""
+    with pytest.raises(flags.UsageError, match=f"^{sentence}: it goes with one node alone"):
+        parse("--simulated-node=a=1xT4", "--simulated-node=b=1xT4", f"{flag}=place")
+
+
+@pytest.mark.parametrize(
     ("words", "environment", "sentence"),
     [
         pytest.param(["--ignored-xids", "7x"], {}, "'7x' is neither the number of an XID", id="a bad number"),
@@ -215,25 +225,7 @@ def test_lists_of_errors_are_read_from_flags_and_as_the_device_plugin_is_told() 
         pytest.param(["--nri-cdi-kind=a/b"], {}, "--nri-cdi-kind is about", id="a kind without a plugin"),
         pytest.param(["--nri=n", "--nri-cdi-kind=gpu"], {}, "'gpu' is not VENDOR/CLASS", id="no kind of CDI"),
         pytest.param(["--nri=n", "--guard"], {}, "give --pod-resources SOCKET", id="guard without a kubelet"),
-        pytest.param(
-            ["--simulated-node=a=1xT4", "--simulated-node=b=1xT4", "--nri=n"],
-            {},
-            "--nri is the socket of one node's runtime",
-            id="one runtime for two nodes",
-        ),
-        pytest.param(
-            ["--simulated-node=a=1xT4", "--simulated-node=b=1xT4", "--cdi=c"],
-            {},
-            "--cdi is a folder of one node",
-            id="one folder for two nodes",
-        ),
         pytest.param(["--kubelet-socket=k"], {}, "give --pod-resources SOCKET, too", id="plugin alone"),
-        pytest.param(
-            ["--simulated-node=a=1xT4", "--simulated-node=b=1xT4", "--kubelet-socket=k"],
-            {},
-            "--kubelet-socket is that of one kubelet",
-            id="one kubelet's plugin for two nodes",
-        ),
         pytest.param(
             ["--kubelet-socket=k", "--pod-resources=p", "--device-list-strategy=cdi-cri"],
             {},

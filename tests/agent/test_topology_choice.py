@@ -46,15 +46,15 @@ def test_it_agrees_with_the_core(shape: str, data: st.DataObject) -> None:
 
 
 def test_what_must_be_is_among_them() -> None:
-    """The rest is what goes best with it; what is not free, or too much, cannot be had."""
+    """The rest is what is joined best to it; what is not free, or too much, cannot be had."""
     made = spec("8xV100-SXM2-16GB")
     by_minor = {card.minor: card.uuid for card in made.devices}
     free = set(by_minor.values())
+    board = devices.board(sorted(made.devices, key=lambda card: card.minor), made.partitions)
 
     pair = topology_choice.best_set(made.devices, made.partitions, free, (by_minor[5],), 2)
-    best = max(free - {by_minor[5]}, key=lambda uuid: len(of_core(made, {uuid, by_minor[5]}, 2)))
-    assert by_minor[5] in pair
-    assert best
+    (partner,) = (minor for minor, uuid in by_minor.items() if uuid in pair and minor != 5)
+    assert board.worth[5][partner] == max(board.worth[5])
     assert topology_choice.best_set(made.devices, (), free - {by_minor[5]}, (by_minor[5],), 2) == ()
     assert topology_choice.best_set(made.devices, (), free, tuple(free), 2) == ()
     assert set(topology_choice.best_set(made.devices, (), free, tuple(free), 8)) == free

@@ -2,10 +2,11 @@
 
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
-from e2e import fleet
+from e2e import fleet, inside
 from e2e import stage as stages
 from testbed import cluster as clusters
 from testbed import processes, waiting, workers
@@ -46,3 +47,10 @@ def worker(stage: stages.Stage) -> Iterator[workers.Worker]:
     with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}") as worker:
         yield worker
     stage.cluster.kubectl("delete", "node", worker.name)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Path:
+    """Return the root of a driver's installation."""
+    inside.make_driver(tmp_path)
+    return tmp_path

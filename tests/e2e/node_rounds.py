@@ -277,8 +277,8 @@ async def _settled(stage: Stage, name: str) -> str:
 
 async def play(
     base: fleet.Fleet, way: str, count: int, *, rounds: int, seed: int, say: Callable[[str], None]
-) -> None:
-    """Play one way, and the rounds of the device plugin if it is that one."""
+) -> Counter[str]:
+    """Play one way, and the rounds of the device plugin if it is that one; return what was counted."""
     chance, began = random.Random(seed), time.monotonic()
     async with stages.lent(base) as stage, furnished(stage, way) as node:
         await come_and_go(node, count, chance)
@@ -288,6 +288,7 @@ async def play(
             await mixed_pods(node, rounds, chance)
         counted = ", ".join(f"{what} {number}" for what, number in sorted(node.counts.items()))
         say(f"{way}: kept: {counted}; {time.monotonic() - began:.0f} s")
+        return node.counts
 
 
 def main() -> int:

@@ -15,7 +15,6 @@ from e2e.inside import (
     MOST_CARDS,
     Inside,
     container,
-    make_driver,
     pod,
     until_allocatable,
     until_running,
@@ -28,13 +27,6 @@ pytestmark = pytest.mark.slow
 
 SHAPE: Final = f"{MOST_CARDS}xT4"
 STOCK: Final = "somebody-else"
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> Path:
-    """Return the root of a driver's installation."""
-    make_driver(tmp_path)
-    return tmp_path
 
 
 def flags(worker: workers.Worker, *more: str) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from e2e.inside import (
     Inside,
     assert_as_decided,
     container,
-    make_driver,
     make_node,
     pod,
     scene,
@@ -33,13 +32,6 @@ pytestmark = pytest.mark.slow
 HARDWARE: Final = ""  # The shape of a node whose cards are those of the mock of NVML.
 SHAPE: Final = f"{MOST_CARDS}xT4"
 REQUIRED: Final = "required-plugins.noderesource.dev"
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> Path:
-    """Return the root of a driver's installation."""
-    make_driver(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize("by_cdi", [False, True], ids=["directly", "by the agent's CDI spec"])

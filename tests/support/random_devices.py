@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
+from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
@@ -20,7 +21,7 @@ MODELS = ("Tesla T4", "NVIDIA A30")
 PROFILES = ("1g.6gb", "2g.12gb")
 MEMORIES = (16, 10, 10, 7, 16, 10, 0)
 LABEL = (("fabric", "a"),)
-LINK = node_topology.NVLINK_WORTH
+LINK = link_worths.NVLINK
 PROFILE_LISTS = st.lists(st.sampled_from((*PROFILES, PROFILES[0])), min_size=1, max_size=4)
 TROUBLES = st.sampled_from((None,) * 18 + (Reason.UNHEALTHY, Reason.CARD_CORDONED, Reason.OCCUPIED))
 

@@ -16,10 +16,10 @@ from typing import Final, Never
 
 import msgspec
 
-from berth_agent import backoff
+from berth_agent import backoff, device_status
 from berth_agent.cdi import specs
 from berth_agent.delivery.means import DirectMeans
-from berth_crds import schema_limits, text, vocabulary, wire
+from berth_crds import vocabulary, wire
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +57,11 @@ class CdiWriter:
 
     def condition(self) -> wire.Condition:
         """Return whether the spec is kept; it has no time yet."""
+        message = f"{self._path} names the cards."
         kind = vocabulary.DeviceCondition.CDI_READY
-        if self._failure:
-            message = text.line(self._failure, most=schema_limits.LONGEST_MESSAGE)
-            return wire.Condition(kind, vocabulary.Truth.FALSE, "NotWritten", message)
-        return wire.Condition(kind, vocabulary.Truth.TRUE, "Written", f"{self._path} names the cards.")
+        return device_status.of_delivery(
+            kind, self._failure, dead="NotWritten", alive="Written", message=message
+        )
 
     async def _refresh(self) -> float:
         """Make the file agree with the node, and return how long to rest."""

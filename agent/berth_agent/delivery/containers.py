@@ -5,7 +5,7 @@ so that no container starts with other devices than the ledger has it hold.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from berth_crds import allocation, names, vocabulary, wire
@@ -111,16 +111,18 @@ def _shares(annotations: Mapping[str, str], container: str, node: str) -> list[a
 
 def _given(share: allocation.Share, cards: Iterable[wire.Card]) -> GivenCard:
     """Return the card or MIG instance of a share; its minor must still be that of the bind."""
-    for card in cards:
-        for given in (GivenCard(card), *(GivenCard(card, each) for each in _instances(card))):
-            if given.uuid == share.uuid:
-                _check_minor(share, card)
-                return given
+    for given in cards_and_instances(cards):
+        if given.uuid == share.uuid:
+            _check_minor(share, given.card)
+            return given
     raise Undeliverable(f"the node has no card {share.uuid} now")
 
 
-def _instances(card: wire.Card) -> Iterable[wire.MigInstance]:
-    return card.mig.instances if card.mig else ()
+def cards_and_instances(cards: Iterable[wire.Card]) -> Iterator[GivenCard]:
+    """Yield each card, and each MIG instance of it."""
+    for card in cards:
+        yield GivenCard(card)
+        yield from (GivenCard(card, instance) for instance in (card.mig.instances if card.mig else ()))
 
 
 def _check_minor(share: allocation.Share, card: wire.Card) -> None:

@@ -10,16 +10,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from berth_crds import wire
+from berth_crds import link_worths, wire
 from berth_crds.vocabulary import LinkKind
 
-NVLINK_WORTH: Final = 10_000
-PATH_WORTH: Final[Mapping[str, int]] = {
-    LinkKind.PCIE_SWITCH: 50,
-    LinkKind.PCIE_HOST: 30,
-    LinkKind.NUMA: 20,
-    LinkKind.SYSTEM: 10,
-}
 MOST_COMPARED: Final = 5_000  # These take a tenth of a second; the core compares more.
 
 Pairs = Mapping[frozenset[str], int]
@@ -62,35 +55,29 @@ def _worth(pairs: Pairs, uuids: Iterable[str]) -> int:
 
 
 def _pairs(cards: Sequence[wire.Card]) -> Pairs:
-    """Return what each pair is worth: NVLink and nearness added, otherwise the better of the two."""
+    """Return what each pair is worth; either end may have reported the link, and the better report counts."""
     known = {card.uuid for card in cards}
     links: dict[frozenset[str], int] = {}
     for card in cards:
         for link in card.links:
             if link.peer in known and link.peer != card.uuid:
                 pair = frozenset((card.uuid, link.peer))
-                links[pair] = max(links.get(pair, 0), _link_worth(link))
+                worth = link_worths.of_link(link.kind, link.count)
+                links[pair] = max(links.get(pair, 0), worth)
     found = {}
     for one, other in itertools.combinations(cards, 2):
         pair = frozenset((one.uuid, other.uuid))
-        linked, near = links.get(pair, 0), _nearness(one, other)
-        found[pair] = linked + near if linked >= NVLINK_WORTH else max(linked, near)
+        found[pair] = link_worths.of_pair(links.get(pair, 0), _nearness(one, other))
     return found
-
-
-def _link_worth(link: wire.Link) -> int:
-    if link.kind == LinkKind.NVLINK:
-        return NVLINK_WORTH * (link.count or 1)
-    return PATH_WORTH.get(link.kind, 0)
 
 
 def _nearness(one: wire.Card, other: wire.Card) -> int:
     """Return what the places of two cards are worth; their PCIe path may be unknown."""
     here, there = one.topology or wire.Topology(), other.topology or wire.Topology()
     if here.pcie_root is not None and here.pcie_root == there.pcie_root:
-        return PATH_WORTH[LinkKind.PCIE_SWITCH]
+        return link_worths.PATHS[LinkKind.PCIE_SWITCH]
     if here.numa_node is not None and here.numa_node == there.numa_node:
-        return PATH_WORTH[LinkKind.NUMA]
+        return link_worths.PATHS[LinkKind.NUMA]
     return 0
 
 

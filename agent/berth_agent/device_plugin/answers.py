@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from berth_agent.delivery import topology_choice
-from berth_agent.delivery.containers import GivenCard, Undeliverable
+from berth_agent.delivery.containers import GivenCard, Undeliverable, cards_and_instances
 from berth_agent.delivery.device_nodes import DEV
 from berth_agent.delivery.means import DirectMeans
 from berth_agent.device_plugin import admission, claims, offers, responses
@@ -207,7 +207,7 @@ class PluginAnswers:
 
     def _given(self, uuids: Collection[str], promised: Sequence[str]) -> list[GivenCard]:
         """Return the cards in the order of the promise, else by minor; the kubelet names them in none."""
-        found = {given.uuid: given for card in self.state.cards for given in _givens(card)}
+        found = {given.uuid: given for given in cards_and_instances(self.state.cards)}
         if unknown := [uuid for uuid in uuids if uuid not in found]:
             raise Refused(f"the node has no card {unknown[0]} now")
         place = {uuid: number for number, uuid in enumerate(promised)}
@@ -226,8 +226,3 @@ def _ids_of(uuids: Sequence[str], preference: Preference) -> Sequence[str]:
             return ()
         found.append(free[uuid].pop(0))
     return found
-
-
-def _givens(card: wire.Card) -> Iterator[GivenCard]:
-    yield GivenCard(card)
-    yield from (GivenCard(card, instance) for instance in (card.mig.instances if card.mig else ()))

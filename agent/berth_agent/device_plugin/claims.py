@@ -44,10 +44,11 @@ def promised(pod: watched_pod.Pod, resources: Mapping[str, str]) -> Iterator[Cla
 
 def given(listed: Iterable[podresources.ListedPod], uuids: Collection[str]) -> Iterator[Claim]:
     """Yield which of these cards and instances the kubelet lists as given, by whatever resource."""
+    known = set(uuids)
     for pod in listed:
         for container in pod.containers:
             for devices in container.devices:
-                for uuid in {device_ids.uuid_of(device) for device in devices.ids} & set(uuids):
+                for uuid in known.intersection(map(device_ids.uuid_of, devices.ids)):
                     yield Claim((pod.namespace, pod.name), container.name, uuid, devices.resource)
 
 

@@ -7,12 +7,12 @@ import logging
 from pathlib import Path
 from typing import Final, Never
 
-from berth_agent import backoff
+from berth_agent import backoff, device_status
 from berth_agent.device_plugin import offers
 from berth_agent.device_plugin.answers import AnswerRules, NodePods, NodeState, PluginAnswers
 from berth_agent.kubelet import plugin_server, podresources
 from berth_agent.kubelet.plugin_server import PluginServer
-from berth_crds import schema_limits, tasks, text, vocabulary, wire
+from berth_crds import tasks, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
@@ -72,12 +72,13 @@ class DevicePlugin:
 
     def condition(self) -> wire.Condition:
         """Return whether the kubelet has taken all resources; it has no time yet."""
-        kind = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
-        if why := "; ".join(filter(None, self._failures.values())):
-            message = text.line(why, most=schema_limits.LONGEST_MESSAGE)
-            return wire.Condition(kind, vocabulary.Truth.FALSE, "NotRegistered", message)
         resources = ", ".join(sorted(self._servers)) or "nothing, for the node has no cards"
-        return wire.Condition(kind, vocabulary.Truth.TRUE, "Registered", f"The kubelet counts {resources}.")
+        failure = "; ".join(filter(None, self._failures.values()))
+        message = f"The kubelet counts {resources}."
+        kind = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
+        return device_status.of_delivery(
+            kind, failure, dead="NotRegistered", alive="Registered", message=message
+        )
 
     async def run(self) -> Never:
         """Serve each resource from when it is there; one of which all cards are gone has no devices."""
@@ -148,7 +149,7 @@ class DevicePlugin:
 
 
 def _made(path: Path) -> int:
-    """Return when a file was made; zero for none."""
+    """Return a number that differs for each file that is made at a path; zero for none."""
     try:
         found = path.stat()
     except OSError:

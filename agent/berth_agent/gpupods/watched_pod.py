@@ -88,8 +88,8 @@ def amounts(container: Container) -> dict[str, int]:
 
 
 def _asks(resources: Resources) -> bool:
-    amounts = (resources.requests or {}) | (resources.limits or {})
-    return any(aliases.is_served(name) and str(amount) != "0" for name, amount in amounts.items())
+    asked = (resources.requests or {}) | (resources.limits or {})
+    return any(aliases.is_served(name) and str(amount) != "0" for name, amount in asked.items())
 
 
 def has_ended(pod: Pod) -> bool:

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Never
 
-from berth_agent import backoff
+from berth_agent import backoff, device_status
 from berth_agent.delivery.containers import Delivery, Undeliverable
 from berth_agent.nri import frames, messages
 from berth_agent.protobuf import Malformed
-from berth_crds import schema_limits, tasks, text, vocabulary, wire
+from berth_crds import tasks, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +48,11 @@ class NriPlugin:
 
     def condition(self) -> wire.Condition:
         """Return whether containers are adjusted; it has no time yet."""
-        kind = vocabulary.DeviceCondition.NRI_READY
-        if self._failure:
-            message = text.line(self._failure, most=schema_limits.LONGEST_MESSAGE)
-            return wire.Condition(kind, vocabulary.Truth.FALSE, "NotConnected", message)
         message = f"Each container is adjusted as the runtime at {self._socket} makes it."
-        return wire.Condition(kind, vocabulary.Truth.TRUE, "Connected", message)
+        kind = vocabulary.DeviceCondition.NRI_READY
+        return device_status.of_delivery(
+            kind, self._failure, dead="NotConnected", alive="Connected", message=message
+        )
 
     async def _session(self) -> None:
         """Register, and answer until the connection ends."""

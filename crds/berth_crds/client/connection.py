@@ -175,7 +175,7 @@ def from_contexts(paths: tuple[Path, ...], contexts: Iterable[str | None]) -> li
     origin = os.pathsep.join(str(path) for path in paths)
     with reading_config(origin):
         config = merge(paths)
-        return [_from_kubeconfig(config, origin, context) for context in contexts]
+        return [from_merged(config, origin, context) for context in contexts]
 
 
 @contextlib.contextmanager
@@ -193,7 +193,8 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:160].rstrip(".") or "a value has the wrong kind"
 
 
-def _from_kubeconfig(config: Kubeconfig, origin: str, context: str | None) -> Connection:
+def from_merged(config: Kubeconfig, origin: str, context: str | None) -> Connection:
+    """Use the current (or the named) context of a kubeconfig that has been read."""
     chosen = context or config.current
     entry = pick(config.contexts, chosen, what="context", origin=origin)
     cluster = pick(config.clusters, entry.get("cluster"), what="cluster", origin=origin)

@@ -54,7 +54,7 @@ async def _from_kubeconfig(
     )
     connection.check_credentials(user, server=server, name=entry.get("user"), origin=origin)
     if not LIBRARY_FORMS & user.keys():
-        return connection.from_kubeconfig(paths, context=context)
+        return connection.from_merged(files, origin, context)
     from kubernetes_asyncio import client, config  # noqa: PLC0415  It is large.
 
     found = client.Configuration()

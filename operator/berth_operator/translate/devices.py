@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from berth_crds import catalog, named_cards, text, vocabulary, wire
+from berth_crds import catalog, link_worths, named_cards, text, vocabulary, wire
 from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling import uuid_records
 from berth_operator.scheduling.decisions import Reason
@@ -22,8 +22,8 @@ from berth_operator.translate import device_size
 
 # A source that is not configured has no condition; only one that says so is down.
 NEARNESS: Final = {
-    Scope.PCIE: node_topology.PCIE_WORTH[LinkKind.PCIE_SWITCH],
-    Scope.NUMA: node_topology.PCIE_WORTH[LinkKind.NUMA],
+    Scope.PCIE: link_worths.PATHS[LinkKind.PCIE_SWITCH],
+    Scope.NUMA: link_worths.PATHS[LinkKind.NUMA],
 }
 KUBELET: Final = vocabulary.DeviceCondition.POD_RESOURCES_READY
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
@@ -216,15 +216,10 @@ def _board(
             links[a][b] = links[b][a] = max(links[a][b], worth)
     near = _nearness(size, groups)
     matrix = tuple(
-        tuple(_pair(link, near[a][b]) if a != b else 0 for b, link in enumerate(row))
+        tuple(link_worths.of_pair(link, near[a][b]) if a != b else 0 for b, link in enumerate(row))
         for a, row in enumerate(links)
     )
     return node_topology.NodeTopology(size, matrix, groups, partitions)
-
-
-def _pair(link: int, nearness: int) -> int:
-    """Return what a pair is worth: NVLink and nearness added, otherwise the better of the two."""
-    return link + nearness if link >= node_topology.NVLINK_WORTH else max(link, nearness)
 
 
 def _nearness(size: int, groups: Groups) -> list[list[int]]:
@@ -239,14 +234,11 @@ def _nearness(size: int, groups: Groups) -> list[list[int]]:
 
 
 def _worths(card: wire.Card, slot: Mapping[str, int]) -> Iterable[tuple[int, int]]:
-    return ((slot[link.peer], worth(link)) for link in card.links if link.peer in slot)
-
-
-def worth(link: wire.Link) -> int:
-    """Return what a link is worth; an unknown kind is worth nothing."""
-    if link.kind == LinkKind.NVLINK:
-        return node_topology.NVLINK_WORTH * (link.count or 1)
-    return node_topology.PCIE_WORTH.get(link.kind, 0)
+    return (
+        (slot[link.peer], link_worths.of_link(link.kind, link.count))
+        for link in card.links
+        if link.peer in slot
+    )
 
 
 def _partition(one: wire.Partition, slot: Mapping[str, int]) -> node_topology.Partition:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from berth_crds import catalog
+from berth_crds import catalog, link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
 
@@ -306,7 +306,7 @@ def in_scope(view: device_view.View, request: requests.Request, way: Way) -> boo
 def linked(board: node_topology.NodeTopology, a: int, b: int) -> bool:
     """Return whether two slots are joined by NVLink."""
     ring = any(part.mask >> a & part.mask >> b & 1 for part in board.partitions)
-    return ring or board.worth[a][b] >= node_topology.NVLINK_WORTH
+    return ring or board.worth[a][b] >= link_worths.NVLINK
 
 
 def whole_count(request: requests.Request) -> int:

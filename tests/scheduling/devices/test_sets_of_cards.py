@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
@@ -38,7 +39,7 @@ NVLINK_WISH, SWITCH_WISH, SOCKET_WISH = (
 
 def links_alone(device: facts.Device) -> facts.Device:
     """Return a Device of which nothing but the NVLinks is known."""
-    worth = node_topology.NVLINK_WORTH
+    worth = link_worths.NVLINK
     rows = tuple(tuple(pair // worth * worth for pair in row) for row in device.board.worth)
     return dataclasses.replace(device, board=node_topology.NodeTopology(8, rows))
 
@@ -254,11 +255,10 @@ def test_rings_are_the_largest_sets_with_every_pair_joined(
 def test_more_sets_than_can_be_compared_still_give_a_good_one() -> None:
     """On a board of twenty cards in two halves, ten cards come from one half."""
     worth = tuple(
-        tuple(node_topology.NVLINK_WORTH if a != b and a % 2 == b % 2 else 0 for b in range(20))
-        for a in range(20)
+        tuple(link_worths.NVLINK if a != b and a % 2 == b % 2 else 0 for b in range(20)) for a in range(20)
     )
     board = node_topology.NodeTopology(20, worth)
 
     best = topology.best_set(board, (1 << 20) - 1, 10)
 
-    assert board.within(best or 0) == 45 * node_topology.NVLINK_WORTH
+    assert board.within(best or 0) == 45 * link_worths.NVLINK

@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import pytest
 
+from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import search
 from berth_operator.scheduling.decisions import Reason
@@ -163,7 +164,7 @@ def test_links_that_no_hardware_has_are_left_out(sort: str, tangled: bool) -> No
     """Of a board with too many rings only places count; what hardware may have is kept."""
     board = device(sort).board
 
-    linked = max(map(max, board.worth)) > node_topology.NVLINK_WORTH
+    linked = max(map(max, board.worth)) > link_worths.NVLINK
     assert (board.tangled, linked) == (tangled, not tangled and sort != "no links")
     assert board.scope(Scope.NUMA)[0] == 0xFFFF
 

@@ -13,6 +13,7 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
+from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.decisions import Reason
@@ -112,7 +113,7 @@ def wiring(dice: Dice, made: tuple[facts.Card, ...]) -> node_topology.NodeTopolo
     worth = [[0] * size for _ in range(size)]
     for a in range(size):
         for b in range(a):
-            worth[a][b] = worth[b][a] = dice.choice((10, 50, node_topology.NVLINK_WORTH))
+            worth[a][b] = worth[b][a] = dice.choice((10, 50, link_worths.NVLINK))
     groups = (
         (Scope.NUMA, _masks(card.numa for card in made)),
         (Scope.PCIE, _masks(card.root for card in made)),

@@ -11,20 +11,11 @@ does not keep it in memory: a board lasts as long as a Device that has it.
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, ParamSpec, TypeVar, cast
 
-from berth_crds.vocabulary import LinkKind, Scope
-
-# What one link of each kind is worth between two cards. One NVLink outweighs all paths
-# through PCIe between the cards of a set, and each further NVLink counts again.
-NVLINK_WORTH: Final = 10_000
-PCIE_WORTH: Final[Mapping[str, int]] = {
-    LinkKind.PCIE_SWITCH: 50,
-    LinkKind.PCIE_HOST: 30,
-    LinkKind.NUMA: 20,
-    LinkKind.SYSTEM: 10,
-}
+from berth_crds import link_worths
+from berth_crds.vocabulary import Scope
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +72,9 @@ class NodeTopology:
     @functools.cached_property
     def peers(self) -> tuple[int, ...]:
         """For each slot, those surely joined to it by NVLink: by a link, or because one ring holds both."""
-        joined = [mask_of(b for b, worth in enumerate(row) if worth >= NVLINK_WORTH) for row in self.worth]
+        joined = [
+            mask_of(b for b, worth in enumerate(row) if worth >= link_worths.NVLINK) for row in self.worth
+        ]
         for part in self.partitions:
             for at in slots(part.mask & (1 << self.size) - 1):
                 joined[at] |= part.mask
