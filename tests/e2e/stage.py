@@ -209,13 +209,22 @@ class Stage:
         seconds: float = SOON,
         instead: Callable[[], object] | None = None,
     ) -> T:
-        """Wait for a condition that asks the API server; in vain, tell what all programs said last."""
+        """Wait for a condition that asks the API server; in vain, tell what pods and programs said last."""
         try:
             return await waiting.eventually(condition, what=what, seconds=seconds, instead=instead)
         except waiting.TimedOut as error:
             programs = {one.name: one for one in (*self._operators, *self.fleet.programs)}.values()
             logs = [f"{one.name} said:\n{processes.tail(one.log)}" for one in programs]
-            raise waiting.TimedOut("\n\n".join([str(error), *logs])) from None
+            raise waiting.TimedOut("\n\n".join([str(error), *await self._not_ready(), *logs])) from None
+
+    async def _not_ready(self) -> list[str]:
+        """Return what each pod that is not ready says of itself."""
+        pods = (await self.pods()).items()
+        return [
+            f"{name} says: {json.dumps(one.get('status', {}))}"
+            for name, one in pods
+            if condition(one, "Ready").get("status") != "True"
+        ]
 
     async def until_pod(self, name: str, what: str, holds: Callable[[Pod], object]) -> Pod:
         """Wait until something is true of a pod, and give the pod."""

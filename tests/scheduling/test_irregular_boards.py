@@ -1,5 +1,6 @@
 """A node whose links no hardware has takes little time from pods, and they go to the other nodes."""
 
+import dataclasses
 from typing import Final
 
 import pytest
@@ -101,3 +102,43 @@ def test_nodes_hard_to_search_are_remembered_within_bounds() -> None:
 
     assert not hard.of(asked[0])
     assert list(hard.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_HARD + 1)]
+
+
+def test_a_search_that_lost_its_time_is_made_again() -> None:
+    """A process that was paused amid the search has learnt nothing of its node, which need not change."""
+    board = irregular_boards.device(BAD, "all joined unevenly")
+    search = Search(builders.inventory(builders.node(BAD), board))
+
+    found = [tried(search, over=over) for over in (True, True, True, False)]
+
+    assert found == [None, None, None, BAD]
+
+
+def test_a_search_that_has_lost_its_time_too_often_waits_for_a_change() -> None:
+    """One that takes all the time of its pods takes it from few of them."""
+    board = irregular_boards.device(BAD, "all joined unevenly")
+    search = Search(builders.inventory(builders.node(BAD), board))
+
+    found = [tried(search, over=True) for _ in range(search_memory.MOST_TRIES + 1)]
+    found.append(tried(search, over=False))
+    search.inventory.put_device(dataclasses.replace(board, cards=board.cards[1:]))
+    found.append(tried(search, over=False))
+
+    assert found == [None] * (search_memory.MOST_TRIES + 2) + [BAD]
+
+
+def test_a_node_that_others_claim_is_not_searched_again() -> None:
+    """Pods before this one have a right to it."""
+    board = irregular_boards.device(BAD, "all joined unevenly")
+    search = Search(builders.inventory(builders.node(BAD), board))
+    tried(search, over=True)
+
+    assert tried(search, over=False, excluded=(BAD,)) is None
+    assert tried(search, over=False) == BAD
+
+
+def tried(search: Search, *, over: bool, excluded: tuple[str, ...] = ()) -> str | None:
+    """Search for a place for the hard pod, with no time or all the time, and return its node."""
+    effort = Effort(expired=lambda: over)
+    found = search.place(HARD.request, HARD.demand, policy=RULES, effort=effort, excluded=excluded)
+    return None if found is None else found.node

@@ -107,6 +107,7 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._scores(question, policy)
+        again = set(cached.rows_to_search_again()) if cached.out_of_time else set[int]()
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         hard = self._hard_to_search.of(question)
         scores_of_excluded = cached.exclude(self._positions(excluded)) if excluded else None
@@ -115,7 +116,10 @@ class Search:
         if scores_of_hard is not None:
             cached.restore(scores_of_hard)
             if found is None and not effort.cut_short:
-                found, _ = self._search_nodes(request, question, cached, effort, searched=searched)
+                found, searched = self._search_nodes(request, question, cached, effort, searched=searched)
+        if found is None and again and not effort.cut_short:
+            self._let_search(cached, again - {self.inventory.index.get(name, -1) for name in excluded})
+            found, _ = self._search_nodes(request, question, cached, effort, searched=searched)
         if scores_of_excluded is not None:
             cached.restore(scores_of_excluded)
         return found
@@ -153,12 +157,21 @@ class Search:
                     question, info.name, hard=found.reason is decisions.Reason.UNDECIDED
                 )
                 self._remember(cached, equivalence_class, reason)
-            # Only a search could show this; it holds until the node changes.
+            # Only a search could show this; it holds until the node changes. Where the time of the search may
+            # have been lost to other programs, it holds until no other node fits (`_let_search`).
+            if reason[0] is decisions.Reason.UNDECIDED and effort.expired is not None:
+                cached.out_of_time[info.row] += 1
             cached.score[best] = search_memory.IMPOSSIBLE
             cached.reasons[info.row] = reason
             self._bytes += search_memory.BYTES_A_REASON
             effort.spend(1)
         return None, searched
+
+    def _let_search(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
+        """Have these nodes searched again although they have not changed."""
+        if rows:
+            cached.forget_undecided_classes()
+            self._score_rows(cached, _rows(rows))
 
     def _remember(
         self, cached: search_memory.CachedScores, equivalence_class: Hashable, reason: NodeReason
@@ -201,6 +214,8 @@ class Search:
             while len(self._cached) > 1 and self._crowded:
                 self._forget(next(iter(self._cached)))
         elif changed:
+            for row in changed if cached.out_of_time else ():
+                del cached.out_of_time[row]
             self._score_rows(cached, _rows(set(changed)))
         self._cached.move_to_end(question)
         return cached

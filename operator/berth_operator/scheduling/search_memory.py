@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable
 from typing import Final
 
 from berth_operator.scheduling import node_table, questions
-from berth_operator.scheduling.decisions import NodeReason
+from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.demand_model import DemandModel
 from berth_operator.scheduling.policy import Policy
 
@@ -21,6 +21,7 @@ MOST_CLASSES: Final = 32
 # How many questions with slow nodes are remembered, and how many nodes of each.
 MOST_QUESTIONS: Final = 256
 MOST_HARD: Final = 64
+MOST_TRIES: Final = 3  # Of a node whose search runs out of time, until it changes.
 
 IMPOSSIBLE: Final = -1.0  # Below every score.
 
@@ -35,6 +36,7 @@ class CachedScores:
 
     `slot` is the first device to try on a node, `has_slots` whether the strategy names one. `reasons` has
     why nodes refused that were searched, by row; `reasons_by_class` the same by equivalence class.
+    `out_of_time` counts, by row, the searches that ran out of time since the node changed.
     """
 
     question: questions.Question
@@ -47,6 +49,17 @@ class CachedScores:
     has_slots: bool = False
     reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
+    out_of_time: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+
+    def rows_to_search_again(self) -> list[int]:
+        """Return the nodes whose search ran out of time, but not too often: perhaps by a pause."""
+        return [row for row, tries in self.out_of_time.items() if tries <= MOST_TRIES]
+
+    def forget_undecided_classes(self) -> None:
+        """Let one node of each class that was not decided in time be searched again."""
+        self.reasons_by_class = {
+            one: found for one, found in self.reasons_by_class.items() if found[0] is not Reason.UNDECIDED
+        }
 
     def exclude(self, positions: node_table.Numbers) -> ExcludedScores:
         """Exclude some nodes; return what `restore` needs to include them again."""
