@@ -11,7 +11,7 @@ from typing import Final
 from berth_crds import names
 from berth_crds.client import api, errors, resources
 from e2e import plans, rig, workload
-from e2e.stage import condition
+from e2e.conditions import condition
 from support import manifests
 from testbed import calls, interceptor, second_apiserver, shipped, waiting
 from testbed import cluster as clusters

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from berth_crds import names
-from e2e.stage import Stage, Thing, condition
+from e2e.conditions import condition
+from e2e.stage import Stage, Thing
 from testbed import images, workers
 
 MAJOR: Final = 195  # Of NVIDIA's devices.

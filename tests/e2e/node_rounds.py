@@ -28,8 +28,9 @@ from berth_crds import names
 from berth_crds.client import errors, resources
 from e2e import fleet, inside
 from e2e import stage as stages
+from e2e.conditions import condition
 from e2e.inside import LIBRARY, LOADED, MAJOR, MOST_CARDS, OF_DRIVER, Inside, container, pod
-from e2e.stage import Stage, condition
+from e2e.stage import Stage
 from support import pod_invariants
 from testbed import cluster as clusters
 from testbed import console, nvidia_runtime, processes, waiting, workers

@@ -21,7 +21,8 @@ from berth_crds import names
 from berth_crds.client import api, errors, resources
 from berth_operator.kube import leadership
 from e2e import plans
-from e2e.stage import Stage, cards_of, condition
+from e2e.conditions import condition
+from e2e.stage import Stage, cards_of
 from e2e.workload import Workload
 from support import manifests, pod_invariants
 from testbed import calls, interceptor, processes, waiting

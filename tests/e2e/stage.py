@@ -15,7 +15,8 @@ import msgspec
 
 from berth_crds import allocation, names, nesting
 from berth_crds.client import api, connection, errors, resources
-from e2e import fleet
+from e2e import conditions, fleet
+from e2e.conditions import condition, scheduled
 from support import kubelet, manifests
 from testbed import audit, interceptor, processes, proxy, waiting
 
@@ -215,16 +216,8 @@ class Stage:
         except waiting.TimedOut as error:
             programs = {one.name: one for one in (*self._operators, *self.fleet.programs)}.values()
             logs = [f"{one.name} said:\n{processes.tail(one.log)}" for one in programs]
-            raise waiting.TimedOut("\n\n".join([str(error), *await self._not_ready(), *logs])) from None
-
-    async def _not_ready(self) -> list[str]:
-        """Return what each pod that is not ready says of itself."""
-        pods = (await self.pods()).items()
-        return [
-            f"{name} says: {json.dumps(one.get('status', {}))}"
-            for name, one in pods
-            if condition(one, "Ready").get("status") != "True"
-        ]
+            said = conditions.not_ready((await self.pods()).values())
+            raise waiting.TimedOut("\n\n".join([str(error), *said, *logs])) from None
 
     async def until_pod(self, name: str, what: str, holds: Callable[[Pod], object]) -> Pod:
         """Wait until something is true of a pod, and give the pod."""
@@ -395,14 +388,3 @@ def cards_of(one: Pod) -> list[str]:
 def uuids(device: Thing) -> set[str]:
     """Return the names of the cards of a Device."""
     return {card["uuid"] for card in device["spec"]["devices"]}
-
-
-def condition(thing: Thing, kind: str) -> Thing:
-    """Return a condition of an object, or nothing."""
-    found = thing.get("status", {}).get("conditions", [])
-    return next((one for one in found if one["type"] == kind), {})
-
-
-def scheduled(one: Pod) -> Thing:
-    """Return a pod's PodScheduled condition, or nothing."""
-    return condition(one, "PodScheduled")

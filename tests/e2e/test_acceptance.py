@@ -10,7 +10,8 @@ import pytest
 
 from berth_crds import names
 from e2e import fleet
-from e2e.stage import AGENT, OPERATOR, Pod, Stage, pod, scheduled
+from e2e.conditions import scheduled
+from e2e.stage import AGENT, OPERATOR, Pod, Stage, pod
 from support import manifests
 from testbed import audit
 from testbed import cluster as clusters

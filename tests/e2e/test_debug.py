@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from berth_operator.scheduling.explain import sentences
-from e2e import fleet
+from e2e import conditions, fleet
 from e2e import stage as stages
 from support import manifests
 from testbed import pages, ports, waiting
@@ -84,7 +84,7 @@ async def test_a_waiting_pod_is_explained_and_refused_the_same_from_a_snapshot(
 
     async def agreed() -> tuple[str, dict[str, Any]] | None:
         # The pod shows the counts at once, and what would help when there was time for a closer look.
-        condition = stages.scheduled((await stage.pods())["large"])
+        condition = conditions.scheduled((await stage.pods())["large"])
         text = read(port, f"/debug/explain?pod={title}")
         whole = sentences.BUDGET_EXHAUSTED not in text
         return (

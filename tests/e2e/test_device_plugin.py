@@ -11,6 +11,7 @@ import pytest
 from berth_agent import simulated
 from berth_crds import names
 from berth_crds.client import errors, resources
+from e2e.conditions import condition
 from e2e.inside import (
     MOST_CARDS,
     Inside,
@@ -20,7 +21,7 @@ from e2e.inside import (
     until_running,
     whole,
 )
-from e2e.stage import Stage, Thing, cards_of, condition
+from e2e.stage import Stage, Thing, cards_of
 from testbed import workers
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,9 @@ from berth_crds import names
 from berth_crds.client import errors, resources
 from e2e import attempts, operator_attempts
 from e2e.attempts import MERGE, Attempt, Ground
+from e2e.conditions import condition
 from e2e.operator_attempts import D, G, L, P
-from e2e.stage import Stage, condition
+from e2e.stage import Stage
 from support import manifests
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import resources
-from e2e.stage import Stage, Thing, cards_of, condition, pod, uuids
+from e2e.conditions import condition
+from e2e.stage import Stage, Thing, cards_of, pod, uuids
 from support import kubelet, manifests
 from testbed import waiting
 

@@ -11,7 +11,8 @@ from berth_agent import simulated
 from berth_crds import names
 from berth_crds.client import errors, resources
 from e2e import by_hand
-from e2e.stage import Stage, Thing, cards_of, condition
+from e2e.conditions import condition
+from e2e.stage import Stage, Thing, cards_of
 from support.deviceplugin import DevicePlugin
 from testbed import images, workers
 

@@ -11,7 +11,8 @@ import pytest
 from berth_crds import names
 from berth_crds.client import errors, resources
 from berth_operator.kube import leadership
-from e2e.stage import Stage, cards_of, condition
+from e2e.conditions import condition
+from e2e.stage import Stage, cards_of
 from support import manifests
 from testbed import proxy
 

@@ -16,7 +16,8 @@ from berth_crds import names
 from berth_operator.scheduling.explain import sentences
 from e2e import fleet
 from e2e import stage as stages
-from e2e.stage import Pod, Stage, Thing, scheduled
+from e2e.conditions import scheduled
+from e2e.stage import Pod, Stage, Thing
 from simulation import every_container, every_field, simulator
 from support import manifests
 from testbed import cluster as clusters
