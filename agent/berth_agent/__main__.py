@@ -48,6 +48,7 @@ from berth_agent.kubelet import podresources
 from berth_agent.node_view import NodeView
 from berth_agent.nri import adjuster
 from berth_agent.nvml import nvml_probe
+from berth_agent.runtime_watch import RuntimeConfig
 from berth_agent.settings import HardwareNode, Node, NriSettings, Settings, SimulatedNode
 from berth_agent.settings import parse as parse_settings
 from berth_crds import flags, logs, nesting, tasks, vocabulary
@@ -106,6 +107,7 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
         resources=settings.gpu_resources,
         labels=settings.node_labels,
         sharing=settings.sharing,
+        runtime=RuntimeConfig(settings.runtime_config) if settings.runtime_config else None,
         nri=_nri(settings, direct),
         cdi=_cdi(settings, direct),
         plugin=_plugin(settings, direct),

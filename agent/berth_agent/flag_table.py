@@ -138,6 +138,14 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
         },
     },
     "how containers get their cards": {
+        "runtime-config": {
+            "metavar": "FILES",
+            "type": flag_values.files,
+            "default": "",
+            "help": "where NVIDIA's container runtime has its configuration, by commas, as a rule in"
+            " /etc/nvidia-container-runtime/config.toml: where there is none, pods that depend on it are not"
+            " bound to the node (default: it is not looked for, and pods are bound)",
+        },
         "nri": {
             "metavar": "SOCKET",
             "type": Path,

@@ -7,6 +7,7 @@ import argparse
 import math
 import re
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Final
 
 from berth_agent import plugin_choices, xid_choices
@@ -34,6 +35,11 @@ def patterns(text: str) -> tuple[str, ...]:
 def names(text: str) -> tuple[str, ...]:
     """Return names, separated by commas; there may be none."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def files(text: str) -> tuple[Path, ...]:
+    """Return files, separated by commas; there may be none."""
+    return tuple(map(Path, names(text)))
 
 
 def cdi_kind(text: str) -> str:

@@ -41,6 +41,7 @@ from berth_agent.nri import adjuster
 from berth_agent.nri.plugin import NriPlugin
 from berth_agent.publish import device_publisher, heartbeat
 from berth_agent.publish.label_writer import LabelWriter
+from berth_agent.runtime_watch import RuntimeConfig, RuntimeWatch
 from berth_crds import named_cards, names, vocabulary, wire
 from berth_crds.client import api, errors, informer, resources
 
@@ -60,7 +61,8 @@ class NodeConfig:
     `kubelet` is asked about `resources`. A probe that lists processes is asked as well, and their
     cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
     `sharing` is how the node's device plugin shares its cards. With `labels` the Node gets labels
-    with what its cards have in common. With `nri` containers are adjusted as the runtime makes them,
+    with what its cards have in common. `runtime` says whether the runtime obeys the environment of
+    containers. With `nri` containers are adjusted as the runtime makes them,
     with `cdi` a file tells the runtime what opens each card, and with `plugin` the kubelet counts the
     cards and gives them to containers.
     """
@@ -75,6 +77,7 @@ class NodeConfig:
     labels: bool = False
     sharing: wire.Sharing | None = None
     nri: adjuster.NriConfig | None = None
+    runtime: RuntimeConfig | None = None
     cdi: cdi_writer.CdiConfig | None = None
     plugin: device_plugin.PluginConfig | None = None
     # Held while a sampler runs: after a restart, an earlier sample may still hang in the driver.
@@ -152,6 +155,9 @@ class NodeAgent:
             else None
         )
         self._nri_plugin = _nri_plugin(config, self._known_cards)
+        self._runtime_watch = (
+            RuntimeWatch(config.runtime, interval=timing.interval) if config.runtime else None
+        )
         self._cdi_writer = (
             cdi_writer.CdiWriter(config.cdi, config.node, self._known_cards, interval=timing.interval)
             if config.cdi
@@ -168,6 +174,8 @@ class NodeAgent:
                 group.create_task(self._label_writer.run(), name=f"labels of {self.node}")
             if self._poller:
                 group.create_task(self._poller.run(), name=f"kubelet of {self.node}")
+            if self._runtime_watch:
+                group.create_task(self._runtime_watch.run(), name=f"runtime's configuration of {self.node}")
             if self._nri_plugin:
                 group.create_task(self._nri_plugin.run(), name=f"container runtime of {self.node}")
             if self._device_plugin:
@@ -288,7 +296,7 @@ class NodeAgent:
 
     def _delivery_conditions(self) -> Iterator[wire.Condition]:
         """Yield whether each way of delivery that is configured is alive."""
-        for way in (self._nri_plugin, self._cdi_writer, self._device_plugin):
+        for way in (self._runtime_watch, self._nri_plugin, self._cdi_writer, self._device_plugin):
             if way:
                 yield way.condition()
 

@@ -92,6 +92,7 @@ class Settings:
     node_labels: bool = True
     fail_on_init_error: bool = False
     nri: NriSettings | None = None
+    runtime_config: tuple[Path, ...] = ()
     cdi: Path | None = None
     plugin: PluginSettings | None = None
     driver: DriverFolders = DriverFolders()
@@ -120,6 +121,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         node_labels=given["node_labels"],
         fail_on_init_error=given["fail_on_init_error"],
         nri=_nri(given),
+        runtime_config=given["runtime_config"],
         cdi=given["cdi"],
         plugin=_plugin(given),
         driver=_driver(given),
@@ -268,6 +270,7 @@ def _of_one_node(settings: Settings) -> str:
     about: Mapping[str, object] = {
         "--pod-resources is the socket of one kubelet": settings.pod_resources,
         "--nri is the socket of one node's runtime": settings.nri,
+        "--runtime-config names files of one node": settings.runtime_config,
         "--cdi is a folder of one node": settings.cdi,
         "--kubelet-socket is that of one kubelet": settings.plugin,
     }

@@ -157,9 +157,9 @@ class DeviceStatus(model_rules.Model):
 
     conditions: model_rules.Conditions = ()
     """Ready (the operator's: is the agent of this node alive), NVMLReady and PodResourcesReady (the
-    agent's: does the source answer), NRIReady, CDIReady and DevicePluginReady (the agent's: is this way of
-    delivery to containers alive). While Ready or NVMLReady is not True the node gets no new pods. A source
-    or a way that is not configured has no condition."""
+    agent's: does the source answer), EnvReady, NRIReady, CDIReady and DevicePluginReady (the agent's: is this
+    way of delivery to containers alive). While Ready or NVMLReady is not True the node gets no new pods, and
+    a pod that no way serves is not bound there. A source or a way that is not configured has no condition."""
 
     summary: StatusSummary | None = None
     """The operator's count of the cards. Absent: not counted yet."""

@@ -134,6 +134,12 @@ class PolicySpec(model_rules.Model):
     sharing: SharingRules = SharingRules()
     """What may be shared by several pods."""
 
+    delivery: vocabulary.Delivery = vocabulary.Delivery.REPORTED
+    """Which nodes can hand a pod's cards to its containers; a pod that would start without its cards is
+    not bound there. reported: those whose agent reports a way of delivery that serves the pod, and those
+    whose agent reports none, alive or not. environment: all nodes, for pods whose environment the admission
+    policy has fed. unchecked: all nodes, for all pods."""
+
 
 class PolicyStatus(model_rules.Model):
     """Whether the policy is in force. The operator writes it."""

@@ -59,6 +59,14 @@ class Strategy(StrEnum):
     WEIGHTED = "weighted"
 
 
+class Delivery(StrEnum):
+    """Which pods count as delivered: their containers get the cards that they are given, and no others."""
+
+    REPORTED = "reported"
+    ENVIRONMENT = "environment"
+    UNCHECKED = "unchecked"
+
+
 class Scope(StrEnum):
     """How close the cards of a pod sit to each other, widest first."""
 
@@ -81,6 +89,7 @@ class DeviceCondition(StrEnum):
     READY = "Ready"
     NVML_READY = "NVMLReady"
     POD_RESOURCES_READY = "PodResourcesReady"
+    ENV_READY = "EnvReady"
     NRI_READY = "NRIReady"
     CDI_READY = "CDIReady"
     DEVICE_PLUGIN_READY = "DevicePluginReady"

@@ -327,6 +327,7 @@ class PolicySpec(Struct, frozen=True):
     health: HealthRules = HealthRules()
     models: dict[str, str] = {}
     sharing: SharingRules = SharingRules()
+    delivery: str = "reported"
 
 
 class PolicyStatus(Struct, frozen=True):

@@ -2,11 +2,13 @@
 
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 
 from berth_agent import simulated
+from berth_crds import names
 from e2e import by_hand, webhooks
 from e2e.inside import (
     IMAGE,
@@ -20,6 +22,7 @@ from e2e.inside import (
     pod,
     scene,
     until_running,
+    whole,
 )
 from e2e.stage import Stage, Thing
 from testbed import nvidia_runtime, workers
@@ -73,6 +76,23 @@ async def test_the_webhook_does_the_same(stage: Stage, worker: workers.Worker) -
         await run(stage, *scene(schedulerName=scheduler))
 
         await assert_as_decided(stage, worker, minors(worker))
+
+
+async def test_a_pod_that_would_start_blind_is_not_bound(
+    stage: Stage, worker: workers.Worker, tmp_path: Path
+) -> None:
+    """Until the agent finds the runtime; and one that the policy has not changed, not at all."""
+    early, config = "no-policy-knows-it", tmp_path / "config.toml"
+    stage.operator("--scheduler-names", f"{names.SCHEDULER_NAME},{early}")
+    await stage.agent("--runtime-config", str(config), **{worker.name: SHAPE})
+    await stage.until_ready(worker.name)
+
+    await stage.waiting_pod(pod("main", whole("main")), "has no way to give containers their cards")
+    config.touch()
+    await until_running(stage, "main")
+    await stage.waiting_pod(pod("early", whole("main"), schedulerName=early), "make it again")
+
+    assert len(Inside(stage, worker, "main", "main").minors()) == 1
 
 
 async def run(stage: Stage, *pods: Thing) -> None:

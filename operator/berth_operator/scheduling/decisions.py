@@ -28,6 +28,8 @@ class Reason(enum.StrEnum):
     NO_DEVICE = "NoDevice"
     SILENT = "Silent"
     SOURCE_FAILED = "SourceFailed"
+    NOT_FED = "NotFed"
+    NO_DELIVERY = "NoDelivery"
     TOO_FEW_CARDS = "TooFewCards"
     MODEL_MISMATCH = "ModelMismatch"
     UNHEALTHY = "Unhealthy"
@@ -174,6 +176,8 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.NO_DEVICE: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.SILENT: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.SOURCE_FAILED: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.NOT_FED: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
+    Reason.NO_DELIVERY: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
     Reason.TOO_FEW_CARDS: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.MODEL_MISMATCH: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
     Reason.UNHEALTHY: frozenset({ClusterEvent.DEVICE_CHANGED}),

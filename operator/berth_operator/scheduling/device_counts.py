@@ -58,6 +58,7 @@ def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
     info.plain = len(info.slots) == len(cards) and not view.device.others
     table.withheld[at] = view.withheld
     table.state[at] = _state(info)
+    table.ways[at] = view.device.ways
     for name in (
         *OF_CARDS,
         *node_table.REPLICA_TABLES,

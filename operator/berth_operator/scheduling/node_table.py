@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from berth_operator.scheduling import delivery_ways
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
 
@@ -201,6 +202,8 @@ class NodeTable:
         self.trouble: Numbers = _matrix(SLOTS)
         # Of each node: why none of its devices is given out, as an index of NO_DEVICES_REASONS.
         self.state: Numbers = np.ones(ROWS, dtype=np.int64)
+        # Of each node: the ways in which its containers get their cards (`delivery_ways`).
+        self.ways: Numbers = np.full(ROWS, delivery_ways.ALL, dtype=np.int64)
         # Of each node: cards withheld without a name.
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
         # Of each node, the pools: replicas, MIG instances by profile, other devices by type.
@@ -248,6 +251,7 @@ class NodeTable:
             for name in ("has_node", "withheld", *REPLICA_TABLES):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
+            self.ways = np.pad(self.ways, (0, more), constant_values=int(delivery_ways.ALL))
             for name in (*CARD_TABLES, *INSTANCE_TABLES, *OTHER_TABLES):
                 setattr(self, name, _grown(getattr(self, name), rows=more))
             for name in ("allocatable", "left", "model"):

@@ -1,14 +1,17 @@
-"""A pod under the policy in force, which knows other names for models and may refuse what the pod asks for.
+"""A pod under the policy in force.
 
-The pod itself is kept as it was written, so that a policy that changes counts from the next decision on.
+The policy knows other names for models, says which pods count as delivered, and may refuse what a pod asks
+for. The pod itself is kept as it was written, so that a policy that changes counts from the next decision on.
 """
 
 import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from berth_operator.scheduling import queued_pods
+from berth_crds.vocabulary import Delivery
+from berth_operator.scheduling import delivery_ways, queued_pods
 from berth_operator.scheduling.decisions import ClusterEvent, Reason, Refusal
+from berth_operator.scheduling.delivery_ways import Way
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.policy import MIB, Policy
 
@@ -20,6 +23,8 @@ NO_SHARES: Final = (
 
 def renamed_or_refused(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return a pod that asks for models by all their names, and has faults where the policy refuses it."""
+    if policy.delivery is not Delivery.REPORTED:
+        candidate = _delivered(policy.delivery, candidate)
     if policy.fractions and not policy.models and not candidate.small:
         return candidate
     if policy.models:
@@ -27,6 +32,14 @@ def renamed_or_refused(policy: Policy, candidate: queued_pods.Candidate) -> queu
     faults = () if policy.fractions else tuple(map(_no_shares, _sharing(candidate.request)))
     faults += tuple(_too_small(policy, one) for one in candidate.small if one.memory < policy.min_memory)
     return dataclasses.replace(candidate, faults=(*candidate.faults, *faults)) if faults else candidate
+
+
+def _delivered(delivery: Delivery, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+    """Return a pod that may start on all nodes, where the policy takes it for delivered there."""
+    demand = candidate.demand
+    if delivery is Delivery.ENVIRONMENT and not demand.ways & Way.ENVIRONMENT:
+        return candidate
+    return dataclasses.replace(candidate, demand=dataclasses.replace(demand, ways=delivery_ways.ALL))
 
 
 def _renamed(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:

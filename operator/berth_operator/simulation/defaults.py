@@ -1,8 +1,8 @@
 """The defaults that the API server and the kubelet set before Berth reads an object.
 
-Only those that the core relies on: a pod has a namespace, a uid and a priority; a node has
-allocatable amounts. A missing uid is derived from namespace and name, so that it is the same in
-every run.
+Only those that the core relies on: a pod has a namespace, a uid and a priority, and variables that name its
+cards; a node has allocatable amounts. A missing uid is derived from namespace and name, so that it is the
+same in every run.
 """
 
 import uuid
@@ -13,7 +13,7 @@ import msgspec
 
 from berth_crds import names
 from berth_operator.simulation import kinds, manifests
-from berth_operator.translate import raw
+from berth_operator.translate import delivery, raw
 
 PODS: Final = "pods"
 MAX_PODS: Final = "110"  # The kubelet's own default.
@@ -29,10 +29,20 @@ def pod(manifest: manifests.Manifest, classes: Mapping[str, kinds.PriorityClass]
         namespace=manifest.namespace,
         uid=pod.metadata.uid or str(uuid.uuid5(UID_NAMESPACE, manifest.title)),
     )
-    spec = pod.spec
+    spec = pod.spec if pod.metadata.uid else _fed(pod.spec)
     if spec.priority is None:
         spec = msgspec.structs.replace(spec, priority=_priority(manifest, classes))
     return msgspec.structs.replace(pod, metadata=meta, spec=spec)
+
+
+def _fed(spec: raw.PodSpec) -> raw.PodSpec:
+    """Return the spec of a pod that is still to be made as Berth's admission policy will change it."""
+    init, main = map(_with_variables, (spec.init_containers, spec.containers))
+    return msgspec.structs.replace(spec, init_containers=init, containers=main)
+
+
+def _with_variables(containers: tuple[raw.Container, ...] | None) -> tuple[raw.Container, ...]:
+    return tuple(msgspec.structs.replace(one, env=(delivery.variable(one.name),)) for one in containers or ())
 
 
 def _priority(manifest: manifests.Manifest, classes: Mapping[str, kinds.PriorityClass]) -> int | None:

@@ -18,7 +18,7 @@ from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling import uuid_records
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts, node_topology, nvlink_cliques
-from berth_operator.translate import device_size
+from berth_operator.translate import delivery, device_size
 
 # A source that is not configured has no condition; only one that says so is down.
 NEARNESS: Final = {
@@ -55,6 +55,7 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
         kubelet_read=any(one.type == KUBELET for one in device.status.conditions),
         astray=tuple(sorted(text.line(word) for word, cards in cordoned_by_word.items() if not cards)),
         large=bool(device_size.too_large(device)),
+        ways=delivery.of_node(device.status.conditions),
     )
 
 

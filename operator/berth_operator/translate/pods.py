@@ -21,6 +21,7 @@ from berth_operator.scheduling import allocation_recovery, decisions, holds, que
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
+    delivery,
     demands,
     device_requests,
     held_devices,
@@ -125,7 +126,7 @@ def read_request(pod: raw.Pod) -> PodRequest:
     if (too_much := pod_limits.exceeded(pod.spec)) is not None:
         return PodRequest(requests.NO_DEVICES, (too_much,), facts.NO_DEMAND)
     request, faults = device_requests.request(pod)
-    demand = demands.demand(pod.spec)
+    demand = dataclasses.replace(demands.demand(pod.spec), ways=delivery.of_pod(pod.spec, request))
     small = small_amounts.find(pod, request)
     without = _without_devices(pod.spec, request)
     weight = memory_estimates.of_request(request, demand, small) + memory_estimates.of_names(without)

@@ -28,6 +28,9 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
     if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
         most = policy.MOST_MIN_MEMORY // policy.MIB
         return f"spec.sharing.minMemoryMiB must be from 0 to {most}, not {spec.sharing.min_memory}"
+    if spec.delivery not in set(vocabulary.Delivery):
+        known = ", ".join(vocabulary.Delivery)
+        return f"spec.delivery {quoted(spec.delivery)} is not known (known: {known})"
     if fault := _models_fault(spec.models):
         return fault
     return Policy(
@@ -38,6 +41,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         models=tuple(sorted((catalog.model_key(name), model) for name, model in spec.models.items())),
         fractions=spec.sharing.fractions,
         replicas=spec.sharing.replicas,
+        delivery=vocabulary.Delivery(spec.delivery),
         min_memory=min_memory,
     )
 

@@ -38,6 +38,24 @@ class PodOS(wire.Struct, frozen=True):
     name: str = ""
 
 
+class FieldRef(wire.Struct, frozen=True):
+    """A field of the pod that feeds a variable."""
+
+    field_path: str = ""
+
+
+class VariableSource(wire.Struct, frozen=True):
+    """Where a variable gets its value from."""
+
+    field_ref: FieldRef | None = None
+
+
+class Variable(wire.Struct, frozen=True):
+    """A variable of a container, of which only the source matters here."""
+
+    value_from: VariableSource | None = None
+
+
 class Container(wire.Struct, frozen=True):
     """One container; a `restart_policy` of Always makes an init container a sidecar."""
 
@@ -45,6 +63,7 @@ class Container(wire.Struct, frozen=True):
     resources: ContainerResources | None = None
     restart_policy: str | None = None
     ports: tuple[Port, ...] | None = None
+    env: tuple[Variable, ...] | None = None
 
 
 class Expression(wire.Struct, frozen=True):

@@ -4,7 +4,7 @@ import pytest
 
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import decisions, explain, queued_pods, wording
-from berth_operator.scheduling.constraints import registry
+from berth_operator.scheduling.constraints import delivery, registry
 from berth_operator.scheduling.decisions import Count, Reason, Refusal
 from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
@@ -62,6 +62,16 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "NVMLDown",
         "1 has an agent that cannot read its GPUs (NVMLDown)",
         "2 have agents that cannot read their GPUs (NVMLDown)",
+    ),
+    Reason.NOT_FED: (
+        "",
+        f"1 {delivery.MADE_TOO_EARLY}",
+        f"2 {delivery.MADE_TOO_EARLY}",
+    ),
+    Reason.NO_DELIVERY: (
+        "",
+        "1 has no way to give containers their cards: its Device says why",
+        "2 have no way to give containers their cards: their Devices say why",
     ),
     Reason.TOO_FEW_CARDS: ("", "1 has fewer than 2 cards", "2 have fewer than 2 cards"),
     Reason.MODEL_MISMATCH: (

@@ -18,6 +18,7 @@ from berth_operator.scheduling.constraints import (
     cards,
     constraint,
     counted_devices,
+    delivery,
     device_state,
     evaluation,
     host_ports,
@@ -33,6 +34,7 @@ from berth_operator.scheduling.wording import Words
 CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     taints_and_affinity.CONSTRAINT,
     agent_state.CONSTRAINT,
+    delivery.CONSTRAINT,
     device_state.CONSTRAINT,
     cards.CONSTRAINT,
     counted_devices.CONSTRAINT,

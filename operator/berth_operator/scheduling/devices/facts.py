@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Final
 
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import decisions, delivery_ways
 from berth_operator.scheduling.devices import node_topology
 
 GPU: Final = "gpu"
@@ -54,7 +54,8 @@ class Device:
 
     `failed` tells which source of the agent is down, `kubelet_read` that it reads the kubelet.
     `astray` is what of the cordon names none of them. `large` tells that the object is so large that whose
-    its cards are might not be recorded in it: then it gets no pod, and claims none of them.
+    its cards are might not be recorded in it: then it gets no pod, and claims none of them. `ways` are those
+    in which containers on the node get their cards.
     """
 
     node: str
@@ -65,3 +66,4 @@ class Device:
     kubelet_read: bool = False
     astray: tuple[str, ...] = ()
     large: bool = False
+    ways: delivery_ways.Way = delivery_ways.ALL

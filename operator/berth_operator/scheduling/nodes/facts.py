@@ -9,6 +9,8 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
+from berth_operator.scheduling import delivery_ways
+
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
@@ -114,13 +116,14 @@ class Demand:
     `amounts` must be left on the node. `device_resources` are extended resources such as nvidia.com/gpu
     that Berth allocates from the Device: asked of the node only where it advertises the same name.
     `where` is the part that depends on the node's labels, taints and name alone, so
-    that pods of one kind share one answer.
+    that pods of one kind share one answer. `ways` are those in which its containers can get their cards.
     """
 
     amounts: Amounts = ()
     device_resources: Amounts = ()
     where: Where = ANYWHERE
     host_ports: tuple[HostPort, ...] = ()
+    ways: delivery_ways.Way = delivery_ways.ALL
 
     @property
     def size(self) -> int:

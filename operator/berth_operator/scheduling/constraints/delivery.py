@@ -1,0 +1,88 @@
+"""Whether the node can hand the cards to the pod's containers, so that none starts without its cards."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+import numpy as np
+
+from berth_operator.scheduling import changes, delivery_ways, node_table, questions
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.scheduling.wording import plain
+
+MADE_TOO_EARLY: Final = (
+    "would start the pod without its cards, as it was made before Berth's admission policy: make it again"
+)
+
+
+def asked(question: questions.Question) -> bool:
+    """Whether there are nodes on which the pod would start without its cards."""
+    return question.demand.ways != delivery_ways.ALL
+
+
+def able(query: Query) -> node_table.Mask:
+    """Return the nodes that have one of the ways that serve the pod."""
+    found: node_table.Mask = (query.table.ways[query.rows] & int(query.question.demand.ways)) != 0
+    return found
+
+
+def unresolvable(query: Query) -> Iterator[Objection]:
+    """Yield the nodes that would serve the pod if its environment were fed, and those with no way at all."""
+    refusing, fed = ~able(query), _obeying(query)
+    yield Objection(refusing & fed, Reason.NOT_FED, never=True)
+    yield Objection(refusing & ~fed, Reason.NO_DELIVERY)
+
+
+def _obeying(query: Query) -> node_table.Mask:
+    found: node_table.Mask = (query.table.ways[query.rows] & int(Way.ENVIRONMENT)) != 0
+    return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FeedEnvironment(changes.Change):
+    """The pod is made again, so that the API server feeds its environment."""
+
+    precedence: ClassVar = changes.Precedence.DROP_CONDITION
+    cost: float = changes.CONDITION_COST
+
+    def apply(self, scenario: changes.Scenario) -> changes.Scenario:
+        """Return the scenario with a pod whose environment is fed."""
+        demand = scenario.demand
+        return dataclasses.replace(
+            scenario, demand=dataclasses.replace(demand, ways=demand.ways | Way.ENVIRONMENT)
+        )
+
+    def clause(self) -> str:
+        """Return what comes after "would fit if" in an explanation."""
+        return "it were made again, with Berth's admission policy in place"
+
+
+def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
+    """Propose to make the pod again, where that alone would do on a node."""
+    query = failed.query
+    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
+    if (rows & ~able(query) & _obeying(query)).any():
+        yield changes.ProposedChange([FeedEnvironment()])
+
+
+CONSTRAINT = Constraint(
+    only_device_pods_lift_it=True,
+    applies_to=asked,
+    able=able,
+    unresolvable=unresolvable,
+    relaxations=relaxations,
+    words={
+        Reason.NOT_FED: plain(MADE_TOO_EARLY, MADE_TOO_EARLY),
+        Reason.NO_DELIVERY: plain(
+            "has no way to give containers their cards: its Device says why",
+            "have no way to give containers their cards: their Devices say why",
+        ),
+    },
+    brief={
+        Reason.NOT_FED: "pod made before Berth's admission policy",
+        Reason.NO_DELIVERY: "no way to give containers their cards",
+    },
+)

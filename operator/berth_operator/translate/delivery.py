@@ -1,0 +1,69 @@
+"""The ways of delivery: which of them a node has, and which serve a pod."""
+
+import functools
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from berth_crds import names, vocabulary, wire
+from berth_crds.vocabulary import DeviceCondition
+from berth_operator.scheduling import delivery_ways
+from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.scheduling.devices import requests
+from berth_operator.translate import raw, resources
+
+WAYS: Final[Mapping[str, Way]] = {
+    DeviceCondition.ENV_READY: Way.ENVIRONMENT,
+    DeviceCondition.DEVICE_PLUGIN_READY: Way.DEVICE_PLUGIN,
+    DeviceCondition.NRI_READY: Way.NRI,
+}
+
+
+def of_node(conditions: Iterable[wire.Condition]) -> Way:
+    """Return the ways of a node: all of one whose agent reports none, for then nothing is known of it.
+
+    Where the agent was not told how to find out whether the runtime obeys the environment, it may.
+    """
+    reported = {one.type: one.status == vocabulary.Truth.TRUE for one in conditions if one.type in WAYS}
+    if not reported:
+        return delivery_ways.ALL
+    reported.setdefault(DeviceCondition.ENV_READY, True)
+    alive = (WAYS[kind] for kind, is_alive in reported.items() if is_alive)
+    return functools.reduce(operator.or_, alive, Way.UNCHECKED)
+
+
+def of_pod(spec: raw.PodSpec, request: requests.Request) -> Way:
+    """Return the ways that serve a pod; all of them where it asks for no card."""
+    asking = {one.name for one in request.containers if not all(map(_is_other, one.asks))}
+    containers = [one for one, _ in resources.each_container(spec) if one.name in asking]
+    if not containers:
+        return delivery_ways.ALL
+    found = Way.NRI
+    if all(map(is_fed, containers)):
+        found |= Way.ENVIRONMENT
+    if all(map(_asks_plugin, containers)):
+        found |= Way.DEVICE_PLUGIN
+    return found
+
+
+def _is_other(ask: requests.Ask) -> bool:
+    return isinstance(ask, requests.OtherDevices)
+
+
+def is_fed(container: raw.Container) -> bool:
+    """Whether a variable of a container is fed with the uuids that the bind writes."""
+    return variable(container.name) in (container.env or ())
+
+
+def variable(container: str) -> raw.Variable:
+    """Return what of the variable matters that the admission policy puts into a container."""
+    path = f"metadata.annotations['{names.container_key(container, 'uuids')}']"
+    return raw.Variable(raw.VariableSource(raw.FieldRef(path)))
+
+
+def _asks_plugin(container: raw.Container) -> bool:
+    """Whether a container asks for a resource that the agent's device plugin serves."""
+    return any(
+        name in {names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED} or name.startswith(names.NVIDIA_MIG_PREFIX)
+        for name, _ in resources.pairs(container)
+    )

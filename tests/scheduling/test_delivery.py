@@ -1,0 +1,109 @@
+"""A pod is bound only where its containers get the cards that it is given."""
+
+import dataclasses
+
+import pytest
+
+from berth_crds.vocabulary import Delivery
+from berth_operator.scheduling import cycle, decisions, delivery_ways, explain, queued_pods, under_policy
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.scheduling.devices.search_effort import Effort
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.search import Search
+from support import builders
+
+OBEYING = Way.UNCHECKED | Way.ENVIRONMENT
+FED, UNFED = Way.NRI | Way.ENVIRONMENT, Way.NRI
+
+
+def cluster(**nodes: Way) -> Inventory:
+    """Return nodes of one card each that have these ways."""
+    devices = (dataclasses.replace(builders.device(name, 1), ways=ways) for name, ways in nodes.items())
+    return builders.inventory(*map(builders.node, nodes), *devices)
+
+
+def pod(ways: Way) -> queued_pods.Candidate:
+    """Return a pod of a card that these ways serve."""
+    return builders.candidate(demand=dataclasses.replace(builders.demand(), ways=ways))
+
+
+def decided(
+    inventory: Inventory, candidate: queued_pods.Candidate, policy: Policy | None = None
+) -> str | dict[Reason, int]:
+    """Return the node of a pod, or how many nodes refuse it for which reason."""
+    search, rules = Search(inventory), policy or Policy()
+    found = under_policy.renamed_or_refused(rules, candidate)
+    made = cycle.decision_for(search, found, rules, {}, Effort())
+    if isinstance(made, decisions.Bind):
+        return made.placement.node
+    assert isinstance(made, decisions.Wait)
+    return {count.reason: count.nodes for count in made.counts}
+
+
+@pytest.mark.parametrize(
+    ("node", "served"),
+    {
+        Way.UNCHECKED: set[str](),
+        OBEYING: {"fed"},
+        Way.UNCHECKED | Way.NRI: {"fed", "unfed", "by plugin"},
+        Way.UNCHECKED | Way.DEVICE_PLUGIN: {"by plugin"},
+        delivery_ways.ALL: {"fed", "unfed", "by plugin"},
+    }.items(),
+)
+def test_a_node_takes_the_pods_that_one_of_its_ways_serves(node: Way, served: set[str]) -> None:
+    """And no other pod, for its containers would start without their cards."""
+    pods = {"fed": FED, "unfed": UNFED, "by plugin": Way.NRI | Way.DEVICE_PLUGIN}
+
+    taken = {name for name, ways in pods.items() if decided(cluster(n1=node), pod(ways)) == "n1"}
+
+    assert taken == served
+
+
+def test_a_pod_goes_where_it_is_served() -> None:
+    """However well another node suits it."""
+    inventory = cluster(n1=Way.UNCHECKED, n2=OBEYING, n3=delivery_ways.ALL)
+
+    assert decided(inventory, pod(UNFED)) == "n3"
+
+
+def test_what_a_pod_lacks_is_said() -> None:
+    """A pod that was made too early is told to be made again; a node that has no way is named as such."""
+    inventory = cluster(n1=Way.UNCHECKED, n2=OBEYING, n3=OBEYING)
+
+    assert decided(inventory, pod(UNFED)) == {Reason.NO_DELIVERY: 1, Reason.NOT_FED: 2}
+    work = explain.work(whole=True)
+    told = explain.sentence(
+        explain.explain(Search(inventory), pod(UNFED), policy=Policy(), effort=work), pod(UNFED)
+    )
+    assert "1 has no way to give containers their cards: its Device says why" in told
+    assert "2 would start the pod without its cards" in told
+    assert "Would fit on 2 nodes if it were made again, with Berth's admission policy in place" in told
+
+
+@pytest.mark.parametrize(
+    ("delivery", "bound"),
+    {
+        Delivery.REPORTED: {},
+        Delivery.ENVIRONMENT: {"fed": "n1"},
+        Delivery.UNCHECKED: {"fed": "n1", "unfed": "n1"},
+    }.items(),
+)
+def test_the_policy_may_know_better_than_the_agents(delivery: Delivery, bound: dict[str, str]) -> None:
+    """For some runtimes hide what they obey, and some clusters have means of their own."""
+    inventory = cluster(n1=Way.UNCHECKED)
+
+    found = {
+        name: decided(inventory, pod(ways), Policy(delivery=delivery))
+        for name, ways in {"fed": FED, "unfed": UNFED}.items()
+    }
+
+    assert {name: node for name, node in found.items() if isinstance(node, str)} == bound
+
+
+def test_a_pod_without_cards_goes_anywhere() -> None:
+    """Nothing has to be handed to it."""
+    candidate = builders.candidate(request=builders.request())
+
+    assert decided(cluster(n1=Way.UNCHECKED), candidate) == "n1"

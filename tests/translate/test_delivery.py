@@ -1,0 +1,103 @@
+"""Which ways of delivery a node has, and which serve a pod."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth_crds import names, wire
+from berth_crds.vocabulary import DeviceCondition
+from berth_operator.admission import mutations
+from berth_operator.scheduling import delivery_ways
+from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.translate import delivery, device_requests, raw
+from support import builders, manifests
+
+PART = names.GPU
+FED = Way.NRI | Way.ENVIRONMENT
+BY_PLUGIN = Way.NRI | Way.DEVICE_PLUGIN
+
+
+@pytest.mark.parametrize(
+    ("reported", "ways"),
+    [
+        ({}, delivery_ways.ALL),
+        ({"NVMLReady": "True", "CDIReady": "True"}, delivery_ways.ALL),
+        ({"EnvReady": "True"}, Way.UNCHECKED | Way.ENVIRONMENT),
+        ({"EnvReady": "False"}, Way.UNCHECKED),
+        ({"EnvReady": "Unknown"}, Way.UNCHECKED),
+        ({"EnvReady": "False", "NRIReady": "True"}, Way.UNCHECKED | Way.NRI),
+        ({"NRIReady": "True"}, Way.UNCHECKED | Way.NRI | Way.ENVIRONMENT),
+        ({"NRIReady": "False"}, Way.UNCHECKED | Way.ENVIRONMENT),
+        ({"DevicePluginReady": "True", "EnvReady": "False"}, Way.UNCHECKED | Way.DEVICE_PLUGIN),
+    ],
+)
+def test_ways_of_a_node(reported: Mapping[str, str], ways: Way) -> None:
+    """An agent that reports none may be older than this, so its node has all."""
+    conditions = [wire.Condition(kind, status, "Reason", "") for kind, status in reported.items()]
+
+    assert delivery.of_node(conditions) == ways
+
+
+def test_all_ways_that_an_agent_reports_count() -> None:
+    """A new one must be named here, too; CDI alone gives nothing to a container."""
+    sources = {DeviceCondition.READY, DeviceCondition.NVML_READY, DeviceCondition.POD_RESOURCES_READY}
+
+    assert set(DeviceCondition) - sources == {*delivery.WAYS, DeviceCondition.CDI_READY}
+
+
+def ways(**spec: Any) -> Way:
+    """Return the ways that serve a pod."""
+    pod = builders.pod(**spec)
+    request, faults = device_requests.request(pod)
+    assert not faults
+    return delivery.of_pod(pod.spec, request)
+
+
+def asking(name: str, resource: str, *, fed: str = "", by: str = "uuids") -> dict[str, Any]:
+    """Return a container that asks for some, perhaps with a variable from the annotation of a container."""
+    path = f"metadata.annotations['{names.container_key(fed, by)}']"
+    variable = {"name": mutations.VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    env = {"env": [{"name": "A", "value": "b"}, variable]} if fed else {}
+    return builders.asking(name, {resource: "50" if resource == PART else "1"}, **env)
+
+
+@pytest.mark.parametrize(
+    ("containers", "expected"),
+    {
+        "no card": ([builders.container("a")], delivery_ways.ALL),
+        "another device": ([asking("a", names.RDMA)], delivery_ways.ALL),
+        "nothing but the request": ([asking("a", PART)], Way.NRI),
+        "fed": ([asking("a", PART, fed="a")], FED),
+        "fed with what another container has": ([asking("a", PART, fed="b")], Way.NRI),
+        "fed with something else": ([asking("a", PART, fed="a", by="memory")], Way.NRI),
+        "one of two is fed": ([asking("a", PART, fed="a"), asking("b", PART)], Way.NRI),
+        "one of two needs it": ([asking("a", PART, fed="a"), builders.container("b")], FED),
+        "a resource of the plugin": ([asking("a", names.NVIDIA_GPU)], BY_PLUGIN),
+        "shared": ([asking("a", names.NVIDIA_GPU_SHARED)], BY_PLUGIN),
+        "MIG": ([asking("a", "nvidia.com/mig-1g.5gb")], BY_PLUGIN),
+        "one by the plugin, one not": ([asking("a", names.NVIDIA_GPU), asking("b", PART)], Way.NRI),
+    }.values(),
+)
+def test_ways_that_serve_a_pod(containers: list[dict[str, Any]], expected: Way) -> None:
+    """Each container that asks for cards has to get them."""
+    assert ways(containers=containers) == expected
+
+
+def test_an_init_container_counts() -> None:
+    """It would start without its card like any other."""
+    main = [asking("a", PART, fed="a")]
+
+    assert ways(containers=main, initContainers=[asking("i", PART)]) == Way.NRI
+    assert ways(containers=main, initContainers=[asking("i", PART, fed="i")]) == FED
+
+
+def test_what_the_webhook_writes_is_what_is_looked_for() -> None:
+    """So a pod that passed it counts as fed."""
+    body = manifests.pod("p", {PART: "50"})
+    spec = msgspec.convert(body["spec"], mutations.Spec)
+    (step,) = (one for one in mutations.feed(spec) if "/containers/" in one["path"])
+    body["spec"]["containers"][0]["env"] = step["value"]
+
+    assert delivery.is_fed(msgspec.convert(body, raw.Pod).spec.containers[0])
