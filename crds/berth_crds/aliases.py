@@ -317,6 +317,21 @@ def is_unknown(name: str) -> bool:
     return name.startswith(f"{names.GROUP}/") and name not in _SERVED
 
 
+# What the kubelet takes for granted of a node: it refuses a pod that asks for such a name where the node does
+# not list it. Extended resources that a node does not list are no business of a kubelet.
+LISTED_OR_REFUSED: Final = _DEPRECATED
+
+
+def node_names(*, koordinator: bool) -> dict[str, tuple[str, ...]]:
+    """Return the names by which a node lists what its devices can give, by Berth's own name of each."""
+    projects = {KOORDINATOR} if koordinator else set[str]()
+    return {
+        own: (own, *(one.key for one in AMOUNTS if one.means == own and one.project in projects))
+        for own in OWN
+        if own.startswith(f"{names.GROUP}/")
+    }
+
+
 def is_served(name: str) -> bool:
     """Whether Berth serves a resource name from its Devices."""
     return name in _SERVED or name.startswith(names.NVIDIA_MIG_PREFIX)

@@ -59,6 +59,14 @@ class Strategy(StrEnum):
     WEIGHTED = "weighted"
 
 
+class NodeNames(StrEnum):
+    """By which names nodes list what their devices can give."""
+
+    NONE = "none"
+    BERTH = "berth"
+    KOORDINATOR = "koordinator"
+
+
 class Delivery(StrEnum):
     """Which pods count as delivered: their containers get the cards that they are given, and no others."""
 

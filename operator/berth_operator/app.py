@@ -51,6 +51,7 @@ from berth_operator.kube import (
     reconciler,
     summary_reporter,
 )
+from berth_operator.kube.node_capacity_writer import NodeCapacityWriter
 from berth_operator.kube.pod_touches import PodTouches
 from berth_operator.metrics import Metrics
 from berth_operator.scheduling import queued_pods
@@ -268,6 +269,7 @@ class Operator:
         async with running(
             loop_.run(),
             self._report_summaries(),
+            self._list_capacities(),
             self._supervise_kopf(),
             self._declarer.run(),
             self._gpupod_cleaner.run(),
@@ -296,6 +298,11 @@ class Operator:
             summary_reporter.NodeLog(self._events.record, self._feeds.uid_of_device),
             clock=self._clock,
         )
+
+    async def _list_capacities(self) -> None:
+        await self._wait_for_first_binds()
+        limiter = RateLimiter(self._clock, lower_while_busy(self._binding, **SECONDARY_RATE))
+        await NodeCapacityWriter(self._session, self._ledger, limiter, clock=self._clock).run()
 
     async def _supervise_kopf(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from berth_crds.client import api, resources
 from e2e.attempts import APPLY, JSON_PATCH, NVML, READY, SUMMARY, Attempt, named, owned, replaced
 
 P, D, G, L = resources.PODS, resources.DEVICES, resources.GPU_PODS, resources.LEASES
+N = resources.NODES
 POLICIES, EVENTS = resources.POLICIES, resources.EVENTS
 SECRETS: Final = resources.Resource("", "v1", "secrets", "Secret")
 
@@ -25,6 +26,8 @@ VERDICTS: Final = (
     "the condition Ready, summary, claims, disputed and origins"
 )
 THEIRS: Final = "of a Device's conditions the operator may write only Ready"
+OF_NODE: Final = "of a Node's status the operator may write only capacity and allocatable"
+LISTED: Final = "of what a Node lists the operator may write only the names of devices that Berth serves"
 LEASE: Final = "may write only its own Lease"
 BARE: Final = "may add no labels, finalizers or owners"
 
@@ -89,6 +92,12 @@ ALLOWED: Final = {
         named("PlacementPolicy", "mine", **told(READY | {"type": "Accepted"}, observedGeneration=1)),
         APPLY,
         "status",
+    ),
+    "what a node has of our devices": Attempt(
+        N,
+        "machine",
+        told(capacity={names.GPU: "400"}, allocatable={"kubernetes.io/gpu": "400"}),
+        sub="status",
     ),
     "to renew its Lease": Attempt(L, "leader", lease() | {"spec": {"holderIdentity": "me"}}, verb="PUT"),
     "to note something on its Lease": Attempt(L, "leader", lease(annotations={"a": "b"}), verb="PUT"),
@@ -156,6 +165,26 @@ REFUSED: Final = {
     "a cordon": Attempt(D, "mine", {"spec": {"cordon": ["GPU-<mine>"]}}, words=NO_RIGHT),
     "to delete a Device": Attempt(D, "mine", verb="DELETE", words=NO_RIGHT),
     "to read a Device by itself": Attempt(D, "mine", verb="GET", words=NO_RIGHT),
+    # Nodes.
+    "what a node has of the plugin's devices": Attempt(
+        N, "machine", told(capacity={names.NVIDIA_GPU: "4"}), sub="status", words=LISTED
+    ),
+    "what a node has of cpu": Attempt(
+        N, "machine", told(allocatable={"cpu": "999"}), sub="status", words=LISTED
+    ),
+    "no cpu of a node": Attempt(N, "machine", told(capacity={"cpu": None}), sub="status", words=LISTED),
+    "a condition of a node": Attempt(
+        N, "machine", told(READY | {"type": "Ready", "status": "True"}), sub="status", words=OF_NODE
+    ),
+    "an address of a node": Attempt(
+        N,
+        "machine",
+        told(addresses=[{"type": "InternalIP", "address": "10.0.0.1"}]),
+        sub="status",
+        words=OF_NODE,
+    ),
+    "a label of a node": Attempt(N, "machine", {"metadata": {"labels": {"a": "b"}}}, words=NO_RIGHT),
+    "a taint of a node": Attempt(N, "machine", {"spec": {"taints": []}}, words=NO_RIGHT),
     # Leases.
     "another Lease": Attempt(L, "new", lease("new"), verb="POST", words=LEASE),
     "a Lease in another namespace": Attempt(

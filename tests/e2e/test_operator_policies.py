@@ -14,7 +14,7 @@ from berth_crds.client import errors, resources
 from e2e import attempts, operator_attempts
 from e2e.attempts import MERGE, Attempt, Ground
 from e2e.conditions import condition
-from e2e.operator_attempts import D, G, L, P
+from e2e.operator_attempts import D, G, L, N, P
 from e2e.stage import Stage
 from support import manifests
 
@@ -24,12 +24,13 @@ async def ground(stage: Stage) -> AsyncIterator[Ground]:
     """Yield a waiting and a bound pod, a Device, a GpuPod, a policy and the operator's Lease."""
     mine = f"mine-{secrets.token_hex(3)}"
     async with stage.session(names.OPERATOR_ACCOUNT) as operator:
-        known = {"mine": mine, "leader": names.LEADER_LEASE}
+        machine = f"machine-{secrets.token_hex(3)}"
+        known = {"mine": mine, "leader": names.LEADER_LEASE, "machine": machine}
         lent = Ground(stage, operator, known, {L: names.SYSTEM_NAMESPACE})
         await furnish(lent)
         yield lent
-    for resource in (D, resources.POLICIES):
-        await stage.admin.send("DELETE", lent.path(resource, "mine"))
+    for resource, which in ((D, "mine"), (resources.POLICIES, "mine"), (N, "machine")):
+        await stage.admin.send("DELETE", lent.path(resource, which))
     await stage.vacate()
 
 
@@ -41,6 +42,10 @@ async def furnish(ground: Ground) -> None:
         await ground.stage.create(made)
     await ground.stage.bind("bound", "nowhere")
     await ground.stage.patch(P, "waiting", operator_attempts.told(operator_attempts.GATE), sub="status")
+    machine = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "<machine>"}}
+    await ground.admin.create(N, ground.filled(machine))
+    body = msgspec.json.encode({"status": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}}})
+    await ground.admin.send("PATCH", ground.path(N, "machine", "status"), body=body, content=MERGE)
     await ground.admin.create(D, ground.filled(attempts.device("mine")))
     sick = {"devices": [{"uuid": "GPU-<mine>", "health": "Unhealthy", "reason": "Test"}]}
     status = {"conditions": [attempts.NVML, attempts.READY], "summary": attempts.SUMMARY, **sick}

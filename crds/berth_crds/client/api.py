@@ -254,14 +254,18 @@ class Api:
         manager: str,
         sub: str = "",
         deadline: float = DEADLINE_SECONDS,
+        force: bool = True,
     ) -> bytes:
-        """Server-side apply: make the fields that `manager` owns be exactly these."""
+        """Server-side apply: make the fields that `manager` owns be exactly these.
+
+        Without `force`, one that another manager owns and that would change is a conflict.
+        """
         meta = thing["metadata"]
         path = resource.path(meta["name"], namespace=meta.get("namespace", ""), sub=sub)
         return await self.send(
             "PATCH",
             path,
-            params={"fieldManager": manager, "force": "true"},
+            params={"fieldManager": manager, "force": str(force).lower()},
             body=msgspec.json.encode({"apiVersion": resource.api_version, "kind": resource.kind, **thing}),
             content=APPLY,
             deadline=deadline,

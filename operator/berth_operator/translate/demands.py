@@ -28,11 +28,16 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
     """Return a pod's whole demand."""
     total = amounts(spec)
     return facts.Demand(
-        amounts=tuple((name, amount) for name, amount in total if not aliases.is_served(name)),
-        device_resources=tuple((name, amount) for name, amount in total if aliases.is_served(name)),
+        amounts=tuple((name, amount) for name, amount in total if not _of_devices(name)),
+        device_resources=tuple((name, amount) for name, amount in total if _of_devices(name)),
         where=where(spec),
         host_ports=host_ports(spec),
     )
+
+
+def _of_devices(name: str) -> bool:
+    """Whether the Device alone supplies a resource, where the node does not list it."""
+    return aliases.is_served(name) and not name.startswith(aliases.LISTED_OR_REFUSED)
 
 
 def amounts(spec: raw.PodSpec) -> facts.Amounts:

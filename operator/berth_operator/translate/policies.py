@@ -28,9 +28,12 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
     if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
         most = policy.MOST_MIN_MEMORY // policy.MIB
         return f"spec.sharing.minMemoryMiB must be from 0 to {most}, not {spec.sharing.min_memory}"
-    if spec.delivery not in set(vocabulary.Delivery):
-        known = ", ".join(vocabulary.Delivery)
-        return f"spec.delivery {quoted(spec.delivery)} is not known (known: {known})"
+    for field, word, words in (
+        ("delivery", spec.delivery, vocabulary.Delivery),
+        ("nodeNames", spec.node_names, vocabulary.NodeNames),
+    ):
+        if word not in set(words):
+            return f"spec.{field} {quoted(word)} is not known (known: {', '.join(words)})"
     if fault := _models_fault(spec.models):
         return fault
     return Policy(
@@ -42,6 +45,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         fractions=spec.sharing.fractions,
         replicas=spec.sharing.replicas,
         delivery=vocabulary.Delivery(spec.delivery),
+        node_names=vocabulary.NodeNames(spec.node_names),
         min_memory=min_memory,
     )
 

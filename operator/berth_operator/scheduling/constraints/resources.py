@@ -6,7 +6,7 @@ checked only on nodes whose `status.allocatable` has them, too.
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.wording import amount as amount_with_unit
 from berth_operator.scheduling.wording import asked_for_less, clipped, have
+
+LISTED: Final = "(nodes list it if the policy has nodeNames: koordinator)"
 
 
 def able(query: Query) -> node_table.Mask:
@@ -188,6 +190,8 @@ def remedies(scenario: Scenario, _shortfall: object) -> Iterator[ProposedChange]
 def _lacking(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
     if detail == facts.PODS:
         return f"{have(nodes)} too many pods"
+    if detail.startswith(aliases.LISTED_OR_REFUSED):
+        return f"{have(nodes)} insufficient {clipped(detail)} {LISTED}"
     meant = aliases.closest_nvidia_name(detail)
     hint = f" (did you mean {meant}?)" if meant else ""
     return f"{have(nodes)} insufficient {clipped(detail)}{hint}"
