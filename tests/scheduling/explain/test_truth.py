@@ -252,6 +252,11 @@ def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.C
 
 @clusters.PROPERTY
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+@hypothesis.example(
+    # Here a victim is needed only beside another that is not: a card that is unused is withheld.
+    inventory=clusters.picture(clusters.Dice(644818)),
+    pod=clusters.candidate(clusters.Dice(9478)),
+)
 def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the pods that would have to end, none can be left out."""
     for advice in asked(inventory, pod).advice:

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -196,8 +197,21 @@ def cheapest(proposal: ProposedChange, helps: Callable[[Change], bool]) -> Chang
     # Once a nested variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
     # Each variant adds one part. The last one is needed: without it, the variant before did not help.
-    for unneeded in change.parts[:-1]:
-        fewer = change.with_parts([part for part in change.parts if part is not unneeded])
+    return _without_unneeded(change, change.parts[:-1], helps)
+
+
+def _without_unneeded(change: Change, parts: Sequence[Any], helps: Callable[[Change], bool]) -> Change:
+    """Return a change without those of its parts that are not needed.
+
+    A part may be needed only because of one that turns out not to be: a card in use gives shares that it does
+    not give when it is unused and withheld. So the parts before a dropped one are looked at again.
+    """
+    needed: list[Any] = []
+    again: Sequence[Any] = ()
+    for part in parts:
+        fewer = change.with_parts([one for one in change.parts if one is not part])
         if helps(fewer):
-            change = fewer
-    return change
+            change, again = fewer, tuple(needed)
+        else:
+            needed.append(part)
+    return _without_unneeded(change, again, helps) if again else change
