@@ -6,6 +6,7 @@ it. The other cards are marked: nothing more of them is given while the pod has 
 
 import dataclasses
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from berth_crds import logs
@@ -66,6 +67,10 @@ class GivenOtherwise:
                 extra=logs.pod(hold.title),
             )
         return dataclasses.replace(hold, marked=own | extra)
+
+    def all(self) -> Iterable[tuple[str, frozenset[str]]]:
+        """Return the uids of the pods that were given otherwise, each with these cards."""
+        return self._marked.items()
 
     def pod_over(self, uid: str) -> None:
         """Forget what was marked of a pod that is over."""

@@ -2,7 +2,8 @@
 
 An agent becomes silent or renews its Lease again; a source of an agent fails or recovers; devices
 are cordoned or uncordoned; a cordon names no device, which is also an Event on the Device: each is one
-log line. A new leader logs the state of all nodes in one line.
+log line. A new leader logs the state of all nodes in one line. Pods that were given other cards than they
+were promised get an Event (`swap_events`).
 
 All nodes are summed up once, and from then on those that have changed. A thousand nodes take a
 while, so other tasks run in between.
@@ -17,7 +18,7 @@ from berth_crds import logs
 from berth_crds.client import resources
 from berth_operator.engine import change_log, node_summaries, ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import events
+from berth_operator.kube import events, swap_events
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class NodeLog:
     def __init__(self, record: Callable[[events.Event], None], uid_of: UidOf) -> None:
         """Start without summaries; `uid_of` returns the uid of a Device."""
         self._record = record
+        self.swaps = swap_events.SwapEvents(record)
         self._uid_of = uid_of
         self._last: dict[str, node_summaries.NodeSummary] = {}
 
@@ -132,6 +134,7 @@ async def report_summaries(ledger: Ledger, show: Show, log: NodeLog, *, clock: p
         async for portion in _portions(ledger, changes, show, clock):
             log.update(portion)
         log.keep_only(ledger.inventory.index)
+        log.swaps.report(ledger)
 
 
 async def _portions(
