@@ -193,6 +193,14 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             "help": "what envvar and volume-mounts call a device: uuid or index (default: %(default)s; also"
             " read from DEVICE_ID_STRATEGY)",
         },
+        "shared-devices-allocation-policy": {
+            "metavar": "POLICY",
+            "type": flag_values.one_of(plugin_choices.ALLOCATION_POLICIES),
+            "default": plugin_choices.DISTRIBUTED,
+            "help": "which replicas of shared cards pods get that the scheduler chose none for: distributed"
+            " over the cards, or packed on few (default: %(default)s; also read from"
+            " SHARED_DEVICES_ALLOCATION_POLICY)",
+        },
         "pass-device-specs": {
             "default": False,
             "help": "have the kubelet itself open the device nodes, as its static CPU manager needs it (also"
@@ -307,5 +315,6 @@ FOREIGN_VARIABLES: Final = {
     "kubelet-socket": ("KUBELET_SOCKET",),
     "device-list-strategy": ("DEVICE_LIST_STRATEGY",),
     "device-id-strategy": ("DEVICE_ID_STRATEGY",),
+    "shared-devices-allocation-policy": ("SHARED_DEVICES_ALLOCATION_POLICY",),
     "pass-device-specs": ("PASS_DEVICE_SPECS",),
 }

@@ -9,13 +9,26 @@ UUID, INDEX = "uuid", "index"
 ID_STRATEGIES: Final = (UUID, INDEX)
 
 
+DISTRIBUTED, PACKED = "distributed", "packed"
+ALLOCATION_POLICIES: Final = (DISTRIBUTED, PACKED)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class PluginChoices:
-    """What a list of devices is, what a device is called in it, and whether the kubelet opens them itself."""
+    """What a list of devices is, what a device is called in it, and whether the kubelet opens them itself.
+
+    `allocation_policy` says whether replicas are spread over shared cards, or one is filled after the other.
+    """
 
     list_strategies: tuple[str, ...] = (ENVVAR,)
     id_strategy: str = UUID
     pass_device_specs: bool = False
+    allocation_policy: str = DISTRIBUTED
+
+    @property
+    def packed(self) -> bool:
+        """Whether one shared card is filled after the other."""
+        return self.allocation_policy == PACKED
 
     @property
     def names_cdi_devices(self) -> bool:

@@ -233,7 +233,10 @@ def _nri(given: Mapping[str, Any]) -> NriSettings | None:
 def _plugin(given: Mapping[str, Any]) -> PluginSettings | None:
     """Return the settings of the device plugin; None where there is to be none."""
     choices = plugin_choices.PluginChoices(
-        given["device_list_strategy"], given["device_id_strategy"], given["pass_device_specs"]
+        given["device_list_strategy"],
+        given["device_id_strategy"],
+        given["pass_device_specs"],
+        given["shared_devices_allocation_policy"],
     )
     return PluginSettings(given["kubelet_socket"], choices) if given["kubelet_socket"] else None
 

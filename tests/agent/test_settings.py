@@ -308,6 +308,7 @@ def test_the_device_plugin_is_told_as_nvidias_is() -> None:
         "DEVICE_LIST_STRATEGY": "envvar,cdi-cri",
         "DEVICE_ID_STRATEGY": "index",
         "PASS_DEVICE_SPECS": "true",
+        "SHARED_DEVICES_ALLOCATION_POLICY": "packed",
     }
     more = ("--pod-resources=p", "--cdi=c")
 
@@ -315,7 +316,10 @@ def test_the_device_plugin_is_told_as_nvidias_is() -> None:
     assert parse("--kubelet-socket=k", "--pod-resources=p").plugin == settings.PluginSettings(Path("k"))
     found = parse(*more, **nvidias).plugin
     assert found == settings.PluginSettings(
-        Path("k.sock"), plugin_choices.PluginChoices(("envvar", "cdi-cri"), "index", pass_device_specs=True)
+        Path("k.sock"),
+        plugin_choices.PluginChoices(
+            ("envvar", "cdi-cri"), "index", pass_device_specs=True, allocation_policy="packed"
+        ),
     )
     flags_win = parse(
         *(
@@ -323,11 +327,19 @@ def test_the_device_plugin_is_told_as_nvidias_is() -> None:
             "--device-list-strategy=volume-mounts",
             "--device-id-strategy=uuid",
             "--no-pass-device-specs",
+            "--shared-devices-allocation-policy=distributed",
         ),
         **nvidias,
     ).plugin
     assert flags_win
     assert flags_win.choices == plugin_choices.PluginChoices(("volume-mounts",))
+
+
+def test_the_runtimes_configuration_may_lie_in_several_places() -> None:
+    """Empty means that it is not looked for."""
+    assert parse().runtime_config == ()
+    assert parse("--runtime-config=/a/config.toml, b").runtime_config == (Path("/a/config.toml"), Path("b"))
+    assert parse(BERTH_RUNTIME_CONFIG="c").runtime_config == (Path("c"),)
 
 
 @pytest.mark.parametrize("more", [["--simulate", "1xT4"], ["--simulated-node", "a=1xT4"], []])

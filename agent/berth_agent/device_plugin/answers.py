@@ -6,6 +6,7 @@ in time the kubelet chooses by itself, and gets what it chose if that is free.
 """
 
 import asyncio
+import collections
 import contextlib
 import dataclasses
 import itertools
@@ -14,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from berth_agent.delivery import topology_choice
+from berth_agent.delivery import replica_choice, topology_choice
 from berth_agent.delivery.containers import GivenCard, Undeliverable, cards_and_instances
 from berth_agent.delivery.device_nodes import DEV
 from berth_agent.delivery.means import DirectMeans
@@ -108,8 +109,7 @@ class PluginAnswers:
         if promised:
             return _ids_of(promised, preference)
         await self._settle(admitted.pod)
-        free = self._unclaimed(preference.available, admitted.pod)
-        return self._best(resource, free, preference)
+        return self._best(resource, preference, admitted.pod)
 
     async def allocated(self, resource: str, ids: tuple[str, ...]) -> ContainerResponse:
         """Return what a container gets with the devices that the kubelet chose, or raise `Refused`."""
@@ -178,9 +178,19 @@ class PluginAnswers:
         taken = {claim.uuid for claim in self._claims() if claim.pod != key}
         return [one for one in available if uuid_of(one) not in taken]
 
-    def _best(self, resource: str, free: Sequence[str], preference: Preference) -> Sequence[str]:
-        """Return the best devices of those that are free, for a pod that Berth has not bound."""
+    def _best(self, resource: str, preference: Preference, pod: watched_pod.Pod) -> Sequence[str]:
+        """Return the best devices of those promised to nobody, for a pod that Berth has not bound."""
         size, must_include = preference.size, preference.must_include
+        if resource == names.NVIDIA_GPU_SHARED:
+            return replica_choice.best_replicas(
+                preference.available,
+                must_include,
+                size,
+                self._room(preference.available, pod),
+                card_of=uuid_of,
+                packed=self._rules.choices.packed,
+            )
+        free = self._unclaimed(preference.available, pod)
         if resource != names.NVIDIA_GPU:
             rest = [one for one in free if one not in must_include]
             return (*must_include, *rest)[:size] if len(must_include) + len(rest) >= size else ()
@@ -188,6 +198,16 @@ class PluginAnswers:
         return topology_choice.best_set(
             state.cards, state.partitions, {*free, *must_include}, must_include, size
         )
+
+    def _room(self, available: Iterable[str], pod: watched_pod.Pod) -> Mapping[str, int]:
+        """Return how many available replicas of each card are promised to no other pod."""
+        own, resources = claims.key_of(pod), claims.resources_of(self.state.cards)
+        listed = {(one.namespace, one.name) for one in self.listed}
+        promised = itertools.chain.from_iterable(claims.promised(one, resources) for one in self._living())
+        waiting = collections.Counter(
+            claim.uuid for claim in promised if claim.pod != own and claim.pod not in listed
+        )
+        return collections.Counter(map(uuid_of, available)) - waiting
 
     def _check(
         self, resource: str, uuids: Collection[str], admitted: Admitted | None, promised: Collection[str]
