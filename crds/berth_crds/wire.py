@@ -328,7 +328,7 @@ class PolicySpec(Struct, frozen=True):
     models: dict[str, str] = {}
     sharing: SharingRules = SharingRules()
     delivery: str = "reported"
-    node_names: str = "berth"
+    node_names: str = "none"
 
 
 class PolicyStatus(Struct, frozen=True):

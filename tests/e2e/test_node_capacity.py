@@ -21,7 +21,7 @@ LEAVES_OUT = "nodes list it if the policy has nodeNames: koordinator"
 def policy(stage: Stage) -> Iterator[None]:
     """Have the default policy back at the end."""
     yield
-    write(stage, nodeNames="berth")
+    write(stage, nodeNames="none")
 
 
 def write(stage: Stage, **rules: str) -> None:
@@ -68,7 +68,7 @@ async def test_pods_by_koordinators_old_names_run(stage: Stage, worker: workers.
     write(stage, nodeNames="koordinator")
     await until_running(stage, *asked)
     write(stage, nodeNames="berth")
-    kept = {"kubernetes.io/gpu": "100", "kubernetes.io/gpu-core": "80"}
+    kept = {names.GPU: "400", "kubernetes.io/gpu": "100", "kubernetes.io/gpu-core": "80"}
     await until_listed(stage, worker.name, kept)
     worker.kill_kubelet()
     worker.start_kubelet()
@@ -86,6 +86,7 @@ async def no_old_names(stage: Stage, node: str) -> bool:
     return not any(name.startswith("kubernetes.io") for name in lists(stage, node))
 
 
+@pytest.mark.usefixtures("policy")
 async def test_a_restarted_kubelet_keeps_the_pod_of_a_sick_card(
     stage: Stage, worker: workers.Worker, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ async def test_a_restarted_kubelet_keeps_the_pod_of_a_sick_card(
     await stage.deciding_operator()
     await stage.agent("--faults", str(faults), **{worker.name: "4xT4"})
     await stage.until_ready(worker.name)
+    write(stage, nodeNames="berth")
     await until_listed(stage, worker.name, WHOLE)
     await stage.create(pod("p", container("main", **{names.GPU: "100"})))
     await until_running(stage, "p")

@@ -96,6 +96,7 @@ async def node(session: RecordingApi, admin: api.Api) -> AsyncIterator[Listing]:
     lent = Listing(session, admin)
     await lent.create()
     lent.has_cards(2)
+    lent.policy(NodeNames.BERTH)
     yield lent
     await lent.delete()
 
