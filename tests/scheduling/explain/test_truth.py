@@ -257,6 +257,10 @@ def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.C
     inventory=clusters.picture(clusters.Dice(644818)),
     pod=clusters.candidate(clusters.Dice(9478)),
 )
+@hypothesis.example(
+    inventory=clusters.picture(clusters.Dice(644818)),
+    pod=clusters.candidate(clusters.Dice(75014)),
+)
 def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the pods that would have to end, none can be left out."""
     for advice in asked(inventory, pod).advice:

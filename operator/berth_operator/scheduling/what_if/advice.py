@@ -196,22 +196,24 @@ def cheapest(proposal: ProposedChange, helps: Callable[[Change], bool]) -> Chang
         return None
     # Once a nested variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
-    # Each variant adds one part. The last one is needed: without it, the variant before did not help.
-    return _without_unneeded(change, change.parts[:-1], helps)
+    # Each variant adds one part. The last one is needed as long as all others are there: without it, the
+    # variant before did not help.
+    return _without_unneeded(change, change.parts[:-1], helps, needed=change.parts[-1:])
 
 
-def _without_unneeded(change: Change, parts: Sequence[Any], helps: Callable[[Change], bool]) -> Change:
-    """Return a change without those of its parts that are not needed.
+def _without_unneeded(
+    change: Change, parts: Sequence[Any], helps: Callable[[Change], bool], needed: Sequence[Any] = ()
+) -> Change:
+    """Return a change without those of these parts that are not needed; some are known to be `needed`.
 
     A part may be needed only because of one that turns out not to be: a card in use gives shares that it does
-    not give when it is unused and withheld. So the parts before a dropped one are looked at again.
+    not give when it is unused and withheld. So what was needed before a part was dropped is looked at again.
     """
-    needed: list[Any] = []
     again: Sequence[Any] = ()
     for part in parts:
         fewer = change.with_parts([one for one in change.parts if one is not part])
         if helps(fewer):
-            change, again = fewer, tuple(needed)
+            change, again = fewer, needed
         else:
-            needed.append(part)
+            needed = (*needed, part)
     return _without_unneeded(change, again, helps) if again else change
