@@ -30,4 +30,4 @@ def best_replicas(
         rest.remove(best)
         chosen.append(best)
         left[card_of(best)] -= 1
-    return tuple(chosen[:size])
+    return tuple(chosen)

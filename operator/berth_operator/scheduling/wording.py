@@ -77,6 +77,11 @@ def listed(names: Iterable[str], joint: str = "and", *, most: int = LISTED) -> s
 # ---------------------------------------------------------------- reasons of nodes
 
 
+def invariant(words: str) -> Words:
+    """Return words that are the same for one node and for many."""
+    return plain(words, words)
+
+
 def plain(one: str, many: str) -> Words:
     """Return words that only count the nodes."""
     return lambda nodes, _pod, _detail: f"{nodes} {one if nodes == 1 else many}"

@@ -11,7 +11,7 @@ from berth_operator.scheduling.constraints.constraint import Constraint, FailedP
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.delivery_ways import Way
-from berth_operator.scheduling.wording import plain
+from berth_operator.scheduling.wording import invariant, plain
 
 MADE_TOO_EARLY: Final = (
     "would start the pod without its cards, as it was made before Berth's admission policy: make it again"
@@ -75,7 +75,7 @@ CONSTRAINT = Constraint(
     unresolvable=unresolvable,
     relaxations=relaxations,
     words={
-        Reason.NOT_FED: plain(MADE_TOO_EARLY, MADE_TOO_EARLY),
+        Reason.NOT_FED: invariant(MADE_TOO_EARLY),
         Reason.NO_DELIVERY: plain(
             "has no way to give containers their cards: its Device says why",
             "have no way to give containers their cards: their Devices say why",

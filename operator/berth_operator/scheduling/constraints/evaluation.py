@@ -2,13 +2,7 @@
 
 from berth_operator.scheduling.constraints.constraint import Constraint
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.wording import Words, plain
-
-
-def _invariant(words: str) -> Words:
-    """Return words that are the same for one node and for many."""
-    return plain(words, words)
-
+from berth_operator.scheduling.wording import invariant, plain
 
 CONSTRAINT = Constraint(
     words={
@@ -16,12 +10,12 @@ CONSTRAINT = Constraint(
             "was not fully evaluated (time limit)", "were not fully evaluated (time limit)"
         ),
         Reason.NO_NODES: lambda *_: "there are no nodes",
-        Reason.INVALID_REQUEST: _invariant("cannot serve an empty request"),
-        Reason.UNSUPPORTED_REQUEST: _invariant("cannot serve this kind of request"),
-        Reason.UNSUPPORTED_CONSTRAINT: _invariant(
+        Reason.INVALID_REQUEST: invariant("cannot serve an empty request"),
+        Reason.UNSUPPORTED_REQUEST: invariant("cannot serve this kind of request"),
+        Reason.UNSUPPORTED_CONSTRAINT: invariant(
             "cannot be evaluated: the pod uses an unsupported constraint"
         ),
-        Reason.TOO_MUCH_TOGETHER: _invariant("cannot serve a request too large to store"),
+        Reason.TOO_MUCH_TOGETHER: invariant("cannot serve a request too large to store"),
     },
     brief={
         Reason.UNDECIDED: "not fully evaluated",
