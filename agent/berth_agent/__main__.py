@@ -27,6 +27,7 @@ from typing import Final, assert_never
 
 from berth_agent import (
     backoff,
+    config_file,
     extra_device_files,
     extra_devices,
     loop,
@@ -49,7 +50,14 @@ from berth_agent.node_view import NodeView
 from berth_agent.nri import adjuster
 from berth_agent.nvml import nvml_probe
 from berth_agent.runtime_watch import RuntimeConfig
-from berth_agent.settings import HardwareNode, Node, NriSettings, Settings, SimulatedNode
+from berth_agent.settings import (
+    HardwareNode,
+    Node,
+    NriSettings,
+    Settings,
+    SimulatedNode,
+    config_file_of,
+)
 from berth_agent.settings import parse as parse_settings
 from berth_crds import flags, logs, nesting, tasks, vocabulary
 from berth_crds.client import api, connection, errors
@@ -70,10 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     nesting.raise_limits()
     try:
-        settings = parse_settings(
-            sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()
-        )
+        settings, unused_keys = _settings(sys.argv[1:] if arguments is None else arguments)
         logs.start(settings.log_level, "%(asctime)s %(levelname)-7s %(message)s", settings.log_format)
+        for key in unused_keys:
+            log.warning("the configuration file says %s, which the agent does not use", key)
         configs = tuple(_config(node, settings) for node in settings.nodes)
         asyncio.run(_serve(_connections(settings), configs, settings))
     except (flags.UsageError, simulated.BadShape, errors.Unusable) as refusal:
@@ -83,6 +91,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logs.report_exit(PROGRAM, failure)
         return EXIT_CARDS_UNREADABLE
     return 0
+
+
+def _settings(arguments: Sequence[str]) -> tuple[Settings, Sequence[str]]:
+    """Return the settings, and what the configuration file says in vain."""
+    path = config_file_of(arguments, os.environ)
+    config = config_file.read(path) if path else config_file.NONE
+    settings = parse_settings(arguments, os.environ, host=socket.gethostname(), config=config)
+    return settings, config.unused
 
 
 class CardsUnreadable(Exception):
@@ -106,7 +122,7 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
         kubelet=_kubelet(settings, settings.deadline),
         resources=settings.gpu_resources,
         labels=settings.node_labels,
-        sharing=settings.sharing,
+        modes=settings.modes,
         runtime=RuntimeConfig(settings.runtime_config) if settings.runtime_config else None,
         nri=_nri(settings, direct),
         cdi=_cdi(settings, direct),

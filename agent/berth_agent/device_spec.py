@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from berth_agent import probe
+from berth_agent import card_modes, probe
 from berth_crds import catalog, schema_limits, text, vocabulary, wire
 
 # The kinds that the locations of the cards imply (same NUMA node, same root complex) are dropped first.
@@ -30,9 +30,9 @@ def spec(
     node: str,
     outcome: probe.Outcome,
     known: wire.DeviceSpec | None,
-    sharing: wire.Sharing | None = None,
+    modes: card_modes.CardModes = card_modes.WHOLE,
 ) -> wire.DeviceSpec:
-    """Return the spec; `known` is the last one, `sharing` how the device plugin shares cards, if it does."""
+    """Return the spec; `known` is the last one, `modes` says how cards are given out."""
     if isinstance(outcome, probe.SourceFailed):
         # Without a known spec the list is empty, and NVMLReady says that this means nothing.
         # A known spec may have been read from the API, with the cordon that people wrote.
@@ -41,7 +41,7 @@ def spec(
         return wire.DeviceSpec(node=node, summary=_summary(()))
     remembered = _remembered(outcome, known.devices if known else ())
     # A card keeps its position in the list while it is lost, so that only its verdict changes.
-    found = (_shared(each, sharing) for each in (*map(card, outcome.answering_cards()), *remembered))
+    found = (card_modes.applied(each, modes) for each in (*map(card, outcome.answering_cards()), *remembered))
     cards = sorted(found, key=lambda each: each.index or 0)
     listed = frozenset(each.uuid for each in cards)
     # A lost card keeps its uuid and its minor, even if an extra device claims them meanwhile.
@@ -57,6 +57,7 @@ def spec(
         driver=outcome.driver,
         devices=_few_links((*(_among(each, listed) for each in cards), *others)),
         partitions=tuple(group for group in outcome.partitions if listed.issuperset(group.members)),
+        gpu_stands_for=card_modes.gpu_stands_for(cards, modes),
         summary=_summary((*cards, *others)),
     )
 
@@ -76,13 +77,6 @@ def card(reading: probe.Card) -> wire.Card:
         topology=_topology(reading.location),
         links=reading.links,
         mig=reading.mig,
-    )
-
-
-def _shared(card: wire.Card, sharing: wire.Sharing | None) -> wire.Card:
-    """Return a card with its sharing; one that is cut into MIG instances is not shared as a whole."""
-    return msgspec.structs.replace(
-        card, sharing=None if card.mig is not None and card.mig.enabled else sharing
     )
 
 

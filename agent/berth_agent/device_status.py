@@ -7,13 +7,13 @@ module puts what changed between two statuses into lines for a log.
 
 import datetime as dt
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from berth_agent import probe
+from berth_agent import card_modes, probe
 from berth_crds import schema_limits, text, vocabulary, wire
 from berth_crds.client import lease
 
@@ -105,10 +105,25 @@ def _nvml_ready(outcome: probe.Outcome) -> wire.Condition:
     return wire.Condition(NVML_READY, truth, reason, text.line(message, most=schema_limits.LONGEST_MESSAGE))
 
 
-def of_delivery(
+def mig_ready(cards: Sequence[wire.Card], modes: card_modes.CardModes) -> wire.Condition | None:
+    """Return whether the cards in MIG mode can be given out as they should; None where there are none."""
+    cut = [card for card in cards if card.mig is not None and card.mig.enabled]
+    if not cut:
+        return None
+    count = sum(len(card.mig.instances) for card in cut if card.mig)
+    return ready_or_not(
+        vocabulary.DeviceCondition.MIG_READY,
+        card_modes.fault(cards, modes),
+        dead="WrongLayout",
+        alive="InstancesRead",
+        message=f"{count} MIG instances on {len(cut)} cards are given out.",
+    )
+
+
+def ready_or_not(
     kind: vocabulary.DeviceCondition, failure: str, *, dead: str, alive: str, message: str
 ) -> wire.Condition:
-    """Return the condition of a way of delivery, `dead` or `alive` by its reasons; it has no time yet."""
+    """Return a condition with one of two reasons, `dead` where there is a failure; it has no time yet."""
     truth, reason = (vocabulary.Truth.FALSE, dead) if failure else (vocabulary.Truth.TRUE, alive)
     return wire.Condition(
         kind, truth, reason, text.line(failure or message, most=schema_limits.LONGEST_MESSAGE)

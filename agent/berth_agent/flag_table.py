@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from berth_agent import flag_values, plugin_choices
+from berth_agent import card_modes, flag_values, plugin_choices
 from berth_crds import flags, logs, names
 
 PROGRAM: Final = "berth-agent"
@@ -35,7 +35,8 @@ agent stays, says so in the Device, and goes on once the driver is there.
 EPILOG: Final = """\
 Every flag can be given by the environment as well: --lease-duration is
 BERTH_LEASE_DURATION, several simulated nodes are in BERTH_SIMULATED_NODES, separated
-by commas. The node is also taken from NODE_NAME, and otherwise from the host name.
+by commas. The node is also taken from NODE_NAME, and otherwise from the host name. A flag
+wins over its variable, that over --config-file, and the file over the default.
 
 A shape names how many cards of which model a node has, and may join several by "+":
 8xA100-SXM4-80GB, or 2xT4+1xL4.
@@ -58,6 +59,15 @@ Options = Mapping[str, Any]  # Of a flag, as argparse takes them.
 
 # By group. A flag with a default is also read from its variable.
 FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
+    "which settings": {
+        "config-file": {
+            "metavar": "FILE",
+            "type": Path,
+            "default": None,
+            "help": "configuration file of NVIDIA's device plugin (version v1), for what neither flags nor"
+            " variables say (default: none; also read from CONFIG_FILE)",
+        },
+    },
     "which cards": {
         "node": {"metavar": "NAME", "help": "name of the node (default: the host's name)"},
         "simulate": {"metavar": "SHAPE", "default": None, "help": "simulate the cards of this node"},
@@ -97,12 +107,31 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             "default": None,
             "help": "folder of JSON files that list extra devices, besides real cards",
         },
+        "mig-strategy": {
+            "metavar": "STRATEGY",
+            "type": flag_values.one_of(card_modes.MIG_STRATEGIES),
+            "default": card_modes.MIXED,
+            "help": "what a card in MIG mode is: mixed, its instances by their profiles; single, its"
+            " instances by nvidia.com/gpu, if all are cut alike; none, a whole card (default: %(default)s; also"
+            " read from MIG_STRATEGY)",
+        },
         "sharing": {
             "metavar": "STRATEGY:REPLICAS",
             "type": flag_values.sharing,
             "default": "",
             "help": "how the device plugin shares each card that is not in MIG mode: time-slicing:4, or mps:2"
             " (default: cards are not shared)",
+        },
+        "rename-shared": {
+            "default": True,
+            "help": "have pods ask for replicas of shared cards by nvidia.com/gpu.shared; with"
+            " --no-rename-shared they ask by nvidia.com/gpu, as with NVIDIA's plugin unless it is told"
+            " renameByDefault",
+        },
+        "fail-requests-greater-than-one": {
+            "default": False,
+            "help": "have the device plugin refuse a container that asks for several replicas, which are no"
+            " more of a card than one",
         },
     },
     "which errors count": {
@@ -206,6 +235,12 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             "help": "have the kubelet itself open the device nodes, as its static CPU manager needs it (also"
             " read from PASS_DEVICE_SPECS)",
         },
+        "cdi-annotation-prefix": {
+            "metavar": "PREFIX",
+            "default": plugin_choices.CDI_ANNOTATION_PREFIX,
+            "help": "what the key of an annotation begins with that names CDI devices, for cdi-annotations"
+            " (default: %(default)s; also read from CDI_ANNOTATION_PREFIX)",
+        },
         "cdi": {
             "metavar": "FOLDER",
             "type": Path,
@@ -306,6 +341,9 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
 }
 # Variables of NVIDIA's device plugin, which are read beside our own.
 FOREIGN_VARIABLES: Final = {
+    "config-file": ("CONFIG_FILE",),
+    "mig-strategy": ("MIG_STRATEGY",),
+    "cdi-annotation-prefix": ("CDI_ANNOTATION_PREFIX",),
     "ignored-xids": ("DP_DISABLE_HEALTHCHECKS",),
     "critical-xids": ("DP_ENABLE_HEALTHCHECKS",),
     "nvidia-driver-root": ("NVIDIA_DRIVER_ROOT",),

@@ -21,6 +21,7 @@ from typing import Final
 
 from berth_agent import (
     backoff,
+    card_modes,
     device_spec,
     device_status,
     flag_table,
@@ -60,7 +61,7 @@ class NodeConfig:
     `grants` is the source named in GpuPods of simulated cards, where no other source is asked.
     `kubelet` is asked about `resources`. A probe that lists processes is asked as well, and their
     cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
-    `sharing` is how the node's device plugin shares its cards. With `labels` the Node gets labels
+    `modes` says how cards are given out. With `labels` the Node gets labels
     with what its cards have in common. `runtime` says whether the runtime obeys the environment of
     containers. With `nri` containers are adjusted as the runtime makes them,
     with `cdi` a file tells the runtime what opens each card, and with `plugin` the kubelet counts the
@@ -75,7 +76,7 @@ class NodeConfig:
     procfs: Path = flag_table.PROCFS
     rules: health_rules.HealthRules = health_rules.DEFAULT
     labels: bool = False
-    sharing: wire.Sharing | None = None
+    modes: card_modes.CardModes = card_modes.WHOLE
     nri: adjuster.NriConfig | None = None
     runtime: RuntimeConfig | None = None
     cdi: cdi_writer.CdiConfig | None = None
@@ -253,7 +254,7 @@ class NodeAgent:
         """Return the desired Device: (1) its spec, (2) the verdicts on its cards, (3) its status."""
         outcome = observation.outcome
         known, before = self._last or self._published()
-        spec = device_spec.spec(self.node, outcome, known, self._config.sharing)
+        spec = device_spec.spec(self.node, outcome, known, self._config.modes)
         occupants = self._pass_on(observation, spec, before)
         now = self._runtime.clock()
         # Cards that people call repaired wait for a sample that shows cards.
@@ -274,7 +275,11 @@ class NodeAgent:
             verdicts,
             before,
             occupants=occupants,
-            others=(kubelet, *self._delivery_conditions()),
+            others=(
+                kubelet,
+                *self._delivery_conditions(),
+                device_status.mig_ready(spec.devices, self._config.modes),
+            ),
             now=now,
         )
         log_changes(self.node, before, status)
@@ -291,7 +296,7 @@ class NodeAgent:
         words = published.cordon if published else ()
         cordoned = (uuid for word in words for uuid in named_cards.uuids_named(word.strip(), spec.devices))
         sick = (card.uuid for card in status.devices if card.health != vocabulary.Health.HEALTHY)
-        state = NodeState(spec.devices, spec.partitions, frozenset((*cordoned, *sick)))
+        state = NodeState(spec.devices, spec.partitions, frozenset((*cordoned, *sick)), spec.gpu_stands_for)
         self._device_plugin.set_state(state)
 
     def _delivery_conditions(self) -> Iterator[wire.Condition]:

@@ -11,19 +11,23 @@ ID_STRATEGIES: Final = (UUID, INDEX)
 
 DISTRIBUTED, PACKED = "distributed", "packed"
 ALLOCATION_POLICIES: Final = (DISTRIBUTED, PACKED)
+CDI_ANNOTATION_PREFIX: Final = "cdi.k8s.io/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PluginChoices:
     """What a list of devices is, what a device is called in it, and whether the kubelet opens them itself.
 
-    `allocation_policy` says whether replicas are spread over shared cards, or one is filled after the other.
+    `allocation_policy` says whether replicas are spread over shared cards, or one is filled after the other;
+    with `one_replica_each` no container gets several.
     """
 
     list_strategies: tuple[str, ...] = (ENVVAR,)
     id_strategy: str = UUID
     pass_device_specs: bool = False
     allocation_policy: str = DISTRIBUTED
+    one_replica_each: bool = False
+    cdi_annotation_prefix: str = CDI_ANNOTATION_PREFIX
 
     @property
     def packed(self) -> bool:

@@ -57,7 +57,7 @@ class RuntimeWatch:
 
     def condition(self) -> wire.Condition:
         """Return whether the runtime obeys the environment of containers; it has no time yet."""
-        return device_status.of_delivery(
+        return device_status.ready_or_not(
             vocabulary.DeviceCondition.ENV_READY,
             self._failure,
             dead="NoRuntime",

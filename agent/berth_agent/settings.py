@@ -1,9 +1,10 @@
 """The flags of the agent, read once at the start.
 
-Flags win over the environment, the environment over defaults. A value that cannot be used raises
-`flags.UsageError` with one sentence; nothing here prints, exits or looks at the machine: arguments,
-environment and host name are parameters. To add a flag, add a field to `Settings`, its argument to
-`flag_table` and, where its text has a form of its own, a parser to `flag_values`.
+Flags win over the environment, the environment over the configuration file, the file over defaults. A value
+that cannot be used raises `flags.UsageError` with one sentence; nothing here prints, exits or looks at the
+machine: arguments, environment, host name and what the file says are parameters. To add a flag, add a field
+to `Settings`, its argument to `flag_table` and, where its text has a form of its own, a parser to
+`flag_values`.
 What a shape means is left to the simulated probe.
 """
 
@@ -13,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from berth_agent import flag_table, flag_values, plugin_choices, xid_choices
-from berth_crds import flags, logs, schema_limits, wire
+from berth_agent import card_modes, config_file, flag_table, flag_values, plugin_choices, xid_choices
+from berth_crds import flags, logs, schema_limits
 from berth_crds.text import quoted
 
 
@@ -85,7 +86,7 @@ class Settings:
     log_format: str = logs.PLAIN
     pod_resources: Path | None = None
     gpu_resources: tuple[str, ...] = flag_table.GPU_RESOURCES
-    sharing: wire.Sharing | None = None
+    modes: card_modes.CardModes = card_modes.WHOLE
     listen: str = ""
     listen_probes: str = ""
     dcgm_names: bool = False
@@ -98,9 +99,24 @@ class Settings:
     driver: DriverFolders = DriverFolders()
 
 
-def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str) -> Settings:
+def config_file_of(arguments: Sequence[str], environment: Mapping[str, str]) -> Path | None:
+    """Return which configuration file is to be read before the settings are."""
+    parser = flags.Parser(prog=flag_table.PROGRAM, add_help=False)
+    options = flag_table.FLAGS["which settings"]["config-file"]
+    parser.add_argument("--config-file", **_with_source("config-file", options, environment, {}))
+    found: Path | None = parser.parse_known_args(arguments)[0].config_file
+    return found
+
+
+def parse(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    host: str,
+    config: config_file.Config = config_file.NONE,
+) -> Settings:
     """Return the settings, or raise `Refused`; `--help` and `--version` print and exit."""
-    given = vars(_parser(environment, host).parse_args(arguments))
+    given = vars(_parser(environment, host, config.texts).parse_args(arguments))
     settings = Settings(
         nodes=_nodes(given),
         faults=given["faults"],
@@ -114,7 +130,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
         log_format=given["log_format"],
         pod_resources=given["pod_resources"],
         gpu_resources=given["gpu_resources"],
-        sharing=given["sharing"],
+        modes=card_modes.CardModes(given["sharing"], given["rename_shared"], given["mig_strategy"]),
         listen=given["listen"],
         listen_probes=given["listen_probes"],
         dcgm_names=given["dcgm_names"],
@@ -130,44 +146,38 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], *, host: str
     return settings
 
 
-def _parser(environment: Mapping[str, str], host: str) -> argparse.ArgumentParser:
+def _parser(
+    environment: Mapping[str, str], host: str, file: Mapping[str, flags.SourcedText]
+) -> argparse.ArgumentParser:
     parser = flags.Parser(
         prog=flag_table.PROGRAM, description=flag_table.DESCRIPTION, epilog=flag_table.EPILOG
     )
     for title, arguments in flag_table.FLAGS.items():
         group = parser.add_argument_group(title)
         for flag, options in arguments.items():
-            group.add_argument(f"--{flag}", **_with_variables(flag, options, environment))
+            group.add_argument(f"--{flag}", **_with_source(flag, options, environment, file))
     several = [part for part in environment.get("BERTH_SIMULATED_NODES", "").split(",") if part.strip()]
     node = environment.get("BERTH_NODE") or environment.get("NODE_NAME")
     parser.set_defaults(fallback_node=node or host.lower(), fallback_simulated=several)
     return parser
 
 
-def _with_variables(
-    flag: str, options: flag_table.Options, environment: Mapping[str, str]
+def _with_source(
+    flag: str,
+    options: flag_table.Options,
+    environment: Mapping[str, str],
+    file: Mapping[str, flags.SourcedText],
 ) -> flag_table.Options:
-    """Return the options of a flag, with the default of its variables where it has one."""
+    """Return the options of a flag; where it has a default, with that of its variables or of the file."""
     if "default" not in options:
         return options
     usual = options["default"]
+    variables = flags.variable(flag), *flag_table.FOREIGN_VARIABLES.get(flag, ())
+    default = flags.default(environment, file.get(flag, usual), *variables)
     if isinstance(usual, bool):
-        switch = _switch(environment, flag, usual=usual)
+        switch = default if isinstance(default, bool) else flags.reader(flag_values.yes_or_no)(default)
         return {**options, "action": argparse.BooleanOptionalAction, "default": switch}
-    default = flags.default(
-        environment, usual, flags.variable(flag), *flag_table.FOREIGN_VARIABLES.get(flag, ())
-    )
     return {**options, "type": flags.reader(options.get("type", str)), "default": default}
-
-
-def _switch(environment: Mapping[str, str], flag: str, *, usual: bool) -> bool:
-    for name in (flags.variable(flag), *flag_table.FOREIGN_VARIABLES.get(flag, ())):
-        if environment.get(name):
-            try:
-                return flag_values.yes_or_no(environment[name])
-            except argparse.ArgumentTypeError as error:
-                raise flags.UsageError(f"{name}: {error}.") from None
-    return usual
 
 
 # ---------------------------------------------------------------- which nodes
@@ -237,6 +247,8 @@ def _plugin(given: Mapping[str, Any]) -> PluginSettings | None:
         given["device_id_strategy"],
         given["pass_device_specs"],
         given["shared_devices_allocation_policy"],
+        given["fail_requests_greater_than_one"],
+        given["cdi_annotation_prefix"],
     )
     return PluginSettings(given["kubelet_socket"], choices) if given["kubelet_socket"] else None
 

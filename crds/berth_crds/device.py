@@ -290,6 +290,11 @@ class DeviceSpec(model_rules.Model):
     partitions: Annotated[tuple[Partition, ...], model_rules.atomic_list(schema_limits.MOST_PARTITIONS)] = ()
     """Groups of cards that share a ring, at most 64. Absent: none are known, and links decide."""
 
+    gpu_stands_for: Annotated[str, model_rules.text(schema_limits.LONGEST_RESOURCE)] | None = None
+    """The resource that asks on other nodes for what nvidia.com/gpu asks for on this one:
+    "nvidia.com/gpu.shared" where shared cards are counted by their replicas under that name,
+    "nvidia.com/mig-1g.10gb" where MIG instances are. Absent: it asks for whole cards."""
+
     summary: SpecSummary | None = None
     """The inventory in a few words, for the columns of kubectl."""
 

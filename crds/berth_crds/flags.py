@@ -1,13 +1,14 @@
-"""Command lines of the programs of Berth: flags, their environment variables, and usage errors.
+"""Command lines of the programs of Berth: flags, what stands in for them, and usage errors.
 
-A flag wins over its variable, and a variable over the default. A value that cannot be used raises
-`UsageError`, which names what a person wrote: the flag or the variable.
+A flag wins over its variable, that over a configuration file, and the file over the default. A value that
+cannot be used raises `UsageError`, which names what a person wrote: the flag, the variable, or the key of the
+file.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 from berth_crds.text import quoted
 
@@ -56,15 +57,21 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-# ---------------------------------------------------------------- variables behind flags
+# ---------------------------------------------------------------- what flags are read from
 
 
-class VariableText(str):
-    """The text of an environment variable, with the name of the variable."""
+class SourcedText(str):
+    """A text for a flag that was not written behind it: from a variable, or from a key of a file."""
 
-    __slots__ = ("variable",)
+    __slots__ = ("source",)
 
-    variable: str
+    source: str
+
+    def __new__(cls, text: str, source: str) -> Self:
+        """Return the text with the name of the variable, or of the file and its key."""
+        made = super().__new__(cls, text)
+        made.source = source
+        return made
 
 
 def variable(flag: str) -> str:
@@ -76,21 +83,19 @@ def default(environment: Mapping[str, str], usual: Any, *variables: str) -> Any:
     """Return the text of the first of these variables that is set, or the usual value."""
     for name in variables:
         if environment.get(name):
-            text = VariableText(environment[name])
-            text.variable = name
-            return text
+            return SourcedText(environment[name], name)
     return usual
 
 
 def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a reader of a flag that names the variable where the text came from one."""
+    """Return a reader of a flag that names the variable or the file that its text came from."""
 
     def reading(text: str) -> Any:
         try:
             return read(text)
         except argparse.ArgumentTypeError as error:
-            if isinstance(text, VariableText):
-                raise UsageError(f"{text.variable}: {error}") from None
+            if isinstance(text, SourcedText):
+                raise UsageError(f"{text.source}: {error}") from None
             raise
 
     return reading

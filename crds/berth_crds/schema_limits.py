@@ -55,6 +55,7 @@ LONGEST_DRIVER_VERSION: Final = 64
 LONGEST_BOOT_ID: Final = 64
 LONGEST_SUMMARY: Final = 256
 LONGEST_SHARE: Final = 512
+LONGEST_RESOURCE: Final = 317  # Of a prefix, a slash and a name.
 LONGEST_LABEL: Final = 253
 
 LARGEST_MINOR: Final = 2**31 - 1

@@ -101,6 +101,7 @@ class DeviceCondition(StrEnum):
     NRI_READY = "NRIReady"
     CDI_READY = "CDIReady"
     DEVICE_PLUGIN_READY = "DevicePluginReady"
+    MIG_READY = "MIGReady"
 
 
 class ReadyReason(StrEnum):

@@ -164,6 +164,7 @@ class DeviceSpec(Struct, frozen=True):
     driver: Driver | None = None
     devices: tuple[Card, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    gpu_stands_for: str = ""
     summary: SpecSummary | None = None
     cordon: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from berth_agent import device_spec, device_status, loop, probe, simulated
+from berth_agent import card_modes, device_spec, device_status, loop, probe, simulated
 from berth_crds import schema_limits, vocabulary, wire
 from support import nodes
 from support.nvml import presets
@@ -138,12 +138,13 @@ def test_cordon_is_never_written(outcome: probe.Outcome) -> None:
 
 
 SHARED = wire.Sharing(vocabulary.SharingStrategy.TIME_SLICING, 4)
+MODES = card_modes.CardModes(SHARED)
 
 
 def test_shared_cards_say_so_and_those_cut_into_instances_do_not(place: nodes.Place) -> None:
     """What people say of the device plugin stands with each whole card, and in the summary."""
-    shared = device_spec.spec("n1", PAIR, None, SHARED)
-    cut = device_spec.spec("n1", place(presets.MIG).look(), None, SHARED)
+    shared = device_spec.spec("n1", PAIR, None, MODES)
+    cut = device_spec.spec("n1", place(presets.MIG).look(), None, MODES)
     not_shared_any_more = device_spec.spec("n1", LOST, shared)
 
     assert [card.sharing for card in shared.devices] == [SHARED, SHARED]

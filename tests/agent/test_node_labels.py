@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth_agent import device_spec, node_labels, simulated
+from berth_agent import card_modes, device_spec, node_labels, simulated
 from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import presets
@@ -70,7 +70,7 @@ def test_what_models_do_not_share_is_not_told() -> None:
 def test_sharing_is_told_where_all_cards_are_shared_alike() -> None:
     """Strategy and replicas have labels of their own."""
     sharing = wire.Sharing(vocabulary.SharingStrategy.MPS, 2)
-    spec = device_spec.spec("n1", simulated.machine("n1", "2xT4"), None, sharing)
+    spec = device_spec.spec("n1", simulated.machine("n1", "2xT4"), None, card_modes.CardModes(sharing))
     assert told(spec).items() >= {"gpu.sharing-strategy": "mps", "gpu.replicas": "2"}.items()
 
     one, other = spec.devices

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import flag_values, plugin_choices, settings
+from berth_agent import card_modes, flag_values, plugin_choices, settings
 from berth_crds import flags, wire
 
 
@@ -266,10 +266,13 @@ def test_switches_come_from_flags_and_environment() -> None:
 
 def test_sharing_is_a_strategy_and_a_number() -> None:
     """Cards are shared only where somebody says how."""
-    assert parse().sharing is None
-    assert parse("--sharing", "time-slicing:4").sharing == wire.Sharing("time-slicing", 4)
-    assert parse(BERTH_SHARING="mps:2").sharing == wire.Sharing("mps", 2)
-    assert parse("--sharing", "", BERTH_SHARING="mps:2").sharing is None
+    assert parse().modes == card_modes.CardModes()
+    assert parse("--sharing", "time-slicing:4").modes.sharing == wire.Sharing("time-slicing", 4)
+    assert parse(BERTH_SHARING="mps:2").modes.sharing == wire.Sharing("mps", 2)
+    assert parse("--sharing", "", BERTH_SHARING="mps:2").modes.sharing is None
+    assert not parse("--no-rename-shared").modes.renamed
+    assert parse(MIG_STRATEGY="single").modes.mig_strategy == "single"
+    assert parse("--mig-strategy=none", MIG_STRATEGY="single").modes.mig_strategy == "none"
 
 
 def test_the_plugin_of_the_runtime_is_told_what_to_do() -> None:
@@ -309,6 +312,7 @@ def test_the_device_plugin_is_told_as_nvidias_is() -> None:
         "DEVICE_ID_STRATEGY": "index",
         "PASS_DEVICE_SPECS": "true",
         "SHARED_DEVICES_ALLOCATION_POLICY": "packed",
+        "CDI_ANNOTATION_PREFIX": "cdi.example.com/",
     }
     more = ("--pod-resources=p", "--cdi=c")
 
@@ -318,7 +322,11 @@ def test_the_device_plugin_is_told_as_nvidias_is() -> None:
     assert found == settings.PluginSettings(
         Path("k.sock"),
         plugin_choices.PluginChoices(
-            ("envvar", "cdi-cri"), "index", pass_device_specs=True, allocation_policy="packed"
+            ("envvar", "cdi-cri"),
+            "index",
+            pass_device_specs=True,
+            allocation_policy="packed",
+            cdi_annotation_prefix="cdi.example.com/",
         ),
     )
     flags_win = parse(
@@ -328,11 +336,13 @@ def test_the_device_plugin_is_told_as_nvidias_is() -> None:
             "--device-id-strategy=uuid",
             "--no-pass-device-specs",
             "--shared-devices-allocation-policy=distributed",
+            "--fail-requests-greater-than-one",
+            "--cdi-annotation-prefix=cdi.k8s.io/",
         ),
         **nvidias,
     ).plugin
     assert flags_win
-    assert flags_win.choices == plugin_choices.PluginChoices(("volume-mounts",))
+    assert flags_win.choices == plugin_choices.PluginChoices(("volume-mounts",), one_replica_each=True)
 
 
 def test_the_runtimes_configuration_may_lie_in_several_places() -> None:

@@ -59,7 +59,7 @@ class CdiWriter:
         """Return whether the spec is kept; it has no time yet."""
         message = f"{self._path} names the cards."
         kind = vocabulary.DeviceCondition.CDI_READY
-        return device_status.of_delivery(
+        return device_status.ready_or_not(
             kind, self._failure, dead="NotWritten", alive="Written", message=message
         )
 

@@ -51,11 +51,24 @@ class NodePods(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeState:
-    """The cards of the node with their partitions, and those that are sick."""
+    """The cards of the node, their partitions, which are sick, and what nvidia.com/gpu stands for."""
 
     cards: Sequence[wire.Card] = ()
     partitions: Sequence[wire.Partition] = ()
     sick: Collection[str] = frozenset()
+    gpu_stands_for: str = ""
+
+    def countable(self) -> Iterator[offers.Countable]:
+        """Yield each device that the kubelet counts."""
+        return offers.countable(self.cards, self.gpu_stands_for)
+
+    def resources(self) -> Mapping[str, str]:
+        """Return the resource that counts each card or instance."""
+        return claims.resources_of(self.countable())
+
+    def meaning(self, resource: str) -> str:
+        """Return which resource would ask elsewhere for what this one asks for here."""
+        return offers.meaning(resource, self.gpu_stands_for)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +97,7 @@ class PluginAnswers:
 
     def offers(self) -> Mapping[str, offers.Offer]:
         """Return the devices of each resource as they are now."""
-        return offers.offers(self.state.cards, self.state.sick, claims.names_of(self._claims()))
+        return offers.offers(self.state.countable(), self.state.sick, claims.names_of(self._claims()))
 
     def note_pods(self) -> None:
         """Note when each pod was first seen, and forget those that are gone."""
@@ -95,7 +108,7 @@ class PluginAnswers:
         self._remembered = {uid: kept for uid, kept in self._remembered.items() if uid in self._first_seen}
 
     def _claims(self) -> Iterator[Claim]:
-        resources = claims.resources_of(self.state.cards)
+        resources = self.state.resources()
         for pod in self._living():
             yield from claims.promised(pod, resources)
         yield from claims.given(self.listed, resources)
@@ -113,6 +126,7 @@ class PluginAnswers:
 
     async def allocated(self, resource: str, ids: tuple[str, ...]) -> ContainerResponse:
         """Return what a container gets with the devices that the kubelet chose, or raise `Refused`."""
+        self._check_count(resource, len(ids))
         admitted = await self._admitted(resource, len(ids))
         chosen = tuple(dict.fromkeys(uuid_of(one) for one in ids))
         promised = self._promised_to(admitted, resource) if admitted else ()
@@ -165,7 +179,7 @@ class PluginAnswers:
 
     def _promised_to(self, admitted: Admitted, resource: str) -> tuple[str, ...]:
         """Return the uuids that the bind promised to a container by this resource."""
-        resources = claims.resources_of(self.state.cards)
+        resources = self.state.resources()
         return tuple(
             claim.uuid
             for claim in claims.promised(admitted.pod, resources)
@@ -180,8 +194,8 @@ class PluginAnswers:
 
     def _best(self, resource: str, preference: Preference, pod: watched_pod.Pod) -> Sequence[str]:
         """Return the best devices of those promised to nobody, for a pod that Berth has not bound."""
-        size, must_include = preference.size, preference.must_include
-        if resource == names.NVIDIA_GPU_SHARED:
+        size, must_include, meaning = preference.size, preference.must_include, self.state.meaning(resource)
+        if meaning == names.NVIDIA_GPU_SHARED:
             return replica_choice.best_replicas(
                 preference.available,
                 must_include,
@@ -191,7 +205,7 @@ class PluginAnswers:
                 packed=self._rules.choices.packed,
             )
         free = self._unclaimed(preference.available, pod)
-        if resource != names.NVIDIA_GPU:
+        if meaning != names.NVIDIA_GPU:
             rest = [one for one in free if one not in must_include]
             return (*must_include, *rest)[:size] if len(must_include) + len(rest) >= size else ()
         state = self.state
@@ -201,7 +215,7 @@ class PluginAnswers:
 
     def _room(self, available: Iterable[str], pod: watched_pod.Pod) -> Mapping[str, int]:
         """Return how many available replicas of each card are promised to no other pod."""
-        own, resources = claims.key_of(pod), claims.resources_of(self.state.cards)
+        own, resources = claims.key_of(pod), self.state.resources()
         listed = {(one.namespace, one.name) for one in self.listed}
         promised = itertools.chain.from_iterable(claims.promised(one, resources) for one in self._living())
         waiting = collections.Counter(
@@ -209,13 +223,21 @@ class PluginAnswers:
         )
         return collections.Counter(map(uuid_of, available)) - waiting
 
+    def _check_count(self, resource: str, count: int) -> None:
+        """Raise `Refused` where a container asks for several replicas, and that is not wanted."""
+        shared = self.state.meaning(resource) == names.NVIDIA_GPU_SHARED
+        if shared and count > 1 and self._rules.choices.one_replica_each:
+            raise Refused(
+                f"{count} replicas of shared cards are no more of a card than one: ask for 1 {resource}"
+            )
+
     def _check(
         self, resource: str, uuids: Collection[str], admitted: Admitted | None, promised: Collection[str]
     ) -> None:
         """Raise `Refused` where a device is held by another pod, or was promised to one, as a whole."""
         own = claims.key_of(admitted.pod) if admitted else None
         for claim in self._claims():
-            shared = resource == claim.resource == names.NVIDIA_GPU_SHARED
+            shared = resource == claim.resource and self.state.meaning(resource) == names.NVIDIA_GPU_SHARED
             if claim.uuid in uuids and claim.pod != own and not shared:
                 raise Refused(
                     f"{claim.uuid} is for pod {claim.pod[0]}/{claim.pod[1]}; no other card was offered"

@@ -5,13 +5,13 @@ scheduler for a part of a card asks the kubelet for nothing: its name is empty, 
 every resource.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from berth_agent.device_plugin import offers
 from berth_agent.gpupods import watched_pod
 from berth_agent.kubelet import device_ids, podresources
-from berth_crds import allocation, names, vocabulary, wire
+from berth_crds import allocation, names, vocabulary
 
 PodKey = device_ids.PodKey
 
@@ -52,9 +52,9 @@ def given(listed: Iterable[podresources.ListedPod], uuids: Collection[str]) -> I
                     yield Claim((pod.namespace, pod.name), container.name, uuid, devices.resource)
 
 
-def resources_of(cards: Sequence[wire.Card]) -> Mapping[str, str]:
+def resources_of(devices: Iterable[offers.Countable]) -> Mapping[str, str]:
     """Return the resource that counts each card or instance."""
-    return {device.uuid: device.resource for device in offers.countable(cards)}
+    return {device.uuid: device.resource for device in devices}
 
 
 def names_of(claims: Iterable[Claim]) -> Mapping[str, Collection[str]]:

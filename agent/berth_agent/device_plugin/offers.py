@@ -1,8 +1,9 @@
 """What the kubelet counts: the devices of each resource, with their health and NUMA node. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from berth_agent import card_modes
 from berth_agent.kubelet import device_ids
 from berth_agent.kubelet.plugin_messages import OfferedDevice
 from berth_crds import names, vocabulary, wire
@@ -19,18 +20,28 @@ class Countable(NamedTuple):
     card: wire.Card
 
 
-# Kubernetes has no plus in the names of resources.
-REPLACED: Final = str.maketrans("+", ".")
+def countable(cards: Sequence[wire.Card], gpu_stands_for: str = "") -> Iterator[Countable]:
+    """Yield each device that the kubelet counts: MIG cards by instances, shared ones by replicas.
+
+    What `nvidia.com/gpu` stands for is counted by that name.
+    """
+    for device in _by_own_names(cards):
+        stood_for = device.resource == gpu_stands_for
+        yield device._replace(resource=names.NVIDIA_GPU) if stood_for else device
 
 
-def countable(cards: Sequence[wire.Card]) -> Iterator[Countable]:
-    """Yield each device that the kubelet counts: MIG cards by instances, shared ones by replicas."""
+def meaning(resource: str, gpu_stands_for: str) -> str:
+    """Return which resource would ask elsewhere for what this one asks for on the node."""
+    return gpu_stands_for or resource if resource == names.NVIDIA_GPU else resource
+
+
+def _by_own_names(cards: Sequence[wire.Card]) -> Iterator[Countable]:
     for card in cards:
         if card.type != vocabulary.DeviceType.GPU:
             continue
         if card.mig and card.mig.enabled:
             for instance in card.mig.instances:
-                resource = f"{names.NVIDIA_MIG_PREFIX}{instance.profile.translate(REPLACED)}"
+                resource = card_modes.resource_of(instance.profile)
                 yield Countable(resource, instance.uuid, instance.uuid, card)
         elif card.sharing:
             for number in range(card.sharing.replicas):
@@ -41,14 +52,14 @@ def countable(cards: Sequence[wire.Card]) -> Iterator[Countable]:
 
 
 def offers(
-    cards: Sequence[wire.Card], sick: Collection[str], names_of: Mapping[str, Collection[str]]
+    devices: Iterable[Countable], sick: Collection[str], names_of: Mapping[str, Collection[str]]
 ) -> Mapping[str, Offer]:
     """Return the devices of each resource; what is sick, or held or promised by another name, is unhealthy.
 
     `names_of` says by which resources each card or instance is held or promised.
     """
     found: dict[str, list[OfferedDevice]] = {}
-    for device in countable(cards):
+    for device in devices:
         elsewhere = any(name != device.resource for name in names_of.get(device.uuid, ()))
         is_healthy = device.card.uuid not in sick and not elsewhere
         numa_node = device.card.topology.numa_node if device.card.topology else None

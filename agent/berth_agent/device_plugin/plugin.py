@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, Never
 
 from berth_agent import backoff, device_status
-from berth_agent.device_plugin import offers
 from berth_agent.device_plugin.answers import AnswerRules, NodePods, NodeState, PluginAnswers
 from berth_agent.kubelet import plugin_server, podresources
 from berth_agent.kubelet.plugin_server import PluginServer
@@ -76,7 +75,7 @@ class DevicePlugin:
         failure = "; ".join(filter(None, self._failures.values()))
         message = f"The kubelet counts {resources}."
         kind = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
-        return device_status.of_delivery(
+        return device_status.ready_or_not(
             kind, failure, dead="NotRegistered", alive="Registered", message=message
         )
 
@@ -100,7 +99,7 @@ class DevicePlugin:
             await asyncio.sleep(CHECK_SECONDS)
 
     def _resources(self) -> set[str]:
-        return {device.resource for device in offers.countable(self._answers.state.cards)}
+        return {device.resource for device in self._answers.state.countable()}
 
     async def _keep(self, resource: str, server: PluginServer) -> Never:
         """Serve a resource, and serve it anew whenever the kubelet was started again or lost our stream."""

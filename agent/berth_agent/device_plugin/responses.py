@@ -15,7 +15,6 @@ from berth_agent.plugin_choices import CDI_ANNOTATIONS, CDI_CRI, ENVVAR, UUID, V
 
 VOLUME_FOLDER: Final = Path(guard.VOLUME_FOLDER)
 EMPTY_FILE: Final = "/dev/null"
-CDI_PREFIX: Final = "cdi.k8s.io/"
 
 
 def response(
@@ -41,7 +40,9 @@ def response(
         env=env,
         mounts=mounts,
         device_nodes=_device_nodes(given, means, host_dev) if env and choices.pass_device_specs else (),
-        annotations=_annotation(cdi_devices, unique) if CDI_ANNOTATIONS in chosen else {},
+        annotations=_annotation(choices.cdi_annotation_prefix, cdi_devices, unique)
+        if CDI_ANNOTATIONS in chosen
+        else {},
         cdi_devices=cdi_devices if CDI_CRI in chosen else (),
     )
 
@@ -65,6 +66,6 @@ def _device_nodes(
     return tuple((path, f"{host_dev / Path(path).relative_to(DEV)}") for path in paths)
 
 
-def _annotation(cdi_devices: Sequence[str], unique: Callable[[], object]) -> dict[str, str]:
+def _annotation(prefix: str, cdi_devices: Sequence[str], unique: Callable[[], object]) -> dict[str, str]:
     """Return the annotation that older runtimes read; its key is new each time: a pod may have several."""
-    return {f"{CDI_PREFIX}berth_{unique()}": ",".join(cdi_devices)}
+    return {f"{prefix}berth_{unique()}": ",".join(cdi_devices)}

@@ -50,7 +50,7 @@ class NriPlugin:
         """Return whether containers are adjusted; it has no time yet."""
         message = f"Each container is adjusted as the runtime at {self._socket} makes it."
         kind = vocabulary.DeviceCondition.NRI_READY
-        return device_status.of_delivery(
+        return device_status.ready_or_not(
             kind, self._failure, dead="NotConnected", alive="Connected", message=message
         )
 

@@ -1,0 +1,94 @@
+"""How cards are given out: whole, by replicas, or by their MIG instances, by NVIDIA's own choices. Pure.
+
+By some of these choices `nvidia.com/gpu` asks for something else than a card on the node: it stands for the
+resource that would ask for that elsewhere.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from berth_crds import names, vocabulary, wire
+
+NONE, SINGLE, MIXED = "none", "single", "mixed"
+MIG_STRATEGIES: Final = (NONE, SINGLE, MIXED)
+# Kubernetes has no plus in the names of resources.
+REPLACED: Final = str.maketrans("+", ".")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CardModes:
+    """How the cards of a node are given out.
+
+    By `mig_strategy` a card in MIG mode is a whole one (none), or its instances are asked for by
+    `nvidia.com/gpu` (single) or by their profiles (mixed). Cards that are not in MIG mode are shared as
+    `sharing` says; where replicas are `renamed`, pods ask for them by `nvidia.com/gpu.shared`.
+    """
+
+    sharing: wire.Sharing | None = None
+    renamed: bool = True
+    mig_strategy: str = MIXED
+
+
+WHOLE: Final = CardModes()
+
+
+def applied(card: wire.Card, modes: CardModes) -> wire.Card:
+    """Return a card as it is given out."""
+    if _is_cut(card):
+        # One that is cut into instances is not shared as a whole.
+        return (
+            msgspec.structs.replace(card, sharing=None) if modes.mig_strategy != NONE else _whole(card, modes)
+        )
+    return msgspec.structs.replace(card, sharing=modes.sharing)
+
+
+def _whole(card: wire.Card, modes: CardModes) -> wire.Card:
+    """Return a card in MIG mode without its instances."""
+    return msgspec.structs.replace(card, mig=None, sharing=modes.sharing)
+
+
+def gpu_stands_for(cards: Iterable[wire.Card], modes: CardModes) -> str:
+    """Return which resource `nvidia.com/gpu` stands for on a node with these cards; empty for itself."""
+    gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
+    if modes.mig_strategy == SINGLE and any(map(_is_cut, gpus)):
+        profiles = _profiles(gpus)
+        return "" if fault(gpus, modes) else resource_of(min(profiles))
+    shared = any(card.sharing for card in gpus)
+    return names.NVIDIA_GPU_SHARED if shared and not modes.renamed else ""
+
+
+def fault(cards: Iterable[wire.Card], modes: CardModes) -> str:
+    """Return what keeps cards in MIG mode from being given out as they should; empty for nothing."""
+    gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
+    cut = [card for card in gpus if _is_cut(card)]
+    if empty := [card for card in cut if card.mig and not card.mig.instances]:
+        return f"{_named(empty)} in MIG mode without instances: nothing of it can be given out"
+    if modes.mig_strategy != SINGLE or not cut:
+        return ""
+    if whole := [card for card in gpus if not _is_cut(card)]:
+        return f"{_named(whole)} not in MIG mode, but others are: the strategy single wants all cut alike"
+    profiles = sorted(_profiles(gpus))
+    if len(profiles) > 1:
+        return f"the instances are of the profiles {', '.join(profiles)}: the strategy single wants one"
+    return ""
+
+
+def resource_of(profile: str) -> str:
+    """Return the resource by which the instances of a profile are asked for."""
+    return f"{names.NVIDIA_MIG_PREFIX}{profile.translate(REPLACED)}"
+
+
+def _is_cut(card: wire.Card) -> bool:
+    return card.mig is not None and card.mig.enabled
+
+
+def _profiles(cards: Iterable[wire.Card]) -> set[str]:
+    return {instance.profile for card in cards if card.mig for instance in card.mig.instances}
+
+
+def _named(cards: Iterable[wire.Card]) -> str:
+    uuids = [card.uuid for card in cards]
+    return f"the card {uuids[0]} is" if len(uuids) == 1 else f"{len(uuids)} cards, such as {uuids[0]}, are"
