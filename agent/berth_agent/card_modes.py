@@ -14,8 +14,6 @@ from berth_crds import names, vocabulary, wire
 
 NONE, SINGLE, MIXED = "none", "single", "mixed"
 MIG_STRATEGIES: Final = (NONE, SINGLE, MIXED)
-# Kubernetes has no plus in the names of resources.
-REPLACED: Final = str.maketrans("+", ".")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def gpu_stands_for(cards: Iterable[wire.Card], modes: CardModes) -> str:
     gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
     if modes.mig_strategy == SINGLE and any(map(_is_cut, gpus)):
         profiles = _profiles(gpus)
-        return "" if fault(gpus, modes) else resource_of(min(profiles))
+        return "" if fault(gpus, modes) else names.of_instances(min(profiles))
     shared = any(card.sharing for card in gpus)
     return names.NVIDIA_GPU_SHARED if shared and not modes.renamed else ""
 
@@ -74,11 +72,6 @@ def fault(cards: Iterable[wire.Card], modes: CardModes) -> str:
     if len(profiles) > 1:
         return f"the instances are of the profiles {', '.join(profiles)}: the strategy single wants one"
     return ""
-
-
-def resource_of(profile: str) -> str:
-    """Return the resource by which the instances of a profile are asked for."""
-    return f"{names.NVIDIA_MIG_PREFIX}{profile.translate(REPLACED)}"
 
 
 def _is_cut(card: wire.Card) -> bool:

@@ -112,8 +112,8 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             "type": flag_values.one_of(card_modes.MIG_STRATEGIES),
             "default": card_modes.MIXED,
             "help": "what a card in MIG mode is: mixed, its instances by their profiles; single, its"
-            " instances by nvidia.com/gpu, if all are cut alike; none, a whole card (default: %(default)s; also"
-            " read from MIG_STRATEGY)",
+            " instances by nvidia.com/gpu, if all are cut alike; none, a whole card (default: %(default)s;"
+            " also read from MIG_STRATEGY)",
         },
         "sharing": {
             "metavar": "STRATEGY:REPLICAS",

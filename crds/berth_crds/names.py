@@ -77,3 +77,8 @@ NO_CARDS: Final = "void"  # In place of the uuids of a container that holds no G
 def container_key(container: str, field: str) -> str:
     """Return the annotation that feeds one container's environment through fieldRef."""
     return f"{container}{CONTAINER_INFIX}{field}"
+
+
+def of_instances(profile: str) -> str:
+    """Return the resource by which MIG instances of a profile are asked for: it has no plus in it."""
+    return f"{NVIDIA_MIG_PREFIX}{profile.replace('+', '.')}"

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from berth_agent import flag_table, metrics, node_view, probe, settings, simulated
+from berth_agent import card_modes, config_file, flag_table, metrics, node_view, probe, settings, simulated
 from berth_agent.health import health_rules, problems, xid_table
 from berth_crds import names, vocabulary, wire
 
@@ -33,6 +33,18 @@ def test_nvidias_variables_are_those_that_are_read() -> None:
     read = {name for variables in flag_table.FOREIGN_VARIABLES.values() for name in variables}
 
     assert set(re.findall(r"`([A-Z_]+)`", bullet)) == read
+
+
+def test_its_configuration_file_is_read_whole() -> None:
+    """Each key of the example is one that the agent has a use for."""
+    (example,) = re.findall(r"```yaml\n(version: v1\n.*?)```", PAGE, re.DOTALL)
+    config = config_file.parse(example, "the page")
+
+    assert config.unused == ()
+    found = settings.parse([], {}, host="here", config=config).modes
+    assert found == card_modes.CardModes(
+        wire.Sharing("time-slicing", 4), renamed=False, mig_strategy="single"
+    )
 
 
 def test_its_metrics_are_those_that_are_served() -> None:

@@ -97,7 +97,9 @@ def test_what_the_agent_does_not_have_is_named() -> None:
         "sharing.mps.resources[0].rename",
     )
     assert parse(both).modes == CardModes(wire.Sharing("mps", 2), renamed=False)
-    assert parse(both, *PLUGIN).plugin == settings.PluginSettings(Path("k"), PluginChoices(one_replica_each=True))
+    assert parse(both, *PLUGIN).plugin == settings.PluginSettings(
+        Path("k"), PluginChoices(one_replica_each=True)
+    )
 
 
 def test_replicas_may_have_a_name_of_their_own() -> None:

@@ -220,6 +220,40 @@ async def test_a_stock_pod_learns_of_its_cards(
         assert inside.uuids() == "all"  # As its image says: no runtime of NVIDIA's is here to obey it.
 
 
+NVIDIAS_CONFIG: Final = """
+version: v1
+flags: {plugin: {deviceListStrategy: envvar}}
+sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}
+"""
+
+
+async def test_cards_may_be_shared_under_their_usual_name(
+    stage: Stage, worker: workers.Worker, tmp_path: Path
+) -> None:
+    """By the file of NVIDIA's plugin, as it is: pods that ask for nvidia.com/gpu, and no more, share cards."""
+    path = tmp_path / "config.yaml"
+    path.write_text(NVIDIAS_CONFIG)
+    stage.operator()
+    await stage.agent(*flags(worker, "--config-file", str(path)), **{worker.name: SHAPE})
+    await stage.until_ready(worker.name)
+    await until_allocatable(stage, worker.name, 2 * MOST_CARDS)
+
+    titles = [f"p{number}" for number in range(MOST_CARDS + 1)]
+    await stage.create(*(pod(title, whole("main")) for title in titles))
+    await until_running(stage, *titles)
+    await stage.create(stock("stock", worker, container("main", **{names.NVIDIA_GPU: "3"})))
+    await until_running(stage, "stock")
+
+    now = await stage.pods()
+    seen = {title: Inside(stage, worker, title, "main").uuids() for title in titles}
+    assert seen == {title: cards_of(now[title])[0] for title in titles}
+    assert set(seen.values()) == set(minors(worker))
+    given = Inside(stage, worker, "stock", "main").uuids().split(",")
+    assert sorted([*seen.values(), *given]) == sorted([*minors(worker)] * 2)
+    for title in titles:
+        await until_verified(stage, title)
+
+
 async def test_a_plugin_that_dies_amid_an_admission_loses_no_card(
     stage: Stage, worker: workers.Worker
 ) -> None:

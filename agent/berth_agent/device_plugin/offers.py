@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from berth_agent import card_modes
 from berth_agent.kubelet import device_ids
 from berth_agent.kubelet.plugin_messages import OfferedDevice
 from berth_crds import names, vocabulary, wire
@@ -41,7 +40,7 @@ def _by_own_names(cards: Sequence[wire.Card]) -> Iterator[Countable]:
             continue
         if card.mig and card.mig.enabled:
             for instance in card.mig.instances:
-                resource = card_modes.resource_of(instance.profile)
+                resource = names.of_instances(instance.profile)
                 yield Countable(resource, instance.uuid, instance.uuid, card)
         elif card.sharing:
             for number in range(card.sharing.replicas):

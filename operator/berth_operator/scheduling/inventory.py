@@ -381,6 +381,7 @@ def _use(table: node_table.NodeTable, at: int, device: devices.Device, models: I
     table.models.use(at, models)
     profiles = (one.profile for card in device.cards for one in card.instances)
     table.use_kinds(at, profiles=profiles, types=(one.type for one in device.others))
+    table.use_gpu_unit(at, device.gpu_unit)
 
 
 def _place(node: facts.Node) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.scheduling import node_info, node_table, questions, queued_pods
+from berth_operator.scheduling import gpu_units, node_info, node_table, questions, queued_pods
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
@@ -33,6 +33,7 @@ class Offer:
     replicas: int = 0
     instances: Left = dataclasses.field(default_factory=dict)
     others: Left = dataclasses.field(default_factory=dict)
+    gpu_unit: str = ""
 
 
 def left(inventory: Inventory, name: str) -> Left:
@@ -59,6 +60,7 @@ def offer(inventory: Inventory, name: str) -> Offer | None:
         replicas=int(table.replicas[at]),
         instances=_named(table.profiles, table.instances[at].tolist()),
         others=_named(table.types, table.others[at].tolist()),
+        gpu_unit=info.device.gpu_unit if info.device else "",
     )
 
 
@@ -76,7 +78,7 @@ def room(there: Left, demand: facts.Demand) -> bool:
 
 def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> bool:
     """Whether the node might take such a pod; a no is certain."""
-    need = request.need
+    need = gpu_units.meant(request, demand, there.gpu_unit).need
     if (need.whole and there.whole < need.whole) or there.replicas < need.replicas:
         return False
     if not room(there.left, demand):

@@ -186,6 +186,7 @@ class NodeTable:
         self.models = Names()
         self.profiles = Names(most=MOST_KINDS)
         self.types = Names(most=MOST_KINDS)
+        self.gpu_units = Names("")
         # Of each node: what it can give and what is left of that, by resource; less than nothing may be.
         self.has_node: Mask = np.zeros(ROWS, dtype=np.bool_)  # Whether the row has a Node object.
         self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)
@@ -204,6 +205,8 @@ class NodeTable:
         self.state: Numbers = np.ones(ROWS, dtype=np.int64)
         # Of each node: the ways in which its containers get their cards (`delivery_ways`).
         self.ways: Numbers = np.full(ROWS, delivery_ways.ALL, dtype=np.int64)
+        # Of each node: what nvidia.com/gpu asks for there, as a number of `gpu_units`; 0 is a whole card.
+        self.gpu_unit: Numbers = np.zeros(ROWS, dtype=np.int64)
         # Of each node: cards withheld without a name.
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
         # Of each node, the pools: replicas, MIG instances by profile, other devices by type.
@@ -248,7 +251,7 @@ class NodeTable:
         """Make room for so many rows."""
         while count > len(self.has_node):
             more = len(self.has_node)
-            for name in ("has_node", "withheld", *REPLICA_TABLES):
+            for name in ("has_node", "withheld", "gpu_unit", *REPLICA_TABLES):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
             self.ways = np.pad(self.ways, (0, more), constant_values=int(delivery_ways.ALL))
@@ -276,6 +279,11 @@ class NodeTable:
             self._widen(INSTANCE_TABLES, self.profiles.width)
         if self.types.use(at, types):
             self._widen(OTHER_TABLES, self.types.width)
+
+    def use_gpu_unit(self, at: int, unit: str) -> None:
+        """Record what nvidia.com/gpu asks for on a row's node."""
+        self.gpu_units.use(at, [unit] if unit else [])
+        self.gpu_unit[at] = self.gpu_units.of[unit]
 
     def _widen(self, tables: tuple[str, ...], count: int, *, fill: int = 0) -> None:
         """Make room for so many columns; all that are made at once are made for many."""

@@ -15,14 +15,17 @@ from berth_operator.scheduling.nodes import facts
 class Question:
     """All of a pod that its placement depends on.
 
-    Where the filters do not suffice, the whole request belongs to the question.
+    Where the filters do not suffice, the whole request belongs to the question (`searched`). With a `unit` it
+    is put only to nodes on which nvidia.com/gpu asks for that (`gpu_units`).
     """
 
     need: requests.Need
     conditions: requests.Conditions
     grouping: requests.Grouping
     demand: facts.Demand
-    request: requests.Request | None
+    searched: requests.Request | None
+    request: requests.Request = dataclasses.field(compare=False)  # Of the first pod that asked.
+    unit: str = ""
     named: int = dataclasses.field(default=0, compare=False)  # Labels, models, uuids.
 
     @property
@@ -32,15 +35,15 @@ class Question:
 
     @functools.cached_property
     def _hash(self) -> int:
-        return hash((self.need, self.conditions, self.grouping, self.demand, self.request))
+        return hash((self.need, self.conditions, self.grouping, self.demand, self.searched, self.unit))
 
     def __hash__(self) -> int:
         """Return the hash, computed once: a question is looked up in several tables in each decision."""
         return self._hash
 
 
-def of(request: requests.Request, demand: facts.Demand) -> Question:
-    """Return the question of a pod with this request and demand."""
+def of(request: requests.Request, demand: facts.Demand, *, unit: str = "") -> Question:
+    """Return the question of a pod with this request and demand, to all nodes or to those of a unit."""
     need = request.need
-    request_if_searched = None if need.filters_suffice else request
-    return Question(need, request.conditions, request.grouping, demand, request_if_searched, request.size)
+    searched = None if need.filters_suffice else request
+    return Question(need, request.conditions, request.grouping, demand, searched, request, unit, request.size)

@@ -21,6 +21,7 @@ import numpy as np
 from berth_operator.scheduling import (
     decisions,
     demand_model,
+    gpu_units,
     node_table,
     questions,
     search_memory,
@@ -84,12 +85,22 @@ class Search:
             question_ = questions.of(with_scope, demand)
             if (found := self._place(with_scope, question_, policy, effort, excluded)) is not None:
                 return found
-        return self._place(request, question or questions.of(request, demand), policy, effort, excluded)
+        question = question or questions.of(request, demand)
+        if (found := self._place(request, question, policy, effort, excluded)) is not None:
+            return found
+        others = gpu_units.other_questions(self.inventory.table, question)
+        found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in others)
+        return next(filter(None, found_elsewhere), None)
 
     def may_place(self, question: questions.Question, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
-        score = self._scores(question, policy).score
-        return bool((score[self._positions(names)] != search_memory.IMPOSSIBLE).any())
+        positions = self._positions(names)
+        scores = (self._scores(one, policy).score for one in self._all_questions(question))
+        return any(bool((score[positions] != search_memory.IMPOSSIBLE).any()) for score in scores)
+
+    def _all_questions(self, question: questions.Question) -> tuple[questions.Question, ...]:
+        """Return the question with those to the nodes on which the request means something else."""
+        return question, *gpu_units.other_questions(self.inventory.table, question)
 
     def _positions(self, names: Collection[str]) -> node_table.Numbers:
         """Return the positions in the order of names of these nodes, if they exist."""
@@ -183,14 +194,17 @@ class Search:
 
     def refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were searched, by row."""
-        cached = self._cached.get(question)
-        if cached is None or not cached.made_under(policy, self.inventory.demand_model()):
-            return {}
-        return dict(cached.reasons)
+        found: dict[int, NodeReason] = {}
+        for one in self._all_questions(question):
+            cached = self._cached.get(one)
+            if cached is not None and cached.made_under(policy, self.inventory.demand_model()):
+                found |= cached.reasons
+        return found
 
     def current_refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
         """Return `refusals` without those of nodes that have changed since."""
-        self._scores(question, policy)  # Forgets the reasons of nodes that have changed.
+        for one in self._all_questions(question):
+            self._scores(one, policy)  # Forgets the reasons of nodes that have changed.
         return self.refusals(question, policy)
 
     # ------------------------------------------------------------ remembering

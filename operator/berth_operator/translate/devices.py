@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from berth_crds import catalog, link_worths, named_cards, text, vocabulary, wire
+from berth_crds import catalog, link_worths, named_cards, names, text, vocabulary, wire
 from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling import uuid_records
 from berth_operator.scheduling.decisions import Reason
@@ -56,7 +56,16 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
         astray=tuple(sorted(text.line(word) for word, cards in cordoned_by_word.items() if not cards)),
         large=bool(device_size.too_large(device)),
         ways=delivery.of_node(device.status.conditions),
+        gpu_unit=_gpu_unit(spec),
     )
+
+
+def _gpu_unit(spec: wire.DeviceSpec) -> str:
+    """Return what nvidia.com/gpu asks for on the node; a whole card where nothing else is known for sure."""
+    if spec.gpu_stands_for == names.NVIDIA_GPU_SHARED:
+        return facts.REPLICA
+    profiles = {one.profile for card in spec.devices if card.mig for one in card.mig.instances}
+    return next((one for one in profiles if names.of_instances(one) == spec.gpu_stands_for), "")
 
 
 def read_record(status: wire.DeviceStatus) -> uuid_records.Record:

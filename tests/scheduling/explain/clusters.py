@@ -135,7 +135,11 @@ def device(dice: Dice, at: str) -> facts.Device:
     """Make what an agent published."""
     made = tuple(card(dice, at, minor) for minor in range(dice.choice((0, 1, 2, 3, 4, 4, 4))))
     extra = tuple(other(dice, at, minor) for minor in range(dice.choice((0, 0, 1, 2))))
-    return facts.Device(at, made, extra, wiring(dice, made), dice.mostly("", "NVMLDown", of=15))
+    # By dice of its own, so that what the others have thrown for an example stays as it was.
+    unit = Dice(f"{made}").mostly("", facts.REPLICA, *PROFILES)
+    return facts.Device(
+        at, made, extra, wiring(dice, made), dice.mostly("", "NVMLDown", of=15), gpu_unit=unit
+    )
 
 
 # ---------------------------------------------------------------- nodes

@@ -201,7 +201,7 @@ DETAILED = {
     ),
     "too few replicas": (
         Count(Reason.TOO_FEW_CARDS, "replicas", 1),
-        "1 has too few replicas of shared cards",
+        "1 has fewer than 2 replicas of shared cards",
     ),
     "none at all": (Count(Reason.NO_DEVICE, "fpga", 1), "1 has no fpga devices"),
     "a nameless source": (Count(Reason.SOURCE_FAILED, "", 1), "1 has an agent that cannot read its GPUs"),

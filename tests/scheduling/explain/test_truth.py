@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import (
     explain,
+    gpu_units,
     node_info,
     node_selection_reasons,
     questions,
@@ -87,7 +88,8 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
             # The search leaves withheld cards alone among those that match, the allocator among all.
             assert finding.reason is Reason.WITHHELD
         else:
-            assert isinstance(allocator.allocate_or_explain(info.view(), pod.request), allocator.Shortfall)
+            request = gpu_units.meant(pod.request, pod.demand, info.view().device.gpu_unit)
+            assert isinstance(allocator.allocate_or_explain(info.view(), request), allocator.Shortfall)
             assert not finding.shortfall.verdicts or finding.shortfall.found < finding.shortfall.wanted
 
 

@@ -277,8 +277,10 @@ def missing(verdict: allocator.Verdict) -> Iterator[Deficit]:
 
 def _too_few(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
     if detail == REPLICAS:
-        wanted = pod.request.need.replicas
-        instead = f" ({names.NVIDIA_GPU} asks for a whole card)" if wanted == 1 else ""
+        need = pod.request.need
+        by_gpu = not need.replicas and bool(need.whole)  # On some nodes nvidia.com/gpu asks for replicas.
+        wanted = need.whole if by_gpu else need.replicas
+        instead = f" ({names.NVIDIA_GPU} asks for a whole card)" if wanted == 1 and not by_gpu else ""
         return f"{have(nodes)} {fewer(wanted, 'replica')} of shared cards{instead}"
     if detail:
         return f"{have(nodes)} too few {noun(detail, 2)}"

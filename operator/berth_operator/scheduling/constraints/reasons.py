@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import gpu_units, node_table, questions
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.constraint import Objection
 from berth_operator.scheduling.constraints.query import Query
@@ -95,6 +95,15 @@ def evaluate(
 
 
 def _objections(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
+    """Yield the objections of all nodes, of each by what the request means there."""
+    table, rows = inventory.table, inventory.all_rows
+    for one in (question, *gpu_units.other_questions(table, question)):
+        among = gpu_units.nodes_meant(table, rows, one)
+        for objection in _objections_to(inventory, one):
+            yield objection if among is None else objection._replace(nodes=objection.nodes & among)
+
+
+def _objections_to(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
     """Yield the objections of all constraints in order: the unresolvable ones first."""
     query = Query(inventory, inventory.all_rows, question)
     constraints = [one for one in registry.CONSTRAINTS if one.applies_to(question)]

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import gpu_units, node_table, questions
 from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints import (
     agent_state,
@@ -78,6 +78,8 @@ def able(query: Query) -> node_table.Mask:
     """Return the nodes that pass the filters; only a device search shows whether the devices suffice."""
     question = query.question
     mask = resources.able(query)  # A new mask, without rows that have no Node object.
+    if (of_unit := gpu_units.nodes_meant(query.table, query.rows, question)) is not None:
+        mask &= of_unit
     for applies, passing in _ABLE:
         if applies(question):
             mask &= passing(query)

@@ -7,6 +7,7 @@ from berth_operator.scheduling import decisions, delivery_ways
 from berth_operator.scheduling.devices import node_topology
 
 GPU: Final = "gpu"
+REPLICA: Final = "replica"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class Device:
     `failed` tells which source of the agent is down, `kubelet_read` that it reads the kubelet.
     `astray` is what of the cordon names none of them. `large` tells that the object is so large that whose
     its cards are might not be recorded in it: then it gets no pod, and claims none of them. `ways` are those
-    in which containers on the node get their cards.
+    in which containers on the node get their cards. `gpu_unit` is what `nvidia.com/gpu` asks for there: a
+    whole card where it is empty, else a REPLICA, or the profile of MIG instances.
     """
 
     node: str
@@ -67,3 +69,4 @@ class Device:
     astray: tuple[str, ...] = ()
     large: bool = False
     ways: delivery_ways.Way = delivery_ways.ALL
+    gpu_unit: str = ""

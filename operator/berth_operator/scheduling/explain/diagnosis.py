@@ -63,7 +63,8 @@ def _diagnosed(
     if seen.reason is Reason.WITHHELD:
         holders = sorted(hold.title for hold in survey.node(row).holds.values() if hold.withheld)
         seen = dataclasses.replace(seen, holders=tuple(holders))
-    shortfall = node_survey.search_node(survey.node(row).view(), survey.request, budget)
+    request = survey.request_on(row)
+    shortfall = node_survey.search_node(survey.node(row).view(), request, budget)
     if not isinstance(shortfall, allocator.Shortfall):
         # The filters are stricter than the allocator where cards are withheld.
         return dataclasses.replace(seen, looked=True)
@@ -71,7 +72,7 @@ def _diagnosed(
         seen,
         never=seen.never or shortfall.never,
         looked=True,
-        measures=tuple(_missing_devices(survey.request, shortfall)),
+        measures=tuple(_missing_devices(request, shortfall)),
         shortfall=shortfall,
     )
 

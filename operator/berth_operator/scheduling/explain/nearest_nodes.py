@@ -7,7 +7,7 @@ never take the pod or whose devices are given to no pod just now.
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from berth_operator.scheduling import questions
+from berth_operator.scheduling import gpu_units, questions
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import cards, reasons, registry, taints_and_affinity
 from berth_operator.scheduling.constraints.query import Query
@@ -80,11 +80,13 @@ def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[No
     device = dataclasses.replace(before.device, failed="") if before.device else None
     well = dataclasses.replace(before, node=facts.Node(before.node.name), device=device, silent=False)
     copy = trials.inventory_of(survey, well)
-    table = reasons.evaluate(copy, questions.of(survey.request, facts.NO_DEMAND), {})
+    by_name = facts.Demand(device_resources=survey.demand.device_resources)
+    table = reasons.evaluate(copy, questions.of(survey.request, by_name), {})
     info = copy.infos[0]
     if table.code[0]:
         yield list(table.node_reasons)[int(table.code[0]) - 1]
     elif info is not None and not survey.budget.exhausted:
-        found = node_survey.search_node(info.view(), survey.request, survey.budget)
+        request = gpu_units.meant(survey.request, survey.demand, info.view().device.gpu_unit)
+        found = node_survey.search_node(info.view(), request, survey.budget)
         if isinstance(found, allocator.Shortfall):
             yield found.reason, found.detail

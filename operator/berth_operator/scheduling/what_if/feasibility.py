@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table, questions
+from berth_operator.scheduling import changes, gpu_units, node_table, questions
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator, requests
@@ -49,9 +49,18 @@ class FeasibilityChecker:
         """Return which of these nodes would take the pod; once the budget is exhausted none is checked."""
         if self._budget.exhausted:
             return NOT_CHECKED
-        inventory, request = self._inventory, scenario.request
+        inventory = self._inventory
         self._budget.spend_on_filters(scenario, inventory.size)
-        question = questions.of(request, scenario.demand)
+        question = questions.of(scenario.request, scenario.demand)
+        found = self._answering(question, among)
+        for other in gpu_units.other_questions(inventory.table, question):
+            more = self._answering(other, among)
+            found = FeasibleNodes(found.rows + more.rows, found.exact and more.exact)
+        return found
+
+    def _answering(self, question: questions.Question, among: node_table.Mask | None) -> FeasibleNodes:
+        """Return which of these nodes say yes to one question."""
+        inventory, request = self._inventory, question.request
         mask = registry.able(Query(inventory, inventory.all_rows, question))
         able = np.flatnonzero(mask if among is None else mask & among)
         rows = able[np.argsort(inventory.name_positions()[able])].tolist()

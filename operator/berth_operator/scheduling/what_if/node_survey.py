@@ -14,6 +14,7 @@ import numpy as np
 
 from berth_operator.scheduling import (
     decisions,
+    gpu_units,
     node_info,
     node_table,
     questions,
@@ -76,6 +77,10 @@ class NodeSurvey:
         assert info is not None, "no node has this row"  # noqa: S101
         return info
 
+    def request_on(self, row: int) -> requests.Request:
+        """Return what the pod's request means on a node."""
+        return gpu_units.meant(self.request, self.demand, self.node(row).view().device.gpu_unit)
+
     def reason(self, row: int) -> NodeReason:
         """Return the reason of a node that has one."""
         reason = self.node_reasons[int(self.code[row])]
@@ -118,7 +123,6 @@ def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, bud
     inventory, request, demand = search.inventory, candidate.request, candidate.demand
     question = questions.of(request, demand)
     table = reasons.evaluate(inventory, question, search.current_refusals(question, policy))
-    query = Query(inventory, inventory.all_rows, question)
     has_node = inventory.table.has_node[: inventory.size].copy()
     _search_passing_nodes(table, inventory, candidate, has_node & (table.code == 0), budget)
     return NodeSurvey(
@@ -131,9 +135,19 @@ def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, bud
         code=table.code,
         has_node=has_node,
         never=table.never(),
-        gap=registry.gaps(query),
+        gap=_gaps(inventory, question),
         budget=budget,
     )
+
+
+def _gaps(inventory: Inventory, question: questions.Question) -> node_table.Scores:
+    """Return for each node its largest shortage of what the request means there."""
+    found = registry.gaps(Query(inventory, inventory.all_rows, question))
+    for other in gpu_units.other_questions(inventory.table, question):
+        gaps = registry.gaps(Query(inventory, inventory.all_rows, other))
+        among = gpu_units.nodes_meant(inventory.table, inventory.all_rows, other)
+        found = gaps if among is None else np.where(among, gaps, found)
+    return found
 
 
 def _search_passing_nodes(
@@ -155,7 +169,7 @@ def _search_passing_nodes(
     reasons_by_class: ReasonsByClass = {}
     with budget.fraction(work_budget.SURVEY_FRACTION) as survey_budget:
         for row in sorted(unsure, key=lambda row: int(order[row])):
-            reason = _searched_reason(inventory, row, request, survey_budget, reasons_by_class)
+            reason = _searched_reason(inventory, row, candidate, survey_budget, reasons_by_class)
             if reason is not None:
                 table.add(row, reason)
 
@@ -163,7 +177,7 @@ def _search_passing_nodes(
 def _searched_reason(
     inventory: Inventory,
     row: int,
-    request: requests.Request,
+    candidate: queued_pods.Candidate,
     budget: Budget,
     reasons_by_class: ReasonsByClass,
 ) -> NodeReason | None:
@@ -172,6 +186,7 @@ def _searched_reason(
     if info is None or budget.exhausted:
         return Reason.UNDECIDED, ""
     view = info.view()
+    request = gpu_units.meant(candidate.request, candidate.demand, view.device.gpu_unit)
     equivalence_class = equivalence.class_of(view, request)
     if equivalence_class is None or equivalence_class not in reasons_by_class:
         found = search_node(view, request, budget)
