@@ -27,7 +27,7 @@ from typing import Final, assert_never
 
 from berth_agent import (
     backoff,
-    config_file,
+    configuration,
     extra_device_files,
     extra_devices,
     loop,
@@ -50,15 +50,7 @@ from berth_agent.node_view import NodeView
 from berth_agent.nri import adjuster
 from berth_agent.nvml import nvml_probe
 from berth_agent.runtime_watch import RuntimeConfig
-from berth_agent.settings import (
-    HardwareNode,
-    Node,
-    NriSettings,
-    Settings,
-    SimulatedNode,
-    config_file_of,
-)
-from berth_agent.settings import parse as parse_settings
+from berth_agent.settings import HardwareNode, Node, NriSettings, Settings, SimulatedNode
 from berth_crds import flags, logs, nesting, tasks, vocabulary
 from berth_crds.client import api, connection, errors
 
@@ -78,12 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     nesting.raise_limits()
     try:
-        settings, unused_keys = _settings(sys.argv[1:] if arguments is None else arguments)
+        read_settings = configuration.SettingsReader(
+            sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()
+        )
+        settings = read_settings.usual
         logs.start(settings.log_level, "%(asctime)s %(levelname)-7s %(message)s", settings.log_format)
-        for key in unused_keys:
-            log.warning("the configuration file says %s, which the agent does not use", key)
+        settings = asyncio.run(read_settings.at_start())
         configs = tuple(_config(node, settings) for node in settings.nodes)
-        asyncio.run(_serve(_connections(settings), configs, settings))
+        if asyncio.run(_serve(_connections(settings), configs, settings, read_settings)):
+            configuration.start_anew()
     except (flags.UsageError, simulated.BadShape, errors.Unusable) as refusal:
         logs.report_exit(PROGRAM, refusal)
         return flags.EXIT_UNUSABLE
@@ -91,14 +86,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logs.report_exit(PROGRAM, failure)
         return EXIT_CARDS_UNREADABLE
     return 0
-
-
-def _settings(arguments: Sequence[str]) -> tuple[Settings, Sequence[str]]:
-    """Return the settings, and what the configuration file says in vain."""
-    path = config_file_of(arguments, os.environ)
-    config = config_file.read(path) if path else config_file.NONE
-    settings = parse_settings(arguments, os.environ, host=socket.gethostname(), config=config)
-    return settings, config.unused
 
 
 class CardsUnreadable(Exception):
@@ -194,8 +181,12 @@ async def _serve(
     connections: Mapping[str, connection.Connection],
     configs: Sequence[loop.NodeConfig],
     settings: Settings,
-) -> None:
-    """Run every node until a signal comes, or raise `CardsUnreadable` where that is to end the agent."""
+    read_settings: configuration.SettingsReader,
+) -> bool:
+    """Run every node until a signal comes, or raise `CardsUnreadable` where that is to end the agent.
+
+    Return whether the agent is to start anew, because its settings have changed.
+    """
     if settings.fail_on_init_error:
         await _check_cards(configs, settings.deadline)
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
@@ -214,9 +205,12 @@ async def _serve(
             for each in configs
         ]
         asyncio.get_running_loop().call_later(STARTED_SECONDS, _release_memory)
-        await stop.wait()
-        await tasks.end(running)
+        changed = asyncio.create_task(read_settings.changed(settings, runtime.hangup))
+        ended = asyncio.create_task(stop.wait())
+        await asyncio.wait((changed, ended), return_when=asyncio.FIRST_COMPLETED)
+        await tasks.end([*running, changed, ended])
     log.info("stopped")
+    return not stop.is_set()
 
 
 async def _check_cards(configs: Iterable[loop.NodeConfig], deadline: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from berth_agent import card_modes, flag_values, plugin_choices
+from berth_agent import card_modes, config_choice, flag_values, plugin_choices
 from berth_crds import flags, logs, names
 
 PROGRAM: Final = "berth-agent"
@@ -36,7 +36,8 @@ EPILOG: Final = """\
 Every flag can be given by the environment as well: --lease-duration is
 BERTH_LEASE_DURATION, several simulated nodes are in BERTH_SIMULATED_NODES, separated
 by commas. The node is also taken from NODE_NAME, and otherwise from the host name. A flag
-wins over its variable, that over --config-file, and the file over the default.
+wins over its variable, that over --config-file, and the file over the default. The file is read
+again at a SIGHUP, and the agent starts anew where it says something else.
 
 A shape names how many cards of which model a node has, and may join several by "+":
 8xA100-SXM4-80GB, or 2xT4+1xL4.
@@ -66,6 +67,27 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             "default": None,
             "help": "configuration file of NVIDIA's device plugin (version v1), for what neither flags nor"
             " variables say (default: none; also read from CONFIG_FILE)",
+        },
+        "config-folder": {
+            "metavar": "FOLDER",
+            "type": Path,
+            "default": None,
+            "help": "folder of such files, of which the label nvidia.com/device-plugin.config of the Node"
+            " names one (default: none; also read from CONFIG_FILE_SRCDIR)",
+        },
+        "default-config": {
+            "metavar": "NAME",
+            "default": "",
+            "help": "with --config-folder, the file of a Node without the label (default: as the fallbacks"
+            " say; also read from DEFAULT_CONFIG)",
+        },
+        "fallback-strategies": {
+            "metavar": "WAYS",
+            "type": flag_values.fallbacks,
+            "default": ",".join(config_choice.USUAL_FALLBACKS),
+            "help": "with --config-folder, where neither label nor default names a file, by commas: named,"
+            " the file called default; single, the only file; empty, none (default: %(default)s; also read"
+            " from FALLBACK_STRATEGIES)",
         },
     },
     "which cards": {
@@ -342,6 +364,9 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
 # Variables of NVIDIA's device plugin, which are read beside our own.
 FOREIGN_VARIABLES: Final = {
     "config-file": ("CONFIG_FILE",),
+    "config-folder": ("CONFIG_FILE_SRCDIR",),
+    "default-config": ("DEFAULT_CONFIG",),
+    "fallback-strategies": ("FALLBACK_STRATEGIES",),
     "mig-strategy": ("MIG_STRATEGY",),
     "cdi-annotation-prefix": ("CDI_ANNOTATION_PREFIX",),
     "ignored-xids": ("DP_DISABLE_HEALTHCHECKS",),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
-from berth_agent import plugin_choices, xid_choices
+from berth_agent import config_choice, plugin_choices, xid_choices
 from berth_crds import schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 
@@ -57,6 +57,15 @@ def list_strategies(text: str) -> tuple[str, ...]:
             f"{quoted(text)} is not a list of {', '.join(plugin_choices.LIST_STRATEGIES)}"
         )
     return words
+
+
+def fallbacks(text: str) -> tuple[str, ...]:
+    """Return the ways to find a configuration, in their order."""
+    found = names(text)
+    for one in found:
+        if one not in config_choice.FALLBACKS:
+            raise argparse.ArgumentTypeError(f"{quoted(one)} is none of {', '.join(config_choice.FALLBACKS)}")
+    return found
 
 
 def xids(text: str) -> xid_choices.XidChoice:

@@ -14,7 +14,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from berth_agent import card_modes, config_file, flag_table, flag_values, plugin_choices, xid_choices
+from berth_agent import (
+    card_modes,
+    config_choice,
+    config_file,
+    flag_table,
+    flag_values,
+    plugin_choices,
+    xid_choices,
+)
 from berth_crds import flags, logs, schema_limits
 from berth_crds.text import quoted
 
@@ -75,6 +83,8 @@ class Settings:
     """All settings, checked as far as possible without looking at the machine."""
 
     nodes: tuple[Node, ...]
+    config_file: Path | None = None
+    config_folder: config_choice.ConfigFolder | None = None
     faults: Path | None = None
     kubeconfig: Path | None = None
     context: str | None = None
@@ -99,15 +109,6 @@ class Settings:
     driver: DriverFolders = DriverFolders()
 
 
-def config_file_of(arguments: Sequence[str], environment: Mapping[str, str]) -> Path | None:
-    """Return which configuration file is to be read before the settings are."""
-    parser = flags.Parser(prog=flag_table.PROGRAM, add_help=False)
-    options = flag_table.FLAGS["which settings"]["config-file"]
-    parser.add_argument("--config-file", **_with_source("config-file", options, environment, {}))
-    found: Path | None = parser.parse_known_args(arguments)[0].config_file
-    return found
-
-
 def parse(
     arguments: Sequence[str],
     environment: Mapping[str, str],
@@ -119,6 +120,8 @@ def parse(
     given = vars(_parser(environment, host, config.texts).parse_args(arguments))
     settings = Settings(
         nodes=_nodes(given),
+        config_file=given["config_file"],
+        config_folder=_config_folder(given),
         faults=given["faults"],
         kubeconfig=given["kubeconfig"],
         context=given["context"],
@@ -228,6 +231,17 @@ def _node(name: str) -> str:
     return name
 
 
+def _config_folder(given: Mapping[str, Any]) -> config_choice.ConfigFolder | None:
+    """Return the folder of configuration files; None where there is none."""
+    if not given["config_folder"]:
+        return None
+    if given["config_file"]:
+        raise flags.UsageError("--config-file names the file itself: it does not go with --config-folder.")
+    return config_choice.ConfigFolder(
+        given["config_folder"], given["default_config"], given["fallback_strategies"]
+    )
+
+
 def _nri(given: Mapping[str, Any]) -> NriSettings | None:
     """Return the settings of the runtime's plugin; None where there is to be none."""
     if given["nri"]:
@@ -287,6 +301,7 @@ def _of_one_node(settings: Settings) -> str:
         "--nri is the socket of one node's runtime": settings.nri,
         "--runtime-config names files of one node": settings.runtime_config,
         "--cdi is a folder of one node": settings.cdi,
+        "--config-folder is for the label of one node": settings.config_folder,
         "--kubelet-socket is that of one kubelet": settings.plugin,
     }
     return next((words for words, value in about.items() if value), "")

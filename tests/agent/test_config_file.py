@@ -167,9 +167,9 @@ def test_values_are_checked_as_those_of_flags_are(text: str, sentence: str) -> N
 def test_the_program_reads_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From the flag or the variable; what is wrong with it ends the program before it does anything."""
     path = tmp_path / "config.yaml"
-    assert settings.config_file_of(["--node=a"], {}) is None
-    assert settings.config_file_of(["--node=a"], {"CONFIG_FILE": "b"}) == Path("b")
-    assert settings.config_file_of(["--config-file=c"], {"CONFIG_FILE": "b"}) == Path("c")
+    by_variable = {"CONFIG_FILE": "b"}
+    found = [settings.parse(words, by_variable, host="n1").config_file for words in ([], ["--config-file=c"])]
+    assert found == [Path("b"), Path("c")]
 
     assert program.main(["--simulate=1xT4", f"--config-file={path}"]) == flags.EXIT_UNUSABLE
     assert "cannot be read" in capsys.readouterr().err

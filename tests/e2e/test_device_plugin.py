@@ -230,7 +230,7 @@ sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}
 async def test_cards_may_be_shared_under_their_usual_name(
     stage: Stage, worker: workers.Worker, tmp_path: Path
 ) -> None:
-    """By the file of NVIDIA's plugin, as it is: pods that ask for nvidia.com/gpu, and no more, share cards."""
+    """By the file of NVIDIA's plugin as it is; pods that ask for nvidia.com/gpu, and no more, share them."""
     path = tmp_path / "config.yaml"
     path.write_text(NVIDIAS_CONFIG)
     stage.operator()

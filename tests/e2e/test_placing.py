@@ -1,11 +1,13 @@
 """Where pods go and where they do not: cards, nodes and agents in every state, seen from outside."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from berth_agent import config_choice
 from berth_crds import names
 from berth_crds.client import resources
 from e2e.conditions import condition
@@ -96,6 +98,29 @@ async def test_a_cordon_takes_minors_and_tells_what_it_does_not_know(stage: Stag
     await stage.create(manifests.pod("a"), manifests.pod("b"))
     await stage.until_told("b")
     assert await minors(stage) == {"a": "0"}
+
+
+async def test_a_label_of_the_node_chooses_its_configuration(stage: Stage, tmp_path: Path) -> None:
+    """Another label has the agent start anew, within its process; one that names nothing changes nothing."""
+    for name, replicas in (("default", 2), ("many", 8)):
+        resource = f"resources: [{{name: nvidia.com/gpu, replicas: {replicas}}}]"
+        (tmp_path / name).write_text(f"sharing: {{timeSlicing: {{{resource}}}}}")
+    node = "configured"
+    agent = await stage.nodes("--config-folder", str(tmp_path), **{node: "1xT4"})
+
+    async def shared_as(replicas: int) -> bool:
+        spec = (await stage.devices())[node]["spec"]
+        return bool(spec["summary"].get("sharing") == f"time-slicing x{replicas}")
+
+    await stage.until("two replicas", lambda: shared_as(2))
+    for label in ("none-of-them", "many"):
+        stage.cluster.kubectl("label", "--overwrite", "node", node, f"{config_choice.LABEL}={label}")
+        agent.process.send_signal(signal.SIGHUP)
+        if label == "many":
+            await stage.until("eight replicas", lambda: shared_as(8))
+        else:
+            await stage.says(agent, "names the configuration 'none-of-them', and")
+    assert agent.alive()
 
 
 async def test_a_shared_card_is_given_to_so_many_pods_and_no_more(stage: Stage) -> None:

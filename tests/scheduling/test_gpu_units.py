@@ -126,7 +126,7 @@ def test_why_not_is_told_of_what_is_asked_for_there() -> None:
     fill(of_instances, by_gpu())
     assert scenes.said(of_instances, by_gpu()) == (
         f"0/1 nodes are available: 1 has too few free MIG {builders.PROFILE} instances."
-        " Would fit if ml/p0 on n1 terminated."
+        " Would fit if MIG-n1-0-0 of n1 were freed."
     )
 
 

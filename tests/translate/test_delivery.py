@@ -42,7 +42,12 @@ def test_ways_of_a_node(reported: Mapping[str, str], ways: Way) -> None:
 
 def test_all_ways_that_an_agent_reports_count() -> None:
     """A new one must be named here, too; CDI alone gives nothing to a container."""
-    sources = {DeviceCondition.READY, DeviceCondition.NVML_READY, DeviceCondition.POD_RESOURCES_READY}
+    sources = {
+        DeviceCondition.READY,
+        DeviceCondition.NVML_READY,
+        DeviceCondition.POD_RESOURCES_READY,
+        DeviceCondition.MIG_READY,
+    }
 
     assert set(DeviceCondition) - sources == {*delivery.WAYS, DeviceCondition.CDI_READY}
 

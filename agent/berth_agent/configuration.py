@@ -1,0 +1,93 @@
+"""The settings of the agent, with what its configuration file says; read again when that may have changed.
+
+Which file it is may be for the Node to say, by a label. So the settings without a file come first: they say
+how to reach the API server.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from berth_agent import config_choice, config_file
+from berth_agent.flag_table import PROGRAM
+from berth_agent.settings import Settings, parse
+from berth_crds import flags
+from berth_crds.client import api, connection, errors, resources
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 5.0  # Where the API server does not say which file it is.
+CHECK_SECONDS: Final = 60.0  # Between two looks at the label of the Node.
+
+
+class SettingsReader:
+    """Reads the settings of one process from its command line, its environment, and a file."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], *, host: str) -> None:
+        """Read the settings without a file (`usual`), or raise a usage error; `--help` prints and exits."""
+        self._arguments = arguments
+        self._environment = environment
+        self._host = host
+        self.usual = parse(arguments, environment, host=host)
+
+    async def at_start(self) -> Settings:
+        """Return the settings; wait for the API server if the Node says which file it is."""
+        while True:
+            try:
+                settings, unused = await self._read()
+            except errors.ClientError as error:
+                log.warning("which configuration the node has is not known yet: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            for key in unused:
+                log.warning("the configuration file says %s, which the agent does not use", key)
+            return settings
+
+    async def changed(self, settings: Settings, hangup: asyncio.Event) -> None:
+        """Return once the settings differ from these; they are looked at when `hangup` is set.
+
+        What cannot be used, or read, changes nothing.
+        """
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_SECONDS if self.usual.config_folder else None):
+                    await hangup.wait()
+            try:
+                found, _ = await self._read()
+            except (flags.UsageError, errors.ClientError) as error:
+                log.warning("the configuration stays as it was: %s", error)
+                continue
+            if found != settings:
+                log.info("the configuration has changed: starting anew")
+                return
+
+    async def _read(self) -> tuple[Settings, Sequence[str]]:
+        """Return the settings, and what the file says in vain."""
+        path = self.usual.config_file
+        if self.usual.config_folder:
+            path = await self._file_of_node(self.usual.config_folder)
+        config = config_file.read(path) if path else config_file.NONE
+        settings = parse(self._arguments, self._environment, host=self._host, config=config)
+        return settings, config.unused
+
+    async def _file_of_node(self, folder: config_choice.ConfigFolder) -> Path | None:
+        usual = self.usual
+        link = connection.load(usual.kubeconfig, context=usual.context)
+        async with api.Api(link, agent=PROGRAM) as session:
+            node = await session.find(resources.NODES, usual.nodes[0].name, into=api.WithMetadata)
+        label = node.metadata.labels.get(config_choice.LABEL, "") if node else ""
+        name = config_choice.chosen(label, config_choice.files(folder.path), folder)
+        return folder.path / name if name else None
+
+
+def start_anew() -> None:
+    """Start the program in place of this process, which keeps its number; containers go on meanwhile."""
+    # Until the new one has learned what a SIGHUP means, it would end it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # the same command once more
