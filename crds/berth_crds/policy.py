@@ -140,7 +140,7 @@ class PolicySpec(model_rules.Model):
     whose agent reports none, alive or not. environment: all nodes, for pods whose environment the admission
     policy has fed. unchecked: all nodes, for all pods."""
 
-    node_names: vocabulary.NodeNames = vocabulary.NodeNames.NONE
+    node_names: vocabulary.NodeNames = vocabulary.NodeNames.BERTH
     """By which names nodes list in their status what their devices can give, so that the kubelet and other
     schedulers can reckon with it. none: by no name. berth: berth.dev/gpu, berth.dev/gpu-memory and so on.
     koordinator: besides, Koordinator's, koordinator.sh/gpu and kubernetes.io/gpu and so on."""

@@ -329,7 +329,7 @@ class PolicySpec(Struct, frozen=True):
     models: dict[str, str] = {}
     sharing: SharingRules = SharingRules()
     delivery: str = "reported"
-    node_names: str = "none"
+    node_names: str = "berth"
 
 
 class PolicyStatus(Struct, frozen=True):

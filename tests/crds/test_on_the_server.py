@@ -42,7 +42,7 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
         "health": {"coolDownSeconds": 300, "cleanProbes": 3},
         "sharing": {"fractions": True, "replicas": True, "minMemoryMiB": 64},
         "delivery": "reported",
-        "nodeNames": "none",
+        "nodeNames": "berth",
     }
 
 

@@ -23,6 +23,7 @@ LEADING: Final = (
     BIND,
     "patch pods/status",
     "patch devices/status",
+    "patch nodes/status",
     "patch placementpolicies/status",
     "create events",
     "discover kinds",

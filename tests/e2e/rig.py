@@ -9,6 +9,7 @@ ever have been wrong.
 
 import asyncio
 import contextlib
+import json
 import random
 import secrets
 import signal
@@ -253,12 +254,22 @@ class Rig:
             await self.workload.misfit()
         if "delete gpupods" in wanted:
             await self._squat()
+        if "patch nodes/status" in wanted:
+            await self._zero_a_node()
 
     async def _squat(self) -> None:
         """Have a GpuPod stand that is of no pod, and that the leader therefore removes."""
         thing = manifests.gpupod("nobody", "nobody", f"{self.stage.namespace}-bare")
         with contextlib.suppress(errors.Conflict):
             await self.stage.admin.create(resources.GPU_PODS, thing, namespace=self.stage.namespace)
+
+    async def _zero_a_node(self) -> None:
+        """Take from a Node what it lists of its devices, as a kubelet does that is started anew."""
+        node = min(await self.stage.devices())
+        none = dict.fromkeys((names.GPU, names.GPU_CORE), "0")
+        body = json.dumps({"status": {"capacity": none, "allocatable": none}}).encode()
+        path = resources.NODES.path(node, sub="status")
+        await self.stage.admin.send("PATCH", path, body=body, content=api.MERGE_PATCH)
 
     def depose(self, leader: Replica) -> None:
         """End the lead of a replica: kill it, stop it, or cut it off."""

@@ -39,7 +39,7 @@ class Policy:
     fractions: bool = True  # Whether pods may have a part of a card.
     replicas: bool = True  # Whether a card that its node shares is given to several pods.
     delivery: Delivery = Delivery.REPORTED
-    node_names: NodeNames = NodeNames.NONE
+    node_names: NodeNames = NodeNames.BERTH
     min_memory: int = 64 * MIB  # Bytes of a card; a pod that asks for less has most likely left out the unit.
 
     def known_as(self, name: str) -> str:
