@@ -9,7 +9,6 @@ ever have been wrong.
 
 import asyncio
 import contextlib
-import json
 import random
 import secrets
 import signal
@@ -35,6 +34,7 @@ DEALT_SECONDS: Final = 90.0  # From one fault to the next: a plan that waits lon
 OK: Final = 200
 FINISHED: Final = {"Succeeded", "Failed"}
 
+NO_GPU: Final = b'{"status": {"capacity": {"berth.dev/gpu": "0"}, "allocatable": {"berth.dev/gpu": "0"}}}'
 UNJUDGED: Final = b'{"status": {"conditions": null, "observedGeneration": null}}'
 
 
@@ -265,11 +265,8 @@ class Rig:
 
     async def _zero_a_node(self) -> None:
         """Take from a Node what it lists of its devices, as a kubelet does that is started anew."""
-        node = min(await self.stage.devices())
-        none = dict.fromkeys((names.GPU, names.GPU_CORE), "0")
-        body = json.dumps({"status": {"capacity": none, "allocatable": none}}).encode()
-        path = resources.NODES.path(node, sub="status")
-        await self.stage.admin.send("PATCH", path, body=body, content=api.MERGE_PATCH)
+        path = resources.NODES.path(min(await self.stage.devices()), sub="status")
+        await self.stage.admin.send("PATCH", path, body=NO_GPU, content=api.MERGE_PATCH)
 
     def depose(self, leader: Replica) -> None:
         """End the lead of a replica: kill it, stop it, or cut it off."""
