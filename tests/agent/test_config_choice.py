@@ -28,8 +28,8 @@ def test_the_label_comes_first_then_the_default_then_the_fallbacks() -> None:
 
 
 NOT_LABELLED = (
-    "The node has no label nvidia.com/device-plugin.config, --default-config names none, and of /configs, which"
-    " has a, b, named and single finds none."
+    "The node has no label nvidia.com/device-plugin.config, --default-config names none, and of /configs,"
+    " which has a, b, named and single finds none."
 )
 
 
