@@ -30,6 +30,7 @@ from berth_agent import (
     configuration,
     extra_device_files,
     extra_devices,
+    isolation_kinds,
     loop,
     probe,
     rdma,
@@ -38,6 +39,7 @@ from berth_agent import (
     sysfs,
 )
 from berth_agent.cdi import writer as cdi_writer
+from berth_agent.delivery import isolation
 from berth_agent.delivery.device_nodes import DeviceNodes
 from berth_agent.delivery.driver_files import DriverFiles
 from berth_agent.delivery.means import CdiMeans, DirectMeans
@@ -46,11 +48,19 @@ from berth_agent.device_plugin import plugin as device_plugin
 from berth_agent.flag_table import PROGRAM
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources
+from berth_agent.mps.daemon import MpsConfig, MpsDaemon
 from berth_agent.node_view import NodeView
 from berth_agent.nri import adjuster
-from berth_agent.nvml import nvml_probe
+from berth_agent.nvml import compute_mode, nvml_probe
 from berth_agent.runtime_watch import RuntimeConfig
-from berth_agent.settings import HardwareNode, Node, NriSettings, Settings, SimulatedNode
+from berth_agent.settings import (
+    HardwareNode,
+    IsolationSettings,
+    Node,
+    NriSettings,
+    Settings,
+    SimulatedNode,
+)
 from berth_crds import flags, logs, nesting, tasks, vocabulary
 from berth_crds.client import api, connection, errors
 
@@ -103,7 +113,9 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
             config = loop.NodeConfig(node.name, _hardware(node), procfs=node.procfs, rules=own)
         case _:
             assert_never(node)
-    direct = _direct_means(settings, config.procfs, simulated=isinstance(node, SimulatedNode))
+    is_simulated = isinstance(node, SimulatedNode)
+    direct = _direct_means(settings, config.procfs, simulated=is_simulated)
+    mps = _mps(settings, config.node, simulated=is_simulated)
     return dataclasses.replace(
         config,
         kubelet=_kubelet(settings, settings.deadline),
@@ -111,9 +123,10 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
         labels=settings.node_labels,
         modes=settings.modes,
         runtime=RuntimeConfig(settings.runtime_config) if settings.runtime_config else None,
-        nri=_nri(settings, direct),
+        nri=_nri(settings, direct, mps),
         cdi=_cdi(settings, direct),
-        plugin=_plugin(settings, direct),
+        plugin=_plugin(settings, direct, mps),
+        mps=mps,
     )
 
 
@@ -130,24 +143,45 @@ def _direct_means(settings: Settings, procfs: Path, *, simulated: bool) -> Direc
     return DirectMeans(device_nodes, DriverFiles(driver.root, driver.on_host))
 
 
-def _nri(settings: Settings, direct: DirectMeans) -> adjuster.NriConfig | None:
+def _mps(settings: Settings, node: str, *, simulated: bool) -> MpsDaemon | None:
+    """Return the daemon of MPS, where it is kept running; simulated cards need not be set for it."""
+    if settings.mps is None:
+        return None
+    config = MpsConfig(settings.mps.root, settings.mps.control, settings.modes.sharing)
+    if not simulated:
+        config = dataclasses.replace(config, make_exclusive=compute_mode.make_exclusive)
+    return MpsDaemon(config, node, interval=settings.interval)
+
+
+def _isolation(settings: IsolationSettings, mps: MpsDaemon | None) -> isolation.Isolation:
+    """Return what keeps containers to their parts of cards."""
+    if settings.kind == isolation_kinds.MPS and mps:
+        return isolation.MpsIsolation(mps)
+    if settings.kind == isolation_kinds.HAMI_CORE and settings.hami_core:
+        return isolation.HamiIsolation(settings.hami_core)
+    return isolation.NOT_ISOLATED
+
+
+def _nri(settings: Settings, direct: DirectMeans, mps: MpsDaemon | None) -> adjuster.NriConfig | None:
     """Return how containers are adjusted as the runtime makes them."""
     if (nri := settings.nri) is None:
         return None
     means = CdiMeans(nri.cdi_kind) if nri.cdi_kind else direct
-    return adjuster.NriConfig(nri.socket, means, _guard(settings, nri))
+    return adjuster.NriConfig(nri.socket, means, _guard(settings, nri), _isolation(settings.isolation, mps))
 
 
 def _cdi(settings: Settings, direct: DirectMeans) -> cdi_writer.CdiConfig | None:
     return cdi_writer.CdiConfig(settings.cdi, direct) if settings.cdi else None
 
 
-def _plugin(settings: Settings, direct: DirectMeans) -> device_plugin.PluginConfig | None:
+def _plugin(
+    settings: Settings, direct: DirectMeans, mps: MpsDaemon | None
+) -> device_plugin.PluginConfig | None:
     """Return how the kubelet is served, where it is."""
     kubelet = _kubelet(settings, answers.LIST_SECONDS)
     if (plugin := settings.plugin) is None or kubelet is None:
         return None
-    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host)
+    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host, mps)
     return device_plugin.PluginConfig(plugin.socket, kubelet, rules)
 
 

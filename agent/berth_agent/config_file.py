@@ -16,6 +16,7 @@ VERSION: Final = "v1"
 FLAGS_BY_KEY: Final = {
     "flags.migStrategy": "mig-strategy",
     "flags.failOnInitError": "fail-on-init-error",
+    "flags.mpsRoot": "mps-root",
     "flags.nvidiaDriverRoot": "nvidia-driver-root",
     "flags.nvidiaDevRoot": "nvidia-dev-root",
     "flags.plugin.containerDriverRoot": "driver-root-ctr-path",

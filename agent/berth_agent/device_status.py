@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from berth_agent import card_modes, probe
+from berth_agent.delivery import isolation
 from berth_crds import schema_limits, text, vocabulary, wire
 from berth_crds.client import lease
 
@@ -117,6 +118,18 @@ def mig_ready(cards: Sequence[wire.Card], modes: card_modes.CardModes) -> wire.C
         dead="WrongLayout",
         alive="InstancesRead",
         message=f"{count} MIG instances on {len(cut)} cards are given out.",
+    )
+
+
+def shares_isolated(state: isolation.State) -> wire.Condition:
+    """Return whether containers are kept to their parts of cards."""
+    kind = vocabulary.DeviceCondition.SHARES_ISOLATED
+    return ready_or_not(
+        kind,
+        state.failure,
+        dead=vocabulary.IsolationReason.NOT_ENFORCED,
+        alive=state.reason,
+        message=state.message,
     )
 
 

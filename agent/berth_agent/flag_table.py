@@ -5,9 +5,9 @@ What is made of them is in `settings`, and how their texts are read in `flag_val
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from berth_agent import card_modes, config_choice, flag_values, plugin_choices
+from berth_agent import card_modes, config_choice, delivery_flags, flag_values
 from berth_crds import flags, logs, names
 
 PROGRAM: Final = "berth-agent"
@@ -17,8 +17,6 @@ LEASE_SECONDS: Final = 40
 DEADLINE_SECONDS: Final = 5.0
 # The names of NVIDIA's own plugin, whole, shared and cut into MIG instances.
 GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, f"{names.NVIDIA_MIG_PREFIX}*")
-# Of those who look after the cards, and see all of them.
-UNGUARDED_NAMESPACES: Final = (names.SYSTEM_NAMESPACE, "gpu-operator", "kube-system")
 SYSFS: Final = Path("/sys")
 PROCFS: Final = Path("/proc")
 
@@ -56,10 +54,8 @@ socket, not the socket: each start of the kubelet makes a new one.
 """
 
 
-Options = Mapping[str, Any]  # Of a flag, as argparse takes them.
-
 # By group. A flag with a default is also read from its variable.
-FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
+FLAGS: Final[Mapping[str, Mapping[str, delivery_flags.Options]]] = {
     "which settings": {
         "config-file": {
             "metavar": "FILE",
@@ -188,110 +184,7 @@ FLAGS: Final[Mapping[str, Mapping[str, Options]]] = {
             " (default: %(default)s)",
         },
     },
-    "how containers get their cards": {
-        "runtime-config": {
-            "metavar": "FILES",
-            "type": flag_values.files,
-            "default": "",
-            "help": "where NVIDIA's container runtime has its configuration, by commas, as a rule in"
-            " /etc/nvidia-container-runtime/config.toml: where there is none, pods that depend on it are not"
-            " bound to the node (default: it is not looked for, and pods are bound)",
-        },
-        "nri": {
-            "metavar": "SOCKET",
-            "type": Path,
-            "default": None,
-            "help": "adjust each container as it is made, at this socket of containerd or CRI-O, such as"
-            " /var/run/nri/nri.sock (default: the environment of the pod does it)",
-        },
-        "nri-cdi-kind": {
-            "metavar": "VENDOR/CLASS",
-            "type": flag_values.cdi_kind,
-            "default": "",
-            "help": "with --nri, name cards as CDI devices of this kind, such as nvidia.com/gpu, and leave"
-            " the rest to the runtime (default: device nodes and the driver's files)",
-        },
-        "guard": {
-            "default": False,
-            "help": "with --nri and --pod-resources, take NVIDIA_VISIBLE_DEVICES from containers that were"
-            " given no card",
-        },
-        "unguarded-namespaces": {
-            "metavar": "NAMES",
-            "type": flag_values.names,
-            "default": ",".join(UNGUARDED_NAMESPACES),
-            "help": "namespaces that --guard leaves alone, by commas (default: %(default)s)",
-        },
-        "kubelet-socket": {
-            "metavar": "SOCKET",
-            "type": Path,
-            "default": None,
-            "help": "be the device plugin of the kubelet that listens there, as a rule at"
-            " /var/lib/kubelet/device-plugins/kubelet.sock (default: none; also read from KUBELET_SOCKET)",
-        },
-        "device-list-strategy": {
-            "metavar": "WAYS",
-            "type": flag_values.list_strategies,
-            "default": "envvar",
-            "help": "how the device plugin tells containers of their devices, by commas:"
-            f" {', '.join(plugin_choices.LIST_STRATEGIES)} (default: %(default)s; also read from"
-            " DEVICE_LIST_STRATEGY)",
-        },
-        "device-id-strategy": {
-            "metavar": "ID",
-            "type": flag_values.one_of(plugin_choices.ID_STRATEGIES),
-            "default": plugin_choices.UUID,
-            "help": "what envvar and volume-mounts call a device: uuid or index (default: %(default)s; also"
-            " read from DEVICE_ID_STRATEGY)",
-        },
-        "shared-devices-allocation-policy": {
-            "metavar": "POLICY",
-            "type": flag_values.one_of(plugin_choices.ALLOCATION_POLICIES),
-            "default": plugin_choices.DISTRIBUTED,
-            "help": "which replicas of shared cards pods get that the scheduler chose none for: distributed"
-            " over the cards, or packed on few (default: %(default)s; also read from"
-            " SHARED_DEVICES_ALLOCATION_POLICY)",
-        },
-        "pass-device-specs": {
-            "default": False,
-            "help": "have the kubelet itself open the device nodes, as its static CPU manager needs it (also"
-            " read from PASS_DEVICE_SPECS)",
-        },
-        "cdi-annotation-prefix": {
-            "metavar": "PREFIX",
-            "default": plugin_choices.CDI_ANNOTATION_PREFIX,
-            "help": "what the key of an annotation begins with that names CDI devices, for cdi-annotations"
-            " (default: %(default)s; also read from CDI_ANNOTATION_PREFIX)",
-        },
-        "cdi": {
-            "metavar": "FOLDER",
-            "type": Path,
-            "default": None,
-            "help": "write a CDI spec with the devices berth.dev/gpu=UUID there, such as /var/run/cdi"
-            " (default: none is written)",
-        },
-        "nvidia-driver-root": {
-            "metavar": "FOLDER",
-            "type": Path,
-            "default": Path("/"),
-            "help": "where on the node the driver is installed (default: %(default)s; also read from"
-            " NVIDIA_DRIVER_ROOT)",
-        },
-        "driver-root-ctr-path": {
-            "metavar": "FOLDER",
-            "type": Path,
-            "default": None,
-            "help": "where the agent sees that folder (default: at the same place; also read from"
-            " DRIVER_ROOT_CTR_PATH)",
-        },
-        "nvidia-dev-root": {
-            "metavar": "FOLDER",
-            "type": Path,
-            "default": None,
-            "help": "the folder that has dev/nvidia0 and its kin, on the node and for the agent alike"
-            " (default: that of the driver; also read from NVIDIA_DEV_ROOT)",
-        },
-    },
+    "how containers get their cards": delivery_flags.FLAGS,
     "what to publish besides": {
         "listen": {
             "metavar": "HOST:PORT",
@@ -368,6 +261,7 @@ FOREIGN_VARIABLES: Final = {
     "default-config": ("DEFAULT_CONFIG",),
     "fallback-strategies": ("FALLBACK_STRATEGIES",),
     "mig-strategy": ("MIG_STRATEGY",),
+    "mps-root": ("MPS_ROOT",),
     "cdi-annotation-prefix": ("CDI_ANNOTATION_PREFIX",),
     "ignored-xids": ("DP_DISABLE_HEALTHCHECKS",),
     "critical-xids": ("DP_ENABLE_HEALTHCHECKS",),

@@ -37,6 +37,7 @@ from berth_agent.gpupods import desired, evidence, process_owners, reconciler
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources, poller
 from berth_agent.kubelet.poller import KubeletPoller, condition
+from berth_agent.mps.daemon import MpsDaemon
 from berth_agent.node_view import NodeView
 from berth_agent.nri import adjuster
 from berth_agent.nri.plugin import NriPlugin
@@ -81,6 +82,7 @@ class NodeConfig:
     runtime: RuntimeConfig | None = None
     cdi: cdi_writer.CdiConfig | None = None
     plugin: device_plugin.PluginConfig | None = None
+    mps: MpsDaemon | None = None
     # Held while a sampler runs: after a restart, an earlier sample may still hang in the driver.
     probe_lock: contextlib.AbstractContextManager[object] = dataclasses.field(
         default_factory=threading.Lock, compare=False
@@ -181,6 +183,8 @@ class NodeAgent:
                 group.create_task(self._nri_plugin.run(), name=f"container runtime of {self.node}")
             if self._device_plugin:
                 group.create_task(self._device_plugin.run(), name=f"device plugin of {self.node}")
+            if self._config.mps:
+                group.create_task(self._config.mps.run(), name=f"MPS of {self.node}")
             if self._cdi_writer:
                 group.create_task(self._cdi_writer.run(), name=f"CDI spec of {self.node}")
 
@@ -290,6 +294,8 @@ class NodeAgent:
 
     def _offer(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> None:
         """Offer the cards to the kubelet, those that are sick or cordoned as unhealthy."""
+        if self._config.mps:
+            self._config.mps.set_cards(spec.devices)
         if self._device_plugin is None:
             return
         published, _ = self._published()
@@ -304,6 +310,8 @@ class NodeAgent:
         for way in (self._runtime_watch, self._nri_plugin, self._cdi_writer, self._device_plugin):
             if way:
                 yield way.condition()
+        if self._config.nri:
+            yield device_status.shares_isolated(self._config.nri.isolation.state())
 
     def _pass_on(
         self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus

@@ -12,14 +12,16 @@ import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from berth_agent import (
     card_modes,
     config_choice,
     config_file,
+    delivery_flags,
     flag_table,
     flag_values,
+    isolation_kinds,
     plugin_choices,
     xid_choices,
 )
@@ -57,7 +59,26 @@ class NriSettings:
     socket: Path
     cdi_kind: str = ""
     guard: bool = False
-    unguarded_namespaces: tuple[str, ...] = flag_table.UNGUARDED_NAMESPACES
+    unguarded_namespaces: tuple[str, ...] = delivery_flags.UNGUARDED_NAMESPACES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IsolationSettings:
+    """What keeps containers to their parts of cards, and where HAMi's library is."""
+
+    kind: str = isolation_kinds.NONE
+    hami_core: Path | None = None
+
+
+NO_ISOLATION: Final = IsolationSettings()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MpsSettings:
+    """Where the daemon of MPS has its folders, and what starts it."""
+
+    root: Path
+    control: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,6 +124,8 @@ class Settings:
     node_labels: bool = True
     fail_on_init_error: bool = False
     nri: NriSettings | None = None
+    isolation: IsolationSettings = NO_ISOLATION
+    mps: MpsSettings | None = None
     runtime_config: tuple[Path, ...] = ()
     cdi: Path | None = None
     plugin: PluginSettings | None = None
@@ -140,6 +163,8 @@ def parse(
         node_labels=given["node_labels"],
         fail_on_init_error=given["fail_on_init_error"],
         nri=_nri(given),
+        isolation=IsolationSettings(given["share_isolation"], given["hami_core"]),
+        mps=MpsSettings(given["mps_root"], given["mps_control"]) if given["mps_root"] else None,
         runtime_config=given["runtime_config"],
         cdi=given["cdi"],
         plugin=_plugin(given),
@@ -167,10 +192,10 @@ def _parser(
 
 def _with_source(
     flag: str,
-    options: flag_table.Options,
+    options: delivery_flags.Options,
     environment: Mapping[str, str],
     file: Mapping[str, flags.SourcedText],
-) -> flag_table.Options:
+) -> delivery_flags.Options:
     """Return the options of a flag; where it has a default, with that of its variables or of the file."""
     if "default" not in options:
         return options
@@ -301,6 +326,7 @@ def _of_one_node(settings: Settings) -> str:
         "--nri is the socket of one node's runtime": settings.nri,
         "--runtime-config names files of one node": settings.runtime_config,
         "--cdi is a folder of one node": settings.cdi,
+        "--mps-root is a folder of one node": settings.mps,
         "--config-folder is for the label of one node": settings.config_folder,
         "--kubelet-socket is that of one kubelet": settings.plugin,
     }
@@ -317,5 +343,23 @@ def _check_delivery(settings: Settings) -> None:
         raise flags.UsageError(
             "--kubelet-socket has to know for which pod the kubelet asks: give --pod-resources SOCKET, too."
         )
+    _check_isolation(settings)
     if settings.plugin and settings.plugin.choices.names_cdi_devices and not settings.cdi:
         raise flags.UsageError("--device-list-strategy names CDI devices: give --cdi FOLDER with it.")
+
+
+def _check_isolation(settings: Settings) -> None:
+    """Raise where what is to keep containers to their parts lacks what it needs."""
+    kind = settings.isolation.kind
+    if kind != isolation_kinds.NONE and not settings.nri:
+        raise flags.UsageError(
+            "--share-isolation is about containers that are being made: give --nri SOCKET with it."
+        )
+    if kind == isolation_kinds.HAMI_CORE and not settings.isolation.hami_core:
+        raise flags.UsageError(
+            "--share-isolation hami-core needs HAMi's library: give --hami-core FOLDER with it."
+        )
+    if kind == isolation_kinds.MPS and not settings.mps:
+        raise flags.UsageError(
+            "--share-isolation mps needs the daemon of MPS: give --mps-root FOLDER with it."
+        )

@@ -102,6 +102,7 @@ class DeviceCondition(StrEnum):
     CDI_READY = "CDIReady"
     DEVICE_PLUGIN_READY = "DevicePluginReady"
     MIG_READY = "MIGReady"
+    SHARES_ISOLATED = "SharesIsolated"
 
 
 class ReadyReason(StrEnum):
@@ -110,6 +111,14 @@ class ReadyReason(StrEnum):
     AGENT_ALIVE = "AgentAlive"
     AGENT_SILENT = "AgentSilent"
     SOURCE_FAILED = "SourceFailed"
+
+
+class IsolationReason(StrEnum):
+    """What keeps containers to their parts of cards: reasons of SharesIsolated."""
+
+    BY_MPS = "ByMPS"
+    BY_HAMI = "ByHAMi"
+    NOT_ENFORCED = "NotEnforced"
 
 
 class GpuPodCondition(StrEnum):

@@ -18,7 +18,7 @@ flags:
   nvidiaDriverRoot: /run/driver
   nvidiaDevRoot: /host
   gdrcopyEnabled: false
-  mpsRoot: null
+  mpsRoot: /run/mps
   plugin:
     containerDriverRoot: /seen
     passDeviceSpecs: true
@@ -47,6 +47,7 @@ def test_each_key_is_read_that_a_flag_is_for() -> None:
     found = parse(FULL, *PLUGIN)
 
     assert found.fail_on_init_error
+    assert found.mps == settings.MpsSettings(Path("/run/mps"), "nvidia-cuda-mps-control")
     assert found.modes == CardModes(wire.Sharing("time-slicing", 10), renamed=False, mig_strategy="single")
     assert found.driver == settings.DriverFolders(
         Path("/run/driver"), Path("/seen"), Path("/host/dev"), Path("/host/dev")

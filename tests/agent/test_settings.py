@@ -225,6 +225,14 @@ def test_what_is_of_one_node_goes_with_no_other(flag: str, sentence: str) -> Non
         pytest.param(["--nri-cdi-kind=a/b"], {}, "--nri-cdi-kind is about", id="a kind without a plugin"),
         pytest.param(["--nri=n", "--nri-cdi-kind=gpu"], {}, "'gpu' is not VENDOR/CLASS", id="no kind of CDI"),
         pytest.param(["--nri=n", "--guard"], {}, "give --pod-resources SOCKET", id="guard without a kubelet"),
+        pytest.param(
+            ["--share-isolation=all"], {}, "'all' is none of none, mps, hami-core", id="no isolation"
+        ),
+        pytest.param(["--share-isolation=mps"], {}, "give --nri SOCKET", id="isolation without a plugin"),
+        pytest.param(["--nri=n", "--share-isolation=mps"], {}, "give --mps-root FOLDER", id="MPS nowhere"),
+        pytest.param(
+            ["--nri=n", "--share-isolation=hami-core"], {}, "give --hami-core FOLDER", id="HAMi nowhere"
+        ),
         pytest.param(["--kubelet-socket=k"], {}, "give --pod-resources SOCKET, too", id="plugin alone"),
         pytest.param(
             ["--kubelet-socket=k", "--pod-resources=p", "--device-list-strategy=cdi-cri"],
@@ -301,6 +309,18 @@ def test_the_plugin_of_the_runtime_is_told_what_to_do() -> None:
     )
     assert parse("--nvidia-driver-root=/d").driver == settings.DriverFolders(
         Path("/d"), Path("/d"), Path("/d/dev"), Path("/d/dev")
+    )
+
+
+def test_parts_of_cards_are_enforced_as_somebody_says() -> None:
+    """By nothing unless that is said; the daemon of MPS is also there for the device plugin alone."""
+    assert (parse().isolation, parse().mps) == (settings.IsolationSettings(), None)
+    hami = parse("--nri=n", "--share-isolation=hami-core", BERTH_HAMI_CORE="/h").isolation
+    assert hami == settings.IsolationSettings("hami-core", Path("/h"))
+    mps = parse("--mps-control=c", MPS_ROOT="/m").mps
+    assert mps == settings.MpsSettings(Path("/m"), "c")
+    assert parse("--nri=n", "--share-isolation=mps", "--mps-root=/m").mps == settings.MpsSettings(
+        Path("/m"), "nvidia-cuda-mps-control"
     )
 
 

@@ -1,14 +1,17 @@
 """What the kubelet is answered where cards are shared, and where nvidia.com/gpu is no whole card (N16)."""
 
 import dataclasses
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from agent.plugin_node import CARDS, CUT, GPU, MIG, SHARED, SPLIT, Node, listed, pod
 from berth_agent.device_plugin import answers
+from berth_agent.kubelet.plugin_messages import PluginMount
 from berth_agent.kubelet.plugin_server import Refused
 from berth_agent.plugin_choices import PluginChoices
+from berth_crds import wire
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +48,37 @@ async def test_nvidia_com_gpu_may_stand_for_instances() -> None:
     assert {name: len(devices) for name, devices in node.answers.offers().items()} == {GPU: 1}
     assert await node.preferred("MIG-1", size=1) == ["MIG-1"]
     assert (await node.answers.allocated(GPU, ("MIG-1",))).env == {"NVIDIA_VISIBLE_DEVICES": "MIG-1"}
+
+
+class Mps:
+    """The daemon of MPS, which serves, or does not."""
+
+    root = Path("/run/mps")
+
+    def __init__(self, failure: str = "") -> None:
+        self.failure = failure
+
+
+async def test_replicas_by_mps_are_programs_of_its_daemon() -> None:
+    """They reach it as with NVIDIA's plugin; while it does not serve, nothing is given."""
+    card = msgspec.structs.replace(CARDS[0], sharing=wire.Sharing("mps", 2))
+    node = Node(card, *CARDS[1:], choices=PluginChoices(pass_device_specs=True))
+    mps = Mps()
+    node.answers._rules = dataclasses.replace(node.answers._rules, mps=mps)
+    node.pods = [pod("p", {SHARED: 1, GPU: 1})]
+    node.admits(listed("p", ()))
+
+    found = await node.answers.allocated(SHARED, ("GPU-0::0",))
+    assert found.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-0", "CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe"}
+    assert found.mounts == (
+        PluginMount("/mps/pipe", "/run/mps/pipe", read_only=False),
+        PluginMount("/dev/shm", "/run/mps/shm", read_only=False),  # noqa: S108
+    )
+    assert [path for path, _ in found.device_nodes] == ["/dev/nvidia0", "/dev/nvidiactl"]
+    assert (await node.answers.allocated(GPU, ("GPU-1",))).mounts == ()
+    mps.failure = "it does not answer"
+    with pytest.raises(Refused, match="MPS does not serve: it does not answer"):
+        await node.answers.allocated(SHARED, ("GPU-0::1",))
 
 
 async def test_several_replicas_may_be_refused() -> None:

@@ -167,3 +167,7 @@ def test_where_a_pod_went_tells_how_much_of_each_card(shares: tuple[decisions.Sh
     placement = decisions.Placement("n1", (decisions.Grant("main", shares),))
 
     assert pod_status.placement_text(builders.candidate(), placement) == f"ml/p to n1{text}"
+    enforced = decisions.Placement("n1", placement.grants, "enforced by MPS")
+    part = any(word in text for word in ("%", "GiB"))
+    more = ", enforced by MPS" if part else ""
+    assert pod_status.placement_text(builders.candidate(), enforced) == f"ml/p to n1{text}{more}"

@@ -47,9 +47,26 @@ def test_all_ways_that_an_agent_reports_count() -> None:
         DeviceCondition.NVML_READY,
         DeviceCondition.POD_RESOURCES_READY,
         DeviceCondition.MIG_READY,
+        DeviceCondition.SHARES_ISOLATED,
     }
 
     assert set(DeviceCondition) - sources == {*delivery.WAYS, DeviceCondition.CDI_READY}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        ("True", "ByMPS", "enforced by MPS"),
+        ("True", "ByHAMi", "enforced by HAMi's library"),
+        ("False", "NotEnforced", "which nothing enforces"),
+        ("True", "ByMagic", "which nothing enforces"),
+    ],
+)
+def test_what_enforces_parts_of_cards_is_told(status: str, reason: str, words: str) -> None:
+    """Of an agent that does not say, nothing is; what is not known enforces nothing."""
+    found = wire.Condition("SharesIsolated", status, reason, "")
+    assert delivery.isolation([wire.Condition("Ready", "True", "", ""), found]) == words
+    assert delivery.isolation([]) == ""
 
 
 def ways(**spec: Any) -> Way:

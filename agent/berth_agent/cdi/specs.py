@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from berth_agent.delivery.containers import MOUNT_OPTIONS, DeviceNode, Edits, GivenCard, Undeliverable
+from berth_agent.delivery.containers import DeviceNode, Edits, GivenCard, Undeliverable
 from berth_agent.delivery.means import DirectMeans
 from berth_crds import names, vocabulary, wire
 
@@ -43,7 +43,7 @@ def _edits(edits: Edits) -> Mapping[str, Any]:
     found: dict[str, Sequence[Any]] = {
         "deviceNodes": [_node(node) for node in edits.device_nodes],
         "mounts": [
-            {"hostPath": mount.source, "containerPath": mount.destination, "options": MOUNT_OPTIONS}
+            {"hostPath": mount.source, "containerPath": mount.destination, "options": mount.options}
             for mount in edits.mounts
         ],
     }

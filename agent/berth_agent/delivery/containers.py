@@ -5,7 +5,7 @@ so that no container starts with other devices than the ledger has it hold.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from berth_crds import allocation, names, vocabulary, wire
@@ -13,6 +13,7 @@ from berth_crds import allocation, names, vocabulary, wire
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 MEMORY: Final = "BERTH_GPU_MEMORY"
 CORE: Final = "BERTH_GPU_CORE"
+WHOLE_CORE: Final = 100
 
 
 class DeviceNode(NamedTuple):
@@ -25,13 +26,16 @@ class DeviceNode(NamedTuple):
 
 
 MOUNT_OPTIONS: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+WRITABLE: Final = ("rw", *MOUNT_OPTIONS[1:])
 
 
 class Mount(NamedTuple):
-    """A file of the host that the container sees, with those options."""
+    """A file of the host that the container sees; it may take the place of the runtime's own (`replaces`)."""
 
     source: str
     destination: str
+    options: tuple[str, ...] = MOUNT_OPTIONS
+    replaces: bool = False
 
 
 class GivenCard(NamedTuple):
@@ -44,6 +48,32 @@ class GivenCard(NamedTuple):
     def uuid(self) -> str:
         """The uuid of what was given."""
         return self.instance.uuid if self.instance else self.card.uuid
+
+
+class Part(NamedTuple):
+    """What a container was given of a card: percent of its compute, and bytes."""
+
+    given: GivenCard
+    core: int
+    memory: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether that is all of it."""
+        return self.core == WHOLE_CORE and self.memory >= (self.given.card.memory or 0)
+
+
+class Limits(NamedTuple):
+    """What keeps a container to its parts."""
+
+    env: Mapping[str, str] = {}
+    mounts: tuple[Mount, ...] = ()
+
+
+def no_limits(parts: Sequence[Part]) -> Limits:
+    """Return that nothing keeps a container to its parts."""
+    del parts
+    return Limits()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +108,12 @@ NOTHING: Final = Delivery({VISIBLE_DEVICES: names.NO_CARDS, MEMORY: "", CORE: ""
 
 
 def delivery(
-    annotations: Mapping[str, str], container: str, node: str, cards: Sequence[wire.Card], means: Means
+    annotations: Mapping[str, str],
+    container: str,
+    node: str,
+    cards: Sequence[wire.Card],
+    means: Means,
+    limits: Callable[[Sequence[Part]], Limits] = no_limits,
 ) -> Delivery | None:
     """Return what a container gets, None in a pod that Berth has not bound, or raise `Undeliverable`."""
     if names.TERM not in annotations:
@@ -87,13 +122,16 @@ def delivery(
     if not shares:
         return NOTHING
     gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
-    given = [_given(share, gpus) for share in shares]
+    parts = [Part(_given(share, gpus), share.core, share.memory) for share in shares]
+    kept = limits(parts)
     env = {
         VISIBLE_DEVICES: ",".join(share.uuid for share in shares),
         MEMORY: ",".join(str(share.memory) for share in shares),
         CORE: ",".join(str(share.core) for share in shares),
     }
-    return Delivery(env, means.edits(given))
+    edits = means.edits([part.given for part in parts])
+    edits = dataclasses.replace(edits, mounts=edits.mounts + kept.mounts)
+    return Delivery({**env, **kept.env}, edits)
 
 
 def _shares(annotations: Mapping[str, str], container: str, node: str) -> list[allocation.Share]:

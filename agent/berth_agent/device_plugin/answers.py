@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from berth_agent.delivery import replica_choice, topology_choice
 from berth_agent.delivery.containers import GivenCard, Undeliverable, cards_and_instances
 from berth_agent.delivery.device_nodes import DEV
+from berth_agent.delivery.isolation import Mps
 from berth_agent.delivery.means import DirectMeans
 from berth_agent.device_plugin import admission, claims, offers, responses
 from berth_agent.device_plugin.admission import Admitted
@@ -28,7 +29,7 @@ from berth_agent.kubelet.device_ids import uuid_of
 from berth_agent.kubelet.plugin_messages import ContainerResponse, Preference
 from berth_agent.kubelet.plugin_server import Refused
 from berth_agent.plugin_choices import PluginChoices
-from berth_crds import names, wire
+from berth_crds import names, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
@@ -73,11 +74,12 @@ class NodeState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AnswerRules:
-    """What containers get with their devices."""
+    """What containers get with their devices; with `mps`, replicas of cards are programs of its daemon."""
 
     choices: PluginChoices
     means: DirectMeans
     host_dev: Path = DEV
+    mps: Mps | None = None
 
 
 class PluginAnswers:
@@ -142,9 +144,20 @@ class PluginAnswers:
         rules = self._rules
         try:
             given = self._given(chosen, promised)
-            return responses.response(given, rules.choices, rules.means, host_dev=rules.host_dev)
+            return responses.response(
+                given, rules.choices, rules.means, host_dev=rules.host_dev, mps=self._mps_for(given)
+            )
         except Undeliverable as error:
             raise Refused(f"{error}") from error
+
+    def _mps_for(self, given: Iterable[GivenCard]) -> Mps | None:
+        """Return the daemon of MPS if it is to serve these replicas, or raise `Refused` where it does not."""
+        by_mps = vocabulary.SharingStrategy.MPS
+        shared = any(one.card.sharing and one.card.sharing.strategy == by_mps for one in given)
+        mps = self._rules.mps if shared else None
+        if mps and mps.failure:
+            raise Refused(f"MPS does not serve: {mps.failure}")
+        return mps
 
     def _are_own(self, uuids: Iterable[str], admitted: Admitted | None) -> bool:
         """Whether containers of the same pod were given all these before."""

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from berth_agent.cdi import specs
-from berth_agent.delivery import guard
-from berth_agent.delivery.containers import VISIBLE_DEVICES, GivenCard
+from berth_agent.delivery import guard, isolation
+from berth_agent.delivery.containers import VISIBLE_DEVICES, GivenCard, Mount
 from berth_agent.delivery.device_nodes import DEV
+from berth_agent.delivery.isolation import Mps
 from berth_agent.delivery.means import DirectMeans
 from berth_agent.kubelet.plugin_messages import ContainerResponse, PluginMount
 from berth_agent.plugin_choices import CDI_ANNOTATIONS, CDI_CRI, ENVVAR, UUID, VOLUME_MOUNTS, PluginChoices
@@ -23,6 +24,7 @@ def response(
     means: DirectMeans,
     *,
     host_dev: Path = DEV,
+    mps: Mps | None = None,
     unique: Callable[[], object] = uuid.uuid4,
 ) -> ContainerResponse:
     """Return what a container gets with these cards, or raise `Undeliverable` where a device node lacks."""
@@ -36,15 +38,23 @@ def response(
         mounts = tuple(PluginMount(f"{VOLUME_FOLDER / name}", EMPTY_FILE) for name in ids)
     elif ENVVAR in chosen:
         env = {VISIBLE_DEVICES: ",".join(ids)}
+    opened = bool(env)
+    if mps:
+        env = {**env, isolation.MPS_PIPE: isolation.PIPE_IN_CONTAINER}
+        mounts += tuple(_mount(mount) for mount in isolation.mps_mounts(mps.root))
     return ContainerResponse(
         env=env,
         mounts=mounts,
-        device_nodes=_device_nodes(given, means, host_dev) if env and choices.pass_device_specs else (),
+        device_nodes=_device_nodes(given, means, host_dev) if opened and choices.pass_device_specs else (),
         annotations=_annotation(choices.cdi_annotation_prefix, cdi_devices, unique)
         if CDI_ANNOTATIONS in chosen
         else {},
         cdi_devices=cdi_devices if CDI_CRI in chosen else (),
     )
+
+
+def _mount(mount: Mount) -> PluginMount:
+    return PluginMount(mount.destination, mount.source, read_only="ro" in mount.options)
 
 
 def _id(given: GivenCard, strategy: str) -> str:

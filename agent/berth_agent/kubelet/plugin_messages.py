@@ -31,10 +31,11 @@ class Preference(NamedTuple):
 
 
 class PluginMount(NamedTuple):
-    """A path of the host that is mounted into a container, read-only."""
+    """A path of the host that is mounted into a container."""
 
     container_path: str
     host_path: str
+    read_only: bool = True
 
 
 class ContainerResponse(NamedTuple):
@@ -98,7 +99,8 @@ def allocated(responses: Iterable[ContainerResponse]) -> bytes:
 
 def _response(response: ContainerResponse) -> bytes:
     mounts = (
-        field(1, mount.container_path) + field(2, mount.host_path) + field(3, 1) for mount in response.mounts
+        field(1, mount.container_path) + field(2, mount.host_path) + field(3, int(mount.read_only))
+        for mount in response.mounts
     )
     nodes = (
         field(1, inside) + field(2, on_host) + field(3, "rw") for inside, on_host in response.device_nodes

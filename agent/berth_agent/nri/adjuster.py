@@ -9,6 +9,7 @@ from typing import Final
 
 from berth_agent.delivery import containers, guard
 from berth_agent.delivery.containers import Delivery, Undeliverable
+from berth_agent.delivery.isolation import NOT_ISOLATED, Isolation
 from berth_agent.kubelet import device_ids, podresources
 from berth_agent.nri.messages import NewContainer
 from berth_crds import names, wire
@@ -31,11 +32,15 @@ class Guard:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NriConfig:
-    """The runtime's socket, how the node opens cards to containers, and the guard if there is one."""
+    """The runtime's socket, how the node opens cards to containers, and the guard if there is one.
+
+    `isolation` keeps containers to their parts of cards.
+    """
 
     socket: Path
     means: containers.Means
     guard: Guard | None = None
+    isolation: Isolation = NOT_ISOLATED
 
 
 class Adjuster:
@@ -56,7 +61,12 @@ class Adjuster:
         if (cards := self._cards()) is None:
             raise Undeliverable("the cards of the node have not been read yet")
         return containers.delivery(
-            container.annotations, container.name, self._node, cards, self._config.means
+            container.annotations,
+            container.name,
+            self._node,
+            cards,
+            self._config.means,
+            self._config.isolation.limits,
         )
 
     async def _guarded(self, container: NewContainer, rules: Guard) -> Delivery | None:

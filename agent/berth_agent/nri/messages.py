@@ -1,14 +1,15 @@
 """The messages of NRI, as much of them as Berth needs, by their field numbers in the public API. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from berth_agent import protobuf
-from berth_agent.delivery.containers import MOUNT_OPTIONS, Delivery, DeviceNode, Mount
+from berth_agent.delivery.containers import Delivery, DeviceNode, Mount
 from berth_agent.protobuf import Malformed, field, message
 
 RUNTIME: Final = "nri.pkg.api.v1alpha1.Runtime"
 CREATE_CONTAINER: Final = 1 << 3  # Of the events that a plugin may ask for.
+REMOVED: Final = "-"  # Before the destination of a mount that is to go.
 
 
 class NewContainer(NamedTuple):
@@ -76,16 +77,19 @@ def adjusted(delivery: Delivery) -> bytes:
     """Return a CreateContainerResponse that gives a container its devices."""
     edits = delivery.edits
     env = b"".join(message(4, field(1, name) + field(2, value)) for name, value in delivery.env.items())
-    mounts = b"".join(message(3, _mount(mount)) for mount in edits.mounts)
+    mounts = b"".join(message(3, each) for mount in edits.mounts for each in _mounts(mount))
     cdi_devices = b"".join(message(8, field(1, name)) for name in edits.cdi_devices)
     device_nodes = b"".join(message(1, _device(node)) for node in edits.device_nodes)
     linux = message(6, device_nodes) if device_nodes else b""
     return message(1, mounts + env + linux + cdi_devices)
 
 
-def _mount(mount: Mount) -> bytes:
-    options = b"".join(field(4, option) for option in MOUNT_OPTIONS)
-    return field(1, mount.destination) + field(2, "bind") + field(3, mount.source) + options
+def _mounts(mount: Mount) -> Iterator[bytes]:
+    """Yield a mount, after the removal of what it replaces."""
+    if mount.replaces:
+        yield field(1, f"{REMOVED}{mount.destination}")
+    options = b"".join(field(4, option) for option in mount.options)
+    yield field(1, mount.destination) + field(2, "bind") + field(3, mount.source) + options
 
 
 def _device(node: DeviceNode) -> bytes:

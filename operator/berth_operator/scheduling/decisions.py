@@ -126,10 +126,11 @@ class Grant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placement:
-    """A node and, for each container that asked, its very cards."""
+    """A node and, for each container that asked, its very cards; in words, what enforces parts of cards."""
 
     node: str
     grants: tuple[Grant, ...] = ()
+    isolation: str = dataclasses.field(default="", compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

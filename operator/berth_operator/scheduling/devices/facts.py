@@ -57,7 +57,8 @@ class Device:
     `astray` is what of the cordon names none of them. `large` tells that the object is so large that whose
     its cards are might not be recorded in it: then it gets no pod, and claims none of them. `ways` are those
     in which containers on the node get their cards. `gpu_unit` is what `nvidia.com/gpu` asks for there: a
-    whole card where it is empty, else a REPLICA, or the profile of MIG instances.
+    whole card where it is empty, else a REPLICA, or the profile of MIG instances. `isolation` is a sentence's
+    end on what keeps pods to their parts of cards; empty where that is not known.
     """
 
     node: str
@@ -70,3 +71,4 @@ class Device:
     large: bool = False
     ways: delivery_ways.Way = delivery_ways.ALL
     gpu_unit: str = ""
+    isolation: str = ""

@@ -1,0 +1,189 @@
+"""The daemon of MPS, played by a program that does what NVIDIA's control program promises."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from berth_agent.mps import daemon, limits
+from berth_agent.mps.daemon import MpsConfig, MpsDaemon
+from berth_agent.nvml import compute_mode
+from berth_crds import catalog, wire
+from support import nodes, timeless
+from support.nvml import presets
+from testbed import waiting
+
+CARDS = tuple(
+    wire.Card(f"GPU-{minor}", "gpu", minor, memory=16 * catalog.GIB, compute_capability="8.0")
+    for minor in range(2)
+)
+CUT = wire.Card("GPU-m", "gpu", 2, mig=wire.Mig(enabled=True))
+NIC = wire.Card("nic", "rdma", 0)
+BY_MPS = wire.Sharing("mps", 3)
+
+# With -d it starts; a command on its standard input is answered while it runs, and written down.
+PLAYED = f"""#!{sys.executable}
+import json, os, pathlib, sys
+pipe = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+log = pathlib.Path(os.environ["CUDA_MPS_LOG_DIRECTORY"])
+said = pipe / "said"
+def note(what):
+    with said.open("a") as file:
+        file.write(json.dumps(what) + "\\n")
+if sys.argv[1:] == ["-d"]:
+    if (log / "broken").exists():
+        sys.exit(0)
+    note(["started", os.environ["CUDA_VISIBLE_DEVICES"]])
+    (pipe / "control").touch()
+elif not (pipe / "control").exists():
+    sys.exit("Cannot find MPS control daemon process")
+else:
+    command = sys.stdin.readline().strip()
+    if command.startswith("get_"):
+        print("100.0")
+    else:
+        note(["told", command])
+"""
+
+
+class Scene:
+    """A daemon with its folders, and what the played program was told."""
+
+    def __init__(self, folder: Path, sharing: wire.Sharing | None = None) -> None:
+        self.root = folder / "mps"
+        self.program = folder / "control"
+        self.program.write_text(PLAYED)
+        self.program.chmod(0o755)
+        self.exclusive: list[Sequence[str]] = []
+        self.failure = ""
+        config = MpsConfig(self.root, f"{self.program}", sharing, self.make_exclusive, shm=self.root / "shm")
+        self.daemon = MpsDaemon(config, "n1", interval=0.02)
+        self.daemon.set_cards((*CARDS, CUT, NIC))
+
+    def make_exclusive(self, uuids: Sequence[str]) -> str:
+        """Note which cards are set."""
+        self.exclusive.append(list(uuids))
+        return self.failure
+
+    def said(self) -> list[list[str]]:
+        """Return what the program was told."""
+        path = self.root / "pipe" / "said"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    async def until(self, failure: str) -> None:
+        """Wait until the daemon says so."""
+
+        async def so() -> bool:
+            return failure in self.daemon.failure if failure else not self.daemon.failure
+
+        await waiting.eventually(so, what=failure or "the daemon to serve", seconds=20)
+
+
+async def test_it_is_started_for_the_cards_and_told_their_limits(tmp_path: Path) -> None:
+    """Each replica has its part of the memory, in whole MiB, and of the compute; cut cards are left out."""
+    scene = Scene(tmp_path, BY_MPS)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+
+    assert scene.exclusive == [["GPU-0", "GPU-1"]]
+    assert scene.said() == [
+        ["started", "GPU-0,GPU-1"],
+        ["told", "set_default_device_pinned_mem_limit 0 5461M"],
+        ["told", "set_default_device_pinned_mem_limit 1 5461M"],
+        ["told", "set_default_active_thread_percentage 33"],
+    ]
+
+
+async def test_it_is_found_by_the_next_agent_and_started_when_it_is_gone(tmp_path: Path) -> None:
+    """Programs depend on it, so one that answers is left alone."""
+    scene = Scene(tmp_path)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+    again = Scene(tmp_path)
+    async with timeless.beside(again.daemon.run()):
+        await again.until("")
+        assert again.exclusive == []
+        (scene.root / "pipe" / "control").unlink()
+        await waiting.eventually(
+            lambda: asyncio.sleep(0, len(scene.said()) == 2), what="another start", seconds=20
+        )
+    assert scene.said() == [["started", "GPU-0,GPU-1"]] * 2
+
+
+async def test_what_keeps_it_from_serving_is_told(tmp_path: Path) -> None:
+    """One clause for each, and it serves once that is over."""
+    scene = Scene(tmp_path)
+    scene.failure = "the compute mode of GPU-0 cannot be set: Insufficient Permissions"
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("the compute mode of GPU-0 cannot be set")
+        scene.failure = ""
+        await scene.until("")
+        scene.daemon.set_cards((CUT,))
+        await scene.until("the node has no card that it can serve")
+        scene.daemon.set_cards(CARDS)
+        await scene.until("")
+        (scene.root / "log" / "broken").touch()
+        (scene.root / "pipe" / "control").unlink()
+        await scene.until("it was started and does not answer; its log is in ")
+        scene.program.unlink()
+        await scene.until("cannot be run")
+
+
+async def test_memory_must_be_shared_with_containers(tmp_path: Path) -> None:
+    """The daemon's own shared memory is where containers find it, or programs hang."""
+    scene = Scene(tmp_path)
+    config = MpsConfig(scene.root, f"{scene.program}", shm=tmp_path)
+    unshared = MpsDaemon(config, "n1", interval=0.02)
+    unshared.set_cards(CARDS)
+    async with timeless.beside(unshared.run()):
+        await waiting.eventually(
+            lambda: asyncio.sleep(0, "mount one at the other" in unshared.failure), what="it to say so"
+        )
+
+
+async def test_a_program_that_hangs_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended, and that is told."""
+    monkeypatch.setattr(daemon, "ANSWER_SECONDS", 0.3)
+    scene = Scene(tmp_path)
+    scene.program.write_text("#!/bin/sh\nexec sleep 60\n")
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("does not end")
+
+
+def test_replicas_are_no_more_than_programs_that_it_serves() -> None:
+    """By the card's compute capability."""
+    old = wire.Card("GPU-v", "gpu", 0, compute_capability="7.0")
+    assert limits.too_many_clients(CARDS, wire.Sharing("mps", 48)) == ""
+    assert limits.too_many_clients(CARDS, wire.Sharing("mps", 49)) == (
+        "it serves 48 programs on GPU-0, which is to have 49 replicas"
+    )
+    assert limits.too_many_clients([old], wire.Sharing("mps", 17)).startswith("it serves 16 programs")
+    assert limits.too_many_clients([old], wire.Sharing("time-slicing", 17)) == ""
+
+
+def test_without_replicas_each_program_brings_its_own_limits() -> None:
+    """And cards that are time-sliced are none of its."""
+    assert limits.commands(CARDS, None) == limits.commands(CARDS, wire.Sharing("time-slicing", 2)) == ()
+
+
+def test_cards_take_no_program_but_by_way_of_mps(place: nodes.Place) -> None:
+    """The driver is asked for that; what it refuses is told, with the card."""
+    uuids = [card.uuid for card in place(presets.A10).look().answering_cards()]
+
+    assert compute_mode.make_exclusive(uuids) == ""
+    pynvml.nvmlInit()
+    try:
+        modes = [pynvml.nvmlDeviceGetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid in uuids]
+    finally:
+        pynvml.nvmlShutdown()
+    assert modes == [pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS] * len(uuids)
+
+    refusing = place(presets.A10, {"error.nvmlDeviceSetComputeMode": pynvml.NVML_ERROR_NO_PERMISSION})
+    first = next(refusing.look().answering_cards()).uuid
+    assert compute_mode.make_exclusive([first]) == (
+        f"the compute mode of {first} cannot be set: Insufficient Permissions"
+    )
