@@ -25,7 +25,7 @@ from berth_agent import (
     plugin_choices,
     xid_choices,
 )
-from berth_crds import flags, logs, schema_limits
+from berth_crds import flags, logs, schema_limits, vocabulary
 from berth_crds.text import quoted
 
 
@@ -164,7 +164,7 @@ def parse(
         fail_on_init_error=given["fail_on_init_error"],
         nri=_nri(given),
         isolation=IsolationSettings(given["share_isolation"], given["hami_core"]),
-        mps=MpsSettings(given["mps_root"], given["mps_control"]) if given["mps_root"] else None,
+        mps=_mps(given),
         runtime_config=given["runtime_config"],
         cdi=given["cdi"],
         plugin=_plugin(given),
@@ -290,6 +290,13 @@ def _plugin(given: Mapping[str, Any]) -> PluginSettings | None:
         given["cdi_annotation_prefix"],
     )
     return PluginSettings(given["kubelet_socket"], choices) if given["kubelet_socket"] else None
+
+
+def _mps(given: Mapping[str, Any]) -> MpsSettings | None:
+    """Return the settings of MPS where something needs its daemon: NVIDIA's users always name its folder."""
+    shares = given["sharing"] and given["sharing"].strategy == vocabulary.SharingStrategy.MPS
+    needed = given["share_isolation"] == isolation_kinds.MPS or (shares and given["kubelet_socket"])
+    return MpsSettings(given["mps_root"], given["mps_control"]) if needed and given["mps_root"] else None
 
 
 def _driver(given: Mapping[str, Any]) -> DriverFolders:

@@ -47,7 +47,8 @@ def test_each_key_is_read_that_a_flag_is_for() -> None:
     found = parse(FULL, *PLUGIN)
 
     assert found.fail_on_init_error
-    assert found.mps == settings.MpsSettings(Path("/run/mps"), "nvidia-cuda-mps-control")
+    by_mps = parse(FULL.replace("timeSlicing", "mps"), *PLUGIN).mps
+    assert by_mps == settings.MpsSettings(Path("/run/mps"), "nvidia-cuda-mps-control")
     assert found.modes == CardModes(wire.Sharing("time-slicing", 10), renamed=False, mig_strategy="single")
     assert found.driver == settings.DriverFolders(
         Path("/run/driver"), Path("/seen"), Path("/host/dev"), Path("/host/dev")

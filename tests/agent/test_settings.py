@@ -317,8 +317,10 @@ def test_parts_of_cards_are_enforced_as_somebody_says() -> None:
     assert (parse().isolation, parse().mps) == (settings.IsolationSettings(), None)
     hami = parse("--nri=n", "--share-isolation=hami-core", BERTH_HAMI_CORE="/h").isolation
     assert hami == settings.IsolationSettings("hami-core", Path("/h"))
-    mps = parse("--mps-control=c", MPS_ROOT="/m").mps
-    assert mps == settings.MpsSettings(Path("/m"), "c")
+    plugin = ("--kubelet-socket=k", "--pod-resources=p", "--mps-control=c")
+    assert parse(*plugin, "--sharing=mps:2", MPS_ROOT="/m").mps == settings.MpsSettings(Path("/m"), "c")
+    for words in (("--sharing=mps:2",), (*plugin, "--sharing=time-slicing:2"), plugin):
+        assert parse(*words, MPS_ROOT="/m").mps is None
     assert parse("--nri=n", "--share-isolation=mps", "--mps-root=/m").mps == settings.MpsSettings(
         Path("/m"), "nvidia-cuda-mps-control"
     )
