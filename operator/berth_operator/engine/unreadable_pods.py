@@ -9,7 +9,7 @@ ignored, and when no GpuPod names a pod's devices any more.
 
 import dataclasses
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from berth_crds import logs
@@ -96,6 +96,10 @@ class UnreadablePods:
         """Record a pod whose own record cannot be read, and what it withholds without a GpuPod."""
         self._pods[hold.uid] = hold, nameless
         self._uids[hold.title] = hold.uid
+
+    def of_other_schedulers(self) -> Iterator[Hold]:
+        """Yield what pods withhold that another scheduler has bound, by what they ask for alone."""
+        return (hold for hold, nameless in self._pods.values() if nameless.plugged is not None)
 
     def remove(self, uid: str) -> None:
         """Forget a pod that is over, or whose own record can be read."""

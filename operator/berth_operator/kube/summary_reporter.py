@@ -18,7 +18,7 @@ from berth_crds import logs
 from berth_crds.client import resources
 from berth_operator.engine import change_log, node_summaries, ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import events, swap_events
+from berth_operator.kube import events, swap_events, unchosen_events
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ class NodeLog:
         """Start without summaries; `uid_of` returns the uid of a Device."""
         self._record = record
         self.swaps = swap_events.SwapEvents(record)
+        self.unchosen = unchosen_events.UnchosenEvents(record)
         self._uid_of = uid_of
         self._last: dict[str, node_summaries.NodeSummary] = {}
 
@@ -135,6 +136,7 @@ async def report_summaries(ledger: Ledger, show: Show, log: NodeLog, *, clock: p
             log.update(portion)
         log.keep_only(ledger.inventory.index)
         log.swaps.report(ledger)
+        log.unchosen.report(ledger)
 
 
 async def _portions(

@@ -36,6 +36,7 @@ IN_RECORD: Final = re.compile(
 RESULT_ANNOTATIONS: Final = frozenset({names.ALLOCATION, names.MINORS, names.TERM})
 UUIDS, MINORS = names.container_key("", "uuids"), names.container_key("", "minors")
 # Resources of which one unit is one device.
+OWN: Final = f"{names.GROUP}/"
 COUNTED_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_MIG_PREFIX)
 
 Record = allocation.Allocation | allocation.Unreadable | None
@@ -284,9 +285,19 @@ def _max_cards(serving: Iterable[Serving]) -> int:
 
 
 def _max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
-    """Return how many cards a pod may have for each resource alone, in containers that run at one time."""
+    """Return how many cards a device plugin may give a pod for each resource, in containers of one moment.
+
+    None serves Berth's own names: nodes list them, and only Berth chooses cards for them.
+    """
     return container_peaks.peaks(
-        ([(name, _container_max_cards({name: amount})) for name, amount in amounts.items()], runs)
+        (
+            [
+                (name, _container_max_cards({name: amount}))
+                for name, amount in amounts.items()
+                if not name.startswith(OWN)
+            ],
+            runs,
+        )
         for amounts, runs in serving
     )
 

@@ -1,0 +1,46 @@
+"""A pod that asks for Berth's cards, and that another scheduler bound, has an Event that says so."""
+
+from typing import Any
+
+from berth_crds import names
+from berth_operator.kube import events, unchosen_events
+from berth_operator.translate import raw
+from support import builders, ledgers
+
+
+def bound(name: str, resource: str, **spec: Any) -> raw.Pod:
+    """Return a pod that runs on n1."""
+    containers = [builders.asking("main", {resource: 100})]
+    return builders.admitted(
+        builders.pod(name, containers=containers, nodeName="n1", phase="Running", **spec)
+    )
+
+
+def test_each_pod_without_chosen_cards_is_told_once() -> None:
+    """Berth's own pods are not meant, nor those that ask a device plugin."""
+    recorded: list[events.Event] = []
+    unchosen, ledger = unchosen_events.UnchosenEvents(recorded.append), ledgers.with_nodes()
+    stock = {"schedulerName": "default-scheduler"}
+    ledgers.pod_seen(ledger, bound("blind", names.GPU, **stock))
+    ledgers.pod_seen(ledger, bound("plugged", names.NVIDIA_GPU_SHARED, **stock))
+    ledgers.pod_seen(ledger, bound("ours", names.GPU))
+
+    for _ in range(2):
+        unchosen.report(ledger)
+
+    (event,) = recorded
+    assert (event.reason, event.warning, event.involved.name) == ("NoCardsChosen", True, "blind")
+    assert event.message == (
+        "It asks for berth.dev/gpu and was bound to n1 by another scheduler, which chose no cards for it: its"
+        " containers see what their images say. Make it again with schedulerName: berth-scheduler."
+    )
+
+
+def test_such_a_pod_keeps_no_card_from_others() -> None:
+    """Though its node lists the resource, no plugin has given it a card."""
+    ledger = ledgers.with_nodes()
+    pod = bound("blind", names.GPU, schedulerName="default-scheduler")
+    ledgers.pod_seen(ledger, pod)
+
+    hold = ledger.inventory.hold(pod.metadata.uid)
+    assert hold is None or not hold.withheld
