@@ -53,7 +53,7 @@ def crowd(ledger: Ledger, now: clock.Clock) -> None:
 
 def play(ledger: Ledger, now: clock.Clock) -> list[str]:
     """Make a round of 20 ms, in which each decision takes a while, and name the pods that were bound."""
-    time = cycle.RoundTime(now, now() + 0.02, 0.01, out_of_order_from=now() + 0.01)
+    time = cycle.RoundDeadlines(now, now() + 0.02, 0.01, out_of_order_from=now() + 0.01)
     answers = []
     for answer in cycle.schedule(
         ledger.search, ledger.backlog, now(), ledger.policy, cycle.RoundLimits(time=time)

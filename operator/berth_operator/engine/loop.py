@@ -56,7 +56,7 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        # Dry runs of binds that the server refused before, and namespaces that slow binds held back.
+        # Resume dry runs of refused binds that are due, and namespaces that slow binds had suspended.
         self.binder.resume_due(started)
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
@@ -72,7 +72,7 @@ class Loop:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""
         ledger, round_decisions = self._ledger, list[decision_records.RoundDecision]()
         version = ledger.inventory.table.version  # The state that each decision is based on.
-        time = cycle.RoundTime(
+        time = cycle.RoundDeadlines(
             self._clock,
             ends=started + DECIDE_SECONDS,
             seconds_per_search=SEARCH_SECONDS,

@@ -7,8 +7,8 @@ next pod may get the same cards. The backlog learns after the round, from the en
 must wait. `simulate` charges binds itself, and releases them before it returns.
 
 A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself (cpu, memory,
-labels), and its `question` both together (`questions`). Its `need` sums the request up in numbers, for the
-filters.
+labels, and the resources that nodes list of their devices), and its `question` both together (`questions`).
+Its `need` sums the request up in numbers, for the filters.
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
 round (`rotation`). A node is claimed for a pod if the node has gained room, or has come to suit it, since
@@ -38,8 +38,8 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
 # Steps of device searches (`Effort`), for all pods of a round together and for each pod. They make
-# simulations end at the same place on every machine; in the loop the time of a round (`RoundTime`) runs out
-# first.
+# simulations end at the same place on every machine; in the loop the time of a round runs out first
+# (`RoundDeadlines`).
 STEPS_A_ROUND: Final = 5_000
 STEPS_A_POD: Final = 2_000
 # Questions that all nodes refused in this round: the next pod with the same question is refused at once.
@@ -56,7 +56,7 @@ class PodToTry(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class RoundTime:
+class RoundDeadlines:
     """How long a round may decide: until `ends` by the clock, and `seconds_per_search` for one pod's search.
 
     The time of a search excludes filtering and scoring, which take longer the more nodes there are. From
@@ -93,7 +93,7 @@ class RoundLimits:
     """How many pods a round tries and for how long; pods of namespaces that are `suspended` are skipped."""
 
     pods: int = 256
-    time: RoundTime | None = None
+    time: RoundDeadlines | None = None
     suspended: Callable[[str], bool] = lambda _: False
 
 
@@ -116,7 +116,7 @@ def schedule(
     search.inventory.refresh_supply()  # The totals of the cluster, on which scores depend.
     if not backlog:
         return
-    # What strategies learn from the workload: computed here, so that it is not in the first pod's time.
+    # Strategies learn from the workload: computed and kept here, or it would take the first pod's time.
     search.inventory.demand_model()
     refused: RefusedQuestions = {}
     time = limits.time
@@ -139,7 +139,7 @@ def schedule(
             return
 
 
-def _pods_to_try(backlog: Backlog, now: float, limit: int, time: RoundTime | None) -> Iterator[PodToTry]:
+def _pods_to_try(backlog: Backlog, now: float, limit: int, time: RoundDeadlines | None) -> Iterator[PodToTry]:
     """Yield the ready pods in order. If not all had a turn, those that are rarely tried come next."""
     done: set[str] = set()
     ready = backlog.ready(now, limit)
@@ -166,7 +166,7 @@ def _pods_to_try(backlog: Backlog, now: float, limit: int, time: RoundTime | Non
 class DeviceSearchBudget:
     """The effort that a round may spend on device searches."""
 
-    def __init__(self, time: RoundTime | None) -> None:
+    def __init__(self, time: RoundDeadlines | None) -> None:
         self._time = time
         self._left = STEPS_A_ROUND
         self._searched = False
@@ -225,7 +225,7 @@ def decision_for(
     refused: RefusedQuestions,
     effort: Effort,
 ) -> decisions.Decision:
-    """Return the decision for a pod, with the model names and faults that the policy gives it."""
+    """Return the decision for a pod to which the policy has been applied (`under_policy`)."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
     question = questions.of(candidate.request, candidate.demand)
@@ -250,7 +250,7 @@ def _decide_outside_claims(
     effort: Effort,
     claimed_nodes: NodeNames,
 ) -> decisions.Decision | None:
-    """Return the decision for a pod; None if only a node that pods before it claim may take it."""
+    """Return the decision for a pod; None if it might fit only on nodes claimed for earlier pods."""
     original, candidate = candidate, under_policy.renamed_or_refused(policy, candidate)
     if candidate.faults and not original.faults:
         return decisions.Reject(candidate.uid, candidate.faults, awaited=under_policy.POLICY_CHANGE)
@@ -266,8 +266,8 @@ def _decide_outside_claims(
         searched_all = question.need.filters_suffice or not effort.cut_short
         if searched_all and search.may_place(question, policy, claimed_nodes):
             return None
-    # Without claimed nodes this is the usual search. Otherwise this places nothing and only finds the
-    # reasons: the claimed nodes refuse the pod too (`may_place`), or no effort is left.
+    # With claimed nodes the pod cannot be bound here, and this only finds the reasons: those nodes refuse it
+    # as well (`may_place`), or no effort is left.
     return decision_for(search, candidate, policy, refused, effort)
 
 

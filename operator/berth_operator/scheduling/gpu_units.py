@@ -1,7 +1,7 @@
 """What `nvidia.com/gpu` asks for on a node: whole cards, or replicas or MIG instances if its agent says so.
 
 A pod that asks for whole cards by that name, and for nothing else, may be served by any such node: its
-request means another one there (`meant`). Whole cards are looked for first, on all nodes.
+request means another one there (`request_on_unit`). Whole cards are looked for first, on all nodes.
 """
 
 import dataclasses
@@ -18,22 +18,20 @@ from berth_operator.scheduling.nodes import facts
 MOST_REMEMBERED: Final = 1024
 
 
-def meant(request: requests.Request, demand: facts.Demand, unit: str) -> requests.Request:
+def request_on_unit(request: requests.Request, demand: facts.Demand, unit: str) -> requests.Request:
     """Return what a request means on a node of this unit."""
     return _in_units(request, unit) if unit and _by_gpu_name(request, demand) else request
 
 
-def other_questions(
-    table: node_table.NodeTable, question: questions.Question
-) -> Iterator[questions.Question]:
-    """Yield the questions to the nodes on which the request means something else, one for each unit."""
+def variants(table: node_table.NodeTable, question: questions.Question) -> Iterator[questions.Question]:
+    """Yield the question as it is put to the nodes of each unit, where the request means something else."""
     if len(table.gpu_units) > 1 and not question.unit and _by_gpu_name(question.request, question.demand):
         for unit in table.gpu_units.of:
             if unit:
                 yield questions.of(_in_units(question.request, unit), question.demand, unit=unit)
 
 
-def nodes_meant(
+def nodes_asked(
     table: node_table.NodeTable, rows: node_table.Rows, question: questions.Question
 ) -> node_table.Mask | None:
     """Return which of these nodes the question is put to; None where it means the same on all nodes."""

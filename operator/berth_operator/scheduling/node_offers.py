@@ -78,7 +78,7 @@ def room(there: Left, demand: facts.Demand) -> bool:
 
 def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> bool:
     """Whether the node might take such a pod; a no is certain."""
-    need = gpu_units.meant(request, demand, there.gpu_unit).need
+    need = gpu_units.request_on_unit(request, demand, there.gpu_unit).need
     if (need.whole and there.whole < need.whole) or there.replicas < need.replicas:
         return False
     if not room(there.left, demand):

@@ -82,13 +82,13 @@ class Search:
         for scope in preferred:
             grouping = dataclasses.replace(request.grouping, scope=scope, required=True)
             with_scope = dataclasses.replace(request, grouping=grouping)
-            question_ = questions.of(with_scope, demand)
-            if (found := self._place(with_scope, question_, policy, effort, excluded)) is not None:
+            scoped_question = questions.of(with_scope, demand)
+            if (found := self._place(with_scope, scoped_question, policy, effort, excluded)) is not None:
                 return found
         question = question or questions.of(request, demand)
         if (found := self._place(request, question, policy, effort, excluded)) is not None:
             return found
-        others = gpu_units.other_questions(self.inventory.table, question)
+        others = gpu_units.variants(self.inventory.table, question)
         found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in others)
         return next(filter(None, found_elsewhere), None)
 
@@ -99,8 +99,8 @@ class Search:
         return any(bool((score[positions] != search_memory.IMPOSSIBLE).any()) for score in scores)
 
     def _all_questions(self, question: questions.Question) -> tuple[questions.Question, ...]:
-        """Return the question with those to the nodes on which the request means something else."""
-        return question, *gpu_units.other_questions(self.inventory.table, question)
+        """Return the question, and its variants for nodes where nvidia.com/gpu means something else."""
+        return question, *gpu_units.variants(self.inventory.table, question)
 
     def _positions(self, names: Collection[str]) -> node_table.Numbers:
         """Return the positions in the order of names of these nodes, if they exist."""
@@ -129,7 +129,7 @@ class Search:
             if found is None and not effort.cut_short:
                 found, searched = self._search_nodes(request, question, cached, effort, searched=searched)
         if found is None and again and not effort.cut_short:
-            self._let_search(cached, again - {self.inventory.index.get(name, -1) for name in excluded})
+            self._reopen(cached, again - {self.inventory.index.get(name, -1) for name in excluded})
             found, _ = self._search_nodes(request, question, cached, effort, searched=searched)
         if scores_of_excluded is not None:
             cached.restore(scores_of_excluded)
@@ -161,15 +161,15 @@ class Search:
                     self._hard_to_search.note(question, info.name, hard=False)
                     return decisions.Placement(info.name, found, view.device.isolation), searched
                 searched += 1
-                if _pods_effort_ran_out(question, effort, searched):
+                if _is_inconclusive(question, effort, searched):
                     break
                 reason = found.reason, found.detail
                 self._hard_to_search.note(
                     question, info.name, hard=found.reason is decisions.Reason.UNDECIDED
                 )
                 self._remember(cached, equivalence_class, reason)
-            # Only a search could show this; it holds until the node changes. Where the time of the search may
-            # have been lost to other programs, it holds until no other node fits (`_let_search`).
+            # The node is excluded until it changes. If its search merely ran out of time, perhaps because the
+            # process was paused, it is searched once more when no other node fits (`_reopen`).
             if reason[0] is decisions.Reason.UNDECIDED and effort.expired is not None:
                 cached.out_of_time[info.row] += 1
             cached.score[best] = search_memory.IMPOSSIBLE
@@ -178,8 +178,8 @@ class Search:
             effort.spend(1)
         return None, searched
 
-    def _let_search(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
-        """Have these nodes searched again although they have not changed."""
+    def _reopen(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
+        """Score these nodes again, so that they count as not searched yet."""
         if rows:
             cached.forget_undecided_classes()
             self._score_rows(cached, _rows(rows))
@@ -187,7 +187,7 @@ class Search:
     def _remember(
         self, cached: search_memory.CachedScores, equivalence_class: Hashable, reason: NodeReason
     ) -> None:
-        """Remember why a node refused for its equivalence class; for few of them, because each is large."""
+        """Remember a refusal for all of a node's equivalence class; for few classes, since each is large."""
         if equivalence_class is not None and len(cached.reasons_by_class) < search_memory.MOST_CLASSES:
             cached.reasons_by_class[equivalence_class] = reason
             self._bytes += search_memory.BYTES_A_CLASS
@@ -277,8 +277,8 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _pods_effort_ran_out(question: questions.Question, effort: Effort, searched: int) -> bool:
-    """Whether the last search says nothing of its node, because the effort for the pod ended within it.
+def _is_inconclusive(question: questions.Question, effort: Effort, searched: int) -> bool:
+    """Whether the pod's effort ended during the last search, so that it proves nothing about its node.
 
     The node is then left to the next round. One that used up its own part of the effort alone is UNDECIDED:
     it counts as a no until it changes, and is searched last from then on. So is a node that took all the time

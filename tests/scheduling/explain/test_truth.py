@@ -88,7 +88,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
             # The search leaves withheld cards alone among those that match, the allocator among all.
             assert finding.reason is Reason.WITHHELD
         else:
-            request = gpu_units.meant(pod.request, pod.demand, info.view().device.gpu_unit)
+            request = gpu_units.request_on_unit(pod.request, pod.demand, info.view().device.gpu_unit)
             assert isinstance(allocator.allocate_or_explain(info.view(), request), allocator.Shortfall)
             assert not finding.shortfall.verdicts or finding.shortfall.found < finding.shortfall.wanted
 

@@ -1,7 +1,7 @@
 """Whether the node has enough cards: of the right kind, large enough, and with room left.
 
-What a node lacks even with nothing used comes first, condition by condition in the order
-in which one card is judged, so that the first that leaves too few is the reason.
+Checks that no pod's end could change come first, condition by condition in the order of `verdicts.judge`:
+the first condition that leaves too few cards is the reason.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ def asks(need: requests.Need) -> list[requests.Gpus]:
 
 
 def fitting(query: Query) -> Fitting:
-    """Return which cards are there, and which of them meet one condition after the other."""
+    """Return all cards, and those that remain after each condition; the last ones meet all."""
     if not query.fitting:
         query.fitting = tuple(_fitting(query))
     return query.fitting
@@ -64,7 +64,7 @@ def meeting_conditions(query: Query) -> node_table.Mask:
 
 
 def large_enough(query: Query, ask: requests.Gpus) -> node_table.Mask:
-    """Return which cards could take one unit of an ask if they were unused; a whole card is always whole."""
+    """Return which cards could take one unit of an ask if they were unused; whole cards fit any size."""
     total = query.table.total[query.rows]
     if ask.core > requests.WHOLE or ask.ratio > requests.WHOLE:
         return np.zeros(total.shape, dtype=np.bool_)
@@ -79,8 +79,8 @@ def unresolvable(query: Query) -> Iterator[Objection]:
         return
     found = fitting(query)
     cards = found[-1][1]
-    for reason, few in (*found, *_undivided(query, cards)):
-        yield Objection(node_table.count(few) < need.least, reason, never=True)
+    for reason, remaining in (*found, *_excluding_modes(query, cards)):
+        yield Objection(node_table.count(remaining) < need.least, reason, never=True)
     for ask in need.largest:
         yield Objection(
             node_table.count(cards & large_enough(query, ask)) < ask.count, Reason.TOO_SMALL, never=True
@@ -90,8 +90,8 @@ def unresolvable(query: Query) -> Iterator[Objection]:
         yield Objection(together < need.memory, Reason.TOO_SMALL, never=True)
 
 
-def _undivided(query: Query, cards: node_table.Mask) -> Iterator[tuple[Reason, node_table.Mask]]:
-    """Yield which of these cards are left without those of one mode after the other."""
+def _excluding_modes(query: Query, cards: node_table.Mask) -> Iterator[tuple[Reason, node_table.Mask]]:
+    """Yield the cards without those in MIG mode, then also without those given out as replicas."""
     trouble = query.table.trouble[query.rows]
     if trouble.any():
         for mode in node_table.MODES:
@@ -151,11 +151,11 @@ def resolvable(query: Query) -> Iterator[Objection]:
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
-    """Yield what part of the cards is missing for each ask; of what another contains no more is missing."""
+    """Yield what part of the cards is missing for each ask; an ask that another one contains is skipped."""
     if not asks(query.need):
         return
     table, rows, cards = query.table, query.rows, meeting_conditions(query)
-    # Only where there is a card: one node with many makes the table wide for all.
+    # Real cards alone: the table has as many columns as the largest node has cards.
     core, memory, total = (each[rows][cards] for each in (table.core, table.memory, table.total))
     for ask in requests.uncontained(asks(query.need)):
         if ask.whole:
@@ -169,7 +169,7 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 
 # ---------------------------------------------------------------- what would lift it
 
-# Fields of the conditions, how much it is to give one up, and its words.
+# Of each condition: its field, what it costs to drop it, and the clause that says so.
 DROPPED: Final = (
     ("models", changes.WHOLE_COST, "the condition on models were dropped"),
     ("pattern", changes.WHOLE_COST, "the pattern for models were dropped"),
@@ -182,7 +182,7 @@ DROPPED: Final = (
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
-    """Yield that the pod drops a condition, asks for fewer cards, for smaller shares, or for replicas."""
+    """Yield proposals to drop a condition, or to ask for fewer cards, smaller shares, or replicas."""
     yield from changes.dropped(failed.request.conditions, requests.ANY_CARD, "conditions", DROPPED)
     most = int(node_table.count(failed.query.table.open[failed.query.rows]).max(initial=0))
     for position, ask in device_asks.each(failed.request):
@@ -194,7 +194,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     yield from device_asks.in_replicas(failed)
 
 
-# Reasons that are about how much is left: only of these a part can be freed.
+# Reasons that pods remove by giving up a part of a card.
 USED: Final = frozenset({Reason.FULL, Reason.IN_USE, Reason.PARTLY_USED})
 
 
@@ -207,7 +207,7 @@ class MakeRoom(changes.Change):
     holders: tuple[str, ...]
 
     def apply(self, scenario: Scenario) -> Scenario:
-        """Return the scenario in which pods hold less, in their order as much as they can."""
+        """Return the scenario in which the pods, one after another, give up as much of it as they hold."""
         left = {room.uuid: [room.core, room.memory] for room in self.rooms}
         holds = tuple(
             dataclasses.replace(hold, shares=tuple(_reduced(share, left) for share in hold.shares))
@@ -237,7 +237,7 @@ def _freed(room: DeviceRef) -> str:
 
 
 def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[ProposedChange]:
-    """Yield that room is made on cards of a node, on those first that lack least."""
+    """Yield a proposal to make room on cards of a node, first on those that lack least."""
     rooms = sorted(_rooms(shortfall), key=lambda one: (round(one[0], 6), one[1].minor, one[1].uuid))
     if shortfall is None or not rooms:
         return
@@ -247,13 +247,13 @@ def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Itera
         devices = {room.uuid for room in made}
         held = [hold for hold in scenario.holds if any(share.uuid in devices for share in hold.shares)]
         holders = tuple(sorted(hold.title for hold in held))
-        size = min(1.0, sum(lack for lack, _ in rooms[:count]) / shortfall.wanted)
-        variants.append(MakeRoom(node=scenario.node.name, rooms=made, holders=holders, cost=size))
+        cost = min(1.0, sum(lack for lack, _ in rooms[:count]) / shortfall.wanted)
+        variants.append(MakeRoom(node=scenario.node.name, rooms=made, holders=holders, cost=cost))
     yield ProposedChange(variants)
 
 
 def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, DeviceRef]]:
-    """Yield what is missing on each card of which a part would do, and what part that is of the wanted."""
+    """Yield, for each card that would do with less of it used, the missing fraction and what to free."""
     for verdict in shortfall.verdicts if shortfall else ():
         wanted, free = verdict.wanted, verdict.free
         whole = wanted.core >= verdict.total.core and wanted.memory >= verdict.total.memory
@@ -278,9 +278,10 @@ def missing(verdict: allocator.Verdict) -> Iterator[Deficit]:
 def _too_few(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
     if detail == REPLICAS:
         need = pod.request.need
-        by_gpu = not need.replicas and bool(need.whole)  # On some nodes nvidia.com/gpu asks for replicas.
-        wanted = need.whole if by_gpu else need.replicas
-        instead = f" ({names.NVIDIA_GPU} asks for a whole card)" if wanted == 1 and not by_gpu else ""
+        # On some nodes nvidia.com/gpu asks for replicas.
+        asked_as_gpu = not need.replicas and bool(need.whole)
+        wanted = need.whole if asked_as_gpu else need.replicas
+        instead = f" ({names.NVIDIA_GPU} asks for a whole card)" if wanted == 1 and not asked_as_gpu else ""
         return f"{have(nodes)} {fewer(wanted, 'replica')} of shared cards{instead}"
     if detail:
         return f"{have(nodes)} too few {noun(detail, 2)}"

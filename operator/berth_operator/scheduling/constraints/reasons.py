@@ -97,8 +97,8 @@ def evaluate(
 def _objections(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
     """Yield the objections of all nodes, of each by what the request means there."""
     table, rows = inventory.table, inventory.all_rows
-    for one in (question, *gpu_units.other_questions(table, question)):
-        among = gpu_units.nodes_meant(table, rows, one)
+    for one in (question, *gpu_units.variants(table, question)):
+        among = gpu_units.nodes_asked(table, rows, one)
         for objection in _objections_to(inventory, one):
             yield objection if among is None else objection._replace(nodes=objection.nodes & among)
 

@@ -78,7 +78,7 @@ def able(query: Query) -> node_table.Mask:
     """Return the nodes that pass the filters; only a device search shows whether the devices suffice."""
     question = query.question
     mask = resources.able(query)  # A new mask, without rows that have no Node object.
-    if (of_unit := gpu_units.nodes_meant(query.table, query.rows, question)) is not None:
+    if (of_unit := gpu_units.nodes_asked(query.table, query.rows, question)) is not None:
         mask &= of_unit
     for applies, passing in _ABLE:
         if applies(question):

@@ -86,7 +86,7 @@ def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[No
     if table.code[0]:
         yield list(table.node_reasons)[int(table.code[0]) - 1]
     elif info is not None and not survey.budget.exhausted:
-        request = gpu_units.meant(survey.request, survey.demand, info.view().device.gpu_unit)
+        request = gpu_units.request_on_unit(survey.request, survey.demand, info.view().device.gpu_unit)
         found = node_survey.search_node(info.view(), request, survey.budget)
         if isinstance(found, allocator.Shortfall):
             yield found.reason, found.detail

@@ -127,7 +127,7 @@ def cheapest_combination(
 ) -> tuple[Advice, ...]:
     """Return the cheapest two changes that let the pod in on one of these nodes, or one where one suffices.
 
-    One may suffice although `single_changes` found none, which tries each type of change on few nodes only.
+    `single_changes` tries each type of change on few nodes only, so one may still suffice here.
     """
     for row in itertools.islice(rows, work_budget.NODES_FOR_PAIRS):
         sets = (_sets(survey, row, shortfalls, count) for count in (1, 2))
@@ -206,8 +206,8 @@ def _without_unneeded(
 ) -> Change:
     """Return a change without those of these parts that are not needed; some are known to be `needed`.
 
-    A part may be needed only because of one that turns out not to be: a card in use gives shares that it does
-    not give when it is unused and withheld. So what was needed before a part was dropped is looked at again.
+    Dropping one part can make another unnecessary that was needed before, so the needed ones are tried again
+    after each drop. For example, a card in use gives shares, and none once it is unused and withheld.
     """
     again: Sequence[Any] = ()
     for part in parts:

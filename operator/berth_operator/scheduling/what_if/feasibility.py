@@ -1,9 +1,9 @@
 """Which nodes would take a changed pod: by the filters where they suffice, else by a search on each node.
 
 These are the two steps of placing a pod, without scores. For a simple request (`need.filters_suffice`: no
-device, or whole cards or one share of a card for one container, with nothing required of how cards belong
-together) the filters suffice; where it asks for devices, one of the nodes is searched all the same, so that
-nothing is proposed which the allocator would not do. For the rest the number of searches is
+device, or whole cards or one share of a card for one container, with no grouping required) the filters
+suffice; where it asks for devices, one node is still searched, so that every proposal is one that the
+allocator accepts. For the rest the number of searches is
 limited, and the answer says whether the limit was reached.
 """
 
@@ -52,27 +52,28 @@ class FeasibilityChecker:
         inventory = self._inventory
         self._budget.spend_on_filters(scenario, inventory.size)
         question = questions.of(scenario.request, scenario.demand)
-        found = self._answering(question, among)
-        for other in gpu_units.other_questions(inventory.table, question):
-            more = self._answering(other, among)
+        found = self._feasible_for(question, among)
+        for other in gpu_units.variants(inventory.table, question):
+            more = self._feasible_for(other, among)
             found = FeasibleNodes(found.rows + more.rows, found.exact and more.exact)
         return found
 
-    def _answering(self, question: questions.Question, among: node_table.Mask | None) -> FeasibleNodes:
-        """Return which of these nodes say yes to one question."""
+    def _feasible_for(self, question: questions.Question, among: node_table.Mask | None) -> FeasibleNodes:
+        """Return which of these nodes would take the pod, by one question."""
         inventory, request = self._inventory, question.request
         mask = registry.able(Query(inventory, inventory.all_rows, question))
         able = np.flatnonzero(mask if among is None else mask & among)
         rows = able[np.argsort(inventory.name_positions()[able])].tolist()
         if question.need.any_device and not question.need.filters_suffice:
             return self._searched(request, rows)
+        # Once the allocator has confirmed one node, the filters are trusted for the rest.
         while question.need.any_device and rows and not self._fits(request, rows[0]):
             del rows[0]
         return FeasibleNodes(tuple(rows))
 
     def _searched(self, request: requests.Request, rows: list[int]) -> FeasibleNodes:
         searched, found, budget = 0, list[int](), self._budget
-        for row in rows if budget.any_number_of_nodes else rows[: work_budget.SEARCHES_EACH]:
+        for row in rows if budget.any_number_of_nodes else rows[: work_budget.SEARCHES_PER_CHANGE]:
             if budget.exhausted or not (budget.searches or budget.any_number_of_nodes):
                 break
             budget.searches -= 1

@@ -79,7 +79,7 @@ class NodeSurvey:
 
     def request_on(self, row: int) -> requests.Request:
         """Return what the pod's request means on a node."""
-        return gpu_units.meant(self.request, self.demand, self.node(row).view().device.gpu_unit)
+        return gpu_units.request_on_unit(self.request, self.demand, self.node(row).view().device.gpu_unit)
 
     def reason(self, row: int) -> NodeReason:
         """Return the reason of a node that has one."""
@@ -143,9 +143,9 @@ def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, bud
 def _gaps(inventory: Inventory, question: questions.Question) -> node_table.Scores:
     """Return for each node its largest shortage of what the request means there."""
     found = registry.gaps(Query(inventory, inventory.all_rows, question))
-    for other in gpu_units.other_questions(inventory.table, question):
+    for other in gpu_units.variants(inventory.table, question):
         gaps = registry.gaps(Query(inventory, inventory.all_rows, other))
-        among = gpu_units.nodes_meant(inventory.table, inventory.all_rows, other)
+        among = gpu_units.nodes_asked(inventory.table, inventory.all_rows, other)
         found = gaps if among is None else np.where(among, gaps, found)
     return found
 
@@ -162,7 +162,7 @@ def _search_passing_nodes(
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
         # Where devices are asked for, nodes are searched until one confirms the filters; then all that pass
-        # count as fitting. Time limits this, steps do not.
+        # count as fitting. Only time limits this.
         no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), any_number_of_nodes=True)
         pod = Scenario(request, candidate.demand)
         unsure -= set(FeasibilityChecker(inventory, no_limit).feasible_nodes(pod, passing).rows)
@@ -186,7 +186,7 @@ def _searched_reason(
     if info is None or budget.exhausted:
         return Reason.UNDECIDED, ""
     view = info.view()
-    request = gpu_units.meant(candidate.request, candidate.demand, view.device.gpu_unit)
+    request = gpu_units.request_on_unit(candidate.request, candidate.demand, view.device.gpu_unit)
     equivalence_class = equivalence.class_of(view, request)
     if equivalence_class is None or equivalence_class not in reasons_by_class:
         found = search_node(view, request, budget)

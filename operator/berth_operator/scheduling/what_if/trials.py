@@ -22,14 +22,13 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101
     holds = tuple(order_of_victims(info))
-    # `owned` is what the agent published, without cards that belong to other nodes. `device` would also lack
-    # the cards of pods whose allocation cannot be read; but a change may end such a pod, and charging the
-    # holds to the copy takes these cards away again.
+    # The cards as the agent published them (`owned`), and not what is left of them while pods with unreadable
+    # allocations keep some back (`device`): a change may end such a pod, and `charge` keeps them back again.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 
 def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
-    """Return the pods of a node: by how few share their devices, and last those without devices."""
+    """Return the pods of a node, first those whose devices fewest share; those without devices come last."""
     holders = collections.Counter(share.uuid for hold in info.holds.values() for share in hold.shares)
 
     def key(hold: Hold) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 
 def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
-    """Yield the end of pods, first of those that share their devices with the fewest others."""
+    """Yield a proposal to end pods, first those that share their devices with the fewest others."""
     holds = scenario.holds[: work_budget.PODS_TRIED]
     if holds:
         name = scenario.node.name

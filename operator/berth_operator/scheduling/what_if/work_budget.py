@@ -18,13 +18,13 @@ SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which n
 DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
 # What is tried at most, whatever steps are left.
 NODES_DIAGNOSED: Final = (
-    8  # The nearest nodes, and besides as many examples of reasons (`explain.diagnosis`).
+    8  # The nearest nodes; and so many more, as examples of reasons (`explain.diagnosis`).
 )
 NODES_TRIED: Final = 4  # The nodes on which one type of change is tried.
 NODES_FOR_PAIRS: Final = 2  # The nodes on which two changes are tried together.
 PODS_TRIED: Final = 16  # The pods of one node whose end is tried.
 SEARCHES: Final = 96  # Searches of nodes where the filters cannot tell whether a changed pod fits.
-SEARCHES_EACH: Final = 8  # The same for one changed pod.
+SEARCHES_PER_CHANGE: Final = 8  # The same for one changed pod.
 NO_LIMIT: Final = 1 << 40
 # Prices in steps.
 _STEPS_PER_NODE_READ: Final = 20  # Reading a node before it is searched.
@@ -63,7 +63,7 @@ class Budget:
 
     def spend_on_trial(self, scenario: Scenario) -> None:
         """Subtract the price of copying a node and of placing a pod on it."""
-        # Of the demand only what is matched against one node counts.
+        # Of the demand only selector, affinity and tolerations count.
         terms = scenario.demand.where.size // _TERMS_PER_STEP
         self.effort.spend(_STEPS_PER_TRIAL + len(scenario.holds) + terms)
 
