@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -85,17 +85,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         settings = read_settings.usual
         logs.start(settings.log_level, "%(asctime)s %(levelname)-7s %(message)s", settings.log_format)
-        settings = asyncio.run(read_settings.at_start())
+        settings = asyncio.run(_unless_ended(read_settings.at_start()))
         configs = tuple(_config(node, settings) for node in settings.nodes)
         if asyncio.run(_serve(_connections(settings), configs, settings, read_settings)):
             configuration.start_anew()
     except (flags.UsageError, simulated.BadShape, errors.Unusable) as refusal:
         logs.report_exit(PROGRAM, refusal)
         return flags.EXIT_UNUSABLE
+    except asyncio.CancelledError:
+        return 0  # It was told to end before it knew its settings.
     except CardsUnreadable as failure:
         logs.report_exit(PROGRAM, failure)
         return EXIT_CARDS_UNREADABLE
     return 0
+
+
+async def _unless_ended(awaited: Awaitable[Settings]) -> Settings:
+    """Return what is awaited; a signal to end cancels it."""
+    task = asyncio.current_task()
+    assert task is not None, "this is a task"  # noqa: S101
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await awaited
 
 
 class CardsUnreadable(Exception):
@@ -181,7 +192,8 @@ def _plugin(
     kubelet = _kubelet(settings, answers.LIST_SECONDS)
     if (plugin := settings.plugin) is None or kubelet is None:
         return None
-    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host, mps)
+    all_by_mps = settings.isolation.kind == isolation_kinds.MPS
+    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host, mps, all_by_mps)
     return device_plugin.PluginConfig(plugin.socket, kubelet, rules)
 
 

@@ -51,9 +51,8 @@ def _whole(card: wire.Card, modes: CardModes) -> wire.Card:
 def gpu_stands_for(cards: Iterable[wire.Card], modes: CardModes) -> str:
     """Return which resource `nvidia.com/gpu` stands for on a node with these cards; empty for itself."""
     gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
-    if modes.mig_strategy == SINGLE and any(map(_is_cut, gpus)):
-        profiles = _profiles(gpus)
-        return "" if fault(gpus, modes) else names.of_instances(min(profiles))
+    if modes.mig_strategy == SINGLE and any(map(_is_cut, gpus)) and not fault(gpus, modes):
+        return names.of_instances(min(_profiles(gpus)))
     shared = any(card.sharing for card in gpus)
     return names.NVIDIA_GPU_SHARED if shared and not modes.renamed else ""
 

@@ -33,6 +33,9 @@ SHARING_KEYS: Final = {
 }
 SHARED_NAMES: Final = frozenset({names.NVIDIA_GPU, names.NVIDIA_GPU.rpartition("/")[2]})
 EVERY_DEVICE: Final = "all"
+SECTIONS: Final = frozenset({"flags", "flags.plugin"})
+NOTHING: Final = frozenset({"", "~", "null"})
+TRUTHS: Final = frozenset({"true", "false"})
 
 Tree = Mapping[str, Any]
 
@@ -62,6 +65,8 @@ def parse(text: str, place: str) -> Config:
         return _config(_tree(text), place)
     except _WrongValue as fault:
         raise flags.UsageError(f"{place}: {fault}.") from fault
+    except RecursionError as error:
+        raise flags.UsageError(f"{place} is nested too deep.") from error
 
 
 class _WrongValue(Exception):
@@ -69,27 +74,43 @@ class _WrongValue(Exception):
 
 
 def _tree(text: str) -> Tree:
+    """Return the sections of a file, with texts as they are written: 2024-01-01 is no date, 1e3 no number."""
     # Not at the top: it takes memory that an agent without such a file has no use for.
     import yaml  # noqa: PLC0415
 
+    class Loader(yaml.BaseLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+            written = [key.value for key, _ in node.value]
+            if twice := [key for at, key in enumerate(written) if key in written[:at]]:
+                raise _WrongValue(f"{quoted(str(twice[0]))} is written twice in one section")
+            found: dict[Any, Any] = super().construct_mapping(node, deep)
+            return found
+
     try:
-        tree = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise _WrongValue(f"is neither YAML nor JSON: {' '.join(str(error).split())}") from error
+        tree = yaml.load(text, Loader)  # noqa: S506  it makes texts, lists and mappings of them, and nothing else
+    except yaml.YAMLError as error:
+        raise _WrongValue(f"the file is neither YAML nor JSON: {' '.join(str(error).split())}") from error
+    if _is_absent(tree):
+        raise _WrongValue("the file is empty")
     return _section(tree, "the file")
+
+
+def _is_absent(value: Any) -> bool:
+    """Whether a value counts as not written: nothing, null, and an empty text."""
+    return value is None or (isinstance(value, str) and value in NOTHING)
 
 
 def _section(value: Any, key: str) -> Tree:
     """Return a section of the file; an empty one has no keys."""
-    if value is None:
+    if _is_absent(value):
         return {}
     if not isinstance(value, dict):
         raise _WrongValue(f"{key} is {quoted(str(value))}, and not a section with keys")
-    return {str(name): entry for name, entry in value.items()}
+    return value
 
 
 def _config(tree: Tree, place: str) -> Config:
-    version = tree.get("version") or VERSION
+    version = VERSION if _is_absent(tree.get("version")) else tree["version"]
     if version != VERSION:
         raise _WrongValue(f"version is {quoted(str(version))}, and only {VERSION} is known")
     used, unused = {}, []
@@ -101,7 +122,7 @@ def _config(tree: Tree, place: str) -> Config:
             unused.append(key)
     sharing = _section(tree.get("sharing"), "sharing")
     unused += (f"sharing.{name}" for name in sharing if name not in SHARING_KEYS)
-    present = [name for name in SHARING_KEYS if sharing.get(name) is not None]
+    present = [name for name in SHARING_KEYS if not _is_absent(sharing.get(name))]
     unused += (f"sharing.{name}" for name in present[1:])
     for name in present[:1]:
         key = f"sharing.{name}"
@@ -112,26 +133,22 @@ def _config(tree: Tree, place: str) -> Config:
 
 
 def _leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value that is no section, under its whole key; a null counts as not written."""
+    """Yield each value that is no section, under its whole key; what is absent is left out."""
     for name, value in tree.items():
         key = f"{prefix}{name}"
-        if isinstance(value, dict):
+        if key in SECTIONS or (isinstance(value, dict) and key not in FLAGS_BY_KEY):
             yield from _leaves(_section(value, key), f"{key}.")
-        elif value is not None:
+        elif not _is_absent(value):
             yield key, value
 
 
 def _text(value: Any, key: str) -> str:
     """Return a value as one would write it behind its flag."""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ",".join(value)
-    raise _WrongValue(
-        f"{key} is {quoted(str(value))}, and neither a text nor a list of texts nor true or false"
-    )
+    raise _WrongValue(f"{key} is {quoted(str(value))}, and neither a text nor a list of texts")
 
 
 def _sourced(text: str, place: str, key: str) -> flags.SourcedText:
@@ -151,10 +168,10 @@ def _sharing_texts(section: Tree, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _truth(section: Tree, name: str, key: str, *, usual: bool) -> str:
-    value = section.get(name)
-    if value is not None and not isinstance(value, bool):
+    value = str(usual).lower() if _is_absent(section.get(name)) else section[name]
+    if not isinstance(value, str) or value.lower() not in TRUTHS:
         raise _WrongValue(f"{key}.{name} is {quoted(str(value))}, and neither true nor false")
-    return str(usual if value is None else value).lower()
+    return value
 
 
 def _replicas(resources: Any, key: str) -> int:
@@ -163,7 +180,7 @@ def _replicas(resources: Any, key: str) -> int:
         raise _WrongValue(f"{key} lists no resource")
     entries = [_section(entry, f"{key}[{at}]") for at, entry in enumerate(resources)]
     for at, entry in enumerate(entries):
-        if entry.get("name") not in SHARED_NAMES:
+        if f"{entry.get('name')}" not in SHARED_NAMES:
             raise _WrongValue(
                 f"{key}[{at}].name is {quoted(str(entry.get('name')))}: only {names.NVIDIA_GPU} is shared,"
                 " as MIG instances are given out whole"
@@ -171,9 +188,9 @@ def _replicas(resources: Any, key: str) -> int:
     if len(entries) > 1:
         raise _WrongValue(f"{key} names {names.NVIDIA_GPU} twice")
     replicas = entries[0].get("replicas")
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
+    if not isinstance(replicas, str) or not replicas.isdecimal():
         raise _WrongValue(f"{key}[0].replicas is {quoted(str(replicas))}, and not a number")
-    return replicas
+    return int(replicas)
 
 
 def _unused_of_sharing(section: Tree, key: str) -> Iterator[str]:

@@ -34,13 +34,15 @@ class SettingsReader:
         self._arguments = arguments
         self._environment = environment
         self._host = host
-        self.usual = parse(arguments, environment, host=host)
+        self.usual = parse(arguments, environment, host=host, checked=False)
 
     async def at_start(self) -> Settings:
         """Return the settings; wait for the API server if the Node says which file it is."""
         while True:
             try:
                 settings, unused = await self._read()
+            except errors.Unusable:
+                raise
             except errors.ClientError as error:
                 log.warning("which configuration the node has is not known yet: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -62,6 +64,9 @@ class SettingsReader:
                 found, _ = await self._read()
             except (flags.UsageError, errors.ClientError) as error:
                 log.warning("the configuration stays as it was: %s", error)
+                continue
+            except Exception:
+                log.exception("the configuration stays as it was")
                 continue
             if found != settings:
                 log.info("the configuration has changed: starting anew")

@@ -138,8 +138,12 @@ def parse(
     *,
     host: str,
     config: config_file.Config = config_file.NONE,
+    checked: bool = True,
 ) -> Settings:
-    """Return the settings, or raise `Refused`; `--help` and `--version` print and exit."""
+    """Return the settings, or raise a usage error; `--help` and `--version` print and exit.
+
+    Without a file that is still to be read, what makes sense only with it cannot be `checked`.
+    """
     given = vars(_parser(environment, host, config.texts).parse_args(arguments))
     settings = Settings(
         nodes=_nodes(given),
@@ -170,7 +174,8 @@ def parse(
         plugin=_plugin(given),
         driver=_driver(given),
     )
-    _check(settings)
+    if checked:
+        _check(settings)
     return settings
 
 

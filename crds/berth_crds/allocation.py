@@ -35,8 +35,9 @@ class Share(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     `uuid` and `minor` are the device's; a MIG instance has a uuid of its own and the
     minor of its card. `core` is whole percent of the device, `memory` is bytes (0 for a
-    device that has none), `profile` names the MIG profile, and `vf` is the bus id of the
-    virtual function where not the device itself is given. Zeros are always written: a record
+    device that has none), `profile` names the MIG profile, `vf` is the bus id of the
+    virtual function where not the device itself is given, and `replicas` says how many
+    replicas of a shared card this is. Zeros are always written: a record
     that drops minor 0 cannot be told from a damaged one.
     """
 
@@ -46,6 +47,7 @@ class Share(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     memory: int
     profile: str = ""
     vf: str = ""
+    replicas: int = 0
 
 
 SharesByType = tuple[tuple[str, tuple[Share, ...]], ...]
@@ -273,6 +275,9 @@ def _share(listed: object, path: str) -> Share:
         memory=_whole(fields, "memory", most=schema_limits.LARGEST_MEMORY, path=path),
         profile=_optional(fields, "profile", path=path),
         vf=_optional(fields, "vf", path=path),
+        replicas=_whole(fields, "replicas", most=schema_limits.MOST_REPLICAS, path=path)
+        if "replicas" in fields
+        else 0,
     )
 
 

@@ -47,12 +47,18 @@ MEANS = DirectMeans(Nodes(), DriverFiles(Path("/nowhere"), Path("/")))
 
 
 def pod(
-    name: str, *amounts: dict[str, int], promised: Sequence[Sequence[str]] = (), uid: str = ""
+    name: str,
+    *amounts: dict[str, int],
+    promised: Sequence[Sequence[str]] = (),
+    uid: str = "",
+    replicas: int = 0,
 ) -> watched_pod.Pod:
     """Return a pod whose containers c0, c1, ... ask for these amounts and were promised these cards."""
     minors = {card.uuid: card.minor for card in (*CARDS, SPLIT)} | {"MIG-1": 4}
     shares = {
-        f"c{number}": {"gpu": [allocation.Share(uuid, minors[uuid], 100, 7) for uuid in uuids]}
+        f"c{number}": {
+            "gpu": [allocation.Share(uuid, minors[uuid], 100, 7, replicas=replicas) for uuid in uuids]
+        }
         for number, uuids in enumerate(promised)
         if uuids
     }

@@ -34,6 +34,12 @@ def modes(strategy: str = card_modes.MIXED, *, shared: bool = False, renamed: bo
         pytest.param([cut(0, "1g.10gb"), WHOLE], modes("single"), "", id="single, but one is whole"),
         pytest.param([cut(0, "1g.10gb", "2g.20gb")], modes("single"), "", id="single, but of two profiles"),
         pytest.param([cut(0)], modes("single"), "", id="single, but empty"),
+        pytest.param(
+            [cut(0, "1g.10gb"), WHOLE],
+            modes("single", shared=True, renamed=False),
+            names.NVIDIA_GPU_SHARED,
+            id="single, but one is whole, and shared",
+        ),
         pytest.param([WHOLE], modes(shared=True), "", id="shared under a name of its own"),
         pytest.param([WHOLE], modes(shared=True, renamed=False), names.NVIDIA_GPU_SHARED, id="shared"),
         pytest.param([cut(0, "1g.10gb")], modes(shared=True, renamed=False), "", id="none to share"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import __main__ as program
+from agent.test_program import run
 from berth_agent import config_file, settings
 from berth_agent.card_modes import CardModes
 from berth_agent.plugin_choices import PluginChoices
@@ -71,7 +71,7 @@ def test_a_flag_wins_over_its_variable_and_that_over_the_file() -> None:
     text = "flags: {migStrategy: single, failOnInitError: true}"
     by_variable = {"MIG_STRATEGY": "none", "FAIL_ON_INIT_ERROR": "false"}
 
-    assert parse("").modes.mig_strategy == "mixed"
+    assert parse("version: v1").modes.mig_strategy == "mixed"
     assert parse(text).modes.mig_strategy == "single"
     assert parse(text, **by_variable).modes.mig_strategy == "none"
     assert parse(text, "--mig-strategy=mixed", **by_variable).modes.mig_strategy == "mixed"
@@ -104,6 +104,12 @@ def test_what_the_agent_does_not_have_is_named() -> None:
     )
 
 
+def test_what_is_empty_counts_as_not_written() -> None:
+    """As an empty variable does."""
+    text = "flags: {nvidiaDevRoot: '', mpsRoot: ~, migStrategy: null, plugin: {containerDriverRoot: ''}}"
+    assert parse(text) == parse("version: v1")
+
+
 def test_replicas_may_have_a_name_of_their_own() -> None:
     """And several may be given to one container, unless that is to fail."""
     resources = "resources: [{name: nvidia.com/gpu, replicas: 4}]"
@@ -117,9 +123,17 @@ def test_replicas_may_have_a_name_of_their_own() -> None:
     ("text", "sentence"),
     [
         ("version: v2", "f: version is 'v2', and only v1 is known."),
-        ("[1]", "f: the file is '[1]', and not a section with keys."),
-        ("a: [", "f: is neither YAML nor JSON: while parsing a flow node"),
-        ("flags: {migStrategy: 3}", "f: flags.migStrategy is '3', and neither a text nor a list of texts"),
+        ("[1]", "f: the file is '['1']', and not a section with keys."),
+        ("a: [", "f: the file is neither YAML nor JSON: while parsing a flow node"),
+        (" ", "f: the file is empty."),
+        ("x: &a {b: *a}", "f: the file is neither YAML nor JSON: found unconstructable recursive node"),
+        ("[" * 5000, "f is nested too deep."),
+        ("flags: {}\nflags: {migStrategy: single}", "f: 'flags' is written twice in one section."),
+        ("flags: 5", "f: flags is '5', and not a section with keys."),
+        ("flags: {plugin: hello}", "f: flags.plugin is 'hello', and not a section with keys."),
+        ("flags: {migStrategy: {a: b}}", "f: flags.migStrategy is "),
+        ("flags: {migStrategy: [{a: b}]}", "f: flags.migStrategy is "),
+        ("sharing: {mps: {resources: [{name: [gpu], replicas: 2}]}}", "f: sharing.mps.resources[0].name is "),
         ("sharing: {mps: {}}", "f: sharing.mps.resources lists no resource."),
         ("sharing: {mps: 1}", "f: sharing.mps is '1', and not a section with keys."),
         (
@@ -151,6 +165,8 @@ def test_what_cannot_be_used_is_told_in_one_sentence(text: str, sentence: str) -
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("flags: {migStrategy: 2024-13-45}", "file.yaml: flags.migStrategy: '2024-13-45' is none of"),
+        ("flags: {migStrategy: !!int foo}", "file.yaml: flags.migStrategy: 'foo' is none of"),
         ("flags: {migStrategy: some}", "file.yaml: flags.migStrategy: 'some' is none of none, single, mixed"),
         ("flags: {failOnInitError: maybe}", "file.yaml: flags.failOnInitError: 'maybe' is neither true nor"),
         (
@@ -166,15 +182,17 @@ def test_values_are_checked_as_those_of_flags_are(text: str, sentence: str) -> N
     assert f"{refusal.value}".startswith(sentence)
 
 
-def test_the_program_reads_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_reads_the_file(tmp_path: Path) -> None:
     """From the flag or the variable; what is wrong with it ends the program before it does anything."""
     path = tmp_path / "config.yaml"
     by_variable = {"CONFIG_FILE": "b"}
     found = [settings.parse(words, by_variable, host="n1").config_file for words in ([], ["--config-file=c"])]
     assert found == [Path("b"), Path("c")]
 
-    assert program.main(["--simulate=1xT4", f"--config-file={path}"]) == flags.EXIT_UNUSABLE
-    assert "cannot be read" in capsys.readouterr().err
+    missing = run("--simulate=1xT4", f"--config-file={path}")
+    assert missing.returncode == flags.EXIT_UNUSABLE
+    assert "cannot be read" in missing.stderr
     path.write_text("version: v3")
-    assert program.main(["--simulate=1xT4", f"--config-file={path}"]) == flags.EXIT_UNUSABLE
-    assert "version is 'v3', and only v1 is known" in capsys.readouterr().err
+    wrong = run("--simulate=1xT4", CONFIG_FILE=str(path))
+    assert wrong.returncode == flags.EXIT_UNUSABLE
+    assert "version is 'v3', and only v1 is known" in wrong.stderr

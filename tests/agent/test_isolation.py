@@ -54,6 +54,7 @@ MPS_MOUNTS = (
             {
                 "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "1=4096M,2=8192M",
                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
+                "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b,GPU-a",
             },
             id="by the place of the card in the container; of several the smallest",
         ),
@@ -100,6 +101,7 @@ def test_hamis_library_has_its_limits_from_the_part(tmp_path: Path) -> None:
             "CUDA_DEVICE_MEMORY_LIMIT_1": "8192m",
             "CUDA_DEVICE_MEMORY_LIMIT_2": "4096m",
             "CUDA_DEVICE_SM_LIMIT": "25",
+            "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-a,GPU-b",
         },
         (
             Mount(f"{tmp_path}/libvgpu.so", "/usr/local/vgpu/libvgpu.so"),

@@ -43,10 +43,13 @@ elif not (pipe / "control").exists():
     sys.exit("Cannot find MPS control daemon process")
 else:
     command = sys.stdin.readline().strip()
+    limit = pipe / "limit"
     if command.startswith("get_"):
-        print("100.0")
+        print(limit.read_text() if limit.exists() else "100.0")
     else:
         note(["told", command])
+        if "percentage" in command:
+            limit.write_text(command.split()[-1] + ".0")
 """
 
 
@@ -73,6 +76,10 @@ class Scene:
         """Return what the program was told."""
         path = self.root / "pipe" / "said"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def starts(self) -> int:
+        """Count how often it was started."""
+        return sum(said[0] == "started" for said in self.said())
 
     async def until(self, failure: str) -> None:
         """Wait until the daemon says so."""
@@ -109,9 +116,39 @@ async def test_it_is_found_by_the_next_agent_and_started_when_it_is_gone(tmp_pat
         assert again.exclusive == []
         (scene.root / "pipe" / "control").unlink()
         await waiting.eventually(
-            lambda: asyncio.sleep(0, len(scene.said()) == 2), what="another start", seconds=20
+            lambda: asyncio.sleep(0, scene.starts() == 2), what="another start", seconds=20
         )
-    assert scene.said() == [["started", "GPU-0,GPU-1"]] * 2
+    assert scene.starts() == 2
+
+
+async def test_limits_of_an_earlier_agent_are_undone(tmp_path: Path) -> None:
+    """Programs then bring their own; those that bring none have all of it."""
+    scene = Scene(tmp_path, BY_MPS)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+    before = len(scene.said())
+    again = Scene(tmp_path)
+    async with timeless.beside(again.daemon.run()):
+        await again.until("")
+        assert again.said()[before:] == [
+            ["told", "set_default_device_pinned_mem_limit 0 16384M"],
+            ["told", "set_default_device_pinned_mem_limit 1 16384M"],
+            ["told", "set_default_active_thread_percentage 100"],
+        ]
+        before = len(again.said())
+        (scene.root / "pipe" / "limit").write_text("50.0")
+        await waiting.eventually(
+            lambda: asyncio.sleep(0, len(again.said()) > before), what="it to be told again", seconds=20
+        )
+
+
+async def test_cards_that_a_running_daemon_does_not_know_are_told(tmp_path: Path) -> None:
+    """It serves those that it was started for, and to end it would end the programs."""
+    scene = Scene(tmp_path)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+        scene.daemon.set_cards(CARDS[:1])
+        await scene.until("it was started for GPU-0, GPU-1, and the node has GPU-0: end it when no program")
 
 
 async def test_what_keeps_it_from_serving_is_told(tmp_path: Path) -> None:
@@ -130,7 +167,7 @@ async def test_what_keeps_it_from_serving_is_told(tmp_path: Path) -> None:
         (scene.root / "pipe" / "control").unlink()
         await scene.until("it was started and does not answer; its log is in ")
         scene.program.unlink()
-        await scene.until("cannot be run")
+        await scene.until("there is no program ")
 
 
 async def test_memory_must_be_shared_with_containers(tmp_path: Path) -> None:
@@ -149,7 +186,7 @@ async def test_a_program_that_hangs_holds_nothing_up(tmp_path: Path, monkeypatch
     """It is ended, and that is told."""
     monkeypatch.setattr(daemon, "ANSWER_SECONDS", 0.3)
     scene = Scene(tmp_path)
-    scene.program.write_text("#!/bin/sh\nexec sleep 60\n")
+    scene.program.write_text("#!/bin/sh\nsleep 60\n")  # A child, which keeps its pipes.
     async with timeless.beside(scene.daemon.run()):
         await scene.until("does not end")
 
@@ -165,9 +202,12 @@ def test_replicas_are_no_more_than_programs_that_it_serves() -> None:
     assert limits.too_many_clients([old], wire.Sharing("time-slicing", 17)) == ""
 
 
-def test_without_replicas_each_program_brings_its_own_limits() -> None:
-    """And cards that are time-sliced are none of its."""
-    assert limits.commands(CARDS, None) == limits.commands(CARDS, wire.Sharing("time-slicing", 2)) == ()
+def test_replicas_of_time_slicing_are_no_matter_of_its() -> None:
+    """And of a card of unknown size only the compute is limited."""
+    assert limits.commands(CARDS, None) == limits.commands(CARDS, wire.Sharing("time-slicing", 2))
+    assert limits.commands([wire.Card("GPU-u", "gpu", 0)], BY_MPS) == (
+        "set_default_active_thread_percentage 33",
+    )
 
 
 def test_cards_take_no_program_but_by_way_of_mps(place: nodes.Place) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from agent.plugin_node import CARDS, CUT, GPU, MIG, SHARED, SPLIT, Node, listed, pod
 from berth_agent.device_plugin import answers
+from berth_agent.device_plugin.answers import NodeState
+from berth_agent.kubelet.device_ids import uuid_of
 from berth_agent.kubelet.plugin_messages import PluginMount
 from berth_agent.kubelet.plugin_server import Refused
 from berth_agent.plugin_choices import PluginChoices
@@ -28,7 +30,7 @@ async def test_nvidia_com_gpu_may_stand_for_replicas() -> None:
     ids = ("GPU-0::0", "GPU-0::1", "GPU-1::0", "GPU-1::1")
     assert [device.id for device in node.answers.offers()[GPU]] == list(ids)
 
-    node.pods = [pod("ours", {GPU: 1}, promised=[["GPU-1"]])]
+    node.pods = [pod("ours", {GPU: 1}, promised=[["GPU-1"]], replicas=1)]
     node.admits(listed("ours", ()))
     assert await node.preferred(*ids, size=1) == ["GPU-1::0"]
     assert (await node.answers.allocated(GPU, ("GPU-1::0",))).env == {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}
@@ -48,6 +50,26 @@ async def test_nvidia_com_gpu_may_stand_for_instances() -> None:
     assert {name: len(devices) for name, devices in node.answers.offers().items()} == {GPU: 1}
     assert await node.preferred("MIG-1", size=1) == ["MIG-1"]
     assert (await node.answers.allocated(GPU, ("MIG-1",))).env == {"NVIDIA_VISIBLE_DEVICES": "MIG-1"}
+
+
+async def test_what_was_given_as_a_whole_card_is_no_replica_later() -> None:
+    """Nor the other way round: after a change of configuration the name is the same, and the card taken."""
+    shared = [msgspec.structs.replace(card, sharing=SPLIT.sharing) for card in CARDS]
+    node = Node(*shared)
+    node.answers.state = dataclasses.replace(node.answers.state, gpu_stands_for=SHARED)
+    node.pods = [pod("ours", {GPU: 1}, promised=[["GPU-0"]]), pod("new", {GPU: 1})]
+    node.answers.listed = (listed("stock", ["GPU-1"]), listed("of-a-replica", ["GPU-2::0"]))
+    healthy = {device.id for device in node.answers.offers()[GPU] if device.is_healthy}
+    assert healthy == {"GPU-2::0", "GPU-2::1", "GPU-3::0", "GPU-3::1"}
+
+    node.admits(*node.answers.listed, listed("new", ()))
+    for taken in ("GPU-0::0", "GPU-1::0"):
+        with pytest.raises(Refused, match=f"{uuid_of(taken)} is for pod ml/"):
+            await node.answers.allocated(GPU, (taken,))
+
+    node.answers.state = NodeState(CARDS)
+    healthy = {device.id for device in node.answers.offers()[GPU] if device.is_healthy}
+    assert healthy == {"GPU-0", "GPU-1", "GPU-3"}
 
 
 class Mps:

@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
-from berth_crds import names
+from berth_crds import allocation, names
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
+from berth_operator.scheduling.delivery_ways import Way
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
+from berth_operator.translate import held_devices, pods
 from scheduling.explain import scenes
 from support import builders
 
@@ -98,11 +100,63 @@ def test_whole_cards_come_first() -> None:
         pytest.param(scenes.cards(), id="by a name that the kubelet does not count"),
         pytest.param(by_gpu(2, grouping=requests.Grouping(scope=Scope.NUMA)), id="where a scope is required"),
         pytest.param(scenes.part(), id="a part of a card"),
+        pytest.param(by_gpu(memory_at_least=60 * builders.GIB), id="where a size is required"),
+        pytest.param(
+            dataclasses.replace(
+                by_gpu(),
+                demand=nodes.Demand(device_resources=((names.GPU, 100), (names.NVIDIA_GPU, 1))),
+            ),
+            id="a whole card by another name in another container",
+        ),
     ],
 )
 def test_other_pods_get_no_replica(pod: queued_pods.Candidate) -> None:
     """What asks for more than NVIDIA's plugin knows of asks for cards."""
     assert placed(builders.inventory(builders.node(), shared()), pod) is None
+
+
+@pytest.mark.parametrize(("gpus", "cards"), [(2, 1), (2, 8), (3, 2), (9, 8), (16, 8)])
+def test_what_was_placed_is_what_is_read_back(gpus: int, cards: int) -> None:
+    """Several replicas may be of one card: the record says so, and nothing else is kept back."""
+    inventory = builders.inventory(builders.node(), shared(cards=cards))
+    waiting = pods.classify(builders.pod("p", gpus=gpus))
+    assert isinstance(waiting, pods.WaitingPod)
+    placement = placed(inventory, waiting.candidate)
+    assert placement is not None
+
+    annotations = held_devices.annotations(placement, term="t", containers=["main"])
+    bound = pods.classify(
+        builders.pod("p", gpus=gpus, annotations=annotations, nodeName="n1", phase="Running")
+    )
+    assert isinstance(bound, pods.BoundPod)
+    assert (bound.hold.shares, bound.hold.withheld, bound.fault) == (
+        cycle.hold_for(waiting.candidate, placement).shares,
+        0,
+        "",
+    )
+
+
+def test_a_record_that_names_too_few_cards_still_keeps_them_back() -> None:
+    """A part of a card in it is no replica unless it says so."""
+    damaged = builders.written("n1", {"main": {"gpu": [allocation.Share("GPU-n1-0", 0, 50, 1)]}})
+    bound = pods.classify(builders.pod("p", gpus=4, annotations=damaged, nodeName="n1", phase="Running"))
+    assert isinstance(bound, pods.BoundPod)
+    assert (bound.hold.withheld, bound.fault) == (3, "its allocation names 1 of 4 cards")
+
+
+def test_by_the_plugin_alone_pieces_have_one_name() -> None:
+    """The kubelet does not count replicas by their own name where nvidia.com/gpu asks for them."""
+    inventory = builders.inventory(
+        builders.node(),
+        dataclasses.replace(shared(), ways=Way.DEVICE_PLUGIN | Way.UNCHECKED),
+    )
+    by_plugin = Way.NRI | Way.DEVICE_PLUGIN
+    own_name = scenes.pod(requests.Replicas(1))
+    found = [
+        placed(inventory, dataclasses.replace(pod, demand=dataclasses.replace(pod.demand, ways=by_plugin)))
+        for pod in (by_gpu(), own_name)
+    ]
+    assert [one is not None for one in found] == [True, False]
 
 
 def test_a_preferred_scope_gives_way() -> None:
@@ -146,10 +200,10 @@ def test_the_unit_of_a_node_may_change() -> None:
     """What was remembered of the node is found out anew."""
     inventory = builders.inventory(builders.node(), builders.device("n1", 2))
     search = Search(inventory)
-    pods = by_gpu(), by_gpu(4)
+    both = by_gpu(), by_gpu(4)
 
     def fitting() -> list[bool]:
-        return [search.place(pod.request, pod.demand, policy=RULES) is not None for pod in pods]
+        return [search.place(pod.request, pod.demand, policy=RULES) is not None for pod in both]
 
     assert fitting() == [True, False]
     inventory.put_device(shared())
@@ -163,11 +217,11 @@ def test_the_unit_of_a_node_may_change() -> None:
 def test_a_cycle_binds_to_replicas_and_says_why_the_next_one_waits() -> None:
     """A round as the operator makes it."""
     inventory = builders.inventory(builders.node(), nodes.Node("n2", allocatable=()), shared(cards=1))
-    pods = [dataclasses.replace(by_gpu(), uid=f"uid-{number}", name=f"p{number}") for number in range(3)]
+    three = [dataclasses.replace(by_gpu(), uid=f"uid-{number}", name=f"p{number}") for number in range(3)]
     search = Search(inventory)
-    for pod in pods[:2]:
+    for pod in three[:2]:
         placement = search.place(pod.request, pod.demand, policy=RULES)
         assert placement is not None
         inventory.charge(cycle.hold_for(pod, placement))
-    told = scenes.told(inventory, pods[2])
+    told = scenes.told(inventory, three[2])
     assert {(one.reason, one.detail) for one in told.counts} >= {(decisions.Reason.FULL, "replicas")}

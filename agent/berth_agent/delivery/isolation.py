@@ -4,7 +4,7 @@ Each kind adds variables and files to a container as the runtime makes it. What 
 not find there keeps such a container from being made: it would take more than its part.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -86,7 +86,7 @@ class MpsIsolation:
         memory = ",".join(f"{at}={_mib(part)}M" for at, part in enumerate(parts) if _is_limited(part))
         env = {MPS_PIPE: PIPE_IN_CONTAINER}
         env |= {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": memory} if memory else {}
-        env |= _least_core(parts, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+        env |= _least_core(parts, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") | _order(parts)
         return Limits(env, mps_mounts(self._mps.root))
 
     def state(self) -> State:
@@ -121,7 +121,7 @@ class HamiIsolation:
             for at, part in enumerate(parts)
             if _is_limited(part)
         }
-        env |= _least_core(parts, "CUDA_DEVICE_SM_LIMIT")
+        env |= _least_core(parts, "CUDA_DEVICE_SM_LIMIT") | _order(parts)
         mounts = (
             Mount(f"{self._folder / LIBRARY}", LIBRARY_IN_CONTAINER),
             Mount(f"{self._folder / PRELOAD}", PRELOAD_IN_CONTAINER),
@@ -150,7 +150,14 @@ def _mib(part: Part) -> int:
     return part.memory // catalog.MIB
 
 
-def _least_core(parts: Sequence[Part], variable: str) -> Mapping[str, str]:
+def _least_core(parts: Sequence[Part], variable: str) -> dict[str, str]:
     """Return the variable that limits the compute of all cards alike: to the smallest part, if any."""
     limits = [part.core for part in parts if _is_limited(part) and part.core]
     return {variable: str(min(limits))} if limits else {}
+
+
+def _order(parts: Sequence[Part]) -> dict[str, str]:
+    """Return the variable that has CUDA number several cards in the order in which their limits are."""
+    if len(parts) == 1 or not any(map(_is_limited, parts)):
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(part.given.uuid for part in parts)}

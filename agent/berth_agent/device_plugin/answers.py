@@ -74,12 +74,16 @@ class NodeState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AnswerRules:
-    """What containers get with their devices; with `mps`, replicas of cards are programs of its daemon."""
+    """What containers get with their devices; with `mps`, replicas of cards are programs of its daemon.
+
+    Where it has `all_by_mps`, whole cards take no other programs either.
+    """
 
     choices: PluginChoices
     means: DirectMeans
     host_dev: Path = DEV
     mps: Mps | None = None
+    all_by_mps: bool = False
 
 
 class PluginAnswers:
@@ -99,7 +103,7 @@ class PluginAnswers:
 
     def offers(self) -> Mapping[str, offers.Offer]:
         """Return the devices of each resource as they are now."""
-        return offers.offers(self.state.countable(), self.state.sick, claims.names_of(self._claims()))
+        return offers.offers(self.state.countable(), self.state.sick, claims.meanings_of(self._claims()))
 
     def note_pods(self) -> None:
         """Note when each pod was first seen, and forget those that are gone."""
@@ -110,10 +114,11 @@ class PluginAnswers:
         self._remembered = {uid: kept for uid, kept in self._remembered.items() if uid in self._first_seen}
 
     def _claims(self) -> Iterator[Claim]:
-        resources = self.state.resources()
+        countable = tuple(self.state.countable())
+        resources = claims.resources_of(countable)
         for pod in self._living():
             yield from claims.promised(pod, resources)
-        yield from claims.given(self.listed, resources)
+        yield from claims.given(self.listed, countable)
 
     async def preferred(self, resource: str, preference: Preference) -> Sequence[str]:
         """Return the ids that a container should get; empty where the pod was not found out in time."""
@@ -150,11 +155,12 @@ class PluginAnswers:
         except Undeliverable as error:
             raise Refused(f"{error}") from error
 
-    def _mps_for(self, given: Iterable[GivenCard]) -> Mps | None:
+    def _mps_for(self, given: Sequence[GivenCard]) -> Mps | None:
         """Return the daemon of MPS if it is to serve these replicas, or raise `Refused` where it does not."""
         by_mps = vocabulary.SharingStrategy.MPS
         shared = any(one.card.sharing and one.card.sharing.strategy == by_mps for one in given)
-        mps = self._rules.mps if shared else None
+        whole = any(one.instance is None for one in given)
+        mps = self._rules.mps if shared or (whole and self._rules.all_by_mps) else None
         if mps and mps.failure:
             raise Refused(f"MPS does not serve: {mps.failure}")
         return mps
@@ -250,7 +256,7 @@ class PluginAnswers:
         """Raise `Refused` where a device is held by another pod, or was promised to one, as a whole."""
         own = claims.key_of(admitted.pod) if admitted else None
         for claim in self._claims():
-            shared = resource == claim.resource and self.state.meaning(resource) == names.NVIDIA_GPU_SHARED
+            shared = self.state.meaning(resource) == claim.meaning == names.NVIDIA_GPU_SHARED
             if claim.uuid in uuids and claim.pod != own and not shared:
                 raise Refused(
                     f"{claim.uuid} is for pod {claim.pod[0]}/{claim.pod[1]}; no other card was offered"

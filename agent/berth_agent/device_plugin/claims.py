@@ -17,12 +17,17 @@ PodKey = device_ids.PodKey
 
 
 class Claim(NamedTuple):
-    """A container's claim on a card or an instance, by a resource of the kubelet's; empty for none."""
+    """A container's claim on a card or an instance, by a resource of the kubelet's; empty for none.
+
+    `meaning` is as what it is claimed: a whole card, a replica, or an instance, by the resource that asks for
+    such a thing everywhere; empty for a part. A card may have been given as one when it counts as another.
+    """
 
     pod: PodKey
     container: str
     uuid: str
     resource: str
+    meaning: str
 
 
 def promised(pod: watched_pod.Pod, resources: Mapping[str, str]) -> Iterator[Claim]:
@@ -31,7 +36,7 @@ def promised(pod: watched_pod.Pod, resources: Mapping[str, str]) -> Iterator[Cla
     decoded = allocation.decode(text) if text is not None else None
     if isinstance(decoded, allocation.Unreadable):
         # It may have any card, so each is kept from every resource, as the scheduler does.
-        yield from (Claim(key_of(pod), "", uuid, "") for uuid in resources)
+        yield from (Claim(key_of(pod), "", uuid, "", "") for uuid in resources)
     if not isinstance(decoded, allocation.Allocation):
         return
     asked = {container.name: watched_pod.amounts(container) for container in watched_pod.containers(pod)}
@@ -39,17 +44,39 @@ def promised(pod: watched_pod.Pod, resources: Mapping[str, str]) -> Iterator[Cla
         if entry.type == vocabulary.DeviceType.GPU:
             resource = resources.get(entry.share.uuid, "")
             by_name = resource if resource in asked.get(entry.container, {}) else ""
-            yield Claim(key_of(pod), entry.container, entry.share.uuid, by_name)
+            meaning = _meaning(entry.share) if by_name else ""
+            yield Claim(key_of(pod), entry.container, entry.share.uuid, by_name, meaning)
 
 
-def given(listed: Iterable[podresources.ListedPod], uuids: Collection[str]) -> Iterator[Claim]:
+def _meaning(share: allocation.Share) -> str:
+    if share.profile:
+        return names.of_instances(share.profile)
+    return names.NVIDIA_GPU_SHARED if share.replicas else names.NVIDIA_GPU
+
+
+def given(
+    listed: Iterable[podresources.ListedPod], countable: Collection[offers.Countable]
+) -> Iterator[Claim]:
     """Yield which of these cards and instances the kubelet lists as given, by whatever resource."""
-    known = set(uuids)
+    known = {device.uuid: device.meaning for device in countable}
     for pod in listed:
         for container in pod.containers:
             for devices in container.devices:
-                for uuid in known.intersection(map(device_ids.uuid_of, devices.ids)):
-                    yield Claim((pod.namespace, pod.name), container.name, uuid, devices.resource)
+                for one in devices.ids:
+                    uuid = device_ids.uuid_of(one)
+                    if uuid in known:
+                        meaning = _given_as(one, devices.resource, known[uuid])
+                        key = pod.namespace, pod.name
+                        yield Claim(key, container.name, uuid, devices.resource, meaning)
+
+
+def _given_as(device: str, resource: str, meaning: str) -> str:
+    """Return as what a device was given, whatever its card counts as now: by the form of its id."""
+    if resource != names.NVIDIA_GPU:
+        return resource
+    if device_ids.REPLICA in device:
+        return names.NVIDIA_GPU_SHARED
+    return meaning if meaning.startswith(names.NVIDIA_MIG_PREFIX) else names.NVIDIA_GPU
 
 
 def resources_of(devices: Iterable[offers.Countable]) -> Mapping[str, str]:
@@ -57,11 +84,11 @@ def resources_of(devices: Iterable[offers.Countable]) -> Mapping[str, str]:
     return {device.uuid: device.resource for device in devices}
 
 
-def names_of(claims: Iterable[Claim]) -> Mapping[str, Collection[str]]:
-    """Return by which resources each card or instance is claimed."""
+def meanings_of(claims: Iterable[Claim]) -> Mapping[str, Collection[str]]:
+    """Return as what each card or instance is claimed."""
     found: dict[str, set[str]] = {}
     for claim in claims:
-        found.setdefault(claim.uuid, set()).add(claim.resource)
+        found.setdefault(claim.uuid, set()).add(claim.meaning)
     return found
 
 

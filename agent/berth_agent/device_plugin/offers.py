@@ -11,12 +11,16 @@ Offer = tuple[OfferedDevice, ...]
 
 
 class Countable(NamedTuple):
-    """A card, an instance or a replica, as one device of a resource."""
+    """A card, an instance or a replica, as one device of a resource.
+
+    `meaning` is the resource that would ask for it elsewhere (`gpuStandsFor`).
+    """
 
     resource: str
     id: str
     uuid: str  # Of the card or the instance.
     card: wire.Card
+    meaning: str
 
 
 def countable(cards: Sequence[wire.Card], gpu_stands_for: str = "") -> Iterator[Countable]:
@@ -41,25 +45,25 @@ def _by_own_names(cards: Sequence[wire.Card]) -> Iterator[Countable]:
         if card.mig and card.mig.enabled:
             for instance in card.mig.instances:
                 resource = names.of_instances(instance.profile)
-                yield Countable(resource, instance.uuid, instance.uuid, card)
+                yield Countable(resource, instance.uuid, instance.uuid, card, resource)
         elif card.sharing:
             for number in range(card.sharing.replicas):
                 replica = f"{card.uuid}{device_ids.REPLICA}{number}"
-                yield Countable(names.NVIDIA_GPU_SHARED, replica, card.uuid, card)
+                yield Countable(names.NVIDIA_GPU_SHARED, replica, card.uuid, card, names.NVIDIA_GPU_SHARED)
         else:
-            yield Countable(names.NVIDIA_GPU, card.uuid, card.uuid, card)
+            yield Countable(names.NVIDIA_GPU, card.uuid, card.uuid, card, names.NVIDIA_GPU)
 
 
 def offers(
-    devices: Iterable[Countable], sick: Collection[str], names_of: Mapping[str, Collection[str]]
+    devices: Iterable[Countable], sick: Collection[str], meanings_of: Mapping[str, Collection[str]]
 ) -> Mapping[str, Offer]:
-    """Return the devices of each resource; what is sick, or held or promised by another name, is unhealthy.
+    """Return the devices of each resource; what is sick, or held or promised as something else, is unhealthy.
 
-    `names_of` says by which resources each card or instance is held or promised.
+    `meanings_of` says as what each card or instance is held or promised.
     """
     found: dict[str, list[OfferedDevice]] = {}
     for device in devices:
-        elsewhere = any(name != device.resource for name in names_of.get(device.uuid, ()))
+        elsewhere = any(held != device.meaning for held in meanings_of.get(device.uuid, ()))
         is_healthy = device.card.uuid not in sick and not elsewhere
         numa_node = device.card.topology.numa_node if device.card.topology else None
         found.setdefault(device.resource, []).append(OfferedDevice(device.id, is_healthy, numa_node))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_agent.kubelet import podresources
-from berth_crds import vocabulary, wire
+from berth_crds import names, schema_limits, vocabulary, wire
 
 REPLICA: Final = "::"  # Before the number of a replica.
 
@@ -86,7 +86,7 @@ def holdings(
     found: dict[PodKey, dict[str, dict[str, int]]] = {}
     for pod in listed:
         for container in pod.containers:
-            if ids := collections.Counter(uuid_of(one) for one in _ids(container, counted)):
+            if ids := _counted(_ids(container, counted)):
                 containers = found.setdefault((pod.namespace, pod.name), {})
                 _keep_most(containers.setdefault(container.name, {}), ids)
     return {
@@ -95,22 +95,36 @@ def holdings(
     }
 
 
+def _counted(ids: Mapping[str, str]) -> Mapping[str, int]:
+    """Count the replicas of each device, given each id's resource.
+
+    By nvidia.com/gpu an id without a number is all of its card, however that is shared now.
+    """
+    found: collections.Counter[str] = collections.Counter()
+    for one, resource in ids.items():
+        whole = resource == names.NVIDIA_GPU and REPLICA not in one
+        found[uuid_of(one)] += schema_limits.MOST_REPLICAS if whole else 1
+    return found
+
+
 def _keep_most(into: dict[str, int], ids: Mapping[str, int]) -> None:
     for one, count in ids.items():
         into[one] = max(count, into.get(one, 0))
 
 
-def _ids(container: podresources.ListedContainer, counted: Callable[[str], bool]) -> Iterator[str]:
-    """Yield each device id once: the kubelet repeats a device for each of its NUMA nodes."""
-    return iter(
-        dict.fromkeys(one for each in container.devices if counted(each.resource) for one in each.ids)
-    )
+def _ids(container: podresources.ListedContainer, counted: Callable[[str], bool]) -> Mapping[str, str]:
+    """Return each device id once, with its resource: the kubelet repeats a device for each NUMA node."""
+    return {one: each.resource for each in container.devices if counted(each.resource) for one in each.ids}
 
 
 def _held(ids: Mapping[str, int], allocatable: AllocatableDevices) -> tuple[HeldDevice, ...]:
     """Return the devices in the order of their cards: that of the ids is random, and may change."""
     found = (
-        HeldDevice(allocatable[one].uuid if one in allocatable else one, allocatable.get(one), count)
+        HeldDevice(
+            allocatable[one].uuid if one in allocatable else one,
+            allocatable.get(one),
+            min(count, allocatable[one].replicas) if one in allocatable else 1,
+        )
         for one, count in ids.items()
     )
     return tuple(sorted(found, key=lambda one: (one.device.minor if one.device else -1, one.uuid)))

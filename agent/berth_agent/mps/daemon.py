@@ -1,7 +1,7 @@
 """Keeps the daemon of MPS running for the cards of one node, and tells it the limits of replicas.
 
-The daemon outlives the agent, for programs that run depend on it: an agent that is started again finds it and
-leaves it alone. Nobody but a person ends it (`echo quit | nvidia-cuda-mps-control`).
+Programs that run depend on the daemon, so an agent that finds one leaves it alone, and nobody but a person
+ends it (`echo quit | nvidia-cuda-mps-control`), or the end of the container in which it was started.
 """
 
 import asyncio
@@ -9,6 +9,8 @@ import contextlib
 import dataclasses
 import logging
 import os
+import shutil
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Never
@@ -21,6 +23,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 5.0
 # NVIDIA's own question for whether the daemon is ready.
+CARDS: Final = "cards"  # The file that says for which cards the daemon was started.
 QUESTION: Final = "get_default_active_thread_percentage"
 
 
@@ -96,13 +99,29 @@ class MpsDaemon:
             raise _Failed(fault)
         self._make_folders()
         uuids = [card.uuid for card in cards]
-        if await self._answer(uuids) is None:
+        answer = await self._answer(uuids)
+        if answer is None:
             await self._start(uuids)
+        else:
+            self._check_cards(uuids)
         commands = limits.commands(cards, self._config.sharing)
-        if commands != self._told:
+        # One that somebody else has started since has forgotten its limits.
+        if commands != self._told or not _says(answer, limits.percentage(self._config.sharing)):
             for command in commands:
                 await self._run(uuids, text=command)
             self._told = commands
+
+    def _check_cards(self, uuids: Sequence[str]) -> None:
+        """Raise where the daemon was started for other cards: it cannot be told of new ones."""
+        try:
+            served = (self._config.root / CARDS).read_text().split()
+        except OSError:
+            return  # Somebody else has started it, and knows for which cards.
+        if served != list(uuids):
+            raise _Failed(
+                f"it was started for {', '.join(served)}, and the node has {', '.join(uuids)}:"
+                " end it when no program uses it"
+            )
 
     def _make_folders(self) -> None:
         """Make the folders, and see that the daemon shares its memory with containers."""
@@ -117,9 +136,12 @@ class MpsDaemon:
             raise _Failed(f"{self._config.shm} is not {root / SHM_FOLDER}: mount one at the other")
 
     async def _start(self, uuids: Sequence[str]) -> None:
+        if shutil.which(self._config.program) is None:
+            raise _Failed(f"there is no program {self._config.program}")
         if failure := await asyncio.to_thread(self._config.make_exclusive, uuids):
             raise _Failed(failure)
         self._told = None
+        (self._config.root / CARDS).write_text("\n".join(uuids))
         # It goes on in the background, and would keep a pipe open.
         await self._run(uuids, "-d", pipe=asyncio.subprocess.DEVNULL)
         if await self._answer(uuids) is None:
@@ -146,6 +168,7 @@ class MpsDaemon:
                 stdout=pipe,
                 stderr=pipe,
                 env=os.environ | self._environment(uuids),
+                start_new_session=True,
             )
         except OSError as error:
             raise _Failed(f"{self._config.program} cannot be run: {error}") from error
@@ -169,9 +192,17 @@ class MpsDaemon:
         }
 
 
+def _says(answer: str | None, percentage: int) -> bool:
+    """Whether the daemon answers with this limit of compute."""
+    try:
+        return answer is not None and round(float(answer)) == percentage
+    except ValueError:
+        return False
+
+
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """End a process that has not ended by itself."""
+    """End a process that has not ended by itself, and whatever it has started: a child may keep its pipes."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()

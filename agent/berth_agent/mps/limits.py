@@ -19,15 +19,25 @@ def served(cards: Iterable[wire.Card]) -> tuple[wire.Card, ...]:
 
 
 def commands(cards: Sequence[wire.Card], sharing: wire.Sharing | None) -> tuple[str, ...]:
-    """Return the commands that give each replica its part; without replicas each program brings its own."""
-    if not _by_mps(sharing):
-        return ()
-    replicas = sharing.replicas if sharing else 1
+    """Return the commands that give each replica its part.
+
+    Without replicas programs bring their own limits, and what an earlier agent may have said is undone.
+    """
     memory = (
-        f"set_default_device_pinned_mem_limit {at} {(card.memory or 0) // replicas // catalog.MIB}M"
+        f"set_default_device_pinned_mem_limit {at} {card.memory // _replicas(sharing) // catalog.MIB}M"
         for at, card in enumerate(cards)
+        if card.memory
     )
-    return (*memory, f"set_default_active_thread_percentage {WHOLE // replicas}")
+    return (*memory, f"set_default_active_thread_percentage {percentage(sharing)}")
+
+
+def percentage(sharing: wire.Sharing | None) -> int:
+    """Return how much of the compute a program has that brings no limit."""
+    return WHOLE // _replicas(sharing)
+
+
+def _replicas(sharing: wire.Sharing | None) -> int:
+    return sharing.replicas if sharing and _by_mps(sharing) else 1
 
 
 def too_many_clients(cards: Sequence[wire.Card], sharing: wire.Sharing | None) -> str:

@@ -102,7 +102,7 @@ class Share:
 
     A MIG instance has a uuid of its own, the minor of its card, and its profile; a virtual
     function is named by its bus id beside the uuid of its device. The memory of the whole
-    card is there for words alone, where it is known.
+    card is there for words alone, where it is known. Of a shared card it is so many `replicas`.
     """
 
     uuid: str
@@ -113,6 +113,7 @@ class Share:
     profile: str = ""
     function: str = ""
     card_memory: int = dataclasses.field(default=0, compare=False)
+    replicas: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
 MOST_REMEMBERED: Final = 1024
+NAMES: Final = frozenset({names.NVIDIA_GPU, names.RDMA, names.FPGA})
 
 
 def request_on_unit(request: requests.Request, demand: facts.Demand, unit: str) -> requests.Request:
@@ -43,11 +44,14 @@ def nodes_asked(
 
 
 def _by_gpu_name(request: requests.Request, demand: facts.Demand) -> bool:
-    """Whether all cards that are asked for are whole ones by the name nvidia.com/gpu, wherever they lie."""
+    """Whether whole cards of any size are asked for, all by the name nvidia.com/gpu, wherever they lie."""
     need = request.need
-    if not need.whole or need.shares or need.instances or need.replicas or request.grouping.bound:
+    if not need.whole or need.shares or need.instances or need.replicas:
         return False
-    return dict(demand.device_resources).get(names.NVIDIA_GPU) == need.whole
+    if request.grouping.bound or request.conditions.memory_at_least:
+        return False
+    asked = dict(demand.device_resources)
+    return asked.keys() <= NAMES and asked.get(names.NVIDIA_GPU) == need.whole
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)

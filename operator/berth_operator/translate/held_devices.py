@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from berth_crds import aliases, allocation, names, schema_limits
@@ -115,7 +115,8 @@ def read(pod: raw.Pod, expected: ExpectedDevices) -> HeldDevices:
     record = allocation.decode(text) if text is not None else None
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
         shares = allocator.peak_shares(allocation_recovery.in_turn(granted(record), expected.start_order))
-        return _recorded(shares, expected, marked_cards(annotations, _known(shares)))
+        gpus = [entry.share for entry in record.entries() if entry.type == DeviceType.GPU]
+        return _recorded(shares, gpus, expected, marked_cards(annotations, _known(shares)))
     if not has_result(annotations):
         return HeldDevices(withheld=expected.max_cards, fault=_missing_fault(expected))
     if not expected.asks_for_devices or (
@@ -158,7 +159,12 @@ def allocation_of(placement: decisions.Placement) -> allocation.Allocation:
     """Return the allocation of a placement, as the annotation holds it."""
     containers = {
         grant.container: allocation.by_type(
-            (one.type, allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.function))
+            (
+                one.type,
+                allocation.Share(
+                    one.uuid, one.minor, one.core, one.memory, one.profile, one.function, one.replicas
+                ),
+            )
             for one in grant.shares
         )
         for grant in placement.grants
@@ -185,24 +191,27 @@ def _known(shares: Iterable[decisions.Share]) -> set[str | int]:
 
 
 def _recorded(
-    shares: tuple[decisions.Share, ...], expected: ExpectedDevices, marked: MarkedCards
+    shares: tuple[decisions.Share, ...],
+    gpus: Sequence[allocation.Share],
+    expected: ExpectedDevices,
+    marked: MarkedCards,
 ) -> HeldDevices:
     """Return the holding of a readable allocation; missing cards are withheld without a name."""
-    withheld, fault = _missing(shares, expected)
+    withheld, fault = _missing(shares, gpus, expected)
     if marked:
         fault = fault or "its annotations name other cards than its allocation"
     return HeldDevices(shares, withheld, marked, fault)
 
 
-def _missing(shares: tuple[decisions.Share, ...], expected: ExpectedDevices) -> tuple[int, str]:
+def _missing(
+    shares: tuple[decisions.Share, ...], gpus: Sequence[allocation.Share], expected: ExpectedDevices
+) -> tuple[int, str]:
     """Return how many cards an allocation should name and does not, and a sentence on that."""
     if expected.request is None:
         return 0, ""
-    cards = [share for share in shares if share.type == DeviceType.GPU]
-    named = len({share.uuid for share in cards})
     # Where nvidia.com/gpu asks for replicas, several of them may be of one card.
-    in_replicas = any(share.core < requests.WHOLE for share in cards)
-    if named < (1 if in_replicas else expected.min_cards):
+    named = len({share.uuid for share in gpus if not share.replicas}) + sum(share.replicas for share in gpus)
+    if named < expected.min_cards:
         return expected.min_cards - named, f"its allocation names {named} of {expected.min_cards} cards"
     others = expected.other_types and expected.other_types - {share.type for share in shares}
     return 0, f"its allocation names no {', '.join(sorted(others))}" if others else ""

@@ -25,7 +25,12 @@ def asked(question: questions.Question) -> bool:
 
 def able(query: Query) -> node_table.Mask:
     """Return the nodes that have one of the ways that serve the pod."""
-    found: node_table.Mask = (query.table.ways[query.rows] & int(query.question.demand.ways)) != 0
+    ways, need = query.table.ways[query.rows], query.need
+    if (need.replicas or need.instances) and not query.question.unit:
+        # Where nvidia.com/gpu asks for these, the kubelet counts them by that name alone.
+        renamed = query.table.gpu_unit[query.rows] != 0
+        ways = np.where(renamed, ways & ~int(Way.DEVICE_PLUGIN), ways)
+    found: node_table.Mask = (ways & int(query.question.demand.ways)) != 0
     return found
 
 

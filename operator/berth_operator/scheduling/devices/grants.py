@@ -120,7 +120,14 @@ def _share(problem: packing_problems.NodeProblem, pick: _Pick, left: Left) -> Sh
     if isinstance(ask, requests.Gpus):
         memory = _memory(pick, ask, left)
     return Share(
-        card.uuid, card.minor, core, memory, type=card.type, function=pick.function, card_memory=card.memory
+        card.uuid,
+        card.minor,
+        core,
+        memory,
+        type=card.type,
+        function=pick.function,
+        card_memory=card.memory,
+        replicas=int(isinstance(ask, requests.Replicas)),
     )
 
 
@@ -135,7 +142,12 @@ def _merged(shares: Iterable[Share]) -> tuple[Share, ...]:
 
 
 def _sum(one: Share, other: Share) -> Share:
-    return dataclasses.replace(one, core=one.core + other.core, memory=one.memory + other.memory)
+    return dataclasses.replace(
+        one,
+        core=one.core + other.core,
+        memory=one.memory + other.memory,
+        replicas=one.replicas + other.replicas,
+    )
 
 
 # ---------------------------------------------------------------- what a pod holds
