@@ -80,14 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     nesting.raise_limits()
     try:
-        read_settings = configuration.SettingsReader(
+        settings_reader = configuration.SettingsReader(
             sys.argv[1:] if arguments is None else arguments, os.environ, host=socket.gethostname()
         )
-        settings = read_settings.usual
+        settings = settings_reader.without_file
         logs.start(settings.log_level, "%(asctime)s %(levelname)-7s %(message)s", settings.log_format)
-        settings = asyncio.run(_unless_ended(read_settings.at_start()))
+        settings = asyncio.run(_unless_ended(settings_reader.at_start()))
         configs = tuple(_config(node, settings) for node in settings.nodes)
-        if asyncio.run(_serve(_connections(settings), configs, settings, read_settings)):
+        if asyncio.run(_serve(_connections(settings), configs, settings, settings_reader)):
             configuration.start_anew()
     except (flags.UsageError, simulated.BadShape, errors.Unusable) as refusal:
         logs.report_exit(PROGRAM, refusal)
@@ -227,7 +227,7 @@ async def _serve(
     connections: Mapping[str, connection.Connection],
     configs: Sequence[loop.NodeConfig],
     settings: Settings,
-    read_settings: configuration.SettingsReader,
+    settings_reader: configuration.SettingsReader,
 ) -> bool:
     """Run every node until a signal comes, or raise `CardsUnreadable` where that is to end the agent.
 
@@ -251,7 +251,7 @@ async def _serve(
             for each in configs
         ]
         asyncio.get_running_loop().call_later(STARTED_SECONDS, _release_memory)
-        changed = asyncio.create_task(read_settings.changed(settings, runtime.hangup))
+        changed = asyncio.create_task(settings_reader.changed(settings, runtime.hangup))
         ended = asyncio.create_task(stop.wait())
         await asyncio.wait((changed, ended), return_when=asyncio.FIRST_COMPLETED)
         await tasks.end([*running, changed, ended])

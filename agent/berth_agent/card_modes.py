@@ -30,7 +30,7 @@ class CardModes:
     mig_strategy: str = MIXED
 
 
-WHOLE: Final = CardModes()
+USUAL: Final = CardModes()
 
 
 def applied(card: wire.Card, modes: CardModes) -> wire.Card:

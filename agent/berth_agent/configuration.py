@@ -30,11 +30,11 @@ class SettingsReader:
     """Reads the settings of one process from its command line, its environment, and a file."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], *, host: str) -> None:
-        """Read the settings without a file (`usual`), or raise a usage error; `--help` prints and exits."""
+        """Read the settings `without_file`, or raise a usage error; `--help` prints and exits."""
         self._arguments = arguments
         self._environment = environment
         self._host = host
-        self.usual = parse(arguments, environment, host=host, checked=False)
+        self.without_file = parse(arguments, environment, host=host, checked=False)
 
     async def at_start(self) -> Settings:
         """Return the settings; wait for the API server if the Node says which file it is."""
@@ -58,7 +58,7 @@ class SettingsReader:
         """
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CHECK_SECONDS if self.usual.config_folder else None):
+                async with asyncio.timeout(CHECK_SECONDS if self.without_file.config_folder else None):
                     await hangup.wait()
             try:
                 found, _ = await self._read()
@@ -74,18 +74,18 @@ class SettingsReader:
 
     async def _read(self) -> tuple[Settings, Sequence[str]]:
         """Return the settings, and what the file says in vain."""
-        path = self.usual.config_file
-        if self.usual.config_folder:
-            path = await self._file_of_node(self.usual.config_folder)
+        path = self.without_file.config_file
+        if self.without_file.config_folder:
+            path = await self._file_of_node(self.without_file.config_folder)
         config = config_file.read(path) if path else config_file.NONE
         settings = parse(self._arguments, self._environment, host=self._host, config=config)
         return settings, config.unused
 
     async def _file_of_node(self, folder: config_choice.ConfigFolder) -> Path | None:
-        usual = self.usual
-        link = connection.load(usual.kubeconfig, context=usual.context)
+        first = self.without_file
+        link = connection.load(first.kubeconfig, context=first.context)
         async with api.Api(link, agent=PROGRAM) as session:
-            node = await session.find(resources.NODES, usual.nodes[0].name, into=api.WithMetadata)
+            node = await session.find(resources.NODES, first.nodes[0].name, into=api.WithMetadata)
         label = node.metadata.labels.get(config_choice.LABEL, "") if node else ""
         name = config_choice.chosen(label, config_choice.files(folder.path), folder)
         return folder.path / name if name else None

@@ -30,7 +30,7 @@ def spec(
     node: str,
     outcome: probe.Outcome,
     known: wire.DeviceSpec | None,
-    modes: card_modes.CardModes = card_modes.WHOLE,
+    modes: card_modes.CardModes = card_modes.USUAL,
 ) -> wire.DeviceSpec:
     """Return the spec; `known` is the last one, `modes` says how cards are given out."""
     if isinstance(outcome, probe.SourceFailed):

@@ -115,8 +115,8 @@ def mig_ready(cards: Sequence[wire.Card], modes: card_modes.CardModes) -> wire.C
     return ready_or_not(
         vocabulary.DeviceCondition.MIG_READY,
         card_modes.fault(cards, modes),
-        dead="WrongLayout",
-        alive="InstancesRead",
+        failed="WrongLayout",
+        fine="InstancesRead",
         message=f"{count} MIG instances on {len(cut)} cards are given out.",
     )
 
@@ -127,17 +127,17 @@ def shares_isolated(state: isolation.State) -> wire.Condition:
     return ready_or_not(
         kind,
         state.failure,
-        dead=vocabulary.IsolationReason.NOT_ENFORCED,
-        alive=state.reason,
+        failed=vocabulary.IsolationReason.NOT_ENFORCED,
+        fine=state.reason,
         message=state.message,
     )
 
 
 def ready_or_not(
-    kind: vocabulary.DeviceCondition, failure: str, *, dead: str, alive: str, message: str
+    kind: vocabulary.DeviceCondition, failure: str, *, failed: str, fine: str, message: str
 ) -> wire.Condition:
-    """Return a condition with one of two reasons, `dead` where there is a failure; it has no time yet."""
-    truth, reason = (vocabulary.Truth.FALSE, dead) if failure else (vocabulary.Truth.TRUE, alive)
+    """Return a condition with one of two reasons, `failed` where there is a failure; it has no time yet."""
+    truth, reason = (vocabulary.Truth.FALSE, failed) if failure else (vocabulary.Truth.TRUE, fine)
     return wire.Condition(
         kind, truth, reason, text.line(failure or message, most=schema_limits.LONGEST_MESSAGE)
     )

@@ -77,7 +77,7 @@ class NodeConfig:
     procfs: Path = flag_table.PROCFS
     rules: health_rules.HealthRules = health_rules.DEFAULT
     labels: bool = False
-    modes: card_modes.CardModes = card_modes.WHOLE
+    modes: card_modes.CardModes = card_modes.USUAL
     nri: adjuster.NriConfig | None = None
     runtime: RuntimeConfig | None = None
     cdi: cdi_writer.CdiConfig | None = None

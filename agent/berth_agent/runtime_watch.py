@@ -60,7 +60,7 @@ class RuntimeWatch:
         return device_status.ready_or_not(
             vocabulary.DeviceCondition.ENV_READY,
             self._failure,
-            dead="NoRuntime",
-            alive="RuntimeFound",
+            failed="NoRuntime",
+            fine="RuntimeFound",
             message="NVIDIA's container runtime is set up, and obeys the environment of containers.",
         )

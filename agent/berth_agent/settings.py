@@ -117,7 +117,7 @@ class Settings:
     log_format: str = logs.PLAIN
     pod_resources: Path | None = None
     gpu_resources: tuple[str, ...] = flag_table.GPU_RESOURCES
-    modes: card_modes.CardModes = card_modes.WHOLE
+    modes: card_modes.CardModes = card_modes.USUAL
     listen: str = ""
     listen_probes: str = ""
     dcgm_names: bool = False
@@ -370,6 +370,10 @@ def _check_isolation(settings: Settings) -> None:
     if kind == isolation_kinds.HAMI_CORE and not settings.isolation.hami_core:
         raise flags.UsageError(
             "--share-isolation hami-core needs HAMi's library: give --hami-core FOLDER with it."
+        )
+    if settings.isolation.hami_core and kind != isolation_kinds.HAMI_CORE:
+        raise flags.UsageError(
+            "--hami-core is where HAMi's library is: give --share-isolation hami-core with it."
         )
     if kind == isolation_kinds.MPS and not settings.mps:
         raise flags.UsageError(

@@ -194,12 +194,12 @@ async def test_a_program_that_hangs_holds_nothing_up(tmp_path: Path, monkeypatch
 def test_replicas_are_no_more_than_programs_that_it_serves() -> None:
     """By the card's compute capability."""
     old = wire.Card("GPU-v", "gpu", 0, compute_capability="7.0")
-    assert limits.too_many_clients(CARDS, wire.Sharing("mps", 48)) == ""
-    assert limits.too_many_clients(CARDS, wire.Sharing("mps", 49)) == (
+    assert limits.excess_of_clients(CARDS, wire.Sharing("mps", 48)) == ""
+    assert limits.excess_of_clients(CARDS, wire.Sharing("mps", 49)) == (
         "it serves 48 programs on GPU-0, which is to have 49 replicas"
     )
-    assert limits.too_many_clients([old], wire.Sharing("mps", 17)).startswith("it serves 16 programs")
-    assert limits.too_many_clients([old], wire.Sharing("time-slicing", 17)) == ""
+    assert limits.excess_of_clients([old], wire.Sharing("mps", 17)).startswith("it serves 16 programs")
+    assert limits.excess_of_clients([old], wire.Sharing("time-slicing", 17)) == ""
 
 
 def test_replicas_of_time_slicing_are_no_matter_of_its() -> None:

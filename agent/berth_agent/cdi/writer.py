@@ -60,7 +60,7 @@ class CdiWriter:
         message = f"{self._path} names the cards."
         kind = vocabulary.DeviceCondition.CDI_READY
         return device_status.ready_or_not(
-            kind, self._failure, dead="NotWritten", alive="Written", message=message
+            kind, self._failure, failed="NotWritten", fine="Written", message=message
         )
 
     async def _refresh(self) -> float:

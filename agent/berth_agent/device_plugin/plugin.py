@@ -76,7 +76,7 @@ class DevicePlugin:
         message = f"The kubelet counts {resources}."
         kind = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
         return device_status.ready_or_not(
-            kind, failure, dead="NotRegistered", alive="Registered", message=message
+            kind, failure, failed="NotRegistered", fine="Registered", message=message
         )
 
     async def run(self) -> Never:

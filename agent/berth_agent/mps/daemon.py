@@ -95,7 +95,7 @@ class MpsDaemon:
     async def _serve(self, cards: Sequence[wire.Card]) -> None:
         if not cards:
             raise _Failed("the node has no card that it can serve")
-        if fault := limits.too_many_clients(cards, self._config.sharing):
+        if fault := limits.excess_of_clients(cards, self._config.sharing):
             raise _Failed(fault)
         self._make_folders()
         uuids = [card.uuid for card in cards]

@@ -40,7 +40,7 @@ def _replicas(sharing: wire.Sharing | None) -> int:
     return sharing.replicas if sharing and _by_mps(sharing) else 1
 
 
-def too_many_clients(cards: Sequence[wire.Card], sharing: wire.Sharing | None) -> str:
+def excess_of_clients(cards: Sequence[wire.Card], sharing: wire.Sharing | None) -> str:
     """Return that a card has more replicas than MPS serves programs, as a clause; empty if none has."""
     for card in cards if _by_mps(sharing) else ():
         most = CLIENTS if _capability(card) >= SINCE else OLD_CLIENTS

@@ -51,7 +51,7 @@ class NriPlugin:
         message = f"Each container is adjusted as the runtime at {self._socket} makes it."
         kind = vocabulary.DeviceCondition.NRI_READY
         return device_status.ready_or_not(
-            kind, self._failure, dead="NotConnected", alive="Connected", message=message
+            kind, self._failure, failed="NotConnected", fine="Connected", message=message
         )
 
     async def _session(self) -> None:

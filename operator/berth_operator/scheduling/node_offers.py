@@ -84,7 +84,7 @@ def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> b
     if not room(there.left, demand):
         return False
     return (
-        all(_fitting(there, ask) >= ask.count for ask in need.largest)
+        all(_fitting(there, ask) >= ask.count for ask in need.largest_shares)
         and all(there.instances.get(ask.profile, 0) >= ask.count for ask in need.instances)
         and all(there.others.get(kind, 0) for kind in need.other_types)
     )

@@ -80,7 +80,7 @@ SHARES = st.builds(
 @hypothesis.given(st.lists(SHARES, max_size=40))
 def test_of_many_shares_the_largest_are_asked(asks: list[requests.Gpus]) -> None:
     """A few stand for all: each is one of them, and none of them is contained in another."""
-    largest = builders.request(*asks).need.largest
+    largest = builders.request(*asks).need.largest_shares
 
     assert len(largest) <= requests.FEW_SHARES
     assert set(largest) <= set(asks)
@@ -101,7 +101,7 @@ def test_shares_that_are_too_much_together_need_no_search() -> None:
     assert isinstance(answer, decisions.Wait)
     assert answer.counts == (decisions.Count(Reason.TOO_FEW_CARDS, "", 50),)
     assert effort.left == 100
-    assert candidate.request.need.least == 25
+    assert candidate.request.need.min_cards == 25
 
 
 def test_requests_that_differ_cannot_be_made_to_have_one_hash() -> None:

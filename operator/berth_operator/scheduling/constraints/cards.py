@@ -30,9 +30,9 @@ CONDITIONS: Final = (
 )
 
 
-def asks(need: requests.Need) -> list[requests.Gpus]:
+def card_asks(need: requests.Need) -> list[requests.Gpus]:
     """Return what is asked of the cards that are given out whole or by shares."""
-    return [*([requests.cards(need.whole)] if need.whole else []), *need.largest]
+    return [*([requests.cards(need.whole)] if need.whole else []), *need.largest_shares]
 
 
 # ---------------------------------------------------------------- which cards would do
@@ -75,13 +75,13 @@ def large_enough(query: Query, ask: requests.Gpus) -> node_table.Mask:
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few cards of the right kind and size, used or not."""
     need = query.need
-    if not asks(need):
+    if not card_asks(need):
         return
     found = fitting(query)
     cards = found[-1][1]
     for reason, remaining in (*found, *_excluding_modes(query, cards)):
-        yield Objection(node_table.count(remaining) < need.least, reason, never=True)
-    for ask in need.largest:
+        yield Objection(node_table.count(remaining) < need.min_cards, reason, never=True)
+    for ask in need.largest_shares:
         yield Objection(
             node_table.count(cards & large_enough(query, ask)) < ask.count, Reason.TOO_SMALL, never=True
         )
@@ -109,7 +109,7 @@ def able(query: Query) -> node_table.Mask:
     if need.whole:
         whole = table.whole[rows] if matching is None else table.whole[rows] & matching
         mask = mask & (node_table.count(whole) - table.withheld[rows] >= need.whole)
-    for ask in need.largest:
+    for ask in need.largest_shares:
         room = query.cards_with_room if need.filters_suffice else query.room_for(ask, matching)
         assert room is not None, "a share is asked for"  # noqa: S101
         mask = mask & (room.any(axis=1) if ask.count == 1 else node_table.count(room) >= ask.count)
@@ -133,14 +133,14 @@ def _room_together(query: Query, cards: node_table.Mask) -> node_table.Mask:
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes whose cards are held by others, or withheld."""
     table, rows, need = query.table, query.rows, query.need
-    if not asks(need):
+    if not card_asks(need):
         return
     cards = meeting_conditions(query)
     if need.whole:
         free = node_table.count(cards & table.whole[rows])
         yield Objection(free < need.whole, Reason.FULL)
         yield Objection(free - table.withheld[rows] < need.whole, Reason.WITHHELD)
-    for ask in need.largest:
+    for ask in need.largest_shares:
         few = node_table.count(query.room_for(ask, cards)) < ask.count
         if (few & (table.withheld[rows] > 0)).any():
             room = node_table.count(query.without_withheld().room_for(ask, cards))
@@ -152,12 +152,12 @@ def resolvable(query: Query) -> Iterator[Objection]:
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield what part of the cards is missing for each ask; an ask that another one contains is skipped."""
-    if not asks(query.need):
+    if not card_asks(query.need):
         return
     table, rows, cards = query.table, query.rows, meeting_conditions(query)
     # Real cards alone: the table has as many columns as the largest node has cards.
     core, memory, total = (each[rows][cards] for each in (table.core, table.memory, table.total))
-    for ask in requests.uncontained(asks(query.need)):
+    for ask in requests.uncontained(card_asks(query.need)):
         if ask.whole:
             yield gap(node_table.count(cards & table.whole[rows]) - table.withheld[rows], ask.count)
         else:
@@ -285,7 +285,7 @@ def _too_few(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
         return f"{have(nodes)} {fewer(wanted, 'replica')} of shared cards{instead}"
     if detail:
         return f"{have(nodes)} too few {noun(detail, 2)}"
-    return f"{have(nodes)} {fewer(max(pod.request.need.least, 1), 'card')}"
+    return f"{have(nodes)} {fewer(max(pod.request.need.min_cards, 1), 'card')}"
 
 
 def _taken(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
@@ -295,13 +295,13 @@ def _taken(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
     need, narrowed = pod.request.need, pod.request.conditions != requests.ANY_CARD
     if need.shares:
         enough = f" with enough free{' among those asked for' if narrowed else ''}"
-        count = 0 if need.whole or len(need.shares) > 1 else need.least
+        count = 0 if need.whole or len(need.shares) > 1 else need.min_cards
         return f"{have(nodes)} {fewer(count, 'card')}{enough}"
-    return f"{have(nodes)} {fewer(0 if narrowed else need.least, 'free card')}"
+    return f"{have(nodes)} {fewer(0 if narrowed else need.min_cards, 'free card')}"
 
 
 def _wrong_model(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
-    return f"{have(nodes)} {fewer(max(pod.request.need.least, 1), 'card')} {models(pod)}"
+    return f"{have(nodes)} {fewer(max(pod.request.need.min_cards, 1), 'card')} {models(pod)}"
 
 
 def models(pod: queued_pods.Candidate) -> str:
@@ -339,7 +339,7 @@ def _withheld(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
-    applies_to=lambda question: bool(question.need.whole or question.need.largest),
+    applies_to=lambda question: bool(question.need.whole or question.need.largest_shares),
     able=able,
     unresolvable=unresolvable,
     resolvable=resolvable,

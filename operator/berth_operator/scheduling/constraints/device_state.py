@@ -26,9 +26,9 @@ def resolvable(query: Query) -> Iterator[Objection]:
                 few & (counted.trouble == node_table.TROUBLES.index(reason)), reason, counted.name
             )
     trouble = query.table.trouble[query.rows]
-    if cards.asks(query.need) and trouble.any():
+    if cards.card_asks(query.need) and trouble.any():
         suitable = cards.meeting_conditions(query)
-        for ask in cards.asks(query.need):
+        for ask in cards.card_asks(query.need):
             yield from _troubled_cards(trouble, ask.count, suitable & cards.large_enough(query, ask))
 
 

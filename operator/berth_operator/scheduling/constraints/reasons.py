@@ -21,7 +21,7 @@ class ReasonTable:
     """The first reason of each of these nodes, 0 where there is none; `complete` once all have one."""
 
     def __init__(self, nodes: node_table.Mask) -> None:
-        self.code = np.zeros(len(nodes), dtype=np.int64)
+        self.reason_index = np.zeros(len(nodes), dtype=np.int64)
         self._left = nodes.copy()  # Those without a reason.
         self.complete = False
         self._never: list[node_table.Mask] = []
@@ -33,26 +33,26 @@ class ReasonTable:
             self._never.append(objection.nodes)
         fresh = objection.nodes & self._left
         if fresh.any():
-            self.code[fresh] = self._number((objection.reason, objection.detail))
+            self.reason_index[fresh] = self._number((objection.reason, objection.detail))
             self._left ^= fresh
             self.complete = not self._left.any()
 
     def add(self, row: int, why: NodeReason) -> None:
         """Add a reason for one node, if it has none yet."""
         if self._left[row]:
-            self.code[row] = self._number(why)
+            self.reason_index[row] = self._number(why)
             self._left[row] = False
 
     def never(self) -> node_table.Mask:
         """Return the nodes that could not take the pod with nothing used and nothing wrong."""
-        mask = np.zeros(len(self.code), dtype=np.bool_)
+        mask = np.zeros(len(self.reason_index), dtype=np.bool_)
         for nodes in self._never:
             mask |= nodes
         return mask
 
     def counts(self) -> tuple[Count, ...]:
         """Count the nodes of each reason, the most frequent first, and last those that may have no cards."""
-        found = np.bincount(self.code, minlength=len(self.node_reasons) + 1)[1:].tolist()
+        found = np.bincount(self.reason_index, minlength=len(self.node_reasons) + 1)[1:].tolist()
         counts = (Count(*why, nodes) for why, nodes in zip(self.node_reasons, found, strict=True) if nodes)
         return tuple(sorted(counts, key=_importance))
 

@@ -246,13 +246,13 @@ class Need:
     A node must have all of it; where `filters_suffice`, a node that has it fits, and no search is
     needed. `core`, `ratio` (percents of cards) and `memory` (bytes) are what
     is taken of plain cards in all, as far as that is known. Of many shares only the
-    `largest` are asked of thousands of nodes: what has room for one of those has room for
+    `largest_shares` are asked of thousands of nodes: what has room for one of those has room for
     what is smaller.
     """
 
     whole: int = 0
     shares: tuple[Gpus, ...] = ()
-    largest: tuple[Gpus, ...] = ()
+    largest_shares: tuple[Gpus, ...] = ()
     core: int = 0
     ratio: int = 0
     memory: int = 0
@@ -273,9 +273,9 @@ class Need:
         return self.whole + shared + self.replicas + sum(ask.count for ask in self.instances)
 
     @property
-    def least(self) -> int:
+    def min_cards(self) -> int:
         """How many plain cards a node must have at least, by count and by what is taken of them."""
-        counts = [ask.count for ask in self.largest]
+        counts = [ask.count for ask in self.largest_shares]
         return max(self.whole, *counts, -(-self.core // WHOLE), -(-self.ratio // WHOLE), 0)
 
 
@@ -288,7 +288,7 @@ def need_of(request: Request) -> Need:
     return Need(
         whole=most.get("whole", 0),
         shares=shares,
-        largest=_largest(shares),
+        largest_shares=_largest(shares),
         core=most.get("core", 0),
         ratio=most.get("ratio", 0),
         memory=most.get("memory", 0),

@@ -22,7 +22,7 @@ def findings_of(survey: node_survey.NodeSurvey) -> tuple[Finding, ...]:
     found = dict(zip(survey.refusing, _from_survey(survey), strict=True))
     with survey.budget.fraction(work_budget.DIAGNOSIS_FRACTION) as budget:
         # The nearest come first: where the budget does not suffice for all, some examples are not diagnosed.
-        for row in survey.refusing if budget.any_number_of_nodes else dict.fromkeys(worth_diagnosing(survey)):
+        for row in survey.refusing if budget.unlimited_nodes else dict.fromkeys(worth_diagnosing(survey)):
             if not budget.exhausted:
                 found[row] = _diagnosed(survey, row, found[row], budget)
     return tuple(found.values())
@@ -30,7 +30,7 @@ def findings_of(survey: node_survey.NodeSurvey) -> tuple[Finding, ...]:
 
 def _from_survey(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
     """Yield what the survey shows of each node; plain lists, because there may be thousands."""
-    codes, never, found = survey.code.tolist(), survey.never.tolist(), survey.inventory.infos
+    codes, never, found = survey.reason_index.tolist(), survey.never.tolist(), survey.inventory.infos
     whys = [why or (Reason.UNDECIDED, "") for why in survey.node_reasons]
     for at in survey.refusing:
         info, (reason, detail) = found[at], whys[codes[at]]
@@ -41,7 +41,7 @@ def _from_survey(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
 def worth_diagnosing(survey: node_survey.NodeSurvey) -> Iterator[int]:
     """Yield the nodes to diagnose: the nearest, and an example of each of the most frequent reasons."""
     yield from survey.nearest()[: work_budget.NODES_DIAGNOSED]
-    codes, first = np.unique(survey.code[survey.refusing], return_index=True)
+    codes, first = np.unique(survey.reason_index[survey.refusing], return_index=True)
     examples = {
         survey.node_reasons[code]: survey.refusing[at]
         for code, at in zip(codes.tolist(), first.tolist(), strict=True)

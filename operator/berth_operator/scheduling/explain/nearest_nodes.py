@@ -83,8 +83,8 @@ def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[No
     by_name = facts.Demand(device_resources=survey.demand.device_resources)
     table = reasons.evaluate(copy, questions.of(survey.request, by_name), {})
     info = copy.infos[0]
-    if table.code[0]:
-        yield list(table.node_reasons)[int(table.code[0]) - 1]
+    if table.reason_index[0]:
+        yield list(table.node_reasons)[int(table.reason_index[0]) - 1]
     elif info is not None and not survey.budget.exhausted:
         request = gpu_units.request_on_unit(survey.request, survey.demand, info.view().device.gpu_unit)
         found = node_survey.search_node(info.view(), request, survey.budget)

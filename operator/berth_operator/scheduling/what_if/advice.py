@@ -108,7 +108,7 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
             if change_type in helped or trials_by_type[change_type] == work_budget.NODES_TRIED:
                 continue
             trials_by_type[change_type] += 1
-            if (advice := _tried_on_node(survey, row, before, [proposal])) is not None:
+            if (advice := _try_on_node(survey, row, before, [proposal])) is not None:
                 helped.add(change_type)
                 yield advice
 
@@ -149,11 +149,11 @@ def _sets(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> l
     prerequisites = [proposal for proposal in proposals if proposal.is_prerequisite]
     others = [proposal for proposal in proposals if not proposal.is_prerequisite]
     more = itertools.combinations(others, count - len(prerequisites)) if len(prerequisites) <= count else ()
-    found = (_tried_on_node(survey, row, before, [*prerequisites, *some]) for some in more)
+    found = (_try_on_node(survey, row, before, [*prerequisites, *some]) for some in more)
     return [advice for advice in found if advice is not None]
 
 
-def _tried_on_node(
+def _try_on_node(
     survey: NodeSurvey, row: int, before: Scenario, proposals: Sequence[ProposedChange]
 ) -> Advice | None:
     """Return the cheapest variants of some changes that together let the pod in on one node, if they do."""
@@ -167,7 +167,7 @@ def _tried_on_node(
     if not helps(chosen):
         return None
     for number, proposal in enumerate(proposals):
-        chosen[number] = cheapest(proposal, _helps_in_place_of(chosen, number, helps)) or chosen[number]
+        chosen[number] = cheapest(proposal, _helps_as_replacement(chosen, number, helps)) or chosen[number]
     if len(chosen) == 1 and isinstance(chosen[0], EndPods):
         chosen = [victims.freeing_devices_instead(survey, row, chosen[0])]
     if survey.budget.exhausted:
@@ -176,7 +176,7 @@ def _tried_on_node(
     return Advice(tuple(chosen), after.request, after.demand, before.node.name)
 
 
-def _helps_in_place_of(
+def _helps_as_replacement(
     chosen: Sequence[Change], number: int, helps: Callable[[Iterable[Change]], bool]
 ) -> Callable[[Change], bool]:
     """Return a function that tells whether a change helps in place of one of those that are chosen."""

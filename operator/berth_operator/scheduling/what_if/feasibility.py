@@ -65,18 +65,18 @@ class FeasibilityChecker:
         able = np.flatnonzero(mask if among is None else mask & among)
         rows = able[np.argsort(inventory.name_positions()[able])].tolist()
         if question.need.any_device and not question.need.filters_suffice:
-            return self._searched(request, rows)
+            return self._feasible_by_search(request, rows)
         # Once the allocator has confirmed one node, the filters are trusted for the rest.
         while question.need.any_device and rows and not self._fits(request, rows[0]):
             del rows[0]
         return FeasibleNodes(tuple(rows))
 
-    def _searched(self, request: requests.Request, rows: list[int]) -> FeasibleNodes:
+    def _feasible_by_search(self, request: requests.Request, rows: list[int]) -> FeasibleNodes:
         searched, found, budget = 0, list[int](), self._budget
-        for row in rows if budget.any_number_of_nodes else rows[: work_budget.SEARCHES_PER_CHANGE]:
-            if budget.exhausted or not (budget.searches or budget.any_number_of_nodes):
+        for row in rows if budget.unlimited_nodes else rows[: work_budget.SEARCHES_PER_CHANGE]:
+            if budget.exhausted or not (budget.searches_left or budget.unlimited_nodes):
                 break
-            budget.searches -= 1
+            budget.searches_left -= 1
             searched += 1
             if self._fits(request, row, budget.effort):
                 found.append(row)

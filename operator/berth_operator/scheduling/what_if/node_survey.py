@@ -46,7 +46,7 @@ ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in
 class NodeSurvey:
     """The reasons of all nodes, by row; masks and numbers are as long as the inventory has rows.
 
-    `code` is the position of a node's reason in `node_reasons`, whose first is None: the node fits.
+    `reason_index` is the position of a node's reason in `node_reasons`, whose first is None: the node fits.
     """
 
     inventory: Inventory
@@ -55,7 +55,7 @@ class NodeSurvey:
     demand: facts.Demand
     counts: tuple[Count, ...]
     node_reasons: tuple[NodeReason | None, ...]
-    code: node_table.Numbers
+    reason_index: node_table.Numbers
     has_node: node_table.Mask
     never: node_table.Mask
     gap: node_table.Scores
@@ -83,19 +83,19 @@ class NodeSurvey:
 
     def reason(self, row: int) -> NodeReason:
         """Return the reason of a node that has one."""
-        reason = self.node_reasons[int(self.code[row])]
+        reason = self.node_reasons[int(self.reason_index[row])]
         assert reason is not None, "the node fits"  # noqa: S101
         return reason
 
     def with_reason(self, among: frozenset[Reason]) -> node_table.Mask:
         """Return which nodes have one of these reasons."""
         codes = [code for code, found in enumerate(self.node_reasons) if found and found[0] in among]
-        return np.isin(self.code, codes)
+        return np.isin(self.reason_index, codes)
 
     @functools.cached_property
     def refusing(self) -> list[int]:
         """The rows of all nodes that refuse, in the order of their names."""
-        found = np.flatnonzero(self.code)
+        found = np.flatnonzero(self.reason_index)
         refusing: list[int] = found[np.argsort(self.inventory.name_positions()[found])].tolist()
         return refusing
 
@@ -111,7 +111,7 @@ class NodeSurvey:
 
         A node that was not fully evaluated may take the pod as it is, so it is no example of what is wrong.
         """
-        refusing = (self.code > 0) & ~self.with_reason(frozenset({Reason.UNDECIDED}))
+        refusing = (self.reason_index > 0) & ~self.with_reason(frozenset({Reason.UNDECIDED}))
         found = np.flatnonzero(refusing if among is None else among & refusing)
         keys = (self.inventory.name_positions()[found], self.gap[found], self.change_needed[found])
         nearest: list[int] = found[np.lexsort(keys)].tolist()
@@ -124,7 +124,7 @@ def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, bud
     question = questions.of(request, demand)
     table = reasons.evaluate(inventory, question, search.current_refusals(question, policy))
     has_node = inventory.table.has_node[: inventory.size].copy()
-    _search_passing_nodes(table, inventory, candidate, has_node & (table.code == 0), budget)
+    _search_passing_nodes(table, inventory, candidate, has_node & (table.reason_index == 0), budget)
     return NodeSurvey(
         inventory,
         policy,
@@ -132,7 +132,7 @@ def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, bud
         demand,
         counts=table.counts(),
         node_reasons=(None, *table.node_reasons),
-        code=table.code,
+        reason_index=table.reason_index,
         has_node=has_node,
         never=table.never(),
         gap=_gaps(inventory, question),
@@ -163,7 +163,7 @@ def _search_passing_nodes(
     if request.need.filters_suffice or not request.need.any_device:
         # Where devices are asked for, nodes are searched until one confirms the filters; then all that pass
         # count as fitting. Only time limits this.
-        no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), any_number_of_nodes=True)
+        no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True)
         pod = Scenario(request, candidate.demand)
         unsure -= set(FeasibilityChecker(inventory, no_limit).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}

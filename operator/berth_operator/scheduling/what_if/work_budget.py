@@ -36,11 +36,11 @@ _NODES_PER_STEP: Final = 256
 
 @dataclasses.dataclass(slots=True)
 class Budget:
-    """The work that may still go into one explanation, on few nodes unless on `any_number_of_nodes`."""
+    """The work that may still go into one explanation, on few nodes unless on `unlimited_nodes`."""
 
     effort: Effort
-    any_number_of_nodes: bool = False
-    searches: int = SEARCHES
+    unlimited_nodes: bool = False
+    searches_left: int = SEARCHES
 
     @property
     def exhausted(self) -> bool:
@@ -51,7 +51,7 @@ class Budget:
     def fraction(self, share: float) -> Iterator["Budget"]:
         """Yield a budget of this fraction of what is left; what is used of it is subtracted."""
         with self.effort.part(int(max(self.effort.left, 0) * share)) as part:
-            yield Budget(part, any_number_of_nodes=self.any_number_of_nodes)
+            yield Budget(part, unlimited_nodes=self.unlimited_nodes)
 
     @contextlib.contextmanager
     def device_search(self) -> Iterator[Effort]:
