@@ -238,7 +238,7 @@ async def _serve(
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
     identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
     runtime = loop.Runtime(clock=_now, identity=identity)
-    stop = _on_signals(runtime.hangup)
+    stop = _on_signals(runtime.hangup, settings_reader)
     nodes = ", ".join(config.node for config in configs)
     servers = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
     log.info("%s speaks for %s at %s", runtime.identity, nodes, servers)
@@ -251,7 +251,7 @@ async def _serve(
             for each in configs
         ]
         asyncio.get_running_loop().call_later(STARTED_SECONDS, _release_memory)
-        changed = asyncio.create_task(settings_reader.changed(settings, runtime.hangup))
+        changed = asyncio.create_task(settings_reader.changed(settings))
         ended = asyncio.create_task(stop.wait())
         await asyncio.wait((changed, ended), return_when=asyncio.FIRST_COMPLETED)
         await tasks.end([*running, changed, ended])
@@ -346,18 +346,19 @@ def _release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _on_signals(hangup: asyncio.Event) -> asyncio.Event:
-    """Return an event that a signal to end sets; a SIGHUP wakes whoever waits for `hangup`."""
+def _on_signals(hangup: asyncio.Event, settings_reader: configuration.SettingsReader) -> asyncio.Event:
+    """Return an event that a signal to end sets; a SIGHUP sets `hangup` for a moment, and wakes the reader."""
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _wake, hangup)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _hang_up, hangup, settings_reader)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stop)
     return stop
 
 
-def _wake(event: asyncio.Event) -> None:
-    event.set()
-    event.clear()
+def _hang_up(hangup: asyncio.Event, settings_reader: configuration.SettingsReader) -> None:
+    hangup.set()
+    hangup.clear()
+    settings_reader.look_again()
 
 
 def _stop(event: asyncio.Event) -> None:

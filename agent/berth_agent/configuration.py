@@ -34,6 +34,7 @@ class SettingsReader:
         self._arguments = arguments
         self._environment = environment
         self._host = host
+        self._is_due = asyncio.Event()
         self.without_file = parse(arguments, environment, host=host, checked=False)
 
     async def at_start(self) -> Settings:
@@ -51,15 +52,17 @@ class SettingsReader:
                 log.warning("the configuration file says %s, which the agent does not use", key)
             return settings
 
-    async def changed(self, settings: Settings, hangup: asyncio.Event) -> None:
-        """Return once the settings differ from these; they are looked at when `hangup` is set.
+    def look_again(self) -> None:
+        """Have the settings read soon, and once more if they are being read just now."""
+        self._is_due.set()
 
-        What cannot be used, or read, changes nothing.
-        """
+    async def changed(self, settings: Settings) -> None:
+        """Return once the settings differ from these; what cannot be used, or read, changes nothing."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_SECONDS if self.without_file.config_folder else None):
-                    await hangup.wait()
+                    await self._is_due.wait()
+            self._is_due.clear()
             try:
                 found, _ = await self._read()
             except (flags.UsageError, errors.ClientError) as error:

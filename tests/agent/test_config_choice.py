@@ -1,11 +1,12 @@
 """Which configuration file a node has, by its label and by what NVIDIA's users may say instead."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from agent.test_config_file import PLUGIN
-from berth_agent import config_choice, settings
+from berth_agent import config_choice, configuration, settings
 from berth_agent.config_choice import ConfigFolder
 from berth_crds import flags
 
@@ -83,3 +84,35 @@ def test_the_folder_is_given_by_flags_or_as_nvidias_users_do() -> None:
     ):
         with pytest.raises(flags.UsageError, match=sentence):
             settings.parse(words, {}, host="n1")
+
+
+async def test_a_file_that_says_something_else_is_noticed(tmp_path: Path) -> None:
+    """When a signal asks for it; one that cannot be used changes nothing, and the log says why."""
+    path = tmp_path / "config.yaml"
+    path.write_text("flags: {migStrategy: single}")
+    reader = configuration.SettingsReader([f"--config-file={path}"], {}, host="n1")
+    first = await reader.at_start()
+    assert first.modes.mig_strategy == "single"
+
+    changed = asyncio.create_task(reader.changed(first))
+    for text in ("flags: {migStrategy: single}", "", "flags: {migStrategy: some}", "flags: [", "version: v9"):
+        path.write_text(text)
+        reader.look_again()
+        await asyncio.sleep(0.05)
+        assert not changed.done()
+    path.write_text("flags: {migStrategy: none}")
+    reader.look_again()
+    async with asyncio.timeout(10):
+        await changed
+
+
+async def test_what_only_the_file_says_is_not_missed_before_it_is_read(tmp_path: Path) -> None:
+    """Settings are checked as a whole, with the file."""
+    path = tmp_path / "config.yaml"
+    words = [f"--config-file={path}", "--nri=n", "--share-isolation=mps"]
+    path.write_text("flags: {mpsRoot: /run/mps}")
+    settings_ = await configuration.SettingsReader(words, {}, host="n1").at_start()
+    assert settings_.mps is not None
+    path.write_text("flags: {migStrategy: single}")
+    with pytest.raises(flags.UsageError, match="give --mps-root FOLDER"):
+        await configuration.SettingsReader(words, {}, host="n1").at_start()
