@@ -347,7 +347,7 @@ def _release_memory() -> None:
 
 
 def _on_signals(hangup: asyncio.Event, settings_reader: configuration.SettingsReader) -> asyncio.Event:
-    """Return an event that a signal to end sets; a SIGHUP sets `hangup` for a moment, and the reader."""
+    """Return an event that a signal to end sets; a SIGHUP sets `hangup`, and has settings read."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _hang_up, hangup, settings_reader)
     for number in (signal.SIGTERM, signal.SIGINT):
