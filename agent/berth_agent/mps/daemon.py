@@ -141,7 +141,10 @@ class MpsDaemon:
         if failure := await asyncio.to_thread(self._config.make_exclusive, uuids):
             raise _Failed(failure)
         self._told = None
-        (self._config.root / CARDS).write_text("\n".join(uuids))
+        try:
+            (self._config.root / CARDS).write_text("\n".join(uuids))
+        except OSError as error:
+            raise _Failed(f"{error}") from error
         # It goes on in the background, and would keep a pipe open.
         await self._run(uuids, "-d", pipe=asyncio.subprocess.DEVNULL)
         if await self._answer(uuids) is None:
