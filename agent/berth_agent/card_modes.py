@@ -35,7 +35,7 @@ USUAL: Final = CardModes()
 
 def applied(card: wire.Card, modes: CardModes) -> wire.Card:
     """Return a card as it is given out."""
-    if _is_cut(card):
+    if is_cut(card):
         # One that is cut into instances is not shared as a whole.
         return (
             msgspec.structs.replace(card, sharing=None) if modes.mig_strategy != NONE else _whole(card, modes)
@@ -51,7 +51,7 @@ def _whole(card: wire.Card, modes: CardModes) -> wire.Card:
 def gpu_stands_for(cards: Iterable[wire.Card], modes: CardModes) -> str:
     """Return which resource `nvidia.com/gpu` stands for on a node with these cards; empty for itself."""
     gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
-    if modes.mig_strategy == SINGLE and any(map(_is_cut, gpus)) and not fault(gpus, modes):
+    if modes.mig_strategy == SINGLE and any(map(is_cut, gpus)) and not fault(gpus, modes):
         return names.of_instances(min(_profiles(gpus)))
     shared = any(card.sharing for card in gpus)
     return names.NVIDIA_GPU_SHARED if shared and not modes.renamed else ""
@@ -60,12 +60,12 @@ def gpu_stands_for(cards: Iterable[wire.Card], modes: CardModes) -> str:
 def fault(cards: Iterable[wire.Card], modes: CardModes) -> str:
     """Return what keeps cards in MIG mode from being given out as they should; empty for nothing."""
     gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
-    cut = [card for card in gpus if _is_cut(card)]
+    cut = [card for card in gpus if is_cut(card)]
     if empty := [card for card in cut if card.mig and not card.mig.instances]:
         return f"{_named(empty)} in MIG mode without instances: nothing of it can be given out"
     if modes.mig_strategy != SINGLE or not cut:
         return ""
-    if whole := [card for card in gpus if not _is_cut(card)]:
+    if whole := [card for card in gpus if not is_cut(card)]:
         return f"{_named(whole)} not in MIG mode, but others are: the strategy single wants all cut alike"
     profiles = sorted(_profiles(gpus))
     if len(profiles) > 1:
@@ -73,7 +73,8 @@ def fault(cards: Iterable[wire.Card], modes: CardModes) -> str:
     return ""
 
 
-def _is_cut(card: wire.Card) -> bool:
+def is_cut(card: wire.Card) -> bool:
+    """Whether a card is in MIG mode, with instances or without."""
     return card.mig is not None and card.mig.enabled
 
 

@@ -108,7 +108,7 @@ def _nvml_ready(outcome: probe.Outcome) -> wire.Condition:
 
 def mig_ready(cards: Sequence[wire.Card], modes: card_modes.CardModes) -> wire.Condition | None:
     """Return whether the cards in MIG mode can be given out as they should; None where there are none."""
-    cut = [card for card in cards if card.mig is not None and card.mig.enabled]
+    cut = [card for card in cards if card_modes.is_cut(card)]
     if not cut:
         return None
     count = sum(len(card.mig.instances) for card in cut if card.mig)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from berth_agent.delivery.containers import WRITABLE, Limits, Mount, Part, Undeliverable
+from berth_agent.delivery.containers import WRITABLE, Limits, Mount, Part, Undeliverable, no_limits
 from berth_crds import catalog
 from berth_crds.vocabulary import IsolationReason
 
@@ -47,8 +47,7 @@ class NotIsolated:
 
     def limits(self, parts: Sequence[Part]) -> Limits:
         """Return nothing."""
-        del parts
-        return Limits()
+        return no_limits(parts)
 
     def state(self) -> State:
         """Return that nothing is enforced."""

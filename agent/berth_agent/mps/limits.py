@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from berth_agent import card_modes
 from berth_crds import catalog, vocabulary, wire
 
 # How many programs MPS serves on one card, by its compute capability: NVIDIA's own figures.
@@ -15,7 +16,7 @@ WHOLE: Final = 100
 def served(cards: Iterable[wire.Card]) -> tuple[wire.Card, ...]:
     """Return the cards that MPS can serve, in the order in which it numbers them."""
     gpus = (card for card in cards if card.type == vocabulary.DeviceType.GPU)
-    return tuple(card for card in gpus if card.mig is None or not card.mig.enabled)
+    return tuple(card for card in gpus if not card_modes.is_cut(card))
 
 
 def commands(cards: Sequence[wire.Card], sharing: wire.Sharing | None) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from typing import Final
 from berth_crds import names
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import events
+from berth_operator.translate import unknown_keys
 
 REASON: Final = "NoCardsChosen"
-OWN: Final = f"{names.GROUP}/"
 
 
 class UnchosenEvents:
@@ -26,7 +26,7 @@ class UnchosenEvents:
         """Record which pods are new since the last time."""
         found = set()
         for hold in ledger.unreadable_pods.of_other_schedulers():
-            asked = [name for name, _ in hold.amounts if name.startswith(OWN)]
+            asked = [name for name, _ in hold.amounts if name.startswith(unknown_keys.PREFIX)]
             if asked and not hold.shares:
                 found.add(hold.uid)
                 if hold.uid not in self._told:

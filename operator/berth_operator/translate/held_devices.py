@@ -23,7 +23,7 @@ from berth_crds import aliases, allocation, names, schema_limits
 from berth_crds.vocabulary import DeviceType, PodPhase
 from berth_operator.scheduling import allocation_recovery, container_peaks, decisions, holds
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.translate import device_requests, pod_limits, quantities, raw, resources
+from berth_operator.translate import device_requests, pod_limits, quantities, raw, resources, unknown_keys
 
 MAX_MARKED: Final = 512
 MINOR: Final = re.compile(r"\d{1,9}", re.ASCII)
@@ -36,7 +36,6 @@ IN_RECORD: Final = re.compile(
 RESULT_ANNOTATIONS: Final = frozenset({names.ALLOCATION, names.MINORS, names.TERM})
 UUIDS, MINORS = names.container_key("", "uuids"), names.container_key("", "minors")
 # Resources of which one unit is one device.
-OWN: Final = f"{names.GROUP}/"
 COUNTED_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_MIG_PREFIX)
 
 Record = allocation.Allocation | allocation.Unreadable | None
@@ -303,7 +302,7 @@ def _max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
             [
                 (name, _container_max_cards({name: amount}))
                 for name, amount in amounts.items()
-                if not name.startswith(OWN)
+                if not name.startswith(unknown_keys.PREFIX)
             ],
             runs,
         )
