@@ -16,7 +16,12 @@ INTERVAL_SECONDS: Final = 10.0
 LEASE_SECONDS: Final = 40
 DEADLINE_SECONDS: Final = 5.0
 # The names of NVIDIA's own plugin, whole, shared and cut into MIG instances.
-GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, f"{names.NVIDIA_MIG_PREFIX}*")
+GPU_RESOURCES: Final = (
+    names.NVIDIA_GPU,
+    names.NVIDIA_GPU_SHARED,
+    f"{names.NVIDIA_MIG_PREFIX}*",
+    names.GPU,
+)
 SYSFS: Final = Path("/sys")
 PROCFS: Final = Path("/proc")
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from berth_agent import (
     card_modes,
     config_choice,
@@ -25,7 +27,7 @@ from berth_agent import (
     plugin_choices,
     xid_choices,
 )
-from berth_crds import flags, logs, schema_limits, vocabulary
+from berth_crds import flags, logs, names, schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 
 
@@ -159,8 +161,8 @@ def parse(
         log_level=given["log_level"],
         log_format=given["log_format"],
         pod_resources=given["pod_resources"],
-        gpu_resources=given["gpu_resources"],
-        modes=card_modes.CardModes(given["sharing"], given["rename_shared"], given["mig_strategy"]),
+        gpu_resources=tuple(dict.fromkeys((*given["gpu_resources"], names.GPU))),
+        modes=card_modes.CardModes(_sharing(given), given["rename_shared"], given["mig_strategy"]),
         listen=given["listen"],
         listen_probes=given["listen_probes"],
         dcgm_names=given["dcgm_names"],
@@ -282,6 +284,13 @@ def _nri(given: Mapping[str, Any]) -> NriSettings | None:
                 f"--{flag} is about what the runtime's plugin does: give --nri SOCKET with it."
             )
     return None
+
+
+def _sharing(given: Mapping[str, Any]) -> wire.Sharing | None:
+    """Return how cards are shared, and whether the device plugin gives a container one replica at most."""
+    sharing: wire.Sharing | None = given["sharing"]
+    one_each = bool(given["kubelet_socket"] and given["fail_requests_greater_than_one"])
+    return msgspec.structs.replace(sharing, one_per_container=one_each) if sharing else None
 
 
 def _plugin(given: Mapping[str, Any]) -> PluginSettings | None:

@@ -118,6 +118,10 @@ class Sharing(model_rules.Model):
     replicas: Annotated[int, model_rules.integer(1, schema_limits.MOST_REPLICAS)]
     """How many pods may hold the card at the same time."""
 
+    one_per_container: model_rules.Flag = False
+    """Whether the node's device plugin refuses a container that asks for several replicas
+    (failRequestsGreaterThanOne), of this card or of several."""
+
 
 class Vf(model_rules.Model):
     """One virtual function of a device."""

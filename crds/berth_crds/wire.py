@@ -104,6 +104,7 @@ class Sharing(Struct, frozen=True):
 
     strategy: str
     replicas: int
+    one_per_container: bool = False
 
 
 class Vf(Struct, frozen=True):

@@ -52,12 +52,17 @@ def pod(
     promised: Sequence[Sequence[str]] = (),
     uid: str = "",
     replicas: int = 0,
+    core: int = 100,
+    init: int = 0,
 ) -> watched_pod.Pod:
-    """Return a pod whose containers c0, c1, ... ask for these amounts and were promised these cards."""
+    """Return a pod whose containers c0, c1, ... ask for these amounts and were promised these cards.
+
+    The first `init` of them are init containers.
+    """
     minors = {card.uuid: card.minor for card in (*CARDS, SPLIT)} | {"MIG-1": 4}
     shares = {
         f"c{number}": {
-            "gpu": [allocation.Share(uuid, minors[uuid], 100, 7, replicas=replicas) for uuid in uuids]
+            "gpu": [allocation.Share(uuid, minors[uuid], core, 7, replicas=replicas) for uuid in uuids]
         }
         for number, uuids in enumerate(promised)
         if uuids
@@ -70,7 +75,7 @@ def pod(
         for number, each in enumerate(amounts)
     )
     meta = wire.Meta(name=name, namespace="ml", uid=uid or name, annotations=text)
-    return watched_pod.Pod(meta, watched_pod.PodSpec("n1", containers))
+    return watched_pod.Pod(meta, watched_pod.PodSpec("n1", containers[init:], containers[:init]))
 
 
 def _texts(amounts: dict[str, int]) -> dict[str, Any]:

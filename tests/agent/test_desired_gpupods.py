@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import datetime as dt
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 from berth_agent import device_spec, simulated
 from berth_agent.gpupods import desired, reconciler, verification, watched_pod
 from berth_agent.kubelet import device_ids
+from berth_agent.kubelet.device_ids import ALL
 from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import errors
 from support import nodes
@@ -287,10 +289,10 @@ ALLOCATABLE = device_ids.allocatable_devices(OF_KUBELET)
 WITH_KUBELET = desired.NodeCards("n1", desired.gpus_by_minor(OF_KUBELET), None, ALLOCATABLE)
 
 
-def by_kubelet(**containers: Mapping[str, int]) -> allocation.Allocation:
-    """Return what the kubelet gave: to each container so many replicas of each device."""
+def by_kubelet(**containers: Mapping[str, Fraction]) -> allocation.Allocation:
+    """Return what the kubelet gave: to each container so much of each device."""
     holdings = {
-        name: [device_ids.HeldDevice(uuid, ALLOCATABLE.get(uuid), count) for uuid, count in held.items()]
+        name: [device_ids.HeldDevice(uuid, ALLOCATABLE.get(uuid), part) for uuid, part in held.items()]
         for name, held in containers.items()
     }
     return desired.allocation_by_kubelet("n1", holdings)
@@ -300,8 +302,8 @@ def by_kubelet(**containers: Mapping[str, int]) -> allocation.Allocation:
     ("main", "side", "devices"),
     [
         pytest.param(
-            {"GPU-a": 1, "GPU-b": 3},
-            {"MIG-1": 1},
+            {"GPU-a": ALL, "GPU-b": Fraction(3, 4)},
+            {"MIG-1": ALL},
             {
                 "main": (
                     wire.HeldCard("GPU-a", 0, "gpu", core=100, memory=16, model="Tesla T4"),
@@ -312,16 +314,18 @@ def by_kubelet(**containers: Mapping[str, int]) -> allocation.Allocation:
             id="whole cards, replicas and instances by what they are worth",
         ),
         pytest.param(
-            {"GPU-a": 2},
+            {"GPU-a": Fraction(30, 100)},
             {},
-            {"main": (wire.HeldCard("GPU-a", 0, "gpu", core=100, memory=16, model="Tesla T4"),)},
-            id="replicas of a card that tells none count as the card",
+            {"main": (wire.HeldCard("GPU-a", 0, "gpu", core=30, memory=4, model="Tesla T4"),)},
+            id="a part in percent",
         ),
-        pytest.param({"GPU-x": 1}, {}, {}, id="no minor is made up for what is no card of the node"),
+        pytest.param({"GPU-x": ALL}, {}, {}, id="no minor is made up for what is no card of the node"),
     ],
 )
 def test_gpupod_names_what_the_kubelet_gave(
-    main: Mapping[str, int], side: Mapping[str, int], devices: Mapping[str, tuple[wire.HeldCard, ...]]
+    main: Mapping[str, Fraction],
+    side: Mapping[str, Fraction],
+    devices: Mapping[str, tuple[wire.HeldCard, ...]],
 ) -> None:
     """By container; the operator withholds what is left open."""
     spec = desired.spec(POD, by_kubelet(main=main, side=side), WITH_KUBELET)
@@ -331,14 +335,14 @@ def test_gpupod_names_what_the_kubelet_gave(
 
 def test_published_containers_are_kept_and_added_to() -> None:
     """A container that is named keeps its cards; one that is not, or without cards, gets the kubelet's."""
-    published = desired.spec(POD, by_kubelet(main={"GPU-a": 1}), WITH_KUBELET)
+    published = desired.spec(POD, by_kubelet(main={"GPU-a": ALL}), WITH_KUBELET)
     empty = msgspec.structs.replace(
         published, containers=(*published.containers, wire.HoldingContainer("side"))
     )
-    found = desired.spec(POD, by_kubelet(main={"GPU-b": 1}, side={"MIG-1": 1}), WITH_KUBELET)
+    found = desired.spec(POD, by_kubelet(main={"GPU-b": ALL}, side={"MIG-1": ALL}), WITH_KUBELET)
 
     assert desired.merged(empty, found) == desired.spec(
-        POD, by_kubelet(main={"GPU-a": 1}, side={"MIG-1": 1}), WITH_KUBELET
+        POD, by_kubelet(main={"GPU-a": ALL}, side={"MIG-1": ALL}), WITH_KUBELET
     )
 
 
@@ -375,7 +379,7 @@ def test_status_quotes_each_source(
     condition: tuple[str, str],
 ) -> None:
     """Grants are what the sources say, and the condition judges."""
-    found = status(phase, given=by_kubelet(main={"GPU-a": 1}), node_cards=WITH_KUBELET, evidence=evidence)
+    found = status(phase, given=by_kubelet(main={"GPU-a": ALL}), node_cards=WITH_KUBELET, evidence=evidence)
 
     assert (found.minors, found.granted) == ("0", granted)
     assert [(one.status, one.reason) for one in found.conditions] == [condition]

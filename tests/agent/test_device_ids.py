@@ -7,7 +7,7 @@ import pytest
 from berth_agent import flag_table
 from berth_agent.kubelet import device_ids
 from berth_agent.kubelet.podresources import ListedContainer, ListedDevices, ListedPod
-from berth_crds import wire
+from berth_crds import names, wire
 
 WHOLE = wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16)
 SHARED = wire.Card(
@@ -25,12 +25,12 @@ ALLOCATABLE = device_ids.allocatable_devices((WHOLE, SHARED, CUT, NIC))
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 
 
-def held(*devices: ListedDevices, patterns: tuple[str, ...] = flag_table.GPU_RESOURCES) -> dict[str, int]:
-    """Give what one container holds: how many replicas of each uuid."""
+def held(*devices: ListedDevices, patterns: tuple[str, ...] = flag_table.GPU_RESOURCES) -> dict[str, float]:
+    """Give what one container holds: how much of each uuid."""
     found = device_ids.holdings(
         (ListedPod("ns", "p", (ListedContainer("c", devices),)),), patterns, ALLOCATABLE
     )
-    return {one.uuid: one.count for one in found[("ns", "p")]["c"]} if found else {}
+    return {one.uuid: float(one.part) for one in found[("ns", "p")]["c"]} if found else {}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,8 @@ def test_ids_mean_pieces(device: str, uuid: str, card: str | None) -> None:
         ("nvidia.com/gpu.shared", True),
         ("nvidia.com/mig-3g.20gb", True),
         ("nvidia.com/mig-1g.5gb.shared", True),
+        ("berth.dev/gpu", True),
+        ("berth.dev/gpu-core", False),
         ("nvidia.com/gpus", False),
         ("nvidia.com/hostdev", False),
         ("amd.com/gpu", False),
@@ -80,17 +82,28 @@ def test_resources_can_be_chosen() -> None:
     devices = (ListedDevices(GPU, ("GPU-a",)), ListedDevices("volcano.sh/vgpu-number", ("GPU-b",)))
 
     assert held(*devices) == {"GPU-a": 1}
-    assert held(*devices, patterns=("volcano.sh/vgpu-*",)) == {"GPU-b": 1}
+    assert held(*devices, patterns=("volcano.sh/vgpu-*",)) == {"GPU-b": 0.25}
 
 
 def test_replicas_of_one_card_add_up() -> None:
     """A container with two replicas of a card holds that card, twice."""
-    assert held(ListedDevices(GPU, ("GPU-b::3",)), ListedDevices(GPU, ("GPU-b::1",))) == {"GPU-b": 2}
+    assert held(ListedDevices(GPU, ("GPU-b::3",)), ListedDevices(GPU, ("GPU-b::1",))) == {"GPU-b": 0.5}
+
+
+def test_each_percent_counts() -> None:
+    """By Berth's own resource, on a card that has no replicas."""
+    assert held(ListedDevices(names.GPU, ("GPU-a::3", "GPU-a::99"))) == {"GPU-a": 0.02}
+
+
+def test_what_is_listed_as_all_of_a_card_is_no_more() -> None:
+    """Replicas of a card that tells none, and the card itself, whose replicas are others' now."""
+    assert held(ListedDevices(GPU, ("GPU-a::0", "GPU-a::1"))) == {"GPU-a": 1}
+    assert held(ListedDevices(GPU, ("GPU-b",))) == {"GPU-b": 1}
 
 
 def test_device_that_is_listed_for_each_numa_node_counts_once() -> None:
     """The same id in two entries is one device."""
-    assert held(ListedDevices(GPU, ("GPU-b::3",)), ListedDevices(GPU, ("GPU-b::3",))) == {"GPU-b": 1}
+    assert held(ListedDevices(GPU, ("GPU-b::3",)), ListedDevices(GPU, ("GPU-b::3",))) == {"GPU-b": 0.25}
 
 
 def test_order_is_that_of_the_cards() -> None:

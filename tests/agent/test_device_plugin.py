@@ -31,8 +31,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------- what the kubelet counts
 
 
-def test_each_card_is_counted_by_one_resource() -> None:
-    """Whole cards, instances by their profile, and replicas; with their NUMA nodes."""
+def test_each_card_is_counted() -> None:
+    """Whole cards, which are counted in percent, too; instances by their profile, and replicas."""
     found = offers.offers(
         offers.countable((*CARDS[:2], CUT, SPLIT, wire.Card("nic", "rdma", 0))), {"GPU-1", "GPU-m"}, {}
     )
@@ -41,6 +41,10 @@ def test_each_card_is_counted_by_one_resource() -> None:
         GPU: (OfferedDevice("GPU-0", numa_node=0), OfferedDevice("GPU-1", is_healthy=False, numa_node=0)),
         MIG: (OfferedDevice("MIG-1", is_healthy=False),),
         SHARED: (OfferedDevice("GPU-s::0"), OfferedDevice("GPU-s::1")),
+        names.GPU: (
+            *(OfferedDevice(f"GPU-0::{number}", numa_node=0) for number in range(100)),
+            *(OfferedDevice(f"GPU-1::{number}", is_healthy=False, numa_node=0) for number in range(100)),
+        ),
     }
 
 

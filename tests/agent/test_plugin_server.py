@@ -15,7 +15,7 @@ from berth_agent.device_plugin.answers import AnswerRules, NodeState
 from berth_agent.kubelet import plugin_messages
 from berth_agent.kubelet.plugin_messages import OfferedDevice
 from berth_agent.plugin_choices import PluginChoices
-from berth_crds import tasks
+from berth_crds import names, tasks
 from support.podresources import field
 from testbed import waiting
 
@@ -23,11 +23,12 @@ REFUSED = "takes no device plugin for nvidia.com/gpu (attempt 1)"
 
 
 class Registry:
-    """The kubelet's end of registration."""
+    """The kubelet's end of registration; requests for parts of cards, which come beside others, are apart."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
         self.requests: list[bytes] = []
+        self.for_parts: list[bytes] = []
         self.refuses = False
         self.refused = ""  # A resource that is not taken.
         self._server: grpc.aio.Server | None = None
@@ -50,7 +51,7 @@ class Registry:
     async def _register(self, request: bytes, context: Any) -> bytes:
         if self.refuses or (self.refused and self.refused.encode() in request):
             await context.abort(grpc.StatusCode.UNKNOWN, "not you")
-        self.requests.append(request)
+        (self.for_parts if names.GPU.encode() in request else self.requests).append(request)
         return b""
 
     async def until_registered(self, count: int) -> None:
@@ -98,7 +99,7 @@ async def device_plugin(
 
 def registration(resource: str) -> bytes:
     """Return what the plugin says of a resource."""
-    endpoint = f"berth-{resource.rpartition('/')[2]}.sock"
+    endpoint = f"berth-{resource.replace('/', '-')}.sock"
     return field(1, "v1beta1") + field(2, endpoint) + field(3, resource) + field(4, b"\x10\x01")
 
 
@@ -111,6 +112,8 @@ async def test_each_resource_is_registered_once_its_cards_are_known(
     device_plugin.set_state(NodeState(CARDS))
     await registry.until_registered(1)
     assert registry.requests == [registration(GPU)]
+    await waiting.eventually(lambda: registry.for_parts, what="the plugin to register parts of cards")
+    assert registry.for_parts == [registration(names.GPU)]
 
     device_plugin.set_state(NodeState((*CARDS, SPLIT)))
     await registry.until_registered(2)
@@ -123,7 +126,9 @@ async def test_devices_are_streamed_as_they_change(
     """A stream that ends has the plugin register again."""
     device_plugin.set_state(NodeState(CARDS[:1]))
     await registry.until_registered(1)
-    async with grpc.aio.insecure_channel(f"unix:{registry.socket.parent / 'berth-gpu.sock'}") as channel:
+    async with grpc.aio.insecure_channel(
+        f"unix:{registry.socket.parent / 'berth-nvidia.com-gpu.sock'}"
+    ) as channel:
         stream = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
         well = plugin_messages.listed([OfferedDevice("GPU-0", numa_node=0)])
         assert await stream.read() == well
@@ -162,7 +167,7 @@ async def test_a_kubelet_that_starts_anew_is_registered_with(
     registry.refuses = False
     await registry.until_registered(4)
     await waiting.eventually(lambda: device_plugin.condition().status == "True", what="the condition")
-    assert device_plugin.condition().message == "The kubelet counts nvidia.com/gpu."
+    assert device_plugin.condition().message == "The kubelet counts berth.dev/gpu, nvidia.com/gpu."
     assert "not you" in caplog.text
 
 
@@ -183,7 +188,7 @@ async def test_a_folder_in_which_nothing_can_be_served_is_told_and_tried_again(
     registry: Registry, device_plugin: plugin.DevicePlugin, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such as one where something else has the name of the socket."""
-    taken = registry.socket.parent / "berth-gpu.sock"
+    taken = registry.socket.parent / "berth-nvidia.com-gpu.sock"
     taken.mkdir()
     device_plugin.set_state(NodeState(CARDS))
     await waiting.eventually(
@@ -231,7 +236,9 @@ async def test_a_plugin_that_is_taken_and_lost_at_once_pauses(
     device_plugin.set_state(NodeState(CARDS))
     await registry.until_registered(1)
     await asyncio.sleep(0.05)
-    async with grpc.aio.insecure_channel(f"unix:{registry.socket.parent / 'berth-gpu.sock'}") as channel:
+    async with grpc.aio.insecure_channel(
+        f"unix:{registry.socket.parent / 'berth-nvidia.com-gpu.sock'}"
+    ) as channel:
         stream = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"")
         await stream.read()
         stream.cancel()
@@ -250,7 +257,9 @@ async def test_what_the_kubelet_asks_is_answered_before_serving_ends(
     monkeypatch.setattr(answers, "FOUND_SECONDS", 0.4)
     device_plugin.set_state(NodeState(CARDS))
     await registry.until_registered(1)
-    async with grpc.aio.insecure_channel(f"unix:{registry.socket.parent / 'berth-gpu.sock'}") as channel:
+    async with grpc.aio.insecure_channel(
+        f"unix:{registry.socket.parent / 'berth-nvidia.com-gpu.sock'}"
+    ) as channel:
         allocate = channel.unary_unary("/v1beta1.DevicePlugin/Allocate")
         asked = allocate(field(1, field(1, "GPU-0")))
         await asyncio.sleep(0.1)

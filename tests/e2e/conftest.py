@@ -42,9 +42,19 @@ async def stage(base: fleet.Fleet) -> AsyncIterator[stages.Stage]:
 @pytest.fixture
 def worker(stage: stages.Stage) -> Iterator[workers.Worker]:
     """Yield a node with a real kubelet and a real containerd."""
+    yield from _worker(stage, nvidia=False)
+
+
+@pytest.fixture
+def nvidia_worker(stage: stages.Stage) -> Iterator[workers.Worker]:
+    """Yield one whose runtime does what NVIDIA's does."""
+    yield from _worker(stage, nvidia=True)
+
+
+def _worker(stage: stages.Stage, *, nvidia: bool) -> Iterator[workers.Worker]:
     if why := workers.obstacle():
         pytest.skip(why)
-    with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}") as worker:
+    with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}", nvidia=nvidia) as worker:
         yield worker
     stage.cluster.kubectl("delete", "node", worker.name)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from berth_crds import names
 from e2e.conditions import condition
 from e2e.stage import Stage, Thing
-from testbed import images, workers
+from testbed import images, nvidia_runtime, workers
 
 MAJOR: Final = 195  # Of NVIDIA's devices.
 ALLOWED, DENIED, ABSENT = "No such device or address", "Operation not permitted", "No such file or directory"
@@ -39,6 +39,14 @@ def make_node(root: Path, name: str, minor: int) -> None:
     path = root / "dev" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(MAJOR, minor))
+
+
+def give_cards(worker: workers.Worker, minors: Mapping[str, int]) -> None:
+    """Tell the runtime of a node, which plays NVIDIA's, of its cards and of the files of the driver."""
+    library = worker.directory / LIBRARY
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.touch()
+    nvidia_runtime.give(worker.directory, minors, OF_DRIVER, {str(library): LOADED}, major=MAJOR)
 
 
 def container(name: str, **limits: str) -> dict[str, Any]:
@@ -126,11 +134,13 @@ def openable(answers: list[str]) -> list[int]:
 # ---------------------------------------------------------------- a scene that every way of delivery plays
 
 
-def scene(**spec: Any) -> tuple[Thing, ...]:
+HALF: Final = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
+
+
+def scene(half: Mapping[str, str] = HALF, **spec: Any) -> tuple[Thing, ...]:
     """Return a pod of two containers, a sidecar and an init container, two halves, and one without a card."""
     once = whole("once") | {"command": ["/pause", "open", *CARD_PATHS]}
     side = whole("side") | {"restartPolicy": "Always"}
-    half = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
     return (
         pod("several", whole("left"), whole("right"), initContainers=[once, side], **spec),
         pod("first", container("main", **half), **spec),
@@ -143,8 +153,13 @@ RUNNING: Final = (("several", "left"), ("several", "right"), ("several", "side")
 PAIR: Final = (("first", "main"), ("second", "main"))
 
 
-async def assert_as_decided(stage: Stage, worker: workers.Worker, minor_of: Mapping[str, int]) -> None:
-    """Assert that each container of the scene sees the cards of its annotation and no others."""
+async def assert_as_decided(
+    stage: Stage, worker: workers.Worker, minor_of: Mapping[str, int], *, files: bool = True
+) -> None:
+    """Assert that each container of the scene sees the cards of its annotation and no others.
+
+    With `files` it sees those of the driver, too.
+    """
     now = await stage.pods()
 
     def given(name: str, container: str) -> str:
@@ -157,7 +172,8 @@ async def assert_as_decided(stage: Stage, worker: workers.Worker, minor_of: Mapp
         assert (inside.uuids(), inside.minors()) == (given(*place), minors)
         other = next(minor for minor in range(MOST_CARDS) if minor not in minors)
         assert [inside.made(minors[0]), inside.made(other)] == [ALLOWED, DENIED]
-        assert inside.opened("/dev/nvidiactl", "/dev/nvidia-uvm", LOADED) == [ALLOWED, ALLOWED, "opened"]
+        assert inside.opened("/dev/nvidiactl", "/dev/nvidia-uvm") == [ALLOWED, ALLOWED]
+        assert inside.opened(LOADED) == ["opened" if files else ABSENT]
     assert sorted(minor for place in RUNNING for minor in held[place]) == list(range(MOST_CARDS))
     assert held[PAIR[0]] == held[PAIR[1]]
     nothing = Inside(stage, worker, "none", "main")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from berth_agent import simulated
-from berth_crds import names
+from berth_crds import card_part, names
 from berth_crds.client import errors, resources
 from e2e import fleet, inside
 from e2e import stage as stages
@@ -34,6 +34,8 @@ from e2e.stage import Stage
 from support import pod_invariants
 from testbed import cluster as clusters
 from testbed import console, nvidia_runtime, processes, waiting, workers
+
+Limits = dict[str, str]
 
 SHAPE: Final = f"{MOST_CARDS}xT4"
 STOCK: Final = "somebody-else"
@@ -151,6 +153,7 @@ def _container(chance: random.Random) -> dict[str, Any]:
             {names.NVIDIA_GPU: "1"},
             {names.NVIDIA_GPU: "2"},
             {names.GPU_CORE: core, names.GPU_MEMORY_RATIO: core},
+            {names.GPU: core},
         )
     )
     return container("main", **limits)
@@ -213,10 +216,14 @@ async def _nothing_is_left(node: Node) -> None:
 
 
 async def equal_pods(node: Node, rounds: int) -> None:
-    """Make equal pods at once, again and again: count who was given what was promised, and who was not."""
+    """Make equal pods at once, again and again: count who was given what was promised, and who was not.
+
+    In the second half of the rounds they are halves of cards.
+    """
     stage = node.stage
     for number in range(rounds):
-        made = [pod(f"e{number}-{each}", inside.whole("main")) for each in range(MOST_CARDS)]
+        equal = container("main", **{names.GPU: "50"}) if number >= rounds // 2 else inside.whole("main")
+        made = [pod(f"e{number}-{each}", equal) for each in range(MOST_CARDS)]
         titles = [each["metadata"]["name"] for each in made]
         await stage.create(*made)
         for name in titles:
@@ -239,26 +246,38 @@ async def _verified(stage: Stage, name: str) -> str:
 
 
 async def mixed_pods(node: Node, rounds: int, chance: random.Random) -> None:
-    """Make stock pods and shares of Berth's at once; no two of them may see the same card."""
+    """Make stock pods and shares of Berth's at once; pods that see one card may ask for no more than it."""
     stage = node.stage
-    half = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
+    unasked = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
     for number in range(rounds):
-        stock = [
-            pod(f"s{number}-{each}", inside.whole("main"), schedulerName=STOCK, nodeName=node.worker.name)
+        asked: dict[str, Limits] = {
+            f"s{number}-{each}": chance.choice(({names.NVIDIA_GPU: "1"}, {names.GPU: "30"}))
             for each in range(chance.choice((1, 2)))
+        }
+        made = [
+            pod(name, container("main", **limits), schedulerName=STOCK, nodeName=node.worker.name)
+            for name, limits in asked.items()
         ]
-        made = [*stock, pod(f"h{number}", container("main", **half))]
+        asked[f"h{number}"] = chance.choice((unasked, {names.GPU: "50"}))
+        made.append(pod(f"h{number}", container("main", **asked[f"h{number}"])))
         chance.shuffle(made)
         titles = [each["metadata"]["name"] for each in made]
         await stage.create(*made)
         ended = [await _settled(stage, name) for name in titles]
         running = [name for name, phase in zip(titles, ended, strict=True) if phase == "Running"]
         cards = {name: Inside(stage, node.worker, name, "main").minors() for name in running}
-        held = [minor for minors in cards.values() for minor in minors]
-        if len(held) != len(set(held)):
-            raise Wrong(f"a card is seen by two: {cards}")
+        held = Counter[int]()
+        for name, minors in cards.items():
+            held.update(dict.fromkeys(minors, _percent(asked[name])))
+        if any(percent > card_part.WHOLE for percent in held.values()):
+            raise Wrong(f"more of a card is given than it has: {cards} for {asked}")
         node.counts.update(f"mixed: {phase}" for phase in ended)
         await _delete(stage, *titles)
+
+
+def _percent(limits: Limits) -> int:
+    """Return how many percent of a card a container asks for."""
+    return int(limits.get(names.GPU) or limits.get(names.GPU_CORE) or card_part.WHOLE)
 
 
 async def _settled(stage: Stage, name: str) -> str:

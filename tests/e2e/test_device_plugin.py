@@ -15,8 +15,11 @@ from e2e.conditions import condition
 from e2e.inside import (
     MOST_CARDS,
     Inside,
+    assert_as_decided,
     container,
+    give_cards,
     pod,
+    scene,
     until_allocatable,
     until_running,
     whole,
@@ -95,6 +98,86 @@ async def until_verified(stage: Stage, name: str) -> None:
         return False
 
     await stage.until(f"the cards of {name} to be verified", verified, seconds=40)
+
+
+BY_RUNTIME: Final = [("envvar",), ("envvar", "--device-id-strategy", "index"), ("volume-mounts",)]
+BY_KUBELET: Final = [("cdi-cri",), ("cdi-annotations",), ("envvar", "--pass-device-specs")]
+HALF: Final = {names.GPU: "50"}
+
+
+@pytest.mark.parametrize("strategy", BY_RUNTIME, ids=" ".join)
+async def test_nvidias_runtime_opens_what_the_plugin_names(
+    stage: Stage, nvidia_worker: workers.Worker, strategy: tuple[str, ...]
+) -> None:
+    """Containers of one pod, halves of one card, and none for a pod without a card."""
+    worker = nvidia_worker
+    give_cards(worker, minors(worker))
+    await started(stage, worker, "--device-list-strategy", *strategy)
+
+    await play(stage, *scene(HALF))
+
+    await assert_as_decided(stage, worker, minors(worker))
+    if strategy == ("volume-mounts",):
+        (uuid,) = cards_of((await stage.pods())["first"])
+        named = f"/var/run/nvidia-container-devices/{uuid}"
+        assert Inside(stage, worker, "first", "main").opened(named) == ["opened"]
+
+
+@pytest.mark.parametrize("strategy", BY_KUBELET, ids=" ".join)
+async def test_the_kubelet_opens_what_the_plugin_names(
+    stage: Stage, worker: workers.Worker, driver: Path, strategy: tuple[str, ...]
+) -> None:
+    """The same without any runtime of NVIDIA's; device nodes alone bring none of the driver's files."""
+    roots = ("--nvidia-driver-root", str(driver), "--cdi", str(worker.cdi))
+    await started(stage, worker, *roots, "--device-list-strategy", *strategy)
+
+    await play(stage, *scene(HALF))
+
+    await assert_as_decided(stage, worker, minors(worker), files=strategy[0] != "envvar")
+
+
+async def play(stage: Stage, *pods: Thing) -> None:
+    """Create pods, and wait until all run and are verified."""
+    await stage.create(*pods)
+    titles = [each["metadata"]["name"] for each in pods]
+    await until_running(stage, *titles)
+    for title in titles:
+        if cards_of((await stage.pods())[title]):
+            await until_verified(stage, title)
+
+
+async def test_parts_of_cards_may_be_anybodys(stage: Stage, worker: workers.Worker) -> None:
+    """A pod of another scheduler is given a part by the kubelet, and Berth gives nobody the same."""
+    await started(stage, worker)
+    await until_allocatable(stage, worker.name, 100 * MOST_CARDS, names.GPU)
+    unasked = {names.GPU_CORE: "30", names.GPU_MEMORY_RATIO: "30"}
+    await stage.create(pod("ours", container("main", **unasked)))
+    await until_running(stage, "ours")
+    await until_allocatable(stage, worker.name, 100 * MOST_CARDS - 30, names.GPU)
+
+    await stage.create(stock("theirs", worker, container("main", **{names.GPU: "70"})))
+    await until_running(stage, "theirs")
+    await until_published(stage, "theirs", core=70)
+    await play(stage, pod("last", container("main", **{names.GPU: "300"})))
+
+    (card,) = cards_of((await stage.pods())["ours"])
+    assert Inside(stage, worker, "theirs", "main").uuids() == card
+    last = Inside(stage, worker, "last", "main").uuids().split(",")
+    assert {card, *last} == set(minors(worker))
+    await stage.waiting_pod(pod("late", container("main", **{names.GPU: "1"})), "0/1 nodes are available")
+
+
+async def until_published(stage: Stage, name: str, core: int) -> None:
+    """Wait until the record of a pod says how much it has of its card."""
+
+    async def published() -> bool:
+        with contextlib.suppress(errors.NotFound):
+            found = await stage.admin.get(resources.GPU_PODS, name, into=dict, namespace=stage.namespace)
+            held = [card for each in found["spec"]["containers"] for card in each["devices"]]
+            return [card["core"] for card in held] == [core]
+        return False
+
+    await stage.until(f"the record of {name}", published, seconds=40)
 
 
 async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: workers.Worker) -> None:

@@ -1,7 +1,5 @@
 """Delivery by the environment, on a real node whose runtime obeys it: what containers see, from inside."""
 
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,37 +10,27 @@ from berth_crds import names
 from e2e import by_hand, webhooks
 from e2e.inside import (
     IMAGE,
-    LIBRARY,
-    LOADED,
-    MAJOR,
     MOST_CARDS,
-    OF_DRIVER,
     Inside,
     assert_as_decided,
+    give_cards,
     pod,
     scene,
     until_running,
     whole,
 )
 from e2e.stage import Stage, Thing
-from testbed import nvidia_runtime, workers
+from testbed import workers
 
 pytestmark = pytest.mark.slow
 SHAPE = f"{MOST_CARDS}xT4"
 
 
 @pytest.fixture
-def worker(stage: Stage) -> Iterator[workers.Worker]:
-    """Yield a node whose runtime hands out every card to whoever asks for it, as CUDA images do."""
-    if why := workers.obstacle():
-        pytest.skip(why)
-    with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}", nvidia=True) as worker:
-        library = worker.directory / LIBRARY
-        library.parent.mkdir(parents=True)
-        library.touch()
-        nvidia_runtime.give(worker.directory, minors(worker), OF_DRIVER, {str(library): LOADED}, major=MAJOR)
-        yield worker
-    stage.cluster.kubectl("delete", "node", worker.name)
+def worker(nvidia_worker: workers.Worker) -> workers.Worker:
+    """Return a node whose runtime hands out every card to whoever asks for it, as CUDA images do."""
+    give_cards(nvidia_worker, minors(nvidia_worker))
+    return nvidia_worker
 
 
 def minors(worker: workers.Worker) -> dict[str, int]:

@@ -9,9 +9,6 @@ import pytest
 from berth_agent import simulated
 from berth_crds import names
 from e2e.inside import (
-    ABSENT,
-    ALLOWED,
-    DENIED,
     MOST_CARDS,
     Inside,
     assert_as_decided,
@@ -51,40 +48,6 @@ async def test_each_container_opens_the_cards_of_its_annotation_and_no_others(
 
     cards = simulated.machine(worker.name, SHAPE).answering_cards()
     await assert_as_decided(stage, worker, {card.uuid: card.minor for card in cards})
-
-
-async def test_a_mig_instance_is_opened_and_no_other_of_its_card(
-    stage: Stage, worker: workers.Worker, driver: Path, tmp_path: Path
-) -> None:
-    """The driver guards each instance by two device nodes, which its files below /proc name."""
-    fixtures.require()
-    made = machine.Machine.make(tmp_path / "machine", presets.MIG)
-    capabilities = made.proc / "driver/nvidia/capabilities/gpu0/mig"
-    for number, (gi, ci) in enumerate([(1, 0), (3, 0), (9, 0), (11, 0)]):
-        for place, minor in ((f"gi{gi}", 100 + number), (f"gi{gi}/ci{ci}", 200 + number)):
-            (capabilities / place).mkdir(parents=True)
-            (capabilities / place / "access").write_text(f"DeviceFileMinor: {minor}\nDeviceFileMode: 444\n")
-            make_node(driver, f"nvidia-caps/nvidia-cap{minor}", minor)
-    stage.operator()
-    stage.agent_env = {"LD_LIBRARY_PATH": str(build.library().parent), machine.VARIABLE: str(made.state)}
-    await stage.agent(
-        *("--sysfs", str(made.sys), "--procfs", str(made.proc)),
-        *("--nri", str(worker.nri), "--nvidia-driver-root", str(driver)),
-        **{worker.name: HARDWARE},
-    )
-    await stage.until_ready(worker.name)
-
-    await stage.create(pod("p", container("main", **{f"{names.NVIDIA_MIG_PREFIX}2g.20gb": "1"})))
-    await until_running(stage, "p")
-
-    inside = Inside(stage, worker, "p", "main")
-    assert inside.uuids() == made.read()["card.0.mig.1"].split()[0]
-    assert inside.minors() == [0]
-    caps = "/dev/nvidia-caps/nvidia-cap"
-    assert inside.opened(*(f"{caps}{minor}" for minor in (101, 201))) == [ALLOWED] * 2
-    others = (100, 102, 103, 200, 202, 203)
-    assert inside.opened(*(f"{caps}{minor}" for minor in others)) == [ABSENT] * len(others)
-    assert inside.made(102) == DENIED
 
 
 async def test_a_container_that_cannot_get_its_card_does_not_start_without(

@@ -64,6 +64,26 @@ def test_a_pod_that_others_bound_has_what_its_node_offers(
     assert inventories.free_cards(ledger.inventory) == 4 - expected
 
 
+LISTING = builders.node("n1", extra={names.GPU: 400})
+PART = builders.pod(
+    "p", nodeName="n1", schedulerName="other", containers=[builders.asking("main", {names.GPU: 50})]
+)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the Device first", "the pod first"])
+@pytest.mark.parametrize(("kubelet_served", "expected"), [(False, 0), (True, 1)])
+def test_a_part_of_a_card_is_given_only_where_the_agent_is_the_plugin(
+    expected: int, *, kubelet_served: bool, late: bool
+) -> None:
+    """Every node lists the resource, and the kubelet of any other takes the pod without giving it a card."""
+    ledger = ledgers.with_nodes()
+    ledger.node_seen(LISTING)
+    device = builders.device("n1", kubelet_served=kubelet_served)
+    ledgers.in_turn(lambda: ledger.device_seen(device), lambda: ledgers.pod_seen(ledger, PART), late=late)
+
+    assert ledgers.holding(ledger) == ([], expected)
+
+
 STARTING = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase="Pending")
 
 

@@ -25,8 +25,8 @@ def test_each_pod_without_chosen_cards_is_told_once() -> None:
     ledgers.pod_seen(ledger, bound("plugged", names.NVIDIA_GPU_SHARED, **stock))
     ledgers.pod_seen(ledger, bound("ours", names.GPU))
 
-    for _ in range(2):
-        unchosen.report(ledger)
+    for now in range(2):
+        unchosen.report(ledger, now)
 
     (event,) = recorded
     assert (event.reason, event.warning, event.involved.name) == ("NoCardsChosen", True, "blind")
@@ -34,6 +34,24 @@ def test_each_pod_without_chosen_cards_is_told_once() -> None:
         "It asks for berth.dev/gpu and was bound to n1 by another scheduler, which chose no cards for it: its"
         " containers see what their images say. Make it again with schedulerName: berth-scheduler."
     )
+
+
+def test_an_agent_that_is_a_plugin_may_take_its_time() -> None:
+    """What it gave it says within some seconds; a pod that it gave nothing is told then."""
+    recorded: list[events.Event] = []
+    unchosen, ledger = unchosen_events.UnchosenEvents(recorded.append), ledgers.with_nodes()
+    ledger.device_seen(builders.device("n1", kubelet_served=True))
+    for name in ("blind", "given"):
+        ledgers.pod_seen(ledger, bound(name, names.GPU, schedulerName="default-scheduler"))
+    named = builders.gpupod(name="given", uid="uid-given", main=[1])
+
+    unchosen.report(ledger, 0)
+    ledgers.gpupod_seen(ledger, named)
+    unchosen.report(ledger, unchosen_events.PLUGIN_SECONDS - 1)
+    assert not recorded
+    unchosen.report(ledger, unchosen_events.PLUGIN_SECONDS)
+
+    assert [event.involved.name for event in recorded] == ["blind"]
 
 
 def test_such_a_pod_keeps_no_card_from_others() -> None:

@@ -159,6 +159,109 @@ def test_by_the_plugin_alone_pieces_have_one_name() -> None:
     assert [one is not None for one in found] == [True, False]
 
 
+def test_a_plugin_may_give_a_container_one_replica() -> None:
+    """Several are refused with a sentence before the kubelet does; several containers get one each."""
+    inventory = builders.inventory(
+        builders.node(), dataclasses.replace(shared(cards=4), one_replica_each=True)
+    )
+    one = requests.ContainerRequest("a", (requests.cards(1),))
+    two = dataclasses.replace(by_gpu(2), request=requests.Request((one, dataclasses.replace(one, name="b"))))
+
+    assert placed(inventory, by_gpu()) is not None
+    assert placed(inventory, two) is not None
+    assert placed(inventory, by_gpu(2)) is None
+    assert scenes.said(inventory, by_gpu(2)) == (
+        "0/1 nodes are available: 1 gives a container one replica at most: ask for one in each."
+        " It would not fit on any node even if all nodes were empty."
+    )
+    assert scenes.said(inventory, scenes.pod(requests.Replicas(2))).startswith(
+        "0/1 nodes are available: 1 gives a container one replica at most"
+    )
+    inventory.put_device(shared(cards=4))
+    assert placed(inventory, by_gpu(2)) is not None
+
+
+def counted(at: str = "n1", cards: int = 2) -> devices.Device:
+    """Return cards that the kubelet counts by nvidia.com/gpu, and gives to one pod each."""
+    return builders.device(at, cards, gpu_unit=devices.COUNTED_CARD)
+
+
+def part_by_gpu(count: int = 1, *, memory: int = 20 * builders.GIB) -> queued_pods.Candidate:
+    """Return a pod that asks for so many nvidia.com/gpu, and that it needs no more than this of each."""
+    pod = scenes.pod(requests.Gpus(count, memory=memory))
+    demand = dataclasses.replace(pod.demand, device_resources=((names.NVIDIA_GPU, count),))
+    return dataclasses.replace(pod, demand=demand)
+
+
+def test_a_kubelet_that_counts_cards_gives_them_whole() -> None:
+    """A pod that would do with a part gets all of its card, which nobody can share with it."""
+    inventory = builders.inventory(builders.node(), counted())
+
+    first = placed(inventory, part_by_gpu())
+    assert first is not None
+    assert [(share.core, share.memory) for share in first.grants[0].shares] == [(100, builders.MEMORY)]
+    assert fill(inventory, part_by_gpu()) == ["n1"] * 2
+
+
+def test_elsewhere_parts_are_parts() -> None:
+    """And where both kinds of nodes are, they come first."""
+    inventory = builders.inventory(
+        builders.node("a"), counted("a"), builders.node("b"), builders.device("b", 1)
+    )
+
+    first = placed(inventory, part_by_gpu())
+    assert first is not None
+    assert (first.node, first.grants[0].shares[0].memory) == ("b", 20 * builders.GIB)
+    found = fill(inventory, part_by_gpu(), most=20)
+    assert (found.count("a"), found[-2:]) == (2, ["a", "a"])
+    assert len(found) == 2 + builders.MEMORY // (20 * builders.GIB)
+
+
+@pytest.mark.parametrize(
+    ("pod", "parts"),
+    [
+        pytest.param(by_gpu(), [100], id="whole cards"),
+        pytest.param(by_gpu(50, name=names.GPU), None, id="many cards by Berth's own name"),
+        pytest.param(scenes.part(core=30), [30], id="a part by names that the kubelet gives nothing for"),
+    ],
+)
+def test_others_get_what_they_ask_for(pod: queued_pods.Candidate, parts: list[int] | None) -> None:
+    """A kubelet that counts cards counts parts by Berth's own name."""
+    found = placed(builders.inventory(builders.node(), counted()), pod)
+
+    assert ([share.core for share in found.grants[0].shares] if found else None) == parts
+
+
+def test_a_card_must_have_the_memory_that_is_asked_for() -> None:
+    """Though all of it is given."""
+    inventory = builders.inventory(builders.node(), counted())
+
+    assert placed(inventory, part_by_gpu(memory=builders.MEMORY + 1)) is None
+    assert placed(inventory, part_by_gpu(memory=builders.MEMORY)) is not None
+
+
+def test_a_full_node_of_counted_cards_says_so() -> None:
+    """And that a whole card has to be freed."""
+    inventory = builders.inventory(builders.node(), counted())
+    fill(inventory, part_by_gpu())
+
+    assert scenes.said(inventory, part_by_gpu()) == (
+        "0/1 nodes are available: 1 has no card with enough free. Would fit if GPU-n1-0 of n1 were freed."
+    )
+
+
+def test_pieces_by_their_own_name_are_delivered_beside_counted_cards() -> None:
+    """The plugin counts MIG instances by their profile there."""
+    card = builders.card(9, mig=True, instances=builders.instances("n1", 9, 1))
+    there = builders.device(
+        "n1", [card], gpu_unit=devices.COUNTED_CARD, ways=Way.DEVICE_PLUGIN | Way.UNCHECKED
+    )
+    pod = scenes.pod(requests.Instances(builders.PROFILE, 1))
+    pod = dataclasses.replace(pod, demand=dataclasses.replace(pod.demand, ways=Way.NRI | Way.DEVICE_PLUGIN))
+
+    assert placed(builders.inventory(builders.node(), there), pod) is not None
+
+
 def test_a_preferred_scope_gives_way() -> None:
     """It is no matter of replicas, and the pod has said that it can do without."""
     near = requests.Grouping(scope=Scope.NUMA, required=False)

@@ -2,6 +2,7 @@
 
 As with the real one's usual configuration, any container gets what its variable says, whether its image wrote
 it, its pod or the API server: `all`, `void`, `none`, indices or uuids. Without the variable it gets nothing.
+Where cards are named by mounts, as the real one may be told to take them, these count alone.
 containerd starts this file for each of its commands, so it loads next to nothing.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 CARDS = "nvidia-cards.json"
 PROGRAM = "nvidia-runtime"
 VARIABLE = "NVIDIA_VISIBLE_DEVICES="
+MOUNTS = "/var/run/nvidia-container-devices/"
 NOTHING = ("", "void", "none")
 
 
@@ -54,10 +56,8 @@ def main(known: str, runc: str, *words: str) -> None:
 
 
 def _show(spec: dict[str, Any], known: Mapping[str, Any]) -> None:
-    """Show a container the cards that its environment names."""
-    env: Sequence[str] = spec["process"].get("env", ())
-    said = [text.removeprefix(VARIABLE) for text in env if text.startswith(VARIABLE)]
-    words = said[-1].split(",") if said and said[-1] not in NOTHING else []
+    """Show a container the cards that its mounts name, or else its environment."""
+    words = _named_by_mounts(spec) or _named_by_environment(spec)
     shown = [
         card
         for number, card in enumerate(known["cards"])
@@ -73,6 +73,17 @@ def _show(spec: dict[str, Any], known: Mapping[str, Any]) -> None:
     for source, destination in known["files"]:
         mount = {"source": source, "destination": destination, "type": "bind", "options": ["ro", "rbind"]}
         spec["mounts"].append(mount)
+
+
+def _named_by_mounts(spec: Mapping[str, Any]) -> list[str]:
+    destinations = (mount["destination"] for mount in spec.get("mounts", ()))
+    return [path.removeprefix(MOUNTS) for path in destinations if path.startswith(MOUNTS)]
+
+
+def _named_by_environment(spec: Mapping[str, Any]) -> list[str]:
+    env: Sequence[str] = spec["process"].get("env", ())
+    said = [text.removeprefix(VARIABLE) for text in env if text.startswith(VARIABLE)]
+    return said[-1].split(",") if said and said[-1] not in NOTHING else []
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from berth_operator.scheduling.delivery_ways import Way
 from berth_operator.translate import delivery, device_requests, raw
 from support import builders, manifests
 
-PART = names.GPU
+PART = names.GPU_MEMORY_RATIO
 FED = Way.NRI | Way.ENVIRONMENT
 BY_PLUGIN = Way.NRI | Way.DEVICE_PLUGIN
 
@@ -82,7 +82,7 @@ def asking(name: str, resource: str, *, fed: str = "", by: str = "uuids") -> dic
     path = f"metadata.annotations['{names.container_key(fed, by)}']"
     variable = {"name": mutations.VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"fieldPath": path}}}
     env = {"env": [{"name": "A", "value": "b"}, variable]} if fed else {}
-    return builders.asking(name, {resource: "50" if resource == PART else "1"}, **env)
+    return builders.asking(name, {resource: "50" if resource in {PART, names.GPU} else "1"}, **env)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,7 @@ def asking(name: str, resource: str, *, fed: str = "", by: str = "uuids") -> dic
         "one of two needs it": ([asking("a", PART, fed="a"), builders.container("b")], FED),
         "a resource of the plugin": ([asking("a", names.NVIDIA_GPU)], BY_PLUGIN),
         "shared": ([asking("a", names.NVIDIA_GPU_SHARED)], BY_PLUGIN),
+        "a part that the kubelet counts": ([asking("a", names.GPU)], BY_PLUGIN),
         "MIG": ([asking("a", "nvidia.com/mig-1g.5gb")], BY_PLUGIN),
         "one by the plugin, one not": ([asking("a", names.NVIDIA_GPU), asking("b", PART)], Way.NRI),
     }.values(),

@@ -104,9 +104,24 @@ def test_failed_source(conditions: dict[str, str], failed: str) -> None:
 def test_whether_the_kubelet_is_asked(status: str) -> None:
     """The condition is there where the agent asks, whether or not the kubelet answers just now."""
     asked = builders.published(conditions={"PodResourcesReady": status})
-    other = builders.published(conditions={"NVMLReady": status})
+    served = builders.published(conditions={"DevicePluginReady": status})
 
-    assert [devices.read(one).kubelet_read for one in (asked, other)] == [True, False]
+    assert [devices.read(one).kubelet_read for one in (asked, served)] == [True, False]
+    assert [devices.read(one).kubelet_served for one in (asked, served)] == [False, True]
+
+
+def test_whether_containers_get_several_replicas() -> None:
+    """As the agent says of any of its cards."""
+    cards = [
+        wire.Card(f"GPU-{minor}", "gpu", minor, sharing=wire.Sharing("mps", 2, one_per_container=one))
+        for minor, one in enumerate((False, True))
+    ]
+    found = [
+        devices.read(wire.Device(wire.Meta("n"), wire.DeviceSpec("n", devices=tuple(those))))
+        for those in (cards, cards[:1])
+    ]
+
+    assert [one.one_replica_each for one in found] == [True, False]
 
 
 def test_failed_source_gives_its_reason() -> None:

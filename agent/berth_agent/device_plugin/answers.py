@@ -20,7 +20,7 @@ from berth_agent.delivery.containers import GivenCard, Undeliverable, cards_and_
 from berth_agent.delivery.device_nodes import DEV
 from berth_agent.delivery.isolation import Mps
 from berth_agent.delivery.means import DirectMeans
-from berth_agent.device_plugin import admission, claims, offers, responses
+from berth_agent.device_plugin import admission, claims, offers, parts, responses
 from berth_agent.device_plugin.admission import Admitted
 from berth_agent.device_plugin.claims import Claim
 from berth_agent.gpupods import watched_pod
@@ -37,6 +37,7 @@ FOUND_SECONDS: Final = 2.0  # For as long the pod is looked for; the kubelet adm
 LOOK_SECONDS: Final = 0.05
 SETTLE_SECONDS: Final = 0.5  # Since a pod was first seen here; a bind takes some hundredths.
 LIST_SECONDS: Final = 1.0  # For one answer of the kubelet's.
+SEVERAL_PODS: Final = frozenset({names.NVIDIA_GPU_SHARED, names.GPU})  # May have the same card.
 
 
 class NodePods(Protocol):
@@ -63,9 +64,9 @@ class NodeState:
         """Yield each device that the kubelet counts."""
         return offers.countable(self.cards, self.gpu_stands_for)
 
-    def resources(self) -> Mapping[str, str]:
-        """Return the resource that counts each card or instance."""
-        return claims.resources_of(self.countable())
+    def counted(self) -> claims.Counted:
+        """Return as what each card or instance counts, apart from its parts."""
+        return claims.counted(self.countable())
 
     def meaning(self, resource: str) -> str:
         """Return which resource would ask elsewhere for what this one asks for here."""
@@ -103,7 +104,9 @@ class PluginAnswers:
 
     def offers(self) -> Mapping[str, offers.Offer]:
         """Return the devices of each resource as they are now."""
-        return offers.offers(self.state.countable(), self.state.sick, claims.meanings_of(self._claims()))
+        claimed = list(self._claims())
+        withdrawn = parts.withdrawn(claimed, self._specs(), self._given_ids())
+        return offers.offers(self.state.countable(), self.state.sick, claims.meanings_of(claimed), withdrawn)
 
     def note_pods(self) -> None:
         """Note when each pod was first seen, and forget those that are gone."""
@@ -114,11 +117,19 @@ class PluginAnswers:
         self._remembered = {uid: kept for uid, kept in self._remembered.items() if uid in self._first_seen}
 
     def _claims(self) -> Iterator[Claim]:
-        countable = tuple(self.state.countable())
-        resources = claims.resources_of(countable)
+        counted = self.state.counted()
         for pod in self._living():
-            yield from claims.promised(pod, resources)
-        yield from claims.given(self.listed, countable)
+            yield from claims.promised(pod, counted)
+        yield from claims.given(self.listed, counted)
+
+    def _specs(self) -> parts.Specs:
+        return {claims.key_of(pod): pod.spec for pod in self._living()}
+
+    def _given_ids(self) -> frozenset[str]:
+        """Return the devices that the kubelet has given, as far as it lists or this process gave them."""
+        listed = (devices.ids for pod in self.listed for one in pod.containers for devices in one.devices)
+        remembered = (ids for allocated in self._remembered.values() for ids in allocated.values())
+        return frozenset(itertools.chain(*listed, *remembered))
 
     async def preferred(self, resource: str, preference: Preference) -> Sequence[str]:
         """Return the ids that a container should get; empty where the pod was not found out in time."""
@@ -139,10 +150,11 @@ class PluginAnswers:
         promised = self._promised_to(admitted, resource) if admitted else ()
         if not promised and not self._pods.are_current:
             raise Refused("which cards were promised to whom is not known now")
-        if promised and self._are_own(promised, admitted) and len(promised) == len(chosen):
+        is_part = self.state.meaning(resource) == names.GPU
+        if promised and self._are_own(promised, admitted) and (is_part or len(promised) == len(chosen)):
             # Cards of the pod's init containers come in no order, and without a question which are preferred.
             chosen = promised
-        self._check(resource, chosen, admitted, promised)
+        self._check(resource, ids, chosen, admitted, promised)
         if admitted:
             allocated = self._remembered.setdefault(admitted.pod.metadata.uid, {})
             allocated[admitted.container, resource] = ids
@@ -198,10 +210,9 @@ class PluginAnswers:
 
     def _promised_to(self, admitted: Admitted, resource: str) -> tuple[str, ...]:
         """Return the uuids that the bind promised to a container by this resource."""
-        resources = self.state.resources()
         return tuple(
             claim.uuid
-            for claim in claims.promised(admitted.pod, resources)
+            for claim in claims.promised(admitted.pod, self.state.counted())
             if (claim.container, claim.resource) == (admitted.container, resource)
         )
 
@@ -214,6 +225,9 @@ class PluginAnswers:
     def _best(self, resource: str, preference: Preference, pod: watched_pod.Pod) -> Sequence[str]:
         """Return the best devices of those promised to nobody, for a pod that Berth has not bound."""
         size, must_include, meaning = preference.size, preference.must_include, self.state.meaning(resource)
+        if meaning == names.GPU:
+            left = self._left(claims.key_of(pod))
+            return parts.best(preference, left, self.state.cards, self.state.partitions)
         if meaning == names.NVIDIA_GPU_SHARED:
             return replica_choice.best_replicas(
                 preference.available,
@@ -234,12 +248,12 @@ class PluginAnswers:
 
     def _room(self, available: Iterable[str], pod: watched_pod.Pod) -> Mapping[str, int]:
         """Return how many available replicas of each card are promised to no other pod."""
-        own, resources = claims.key_of(pod), self.state.resources()
+        own, counted = claims.key_of(pod), self.state.counted()
         listed = {(one.namespace, one.name) for one in self.listed}
-        promised = itertools.chain.from_iterable(claims.promised(one, resources) for one in self._living())
-        waiting = collections.Counter(
-            claim.uuid for claim in promised if claim.pod != own and claim.pod not in listed
-        )
+        waiting = collections.Counter[str]()
+        for claim in itertools.chain.from_iterable(claims.promised(one, counted) for one in self._living()):
+            if claim.pod != own and claim.pod not in listed:
+                waiting[claim.uuid] += claim.amount
         return collections.Counter(map(uuid_of, available)) - waiting
 
     def _check_count(self, resource: str, count: int) -> None:
@@ -250,18 +264,34 @@ class PluginAnswers:
                 f"{count} replicas of shared cards are no more of a card than one: ask for 1 {resource}"
             )
 
+    def _left(self, own: claims.PodKey | None) -> Mapping[str, int]:
+        """Return how many percent of each card are promised to no other pod."""
+        claimed = [claim for claim in self._claims() if claim.pod != own]
+        uuids = (one.uuid for one in self.state.countable() if one.resource == names.GPU)
+        return parts.left(claimed, self._specs(), uuids)
+
     def _check(
-        self, resource: str, uuids: Collection[str], admitted: Admitted | None, promised: Collection[str]
+        self,
+        resource: str,
+        ids: Sequence[str],
+        uuids: Collection[str],
+        admitted: Admitted | None,
+        promised: Collection[str],
     ) -> None:
-        """Raise `Refused` where a device is held by another pod, or was promised to one, as a whole."""
-        own = claims.key_of(admitted.pod) if admitted else None
+        """Raise `Refused` where another pod holds or was promised a device, or too much of one is asked."""
+        own, meaning = claims.key_of(admitted.pod) if admitted else None, self.state.meaning(resource)
         for claim in self._claims():
-            shared = self.state.meaning(resource) == claim.meaning == names.NVIDIA_GPU_SHARED
+            shared = claim.meaning == meaning and meaning in SEVERAL_PODS
             if claim.uuid in uuids and claim.pod != own and not shared:
                 raise Refused(
                     f"{claim.uuid} is for pod {claim.pod[0]}/{claim.pod[1]}; no other card was offered"
                 )
-        if promised and set(promised) != set(uuids):
+        swapped = bool(promised) and set(promised) != set(uuids)
+        if meaning == names.GPU and swapped:
+            raise Refused(f"the kubelet chose {', '.join(uuids)} in place of {', '.join(promised)}")
+        if meaning == names.GPU and not promised and (why := parts.objection(ids, self._left(own))):
+            raise Refused(why)
+        if swapped:
             log.warning(
                 "node %s: the kubelet gives %s in place of %s", self._node, list(uuids), sorted(promised)
             )

@@ -1,26 +1,29 @@
 """Who holds or was promised a card, and by which name of a resource. Pure.
 
-Berth promises by the annotation of the bind, and the kubelet lists what it gave. A pod that asks the
-scheduler for a part of a card asks the kubelet for nothing: its name is empty, and the card is kept from
-every resource.
+Berth promises by the annotation of the bind, and the kubelet lists what it gave. A pod may ask the scheduler
+for a part of a card by names that ask the kubelet for nothing; then the name is empty.
 """
 
+import collections
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from berth_agent.device_plugin import offers
 from berth_agent.gpupods import watched_pod
 from berth_agent.kubelet import device_ids, podresources
-from berth_crds import allocation, names, vocabulary
+from berth_crds import allocation, card_part, names, vocabulary
 
 PodKey = device_ids.PodKey
+Counted = Mapping[str, offers.Countable]  # By uuid, as what it counts apart from its parts.
 
 
 class Claim(NamedTuple):
     """A container's claim on a card or an instance, by a resource of the kubelet's; empty for none.
 
-    `meaning` is as what it is claimed: a whole card, a replica, or an instance, by the resource that asks for
-    such a thing everywhere; empty for a part. A card may have been given as one when it counts as another.
+    `meaning` is as what it is claimed: a whole card, a part, a replica, or an instance, by the resource that
+    asks for such a thing everywhere; empty if that is unknown. A card may have been given as one when it
+    counts as another. `amount` is how many replicas or percents are claimed.
     """
 
     pod: PodKey
@@ -28,24 +31,39 @@ class Claim(NamedTuple):
     uuid: str
     resource: str
     meaning: str
+    amount: int = 1
 
 
-def promised(pod: watched_pod.Pod, resources: Mapping[str, str]) -> Iterator[Claim]:
-    """Yield what a pod was promised by its bind. `resources` names the resource that counts each uuid."""
+def promised(pod: watched_pod.Pod, counted: Counted) -> Iterator[Claim]:
+    """Yield what a pod was promised by its bind."""
     text = pod.metadata.annotations.get(names.ALLOCATION)
     decoded = allocation.decode(text) if text is not None else None
     if isinstance(decoded, allocation.Unreadable):
         # It may have any card, so each is kept from every resource, as the scheduler does.
-        yield from (Claim(key_of(pod), "", uuid, "", "") for uuid in resources)
+        yield from (Claim(key_of(pod), "", uuid, "", "") for uuid in counted)
     if not isinstance(decoded, allocation.Allocation):
         return
     asked = {container.name: watched_pod.amounts(container) for container in watched_pod.containers(pod)}
     for entry in decoded.entries():
         if entry.type == vocabulary.DeviceType.GPU:
-            resource = resources.get(entry.share.uuid, "")
-            by_name = resource if resource in asked.get(entry.container, {}) else ""
-            meaning = _meaning(entry.share) if by_name else ""
-            yield Claim(key_of(pod), entry.container, entry.share.uuid, by_name, meaning)
+            share, one = entry.share, counted.get(entry.share.uuid)
+            resource = _asked_by(one, asked.get(entry.container, {})) if one else ""
+            is_part = resource in {"", names.GPU}
+            yield Claim(
+                key_of(pod),
+                entry.container,
+                share.uuid,
+                resource,
+                names.GPU if is_part else _meaning(share),
+                _percent(share, one) if is_part else max(share.replicas, 1),
+            )
+
+
+def _asked_by(counted: offers.Countable, asked: Collection[str]) -> str:
+    """Return by which resource the kubelet was asked for a card or an instance; empty for none."""
+    if counted.resource in asked:
+        return counted.resource
+    return names.GPU if names.GPU in asked and counted.meaning == names.NVIDIA_GPU else ""
 
 
 def _meaning(share: allocation.Share) -> str:
@@ -54,20 +72,24 @@ def _meaning(share: allocation.Share) -> str:
     return names.NVIDIA_GPU_SHARED if share.replicas else names.NVIDIA_GPU
 
 
-def given(
-    listed: Iterable[podresources.ListedPod], countable: Collection[offers.Countable]
-) -> Iterator[Claim]:
+def _percent(share: allocation.Share, counted: offers.Countable | None) -> int:
+    """Return how many percent of its card a share is, of compute or of memory."""
+    memory = counted.card.memory if counted else None
+    return max(share.core, math.ceil(share.memory * card_part.WHOLE / memory) if memory else 0)
+
+
+def given(listed: Iterable[podresources.ListedPod], counted: Counted) -> Iterator[Claim]:
     """Yield which of these cards and instances the kubelet lists as given, by whatever resource."""
-    known = {device.uuid: device.meaning for device in countable}
     for pod in listed:
         for container in pod.containers:
             for devices in container.devices:
-                for one in devices.ids:
-                    uuid = device_ids.uuid_of(one)
-                    if uuid in known:
-                        meaning = _given_as(one, devices.resource, known[uuid])
-                        key = pod.namespace, pod.name
-                        yield Claim(key, container.name, uuid, devices.resource, meaning)
+                found = collections.Counter[tuple[str, str]]()
+                for device in set(devices.ids):  # The kubelet repeats a device for each NUMA node.
+                    if one := counted.get(device_ids.uuid_of(device)):
+                        found[one.uuid, _given_as(device, devices.resource, one.meaning)] += 1
+                for (uuid, meaning), amount in found.items():
+                    key = pod.namespace, pod.name
+                    yield Claim(key, container.name, uuid, devices.resource, meaning, amount)
 
 
 def _given_as(device: str, resource: str, meaning: str) -> str:
@@ -79,9 +101,9 @@ def _given_as(device: str, resource: str, meaning: str) -> str:
     return meaning if meaning.startswith(names.NVIDIA_MIG_PREFIX) else names.NVIDIA_GPU
 
 
-def resources_of(devices: Iterable[offers.Countable]) -> Mapping[str, str]:
-    """Return the resource that counts each card or instance."""
-    return {device.uuid: device.resource for device in devices}
+def counted(devices: Iterable[offers.Countable]) -> Counted:
+    """Return as what each card or instance counts, apart from its parts."""
+    return {one.uuid: one for one in devices if one.resource != names.GPU}
 
 
 def meanings_of(claims: Iterable[Claim]) -> Mapping[str, Collection[str]]:

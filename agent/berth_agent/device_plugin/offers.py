@@ -1,36 +1,36 @@
 """What the kubelet counts: the devices of each resource, with their health and NUMA node. Pure."""
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from berth_agent.kubelet import device_ids
 from berth_agent.kubelet.plugin_messages import OfferedDevice
-from berth_crds import names, vocabulary, wire
+from berth_crds import card_part, names, vocabulary, wire
 
 Offer = tuple[OfferedDevice, ...]
 
 
 class Countable(NamedTuple):
-    """A card, an instance or a replica, as one device of a resource.
+    """A card or an instance as a resource counts it: by one device, by its replicas, or by its percents.
 
     `meaning` is the resource that would ask for it elsewhere (`gpuStandsFor`).
     """
 
     resource: str
-    id: str
+    ids: tuple[str, ...]
     uuid: str  # Of the card or the instance.
     card: wire.Card
     meaning: str
 
 
 def countable(cards: Sequence[wire.Card], gpu_stands_for: str = "") -> Iterator[Countable]:
-    """Yield each device that the kubelet counts: MIG cards by instances, shared ones by replicas.
+    """Yield what the kubelet counts: MIG instances, replicas of shared cards, others whole and in parts.
 
     What `nvidia.com/gpu` stands for is counted by that name.
     """
-    for device in _by_own_names(cards):
-        stood_for = device.resource == gpu_stands_for
-        yield device._replace(resource=names.NVIDIA_GPU) if stood_for else device
+    for one in _by_own_names(cards):
+        yield one._replace(resource=names.NVIDIA_GPU) if one.resource == gpu_stands_for else one
 
 
 def meaning(resource: str, gpu_stands_for: str) -> str:
@@ -45,26 +45,38 @@ def _by_own_names(cards: Sequence[wire.Card]) -> Iterator[Countable]:
         if card.mig and card.mig.enabled:
             for instance in card.mig.instances:
                 resource = names.of_instances(instance.profile)
-                yield Countable(resource, instance.uuid, instance.uuid, card, resource)
+                yield Countable(resource, (instance.uuid,), instance.uuid, card, resource)
         elif card.sharing:
-            for number in range(card.sharing.replicas):
-                replica = f"{card.uuid}{device_ids.REPLICA}{number}"
-                yield Countable(names.NVIDIA_GPU_SHARED, replica, card.uuid, card, names.NVIDIA_GPU_SHARED)
+            replicas = device_ids.numbered(card.uuid, card.sharing.replicas)
+            yield Countable(names.NVIDIA_GPU_SHARED, replicas, card.uuid, card, names.NVIDIA_GPU_SHARED)
         else:
-            yield Countable(names.NVIDIA_GPU, card.uuid, card.uuid, card, names.NVIDIA_GPU)
+            yield Countable(names.NVIDIA_GPU, (card.uuid,), card.uuid, card, names.NVIDIA_GPU)
+            yield Countable(names.GPU, percents(card.uuid), card.uuid, card, names.GPU)
+
+
+@functools.lru_cache(maxsize=256)
+def percents(uuid: str) -> tuple[str, ...]:
+    """Return the devices by which parts of a card are counted, one for each percent."""
+    return device_ids.numbered(uuid, card_part.WHOLE)
 
 
 def offers(
-    devices: Iterable[Countable], sick: Collection[str], meanings_of: Mapping[str, Collection[str]]
+    countable: Iterable[Countable],
+    sick: Collection[str],
+    meanings_of: Mapping[str, Collection[str]],
+    withdrawn: Collection[str] = (),
 ) -> Mapping[str, Offer]:
     """Return the devices of each resource; what is sick, or held or promised as something else, is unhealthy.
 
-    `meanings_of` says as what each card or instance is held or promised.
+    `meanings_of` says as what each card or instance is held or promised, and `withdrawn` are further devices
+    that the kubelet may give to nobody.
     """
     found: dict[str, list[OfferedDevice]] = {}
-    for device in devices:
-        elsewhere = any(held != device.meaning for held in meanings_of.get(device.uuid, ()))
-        is_healthy = device.card.uuid not in sick and not elsewhere
-        numa_node = device.card.topology.numa_node if device.card.topology else None
-        found.setdefault(device.resource, []).append(OfferedDevice(device.id, is_healthy, numa_node))
+    for one in countable:
+        elsewhere = any(held != one.meaning for held in meanings_of.get(one.uuid, ()))
+        may_be_given = one.card.uuid not in sick and not elsewhere
+        numa_node = one.card.topology.numa_node if one.card.topology else None
+        found.setdefault(one.resource, []).extend(
+            OfferedDevice(device, may_be_given and device not in withdrawn, numa_node) for device in one.ids
+        )
     return {resource: tuple(devices) for resource, devices in found.items()}

@@ -99,7 +99,7 @@ class DevicePlugin:
             await asyncio.sleep(CHECK_SECONDS)
 
     def _resources(self) -> set[str]:
-        return {device.resource for device in self._answers.state.countable()}
+        return {one.resource for one in self._answers.state.countable()}
 
     async def _keep(self, resource: str, server: PluginServer) -> Never:
         """Serve a resource, and serve it anew whenever the kubelet was started again or lost our stream."""

@@ -10,6 +10,7 @@ a GpuPod, `reconciler` decides.
 import dataclasses
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Final
 
 import msgspec
@@ -20,7 +21,6 @@ from berth_agent.kubelet import device_ids
 from berth_crds import allocation, card_part, names, schema_limits, vocabulary, wire
 
 WHOLE: Final = f"{card_part.WHOLE} %"
-SIDECAR: Final = "Always"  # The restart policy of sidecars: init containers that keep running.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,18 +92,16 @@ def allocation_by_kubelet(
     what the GpuPod does not name.
     """
     shares = {
-        name: [_share(one.device, one.count) for one in held if one.device] for name, held in holdings.items()
+        name: [_share(one.device, one.part) for one in held if one.device] for name, held in holdings.items()
     }
     return allocation.of(
         node, {name: {vocabulary.DeviceType.GPU: found} for name, found in shares.items() if found}
     )
 
 
-def _share(device: device_ids.AllocatableDevice, count: int) -> allocation.Share:
-    # Where the number of replicas of a card is not known, each counts as the whole card.
-    part = min(count, device.replicas)
+def _share(device: device_ids.AllocatableDevice, part: Fraction) -> allocation.Share:
     # A MIG instance has compute of its own, and holds all of that.
-    core, memory = card_part.WHOLE * part // device.replicas, device.memory * part // device.replicas
+    core, memory = int(card_part.WHOLE * part), int(device.memory * part)
     return allocation.Share(device.uuid, device.minor, core, memory, device.profile)
 
 
@@ -148,34 +146,13 @@ def _minors(spec: wire.GpuPodSpec) -> str:
 def _parts_of_cards(pod: watched_pod.PodSpec, spec: wire.GpuPodSpec, gpus: Mapping[int, wire.Card]) -> str:
     """Return the largest part of each GPU that a pod has at one time; empty where it has all of each."""
     most: dict[int, list[wire.HeldCard]] = {}
-    for names_ in _at_one_time(pod, spec):
-        for minor, parts in _parts(spec, names_).items():
+    for running in watched_pod.at_one_time(pod, (one.name for one in spec.containers)):
+        for minor, parts in _parts(spec, running).items():
             most[minor] = max(parts, most.get(minor, []), key=_size)
     words = {minor: " + ".join(_part(one, gpus.get(minor)) for one in most[minor]) for minor in sorted(most)}
     if all(each == WHOLE for each in words.values()):
         return ""
     return ",".join(words.values())[: schema_limits.LONGEST_SHARE]
-
-
-def _at_one_time(pod: watched_pod.PodSpec, spec: wire.GpuPodSpec) -> Iterator[frozenset[str]]:
-    """Yield the containers that run at the same time: for each init container, and then for the main ones.
-
-    Containers that the spec of the pod does not name, and sidecars, run all the time.
-    """
-    temporary = frozenset(one.name for one in pod.init_containers or () if one.restart_policy != SIDECAR)
-    last = frozenset(one.name for one in spec.containers) - temporary
-    main = frozenset(one.name for one in pod.containers or ())
-    staying = last - main
-    for container in pod.init_containers or ():
-        if container.name in temporary:
-            yield (staying - _later(pod, container)) | {container.name}
-    yield last
-
-
-def _later(pod: watched_pod.PodSpec, than: watched_pod.Container) -> frozenset[str]:
-    """Return the containers that start after an init container."""
-    every = pod.init_containers or ()
-    return frozenset(one.name for one in every[every.index(than) + 1 :])
 
 
 def _parts(spec: wire.GpuPodSpec, running: frozenset[str]) -> Mapping[int, list[wire.HeldCard]]:

@@ -1,11 +1,14 @@
 """A Pod as the agent decodes it: identity, phase, and which containers ask for devices. Pure."""
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
 from berth_crds import aliases, vocabulary, wire
+
+SIDECAR: Final = "Always"  # The restart policy of sidecars: init containers that keep running.
 
 
 class Resources(wire.Struct, frozen=True):
@@ -76,6 +79,26 @@ def containers(pod: Pod) -> tuple[Container, ...]:
     return (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
 
 
+def at_one_time(spec: PodSpec, holding: Iterable[str]) -> Iterator[frozenset[str]]:
+    """Yield which of these containers run at the same time: with each init container, and with the main ones.
+
+    Containers that the spec of the pod does not name, and sidecars, run all the time.
+    """
+    temporary = frozenset(one.name for one in spec.init_containers or () if one.restart_policy != SIDECAR)
+    last = frozenset(holding) - temporary
+    staying = last - frozenset(one.name for one in spec.containers or ())
+    for container in spec.init_containers or ():
+        if container.name in temporary:
+            yield (staying - _later(spec, container)) | {container.name}
+    yield last
+
+
+def _later(spec: PodSpec, than: Container) -> frozenset[str]:
+    """Return the containers that start after an init container."""
+    every = spec.init_containers or ()
+    return frozenset(one.name for one in every[every.index(than) + 1 :])
+
+
 def requesting_containers(pod: Pod) -> tuple[Container, ...]:
     """Return the containers that ask for devices by a resource that Berth serves."""
     return tuple(container for container in containers(pod) if _asks(container.resources or Resources()))
@@ -84,7 +107,9 @@ def requesting_containers(pod: Pod) -> tuple[Container, ...]:
 def amounts(container: Container) -> dict[str, int]:
     """Return how many devices of each resource a container asks the kubelet for."""
     limits = (container.resources or Resources()).limits or {}
-    return {name: int(str(amount)) for name, amount in limits.items() if str(amount).isdecimal()}
+    # The API server writes 1000 as 1k.
+    texts = {name: re.sub(r"k\Z", "000", str(amount)) for name, amount in limits.items()}
+    return {name: int(text) for name, text in texts.items() if text.isdecimal()}
 
 
 def _asks(resources: Resources) -> bool:

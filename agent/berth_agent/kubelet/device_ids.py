@@ -8,17 +8,18 @@ names for GPUs, so these can be set.
 An unknown id is kept as it is: without it, the container would seem to hold less than it does.
 """
 
-import collections
 import dataclasses
 import fnmatch
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Final
 
 from berth_agent.kubelet import podresources
-from berth_crds import names, schema_limits, vocabulary, wire
+from berth_crds import card_part, names, vocabulary, wire
 
-REPLICA: Final = "::"  # Before the number of a replica.
+REPLICA: Final = "::"  # Before the number of a replica, or of a percent.
+ALL: Final = Fraction(1)
 
 PodKey = tuple[str, str]  # Namespace and name of a pod.
 
@@ -37,11 +38,11 @@ class AllocatableDevice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HeldDevice:
-    """A device that a container holds, and how many of its replicas; `device` is None for an unknown uuid."""
+    """A device that a container holds, and how much of it; `device` is None for an unknown uuid."""
 
     uuid: str
     device: AllocatableDevice | None
-    count: int = 1
+    part: Fraction = ALL
 
 
 Holdings = Mapping[PodKey, Mapping[str, tuple[HeldDevice, ...]]]  # By pod, then by container.
@@ -65,8 +66,13 @@ def _of_card(card: wire.Card) -> Iterator[tuple[str, AllocatableDevice]]:
 
 
 def uuid_of(device_id: str) -> str:
-    """Return the uuid in a device id, which may be that of a replica."""
+    """Return the uuid in a device id, which may be that of a replica or of a percent."""
     return device_id.partition(REPLICA)[0]
+
+
+def numbered(uuid: str, count: int) -> tuple[str, ...]:
+    """Return the device ids of so many replicas or percents of a card."""
+    return tuple(f"{uuid}{REPLICA}{number}" for number in range(count))
 
 
 def is_gpu_resource(resource: str, patterns: Iterable[str]) -> bool:
@@ -83,33 +89,41 @@ def holdings(
     entry says: the kubelet gives no uid to distinguish them.
     """
     counted = functools.cache(lambda resource: is_gpu_resource(resource, patterns))
-    found: dict[PodKey, dict[str, dict[str, int]]] = {}
+    found: dict[PodKey, dict[str, dict[str, Fraction]]] = {}
     for pod in listed:
         for container in pod.containers:
-            if ids := _counted(_ids(container, counted)):
+            if parts := _parts(_ids(container, counted), allocatable):
                 containers = found.setdefault((pod.namespace, pod.name), {})
-                _keep_most(containers.setdefault(container.name, {}), ids)
+                _keep_most(containers.setdefault(container.name, {}), parts)
     return {
-        key: {name: _held(ids, allocatable) for name, ids in containers.items()}
+        key: {name: _held(parts, allocatable) for name, parts in containers.items()}
         for key, containers in found.items()
     }
 
 
-def _counted(ids: Mapping[str, str]) -> Mapping[str, int]:
-    """Count the replicas of each device, given each id's resource.
+def _parts(ids: Mapping[str, str], allocatable: AllocatableDevices) -> Mapping[str, Fraction]:
+    """Return how much of each device these ids are, given each id's resource.
 
-    By nvidia.com/gpu an id without a number is all of its card, however that is shared now.
+    By nvidia.com/gpu an id without a number is all of its card, however that is shared now. Where the number
+    of replicas of a card is not known, each counts as the whole card.
     """
-    found: collections.Counter[str] = collections.Counter()
+    found: dict[str, Fraction] = {}
     for one, resource in ids.items():
-        whole = resource == names.NVIDIA_GPU and REPLICA not in one
-        found[uuid_of(one)] += schema_limits.MOST_REPLICAS if whole else 1
+        uuid = uuid_of(one)
+        device = allocatable.get(uuid)
+        if resource == names.GPU:
+            part = Fraction(1, card_part.WHOLE)
+        elif resource == names.NVIDIA_GPU and REPLICA not in one:
+            part = ALL
+        else:
+            part = Fraction(1, device.replicas if device else 1)
+        found[uuid] = min(ALL, found.get(uuid, 0) + part)
     return found
 
 
-def _keep_most(into: dict[str, int], ids: Mapping[str, int]) -> None:
-    for one, count in ids.items():
-        into[one] = max(count, into.get(one, 0))
+def _keep_most(into: dict[str, Fraction], parts: Mapping[str, Fraction]) -> None:
+    for one, part in parts.items():
+        into[one] = max(part, into.get(one, part))
 
 
 def _ids(container: podresources.ListedContainer, counted: Callable[[str], bool]) -> Mapping[str, str]:
@@ -117,14 +131,10 @@ def _ids(container: podresources.ListedContainer, counted: Callable[[str], bool]
     return {one: each.resource for each in container.devices if counted(each.resource) for one in each.ids}
 
 
-def _held(ids: Mapping[str, int], allocatable: AllocatableDevices) -> tuple[HeldDevice, ...]:
+def _held(parts: Mapping[str, Fraction], allocatable: AllocatableDevices) -> tuple[HeldDevice, ...]:
     """Return the devices in the order of their cards: that of the ids is random, and may change."""
     found = (
-        HeldDevice(
-            allocatable[one].uuid if one in allocatable else one,
-            allocatable.get(one),
-            min(count, allocatable[one].replicas) if one in allocatable else 1,
-        )
-        for one, count in ids.items()
+        HeldDevice(allocatable[one].uuid if one in allocatable else one, allocatable.get(one), part)
+        for one, part in parts.items()
     )
     return tuple(sorted(found, key=lambda one: (one.device.minor if one.device else -1, one.uuid)))

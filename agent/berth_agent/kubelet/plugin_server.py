@@ -44,7 +44,7 @@ class PluginServer:
     """The plugin of one resource, from one registration to the next."""
 
     def __init__(self, kubelet: Path, resource: str, answers: Answers) -> None:
-        self._socket = kubelet.parent / f"berth-{resource.rpartition('/')[2]}.sock"
+        self._socket = kubelet.parent / f"berth-{resource.replace('/', '-')}.sock"
         self._kubelet = kubelet
         self._resource = resource
         self._answers = answers

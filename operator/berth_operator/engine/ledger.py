@@ -309,9 +309,8 @@ class Ledger:
         info = self.inventory.node(hold.node)
         hold = self.unadmitted_pods.full_hold(hold)
         if hold.uid in self.unreadable_pods:
-            device, node = (info.device, info.node) if info is not None else (None, None)
-            resources = None if node is None else {name for name, _ in node.allocatable}
-            hold = self.unreadable_pods.current_hold(hold.uid, device, resources)
+            device, plugged = (info.device, info.plugged) if info is not None else (None, None)
+            hold = self.unreadable_pods.current_hold(hold.uid, device, plugged)
         return self.unadmitted_pods.charged_hold(hold, info, self.assumed_pods)
 
     # ------------------------------------------------------------ events of nodes

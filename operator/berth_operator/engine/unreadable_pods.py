@@ -113,10 +113,10 @@ class UnreadablePods:
         for title in list(self._titles.get(uid, ())):
             self._remove_gpupod(title)
 
-    def current_hold(self, uid: str, device: facts.Device | None, offers: Collection[str] | None) -> Hold:
-        """Return what a pod holds now, given the devices of its node and the resources that it offers."""
+    def current_hold(self, uid: str, device: facts.Device | None, plugged: Collection[str] | None) -> Hold:
+        """Return what a pod holds now, given the devices of its node and what a plugin may give of them."""
         hold, nameless = self._pods[uid]
-        hold = allocation_recovery.offered(hold, nameless, offers)
+        hold = allocation_recovery.offered(hold, nameless, plugged)
         named = self._gpupod_of(hold, nameless.most)
         found = allocation_recovery.held(hold, nameless, named, device)
         if found.shares:

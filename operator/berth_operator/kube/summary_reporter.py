@@ -136,7 +136,7 @@ async def report_summaries(ledger: Ledger, show: Show, log: NodeLog, *, clock: p
             log.update(portion)
         log.keep_only(ledger.inventory.index)
         log.swaps.report(ledger)
-        log.unchosen.report(ledger)
+        log.unchosen.report(ledger, clock())
 
 
 async def _portions(

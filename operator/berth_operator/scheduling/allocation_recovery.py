@@ -80,11 +80,11 @@ def _listed(named: NamedDevices) -> set[str]:
     return _gpus(share for grant in named.grants for share in grant.shares)
 
 
-def offered(hold: Hold, nameless: UnreadableAllocation, offers: Collection[str] | None) -> Hold:
-    """Return what a pod withholds on a node that offers these resources; None where the node is not known."""
-    if nameless.plugged is None or offers is None:
+def offered(hold: Hold, nameless: UnreadableAllocation, plugged: Collection[str] | None) -> Hold:
+    """Return what a pod withholds where a plugin may serve these resources; None where that is not known."""
+    if nameless.plugged is None or plugged is None:
         return hold
-    most = sum(cards for name, cards in nameless.plugged.items() if name in offers)
+    most = sum(cards for name, cards in nameless.plugged.items() if name in plugged)
     return dataclasses.replace(hold, withheld=min(hold.withheld, most))
 
 

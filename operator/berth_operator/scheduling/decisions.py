@@ -30,6 +30,7 @@ class Reason(enum.StrEnum):
     SOURCE_FAILED = "SourceFailed"
     NOT_FED = "NotFed"
     NO_DELIVERY = "NoDelivery"
+    ONE_REPLICA_EACH = "OneReplicaEach"
     TOO_FEW_CARDS = "TooFewCards"
     MODEL_MISMATCH = "ModelMismatch"
     UNHEALTHY = "Unhealthy"
@@ -180,6 +181,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.SOURCE_FAILED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.NOT_FED: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
     Reason.NO_DELIVERY: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
+    Reason.ONE_REPLICA_EACH: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.TOO_FEW_CARDS: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.MODEL_MISMATCH: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
     Reason.UNHEALTHY: frozenset({ClusterEvent.DEVICE_CHANGED}),

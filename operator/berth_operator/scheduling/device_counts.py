@@ -59,6 +59,7 @@ def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
     table.withheld[at] = view.withheld
     table.state[at] = _state(info)
     table.ways[at] = view.device.ways
+    table.one_replica_each[at] = view.device.one_replica_each
     for name in (
         *OF_CARDS,
         *node_table.REPLICA_TABLES,

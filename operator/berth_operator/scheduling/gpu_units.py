@@ -2,12 +2,17 @@
 
 A pod that asks for whole cards by that name, and for nothing else, may be served by any such node: its
 request means another one there (`request_on_unit`). Whole cards are looked for first, on all nodes.
+
+A pod may say besides that it wants only a part of each card. Where the kubelet counts the cards, it gives
+each to one pod, so there the pod gets them whole.
 """
 
 import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Final
+
+import numpy as np
 
 from berth_crds import names
 from berth_operator.scheduling import node_table, questions
@@ -17,18 +22,19 @@ from berth_operator.scheduling.nodes import facts
 
 MOST_REMEMBERED: Final = 1024
 NAMES: Final = frozenset({names.NVIDIA_GPU, names.RDMA, names.FPGA})
+OF_CARDS: Final = ("", devices.COUNTED_CARD)
 
 
 def request_on_unit(request: requests.Request, demand: facts.Demand, unit: str) -> requests.Request:
     """Return what a request means on a node of this unit."""
-    return _in_units(request, unit) if unit and _by_gpu_name(request, demand) else request
+    return _in_units(request, unit) if _means_another(request, demand, unit) else request
 
 
 def variants(table: node_table.NodeTable, question: questions.Question) -> Iterator[questions.Question]:
     """Yield the question as it is put to the nodes of each unit, where the request means something else."""
-    if len(table.gpu_units) > 1 and not question.unit and _by_gpu_name(question.request, question.demand):
+    if len(table.gpu_units) > 1 and not question.unit:
         for unit in table.gpu_units.of:
-            if unit:
+            if _means_another(question.request, question.demand, unit):
                 yield questions.of(_in_units(question.request, unit), question.demand, unit=unit)
 
 
@@ -36,11 +42,39 @@ def nodes_asked(
     table: node_table.NodeTable, rows: node_table.Rows, question: questions.Question
 ) -> node_table.Mask | None:
     """Return which of these nodes the question is put to; None where it means the same on all nodes."""
-    if len(table.gpu_units) == 1 or not (question.unit or _by_gpu_name(question.request, question.demand)):
+    if len(table.gpu_units) == 1:
         return None
-    code = table.gpu_units.get(question.unit)
-    mask: node_table.Mask = table.gpu_unit[rows] == (node_table.ABSENT if code is None else code)
+    mask: node_table.Mask
+    if question.unit:
+        code = table.gpu_units.get(question.unit)
+        mask = table.gpu_unit[rows] == (node_table.ABSENT if code is None else code)
+        return mask
+    units = table.gpu_units.of.items()
+    elsewhere = [code for unit, code in units if _means_another(question.request, question.demand, unit)]
+    if not elsewhere:
+        return None
+    mask = ~np.isin(table.gpu_unit[rows], elsewhere)
     return mask
+
+
+def stands_for_pieces(table: node_table.NodeTable, rows: node_table.Rows) -> node_table.Mask:
+    """Return the nodes on which nvidia.com/gpu asks for replicas or instances."""
+    of_cards = [table.gpu_units.of[unit] for unit in OF_CARDS if unit in table.gpu_units.of]
+    mask: node_table.Mask = ~np.isin(table.gpu_unit[rows], of_cards)
+    return mask
+
+
+def _means_another(request: requests.Request, demand: facts.Demand, unit: str) -> bool:
+    """Whether a request means another one on nodes of this unit."""
+    if unit == devices.COUNTED_CARD:
+        return _parts_by_gpu_name(request, demand)
+    return bool(unit) and _by_gpu_name(request, demand)
+
+
+def _parts_by_gpu_name(request: requests.Request, demand: facts.Demand) -> bool:
+    """Whether parts of cards are asked for, and the cards by the name nvidia.com/gpu."""
+    asked = dict(demand.device_resources).get(names.NVIDIA_GPU, 0)
+    return bool(request.need.shares) and asked > request.need.whole
 
 
 def _by_gpu_name(request: requests.Request, demand: facts.Demand) -> bool:
@@ -56,16 +90,22 @@ def _by_gpu_name(request: requests.Request, demand: facts.Demand) -> bool:
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)
 def _in_units(request: requests.Request, unit: str) -> requests.Request:
-    """Return a request with units in place of whole cards, without a scope that is only preferred."""
+    """Return a request for units, without a scope that is only preferred if these are no cards."""
     containers = tuple(
         dataclasses.replace(container, asks=tuple(_in_unit(ask, unit) for ask in container.asks))
         for container in request.containers
     )
-    grouping = dataclasses.replace(request.grouping, scope=None)
-    return dataclasses.replace(request, containers=containers, grouping=grouping)
+    if unit != devices.COUNTED_CARD:
+        grouping = dataclasses.replace(request.grouping, scope=None)
+        return dataclasses.replace(request, containers=containers, grouping=grouping)
+    least = max(request.conditions.memory_at_least, *(ask.memory for ask in request.need.shares))
+    conditions = dataclasses.replace(request.conditions, memory_at_least=least)
+    return dataclasses.replace(request, containers=containers, conditions=conditions)
 
 
 def _in_unit(ask: requests.Ask, unit: str) -> requests.Ask:
     if not isinstance(ask, requests.Gpus):
         return ask
+    if unit == devices.COUNTED_CARD:
+        return requests.cards(ask.count)
     return requests.Replicas(ask.count) if unit == devices.REPLICA else requests.Instances(unit, ask.count)

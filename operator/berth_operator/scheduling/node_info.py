@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from berth_crds import names
 from berth_operator.scheduling.devices import device_view
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
@@ -56,6 +57,17 @@ class NodeInfo:
     def withheld(self) -> int:
         """How many cards pods have that are not known by name."""
         return self.unnamed + sum(hold.withheld for hold in self.holds.values())
+
+    @property
+    def plugged(self) -> frozenset[str] | None:
+        """Of which resources a device plugin may give cards; None where the node is not known.
+
+        Every node lists Berth's resource, but only where the agent is its kubelet's plugin does one serve it.
+        """
+        if self.node is None:
+            return None
+        served = self.device is not None and self.device.kubelet_served
+        return frozenset(name for name, _ in self.node.allocatable if served or name != names.GPU)
 
     def view(self) -> device_view.View:
         """Show the devices and their use to the allocator."""

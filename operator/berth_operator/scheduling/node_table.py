@@ -203,6 +203,8 @@ class NodeTable:
         self.trouble: Numbers = _matrix(SLOTS)
         # Of each node: why none of its devices is given out, as an index of NO_DEVICES_REASONS.
         self.state: Numbers = np.ones(ROWS, dtype=np.int64)
+        # Of each node: whether a container may get one replica at most.
+        self.one_replica_each: Mask = np.zeros(ROWS, dtype=np.bool_)
         # Of each node: the ways in which its containers get their cards (`delivery_ways`).
         self.ways: Numbers = np.full(ROWS, delivery_ways.ALL, dtype=np.int64)
         # Of each node: what nvidia.com/gpu asks for there, as a number of `gpu_units`; 0 is a whole card.
@@ -251,7 +253,7 @@ class NodeTable:
         """Make room for so many rows."""
         while count > len(self.has_node):
             more = len(self.has_node)
-            for name in ("has_node", "withheld", "gpu_unit", *REPLICA_TABLES):
+            for name in ("has_node", "withheld", "gpu_unit", "one_replica_each", *REPLICA_TABLES):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
             self.ways = np.pad(self.ways, (0, more), constant_values=int(delivery_ways.ALL))

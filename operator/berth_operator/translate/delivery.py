@@ -17,6 +17,7 @@ ISOLATIONS: Final[Mapping[str, str]] = {
     vocabulary.IsolationReason.BY_MPS: "enforced by MPS",
     vocabulary.IsolationReason.BY_HAMI: "enforced by HAMi's library",
 }
+PLUGGED: Final = frozenset({names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, names.GPU})
 WAYS: Final[Mapping[str, Way]] = {
     DeviceCondition.ENV_READY: Way.ENVIRONMENT,
     DeviceCondition.DEVICE_PLUGIN_READY: Way.DEVICE_PLUGIN,
@@ -75,6 +76,5 @@ def variable(container: str) -> raw.Variable:
 def _asks_plugin(container: raw.Container) -> bool:
     """Whether a container asks for a resource that the agent's device plugin serves."""
     return any(
-        name in {names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED} or name.startswith(names.NVIDIA_MIG_PREFIX)
-        for name, _ in resources.pairs(container)
+        name in PLUGGED or name.startswith(names.NVIDIA_MIG_PREFIX) for name, _ in resources.pairs(container)
     )

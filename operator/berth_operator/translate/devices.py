@@ -26,6 +26,7 @@ NEARNESS: Final = {
     Scope.NUMA: link_worths.PATHS[LinkKind.NUMA],
 }
 KUBELET: Final = vocabulary.DeviceCondition.POD_RESOURCES_READY
+PLUGIN: Final = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 
 
@@ -42,6 +43,7 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
     cordoned = frozenset().union(*cordoned_by_word.values())
     ordered = sorted(spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
     gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]
+    kubelet_served = any(one.type == PLUGIN for one in device.status.conditions)
     return facts.Device(
         node=device.metadata.name,
         cards=tuple(_card(card, verdicts.get(card.uuid), cordoned, duplicates) for card in gpus),
@@ -53,16 +55,20 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
         board=board(gpus, spec.partitions),
         failed=fault or failed_source(device.status.conditions),
         kubelet_read=any(one.type == KUBELET for one in device.status.conditions),
+        kubelet_served=kubelet_served,
         astray=tuple(sorted(text.line(word) for word, cards in cordoned_by_word.items() if not cards)),
         large=bool(device_size.too_large(device)),
         ways=delivery.of_node(device.status.conditions),
-        gpu_unit=_gpu_unit(spec),
+        gpu_unit=_gpu_unit(spec, kubelet_served=kubelet_served),
+        one_replica_each=any(card.sharing.one_per_container for card in gpus if card.sharing),
         isolation=delivery.isolation(device.status.conditions),
     )
 
 
-def _gpu_unit(spec: wire.DeviceSpec) -> str:
+def _gpu_unit(spec: wire.DeviceSpec, *, kubelet_served: bool) -> str:
     """Return what nvidia.com/gpu asks for on the node; a whole card where nothing else is known for sure."""
+    if not spec.gpu_stands_for and kubelet_served:
+        return facts.COUNTED_CARD
     if spec.gpu_stands_for == names.NVIDIA_GPU_SHARED:
         return facts.REPLICA
     profiles = {one.profile for card in spec.devices if card.mig for one in card.mig.instances}

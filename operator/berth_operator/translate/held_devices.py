@@ -295,14 +295,14 @@ def _max_cards(serving: Iterable[Serving]) -> int:
 def _max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
     """Return how many cards a device plugin may give a pod for each resource, in containers of one moment.
 
-    None serves Berth's own names: nodes list them, and only Berth chooses cards for them.
+    Of Berth's own names only berth.dev/gpu is served by one, the agent's: otherwise nodes just list them.
     """
     return container_peaks.peaks(
         (
             [
                 (name, _container_max_cards({name: amount}))
                 for name, amount in amounts.items()
-                if not name.startswith(unknown_keys.PREFIX)
+                if name == names.GPU or not name.startswith(unknown_keys.PREFIX)
             ],
             runs,
         )

@@ -136,7 +136,7 @@ def device(dice: Dice, at: str) -> facts.Device:
     made = tuple(card(dice, at, minor) for minor in range(dice.choice((0, 1, 2, 3, 4, 4, 4))))
     extra = tuple(other(dice, at, minor) for minor in range(dice.choice((0, 0, 1, 2))))
     # By dice of its own, so that what the others have thrown for an example stays as it was.
-    unit = Dice(f"{made}").mostly("", facts.REPLICA, *PROFILES)
+    unit = Dice(f"{made}").mostly("", facts.REPLICA, facts.COUNTED_CARD, *PROFILES)
     return facts.Device(
         at, made, extra, wiring(dice, made), dice.mostly("", "NVMLDown", of=15), gpu_unit=unit
     )

@@ -73,6 +73,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has no way to give containers their cards: its Device says why",
         "2 have no way to give containers their cards: their Devices say why",
     ),
+    Reason.ONE_REPLICA_EACH: (
+        "",
+        "1 gives a container one replica at most: ask for one in each",
+        "2 give a container one replica at most: ask for one in each",
+    ),
     Reason.TOO_FEW_CARDS: ("", "1 has fewer than 2 cards", "2 have fewer than 2 cards"),
     Reason.MODEL_MISMATCH: (
         "",

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from berth_operator.scheduling import changes, delivery_ways, node_table, questions
+from berth_operator.scheduling import changes, delivery_ways, gpu_units, node_table, questions
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -28,7 +28,7 @@ def able(query: Query) -> node_table.Mask:
     ways, need = query.table.ways[query.rows], query.need
     if (need.replicas or need.instances) and not query.question.unit:
         # Where nvidia.com/gpu asks for these, the kubelet counts them by that name alone.
-        renamed = query.table.gpu_unit[query.rows] != 0
+        renamed = gpu_units.stands_for_pieces(query.table, query.rows)
         ways = np.where(renamed, ways & ~int(Way.DEVICE_PLUGIN), ways)
     found: node_table.Mask = (ways & int(query.question.demand.ways)) != 0
     return found

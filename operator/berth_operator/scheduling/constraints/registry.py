@@ -22,6 +22,7 @@ from berth_operator.scheduling.constraints import (
     device_state,
     evaluation,
     host_ports,
+    replicas_each,
     resources,
     taints_and_affinity,
 )
@@ -37,6 +38,7 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     delivery.CONSTRAINT,
     device_state.CONSTRAINT,
     cards.CONSTRAINT,
+    replicas_each.CONSTRAINT,
     counted_devices.CONSTRAINT,
     resources.CONSTRAINT,
     host_ports.CONSTRAINT,

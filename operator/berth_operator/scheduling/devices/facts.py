@@ -8,6 +8,7 @@ from berth_operator.scheduling.devices import node_topology
 
 GPU: Final = "gpu"
 REPLICA: Final = "replica"
+COUNTED_CARD: Final = "card"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,12 +54,14 @@ class Card:
 class Device:
     """All devices of a node: GPUs in the order of their minors, the others by type and minor.
 
-    `failed` tells which source of the agent is down, `kubelet_read` that it reads the kubelet.
-    `astray` is what of the cordon names none of them. `large` tells that the object is so large that whose
-    its cards are might not be recorded in it: then it gets no pod, and claims none of them. `ways` are those
-    in which containers on the node get their cards. `gpu_unit` is what `nvidia.com/gpu` asks for there: a
-    whole card where it is empty, else a REPLICA, or the profile of MIG instances. `isolation` is a sentence's
-    end on what keeps pods to their parts of cards; empty where that is not known.
+    `failed` tells which source of the agent is down, `kubelet_read` that it reads the kubelet, and
+    `kubelet_served` that it is the kubelet's device plugin. `astray` is what of the cordon names none of
+    the cards. `large` tells that the object is so large that whose its cards are might not be recorded in
+    it: then it gets no pod, and claims none of them. `ways` are those in which containers on the node get
+    their cards. `gpu_unit` is what `nvidia.com/gpu` asks for there: a card where it is empty, a
+    COUNTED_CARD that the kubelet gives to one pod, a REPLICA, or the profile of MIG instances. With
+    `one_replica_each` a container gets one replica at most. `isolation` is a sentence's end on what keeps
+    pods to their parts of cards, empty where that is not known.
     """
 
     node: str
@@ -67,8 +70,10 @@ class Device:
     board: node_topology.NodeTopology = node_topology.LOOSE
     failed: str = ""
     kubelet_read: bool = False
+    kubelet_served: bool = False
     astray: tuple[str, ...] = ()
     large: bool = False
     ways: delivery_ways.Way = delivery_ways.ALL
     gpu_unit: str = ""
+    one_replica_each: bool = False
     isolation: str = ""

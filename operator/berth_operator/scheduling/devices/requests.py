@@ -245,9 +245,9 @@ class Need:
 
     A node must have all of it; where `filters_suffice`, a node that has it fits, and no search is
     needed. `core`, `ratio` (percents of cards) and `memory` (bytes) are what
-    is taken of plain cards in all, as far as that is known. Of many shares only the
-    `largest_shares` are asked of thousands of nodes: what has room for one of those has room for
-    what is smaller.
+    is taken of plain cards in all, as far as that is known. `replicas_each` is how many replicas
+    one container asks for at most. Of many shares only the `largest_shares` are asked of thousands
+    of nodes: what has room for one of those has room for what is smaller.
     """
 
     whole: int = 0
@@ -258,6 +258,7 @@ class Need:
     memory: int = 0
     instances: tuple[Instances, ...] = ()
     replicas: int = 0
+    replicas_each: int = 0
     other_types: tuple[str, ...] = ()
     filters_suffice: bool = True
 
@@ -294,6 +295,7 @@ def need_of(request: Request) -> Need:
         memory=most.get("memory", 0),
         instances=tuple(Instances(name, most.get(name, 0)) for name in profiles),
         replicas=most.get("replicas", 0),
+        replicas_each=max((_sum(one.asks).get("replicas", 0) for one in request.containers), default=0),
         other_types=tuple(sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})),
         filters_suffice=not request.grouping.bound and (not request or only_ask(request) is not None),
     )

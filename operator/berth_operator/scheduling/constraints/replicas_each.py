@@ -1,0 +1,45 @@
+"""Whether the node gives a container as many replicas of shared cards as it asks for.
+
+Several replicas bring a container no more of a card than one, so NVIDIA's plugin may be told to refuse them.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.wording import plain
+
+
+def asked(question: questions.Question) -> bool:
+    """Whether a container asks for several replicas."""
+    return question.need.replicas_each > 1
+
+
+def able(query: Query) -> node_table.Mask:
+    """Return the nodes that give a container any number of them."""
+    mask: node_table.Mask = ~query.table.one_replica_each[query.rows]
+    return mask if asked(query.question) else np.ones(query.height, dtype=np.bool_)
+
+
+def unresolvable(query: Query) -> Iterator[Objection]:
+    """Yield the nodes that give it one."""
+    yield Objection(~able(query), Reason.ONE_REPLICA_EACH, never=True)
+
+
+CONSTRAINT = Constraint(
+    only_device_pods_lift_it=True,
+    applies_to=asked,
+    able=able,
+    unresolvable=unresolvable,
+    words={
+        Reason.ONE_REPLICA_EACH: plain(
+            "gives a container one replica at most: ask for one in each",
+            "give a container one replica at most: ask for one in each",
+        ),
+    },
+    brief={Reason.ONE_REPLICA_EACH: "one replica for each container"},
+)
