@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from berth_agent import card_modes, probe
+from berth_agent import card_modes, card_resources, probe
 from berth_crds import catalog, schema_limits, text, vocabulary, wire
 
 # The kinds that the locations of the cards imply (same NUMA node, same root complex) are dropped first.
@@ -55,7 +55,7 @@ def spec(
         node=node,
         boot_id=outcome.boot_id,
         driver=outcome.driver,
-        devices=_few_links((*(_among(each, listed) for each in cards), *others)),
+        devices=tuple(map(_with_resources, _few_links((*(_among(each, listed) for each in cards), *others)))),
         partitions=tuple(group for group in outcome.partitions if listed.issuperset(group.members)),
         gpu_stands_for=card_modes.gpu_stands_for(cards, modes),
         summary=_summary((*cards, *others)),
@@ -119,6 +119,10 @@ def _among(card: wire.Card, listed: frozenset[str]) -> wire.Card:
     """Return a card without links to cards that are not listed, which the server would refuse."""
     links = tuple(link for link in card.links if link.peer in listed)
     return card if links == card.links else msgspec.structs.replace(card, links=links)
+
+
+def _with_resources(device: wire.Card) -> wire.Card:
+    return msgspec.structs.replace(device, resources=card_resources.of_device(device))
 
 
 def _few_links(cards: tuple[wire.Card, ...]) -> tuple[wire.Card, ...]:

@@ -289,8 +289,9 @@ def _nri(given: Mapping[str, Any]) -> NriSettings | None:
 def _sharing(given: Mapping[str, Any]) -> wire.Sharing | None:
     """Return how cards are shared, and whether the device plugin gives a container one replica at most."""
     sharing: wire.Sharing | None = given["sharing"]
-    one_each = bool(given["kubelet_socket"] and given["fail_requests_greater_than_one"])
-    return msgspec.structs.replace(sharing, one_per_container=one_each) if sharing else None
+    if sharing and given["kubelet_socket"] and given["fail_requests_greater_than_one"]:
+        return msgspec.structs.replace(sharing, one_per_container=True)
+    return sharing
 
 
 def _plugin(given: Mapping[str, Any]) -> PluginSettings | None:

@@ -118,9 +118,9 @@ class Sharing(model_rules.Model):
     replicas: Annotated[int, model_rules.integer(1, schema_limits.MOST_REPLICAS)]
     """How many pods may hold the card at the same time."""
 
-    one_per_container: model_rules.Flag = False
+    one_per_container: model_rules.Flag | None = None
     """Whether the node's device plugin refuses a container that asks for several replicas
-    (failRequestsGreaterThanOne), of this card or of several."""
+    (failRequestsGreaterThanOne), of this card or of several. Absent: it does not."""
 
 
 class Vf(model_rules.Model):
@@ -211,6 +211,14 @@ class Card(model_rules.Model):
 
     labels: model_rules.Labels = pydantic.Field(default_factory=dict)
     """Further facts by which a request may choose, such as {"fabric": "a"}."""
+
+    resources: Annotated[
+        dict[str, Annotated[int, model_rules.integer(0, schema_limits.LARGEST_MEMORY)]],
+        pydantic.Field(max_length=16),
+    ] = pydantic.Field(default_factory=dict)
+    """How much the device gives of each resource that pods ask for, when nobody has any of it, such
+    as {"berth.dev/gpu-core": 100, "berth.dev/gpu-memory": 85198045184}. It is for people: what is
+    given out follows from the other fields."""
 
 
 class Partition(model_rules.Model):

@@ -104,7 +104,7 @@ class Sharing(Struct, frozen=True):
 
     strategy: str
     replicas: int
-    one_per_container: bool = False
+    one_per_container: bool | None = None
 
 
 class Vf(Struct, frozen=True):
@@ -139,6 +139,7 @@ class Card(Struct, frozen=True):
     sharing: Sharing | None = None
     vf_groups: tuple[VfGroup, ...] = ()
     labels: dict[str, str] = {}
+    resources: dict[str, int] = {}
 
 
 class Partition(Struct, frozen=True):

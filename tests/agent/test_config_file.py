@@ -49,7 +49,9 @@ def test_each_key_is_read_that_a_flag_is_for() -> None:
     assert found.fail_on_init_error
     by_mps = parse(FULL.replace("timeSlicing", "mps"), *PLUGIN).mps
     assert by_mps == settings.MpsSettings(Path("/run/mps"), "nvidia-cuda-mps-control")
-    assert found.modes == CardModes(wire.Sharing("time-slicing", 10), renamed=False, mig_strategy="single")
+    assert found.modes == CardModes(
+        wire.Sharing("time-slicing", 10, one_per_container=True), renamed=False, mig_strategy="single"
+    )
     assert found.driver == settings.DriverFolders(
         Path("/run/driver"), Path("/seen"), Path("/host/dev"), Path("/host/dev")
     )

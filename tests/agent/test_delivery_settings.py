@@ -107,12 +107,12 @@ def test_the_device_plugin_is_told_as_nvidias_is() -> None:
 @pytest.mark.parametrize(
     ("more", "one_each"),
     [
-        pytest.param((), False, id="no plugin that could refuse anything"),
+        pytest.param((), None, id="no plugin that could refuse anything"),
         pytest.param(("--kubelet-socket=k", "--pod-resources=r"), True, id="the plugin refuses several"),
     ],
 )
 def test_the_device_tells_whether_several_replicas_are_refused(
-    more: tuple[str, ...], *, one_each: bool
+    more: tuple[str, ...], *, one_each: bool | None
 ) -> None:
     """So that no pod is bound where the kubelet would fail it."""
     found = parse("--sharing=mps:2", "--fail-requests-greater-than-one", *more).modes.sharing

@@ -67,6 +67,12 @@ def test_spec_tells_what_the_probe_gave() -> None:
         "topology": {"numaNode": 0, "pcieRoot": "pci0000:00", "busID": "0000:01:00.0"},
         "links": ({"peer": SECOND.uuid, "kind": "nvlink", "count": 12},),
         "mig": {"enabled": False},
+        "resources": {
+            "berth.dev/gpu": 100,
+            "berth.dev/gpu-core": 100,
+            "berth.dev/gpu-memory": 85_198_045_184,
+            "berth.dev/gpu-memory-ratio": 100,
+        },
     }
 
 

@@ -136,6 +136,26 @@ async def test_the_kubelet_opens_what_the_plugin_names(
     await assert_as_decided(stage, worker, minors(worker), files=strategy[0] != "envvar")
 
 
+async def test_of_several_models_the_one_that_was_asked_for_is_given(
+    stage: Stage, worker: workers.Worker, driver: Path
+) -> None:
+    """The kubelet knows of no models, and counts all cards alike (C2)."""
+    shape = f"{MOST_CARDS - 1}xT4+1xL4"
+    stage.operator()
+    roots = ("--nvidia-driver-root", str(driver), "--cdi", str(worker.cdi))
+    await stage.agent(*flags(worker, *roots, "--device-list-strategy=cdi-cri"), **{worker.name: shape})
+    await stage.until_ready(worker.name)
+    await until_allocatable(stage, worker.name, MOST_CARDS)
+    asking = pod("p", whole("main"))
+    asking["metadata"]["annotations"] = {names.MODEL: "L4"}
+
+    await play(stage, asking)
+
+    cards = simulated.machine(worker.name, shape).answering_cards()
+    (wanted,) = (card.minor for card in cards if "L4" in card.model)
+    assert Inside(stage, worker, "p", "main").minors() == [wanted]
+
+
 async def play(stage: Stage, *pods: Thing) -> None:
     """Create pods, and wait until all run and are verified."""
     await stage.create(*pods)

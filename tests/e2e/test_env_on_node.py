@@ -66,6 +66,26 @@ async def test_the_webhook_does_the_same(stage: Stage, worker: workers.Worker) -
         await assert_as_decided(stage, worker, minors(worker))
 
 
+async def test_of_several_models_the_one_that_was_asked_for_is_seen(
+    stage: Stage, nvidia_worker: workers.Worker
+) -> None:
+    """A card of that model and no other (C2)."""
+    shape = "2xT4+1xL4"
+    cards = tuple(simulated.machine(nvidia_worker.name, shape).answering_cards())
+    give_cards(nvidia_worker, {card.uuid: card.minor for card in cards})
+    stage.operator()
+    await stage.agent(**{nvidia_worker.name: shape})
+    await stage.until_ready(nvidia_worker.name)
+    asking = pod("p", whole("main"))
+    asking["metadata"]["annotations"] = {names.MODEL: "L4"}
+
+    await run(stage, asking)
+
+    (wanted,) = (card for card in cards if "L4" in card.model)
+    inside = Inside(stage, nvidia_worker, "p", "main")
+    assert (inside.uuids(), inside.minors()) == (wanted.uuid, [wanted.minor])
+
+
 async def test_a_pod_that_would_start_blind_is_not_bound(
     stage: Stage, worker: workers.Worker, tmp_path: Path
 ) -> None:
