@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import datetime as dt
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ import pytest
 from berth_agent import device_spec, simulated
 from berth_agent.gpupods import desired, reconciler, verification, watched_pod
 from berth_agent.kubelet import device_ids
-from berth_agent.kubelet.device_ids import ALL
+from berth_agent.kubelet.device_ids import ALL, Part
 from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import errors
 from support import nodes
@@ -289,7 +288,7 @@ ALLOCATABLE = device_ids.allocatable_devices(OF_KUBELET)
 WITH_KUBELET = desired.NodeCards("n1", desired.gpus_by_minor(OF_KUBELET), None, ALLOCATABLE)
 
 
-def by_kubelet(**containers: Mapping[str, Fraction]) -> allocation.Allocation:
+def by_kubelet(**containers: Mapping[str, Part]) -> allocation.Allocation:
     """Return what the kubelet gave: to each container so much of each device."""
     holdings = {
         name: [device_ids.HeldDevice(uuid, ALLOCATABLE.get(uuid), part) for uuid, part in held.items()]
@@ -302,7 +301,7 @@ def by_kubelet(**containers: Mapping[str, Fraction]) -> allocation.Allocation:
     ("main", "side", "devices"),
     [
         pytest.param(
-            {"GPU-a": ALL, "GPU-b": Fraction(3, 4)},
+            {"GPU-a": ALL, "GPU-b": Part(3, 4)},
             {"MIG-1": ALL},
             {
                 "main": (
@@ -314,7 +313,7 @@ def by_kubelet(**containers: Mapping[str, Fraction]) -> allocation.Allocation:
             id="whole cards, replicas and instances by what they are worth",
         ),
         pytest.param(
-            {"GPU-a": Fraction(30, 100)},
+            {"GPU-a": Part(30, 100)},
             {},
             {"main": (wire.HeldCard("GPU-a", 0, "gpu", core=30, memory=4, model="Tesla T4"),)},
             id="a part in percent",
@@ -323,8 +322,8 @@ def by_kubelet(**containers: Mapping[str, Fraction]) -> allocation.Allocation:
     ],
 )
 def test_gpupod_names_what_the_kubelet_gave(
-    main: Mapping[str, Fraction],
-    side: Mapping[str, Fraction],
+    main: Mapping[str, Part],
+    side: Mapping[str, Part],
     devices: Mapping[str, tuple[wire.HeldCard, ...]],
 ) -> None:
     """By container; the operator withholds what is left open."""

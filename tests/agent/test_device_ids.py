@@ -30,7 +30,7 @@ def held(*devices: ListedDevices, patterns: tuple[str, ...] = flag_table.GPU_RES
     found = device_ids.holdings(
         (ListedPod("ns", "p", (ListedContainer("c", devices),)),), patterns, ALLOCATABLE
     )
-    return {one.uuid: float(one.part) for one in found[("ns", "p")]["c"]} if found else {}
+    return {one.uuid: one.part.share() for one in found[("ns", "p")]["c"]} if found else {}
 
 
 @pytest.mark.parametrize(

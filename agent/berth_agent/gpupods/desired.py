@@ -10,7 +10,6 @@ a GpuPod, `reconciler` decides.
 import dataclasses
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from fractions import Fraction
 from typing import Final
 
 import msgspec
@@ -99,9 +98,9 @@ def allocation_by_kubelet(
     )
 
 
-def _share(device: device_ids.AllocatableDevice, part: Fraction) -> allocation.Share:
+def _share(device: device_ids.AllocatableDevice, part: device_ids.Part) -> allocation.Share:
     # A MIG instance has compute of its own, and holds all of that.
-    core, memory = int(card_part.WHOLE * part), int(device.memory * part)
+    core, memory = part.times(card_part.WHOLE), part.times(device.memory)
     return allocation.Share(device.uuid, device.minor, core, memory, device.profile)
 
 

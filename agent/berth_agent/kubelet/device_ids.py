@@ -12,14 +12,12 @@ import dataclasses
 import fnmatch
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fractions import Fraction
 from typing import Final
 
 from berth_agent.kubelet import podresources
 from berth_crds import card_part, names, vocabulary, wire
 
 REPLICA: Final = "::"  # Before the number of a replica, or of a percent.
-ALL: Final = Fraction(1)
 
 PodKey = tuple[str, str]  # Namespace and name of a pod.
 
@@ -37,12 +35,31 @@ class AllocatableDevice:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """How much of a device: so many of its equal parts."""
+
+    count: int
+    of: int
+
+    def share(self) -> float:
+        """Return it as a number up to one."""
+        return self.count / self.of
+
+    def times(self, amount: int) -> int:
+        """Return as much of an amount, rounded down."""
+        return amount * self.count // self.of
+
+
+ALL: Final = Part(1, 1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HeldDevice:
     """A device that a container holds, and how much of it; `device` is None for an unknown uuid."""
 
     uuid: str
     device: AllocatableDevice | None
-    part: Fraction = ALL
+    part: Part = ALL
 
 
 Holdings = Mapping[PodKey, Mapping[str, tuple[HeldDevice, ...]]]  # By pod, then by container.
@@ -89,7 +106,7 @@ def holdings(
     entry says: the kubelet gives no uid to distinguish them.
     """
     counted = functools.cache(lambda resource: is_gpu_resource(resource, patterns))
-    found: dict[PodKey, dict[str, dict[str, Fraction]]] = {}
+    found: dict[PodKey, dict[str, dict[str, Part]]] = {}
     for pod in listed:
         for container in pod.containers:
             if parts := _parts(_ids(container, counted), allocatable):
@@ -101,29 +118,37 @@ def holdings(
     }
 
 
-def _parts(ids: Mapping[str, str], allocatable: AllocatableDevices) -> Mapping[str, Fraction]:
-    """Return how much of each device these ids are, given each id's resource.
+def _parts(ids: Mapping[str, str], allocatable: AllocatableDevices) -> Mapping[str, Part]:
+    """Return how much of each device these ids are, given each id's resource."""
+    found: dict[str, Part] = {}
+    for one, resource in ids.items():
+        uuid = uuid_of(one)
+        part = _part(one, resource, allocatable.get(uuid))
+        before = found.get(uuid, Part(0, part.of))
+        # Of two kinds of parts of a device the larger counts.
+        if before.of == part.of:
+            found[uuid] = Part(min(before.count + part.count, part.of), part.of)
+        else:
+            found[uuid] = max(before, part, key=Part.share)
+    return found
+
+
+def _part(device_id: str, resource: str, device: AllocatableDevice | None) -> Part:
+    """Return how much of its device an id is.
 
     By nvidia.com/gpu an id without a number is all of its card, however that is shared now. Where the number
     of replicas of a card is not known, each counts as the whole card.
     """
-    found: dict[str, Fraction] = {}
-    for one, resource in ids.items():
-        uuid = uuid_of(one)
-        device = allocatable.get(uuid)
-        if resource == names.GPU:
-            part = Fraction(1, card_part.WHOLE)
-        elif resource == names.NVIDIA_GPU and REPLICA not in one:
-            part = ALL
-        else:
-            part = Fraction(1, device.replicas if device else 1)
-        found[uuid] = min(ALL, found.get(uuid, 0) + part)
-    return found
+    if resource == names.GPU:
+        return Part(1, card_part.WHOLE)
+    if device is None or (resource == names.NVIDIA_GPU and REPLICA not in device_id):
+        return ALL
+    return Part(1, device.replicas)
 
 
-def _keep_most(into: dict[str, Fraction], parts: Mapping[str, Fraction]) -> None:
+def _keep_most(into: dict[str, Part], parts: Mapping[str, Part]) -> None:
     for one, part in parts.items():
-        into[one] = max(part, into.get(one, part))
+        into[one] = max(part, into.get(one, part), key=Part.share)
 
 
 def _ids(container: podresources.ListedContainer, counted: Callable[[str], bool]) -> Mapping[str, str]:
@@ -131,7 +156,7 @@ def _ids(container: podresources.ListedContainer, counted: Callable[[str], bool]
     return {one: each.resource for each in container.devices if counted(each.resource) for one in each.ids}
 
 
-def _held(parts: Mapping[str, Fraction], allocatable: AllocatableDevices) -> tuple[HeldDevice, ...]:
+def _held(parts: Mapping[str, Part], allocatable: AllocatableDevices) -> tuple[HeldDevice, ...]:
     """Return the devices in the order of their cards: that of the ids is random, and may change."""
     found = (
         HeldDevice(allocatable[one].uuid if one in allocatable else one, allocatable.get(one), part)
