@@ -12,7 +12,7 @@ from berth_agent.gpupods import watched_pod
 from berth_agent.kubelet import podresources
 from berth_agent.kubelet.device_ids import uuid_of
 from berth_agent.kubelet.plugin_server import Refused
-from berth_crds import names, wire
+from berth_crds import allocation, names, wire
 
 PARTS, CORE = names.GPU, names.GPU_CORE
 
@@ -101,11 +101,25 @@ def test_memory_counts_as_well_as_compute() -> None:
     node = Node(wire.Card("GPU-0", "gpu", 0, memory=20))
     node.pods = [pod("p", {CORE: 10}, promised=[["GPU-0"]], core=10)]  # With 7 of 20 bytes.
 
-    assert healthy(node) == [65]
+    assert healthy(node) == [70]  # A byte may be due to rounding.
+
+
+@pytest.mark.parametrize("percent", range(1, 100))
+def test_a_percentage_that_was_rounded_up_to_bytes_is_none_the_more(percent: int) -> None:
+    """The rest of the card is promised to others, and the kubelet must have it for them."""
+    memory = 85_198_045_183
+    card = wire.Card("GPU-0", "gpu", 0, memory=memory)
+    share = allocation.Share("GPU-0", 0, percent, -(-memory * percent // 100))
+    text = allocation.encode(allocation.of("n1", {"main": {"gpu": [share]}}))
+    meta = wire.Meta(name="p", namespace="ml", uid="p", annotations={names.ALLOCATION: text})
+    node = Node(card)
+    node.pods = [watched_pod.Pod(meta, watched_pod.PodSpec("n1", (watched_pod.Container("main"),)))]
+
+    assert healthy(node) == [100 - percent]
 
 
 def test_more_than_a_card_leaves_nothing() -> None:
-    """Where policy lets compute be promised several times over."""
+    """Such as where its memory was asked for twice, by records that nobody should have written."""
     node = Node()
     node.pods = [pod(name, {CORE: 80}, promised=[["GPU-0"]], core=80) for name in "ab"]
 

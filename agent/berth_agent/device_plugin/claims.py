@@ -5,7 +5,6 @@ for a part of a card by names that ask the kubelet for nothing; then the name is
 """
 
 import collections
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -73,9 +72,9 @@ def _meaning(share: allocation.Share) -> str:
 
 
 def _percent(share: allocation.Share, counted: offers.Countable | None) -> int:
-    """Return how many percent of its card a share is, of compute or of memory."""
+    """Return how many percent of its card a share is: of compute, or of memory that was rounded up to bytes."""
     memory = counted.card.memory if counted else None
-    return max(share.core, math.ceil(share.memory * card_part.WHOLE / memory) if memory else 0)
+    return max(share.core, -(-(share.memory - 1) * card_part.WHOLE // memory) if memory else 0)
 
 
 def given(listed: Iterable[podresources.ListedPod], counted: Counted) -> Iterator[Claim]:
