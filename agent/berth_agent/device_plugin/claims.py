@@ -72,7 +72,7 @@ def _meaning(share: allocation.Share) -> str:
 
 
 def _percent(share: allocation.Share, counted: offers.Countable | None) -> int:
-    """Return how many percent of its card a share is: of compute, or of memory that was rounded up to bytes."""
+    """Return how many percent of its card a share is: of compute, or of memory, rounded up to bytes."""
     memory = counted.card.memory if counted else None
     return max(share.core, -(-(share.memory - 1) * card_part.WHOLE // memory) if memory else 0)
 
