@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from agent.plugin_node import CARDS, GPU, Node, listed, pod
+from agent.plugin_node import CARDS, GPU, SHARED, SPLIT, Node, listed, pod
 from berth_agent.delivery import part_choice
 from berth_agent.device_plugin import answers, offers
 from berth_agent.device_plugin.answers import NodeState
-from berth_agent.gpupods import watched_pod
+from berth_agent.gpupods import pod_cache, watched_pod
 from berth_agent.kubelet import podresources
 from berth_agent.kubelet.device_ids import uuid_of
 from berth_agent.kubelet.plugin_server import Refused
@@ -104,18 +104,48 @@ def test_memory_counts_as_well_as_compute() -> None:
     assert healthy(node) == [70]  # A byte may be due to rounding.
 
 
+def with_share(name: str, core: int, memory: int) -> watched_pod.Pod:
+    """Return a pod that was promised this share of card 0, and asks the kubelet for nothing."""
+    share = allocation.Share("GPU-0", 0, core, memory)
+    text = allocation.encode(allocation.of("n1", {"main": {"gpu": [share]}}))
+    return watched_pod.Pod(wire.Meta(name, "ml", name, annotations={names.ALLOCATION: text}))
+
+
 @pytest.mark.parametrize("percent", range(1, 100))
 def test_a_percentage_that_was_rounded_up_to_bytes_is_none_the_more(percent: int) -> None:
     """The rest of the card is promised to others, and the kubelet must have it for them."""
     memory = 85_198_045_183
-    card = wire.Card("GPU-0", "gpu", 0, memory=memory)
-    share = allocation.Share("GPU-0", 0, percent, -(-memory * percent // 100))
-    text = allocation.encode(allocation.of("n1", {"main": {"gpu": [share]}}))
-    meta = wire.Meta(name="p", namespace="ml", uid="p", annotations={names.ALLOCATION: text})
-    node = Node(card)
-    node.pods = [watched_pod.Pod(meta, watched_pod.PodSpec("n1", (watched_pod.Container("main"),)))]
+    node = Node(wire.Card("GPU-0", "gpu", 0, memory=memory))
+    node.pods = [with_share("p", percent, -(-memory * percent // 100))]
 
     assert healthy(node) == [100 - percent]
+
+
+def test_compute_and_memory_are_added_up_apart() -> None:
+    """As the scheduler does: two pods may each have much of one and little of the other."""
+    node = Node(wire.Card("GPU-0", "gpu", 0, memory=101))
+    node.pods = [with_share("a", 10, 51), with_share("b", 50, 11)]
+
+    assert healthy(node) == [40]
+
+
+def test_replicas_by_a_name_that_the_kubelet_does_not_count_take_no_more_than_they_are() -> None:
+    """Where nvidia.com/gpu asks for replicas, those by their own name are given by another way."""
+    node = Node()
+    node.answers.state = NodeState((SPLIT,), gpu_stands_for=SHARED)
+    node.pods = [pod("p", {SHARED: 1}, promised=[["GPU-s"]], replicas=1)]
+
+    assert healthy(node, GPU) == [1]
+
+
+def test_the_cache_of_pods_keeps_init_containers_apart() -> None:
+    """They run before the others, so what they hold is not added."""
+    known = pod_cache.PodCache(lambda _: None)
+    known.upserted(pod("p", {CORE: 60}, {}, {CORE: 60}, promised=[["GPU-0"], [], ["GPU-0"]], core=60, init=1))
+    node = Node()
+    node.pods = list(known.pods())
+
+    assert healthy(node)[0] == 40
 
 
 def test_more_than_a_card_leaves_nothing() -> None:
@@ -213,6 +243,37 @@ async def test_a_bind_that_the_kubelet_has_not_carried_out_counts() -> None:
     assert await preferred(node, 40) == {}
     with pytest.raises(Refused, match="40 % of GPU-0 are not free: 30 % are promised to nobody"):
         await node.answers.allocated(PARTS, percents(0, 0, 40))
+
+
+@pytest.mark.parametrize(("first", "then"), [(GPU, PARTS), (PARTS, GPU)])
+async def test_a_card_of_an_init_container_is_nobody_elses(first: str, then: str) -> None:
+    """The kubelet lists no init containers, but the agent gave the card itself."""
+    node = Node(*CARDS[:1])
+    amounts, ids = {GPU: 1, PARTS: 50}, {GPU: ("GPU-0",), PARTS: percents(0, 50)}
+    node.pods = [pod("stock", {first: amounts[first]}, {}, init=1), pod("late", {then: amounts[then]})]
+    node.admits(listed("stock", ()))
+    await node.answers.allocated(first, ids[first])
+    node.admits(listed("stock", ()), listed("late", ()))
+
+    assert healthy(node, then) == [0]
+    with pytest.raises(Refused, match="GPU-0 is for pod ml/stock"):
+        await node.answers.allocated(then, ids[then])
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_what_a_pod_had_that_has_ended_is_free_at_once(*, is_gone: bool) -> None:
+    """Though the kubelet was not asked since."""
+    node = Node(*CARDS[:1])
+    node.pods = [pod("old", {GPU: 1})]
+    node.answers.listed = (listed("old", ["GPU-0"]),)
+    node.answers.note_pods()
+    assert healthy(node) == [0]
+
+    ended = watched_pod.Pod(node.pods[0].metadata, node.pods[0].spec, watched_pod.PodStatus("Succeeded"))
+    node.pods = [] if is_gone else [ended]
+    node.answers.note_pods()
+
+    assert healthy(node) == [100]
 
 
 async def test_pods_of_others_get_whole_cards_by_hundreds() -> None:

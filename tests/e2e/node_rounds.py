@@ -271,7 +271,8 @@ async def mixed_pods(node: Node, rounds: int, chance: random.Random) -> None:
             held.update(dict.fromkeys(minors, _percent(asked[name])))
         if any(percent > card_part.WHOLE for percent in held.values()):
             raise Wrong(f"more of a card is given than it has: {cards} for {asked}")
-        node.counts.update(f"mixed: {phase}" for phase in ended)
+        for name, phase in zip(titles, ended, strict=True):
+            node.counts[f"mixed, {'ours' if name.startswith('h') else 'stock'}: {phase}"] += 1
         await _delete(stage, *titles)
 
 

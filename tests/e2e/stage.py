@@ -18,6 +18,7 @@ from berth_crds.client import api, connection, errors, resources
 from e2e import conditions, fleet
 from e2e.conditions import condition, scheduled
 from support import kubelet, manifests
+from support.nvml import build, machine
 from testbed import audit, interceptor, processes, proxy, waiting
 
 OPERATOR: Final = "system:serviceaccount:berth-system:berth-operator"
@@ -27,6 +28,7 @@ AGENT: Final = "system:serviceaccount:berth-system:berth-agent"
 QUICK: Final = ("--lease-duration", "3", "--renew-deadline", "2.2", "--retry-period", "0.3")
 BRISK: Final = ("--interval", "0.5", "--sample-deadline", "1", "--lease-duration", "3")
 SOON: Final = 30.0
+HARDWARE: Final = ""  # The shape of a node whose cards are not simulated.
 LIST_SECONDS: Final = 90.0  # Until the server has listed something for us, however often we have to ask.
 
 Pod = dict[str, Any]
@@ -45,7 +47,7 @@ class Stage:
         self.namespace = self.cluster.namespace("e2e")
         self._operators: list[processes.Program] = []
         self._agents: list[processes.Program] = []
-        self.agent_env: Mapping[str, str] = {}
+        self._agent_env: Mapping[str, str] = {}
         self._nodes: list[str] = []
 
     def session(self, account: str, *, node: str = "") -> api.Api:
@@ -55,6 +57,11 @@ class Stage:
         return api.Api(connection.load(path), agent="test-e2e")
 
     # ------------------------------------------------------------ who plays
+
+    def agents_read(self, made: machine.Machine) -> None:
+        """Have agents of the shape HARDWARE read the cards of a machine, by the mock of NVML."""
+        library = str(build.library().parent)
+        self._agent_env = {"LD_LIBRARY_PATH": library, machine.VARIABLE: str(made.state)}
 
     async def nodes(self, *flags: str, **shapes: str) -> processes.Program:
         """Add usual nodes, and one agent process that speaks for all of them."""
@@ -75,7 +82,7 @@ class Stage:
     async def agent(self, *flags: str, **shapes: str) -> processes.Program:
         """Start an agent for nodes, and wait for their Devices and Leases."""
         name = f"{self.namespace}-agent-{len(self._agents)}"
-        program = self.fleet.agent(*shapes.items(), flags=(*BRISK, *flags), name=name, env=self.agent_env)
+        program = self.fleet.agent(*shapes.items(), flags=(*BRISK, *flags), name=name, env=self._agent_env)
         self._agents.append(program)
         await self.until("the Devices", lambda: self._published(shapes))
         return program

@@ -18,13 +18,12 @@ from e2e.inside import (
     until_allocatable,
     until_running,
 )
-from e2e.stage import Stage
-from support.nvml import build, fixtures, machine, presets
+from e2e.stage import HARDWARE, Stage
+from support.nvml import fixtures, machine, presets
 from testbed import workers
 
 pytestmark = pytest.mark.slow
 
-HARDWARE: Final = ""  # The shape of a node whose cards are those of the mock of NVML.
 PROFILE: Final = f"{names.NVIDIA_MIG_PREFIX}2g.20gb"
 INSTANCES: Final = ((1, 0), (3, 0), (9, 0), (11, 0))  # Of card 0: the GPU instance and its compute instance.
 OURS: Final = 1  # Which of these is of the profile.
@@ -53,7 +52,7 @@ def instance_of(mig: machine.Machine) -> str:
 async def started(stage: Stage, worker: workers.Worker, mig: machine.Machine, *words: str) -> None:
     """Start an operator and an agent of this machine."""
     stage.operator()
-    stage.agent_env = {"LD_LIBRARY_PATH": str(build.library().parent), machine.VARIABLE: str(mig.state)}
+    stage.agents_read(mig)
     roots = ("--sysfs", str(mig.sys), "--procfs", str(mig.proc))
     await stage.agent(*roots, *words, **{worker.name: HARDWARE})
     await stage.until_ready(worker.name)

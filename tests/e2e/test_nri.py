@@ -19,14 +19,13 @@ from e2e.inside import (
     until_running,
     whole,
 )
-from e2e.stage import Stage
+from e2e.stage import HARDWARE, Stage
 from support.deviceplugin import DevicePlugin
-from support.nvml import build, fixtures, machine, presets
+from support.nvml import fixtures, machine, presets
 from testbed import workers
 
 pytestmark = pytest.mark.slow
 
-HARDWARE: Final = ""  # The shape of a node whose cards are those of the mock of NVML.
 SHAPE: Final = f"{MOST_CARDS}xT4"
 REQUIRED: Final = "required-plugins.noderesource.dev"
 
@@ -61,7 +60,7 @@ async def test_a_container_that_cannot_get_its_card_does_not_start_without(
     made = machine.Machine.make(driver / "machine", presets.MIG)
     made.change({"card.0.mig.mode": "0 0"})
     words = ("--sysfs", str(made.sys), "--nri", str(worker.nri), "--nvidia-driver-root", str(driver))
-    stage.agent_env = {"LD_LIBRARY_PATH": str(build.library().parent), machine.VARIABLE: str(made.state)}
+    stage.agents_read(made)
     agent = await stage.agent(*words, **{worker.name: HARDWARE})
     await stage.until_ready(worker.name)
 

@@ -84,6 +84,13 @@ def test_koordinators_names_stand_beside_ours() -> None:
     }
 
 
+def test_what_the_kubelet_counts_itself_is_left_to_it() -> None:
+    """It may have nothing left to give, and says so; the names beside it are listed as elsewhere."""
+    found = listed(builders.device("n1", 2, kubelet_served=True))
+
+    assert found == {name: amount for name, amount in cards(2).items() if name != names.GPU}
+
+
 def test_no_name_is_listed_where_the_policy_wants_none() -> None:
     """Not even while pods ask for it: a kubelet minds no extended resource that its node does not list."""
     assert listed(builders.device("n1", 4), asking(names.GPU, 100), which=NONE) == {}

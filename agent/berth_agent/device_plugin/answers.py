@@ -99,17 +99,22 @@ class PluginAnswers:
         self._pods = pods
         self._remembered: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {}
         self._first_seen: dict[str, float] = {}
+        self._known: set[claims.PodKey] = set()
+        self._gone: set[claims.PodKey] = set()  # Those that the kubelet was said to list at the last time.
         self.state = NodeState()
         self.listed: tuple[podresources.ListedPod, ...] = ()
 
     def offers(self) -> Mapping[str, offers.Offer]:
         """Return the devices of each resource as they are now."""
-        claimed = list(self._claims())
-        withdrawn = parts.withdrawn(claimed, self._specs(), self._given_ids())
-        return offers.offers(self.state.countable(), self.state.sick, claims.meanings_of(claimed), withdrawn)
+        claimed, countable = list(self._claims()), tuple(self.state.countable())
+        withdrawn = parts.withdrawn(claimed, self._specs(), self._given_ids(), countable)
+        return offers.offers(countable, self.state.sick, claims.meanings_of(claimed), withdrawn)
 
     def note_pods(self) -> None:
         """Note when each pod was first seen, and forget those that are gone."""
+        keys, listed = {claims.key_of(pod) for pod in self._pods.pods()}, set(map(_key, self.listed))
+        self._gone = ((self._gone | self._known) - keys) & listed
+        self._known = keys
         now = asyncio.get_running_loop().time()
         self._first_seen = {
             uid: self._first_seen.get(uid, now) for uid in (pod.metadata.uid for pod in self._pods.pods())
@@ -120,16 +125,30 @@ class PluginAnswers:
         counted = self.state.counted()
         for pod in self._living():
             yield from claims.promised(pod, counted)
-        yield from claims.given(self.listed, counted)
+        yield from claims.given(self._given_pods(), counted)
+
+    def _given_pods(self) -> Iterator[podresources.ListedPod]:
+        """Yield what the kubelet gave to pods that have not ended: as it lists them, and as is remembered.
+
+        It lists no init containers, and a pod that has ended until it is asked anew.
+        """
+        ended = {claims.key_of(pod) for pod in self._pods.pods() if watched_pod.has_ended(pod)} | self._gone
+        yield from (pod for pod in self.listed if _key(pod) not in ended)
+        for pod in self._living():
+            if allocated := self._remembered.get(pod.metadata.uid):
+                found = (
+                    podresources.ListedContainer(name, (podresources.ListedDevices(resource, ids),))
+                    for (name, resource), ids in allocated.items()
+                )
+                yield podresources.ListedPod(*claims.key_of(pod), tuple(found))
 
     def _specs(self) -> parts.Specs:
         return {claims.key_of(pod): pod.spec for pod in self._living()}
 
     def _given_ids(self) -> frozenset[str]:
         """Return the devices that the kubelet has given, as far as it lists or this process gave them."""
-        listed = (devices.ids for pod in self.listed for one in pod.containers for devices in one.devices)
-        remembered = (ids for allocated in self._remembered.values() for ids in allocated.values())
-        return frozenset(itertools.chain(*listed, *remembered))
+        containers = (one for pod in self._given_pods() for one in pod.containers)
+        return frozenset(device for one in containers for devices in one.devices for device in devices.ids)
 
     async def preferred(self, resource: str, preference: Preference) -> Sequence[str]:
         """Return the ids that a container should get; empty where the pod was not found out in time."""
@@ -304,6 +323,10 @@ class PluginAnswers:
         place = {uuid: number for number, uuid in enumerate(promised)}
         ordered = sorted(uuids, key=lambda uuid: (place.get(uuid, len(place)), found[uuid].card.minor, uuid))
         return [found[uuid] for uuid in ordered]
+
+
+def _key(pod: podresources.ListedPod) -> claims.PodKey:
+    return pod.namespace, pod.name
 
 
 def _ids_of(uuids: Sequence[str], preference: Preference) -> Sequence[str]:

@@ -6,7 +6,7 @@ for a part of a card by names that ask the kubelet for nothing; then the name is
 
 import collections
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from berth_agent.device_plugin import offers
 from berth_agent.gpupods import watched_pod
@@ -16,13 +16,17 @@ from berth_crds import allocation, card_part, names, vocabulary
 PodKey = device_ids.PodKey
 Counted = Mapping[str, offers.Countable]  # By uuid, as what it counts apart from its parts.
 
+PERCENT_OF_MEMORY: Final = 10**6
+WHOLE_MEMORY: Final = card_part.WHOLE * PERCENT_OF_MEMORY
+
 
 class Claim(NamedTuple):
     """A container's claim on a card or an instance, by a resource of the kubelet's; empty for none.
 
     `meaning` is as what it is claimed: a whole card, a part, a replica, or an instance, by the resource that
     asks for such a thing everywhere; empty if that is unknown. A card may have been given as one when it
-    counts as another. `amount` is how many replicas or percents are claimed.
+    counts as another. `amount` is how many replicas are claimed, or how many percent of the card's compute;
+    `memory` is the part of its memory, in units of which a card has `WHOLE_MEMORY`.
     """
 
     pod: PodKey
@@ -31,6 +35,7 @@ class Claim(NamedTuple):
     resource: str
     meaning: str
     amount: int = 1
+    memory: int = 0
 
 
 def promised(pod: watched_pod.Pod, counted: Counted) -> Iterator[Claim]:
@@ -47,15 +52,11 @@ def promised(pod: watched_pod.Pod, counted: Counted) -> Iterator[Claim]:
         if entry.type == vocabulary.DeviceType.GPU:
             share, one = entry.share, counted.get(entry.share.uuid)
             resource = _asked_by(one, asked.get(entry.container, {})) if one else ""
-            is_part = resource in {"", names.GPU}
-            yield Claim(
-                key_of(pod),
-                entry.container,
-                share.uuid,
-                resource,
-                names.GPU if is_part else _meaning(share),
-                _percent(share, one) if is_part else max(share.replicas, 1),
-            )
+            place = key_of(pod), entry.container, share.uuid, resource
+            if resource in {"", names.GPU} and not (share.profile or share.replicas):
+                yield Claim(*place, names.GPU, share.core, _memory(share, one))
+            else:
+                yield Claim(*place, _meaning(share), max(share.replicas, 1))
 
 
 def _asked_by(counted: offers.Countable, asked: Collection[str]) -> str:
@@ -71,10 +72,10 @@ def _meaning(share: allocation.Share) -> str:
     return names.NVIDIA_GPU_SHARED if share.replicas else names.NVIDIA_GPU
 
 
-def _percent(share: allocation.Share, counted: offers.Countable | None) -> int:
-    """Return how many percent of its card a share is: of compute, or of memory, rounded up to bytes."""
-    memory = counted.card.memory if counted else None
-    return max(share.core, -(-(share.memory - 1) * card_part.WHOLE // memory) if memory else 0)
+def _memory(share: allocation.Share, counted: offers.Countable | None) -> int:
+    """Return which part of its card's memory a share is. It was rounded up to bytes, and is not once more."""
+    total = counted.card.memory if counted else None
+    return max(0, share.memory - 1) * WHOLE_MEMORY // total if total else 0
 
 
 def given(listed: Iterable[podresources.ListedPod], counted: Counted) -> Iterator[Claim]:
@@ -88,7 +89,8 @@ def given(listed: Iterable[podresources.ListedPod], counted: Counted) -> Iterato
                         found[one.uuid, _given_as(device, devices.resource, one.meaning)] += 1
                 for (uuid, meaning), amount in found.items():
                     key = pod.namespace, pod.name
-                    yield Claim(key, container.name, uuid, devices.resource, meaning, amount)
+                    memory = amount * PERCENT_OF_MEMORY
+                    yield Claim(key, container.name, uuid, devices.resource, meaning, amount, memory)
 
 
 def _given_as(device: str, resource: str, meaning: str) -> str:

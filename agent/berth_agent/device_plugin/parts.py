@@ -4,7 +4,7 @@ import collections
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from berth_agent.delivery import part_choice, topology_choice
-from berth_agent.device_plugin import offers
+from berth_agent.device_plugin import claims, offers
 from berth_agent.device_plugin.claims import Claim, PodKey
 from berth_agent.gpupods import watched_pod
 from berth_agent.kubelet.device_ids import uuid_of
@@ -14,43 +14,51 @@ from berth_crds import card_part, names, wire
 Specs = Mapping[PodKey, watched_pod.PodSpec]
 
 
-def withdrawn(claimed: Iterable[Claim], specs: Specs, given: Collection[str]) -> frozenset[str]:
-    """Return the percents that the kubelet may give to nobody.
+def withdrawn(
+    claimed: Sequence[Claim], specs: Specs, given: Collection[str], countable: Iterable[offers.Countable]
+) -> frozenset[str]:
+    """Return the devices that the kubelet may give to nobody, though they are well.
 
-    They stand for parts that pods hold without having asked the kubelet for them. What it has given stays.
+    They stand for what pods hold without having asked the kubelet for it. What it has given stays.
     """
+    unasked = [one for one in claimed if not one.resource]
     found: set[str] = set()
-    for uuid, percent in _held((one for one in claimed if not one.resource), specs).items():
-        free = [device for device in offers.percents(uuid) if device not in given]
-        found.update(free[max(0, len(free) - percent) :])
+    for meaning in {one.meaning for one in unasked}:
+        held = _held((one for one in unasked if one.meaning == meaning), specs)
+        for one in countable:
+            if one.meaning == meaning and (count := held[one.uuid]):
+                free = [device for device in one.ids if device not in given]
+                found.update(free[max(0, len(free) - count) :])
     return frozenset(found)
 
 
 def left(claimed: Sequence[Claim], specs: Specs, uuids: Iterable[str]) -> Mapping[str, int]:
     """Return how many percent of each of these cards nobody claims; none of one that is claimed otherwise."""
     otherwise = {one.uuid for one in claimed if one.meaning != names.GPU}
-    held = _held(claimed, specs)
+    held = _held((one for one in claimed if one.meaning == names.GPU), specs)
     return {uuid: 0 if uuid in otherwise else max(0, card_part.WHOLE - held[uuid]) for uuid in uuids}
 
 
 def _held(claimed: Iterable[Claim], specs: Specs) -> collections.Counter[str]:
-    """Return how many percent of each card all pods together hold in parts."""
+    """Return how much of each card all pods together hold: of compute or of memory, whichever is more."""
     by_pod: dict[PodKey, list[Claim]] = {}
     for one in claimed:
-        if one.meaning == names.GPU:
-            by_pod.setdefault(one.pod, []).append(one)
-    found = collections.Counter[str]()
-    for pod, claims in by_pod.items():
-        found += _most_at_one_time(claims, specs.get(pod, watched_pod.PodSpec()))
-    return found
+        by_pod.setdefault(one.pod, []).append(one)
+    amounts, memory = collections.Counter[str](), collections.Counter[str]()
+    for pod, its_claims in by_pod.items():
+        spec = specs.get(pod, watched_pod.PodSpec())
+        amounts += _most_at_one_time({one: one.amount for one in its_claims}, spec)
+        memory += _most_at_one_time({one: one.memory for one in its_claims}, spec)
+    percents = {uuid: -(-units // claims.PERCENT_OF_MEMORY) for uuid, units in memory.items()}
+    return amounts | collections.Counter(percents)
 
 
-def _most_at_one_time(claims: Iterable[Claim], spec: watched_pod.PodSpec) -> collections.Counter[str]:
-    """Return how many percent of each card a pod has at one time; what was promised and given counts once."""
+def _most_at_one_time(claimed: Mapping[Claim, int], spec: watched_pod.PodSpec) -> collections.Counter[str]:
+    """Return how much of each card a pod has at one time; what was promised and given counts once."""
     amounts: dict[tuple[str, str], int] = {}
-    for one in claims:
+    for one, amount in claimed.items():
         place = one.container, one.uuid
-        amounts[place] = max(one.amount, amounts.get(place, 0))
+        amounts[place] = max(amount, amounts.get(place, 0))
     found = collections.Counter[str]()
     for running in watched_pod.at_one_time(spec, {container for container, _ in amounts}):
         now = collections.Counter[str]()

@@ -98,5 +98,9 @@ def _trimmed(pod: watched_pod.Pod) -> watched_pod.Pod:
     meta = pod.metadata
     kept = {key: text for key, text in meta.annotations.items() if key == names.ALLOCATION}
     bare = wire.Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, annotations=kept)
-    spec = watched_pod.PodSpec(pod.spec.node_name, watched_pod.requesting_containers(pod))
+    spec = watched_pod.PodSpec(
+        pod.spec.node_name,
+        watched_pod.requesting(pod.spec.containers),
+        watched_pod.requesting(pod.spec.init_containers),
+    )
     return msgspec.structs.replace(pod, metadata=bare, spec=spec)

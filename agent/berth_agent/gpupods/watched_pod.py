@@ -100,8 +100,13 @@ def _later(spec: PodSpec, than: Container) -> frozenset[str]:
 
 
 def requesting_containers(pod: Pod) -> tuple[Container, ...]:
-    """Return the containers that ask for devices by a resource that Berth serves."""
-    return tuple(container for container in containers(pod) if _asks(container.resources or Resources()))
+    """Return the containers of a pod that ask for devices by a resource that Berth serves."""
+    return requesting(containers(pod))
+
+
+def requesting(some: Iterable[Container] | None) -> tuple[Container, ...]:
+    """Return those of some containers that ask for devices by a resource that Berth serves."""
+    return tuple(container for container in some or () if _asks(container.resources or Resources()))
 
 
 def amounts(container: Container) -> dict[str, int]:

@@ -34,6 +34,8 @@ def of_node(info: node_info.NodeInfo, which: vocabulary.NodeNames) -> Amounts | 
         return None
     given = _of_devices(info) if info.published is not None else collections.Counter[str]()
     wanted = {name: given[own] for own, all_names in NAMES[which].items() for name in all_names if given[own]}
+    if info.published is not None and info.published.kubelet_served:
+        wanted.pop(names.GPU, None)  # The kubelet counts it, and says how much of it is left to give.
     asked = {name: amount for name, amount in info.amounts.items() if name in ALL_NAMES and amount}
     # A name that is listed no more stays while pods ask for it, if the kubelet would refuse them without.
     kept = {name for name in asked if name in wanted or name.startswith(aliases.LISTED_OR_REFUSED)}
