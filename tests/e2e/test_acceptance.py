@@ -53,6 +53,7 @@ async def test_a_pod_that_waits_costs_one_more_write_for_each_changed_verdict(st
     await stage.create(manifests.pod("third", 4))  # Rounds go on while the second waits.
     await stage.until_told("third")
     await asyncio.sleep(1.0)  # Attempts come and go: none of them may write.
+    assert (await stage.until_told("second"))["message"] == told["message"]
     await stage.delete("first")
     await stage.until_bound("second")
     await stage.binds(2)
