@@ -192,8 +192,8 @@ def _plugin(
     kubelet = _kubelet(settings, answers.LIST_SECONDS)
     if (plugin := settings.plugin) is None or kubelet is None:
         return None
-    all_by_mps = settings.isolation.kind == isolation_kinds.MPS
-    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host, mps, all_by_mps)
+    kept = _isolation(settings.isolation, mps)
+    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host, mps, kept)
     return device_plugin.PluginConfig(plugin.socket, kubelet, rules)
 
 

@@ -131,7 +131,7 @@ FLAGS: Final[Mapping[str, Options]] = {
         "type": Path,
         "default": None,
         "help": "where the agent sees that folder (default: at the same place; also read from"
-        " DRIVER_ROOT_CTR_PATH)",
+        " DRIVER_ROOT_CTR_PATH or CONTAINER_DRIVER_ROOT)",
     },
     "nvidia-dev-root": {
         "metavar": "FOLDER",

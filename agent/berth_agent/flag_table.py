@@ -259,6 +259,12 @@ FLAGS: Final[Mapping[str, Mapping[str, delivery_flags.Options]]] = {
         },
     },
 }
+# Flags of NVIDIA's device plugin that are called otherwise here.
+FOREIGN_FLAGS: Final = {
+    "nvidia-driver-root": "driver-root",
+    "driver-root-ctr-path": "container-driver-root",
+    "nvidia-dev-root": "dev-root",
+}
 # Variables of NVIDIA's device plugin, which are read beside our own.
 FOREIGN_VARIABLES: Final = {
     "config-file": ("CONFIG_FILE",),
@@ -271,7 +277,7 @@ FOREIGN_VARIABLES: Final = {
     "ignored-xids": ("DP_DISABLE_HEALTHCHECKS",),
     "critical-xids": ("DP_ENABLE_HEALTHCHECKS",),
     "nvidia-driver-root": ("NVIDIA_DRIVER_ROOT",),
-    "driver-root-ctr-path": ("DRIVER_ROOT_CTR_PATH",),
+    "driver-root-ctr-path": ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
     "nvidia-dev-root": ("NVIDIA_DEV_ROOT",),
     "fail-on-init-error": ("FAIL_ON_INIT_ERROR",),
     "kubelet-socket": ("KUBELET_SOCKET",),

@@ -157,7 +157,7 @@ class NodeAgent:
             if config.plugin
             else None
         )
-        self._nri_plugin = _nri_plugin(config, self._known_cards)
+        self._nri_plugin = _nri_plugin(config, self._known_cards, self._gpupods.requested)
         self._runtime_watch = (
             RuntimeWatch(config.runtime, interval=timing.interval) if config.runtime else None
         )
@@ -310,8 +310,8 @@ class NodeAgent:
         for way in (self._runtime_watch, self._nri_plugin, self._cdi_writer, self._device_plugin):
             if way:
                 yield way.condition()
-        if self._config.nri:
-            yield device_status.shares_isolated(self._config.nri.isolation.state())
+        if isolating := self._config.nri or (self._config.plugin and self._config.plugin.rules):
+            yield device_status.shares_isolated(isolating.isolation.state())
 
     def _pass_on(
         self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus
@@ -382,12 +382,11 @@ def _poller(
     )
 
 
-def _nri_plugin(config: NodeConfig, cards: adjuster.Cards) -> NriPlugin | None:
+def _nri_plugin(config: NodeConfig, cards: adjuster.Cards, requested: adjuster.Requested) -> NriPlugin | None:
     if config.nri is None:
         return None
-    return NriPlugin(
-        config.nri.socket, config.node, adjuster.Adjuster(config.node, cards, config.nri).delivery
-    )
+    decisions = adjuster.Adjuster(config.node, cards, requested, config.nri)
+    return NriPlugin(config.nri.socket, config.node, decisions.delivery)
 
 
 def _kubelet_condition(before: wire.DeviceStatus) -> wire.Condition | None:

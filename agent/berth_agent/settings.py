@@ -190,7 +190,9 @@ def _parser(
     for title, arguments in flag_table.FLAGS.items():
         group = parser.add_argument_group(title)
         for flag, options in arguments.items():
-            group.add_argument(f"--{flag}", **_with_source(flag, options, environment, file))
+            foreign = flag_table.FOREIGN_FLAGS.get(flag, flag)
+            spellings = dict.fromkeys((f"--{flag}", f"--{foreign}"))
+            group.add_argument(*spellings, **_with_source(flag, options, environment, file))
     several = [part for part in environment.get("BERTH_SIMULATED_NODES", "").split(",") if part.strip()]
     node = environment.get("BERTH_NODE") or environment.get("NODE_NAME")
     parser.set_defaults(fallback_node=node or host.lower(), fallback_simulated=several)
@@ -366,6 +368,16 @@ def _check_delivery(settings: Settings) -> None:
             "--kubelet-socket has to know for which pod the kubelet asks: give --pod-resources SOCKET, too."
         )
     _check_isolation(settings)
+    sharing = settings.modes.sharing
+    if (
+        settings.plugin
+        and sharing
+        and sharing.strategy == vocabulary.SharingStrategy.MPS
+        and not settings.mps
+    ):
+        raise flags.UsageError(
+            "Cards are shared by MPS, which needs a daemon: give --mps-root FOLDER with it."
+        )
     if settings.plugin and settings.plugin.choices.names_cdi_devices and not settings.cdi:
         raise flags.UsageError("--device-list-strategy names CDI devices: give --cdi FOLDER with it.")
 

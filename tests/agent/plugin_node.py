@@ -67,7 +67,8 @@ def pod(
         for number, uuids in enumerate(promised)
         if uuids
     }
-    text = {names.ALLOCATION: allocation.encode(allocation.of("n1", shares))} if shares else {}
+    record = allocation.encode(allocation.of("n1", shares))
+    text = {names.ALLOCATION: record, names.TERM: "t"} if shares else {}
     containers = tuple(
         watched_pod.Container(
             f"c{number}", watched_pod.Resources(limits={key: str(count) for key, count in each.items()})
@@ -94,6 +95,15 @@ def listed(name: str, *given: Sequence[str], resource: str = GPU) -> podresource
             for number, ids in enumerate(given)
         ),
     )
+
+
+class Mps:
+    """The daemon of MPS, which serves, or does not."""
+
+    root = Path("/run/mps")
+
+    def __init__(self, failure: str = "") -> None:
+        self.failure = failure
 
 
 class Kubelet:

@@ -89,7 +89,7 @@ def test_what_the_agent_does_not_have_is_named() -> None:
         "flags.gdrcopyEnabled",
         "sharing.timeSlicing.resources[0].devices",
     )
-    both = """{"sharing": {
+    both = """{"flags": {"mpsRoot": "/m"}, "sharing": {
         "timeSlicing": {"resources": [{"name": "gpu", "replicas": 4}]},
         "mps": {"other": 1, "resources": [{"name": "gpu", "replicas": 2, "devices": "all", "rename": "x"}]},
         "more": {}}, "resources": {"gpus": [{"pattern": "*", "name": "gpu"}]}}"""

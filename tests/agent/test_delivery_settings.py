@@ -44,6 +44,9 @@ def test_the_plugin_of_the_runtime_is_told_what_to_do() -> None:
     assert parse("--nvidia-driver-root=/d", BERTH_NVIDIA_DRIVER_ROOT="/e", **nvidias).driver.on_host == Path(
         "/d"
     )
+    foreign = ("--driver-root=/run/driver", "--dev-root=/host", "--container-driver-root=/seen")
+    assert parse(*foreign).driver == parse(**nvidias).driver
+    assert parse(CONTAINER_DRIVER_ROOT="/seen").driver.root == Path("/seen")
     assert parse("--nvidia-driver-root=/d").driver == settings.DriverFolders(
         Path("/d"), Path("/d"), Path("/d/dev"), Path("/d/dev")
     )
@@ -115,7 +118,7 @@ def test_the_device_tells_whether_several_replicas_are_refused(
     more: tuple[str, ...], *, one_each: bool | None
 ) -> None:
     """So that no pod is bound where the kubelet would fail it."""
-    found = parse("--sharing=mps:2", "--fail-requests-greater-than-one", *more).modes.sharing
+    found = parse("--sharing=mps:2", "--mps-root=/m", "--fail-requests-greater-than-one", *more).modes.sharing
 
     assert found == wire.Sharing("mps", 2, one_per_container=one_each)
 

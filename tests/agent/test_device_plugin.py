@@ -42,8 +42,8 @@ def test_each_card_is_counted() -> None:
         MIG: (OfferedDevice("MIG-1", is_healthy=False),),
         SHARED: (OfferedDevice("GPU-s::0"), OfferedDevice("GPU-s::1")),
         names.GPU: (
-            *(OfferedDevice(f"GPU-0::{number}", numa_node=0) for number in range(100)),
-            *(OfferedDevice(f"GPU-1::{number}", is_healthy=False, numa_node=0) for number in range(100)),
+            *(OfferedDevice(f"GPU-0::{number}") for number in range(100)),
+            *(OfferedDevice(f"GPU-1::{number}", is_healthy=False) for number in range(100)),
         ),
     }
 

@@ -265,7 +265,13 @@ class Means:
 def deciding(kubelet: Kubelet | None, cards: Sequence[wire.Card] | None = (CARD,)) -> adjuster.Adjuster:
     """Return the decisions of a node whose kubelet guards."""
     rules = adjuster.Guard(kubelet, ("nvidia.com/gpu",), frozenset({"gpu-operator"})) if kubelet else None
-    return adjuster.Adjuster("n1", lambda: cards, adjuster.NriConfig(Path("nri.sock"), Means(), rules))
+    requested = {(("ml", "p"), "init"): ["cpu", "nvidia.com/gpu"]}
+    return adjuster.Adjuster(
+        "n1",
+        lambda: cards,
+        lambda pod, name: requested.get((pod, name), ()),
+        adjuster.NriConfig(Path("nri.sock"), Means(), rules),
+    )
 
 
 def listed(*resources: str) -> podresources.ListedPod:
@@ -280,6 +286,7 @@ def asking(container: str = "main", namespace: str = "ml", **annotations: str) -
 
 
 NAMING = asking()._replace(environment=("NVIDIA_VISIBLE_DEVICES=GPU-a",))
+BY_INDEX = asking()._replace(environment=("NVIDIA_VISIBLE_DEVICES=0",))
 
 
 async def test_who_asks_for_more_than_it_was_given_gets_that_alone() -> None:
@@ -295,6 +302,9 @@ async def test_who_asks_for_more_than_it_was_given_gets_that_alone() -> None:
         pytest.param(None, asking(), False, id="no guard"),
         pytest.param(Kubelet(listed()), asking(), True, id="given nothing"),
         pytest.param(Kubelet(), asking(), True, id="not listed"),
+        pytest.param(Kubelet(), BY_INDEX, True, id="not listed, and asks by index"),
+        pytest.param(Kubelet(), BY_INDEX._replace(name="init"), False, id="an init container with a card"),
+        pytest.param(Kubelet(), asking("init"), True, id="an init container that asks for all"),
         pytest.param(Kubelet(listed("nvidia.com/gpu")), NAMING, False, id="given a card by a plugin"),
         pytest.param(Kubelet(listed("example.com/nic")), NAMING, True, id="given another device"),
         pytest.param(Kubelet(listed("nvidia.com/gpu")), asking("other"), True, id="another was given it"),

@@ -230,6 +230,12 @@ def test_what_is_of_one_node_goes_with_no_other(flag: str, sentence: str) -> Non
             ["--share-isolation=all"], {}, "'all' is none of none, mps, hami-core", id="no isolation"
         ),
         pytest.param(["--share-isolation=mps"], {}, "give --nri SOCKET", id="isolation without a plugin"),
+        pytest.param(
+            ["--kubelet-socket=k", "--pod-resources=p", "--sharing=mps:2"],
+            {},
+            "Cards are shared by MPS, which needs a daemon: give --mps-root FOLDER",
+            id="shared by MPS nowhere",
+        ),
         pytest.param(["--hami-core=h"], {}, "give --share-isolation hami-core", id="a library for nothing"),
         pytest.param(["--nri=n", "--share-isolation=mps"], {}, "give --mps-root FOLDER", id="MPS nowhere"),
         pytest.param(

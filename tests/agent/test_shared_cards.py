@@ -1,12 +1,11 @@
 """What the kubelet is answered where cards are shared, and where nvidia.com/gpu is no whole card (N16)."""
 
 import dataclasses
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from agent.plugin_node import CARDS, CUT, GPU, MIG, SHARED, SPLIT, Node, listed, pod
+from agent.plugin_node import CARDS, CUT, GPU, MIG, SHARED, SPLIT, Mps, Node, listed, pod
 from berth_agent.device_plugin import answers
 from berth_agent.device_plugin.answers import NodeState
 from berth_agent.kubelet.device_ids import uuid_of
@@ -70,15 +69,6 @@ async def test_what_was_given_as_a_whole_card_is_no_replica_later() -> None:
     node.answers.state = NodeState(CARDS)
     healthy = {device.id for device in node.answers.offers()[GPU] if device.is_healthy}
     assert healthy == {"GPU-0", "GPU-1", "GPU-3"}
-
-
-class Mps:
-    """The daemon of MPS, which serves, or does not."""
-
-    root = Path("/run/mps")
-
-    def __init__(self, failure: str = "") -> None:
-        self.failure = failure
 
 
 async def test_replicas_by_mps_are_programs_of_its_daemon() -> None:

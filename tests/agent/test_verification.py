@@ -27,6 +27,27 @@ AWAY = "Nobody answers."
 
 
 @pytest.mark.parametrize(
+    ("given", "held", "status"),
+    [
+        pytest.param(("GPU-a",), ("GPU-b",), "True", id="another card of an init container"),
+        pytest.param(("GPU-a",), ("GPU-a",), "True", id="as given"),
+        pytest.param(("GPU-a",), ("GPU-c",), "False", id="a card of nobody"),
+        pytest.param(("GPU-a",), ("GPU-a", "GPU-b"), "False", id="more than it was given"),
+    ],
+)
+def test_a_container_may_have_any_card_of_its_init_containers(
+    given: tuple[str, ...], held: tuple[str, ...], status: str
+) -> None:
+    """The kubelet gives them on in no order, and asks nobody which."""
+    of_init = ("GPU-a", "GPU-b")
+    found = verification.verify(
+        "Running", {"init": of_init, "main": given}, Evidence({"main": held}), ALLOCATABLE, passed_on=of_init
+    )
+
+    assert found.status == status
+
+
+@pytest.mark.parametrize(
     ("phase", "given", "evidence", "said"),
     [
         pytest.param("Running", ONE, Evidence(ONE), "True Agreed", id="the kubelet agrees"),

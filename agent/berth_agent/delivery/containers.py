@@ -70,10 +70,13 @@ class Limits(NamedTuple):
     mounts: tuple[Mount, ...] = ()
 
 
+NO_LIMITS: Final = Limits()
+
+
 def no_limits(parts: Sequence[Part]) -> Limits:
     """Return that nothing keeps a container to its parts."""
     del parts
-    return Limits()
+    return NO_LIMITS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -33,14 +33,20 @@ def asked_for(environment: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for word in words if word and word not in HARMLESS)
 
 
-def is_stray(asked: Sequence[str], given: Collection[str] | None, uuid_of_index: Mapping[str, str]) -> bool:
+def is_stray(
+    asked: Sequence[str],
+    given: Collection[str] | None,
+    uuid_of_index: Mapping[str, str],
+    *,
+    requests_cards: bool = False,
+) -> bool:
     """Whether a container asks for cards other than those of these uuids, which the kubelet gave it.
 
     None stands for a container that the kubelet does not list. It lists no init containers, so what a plugin
-    may have written for one, the uuids of cards, is kept.
+    may have written for one is kept: the uuids of cards, and anything but `all` where it requests cards.
     """
     if given is None:
-        return not all(word.startswith(UUIDS) for word in asked)
+        return ALL in asked if requests_cards else not all(word.startswith(UUIDS) for word in asked)
     if given and list(asked) == [VOLUME_FOLDER]:
         return False
     return not {uuid_of_index.get(word, word) for word in asked} <= set(given)

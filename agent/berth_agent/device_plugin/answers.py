@@ -16,9 +16,15 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from berth_agent.delivery import replica_choice, topology_choice
-from berth_agent.delivery.containers import GivenCard, Undeliverable, cards_and_instances
+from berth_agent.delivery.containers import (
+    NO_LIMITS,
+    GivenCard,
+    Limits,
+    Undeliverable,
+    cards_and_instances,
+)
 from berth_agent.delivery.device_nodes import DEV
-from berth_agent.delivery.isolation import Mps
+from berth_agent.delivery.isolation import NOT_ISOLATED, Isolation, Mps, MpsIsolation
 from berth_agent.delivery.means import DirectMeans
 from berth_agent.device_plugin import admission, claims, offers, parts, responses
 from berth_agent.device_plugin.admission import Admitted
@@ -77,14 +83,14 @@ class NodeState:
 class AnswerRules:
     """What containers get with their devices; with `mps`, replicas of cards are programs of its daemon.
 
-    Where it has `all_by_mps`, whole cards take no other programs either.
+    `isolation` keeps pods that Berth has not bound to their parts; NRI does so for those that it has.
     """
 
     choices: PluginChoices
     means: DirectMeans
     host_dev: Path = DEV
     mps: Mps | None = None
-    all_by_mps: bool = False
+    isolation: Isolation = NOT_ISOLATED
 
 
 class PluginAnswers:
@@ -180,21 +186,26 @@ class PluginAnswers:
         rules = self._rules
         try:
             given = self._given(chosen, promised)
+            limits = self._limits(resource, ids, given, admitted)
             return responses.response(
-                given, rules.choices, rules.means, host_dev=rules.host_dev, mps=self._mps_for(given)
+                given, rules.choices, rules.means, host_dev=rules.host_dev, limits=limits
             )
         except Undeliverable as error:
             raise Refused(f"{error}") from error
 
-    def _mps_for(self, given: Sequence[GivenCard]) -> Mps | None:
-        """Return the daemon of MPS if it is to serve these replicas, or raise `Refused` where it does not."""
+    def _limits(
+        self, resource: str, ids: Sequence[str], given: Sequence[GivenCard], admitted: Admitted | None
+    ) -> Limits:
+        """Return what keeps a container to its replicas or parts, or raise `Undeliverable`."""
         by_mps = vocabulary.SharingStrategy.MPS
-        shared = any(one.card.sharing and one.card.sharing.strategy == by_mps for one in given)
-        whole = any(one.instance is None for one in given)
-        mps = self._rules.mps if shared or (whole and self._rules.all_by_mps) else None
-        if mps and mps.failure:
-            raise Refused(f"MPS does not serve: {mps.failure}")
-        return mps
+        if self._rules.mps and any(one.card.sharing and one.card.sharing.strategy == by_mps for one in given):
+            return MpsIsolation(self._rules.mps).limits([parts.whole(one) for one in given])
+        if admitted and names.TERM in admitted.pod.metadata.annotations:
+            return NO_LIMITS
+        is_part = self.state.meaning(resource) == names.GPU
+        return self._rules.isolation.limits(
+            parts.of_cards(ids, given) if is_part else list(map(parts.whole, given))
+        )
 
     def _are_own(self, uuids: Iterable[str], admitted: Admitted | None) -> bool:
         """Whether containers of the same pod were given all these before."""

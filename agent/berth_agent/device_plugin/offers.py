@@ -75,8 +75,13 @@ def offers(
     for one in countable:
         elsewhere = any(held != one.meaning for held in meanings_of.get(one.uuid, ()))
         may_be_given = one.card.uuid not in sick and not elsewhere
-        numa_node = one.card.topology.numa_node if one.card.topology else None
         found.setdefault(one.resource, []).extend(
-            OfferedDevice(device, may_be_given and device not in withdrawn, numa_node) for device in one.ids
+            OfferedDevice(device, may_be_given and device not in withdrawn, _numa_node(one))
+            for device in one.ids
         )
     return {resource: tuple(devices) for resource, devices in found.items()}
+
+
+def _numa_node(one: Countable) -> int | None:
+    """Return where a device is; nowhere for parts: a kubelet that aligns devices would take another card."""
+    return one.card.topology.numa_node if one.card.topology and one.meaning != names.GPU else None

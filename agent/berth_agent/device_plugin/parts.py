@@ -4,6 +4,7 @@ import collections
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from berth_agent.delivery import part_choice, topology_choice
+from berth_agent.delivery.containers import GivenCard, Part
 from berth_agent.device_plugin import claims, offers
 from berth_agent.device_plugin.claims import Claim, PodKey
 from berth_agent.gpupods import watched_pod
@@ -66,6 +67,23 @@ def _most_at_one_time(claimed: Mapping[Claim, int], spec: watched_pod.PodSpec) -
             now[uuid] += amount if container in running else 0
         found |= now
     return found
+
+
+def of_cards(ids: Iterable[str], given: Iterable[GivenCard]) -> list[Part]:
+    """Return how much of each card a container has with these percents."""
+    percents = collections.Counter(map(uuid_of, ids))
+    return [
+        Part(one, percents[one.uuid], _memory(one) * percents[one.uuid] // card_part.WHOLE) for one in given
+    ]
+
+
+def whole(given: GivenCard) -> Part:
+    """Return all of a card as the part that a container has of it."""
+    return Part(given, card_part.WHOLE, _memory(given))
+
+
+def _memory(given: GivenCard) -> int:
+    return given.card.memory or 0
 
 
 def best(

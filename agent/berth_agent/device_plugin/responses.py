@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from berth_agent.cdi import specs
-from berth_agent.delivery import guard, isolation
-from berth_agent.delivery.containers import VISIBLE_DEVICES, GivenCard, Mount
+from berth_agent.delivery import guard
+from berth_agent.delivery.containers import NO_LIMITS, VISIBLE_DEVICES, GivenCard, Limits, Mount
 from berth_agent.delivery.device_nodes import DEV
-from berth_agent.delivery.isolation import Mps
 from berth_agent.delivery.means import DirectMeans
 from berth_agent.kubelet.plugin_messages import ContainerResponse, PluginMount
 from berth_agent.plugin_choices import CDI_ANNOTATIONS, CDI_CRI, ENVVAR, UUID, VOLUME_MOUNTS, PluginChoices
@@ -24,7 +23,7 @@ def response(
     means: DirectMeans,
     *,
     host_dev: Path = DEV,
-    mps: Mps | None = None,
+    limits: Limits = NO_LIMITS,
     unique: Callable[[], object] = uuid.uuid4,
 ) -> ContainerResponse:
     """Return what a container gets with these cards, or raise `Undeliverable` where a device node lacks."""
@@ -39,12 +38,9 @@ def response(
     elif ENVVAR in chosen:
         env = {VISIBLE_DEVICES: ",".join(ids)}
     opened = bool(env)
-    if mps:
-        env = {**env, isolation.MPS_PIPE: isolation.PIPE_IN_CONTAINER}
-        mounts += tuple(_mount(mount) for mount in isolation.mps_mounts(mps.root))
     return ContainerResponse(
-        env=env,
-        mounts=mounts,
+        env={**env, **limits.env},
+        mounts=mounts + tuple(map(_mount, limits.mounts)),
         device_nodes=_device_nodes(given, means, host_dev) if opened and choices.pass_device_specs else (),
         annotations=_annotation(choices.cdi_annotation_prefix, cdi_devices, unique)
         if CDI_ANNOTATIONS in chosen

@@ -127,7 +127,7 @@ def status(
 ) -> wire.GpuPodStatus:
     """Return the status: the phase, what the containers hold, and the condition Verified."""
     phase = pod.status.phase
-    found = _verdict(phase, spec, node_cards, evidence)
+    found = _verdict(pod, spec, node_cards, evidence)
     return wire.GpuPodStatus(
         phase=phase,
         minors=_minors(spec),
@@ -204,10 +204,16 @@ def _grants(evidence: verification.Evidence) -> Iterator[wire.Grant]:
 
 
 def _verdict(
-    phase: str, spec: wire.GpuPodSpec, node_cards: NodeCards, evidence: verification.Evidence | None
+    pod: watched_pod.Pod,
+    spec: wire.GpuPodSpec,
+    node_cards: NodeCards,
+    evidence: verification.Evidence | None,
 ) -> wire.Condition | None:
+    phase = pod.status.phase
     if evidence is not None:
-        return verification.verify(phase, gpus(spec), evidence, node_cards.allocatable)
+        given = gpus(spec)
+        passed_on = [uuid for name in watched_pod.temporary(pod.spec) for uuid in given.get(name, ())]
+        return verification.verify(phase, given, evidence, node_cards.allocatable, passed_on=passed_on)
     return (verification.by_phase(phase) or verification.SIMULATED) if node_cards.source else None
 
 

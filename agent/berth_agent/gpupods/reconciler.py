@@ -119,6 +119,12 @@ class GpuPodReconciler:
         """Return the pods that are bound to the node."""
         return self._pods.pods()
 
+    def requested(self, pod: tuple[str, str], container: str) -> Iterable[str]:
+        """Return which resources a container asks the kubelet for; none while its pod is not known."""
+        found = self._pods.get(pod)
+        some = watched_pod.containers(found) if found else ()
+        return (name for one in some if one.name == container for name in watched_pod.amounts(one))
+
     @property
     def are_current(self) -> bool:
         """Whether these are all pods that are bound to the node now, as far as the server says."""

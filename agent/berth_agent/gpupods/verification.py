@@ -8,7 +8,7 @@ environment: then the kubelet does not count as a source.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_agent.gpupods import process_owners
@@ -64,13 +64,21 @@ def by_phase(phase: str) -> wire.Condition | None:
 
 
 def verify(
-    phase: str, given: ByContainer, evidence: Evidence, allocatable: device_ids.AllocatableDevices
+    phase: str,
+    given: ByContainer,
+    evidence: Evidence,
+    allocatable: device_ids.AllocatableDevices,
+    *,
+    passed_on: Collection[str] = (),
 ) -> wire.Condition:
-    """Compare what a pod was given with what the sources say, and return the condition."""
+    """Compare what a pod was given with what the sources say, and return the condition.
+
+    What its init containers have when they end is `passed_on`: the kubelet gives a later container any of it.
+    """
     if by_phase(phase) == FINISHED:
         return FINISHED
     if mismatches := [
-        *_by_kubelet(given, evidence.kubelet),
+        *_by_kubelet(given, evidence.kubelet, frozenset(passed_on)),
         *_by_driver(given, evidence.driver, allocatable),
     ]:
         return _verified(vocabulary.Truth.FALSE, "Mismatch", _cut("; ".join(mismatches)))
@@ -86,9 +94,10 @@ def _without_source(evidence: Evidence) -> wire.Condition:
     return _verified(vocabulary.Truth.UNKNOWN, "NotSeen", "No source says what the pod holds.")
 
 
-def _by_kubelet(given: ByContainer, held: ByContainer) -> Iterator[str]:
+def _by_kubelet(given: ByContainer, held: ByContainer, passed_on: frozenset[str]) -> Iterator[str]:
     for name, uuids in held.items():
-        if set(uuids) != set(given.get(name, ())):
+        found, expected = set(uuids), set(given.get(name, ()))
+        if len(found) != len(expected) or not found - expected <= passed_on:
             yield _mismatch(name, given.get(name, ()), uuids, PODRESOURCES)
 
 

@@ -84,13 +84,18 @@ def at_one_time(spec: PodSpec, holding: Iterable[str]) -> Iterator[frozenset[str
 
     Containers that the spec of the pod does not name, and sidecars, run all the time.
     """
-    temporary = frozenset(one.name for one in spec.init_containers or () if one.restart_policy != SIDECAR)
-    last = frozenset(holding) - temporary
+    ending = temporary(spec)
+    last = frozenset(holding) - ending
     staying = last - frozenset(one.name for one in spec.containers or ())
     for container in spec.init_containers or ():
-        if container.name in temporary:
+        if container.name in ending:
             yield (staying - _later(spec, container)) | {container.name}
     yield last
+
+
+def temporary(spec: PodSpec) -> frozenset[str]:
+    """Return the init containers that end before the main ones start."""
+    return frozenset(one.name for one in spec.init_containers or () if one.restart_policy != SIDECAR)
 
 
 def _later(spec: PodSpec, than: Container) -> frozenset[str]:

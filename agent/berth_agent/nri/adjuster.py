@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 KUBELET_SECONDS: Final = 1.0  # The runtime waits for 2 s and then makes the container as it is.
 
 Cards = Callable[[], Sequence[wire.Card] | None]  # None while they have not been read.
+# Which resources a container asks the kubelet for, by the namespace and name of its pod, and its own name.
+Requested = Callable[[tuple[str, str], str], Iterable[str]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,9 +48,10 @@ class NriConfig:
 class Adjuster:
     """The decisions for the containers of one node."""
 
-    def __init__(self, node: str, cards: Cards, config: NriConfig) -> None:
+    def __init__(self, node: str, cards: Cards, requested: Requested, config: NriConfig) -> None:
         self._node = node
         self._cards = cards
+        self._requested = requested
         self._config = config
 
     async def delivery(self, container: NewContainer) -> Delivery | None:
@@ -80,7 +83,9 @@ class Adjuster:
         except (podresources.PodResourcesError, TimeoutError) as error:
             why = str(error) or f"no answer within {KUBELET_SECONDS:g} s"
             raise Undeliverable(f"the kubelet does not say what it gave the container: {why}") from error
-        if not guard.is_stray(asked, given, self._uuid_of_index()):
+        requested = self._requested((container.namespace, container.pod), container.name)
+        requests_cards = any(device_ids.is_gpu_resource(name, rules.resources) for name in requested)
+        if not guard.is_stray(asked, given, self._uuid_of_index(), requests_cards=requests_cards):
             return None
         log.warning(
             "node %s: container %s of pod %s/%s asks for cards that nobody gave it, and does not get them",
