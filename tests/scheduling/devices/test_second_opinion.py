@@ -134,6 +134,21 @@ def test_the_short_way_leads_where_the_long_one_does(
 
 
 @few
+@hypothesis.given(PLAIN, st.lists(st.sampled_from((10, 30, 50, 80)), min_size=2, max_size=3))
+def test_the_parts_of_init_containers_are_of_the_card_of_the_main_one(
+    view: device_view.View, percents: list[int]
+) -> None:
+    """Where a kubelet counts parts, it gives those of init containers to the main one, and asks nobody."""
+    asks = [(requests.Gpus(1, core=percent, ratio=percent),) for percent in percents]
+    *before, main = (requests.ContainerRequest(f"c{at}", ask) for at, ask in enumerate(asks))
+    init = (dataclasses.replace(one, runs=False) for one in before)
+    found = allocator.allocate(view, requests.Request((*init, main)))
+
+    hypothesis.assume(found is not None)
+    assert len({share.uuid for grant in found or () for share in grant.shares}) == 1
+
+
+@few
 @hypothesis.given(PLAIN, random_devices.pods(random_devices.CARDS_ONLY, borrows=True, most_asks=3))
 def test_init_containers_cost_no_card_that_can_be_borrowed(
     view: device_view.View, request: requests.Request
