@@ -82,6 +82,13 @@ def test_what_a_pod_lacks_is_said() -> None:
     assert "Would fit on 2 nodes if it were made again, with Berth's admission policy in place" in told
 
 
+def test_who_asks_by_a_name_that_the_kubelet_does_not_count_is_told_by_which() -> None:
+    """Such as gpu-memory, on a node with the device plugin alone."""
+    inventory = cluster(n1=Way.UNCHECKED | Way.DEVICE_PLUGIN, n2=Way.UNCHECKED)
+
+    assert decided(inventory, pod(UNFED)) == {Reason.NOT_COUNTED: 1, Reason.NO_DELIVERY: 1}
+
+
 @pytest.mark.parametrize(
     ("delivery", "bound"),
     {

@@ -29,6 +29,7 @@ class Reason(enum.StrEnum):
     SILENT = "Silent"
     SOURCE_FAILED = "SourceFailed"
     NOT_FED = "NotFed"
+    NOT_COUNTED = "NotCounted"
     NO_DELIVERY = "NoDelivery"
     ONE_REPLICA_EACH = "OneReplicaEach"
     TOO_FEW_CARDS = "TooFewCards"
@@ -180,6 +181,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.SILENT: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.SOURCE_FAILED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.NOT_FED: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
+    Reason.NOT_COUNTED: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
     Reason.NO_DELIVERY: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
     Reason.ONE_REPLICA_EACH: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.TOO_FEW_CARDS: frozenset({ClusterEvent.DEVICE_CHANGED}),

@@ -68,6 +68,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         f"1 {delivery.MADE_TOO_EARLY}",
         f"2 {delivery.MADE_TOO_EARLY}",
     ),
+    Reason.NOT_COUNTED: (
+        "",
+        "1 gives what its kubelet counts and no more: ask for nvidia.com/gpu or berth.dev/gpu",
+        "2 give what their kubelets count and no more: ask for nvidia.com/gpu or berth.dev/gpu",
+    ),
     Reason.NO_DELIVERY: (
         "",
         "1 has no way to give containers their cards: its Device says why",

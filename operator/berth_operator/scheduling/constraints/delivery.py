@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from berth_crds import names
 from berth_operator.scheduling import changes, delivery_ways, gpu_units, node_table, questions
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
@@ -16,6 +17,7 @@ from berth_operator.scheduling.wording import invariant, plain
 MADE_TOO_EARLY: Final = (
     "would start the pod without its cards, as it was made before Berth's admission policy: make it again"
 )
+ASK_BY_COUNTED_NAMES: Final = f"ask for {names.NVIDIA_GPU} or {names.GPU}"
 
 
 def asked(question: questions.Question) -> bool:
@@ -35,14 +37,16 @@ def able(query: Query) -> node_table.Mask:
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
-    """Yield the nodes that would serve the pod if its environment were fed, and those with no way at all."""
-    refusing, fed = ~able(query), _obeying(query)
-    yield Objection(refusing & fed, Reason.NOT_FED, never=True)
-    yield Objection(refusing & ~fed, Reason.NO_DELIVERY)
+    """Yield the nodes that serve pods by their environment or by their kubelet, but not this one, and the rest."""
+    refusing, obeying = ~able(query), _having(Way.ENVIRONMENT, query)
+    counting = ~obeying & _having(Way.DEVICE_PLUGIN, query)
+    yield Objection(refusing & obeying, Reason.NOT_FED, never=True)
+    yield Objection(refusing & counting, Reason.NOT_COUNTED)
+    yield Objection(refusing & ~obeying & ~counting, Reason.NO_DELIVERY)
 
 
-def _obeying(query: Query) -> node_table.Mask:
-    found: node_table.Mask = (query.table.ways[query.rows] & int(Way.ENVIRONMENT)) != 0
+def _having(way: Way, query: Query) -> node_table.Mask:
+    found: node_table.Mask = (query.table.ways[query.rows] & int(way)) != 0
     return found
 
 
@@ -69,7 +73,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to make the pod again, where that alone would do on a node."""
     query = failed.query
     rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
-    if (rows & ~able(query) & _obeying(query)).any():
+    if (rows & ~able(query) & _having(Way.ENVIRONMENT, query)).any():
         yield changes.ProposedChange([FeedEnvironment()])
 
 
@@ -81,6 +85,10 @@ CONSTRAINT = Constraint(
     relaxations=relaxations,
     words={
         Reason.NOT_FED: invariant(MADE_TOO_EARLY),
+        Reason.NOT_COUNTED: plain(
+            f"gives what its kubelet counts and no more: {ASK_BY_COUNTED_NAMES}",
+            f"give what their kubelets count and no more: {ASK_BY_COUNTED_NAMES}",
+        ),
         Reason.NO_DELIVERY: plain(
             "has no way to give containers their cards: its Device says why",
             "have no way to give containers their cards: their Devices say why",
@@ -88,6 +96,7 @@ CONSTRAINT = Constraint(
     },
     brief={
         Reason.NOT_FED: "pod made before Berth's admission policy",
+        Reason.NOT_COUNTED: "not asked for by a name that the kubelet counts",
         Reason.NO_DELIVERY: "no way to give containers their cards",
     },
 )
