@@ -37,7 +37,7 @@ def able(query: Query) -> node_table.Mask:
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
-    """Yield the nodes that serve pods by their environment or by their kubelet, but not this one, and the rest."""
+    """Yield the nodes that serve others by their environment, those that do by their kubelet, and the rest."""
     refusing, obeying = ~able(query), _having(Way.ENVIRONMENT, query)
     counting = ~obeying & _having(Way.DEVICE_PLUGIN, query)
     yield Objection(refusing & obeying, Reason.NOT_FED, never=True)
