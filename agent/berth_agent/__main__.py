@@ -68,6 +68,7 @@ log = logging.getLogger("berth_agent")
 
 EXIT_CARDS_UNREADABLE: Final = 1  # As NVIDIA's plugin has it.
 EXIT_SECONDS: Final = 1.5
+SERVED_SECONDS: Final = 10.0  # For so long the kubelet is served that has pods to admit.
 MOST_PAUSE_SECONDS: Final = 60.0
 STABLE_SECONDS: Final = 600.0  # After running for so long, earlier failures no longer count.
 STARTED_SECONDS: Final = 15.0
@@ -238,7 +239,8 @@ async def _serve(
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
     identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
     runtime = loop.Runtime(clock=_now, identity=identity)
-    stop = _on_signals(runtime.hangup, settings_reader)
+    patience = EXIT_SECONDS + (SERVED_SECONDS if settings.plugin else 0)
+    stop = _on_signals(runtime.hangup, settings_reader, patience)
     nodes = ", ".join(config.node for config in configs)
     servers = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
     log.info("%s speaks for %s at %s", runtime.identity, nodes, servers)
@@ -254,9 +256,19 @@ async def _serve(
         changed = asyncio.create_task(settings_reader.changed(settings))
         ended = asyncio.create_task(stop.wait())
         await asyncio.wait((changed, ended), return_when=asyncio.FIRST_COMPLETED)
+        if settings.plugin:
+            await _end_plugin(runtime)
         await tasks.end([*running, changed, ended])
     log.info("stopped")
     return not stop.is_set()
+
+
+async def _end_plugin(runtime: loop.Runtime) -> None:
+    """Let the kubelet have what it asks for, if that does not take too long."""
+    runtime.ending.set()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SERVED_SECONDS):
+            await runtime.ended.wait()
 
 
 async def _check_cards(configs: Iterable[loop.NodeConfig], deadline: float) -> None:
@@ -346,12 +358,17 @@ def _release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _on_signals(hangup: asyncio.Event, settings_reader: configuration.SettingsReader) -> asyncio.Event:
-    """Return an event that a signal to end sets; a SIGHUP sets `hangup`, and has settings read."""
+def _on_signals(
+    hangup: asyncio.Event, settings_reader: configuration.SettingsReader, patience: float
+) -> asyncio.Event:
+    """Return an event that a signal to end sets, which has an end in `patience` seconds.
+
+    A SIGHUP sets `hangup`, and has settings read.
+    """
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _hang_up, hangup, settings_reader)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _stop, stop)
+        asyncio.get_running_loop().add_signal_handler(number, _stop, stop, patience)
     return stop
 
 
@@ -361,11 +378,11 @@ def _hang_up(hangup: asyncio.Event, settings_reader: configuration.SettingsReade
     settings_reader.look_again()
 
 
-def _stop(event: asyncio.Event) -> None:
+def _stop(event: asyncio.Event, patience: float) -> None:
     event.set()
     # The event loop waits for its threads (names being resolved, a token file on a dead disk)
     # before it ends. The exit is clean without them: nothing is left to write.
-    exit_timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
+    exit_timer = threading.Timer(patience, os._exit, [0])
     exit_timer.daemon = True
     exit_timer.start()
 

@@ -143,11 +143,16 @@ def ready_or_not(
     )
 
 
+def of_kind(kind: str, conditions: Iterable[wire.Condition]) -> wire.Condition | None:
+    """Return the condition of a kind, if there is one."""
+    return next((each for each in conditions if each.type == kind), None)
+
+
 def transition(
     found: wire.Condition, before: Iterable[wire.Condition], *, now: dt.datetime
 ) -> wire.Condition:
     """Return a condition with the time of its last transition: now if its status changed."""
-    earlier = next((each for each in before if each.type == found.type), None)
+    earlier = of_kind(found.type, before)
     same = earlier is not None and earlier.status == found.status and earlier.last_transition_time
     return msgspec.structs.replace(
         found, last_transition_time=earlier.last_transition_time if earlier and same else lease.rfc3339(now)

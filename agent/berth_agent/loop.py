@@ -100,11 +100,13 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runtime:
-    """The time of day, the name of this process, and what wakes when it gets a SIGHUP."""
+    """The time of day, the name of this process, what wakes at a SIGHUP; whether it is to end, and may."""
 
     clock: Callable[[], dt.datetime]
     identity: str
     hangup: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    ending: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    ended: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
 
 def log_changes(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
@@ -183,10 +185,16 @@ class NodeAgent:
                 group.create_task(self._nri_plugin.run(), name=f"container runtime of {self.node}")
             if self._device_plugin:
                 group.create_task(self._device_plugin.run(), name=f"device plugin of {self.node}")
+                group.create_task(self._end(self._device_plugin))
             if self._config.mps:
                 group.create_task(self._config.mps.run(), name=f"MPS of {self.node}")
             if self._cdi_writer:
                 group.create_task(self._cdi_writer.run(), name=f"CDI spec of {self.node}")
+
+    async def _end(self, plugin: device_plugin.DevicePlugin) -> None:
+        await self._runtime.ending.wait()
+        await plugin.end(self._wake.set, lambda: self._published()[1])
+        self._runtime.ended.set()
 
     def _pod_changed(self) -> None:
         """Have the kubelet asked, which may know more about the pod now, and offer what is free now."""
@@ -273,7 +281,9 @@ class NodeAgent:
             repaired=self._annotation.cards,
             now=asyncio.get_running_loop().time(),
         )
-        kubelet = (condition(self._poller.report) or _kubelet_condition(before)) if self._poller else None
+        # What is published of the kubelet stands until it was asked.
+        earlier = device_status.of_kind(vocabulary.DeviceCondition.POD_RESOURCES_READY, before.conditions)
+        kubelet = (condition(self._poller.report) or earlier) if self._poller else None
         status = device_status.status(
             outcome,
             verdicts,
@@ -387,9 +397,3 @@ def _nri_plugin(config: NodeConfig, cards: adjuster.Cards, requested: adjuster.R
         return None
     decisions = adjuster.Adjuster(config.node, cards, requested, config.nri)
     return NriPlugin(config.nri.socket, config.node, decisions.delivery)
-
-
-def _kubelet_condition(before: wire.DeviceStatus) -> wire.Condition | None:
-    """Return the published condition of the kubelet: it stands until the kubelet was asked."""
-    kind = vocabulary.DeviceCondition.POD_RESOURCES_READY
-    return next((each for each in before.conditions if each.type == kind), None)

@@ -1,14 +1,12 @@
 """Parts of cards, which the device plugin counts in percent, beside a kubelet that is played."""
 
-import dataclasses
 from collections.abc import Iterable
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from agent.plugin_node import CARDS, GPU, SHARED, SPLIT, Mps, Node, listed, pod
-from berth_agent.delivery import isolation, part_choice
+from agent.plugin_node import CARDS, GPU, SHARED, SPLIT, Node, listed, pod
+from berth_agent.delivery import part_choice
 from berth_agent.device_plugin import answers, offers
 from berth_agent.device_plugin.answers import NodeState
 from berth_agent.gpupods import pod_cache, watched_pod
@@ -62,6 +60,21 @@ async def preferred(node: Node, size: int, must: Iterable[str] = ()) -> dict[str
 
 
 # ---------------------------------------------------------------- what the kubelet counts
+
+
+def test_a_pod_is_awaited_until_the_kubelet_has_given_it_all() -> None:
+    """To whichever of its containers; who asks for nothing of it, has ended, or runs is not awaited."""
+    node = Node()
+    node.pods = [
+        pod("half", {PARTS: 10}, {GPU: 1}),
+        pod("given", {PARTS: 10}),
+        pod("unasked", {CORE: 10}, promised=[["GPU-0"]], core=10),
+    ]
+    node.answers.listed = given("half", percents(0, 0, 10)), given("given", percents(0, 10, 20))
+
+    assert list(node.answers.awaiting()) == [("ml", "half")]
+    node.pods = [msgspec.structs.replace(one, status=watched_pod.PodStatus("Failed")) for one in node.pods]
+    assert list(node.answers.awaiting()) == []
 
 
 def test_a_part_leaves_the_rest_of_its_card() -> None:
@@ -254,44 +267,6 @@ async def test_a_bind_that_the_kubelet_has_not_carried_out_counts() -> None:
     assert await preferred(node, 40) == {}
     with pytest.raises(Refused, match="40 % of GPU-0 are not free: 30 % are promised to nobody"):
         await node.answers.allocated(PARTS, percents(0, 0, 40))
-
-
-@pytest.mark.parametrize("bound", [False, True])
-async def test_who_has_a_part_is_kept_to_it(tmp_path: Path, *, bound: bool) -> None:
-    """By the plugin where Berth has not bound the pod; the runtime's plugin does so for those that it has."""
-    for name in (isolation.LIBRARY, isolation.PRELOAD):
-        (tmp_path / name).touch()
-    node = Node(msgspec.structs.replace(CARDS[0], memory=1000 << 20))
-    node.answers._rules = dataclasses.replace(
-        node.answers._rules, isolation=isolation.HamiIsolation(tmp_path)
-    )
-    node.pods = [pod("p", {PARTS: 25}, promised=[["GPU-0"]] if bound else [], core=25)]
-    node.admits(listed("p", ()))
-
-    found = await node.answers.allocated(PARTS, percents(0, 0, 25))
-
-    limits = {"CUDA_DEVICE_MEMORY_LIMIT_0": "250m", "CUDA_DEVICE_SM_LIMIT": "25"}
-    assert found.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-0"} | ({} if bound else limits)
-    assert [mount.container_path for mount in found.mounts] == (
-        [] if bound else [isolation.LIBRARY_IN_CONTAINER, isolation.PRELOAD_IN_CONTAINER]
-    )
-
-
-async def test_a_whole_card_is_no_part() -> None:
-    """With MPS it is reached through its daemon all the same, and not given while that does not serve."""
-    mps = Mps()
-    node = Node()
-    node.answers._rules = dataclasses.replace(node.answers._rules, isolation=isolation.MpsIsolation(mps))
-    node.pods = [pod("p", {GPU: 1, PARTS: 10})]
-    node.admits(listed("p", ()))
-
-    found = await node.answers.allocated(GPU, ("GPU-1",))
-    assert found.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-1", "CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe"}
-    part = await node.answers.allocated(PARTS, percents(2, 0, 10))
-    assert part.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "10"
-    mps.failure = "it does not answer"
-    with pytest.raises(Refused, match="MPS does not serve: it does not answer"):
-        await node.answers.allocated(PARTS, percents(2, 10, 20))
 
 
 @pytest.mark.parametrize(("first", "then"), [(GPU, PARTS), (PARTS, GPU)])

@@ -1,17 +1,14 @@
 """The agent as the kubelet's device plugin on a real node: who gets which cards, looked at from inside."""
 
-import asyncio
 import contextlib
-import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from berth_agent import simulated
 from berth_crds import names
 from berth_crds.client import errors, resources
-from e2e.conditions import condition
 from e2e.inside import (
     MOST_CARDS,
     Inside,
@@ -24,40 +21,11 @@ from e2e.inside import (
     until_running,
     whole,
 )
+from e2e.plugged import SHAPE, flags, minors, started, stock, until_verified
 from e2e.stage import Stage, Thing, cards_of
 from testbed import workers
 
 pytestmark = pytest.mark.slow
-
-SHAPE: Final = f"{MOST_CARDS}xT4"
-STOCK: Final = "somebody-else"
-
-
-def flags(worker: workers.Worker, *more: str) -> tuple[str, ...]:
-    """Return the flags of an agent that is the device plugin of a worker."""
-    return (
-        *("--kubelet-socket", str(worker.plugins / "kubelet.sock")),
-        *("--pod-resources", str(worker.pod_resources)),
-        *more,
-    )
-
-
-def minors(worker: workers.Worker) -> dict[str, int]:
-    """Return the minor of each card of the node."""
-    return {card.uuid: card.minor for card in simulated.machine(worker.name, SHAPE).answering_cards()}
-
-
-async def started(stage: Stage, worker: workers.Worker, *more: str) -> None:
-    """Start an operator and an agent, and wait until the kubelet would give all cards."""
-    stage.operator()
-    await stage.agent(*flags(worker, *more), **{worker.name: SHAPE})
-    await stage.until_ready(worker.name)
-    await until_allocatable(stage, worker.name, MOST_CARDS)
-
-
-def stock(name: str, worker: workers.Worker, *containers: dict[str, Any]) -> Thing:
-    """Return a pod that another scheduler has placed."""
-    return pod(name, *containers, schedulerName=STOCK, nodeName=worker.name)
 
 
 async def test_each_container_gets_the_cards_of_its_annotation(stage: Stage, worker: workers.Worker) -> None:
@@ -85,19 +53,6 @@ async def test_each_container_gets_the_cards_of_its_annotation(stage: Stage, wor
     assert sorted(seen.values()) == sorted(minors(worker))
     for name in ("a", "b", "c"):
         await until_verified(stage, name)
-
-
-async def until_verified(stage: Stage, name: str) -> None:
-    """Wait until the record of a pod says that the kubelet gave what was decided."""
-
-    async def verified() -> bool:
-        with contextlib.suppress(errors.NotFound):
-            found = await stage.admin.get(resources.GPU_PODS, name, into=dict, namespace=stage.namespace)
-            said = condition(found, "Verified")
-            return (said.get("status"), said.get("reason")) == ("True", "Agreed")
-        return False
-
-    await stage.until(f"the cards of {name} to be verified", verified, seconds=40)
 
 
 BY_RUNTIME: Final = [("envvar",), ("envvar", "--device-id-strategy", "index"), ("volume-mounts",)]
@@ -219,73 +174,6 @@ async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: 
     await until_allocatable(stage, worker.name, MOST_CARDS)
 
 
-async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, worker: workers.Worker) -> None:
-    """Twice in a row; pods that run keep their cards, and new ones get theirs."""
-    await started(stage, worker)
-    await stage.create(pod("first", whole("main")))
-    await until_running(stage, "first")
-    before = Inside(stage, worker, "first", "main").uuids()
-
-    for _ in range(2):
-        worker.kill_kubelet()
-        worker.start_kubelet()
-    await until_allocatable(stage, worker.name, MOST_CARDS)
-    await stage.create(pod("second", whole("main")))
-    await until_running(stage, "first", "second")
-
-    assert Inside(stage, worker, "first", "main").uuids() == before
-    assert Inside(stage, worker, "second", "main").uuids() in set(minors(worker)) - {before}
-    for name in ("first", "second"):
-        await until_verified(stage, name)
-
-
-async def test_a_kubelet_that_was_away_rejects_no_pod(
-    stage: Stage, worker: workers.Worker, tmp_path: Path
-) -> None:
-    """Not even one whose card fell ill meanwhile; twenty pods run on, and each keeps its record."""
-    faults = tmp_path / "faults.json"
-    faults.write_text("{}")
-    await started(stage, worker, "--faults", str(faults))
-    part = {names.GPU_CORE: "5", names.GPU_MEMORY_RATIO: "5"}
-    shares = [pod(f"share-{number}", container("main", **part)) for number in range(17)]
-    wholes = [pod(f"whole-{number}", whole("main")) for number in range(3)]
-    titles = [each["metadata"]["name"] for each in (*shares, *wholes)]
-    await stage.create(*wholes)
-    await stage.create(*shares)
-    await until_running(stage, *titles)
-    before = held(await stage.pods())
-    ill = minors(worker)[before["whole-0"][1][0]]
-
-    worker.kill_kubelet()
-    broken = {f"{ill}": {"health": "Unhealthy", "reason": "XidCritical", "xid": 79, "message": "off the bus"}}
-    faults.write_text(json.dumps({worker.name: broken}))
-    await stage.until("the card to be unhealthy", lambda: is_ill(stage, worker.name))
-    worker.start_kubelet()
-    # Of four cards one is shared, and one is ill.
-    await until_allocatable(stage, worker.name, MOST_CARDS - 2)
-
-    await stage.create(pod("late", container("main", **part)))
-    await until_running(stage, "late")
-    now = await stage.pods()
-    assert held(now) == before | held({"late": now["late"]})
-    assert {one["status"]["phase"] for one in now.values()} == {"Running"}
-    statuses = [status for one in now.values() for status in one["status"]["containerStatuses"]]
-    assert {status["restartCount"] for status in statuses} == {0}
-    records = stage.cluster.kubectl("get", "gpupods", "--output=name", "--namespace", stage.namespace)
-    assert len(records.split()) == len(titles) + 1
-
-
-def held(pods: dict[str, Thing]) -> dict[str, tuple[str, list[str]]]:
-    """Return which pods these are, by uid, and which cards each has."""
-    return {name: (one["metadata"]["uid"], cards_of(one)) for name, one in pods.items()}
-
-
-async def is_ill(stage: Stage, node: str) -> bool:
-    """Whether the Device of a node tells of a sick card."""
-    status = (await stage.devices())[node].get("status", {})
-    return any(card["health"] == "Unhealthy" for card in status.get("devices", ()))
-
-
 @pytest.mark.parametrize(
     ("strategy", "more"),
     [
@@ -355,31 +243,3 @@ async def test_cards_may_be_shared_under_their_usual_name(
     assert sorted([*seen.values(), *given]) == sorted([*minors(worker)] * 2)
     for title in titles:
         await until_verified(stage, title)
-
-
-async def test_a_plugin_that_dies_amid_an_admission_loses_no_card(
-    stage: Stage, worker: workers.Worker
-) -> None:
-    """The pod that was being admitted fails with a reason or runs; all cards can be had afterwards."""
-    await started(stage, worker)
-    agents = [program for program in stage.fleet.programs if "-agent-" in program.name and program.alive()]
-    await stage.create(stock("unlucky", worker, whole("main")))
-    # It waits for half a second for binds under way, and that is when its kubelet waits for the plugin.
-    await asyncio.sleep(0.3)
-    for program in agents:
-        program.kill()
-
-    async def settled() -> Thing | None:
-        now = (await stage.pods())["unlucky"]["status"]
-        return now if now.get("phase") in {"Failed", "Running"} else None
-
-    found = await stage.until("the pod to fail or to run", settled, seconds=40)
-    assert found["phase"] == "Running" or found["reason"] == "UnexpectedAdmissionError"
-    await stage.delete("unlucky")
-    await stage.until_gone("unlucky")
-    # The Device of the former agent is still there, and the kubelet's last count of the cards as well.
-    await stage.says(await stage.agent(*flags(worker), **{worker.name: SHAPE}), "the kubelet has taken")
-    await until_allocatable(stage, worker.name, MOST_CARDS)
-    await stage.create(pod("all", container("main", **{names.NVIDIA_GPU: f"{MOST_CARDS}"})))
-    await until_running(stage, "all")
-    assert set(Inside(stage, worker, "all", "main").uuids().split(",")) == set(minors(worker))

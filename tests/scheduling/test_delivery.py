@@ -82,6 +82,17 @@ def test_what_a_pod_lacks_is_said() -> None:
     assert "Would fit on 2 nodes if it were made again, with Berth's admission policy in place" in told
 
 
+def test_a_kubelet_that_nobody_serves_gets_no_pod_that_asks_it_for_cards() -> None:
+    """It would fail it, whatever the node's other ways; and pods that do not ask it come."""
+    inventory = cluster(n1=Way.UNCHECKED | Way.ENVIRONMENT | Way.UNSERVED)
+    asking = pod(FED | Way.DEVICE_PLUGIN)
+    asking = dataclasses.replace(asking, demand=dataclasses.replace(asking.demand, is_counted=True))
+
+    assert decided(inventory, asking) == {Reason.NO_DELIVERY: 1}
+    assert decided(inventory, pod(FED)) == "n1"
+    assert decided(cluster(n1=Way.UNCHECKED | Way.ENVIRONMENT), asking) == "n1"
+
+
 def test_who_asks_by_a_name_that_the_kubelet_does_not_count_is_told_by_which() -> None:
     """Such as gpu-memory, on a node with the device plugin alone."""
     inventory = cluster(n1=Way.UNCHECKED | Way.DEVICE_PLUGIN, n2=Way.UNCHECKED)

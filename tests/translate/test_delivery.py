@@ -31,6 +31,7 @@ BY_PLUGIN = Way.NRI | Way.DEVICE_PLUGIN
         ({"NRIReady": "True"}, Way.UNCHECKED | Way.NRI | Way.ENVIRONMENT),
         ({"NRIReady": "False"}, Way.UNCHECKED | Way.ENVIRONMENT),
         ({"DevicePluginReady": "True", "EnvReady": "False"}, Way.UNCHECKED | Way.DEVICE_PLUGIN),
+        ({"DevicePluginReady": "False"}, Way.UNCHECKED | Way.ENVIRONMENT | Way.UNSERVED),
     ],
 )
 def test_ways_of_a_node(reported: Mapping[str, str], ways: Way) -> None:
@@ -106,6 +107,17 @@ def asking(name: str, resource: str, *, fed: str = "", by: str = "uuids") -> dic
 def test_ways_that_serve_a_pod(containers: list[dict[str, Any]], expected: Way) -> None:
     """Each container that asks for cards has to get them."""
     assert ways(containers=containers) == expected
+
+
+def test_what_the_kubelet_counts() -> None:
+    """It fails a pod of which one container asks for that while nobody serves it."""
+
+    def is_counted(*containers: dict[str, Any]) -> bool:
+        pod = builders.pod(containers=list(containers))
+        return delivery.is_counted(pod.spec, device_requests.request(pod)[0])
+
+    assert is_counted(asking("a", PART), asking("b", names.GPU))
+    assert not is_counted(asking("a", PART), builders.container("b"))
 
 
 def test_an_init_container_counts() -> None:

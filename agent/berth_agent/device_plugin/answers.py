@@ -156,6 +156,26 @@ class PluginAnswers:
         containers = (one for pod in self._given_pods() for one in pod.containers)
         return frozenset(device for one in containers for devices in one.devices for device in devices.ids)
 
+    def awaiting(self) -> Iterator[claims.PodKey]:
+        """Yield the pods that have come, and that the kubelet has not given all that they ask it for."""
+        given = {
+            (_key(pod), one.name, devices.resource)
+            for pod in self._given_pods()
+            for one in pod.containers
+            for devices in one.devices
+        }
+        served = {one.resource for one in self.state.countable()}
+        for pod in self._living():
+            key, started = claims.key_of(pod), any(watched_pod.container_ids(pod))
+            asked = {
+                (key, one.name, resource)
+                for one in watched_pod.containers(pod)
+                for resource, amount in watched_pod.amounts(one).items()
+                if amount and resource in served
+            }
+            if not started and not asked <= given:
+                yield key
+
     async def preferred(self, resource: str, preference: Preference) -> Sequence[str]:
         """Return the ids that a container should get; empty where the pod was not found out in time."""
         admitted = await self._admitted(resource, preference.size)

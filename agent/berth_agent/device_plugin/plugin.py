@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Never
 
@@ -17,7 +18,9 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = 0.25  # Between two looks whether the kubelet was started again.
 MOST_PAUSE_SECONDS: Final = 10.0
+BINDS_SECONDS: Final = 0.5  # Within these, binds that were under way have come here.
 STABLE_SECONDS: Final = 5.0  # Two agents on one node would else take each other's place without an end.
+ENDING: Final = "The agent ends: the kubelet can give no cards until the next one serves it."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,9 +46,29 @@ class DevicePlugin:
         self._failures: dict[str, str] = {}  # By resource; empty where the kubelet has taken it.
         self._resources_changed = asyncio.Event()
         self._refresh_is_due = False
+        self._is_ending = False
+        self._cards_are_known = False
+
+    async def end(self, publish: Callable[[], None], published: Callable[[], wire.DeviceStatus]) -> None:
+        """Have it published that the kubelet will be served no more; return when it has no pod to admit.
+
+        A kubelet that nobody serves fails the pods that ask for cards.
+        """
+        self._is_ending = True
+        publish()
+        await self._until(lambda: any(one.message == ENDING for one in published().conditions))
+        await asyncio.sleep(BINDS_SECONDS)
+        await self._until(lambda: not any(self._answers.awaiting()))
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(CHECK_SECONDS)
 
     def set_state(self, state: NodeState) -> None:
         """Set the cards of the node, and offer them."""
+        self._cards_are_known = True
         self._answers.state = state
         self._refresh()
 
@@ -72,12 +95,19 @@ class DevicePlugin:
     def condition(self) -> wire.Condition:
         """Return whether the kubelet has taken all resources; it has no time yet."""
         resources = ", ".join(sorted(self._servers)) or "nothing, for the node has no cards"
-        failure = "; ".join(filter(None, self._failures.values()))
         message = f"The kubelet counts {resources}."
         kind = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
         return device_status.ready_or_not(
-            kind, failure, failed="NotRegistered", fine="Registered", message=message
+            kind, self._failure(), failed="NotRegistered", fine="Registered", message=message
         )
+
+    def _failure(self) -> str:
+        if self._is_ending:
+            return ENDING
+        if not self._cards_are_known:
+            return "The cards have not been read yet."
+        failures = {one: _not_registered(one) for one in sorted(self._resources())} | self._failures
+        return "; ".join(filter(None, failures.values()))
 
     async def run(self) -> Never:
         """Serve each resource from when it is there; one of which all cards are gone has no devices."""
@@ -93,10 +123,7 @@ class DevicePlugin:
 
     async def _pods_known(self) -> None:
         """Wait until all pods of the node are known: what they were promised must not be offered."""
-        while True:
-            if self._pods.are_current:
-                return
-            await asyncio.sleep(CHECK_SECONDS)
+        await self._until(lambda: self._pods.are_current)
 
     def _resources(self) -> set[str]:
         return {one.resource for one in self._answers.state.countable()}
@@ -105,7 +132,7 @@ class DevicePlugin:
         """Serve a resource, and serve it anew whenever the kubelet was started again or lost our stream."""
         subject = f"node {self._node}: the kubelet takes no device plugin for {resource}"
         failure_log, time = backoff.FailureLog(log, subject), asyncio.get_running_loop().time
-        self._failures[resource] = f"{resource} has not been registered yet"
+        self._failures[resource] = _not_registered(resource)
         while True:
             before, began = _made(self._socket), time()
             try:
@@ -145,6 +172,10 @@ class DevicePlugin:
             if now and now != before:
                 return
             await asyncio.sleep(CHECK_SECONDS)
+
+
+def _not_registered(resource: str) -> str:
+    return f"{resource} has not been registered yet"
 
 
 def _made(path: Path) -> int:

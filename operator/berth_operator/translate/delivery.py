@@ -35,7 +35,9 @@ def of_node(conditions: Iterable[wire.Condition]) -> Way:
         return delivery_ways.ALL
     reported.setdefault(DeviceCondition.ENV_READY, True)
     alive = (WAYS[kind] for kind, is_alive in reported.items() if is_alive)
-    return functools.reduce(operator.or_, alive, Way.UNCHECKED)
+    is_served = reported.get(DeviceCondition.DEVICE_PLUGIN_READY, True)
+    others = Way.UNCHECKED if is_served else Way.UNCHECKED | Way.UNSERVED
+    return functools.reduce(operator.or_, alive, others)
 
 
 def isolation(conditions: Iterable[wire.Condition]) -> str:
@@ -46,8 +48,7 @@ def isolation(conditions: Iterable[wire.Condition]) -> str:
 
 def of_pod(spec: raw.PodSpec, request: requests.Request) -> Way:
     """Return the ways that serve a pod; all of them where it asks for no card."""
-    asking = {one.name for one in request.containers if not all(map(_is_other, one.asks))}
-    containers = [one for one, _ in resources.each_container(spec) if one.name in asking]
+    containers = _asking(spec, request)
     if not containers:
         return delivery_ways.ALL
     found = Way.NRI
@@ -56,6 +57,17 @@ def of_pod(spec: raw.PodSpec, request: requests.Request) -> Way:
     if all(map(_asks_plugin, containers)):
         found |= Way.DEVICE_PLUGIN
     return found
+
+
+def is_counted(spec: raw.PodSpec, request: requests.Request) -> bool:
+    """Whether a container asks for a resource that the agent's device plugin serves."""
+    return any(map(_asks_plugin, _asking(spec, request)))
+
+
+def _asking(spec: raw.PodSpec, request: requests.Request) -> list[raw.Container]:
+    """Return the containers that ask for cards."""
+    asking = {one.name for one in request.containers if not all(map(_is_other, one.asks))}
+    return [one for one, _ in resources.each_container(spec) if one.name in asking]
 
 
 def _is_other(ask: requests.Ask) -> bool:
@@ -74,7 +86,6 @@ def variable(container: str) -> raw.Variable:
 
 
 def _asks_plugin(container: raw.Container) -> bool:
-    """Whether a container asks for a resource that the agent's device plugin serves."""
     return any(
         name in PLUGGED or name.startswith(names.NVIDIA_MIG_PREFIX) for name, _ in resources.pairs(container)
     )

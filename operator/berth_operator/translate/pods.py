@@ -126,7 +126,11 @@ def read_request(pod: raw.Pod) -> PodRequest:
     if (too_much := pod_limits.exceeded(pod.spec)) is not None:
         return PodRequest(requests.NO_DEVICES, (too_much,), facts.NO_DEMAND)
     request, faults = device_requests.request(pod)
-    demand = dataclasses.replace(demands.demand(pod.spec), ways=delivery.of_pod(pod.spec, request))
+    demand = dataclasses.replace(
+        demands.demand(pod.spec),
+        ways=delivery.of_pod(pod.spec, request),
+        is_counted=delivery.is_counted(pod.spec, request),
+    )
     small = small_amounts.find(pod, request)
     without = _without_devices(pod.spec, request)
     weight = memory_estimates.of_request(request, demand, small) + memory_estimates.of_names(without)

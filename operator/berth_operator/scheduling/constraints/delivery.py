@@ -22,7 +22,7 @@ ASK_BY_COUNTED_NAMES: Final = f"ask for {names.NVIDIA_GPU} or {names.GPU}"
 
 def asked(question: questions.Question) -> bool:
     """Whether there are nodes on which the pod would start without its cards."""
-    return question.demand.ways != delivery_ways.ALL
+    return question.demand.ways != delivery_ways.ALL or question.demand.is_counted
 
 
 def able(query: Query) -> node_table.Mask:
@@ -33,16 +33,22 @@ def able(query: Query) -> node_table.Mask:
         renamed = gpu_units.stands_for_pieces(query.table, query.rows)
         ways = np.where(renamed, ways & ~int(Way.DEVICE_PLUGIN), ways)
     found: node_table.Mask = (ways & int(query.question.demand.ways)) != 0
-    return found
+    return found & ~_unserved(query)
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
-    """Yield the nodes that serve others by their environment, those that do by their kubelet, and the rest."""
-    refusing, obeying = ~able(query), _having(Way.ENVIRONMENT, query)
-    counting = ~obeying & _having(Way.DEVICE_PLUGIN, query)
+    """Yield the nodes that serve others by the environment, those that do by their kubelet, and the rest."""
+    refusing, unserved = ~able(query), _unserved(query)
+    obeying = ~unserved & _having(Way.ENVIRONMENT, query)
+    counting = ~unserved & ~obeying & _having(Way.DEVICE_PLUGIN, query)
     yield Objection(refusing & obeying, Reason.NOT_FED, never=True)
     yield Objection(refusing & counting, Reason.NOT_COUNTED)
     yield Objection(refusing & ~obeying & ~counting, Reason.NO_DELIVERY)
+
+
+def _unserved(query: Query) -> node_table.Mask:
+    """Return the nodes whose kubelet would fail the pod, whatever their other ways."""
+    return _having(Way.UNSERVED if query.question.demand.is_counted else Way(0), query)
 
 
 def _having(way: Way, query: Query) -> node_table.Mask:
@@ -73,7 +79,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to make the pod again, where that alone would do on a node."""
     query = failed.query
     rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
-    if (rows & ~able(query) & _having(Way.ENVIRONMENT, query)).any():
+    if (rows & ~able(query) & ~_unserved(query) & _having(Way.ENVIRONMENT, query)).any():
         yield changes.ProposedChange([FeedEnvironment()])
 
 

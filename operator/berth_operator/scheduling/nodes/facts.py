@@ -116,7 +116,8 @@ class Demand:
     `amounts` must be left on the node. `device_resources` are extended resources such as nvidia.com/gpu
     that Berth allocates from the Device: asked of the node only where it advertises the same name.
     `where` is the part that depends on the node's labels, taints and name alone, so
-    that pods of one kind share one answer. `ways` are those in which its containers can get their cards.
+    that pods of one kind share one answer. `ways` are those in which its containers can get their cards;
+    `is_counted` says that a container asks for a resource which the agent's device plugin serves.
     """
 
     amounts: Amounts = ()
@@ -124,6 +125,7 @@ class Demand:
     where: Where = ANYWHERE
     host_ports: tuple[HostPort, ...] = ()
     ways: delivery_ways.Way = delivery_ways.ALL
+    is_counted: bool = False
 
     @property
     def size(self) -> int:

@@ -1,0 +1,58 @@
+"""What the device plugin gives containers that have parts of cards, so that they keep to them."""
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent.plugin_node import CARDS, GPU, Mps, Node, listed, pod
+from berth_agent.delivery import isolation
+from berth_agent.device_plugin import offers
+from berth_agent.kubelet.plugin_server import Refused
+from berth_crds import names
+
+PARTS = names.GPU
+
+
+def percents(minor: int, first: int, last: int) -> tuple[str, ...]:
+    """Return these percents of a card."""
+    return offers.percents(f"GPU-{minor}")[first:last]
+
+
+@pytest.mark.parametrize("bound", [False, True])
+async def test_who_has_a_part_is_kept_to_it(tmp_path: Path, *, bound: bool) -> None:
+    """By the plugin where Berth has not bound the pod; the runtime's plugin does so for those that it has."""
+    for name in (isolation.LIBRARY, isolation.PRELOAD):
+        (tmp_path / name).touch()
+    node = Node(msgspec.structs.replace(CARDS[0], memory=1000 << 20))
+    node.answers._rules = dataclasses.replace(
+        node.answers._rules, isolation=isolation.HamiIsolation(tmp_path)
+    )
+    node.pods = [pod("p", {PARTS: 25}, promised=[["GPU-0"]] if bound else [], core=25)]
+    node.admits(listed("p", ()))
+
+    found = await node.answers.allocated(PARTS, percents(0, 0, 25))
+
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT_0": "250m", "CUDA_DEVICE_SM_LIMIT": "25"}
+    assert found.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-0"} | ({} if bound else limits)
+    assert [mount.container_path for mount in found.mounts] == (
+        [] if bound else [isolation.LIBRARY_IN_CONTAINER, isolation.PRELOAD_IN_CONTAINER]
+    )
+
+
+async def test_a_whole_card_is_no_part() -> None:
+    """With MPS it is reached through its daemon all the same, and not given while that does not serve."""
+    mps = Mps()
+    node = Node()
+    node.answers._rules = dataclasses.replace(node.answers._rules, isolation=isolation.MpsIsolation(mps))
+    node.pods = [pod("p", {GPU: 1, PARTS: 10})]
+    node.admits(listed("p", ()))
+
+    found = await node.answers.allocated(GPU, ("GPU-1",))
+    assert found.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-1", "CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe"}
+    part = await node.answers.allocated(PARTS, percents(2, 0, 10))
+    assert part.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "10"
+    mps.failure = "it does not answer"
+    with pytest.raises(Refused, match="MPS does not serve: it does not answer"):
+        await node.answers.allocated(PARTS, percents(2, 10, 20))
