@@ -177,6 +177,23 @@ async def test_of_a_shared_card_a_free_replica_is_given() -> None:
     assert await node.preferred("MIG-1", size=1, resource=MIG) == ["MIG-1"]
 
 
+async def test_a_container_sees_what_it_gets_by_each_resource() -> None:
+    """The kubelet asks about each apart, and keeps one of the variables that it is told."""
+    node = Node(*CARDS, CUT, SPLIT)
+    node.pods = [
+        pod("p", {MIG: 1, SHARED: 1}, promised=[["GPU-s", "MIG-1"]]),
+        pod("q", {GPU: 1}, promised=[["GPU-0"]]),
+    ]
+    node.admits(listed("p", ()))
+
+    first = await node.answers.allocated(SHARED, ("GPU-s::0",))
+    second = await node.answers.allocated(MIG, ("MIG-1",))
+
+    assert first.env == second.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-s,MIG-1"}
+    node.admits(listed("q", ()))
+    assert (await node.answers.allocated(GPU, ("GPU-1",))).env == {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}
+
+
 async def test_pods_of_others_get_what_is_promised_to_nobody() -> None:
     """The best set of that; and none if there is too little."""
     node = Node()

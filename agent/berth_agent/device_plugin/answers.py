@@ -207,9 +207,11 @@ class PluginAnswers:
         try:
             given = self._given(chosen, promised)
             limits = self._limits(resource, ids, given, admitted)
-            return responses.response(
-                given, rules.choices, rules.means, host_dev=rules.host_dev, limits=limits
+            visible = self._visible(admitted) if admitted and set(promised) == set(chosen) else ()
+            answer = responses.response(
+                given, rules.choices, rules.means, host_dev=rules.host_dev, visible=visible
             )
+            return responses.limited(answer, limits)
         except Undeliverable as error:
             raise Refused(f"{error}") from error
 
@@ -265,6 +267,12 @@ class PluginAnswers:
             for claim in claims.promised(admitted.pod, self.state.counted())
             if (claim.container, claim.resource) == (admitted.container, resource)
         )
+
+    def _visible(self, admitted: Admitted) -> list[GivenCard]:
+        """Return all that the bind promised to a container by resources of the plugin."""
+        promised = claims.promised(admitted.pod, self.state.counted())
+        uuids = [one.uuid for one in promised if one.container == admitted.container and one.resource]
+        return self._given(uuids, uuids)
 
     def _unclaimed(self, available: Iterable[str], pod: watched_pod.Pod) -> list[str]:
         """Return the available devices that no other pod holds or was promised."""

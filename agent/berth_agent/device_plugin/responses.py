@@ -7,7 +7,7 @@ from typing import Final
 
 from berth_agent.cdi import specs
 from berth_agent.delivery import guard
-from berth_agent.delivery.containers import NO_LIMITS, VISIBLE_DEVICES, GivenCard, Limits, Mount
+from berth_agent.delivery.containers import VISIBLE_DEVICES, GivenCard, Limits, Mount
 from berth_agent.delivery.device_nodes import DEV
 from berth_agent.delivery.means import DirectMeans
 from berth_agent.kubelet.plugin_messages import ContainerResponse, PluginMount
@@ -23,10 +23,14 @@ def response(
     means: DirectMeans,
     *,
     host_dev: Path = DEV,
-    limits: Limits = NO_LIMITS,
+    visible: Sequence[GivenCard] = (),
     unique: Callable[[], object] = uuid.uuid4,
 ) -> ContainerResponse:
-    """Return what a container gets with these cards, or raise `Undeliverable` where a device node lacks."""
+    """Return what a container gets with these cards, or raise `Undeliverable` where a device node lacks.
+
+    With those that it gets by other resources these make up what is `visible`: the kubelet asks about each
+    resource, and of one variable it keeps what was said about any.
+    """
     ids = [_id(card, choices.id_strategy) for card in given]
     chosen = choices.list_strategies
     cdi_devices = tuple(f"{specs.KIND}={card.uuid}" for card in given)
@@ -36,17 +40,23 @@ def response(
         env = {VISIBLE_DEVICES: f"{VOLUME_FOLDER}"}
         mounts = tuple(PluginMount(f"{VOLUME_FOLDER / name}", EMPTY_FILE) for name in ids)
     elif ENVVAR in chosen:
-        env = {VISIBLE_DEVICES: ",".join(ids)}
+        env = {VISIBLE_DEVICES: ",".join(_id(card, choices.id_strategy) for card in visible or given)}
     opened = bool(env)
     return ContainerResponse(
-        env={**env, **limits.env},
-        mounts=mounts + tuple(map(_mount, limits.mounts)),
+        env=env,
+        mounts=mounts,
         device_nodes=_device_nodes(given, means, host_dev) if opened and choices.pass_device_specs else (),
         annotations=_annotation(choices.cdi_annotation_prefix, cdi_devices, unique)
         if CDI_ANNOTATIONS in chosen
         else {},
         cdi_devices=cdi_devices if CDI_CRI in chosen else (),
     )
+
+
+def limited(answer: ContainerResponse, limits: Limits) -> ContainerResponse:
+    """Return an answer with what keeps the container to its parts of cards."""
+    mounts = answer.mounts + tuple(map(_mount, limits.mounts))
+    return answer._replace(env={**answer.env, **limits.env}, mounts=mounts)
 
 
 def _mount(mount: Mount) -> PluginMount:
