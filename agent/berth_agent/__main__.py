@@ -47,7 +47,7 @@ from berth_agent.device_plugin import answers
 from berth_agent.device_plugin import plugin as device_plugin
 from berth_agent.flag_table import PROGRAM
 from berth_agent.health import health_rules
-from berth_agent.kubelet import podresources
+from berth_agent.kubelet import plugin_server, podresources
 from berth_agent.mps.daemon import MpsConfig, MpsDaemon
 from berth_agent.node_view import NodeView
 from berth_agent.nri import adjuster
@@ -68,7 +68,7 @@ log = logging.getLogger("berth_agent")
 
 EXIT_CARDS_UNREADABLE: Final = 1  # As NVIDIA's plugin has it.
 EXIT_SECONDS: Final = 1.5
-SERVED_SECONDS: Final = 10.0  # For so long the kubelet is served that has pods to admit.
+SERVED_SECONDS: Final = 10.0  # How long an ending agent serves a kubelet that still has pods to admit.
 MOST_PAUSE_SECONDS: Final = 60.0
 STABLE_SECONDS: Final = 600.0  # After running for so long, earlier failures no longer count.
 STARTED_SECONDS: Final = 15.0
@@ -239,7 +239,7 @@ async def _serve(
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
     identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
     runtime = loop.Runtime(clock=_now, identity=identity)
-    patience = EXIT_SECONDS + (SERVED_SECONDS if settings.plugin else 0)
+    patience = EXIT_SECONDS + (SERVED_SECONDS + plugin_server.DRAIN_SECONDS if settings.plugin else 0)
     stop = _on_signals(runtime.hangup, settings_reader, patience)
     nodes = ", ".join(config.node for config in configs)
     servers = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
@@ -361,7 +361,7 @@ def _release_memory() -> None:
 def _on_signals(
     hangup: asyncio.Event, settings_reader: configuration.SettingsReader, patience: float
 ) -> asyncio.Event:
-    """Return an event that a signal to end sets, which has an end in `patience` seconds.
+    """Return an event that a signal to end sets; `patience` seconds after that the process is killed.
 
     A SIGHUP sets `hangup`, and has settings read.
     """

@@ -33,6 +33,11 @@ class CardModes:
 USUAL: Final = CardModes()
 
 
+def is_by_mps(sharing: wire.Sharing | None) -> bool:
+    """Whether cards are shared by MPS."""
+    return sharing is not None and sharing.strategy == vocabulary.SharingStrategy.MPS
+
+
 def applied(card: wire.Card, modes: CardModes) -> wire.Card:
     """Return a card as it is given out."""
     if is_cut(card):

@@ -18,6 +18,8 @@ from berth_agent.delivery import isolation
 from berth_crds import schema_limits, text, vocabulary, wire
 from berth_crds.client import lease
 
+log = logging.getLogger(__name__)
+
 NVML_READY: Final = vocabulary.DeviceCondition.NVML_READY
 
 
@@ -160,6 +162,12 @@ def transition(
 
 
 # ---------------------------------------------------------------- lines for a log
+
+
+def log_changes(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
+    """Log once what changed between two statuses; what is wrong as a warning."""
+    for line, level in changes(before, now).items():
+        log.log(level, "node %s: %s", node, line)
 
 
 def changes(before: wire.DeviceStatus, after: wire.DeviceStatus) -> Mapping[str, int]:

@@ -100,19 +100,13 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runtime:
-    """The time of day, the name of this process, what wakes at a SIGHUP; whether it is to end, and may."""
+    """The time of day, the name of this process, what wakes at a SIGHUP, whether it is to end, and may."""
 
     clock: Callable[[], dt.datetime]
     identity: str
     hangup: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     ending: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     ended: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
-
-
-def log_changes(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
-    """Log once what changed between two statuses; what is wrong as a warning."""
-    for line, level in device_status.changes(before, now).items():
-        log.log(level, "node %s: %s", node, line)
 
 
 class NodeAgent:
@@ -154,11 +148,7 @@ class NodeAgent:
         self._gpupods = _reconciler(session, config, runtime, on_pod_change=self._pod_changed)
         node_view.gpupods = self._gpupods.gpupods.objects
         self._poller = _poller(config, timing, self._wake_poller, self._gpupods, self._kubelet_reported)
-        self._device_plugin = (
-            device_plugin.DevicePlugin(config.plugin, config.node, self._gpupods, runtime.hangup)
-            if config.plugin
-            else None
-        )
+        self._device_plugin = _device_plugin(config, self._gpupods, runtime, on_change=self._wake.set)
         self._nri_plugin = _nri_plugin(config, self._known_cards, self._gpupods.requested)
         self._runtime_watch = (
             RuntimeWatch(config.runtime, interval=timing.interval) if config.runtime else None
@@ -193,7 +183,7 @@ class NodeAgent:
 
     async def _end(self, plugin: device_plugin.DevicePlugin) -> None:
         await self._runtime.ending.wait()
-        await plugin.end(self._wake.set, lambda: self._published()[1])
+        await plugin.end(lambda: self._published()[1])
         self._runtime.ended.set()
 
     def _pod_changed(self) -> None:
@@ -281,9 +271,8 @@ class NodeAgent:
             repaired=self._annotation.cards,
             now=asyncio.get_running_loop().time(),
         )
-        # What is published of the kubelet stands until it was asked.
-        earlier = device_status.of_kind(vocabulary.DeviceCondition.POD_RESOURCES_READY, before.conditions)
-        kubelet = (condition(self._poller.report) or earlier) if self._poller else None
+        standing = device_status.of_kind(vocabulary.DeviceCondition.POD_RESOURCES_READY, before.conditions)
+        kubelet = (condition(self._poller.report) or standing) if self._poller else None
         status = device_status.status(
             outcome,
             verdicts,
@@ -296,7 +285,7 @@ class NodeAgent:
             ),
             now=now,
         )
-        log_changes(self.node, before, status)
+        device_status.log_changes(self.node, before, status)
         self._offer(spec, status)
         self._node_view.status = status
         self._last = spec, status
@@ -320,8 +309,8 @@ class NodeAgent:
         for way in (self._runtime_watch, self._nri_plugin, self._cdi_writer, self._device_plugin):
             if way:
                 yield way.condition()
-        if isolating := self._config.nri or (self._config.plugin and self._config.plugin.rules):
-            yield device_status.shares_isolated(isolating.isolation.state())
+        if self._config.nri:
+            yield device_status.shares_isolated(self._config.nri.isolation.state())
 
     def _pass_on(
         self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus
@@ -390,6 +379,18 @@ def _poller(
         on_change=on_change,
         on_request=gpupods.evidence.kubelet_requested,
     )
+
+
+def _device_plugin(
+    config: NodeConfig,
+    gpupods: reconciler.GpuPodReconciler,
+    runtime: Runtime,
+    *,
+    on_change: Callable[[], None],
+) -> device_plugin.DevicePlugin | None:
+    if config.plugin is None:
+        return None
+    return device_plugin.DevicePlugin(config.plugin, config.node, gpupods, runtime.hangup, on_change)
 
 
 def _nri_plugin(config: NodeConfig, cards: adjuster.Cards, requested: adjuster.Requested) -> NriPlugin | None:

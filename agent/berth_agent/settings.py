@@ -27,7 +27,7 @@ from berth_agent import (
     plugin_choices,
     xid_choices,
 )
-from berth_crds import flags, logs, names, schema_limits, vocabulary, wire
+from berth_crds import flags, logs, names, schema_limits, wire
 from berth_crds.text import quoted
 
 
@@ -311,14 +311,9 @@ def _plugin(given: Mapping[str, Any]) -> PluginSettings | None:
 
 def _mps(given: Mapping[str, Any]) -> MpsSettings | None:
     """Return the settings of MPS where something needs its daemon: NVIDIA's users always name its folder."""
-    sharing, root = given["sharing"], given["mps_root"]
-    of_plugin = given["kubelet_socket"] and sharing and sharing.strategy == vocabulary.SharingStrategy.MPS
-    if of_plugin and not root:
-        raise flags.UsageError(
-            "Cards are shared by MPS, which needs a daemon: give --mps-root FOLDER with it."
-        )
+    of_plugin = given["kubelet_socket"] and card_modes.is_by_mps(given["sharing"])
     needed = of_plugin or given["share_isolation"] == isolation_kinds.MPS
-    return MpsSettings(root, given["mps_control"]) if needed and root else None
+    return MpsSettings(given["mps_root"], given["mps_control"]) if needed and given["mps_root"] else None
 
 
 def _driver(given: Mapping[str, Any]) -> DriverFolders:
@@ -373,6 +368,10 @@ def _check_delivery(settings: Settings) -> None:
             "--kubelet-socket has to know for which pod the kubelet asks: give --pod-resources SOCKET, too."
         )
     _check_isolation(settings)
+    if settings.plugin and card_modes.is_by_mps(settings.modes.sharing) and not settings.mps:
+        raise flags.UsageError(
+            "Cards are shared by MPS, which needs a daemon: give --mps-root FOLDER with it."
+        )
     if settings.plugin and settings.plugin.choices.names_cdi_devices and not settings.cdi:
         raise flags.UsageError("--device-list-strategy names CDI devices: give --cdi FOLDER with it.")
 

@@ -68,7 +68,7 @@ def pod(
         if uuids
     }
     record = allocation.encode(allocation.of("n1", shares))
-    text = {names.ALLOCATION: record, names.TERM: "t"} if shares else {}
+    text = {names.ALLOCATION: record} if shares else {}
     containers = tuple(
         watched_pod.Container(
             f"c{number}", watched_pod.Resources(limits={key: str(count) for key, count in each.items()})

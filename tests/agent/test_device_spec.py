@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from berth_agent import card_modes, device_spec, device_status, loop, probe, simulated
+from berth_agent import card_modes, device_spec, device_status, probe, simulated
 from berth_crds import schema_limits, vocabulary, wire
 from support import nodes
 from support.nvml import presets
@@ -360,7 +360,7 @@ def test_what_is_wrong_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) 
     )
     caplog.set_level(logging.INFO)
 
-    loop.log_changes("n1", well, ill)
-    loop.log_changes("n1", ill, well)
+    device_status.log_changes("n1", well, ill)
+    device_status.log_changes("n1", ill, well)
 
     assert [one.levelname for one in caplog.records] == ["WARNING", "WARNING", "INFO", "INFO"]

@@ -212,3 +212,15 @@ async def test_gpupod_that_goes_while_it_is_deleted_is_deleted_once(
 
     assert node.paths("DELETE") == ["p"]
     assert [one.metadata.uid for one in node.reconciler.gpupods.objects()] == ["another"] * len(left)
+
+
+async def test_what_a_container_requests_is_known_whatever_the_resource(node: Reconciled) -> None:
+    """The guard of the node asks, which may look after resources that Berth does not serve."""
+    limits = {"acme.com/gpu": "1", "nvidia.com/gpu": "0", "cpu": "2"}
+    init = watched_pod.Container("init", watched_pod.Resources(limits=limits))
+    spec = watched_pod.PodSpec("n1", (watched_pod.Container("main"),), (init,))
+    node.reconciler._pods.upserted(watched_pod.Pod(wire.Meta("q", "ns", "u-2"), spec))
+
+    assert set(node.reconciler.requested(("ns", "q"), "init")) == {"acme.com/gpu", "cpu"}
+    assert list(node.reconciler.requested(("ns", "q"), "main")) == []
+    assert list(node.reconciler.requested(("ns", "unknown"), "init")) == []

@@ -20,25 +20,26 @@ def percents(minor: int, first: int, last: int) -> tuple[str, ...]:
     return offers.percents(f"GPU-{minor}")[first:last]
 
 
-@pytest.mark.parametrize("bound", [False, True])
-async def test_who_has_a_part_is_kept_to_it(tmp_path: Path, *, bound: bool) -> None:
-    """By the plugin where Berth has not bound the pod; the runtime's plugin does so for those that it has."""
+# Pods here are bound with 7 bytes of memory.
+@pytest.mark.parametrize(("bound", "memory"), [(False, "250m"), (True, "0m")])
+async def test_who_has_a_part_is_kept_to_it(tmp_path: Path, memory: str, *, bound: bool) -> None:
+    """By what its bind says, or by how many percent the kubelet chose for a pod of another scheduler."""
     for name in (isolation.LIBRARY, isolation.PRELOAD):
         (tmp_path / name).touch()
     node = Node(msgspec.structs.replace(CARDS[0], memory=1000 << 20))
     node.answers._rules = dataclasses.replace(
         node.answers._rules, isolation=isolation.HamiIsolation(tmp_path)
     )
-    node.pods = [pod("p", {PARTS: 25}, promised=[["GPU-0"]] if bound else [], core=25)]
+    promised = [["GPU-0"]] if bound else []
+    node.pods = [pod("p", {PARTS: 25}, promised=promised, core=25)]
     node.admits(listed("p", ()))
 
     found = await node.answers.allocated(PARTS, percents(0, 0, 25))
 
-    limits = {"CUDA_DEVICE_MEMORY_LIMIT_0": "250m", "CUDA_DEVICE_SM_LIMIT": "25"}
-    assert found.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-0"} | ({} if bound else limits)
-    assert [mount.container_path for mount in found.mounts] == (
-        [] if bound else [isolation.LIBRARY_IN_CONTAINER, isolation.PRELOAD_IN_CONTAINER]
-    )
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT_0": memory, "CUDA_DEVICE_SM_LIMIT": "25"}
+    assert found.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-0"} | limits
+    mounted = [mount.container_path for mount in found.mounts]
+    assert mounted == [isolation.LIBRARY_IN_CONTAINER, isolation.PRELOAD_IN_CONTAINER]
 
 
 async def test_a_whole_card_is_no_part() -> None:

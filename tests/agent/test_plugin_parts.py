@@ -65,16 +65,23 @@ async def preferred(node: Node, size: int, must: Iterable[str] = ()) -> dict[str
 def test_a_pod_is_awaited_until_the_kubelet_has_given_it_all() -> None:
     """To whichever of its containers; who asks for nothing of it, has ended, or runs is not awaited."""
     node = Node()
+    half, started = pod("half", {PARTS: 10}, {GPU: 1}), watched_pod.ContainerStatus("c0", "containerd://a")
     node.pods = [
-        pod("half", {PARTS: 10}, {GPU: 1}),
+        half,
         pod("given", {PARTS: 10}),
+        pod("with an init container", {PARTS: 10}, {PARTS: 10}, init=1),
         pod("unasked", {CORE: 10}, promised=[["GPU-0"]], core=10),
     ]
-    node.answers.listed = given("half", percents(0, 0, 10)), given("given", percents(0, 10, 20))
+    node.answers.listed = (
+        given("half", percents(0, 0, 10)),
+        given("given", percents(0, 10, 20)),
+        listed("with an init container", (), percents(0, 20, 30), resource=PARTS),
+    )
 
     assert list(node.answers.awaiting()) == [("ml", "half")]
-    node.pods = [msgspec.structs.replace(one, status=watched_pod.PodStatus("Failed")) for one in node.pods]
-    assert list(node.answers.awaiting()) == []
+    for status in (watched_pod.PodStatus("Failed"), watched_pod.PodStatus("Running", (started,))):
+        node.pods = [msgspec.structs.replace(half, status=status)]
+        assert list(node.answers.awaiting()) == []
 
 
 def test_a_part_leaves_the_rest_of_its_card() -> None:

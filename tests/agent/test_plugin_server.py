@@ -9,13 +9,13 @@ import grpc
 import grpc.aio
 import pytest
 
-from agent.plugin_node import CARDS, GPU, MEANS, SHARED, SPLIT, Kubelet, Pods
+from agent.plugin_node import CARDS, GPU, MEANS, SHARED, SPLIT, Kubelet, Pods, listed, pod
 from berth_agent.device_plugin import answers, plugin
 from berth_agent.device_plugin.answers import AnswerRules, NodeState
 from berth_agent.kubelet import plugin_messages
 from berth_agent.kubelet.plugin_messages import OfferedDevice
 from berth_agent.plugin_choices import PluginChoices
-from berth_crds import names, tasks
+from berth_crds import names, tasks, wire
 from support.podresources import field
 from testbed import waiting
 
@@ -83,15 +83,25 @@ def known(request: pytest.FixtureRequest) -> Pods:
 
 
 @pytest.fixture
+async def changed() -> asyncio.Event:
+    """Return what is set with each change of the plugin's condition."""
+    return asyncio.Event()
+
+
+@pytest.fixture
 async def device_plugin(
-    registry: Registry, known: Pods, hangup: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+    registry: Registry,
+    known: Pods,
+    hangup: asyncio.Event,
+    changed: asyncio.Event,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[plugin.DevicePlugin]:
     """Yield a plugin that runs, and that knows no card yet."""
     monkeypatch.setattr(plugin, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(plugin, "MOST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(plugin, "STABLE_SECONDS", 0.02)
     config = plugin.PluginConfig(registry.socket, Kubelet(), AnswerRules(PluginChoices(), MEANS))
-    made = plugin.DevicePlugin(config, "n1", known, hangup)
+    made = plugin.DevicePlugin(config, "n1", known, hangup, changed.set)
     running = asyncio.create_task(made.run())
     yield made
     await tasks.end([running])
@@ -118,6 +128,51 @@ async def test_each_resource_is_registered_once_its_cards_are_known(
     device_plugin.set_state(NodeState((*CARDS, SPLIT)))
     await registry.until_registered(2)
     assert registry.requests == [registration(GPU), registration(SHARED)]
+
+
+async def test_a_plugin_is_not_ready_before_it_is_registered(
+    registry: Registry, device_plugin: plugin.DevicePlugin, changed: asyncio.Event
+) -> None:
+    """A kubelet that nobody serves fails pods. As soon as that has changed it is told."""
+    assert device_plugin.condition().message == "The cards have not been read yet."
+    device_plugin.set_state(NodeState(CARDS))
+    assert "nvidia.com/gpu has not been registered yet" in device_plugin.condition().message
+    await registry.until_registered(1)
+
+    async def ready() -> bool:
+        await changed.wait()
+        changed.clear()
+        return device_plugin.condition().status == "True"
+
+    await waiting.eventually(ready, what="the condition")
+
+
+async def test_a_plugin_that_ends_says_so_first_and_then_waits_for_the_pods_that_have_come(
+    registry: Registry,
+    known: Pods,
+    device_plugin: plugin.DevicePlugin,
+    changed: asyncio.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until it is published that it ends, more may come."""
+    monkeypatch.setattr(plugin, "BINDS_SECONDS", 0.02)
+    device_plugin.set_state(NodeState(CARDS))
+    await registry.until_registered(1)
+    status = wire.DeviceStatus()
+    changed.clear()
+
+    ending = asyncio.create_task(device_plugin.end(lambda: status))
+    await changed.wait()
+    found = device_plugin.condition()
+    assert (found.status, found.reason) == ("False", "Ending")
+    await asyncio.sleep(0.1)
+    assert not ending.done()
+    known.all = [pod("p", {GPU: 1})]
+    status = wire.DeviceStatus(conditions=(found,))
+    await asyncio.sleep(0.1)
+    assert not ending.done()
+    device_plugin.set_listed((listed("p", ["GPU-0"]),))
+    await asyncio.wait_for(ending, 5)
 
 
 async def test_devices_are_streamed_as_they_change(

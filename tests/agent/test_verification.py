@@ -4,10 +4,11 @@ import time
 
 import pytest
 
-from berth_agent.gpupods import verification
+from berth_agent.gpupods import desired, verification, watched_pod
 from berth_agent.gpupods.verification import Evidence
 from berth_agent.kubelet import device_ids
-from berth_crds import schema_limits, wire
+from berth_crds import allocation, schema_limits, wire
+from support import nodes
 
 CARDS = (
     wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16),
@@ -158,3 +159,21 @@ def test_many_ids_are_compared_at_once() -> None:
 
     assert found.reason == "Agreed"
     assert time.process_time() - started < 20.0
+
+
+def test_a_container_may_hold_what_an_init_container_was_given() -> None:
+    """The kubelet gives it on; a sidecar keeps its own."""
+    first, second = (allocation.Share(f"GPU-{name}", minor, 100, 16) for minor, name in enumerate("ab"))
+    given = allocation.of("n1", {"init": {"gpu": [first, second]}, "main": {"gpu": [first]}})
+    node_cards = desired.NodeCards("n1", desired.gpus_by_minor(CARDS))
+
+    def verified(init: watched_pod.Container) -> str:
+        spec = watched_pod.PodSpec("n1", (watched_pod.Container("main"),), (init,))
+        pod = watched_pod.Pod(wire.Meta("p", "ns", "u"), spec, watched_pod.PodStatus("Running"))
+        published = desired.spec(pod, given, node_cards)
+        held = Evidence({"main": ("GPU-b",)})
+        found = desired.status(pod, published, wire.GpuPodStatus(), node_cards, evidence=held, now=nodes.NOON)
+        return found.conditions[0].status
+
+    assert verified(watched_pod.Container("init")) == "True"
+    assert verified(watched_pod.Container("init", restart_policy="Always")) == "False"

@@ -88,7 +88,8 @@ def test_a_kubelet_that_nobody_serves_gets_no_pod_that_asks_it_for_cards() -> No
     asking = pod(FED | Way.DEVICE_PLUGIN)
     asking = dataclasses.replace(asking, demand=dataclasses.replace(asking.demand, is_counted=True))
 
-    assert decided(inventory, asking) == {Reason.NO_DELIVERY: 1}
+    for policy in Delivery:
+        assert decided(inventory, asking, Policy(delivery=policy)) == {Reason.NO_DELIVERY: 1}
     assert decided(inventory, pod(FED)) == "n1"
     assert decided(cluster(n1=Way.UNCHECKED | Way.ENVIRONMENT), asking) == "n1"
 

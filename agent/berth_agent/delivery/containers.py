@@ -121,20 +121,27 @@ def delivery(
     """Return what a container gets, None in a pod that Berth has not bound, or raise `Undeliverable`."""
     if names.TERM not in annotations:
         return None
-    shares = _shares(annotations, container, node)
-    if not shares:
+    given = parts(annotations, container, node, cards)
+    if not given:
         return NOTHING
-    gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
-    parts = [Part(_given(share, gpus), share.core, share.memory) for share in shares]
-    kept = limits(parts)
+    kept = limits(given)
     env = {
-        VISIBLE_DEVICES: ",".join(share.uuid for share in shares),
-        MEMORY: ",".join(str(share.memory) for share in shares),
-        CORE: ",".join(str(share.core) for share in shares),
+        VISIBLE_DEVICES: ",".join(part.given.uuid for part in given),
+        MEMORY: ",".join(str(part.memory) for part in given),
+        CORE: ",".join(str(part.core) for part in given),
     }
-    edits = means.edits([part.given for part in parts])
+    edits = means.edits([part.given for part in given])
     edits = dataclasses.replace(edits, mounts=edits.mounts + kept.mounts)
     return Delivery({**env, **kept.env}, edits)
+
+
+def parts(
+    annotations: Mapping[str, str], container: str, node: str, cards: Sequence[wire.Card]
+) -> list[Part]:
+    """Return what its bind gave a container of the GPUs of a node, or raise `Undeliverable`."""
+    gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
+    shares = _shares(annotations, container, node)
+    return [Part(_given(share, gpus), share.core, share.memory) for share in shares]
 
 
 def _shares(annotations: Mapping[str, str], container: str, node: str) -> list[allocation.Share]:

@@ -51,13 +51,31 @@ def _next(
     entry: podresources.ListedPod,
     remembered: Allocated,
 ) -> str:
-    """Return the container of a pod that lacks its devices, if it asks for that many; empty for none.
+    """Return the container of a pod that lacks its devices, if it asks for that many; empty for none."""
+    name, amount = next(_lacking(resource, pod, entry, remembered), ("", 0))
+    return name if amount == size else ""
+
+
+def is_awaited(
+    resources: Iterable[str],
+    pod: watched_pod.Pod,
+    entry: podresources.ListedPod | None,
+    remembered: Allocated,
+) -> bool:
+    """Whether a container of a pod lacks its devices of any of these resources."""
+    return any(any(_lacking(resource, pod, entry, remembered)) for resource in resources)
+
+
+def _lacking(
+    resource: str, pod: watched_pod.Pod, entry: podresources.ListedPod | None, remembered: Allocated
+) -> Iterator[tuple[str, int]]:
+    """Yield the containers of a pod that lack their devices, and how many they ask for.
 
     All containers are admitted before the first one is made. Those before one that has its devices were
     admitted, too, though an init container among them is not listed.
     """
     if any(watched_pod.container_ids(pod)):
-        return ""
+        return
     served = {*_served(resource, entry), *(name for name, of in remembered if of == resource)}
     asking = [
         (container.name, amount)
@@ -65,11 +83,10 @@ def _next(
         if (amount := watched_pod.amounts(container).get(resource, 0))
     ]
     last = max((at for at, (name, _) in enumerate(asking) if name in served), default=-1)
-    name, amount = next(iter(asking[last + 1 :]), ("", 0))
-    return name if amount == size else ""
+    yield from asking[last + 1 :]
 
 
-def _served(resource: str, entry: podresources.ListedPod) -> Iterator[str]:
-    for container in entry.containers:
+def _served(resource: str, entry: podresources.ListedPod | None) -> Iterator[str]:
+    for container in entry.containers if entry else ():
         if any(devices.resource == resource and devices.ids for devices in container.devices):
             yield container.name

@@ -15,14 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from berth_agent.delivery import replica_choice, topology_choice
-from berth_agent.delivery.containers import (
-    NO_LIMITS,
-    GivenCard,
-    Limits,
-    Undeliverable,
-    cards_and_instances,
-)
+from berth_agent.delivery import containers, replica_choice, topology_choice
+from berth_agent.delivery.containers import GivenCard, Limits, Part, Undeliverable, cards_and_instances
 from berth_agent.delivery.device_nodes import DEV
 from berth_agent.delivery.isolation import NOT_ISOLATED, Isolation, Mps, MpsIsolation
 from berth_agent.delivery.means import DirectMeans
@@ -83,7 +77,7 @@ class NodeState:
 class AnswerRules:
     """What containers get with their devices; with `mps`, replicas of cards are programs of its daemon.
 
-    `isolation` keeps pods that Berth has not bound to their parts; NRI does so for those that it has.
+    `isolation` keeps containers to their parts.
     """
 
     choices: PluginChoices
@@ -158,22 +152,11 @@ class PluginAnswers:
 
     def awaiting(self) -> Iterator[claims.PodKey]:
         """Yield the pods that have come, and that the kubelet has not given all that they ask it for."""
-        given = {
-            (_key(pod), one.name, devices.resource)
-            for pod in self._given_pods()
-            for one in pod.containers
-            for devices in one.devices
-        }
-        served = {one.resource for one in self.state.countable()}
+        resources = {one.resource for one in self.state.countable()}
+        entries = {_key(one): one for one in self.listed}
         for pod in self._living():
-            key, started = claims.key_of(pod), any(watched_pod.container_ids(pod))
-            asked = {
-                (key, one.name, resource)
-                for one in watched_pod.containers(pod)
-                for resource, amount in watched_pod.amounts(one).items()
-                if amount and resource in served
-            }
-            if not started and not asked <= given:
+            key, remembered = claims.key_of(pod), self._remembered.get(pod.metadata.uid, {})
+            if admission.is_awaited(resources, pod, entries.get(key), remembered):
                 yield key
 
     async def preferred(self, resource: str, preference: Preference) -> Sequence[str]:
@@ -203,31 +186,47 @@ class PluginAnswers:
         if admitted:
             allocated = self._remembered.setdefault(admitted.pod.metadata.uid, {})
             allocated[admitted.container, resource] = ids
-        rules = self._rules
+        bound = admitted if admitted and set(promised) == set(chosen) else None
         try:
-            given = self._given(chosen, promised)
-            limits = self._limits(resource, ids, given, admitted)
-            visible = self._visible(admitted) if admitted and set(promised) == set(chosen) else ()
-            answer = responses.response(
-                given, rules.choices, rules.means, host_dev=rules.host_dev, visible=visible
-            )
-            return responses.limited(answer, limits)
+            return self._answer(resource, ids, self._given(chosen, promised), bound)
         except Undeliverable as error:
             raise Refused(f"{error}") from error
 
-    def _limits(
-        self, resource: str, ids: Sequence[str], given: Sequence[GivenCard], admitted: Admitted | None
-    ) -> Limits:
-        """Return what keeps a container to its replicas or parts, or raise `Undeliverable`."""
+    def _answer(
+        self, resource: str, ids: Sequence[str], given: Sequence[GivenCard], bound: Admitted | None
+    ) -> ContainerResponse:
+        """Return what a container gets with these cards; `bound` is one that gets what its bind promised.
+
+        The latter is told of all that it was promised, whichever resource is asked about: of one variable the
+        kubelet keeps what was said about any.
+        """
+        rules = self._rules
+        promised = self._parts_by_bind(bound) if bound else []
+        visible = [one.given for one in promised]
+        answer = responses.response(
+            given, rules.choices, rules.means, host_dev=rules.host_dev, visible=visible
+        )
+        held = promised or self._parts_by_kubelet(resource, ids, given)
+        return responses.limited(answer, self._limits(given, held))
+
+    def _parts_by_bind(self, bound: Admitted) -> list[Part]:
+        """Return what the bind promised to a container by resources of the plugin."""
+        claimed = claims.promised(bound.pod, self.state.counted())
+        counted = {one.uuid for one in claimed if one.container == bound.container and one.resource}
+        annotations = bound.pod.metadata.annotations
+        found = containers.parts(annotations, bound.container, self._node, self.state.cards)
+        return [one for one in found if one.given.uuid in counted]
+
+    def _parts_by_kubelet(self, resource: str, ids: Sequence[str], given: Sequence[GivenCard]) -> list[Part]:
+        is_part = self.state.meaning(resource) == names.GPU
+        return parts.of_cards(ids, given) if is_part else list(map(parts.whole, given))
+
+    def _limits(self, given: Sequence[GivenCard], held: Sequence[Part]) -> Limits:
+        """Return what keeps a container to its parts; replicas by MPS its daemon knows by itself."""
         by_mps = vocabulary.SharingStrategy.MPS
         if self._rules.mps and any(one.card.sharing and one.card.sharing.strategy == by_mps for one in given):
-            return MpsIsolation(self._rules.mps).limits([parts.whole(one) for one in given])
-        if admitted and names.TERM in admitted.pod.metadata.annotations:
-            return NO_LIMITS
-        is_part = self.state.meaning(resource) == names.GPU
-        return self._rules.isolation.limits(
-            parts.of_cards(ids, given) if is_part else list(map(parts.whole, given))
-        )
+            return MpsIsolation(self._rules.mps).limits(list(map(parts.whole, given)))
+        return self._rules.isolation.limits(held)
 
     def _are_own(self, uuids: Iterable[str], admitted: Admitted | None) -> bool:
         """Whether containers of the same pod were given all these before."""
@@ -267,12 +266,6 @@ class PluginAnswers:
             for claim in claims.promised(admitted.pod, self.state.counted())
             if (claim.container, claim.resource) == (admitted.container, resource)
         )
-
-    def _visible(self, admitted: Admitted) -> list[GivenCard]:
-        """Return all that the bind promised to a container by resources of the plugin."""
-        promised = claims.promised(admitted.pod, self.state.counted())
-        uuids = [one.uuid for one in promised if one.container == admitted.container and one.resource]
-        return self._given(uuids, uuids)
 
     def _unclaimed(self, available: Iterable[str], pod: watched_pod.Pod) -> list[str]:
         """Return the available devices that no other pod holds or was promised."""

@@ -35,8 +35,19 @@ class PluginConfig:
 class DevicePlugin:
     """The device plugin of one node."""
 
-    def __init__(self, config: PluginConfig, node: str, pods: NodePods, hangup: asyncio.Event) -> None:
-        """With each `hangup` everything is served anew, as operators of NVIDIA's plugin expect of SIGHUP."""
+    def __init__(
+        self,
+        config: PluginConfig,
+        node: str,
+        pods: NodePods,
+        hangup: asyncio.Event,
+        on_change: Callable[[], None],
+    ) -> None:
+        """With each `hangup` everything is served anew, as operators of NVIDIA's plugin expect of SIGHUP.
+
+        What the condition says has changed at each `on_change`.
+        """
+        self._on_change = on_change
         self._hangup = hangup
         self._socket = config.socket
         self._node = node
@@ -49,13 +60,13 @@ class DevicePlugin:
         self._is_ending = False
         self._cards_are_known = False
 
-    async def end(self, publish: Callable[[], None], published: Callable[[], wire.DeviceStatus]) -> None:
+    async def end(self, published: Callable[[], wire.DeviceStatus]) -> None:
         """Have it published that the kubelet will be served no more; return when it has no pod to admit.
 
         A kubelet that nobody serves fails the pods that ask for cards.
         """
         self._is_ending = True
-        publish()
+        self._on_change()
         await self._until(lambda: any(one.message == ENDING for one in published().conditions))
         await asyncio.sleep(BINDS_SECONDS)
         await self._until(lambda: not any(self._answers.awaiting()))
@@ -97,8 +108,9 @@ class DevicePlugin:
         resources = ", ".join(sorted(self._servers)) or "nothing, for the node has no cards"
         message = f"The kubelet counts {resources}."
         kind = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
+        failed = "Ending" if self._is_ending else "NotRegistered"
         return device_status.ready_or_not(
-            kind, self._failure(), failed="NotRegistered", fine="Registered", message=message
+            kind, self._failure(), failed=failed, fine="Registered", message=message
         )
 
     def _failure(self) -> str:
@@ -106,8 +118,14 @@ class DevicePlugin:
             return ENDING
         if not self._cards_are_known:
             return "The cards have not been read yet."
-        failures = {one: _not_registered(one) for one in sorted(self._resources())} | self._failures
-        return "; ".join(filter(None, failures.values()))
+        failures = (self._failures.get(one, _not_registered(one)) for one in sorted(self._resources()))
+        return "; ".join(filter(None, failures))
+
+    def _note(self, resource: str, failure: str) -> None:
+        """Note why the kubelet has not taken a resource, empty where it has."""
+        if self._failures.get(resource) != failure:
+            self._failures[resource] = failure
+            self._on_change()
 
     async def run(self) -> Never:
         """Serve each resource from when it is there; one of which all cards are gone has no devices."""
@@ -132,7 +150,7 @@ class DevicePlugin:
         """Serve a resource, and serve it anew whenever the kubelet was started again or lost our stream."""
         subject = f"node {self._node}: the kubelet takes no device plugin for {resource}"
         failure_log, time = backoff.FailureLog(log, subject), asyncio.get_running_loop().time
-        self._failures[resource] = _not_registered(resource)
+        self._note(resource, _not_registered(resource))
         while True:
             before, began = _made(self._socket), time()
             try:
@@ -144,7 +162,7 @@ class DevicePlugin:
             except (plugin_server.RegistrationError, OSError, RuntimeError) as failure:
                 # gRPC says with a RuntimeError that it cannot listen at a socket.
                 error = failure
-            self._failures[resource] = f"{error}"
+            self._note(resource, f"{error}")
             pause = failure_log.failed(error, most=MOST_PAUSE_SECONDS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -153,7 +171,7 @@ class DevicePlugin:
     async def _serve_once(self, resource: str, server: PluginServer, before: int) -> None:
         """Serve a resource until that has to be done anew."""
         async with server.serving():
-            self._failures[resource] = ""
+            self._note(resource, "")
             log.info("node %s: the kubelet has taken %s", self._node, resource)
             waits = [
                 asyncio.create_task(self._hangup.wait()),

@@ -100,7 +100,7 @@ def _trimmed(pod: watched_pod.Pod) -> watched_pod.Pod:
     bare = wire.Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, annotations=kept)
     spec = watched_pod.PodSpec(
         pod.spec.node_name,
-        watched_pod.requesting(pod.spec.containers),
-        watched_pod.requesting(pod.spec.init_containers),
+        watched_pod.asking_for_devices(pod.spec.containers),
+        watched_pod.asking_for_devices(pod.spec.init_containers),
     )
     return msgspec.structs.replace(pod, metadata=bare, spec=spec)

@@ -123,7 +123,8 @@ class GpuPodReconciler:
         """Return which resources a container asks the kubelet for; none while its pod is not known."""
         found = self._pods.get(pod)
         some = watched_pod.containers(found) if found else ()
-        return (name for one in some if one.name == container for name in watched_pod.amounts(one))
+        asked = (watched_pod.amounts(one) for one in some if one.name == container)
+        return (name for amounts in asked for name, amount in amounts.items() if amount)
 
     @property
     def are_current(self) -> bool:

@@ -106,12 +106,12 @@ def _later(spec: PodSpec, than: Container) -> frozenset[str]:
 
 def requesting_containers(pod: Pod) -> tuple[Container, ...]:
     """Return the containers of a pod that ask for devices by a resource that Berth serves."""
-    return requesting(containers(pod))
+    return tuple(container for container in containers(pod) if _asks(container))
 
 
-def requesting(some: Iterable[Container] | None) -> tuple[Container, ...]:
-    """Return those of some containers that ask for devices by a resource that Berth serves."""
-    return tuple(container for container in some or () if _asks(container.resources or Resources()))
+def asking_for_devices(some: Iterable[Container] | None) -> tuple[Container, ...]:
+    """Return those of some containers that ask for what a device plugin may serve."""
+    return tuple(one for one in some or () if any("/" in name for name in _asked(one)))
 
 
 def amounts(container: Container) -> dict[str, int]:
@@ -122,9 +122,13 @@ def amounts(container: Container) -> dict[str, int]:
     return {name: int(text) for name, text in texts.items() if text.isdecimal()}
 
 
-def _asks(resources: Resources) -> bool:
-    asked = (resources.requests or {}) | (resources.limits or {})
-    return any(aliases.is_served(name) and str(amount) != "0" for name, amount in asked.items())
+def _asked(container: Container) -> dict[str, Any]:
+    resources = container.resources or Resources()
+    return (resources.requests or {}) | (resources.limits or {})
+
+
+def _asks(container: Container) -> bool:
+    return any(aliases.is_served(name) and str(amount) != "0" for name, amount in _asked(container).items())
 
 
 def has_ended(pod: Pod) -> bool:

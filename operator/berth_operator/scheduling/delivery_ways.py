@@ -15,9 +15,7 @@ class Way(enum.IntFlag):
     DEVICE_PLUGIN = enum.auto()  # The kubelet asks the agent, for resources of the agent's plugin.
     NRI = enum.auto()  # The runtime asks the agent about each container.
     UNCHECKED = enum.auto()  # No way, which every node has: for pods that may start anywhere.
-    UNSERVED = (
-        enum.auto()
-    )  # No way either: nobody serves the kubelet, which fails pods that ask it for cards.
+    UNSERVED = enum.auto()  # No way either: the kubelet, served by nobody, fails pods that ask it for cards.
 
 
 ALL: Final = Way.ENVIRONMENT | Way.DEVICE_PLUGIN | Way.NRI | Way.UNCHECKED

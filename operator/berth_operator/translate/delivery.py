@@ -87,5 +87,7 @@ def variable(container: str) -> raw.Variable:
 
 def _asks_plugin(container: raw.Container) -> bool:
     return any(
-        name in PLUGGED or name.startswith(names.NVIDIA_MIG_PREFIX) for name, _ in resources.pairs(container)
+        name in PLUGGED or name.startswith(names.NVIDIA_MIG_PREFIX)
+        for name, amount in resources.pairs(container)
+        if str(amount) != "0"
     )
