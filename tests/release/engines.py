@@ -1,0 +1,85 @@
+"""What builds images on a machine: docker, podman, or buildah, whichever is there."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+NAMES: Final = ("docker", "podman", "buildah")
+
+
+class NoEngine(Exception):
+    """Nothing builds images here; the text is a sentence."""
+
+
+class Failed(Exception):
+    """An engine has failed; the text is what it said."""
+
+
+class Engine(NamedTuple):
+    """A program that builds images, and where it is."""
+
+    name: str
+    path: str
+
+    def build(
+        self,
+        image: str,
+        folder: Path,
+        *,
+        containerfile: Path,
+        target: str = "",
+        arguments: Mapping[str, str],
+        epoch: int,
+    ) -> None:
+        """Build an image from what a folder holds."""
+        given = {**arguments, "SOURCE_DATE_EPOCH": f"{epoch}"}
+        self._run(
+            "build",
+            *("--file", f"{containerfile}", "--tag", image),
+            *(("--target", target) if target else ()),
+            *(word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")),
+            # Docker's own builder reads the time from the argument.
+            *(() if self.name == "docker" else ("--layers", "--timestamp", f"{epoch}")),
+            f"{folder}",
+        )
+
+    def save(self, image: str, archive: Path) -> None:
+        """Write an image into an archive that `docker load` and `ctr images import` read."""
+        archive.unlink(missing_ok=True)
+        if self.name == "buildah":
+            self._run("push", "--quiet", image, f"docker-archive:{archive}:{image}")
+        else:
+            self._run("save", "--output", f"{archive}", image)
+
+    def _run(self, *words: str) -> str:
+        made = subprocess.run(
+            [self.path, *words], capture_output=True, text=True, check=False, env=_environment(self.name)
+        )
+        if made.returncode:
+            raise Failed(f"{self.name} {words[0]} failed: {made.stderr.strip() or made.stdout.strip()}")
+        return made.stdout
+
+
+def find(name: str = "") -> Engine:
+    """Return the engine of this name, or the first that works, or raise `NoEngine`."""
+    for one in [name] if name else NAMES:
+        if (path := shutil.which(one)) and _works(path):
+            return Engine(one, path)
+    if name:
+        raise NoEngine(f"{name} is not on the PATH, or does not work ({name} info fails).")
+    raise NoEngine(f"Nothing here builds images: install one of {', '.join(NAMES)}.")
+
+
+def _works(path: str) -> bool:
+    """Whether an engine is more than its command line: docker's may have no daemon."""
+    made = subprocess.run([path, "info"], capture_output=True, check=False, env=_environment(Path(path).name))
+    return made.returncode == 0
+
+
+def _environment(engine: str) -> dict[str, str]:
+    """Return the environment for an engine: buildah as root then works inside of containers, too."""
+    needed = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"} if engine == "buildah" else {}
+    return {**needed, **os.environ}
