@@ -188,7 +188,9 @@ class Operator:
         from berth_operator.admission import certificate_keeper, webhook  # noqa: PLC0415
 
         hook = webhook.Webhook()
-        keeper = certificate_keeper.CertificateKeeper(self._session, hook.use, wall=wall)
+        keeper = certificate_keeper.CertificateKeeper(
+            self._session, hook.use, wall=wall, namespace=self._settings.namespace
+        )
         async with hook.serving(self._settings.listen_webhook), running(keeper.run()):
             yield
 
@@ -346,9 +348,8 @@ def make_election(
         main.call_soon_threadsafe(session.history.restored, evidence)
 
     def make(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
-        return elector.Elector(
-            own, identity, timing, elector.Environment(time.monotonic, wall, idle, restored)
-        )
+        environment = elector.Environment(time.monotonic, wall, idle, restored, settings.namespace)
+        return elector.Elector(own, identity, timing, environment)
 
     return leadership.LeaderElection(
         lambda: api.Api(session.link, agent=AGENT, count_request=metrics.writes),

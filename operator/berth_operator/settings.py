@@ -9,9 +9,10 @@ import math
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from berth_crds import flags, logs, names
+from berth_crds import flags, logs, names, schema_limits
 from berth_crds.text import quoted
 
 PROGRAM: Final = "berth-operator"
@@ -19,6 +20,8 @@ DESCRIPTION: Final = f"""\
 Binds pods with schedulerName {names.SCHEDULER_NAME} to a node and to chosen cards, and marks
 Devices of silent agents not ready. Every flag can be set by the variable in brackets.
 """
+# Where every pod with a token of its service account reads in which namespace it is.
+OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 METRICS_AUTH: Final = ("open", "token")
 # No candidate waits longer for a Lease to expire, whatever it says.
 LONGEST_LEASE_SECONDS: Final = 60.0
@@ -32,6 +35,7 @@ class Settings:
     kubeconfig: str | None = None
     context: str | None = None
     name: str = "berth-operator"
+    namespace: str = names.SYSTEM_NAMESPACE
     scheduler_names: frozenset[str] = frozenset({names.SCHEDULER_NAME})
     listen: str = ""
     listen_probes: str = ""
@@ -103,6 +107,20 @@ def _rate(text: str) -> float:
     return value
 
 
+def _namespace(text: str) -> str:
+    if not schema_limits.DNS_LABEL.matches(text):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no name of a namespace")
+    return text
+
+
+def own_namespace(file: Path = OWN_NAMESPACE) -> str:
+    """Return the namespace of this pod; outside of pods, the usual one of the operator."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return names.SYSTEM_NAMESPACE
+
+
 def _names(text: str) -> frozenset[str]:
     return frozenset(flags.schedulers(text))
 
@@ -137,6 +155,13 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         str,
         socket.gethostname(),
         "this replica's name in the leader's Lease; in a pod, the pod's name",
+    ),
+    (
+        "namespace",
+        "NAMESPACE",
+        _namespace,
+        own_namespace(),
+        "where the leader's Lease and what belongs to the webhook are; in a pod, the pod's namespace",
     ),
     (
         "scheduler-names",

@@ -15,7 +15,7 @@ from berth_crds.client import errors
 from berth_operator.admission import certificates, webhook
 from testbed import ports
 
-OLD, NEW = (certificates.make(dt.datetime.now(dt.UTC)) for _ in range(2))
+OLD, NEW = (certificates.make(("localhost",), dt.datetime.now(dt.UTC)) for _ in range(2))
 REVIEW: Final = {"request": {"uid": "u", "object": {"spec": {"containers": [{"name": "a"}]}}}}
 
 

@@ -1,6 +1,7 @@
 """The operator's flags and variables: what they mean, and one sentence for each mistake."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -31,11 +32,21 @@ def test_defaults_are_those_of_the_contract() -> None:
         ({"BERTH_LOG_FORMAT": "json"}, "log_format", "json"),
         ({"BERTH_METRICS_AUTH": "Token"}, "metrics_auth", "token"),
         ({"BERTH_LISTEN": ":8080"}, "listen", "0.0.0.0:8080"),
+        ({"BERTH_NAMESPACE": "gpu"}, "namespace", "gpu"),
     ],
 )
 def test_every_flag_has_a_variable_behind_it(variables: dict[str, str], field: str, value: object) -> None:
     """It counts where the flag is not given, in any case of its letters."""
     assert getattr(parse(**variables), field) == value
+
+
+def test_an_operator_in_a_pod_works_in_the_namespace_of_that(tmp_path: Path) -> None:
+    """Outside of pods it has the usual one."""
+    file = tmp_path / "namespace"
+    assert settings.own_namespace(file) == "berth-system" == parse().namespace
+    file.write_text("gpu\n")
+
+    assert settings.own_namespace(file) == "gpu"
 
 
 def test_a_flag_wins_over_its_variable() -> None:
@@ -82,6 +93,7 @@ def test_where_to_listen(value: str, address: str) -> None:
         pytest.param(["--binds-per-second", "nan"], "'nan' is not a number a second", id="no rate"),
         pytest.param(["--binds-per-second", "inf"], "'inf' is not a number a second", id="for ever a second"),
         pytest.param(["--log-level", "loud"], "'loud' is not one of debug, info, warning, error", id="level"),
+        pytest.param(["--namespace", "a b"], "'a b' is no name of a namespace", id="no namespace"),
         pytest.param(["--log-format", "xml"], "'xml' is not one of text, json", id="format"),
         pytest.param(["--metrics-auth", "maybe"], "'maybe' is not one of open, token", id="metrics"),
         pytest.param(["--listen", "8080"], "'8080' is not HOST:PORT", id="a port alone"),

@@ -29,6 +29,7 @@ from testbed import builder
 MODULE = Path(__file__).with_name("go")
 
 CONTAINERD = "v2.4.2"
+HELM = "v4.3.1"
 
 # Where Kubernetes programs keep the version they print, and the one they send as their user agent.
 STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -74,6 +75,13 @@ PROGRAMS = {
     "containerd": _containerd("containerd", 50, "--version"),
     "containerd-shim-runc-v2": _containerd("containerd-shim-runc-v2", 5, "-v"),
     "ctr": _containerd("ctr", 5, "--version"),
+    "helm": Program(
+        f"helm.sh/helm/v4/cmd/helm@{HELM}",
+        "helm.sh/helm/v4",
+        90,
+        ("version",),
+        ("-ldflags", f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM}"),
+    ),
 }
 
 

@@ -73,8 +73,11 @@ class CertificateKeeper:
         use: Callable[[ServingCertificate], None],
         *,
         wall: Callable[[], dt.datetime],
+        namespace: str = names.SYSTEM_NAMESPACE,
     ) -> None:
         self._session = session
+        self._namespace = namespace
+        self._hosts = certificates.hosts(namespace)
         self._use = use
         self._wall = wall
         self._used: ServingCertificate | None = None
@@ -93,9 +96,9 @@ class CertificateKeeper:
 
     async def reconcile(self) -> bool:
         """Look once; return whether the certificate in use is the newest."""
-        secret = await self._session.get(SECRETS, SECRET, into=Secret, namespace=names.SYSTEM_NAMESPACE)
+        secret = await self._session.get(SECRETS, SECRET, into=Secret, namespace=self._namespace)
         found, trusted = _contents(secret)
-        if certificates.is_due(found, self._wall()) or found.certificate not in trusted:
+        if certificates.is_due(found, self._hosts, self._wall()) or found.certificate not in trusted:
             await self._renew(secret, found, trusted)
             return False
         if not await self._is_trusted(trusted):
@@ -108,7 +111,7 @@ class CertificateKeeper:
 
     async def _renew(self, secret: Secret, found: ServingCertificate, trusted: bytes) -> None:
         """Write a new certificate, which is not shown yet; of two that do so at once one is refused."""
-        made = certificates.make(self._wall())
+        made = certificates.make(self._hosts, self._wall())
         in_use = self._used.certificate if self._used else b""
         before = certificates.still_valid(found.certificate + trusted, self._wall())
         bundle = b"".join(dict.fromkeys([made.certificate, *before[:1], in_use]))
@@ -117,7 +120,7 @@ class CertificateKeeper:
             "metadata": {"resourceVersion": secret.metadata.resource_version},
             "data": {name: base64.b64encode(value).decode() for name, value in data.items()},
         }
-        path = SECRETS.path(SECRET, namespace=names.SYSTEM_NAMESPACE)
+        path = SECRETS.path(SECRET, namespace=self._namespace)
         try:
             await self._patch(path, body, api.MERGE_PATCH)
         except errors.Conflict:

@@ -6,6 +6,7 @@ ends, and both are trusted meanwhile.
 
 import dataclasses
 import datetime as dt
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from cryptography import x509
@@ -13,14 +14,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from berth_crds import names
-
 LIFETIME: Final = dt.timedelta(days=90)
 RENEWED_BEFORE: Final = dt.timedelta(days=30)  # Before its end: time to mend what is in the way.
 CLOCK_SKEW: Final = dt.timedelta(hours=1)
 SERVICE: Final = "berth-webhook"
-# How the API server calls it: by its Service, or by a URL on the server's own machine.
-HOSTS: Final = (f"{SERVICE}.{names.SYSTEM_NAMESPACE}.svc", "localhost")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,15 +28,20 @@ class ServingCertificate:
     key: bytes
 
 
-def make(now: dt.datetime) -> ServingCertificate:
+def hosts(namespace: str) -> tuple[str, ...]:
+    """Return how the API server calls the webhook: by its Service, or by a URL on its own machine."""
+    return f"{SERVICE}.{namespace}.svc", "localhost"
+
+
+def make(hosts: Sequence[str], now: dt.datetime) -> ServingCertificate:
     """Return a new certificate that signs itself."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOSTS[0])])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + LIFETIME)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in HOSTS]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(key, hashes.SHA256())
@@ -52,16 +54,16 @@ def make(now: dt.datetime) -> ServingCertificate:
     )
 
 
-def is_due(serving: ServingCertificate, now: dt.datetime) -> bool:
+def is_due(serving: ServingCertificate, hosts: Collection[str], now: dt.datetime) -> bool:
     """Whether a certificate ends soon, is not for us, or is none that can be served with its key."""
     try:
         certificate = x509.load_pem_x509_certificate(serving.certificate)
         key = serialization.load_pem_private_key(serving.key, password=None)
-        hosts = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, x509.ExtensionNotFound):
         return True
     theirs = key.public_key() != certificate.public_key()
-    foreign = not set(HOSTS) <= set(hosts.get_values_for_type(x509.DNSName))
+    foreign = not set(hosts) <= set(named.get_values_for_type(x509.DNSName))
     return theirs or foreign or certificate.not_valid_after_utc - now < RENEWED_BEFORE
 
 

@@ -83,12 +83,14 @@ class Environment:
 
     `idle` returns for how long the main loop has hung: a program that hangs gives the Lease up.
     `restored` is called with the evidence that the server's data were restored from an older copy.
+    The Lease is in `namespace`.
     """
 
     clock: ports.Clock
     wall: WallClock
     idle: Callable[[], float]
     restored: Callable[[str], None]
+    namespace: str = names.SYSTEM_NAMESPACE
 
 
 class Elector:
@@ -326,7 +328,7 @@ class Elector:
         return lease.Lease(
             metadata=wire.Meta(
                 name=names.LEADER_LEASE,
-                namespace=names.SYSTEM_NAMESPACE,
+                namespace=self._environment.namespace,
                 resource_version=meta.resource_version,
                 labels=meta.labels,
                 annotations={key: text for key, text in meta.annotations.items() if key != names.IN_FLIGHT}
@@ -336,12 +338,13 @@ class Elector:
         )
 
     async def _read(self) -> lease.Lease | None:
+        namespace = self._environment.namespace
         return await self._session.find(
-            resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=names.SYSTEM_NAMESPACE
+            resources.LEASES, names.LEADER_LEASE, into=lease.Lease, namespace=namespace
         )
 
     async def _write(self, desired: lease.Lease, *, new: bool = False) -> lease.Lease:
-        namespace, name = names.SYSTEM_NAMESPACE, names.LEADER_LEASE
+        namespace, name = self._environment.namespace, names.LEADER_LEASE
         if new:
             body = await self._session.create(resources.LEASES, desired, namespace=namespace)
         else:
