@@ -26,7 +26,7 @@ define want
 	    || echo "cannot install the Debian package $(2); the tests that need it are skipped"; }
 endef
 
-.PHONY: help setup demo chaos e2e-node test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz images
+.PHONY: help setup demo chaos e2e-node test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz images manifests
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ fuzz: $(READY) ## draw absurd pods for MINUTES and see that none holds the opera
 
 images: $(READY) ## images of both programs, by docker, podman or buildah; BASE=IMAGE, ARGS=--help
 	@$(BIN)/python -m release.images $(if $(BASE),--base $(BASE)) $(ARGS)
+
+manifests: $(READY) ## write manifests/kustomize/berth.yaml from the chart
+	@$(BIN)/python -m release.rendering
 
 format: $(READY) ## let ruff format and mend what it can
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .

@@ -1,0 +1,90 @@
+"""`make manifests`: what the chart renders to, as files for those who have no helm."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from berth_crds import names
+from release import layout
+from testbed import binaries
+
+CHART: Final = layout.ROOT / "manifests" / "chart"
+RENDERED: Final = layout.ROOT / "manifests" / "kustomize" / "berth.yaml"
+POLICIES: Final = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+HEADER: Final = "# Written by `make manifests`, from manifests/chart: edit that.\n"
+HOOK: Final = "helm.sh/hook"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+Thing = dict[str, Any]
+
+
+class RenderingFailed(Exception):
+    """Helm has failed; the text is what it said."""
+
+
+def helm(*words: str) -> str:
+    """Run helm, and return what it prints."""
+    program = binaries.ensure(["helm"], tell=lambda _: None)["helm"]
+    made = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise RenderingFailed(made.stderr)
+    return made.stdout
+
+
+def render(*words: str, namespace: str = names.SYSTEM_NAMESPACE, policies: bool = True) -> list[Thing]:
+    """Return the objects of the chart, its kinds first; a server without `policies` is of Kubernetes 1.34."""
+    server = (
+        ("--kube-version", "1.36.0", "--api-versions", POLICIES) if policies else ("--kube-version", "1.34.0")
+    )
+    text = helm("template", "berth", f"{CHART}", "--include-crds", "--namespace", namespace, *server, *words)
+    return [thing for thing in yaml.safe_load_all(text) if thing]
+
+
+def without_helm(things: list[Thing]) -> Iterator[Thing]:
+    """Yield the namespace, which helm makes by itself, and all objects but tests, without helm's marks."""
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.SYSTEM_NAMESPACE}}
+    for thing in things:
+        annotations = thing["metadata"].get("annotations", {})
+        if HOOK not in annotations:
+            yield _unmarked(thing)
+
+
+def _unmarked(thing: Thing) -> Thing:
+    """Return an object, or a template of pods, without the labels and annotations that say how it came."""
+    found: Thing = {}
+    for key, value in thing.items():
+        if key in {"labels", "annotations"}:
+            kept = {
+                name: text for name, text in value.items() if name != MANAGED_BY and "helm.sh/" not in name
+            }
+            found |= {key: kept} if kept else {}
+        else:
+            found[key] = (
+                _unmarked(value)
+                if isinstance(value, dict) and key in {"metadata", "spec", "template"}
+                else value
+            )
+    return found
+
+
+def text() -> str:
+    """Return the file for those who have no helm."""
+    return HEADER + yaml.safe_dump_all(without_helm(render()), sort_keys=False, width=120)
+
+
+def main() -> int:
+    """Write the file, or say what is wrong with the chart."""
+    try:
+        Path(RENDERED).write_text(text())
+    except RenderingFailed as error:
+        print(f"manifests: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The chart: what it renders to, that a real API server takes that, and that a mistake is refused."""
+
+import json
+import re
+from typing import Any, Final
+
+import pytest
+
+from release import layout, rendering
+from testbed.cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+ELSEWHERE: Final = "gpu"
+EVERYTHING: Final = (
+    *("--set", "agent.nri.enabled=true", "--set", "agent.nri.guard=true", "--set", "agent.cdi.enabled=true"),
+    *("--set", "agent.devicePlugin.enabled=true", "--set", "podMonitor.enabled=true"),
+    *("--set", "apiServer.host=10.0.0.1", "--set", "imagePullSecrets[0].name=pull"),
+)
+
+
+def pod_specs(things: list[rendering.Thing]) -> dict[str, dict[str, Any]]:
+    """Return the specs of the pods of the operator and the agent."""
+    return {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"]
+        for one in things
+        if one["kind"] in {"Deployment", "DaemonSet"}
+    }
+
+
+def test_the_file_for_those_without_helm_is_what_the_chart_renders_to() -> None:
+    """`make manifests` writes it."""
+    assert rendering.RENDERED.read_text() == rendering.text()
+
+
+@pytest.mark.parametrize("policies", [True, False], ids=["1.36", "1.34"])
+def test_another_namespace_leaves_nothing_in_the_usual_one(*, policies: bool) -> None:
+    """Not even in the expressions of policies."""
+    things = rendering.render(*EVERYTHING, namespace=ELSEWHERE, policies=policies)
+
+    assert "berth-system" not in json.dumps(things)
+    kinds = {one["kind"] for one in things}
+    assert ("MutatingAdmissionPolicy" in kinds, "MutatingWebhookConfiguration" in kinds) == (
+        policies,
+        not policies,
+    )
+    operator = pod_specs(things)["berth-operator"]["containers"][0]
+    assert ("--listen-webhook=:9443" in operator["args"]) == (not policies)
+
+
+def test_other_names_of_the_scheduler_are_named_everywhere() -> None:
+    """The first is written into pods of namespaces that want Berth."""
+    text = json.dumps(rendering.render("--set", "schedulerNames={gpu-scheduler,old-scheduler}"))
+
+    assert "--scheduler-names=gpu-scheduler,old-scheduler" in text
+    assert "['gpu-scheduler', 'old-scheduler']" in text
+    assert 'value: \\"gpu-scheduler\\"' in text
+    assert "'berth-scheduler'" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("operator.replica=3", "additional properties 'replica' not allowed"),
+        ("operator.replicas=0", "minimum: got 0, want 1"),
+        ("envDelivery=maybe", "value must be one of 'auto', 'policy', 'webhook', 'none'"),
+        ("agent.kubeletFolder=var", "does not match pattern"),
+        ("schedulerNames={Mine}", "does not match pattern"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused(value: str, sentence: str) -> None:
+    """By a sentence that names it."""
+    with pytest.raises(rendering.RenderingFailed, match=re.escape(sentence)):
+        rendering.render("--set", value)
+
+
+def test_nobody_has_more_rights_than_needed() -> None:
+    """No wildcards, no privileged pods, nobody but the agent on the host, and no default accounts."""
+    things = rendering.render(*EVERYTHING)
+    rules = [rule for one in things if one["kind"] in {"Role", "ClusterRole"} for rule in one["rules"]]
+
+    assert rules
+    assert [rule for rule in rules if "*" in json.dumps(rule)] == []
+    specs = pod_specs(things)
+    assert {spec["serviceAccountName"] for spec in specs.values()} == {"berth-operator", "berth-agent"}
+    for spec in specs.values():
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["limits"]["memory"]
+    operator = specs["berth-operator"]
+    assert operator["securityContext"]["runAsNonRoot"]
+    assert not [one for one in operator["volumes"] if "hostPath" in one]
+    assert "hostPID" not in operator
+
+
+def test_each_mount_is_needed() -> None:
+    """By the environment alone the agent has two folders of the host."""
+    by_environment = pod_specs(rendering.render())["berth-agent"]
+    everything = pod_specs(rendering.render(*EVERYTHING))["berth-agent"]
+
+    def folders(spec: dict[str, Any]) -> list[str]:
+        return [one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one]
+
+    assert folders(by_environment) == ["/sys", "/var/lib/kubelet/pod-resources"]
+    assert folders(everything)[2:] == ["/var/lib/kubelet/device-plugins", "/var/run/nri", "/var/run/cdi", "/"]
+
+
+def test_helm_installs_it_anywhere_and_leaves_the_kinds(own_cluster: Cluster) -> None:
+    """A second time it changes nothing. What people have written stays when it goes."""
+    kubeconfig = ("--kubeconfig", f"{own_cluster.admin_kubeconfig}")
+    for action in ("install", "upgrade"):
+        rendering.helm(
+            *(action, "berth", f"{rendering.CHART}", "--namespace", ELSEWHERE, *kubeconfig),
+            *(("--create-namespace",) if action == "install" else ()),
+        )
+    found = json.loads(
+        own_cluster.kubectl("get", "deployments,daemonsets", "--all-namespaces", "--output=json")
+    )
+    assert {one["metadata"]["namespace"] for one in found["items"]} == {ELSEWHERE}
+    rendering.helm("uninstall", "berth", "--namespace", ELSEWHERE, *kubeconfig)
+    own_cluster.kubectl("wait", "--for=delete", "namespace/berth-nodes", "--timeout=60s")
+    kept = own_cluster.kubectl("get", "crds,placementpolicies", "--output=name").split()
+    assert "placementpolicy.berth.dev/default" in kept
+    assert "customresourcedefinition.apiextensions.k8s.io/devices.berth.dev" in kept
+
+
+def test_kubectl_installs_it_without_helm(own_cluster: Cluster) -> None:
+    """A second time, too."""
+    words = ("apply", "--server-side", "-k", f"{rendering.RENDERED.parent}")
+    own_cluster.kubectl("apply", "--server-side", "-f", f"{layout.ROOT / 'crds'}")
+    for _ in range(2):
+        own_cluster.kubectl(*words)
+
+    found = own_cluster.kubectl("get", "deployments,daemonsets", "-A", "--output=name").split()
+    assert found == ["deployment.apps/berth-operator", "daemonset.apps/berth-agent"]
