@@ -57,9 +57,7 @@ class Replica:
         self.exits: list[int] = []
         self.doomed = False
         self.cut_off = False
-        self.barred = (
-            False  # Nobody takes the place of a process that ended, so that another replica has to lead.
-        )
+        self.barred = False  # Nobody takes the place of a process that ended: another replica leads.
 
     async def __aenter__(self) -> Self:
         """Listen, and start the first process."""
@@ -202,9 +200,7 @@ class Rig:
         await self.start(2, *envs)
         leader = await self.deciding()
         [other] = [one for one in self.replicas if one is not leader]
-        await waiting.eventually(
-            lambda: other.said("campaigning"), what="an operator to stand by", seconds=40
-        )
+        await waiting.eventually(lambda: other.said("campaigning"), what="one to stand by", seconds=40)
         return leader, other
 
     async def carry_out(self, plan: plans.Plan) -> None:
@@ -297,7 +293,7 @@ class Rig:
     async def settle(self) -> None:
         """All that fits is bound in time, no card is withheld for nobody, and nothing was ever wrong."""
         await self.workload.rest()
-        start = max([self.workload.last, *(replica.wire.last_fault for replica in self.replicas)])
+        start = max(self.workload.last, self._last_fault())
         await self._until_bound(start, self.within)
         self.took = max(0.0, time.monotonic() - start)
         await self._fill(max(time.monotonic() + CLEAN_SECONDS, start + self.within))
@@ -310,14 +306,18 @@ class Rig:
         if not {0, leadership.EXIT_LOST}.issuperset(statuses):
             raise Wrong(f"asked to end, operators ended with {statuses}")
 
+    def _last_fault(self) -> float:
+        return max(replica.wire.last_fault for replica in self.replicas)
+
     async def _until_bound(self, start: float, seconds: float) -> None:
+        """Wait until all that fits is bound; a lead that is lost meanwhile is a fault like any other."""
+        left, faults = start + seconds - time.monotonic(), self._last_fault()
         try:
-            left = start + seconds - time.monotonic()
-            await waiting.eventually(
-                lambda: not self.waiting(), what="all that fits to be bound", seconds=left
-            )
+            await waiting.eventually(lambda: not self.waiting(), what="all to be bound", seconds=left)
         except waiting.TimedOut:
-            raise Wrong(f"still not bound after {seconds:g} s:\n{await self._why()}") from None
+            if seconds >= WITHIN_SECONDS or self._last_fault() == faults:
+                raise Wrong(f"still not bound after {seconds:g} s:\n{await self._why()}") from None
+            await self._until_bound(self._last_fault(), WITHIN_SECONDS)
 
     async def _why(self) -> str:
         """Return what pods that fit are told, and what else there is."""

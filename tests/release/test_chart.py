@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
 from release import layout, rendering
+from testbed import lending
 from testbed.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -17,6 +19,12 @@ EVERYTHING: Final = (
     *("--set", "agent.devicePlugin.enabled=true", "--set", "podMonitor.enabled=true"),
     *("--set", "apiServer.host=10.0.0.1", "--set", "imagePullSecrets[0].name=pull"),
 )
+
+
+@pytest.fixture(scope="module")
+def bare_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Lend a cluster on which nothing of Berth was installed."""
+    yield from lending.lend(Cluster(), request.config)
 
 
 def pod_specs(things: list[rendering.Thing]) -> dict[str, dict[str, Any]]:
@@ -110,31 +118,31 @@ def test_each_mount_is_needed() -> None:
     assert folders(everything)[2:] == ["/var/lib/kubelet/device-plugins", "/var/run/nri", "/var/run/cdi", "/"]
 
 
-def test_helm_installs_it_anywhere_and_leaves_the_kinds(own_cluster: Cluster) -> None:
+def test_helm_installs_it_anywhere_and_leaves_the_kinds(bare_cluster: Cluster) -> None:
     """A second time it changes nothing. What people have written stays when it goes."""
-    kubeconfig = ("--kubeconfig", f"{own_cluster.admin_kubeconfig}")
+    kubeconfig = ("--kubeconfig", f"{bare_cluster.admin_kubeconfig}")
     for action in ("install", "upgrade"):
         rendering.helm(
             *(action, "berth", f"{rendering.CHART}", "--namespace", ELSEWHERE, *kubeconfig),
             *(("--create-namespace",) if action == "install" else ()),
         )
     found = json.loads(
-        own_cluster.kubectl("get", "deployments,daemonsets", "--all-namespaces", "--output=json")
+        bare_cluster.kubectl("get", "deployments,daemonsets", "--all-namespaces", "--output=json")
     )
     assert {one["metadata"]["namespace"] for one in found["items"]} == {ELSEWHERE}
     rendering.helm("uninstall", "berth", "--namespace", ELSEWHERE, *kubeconfig)
-    own_cluster.kubectl("wait", "--for=delete", "namespace/berth-nodes", "--timeout=60s")
-    kept = own_cluster.kubectl("get", "crds,placementpolicies", "--output=name").split()
+    bare_cluster.kubectl("wait", "--for=delete", "namespace/berth-nodes", "--timeout=60s")
+    kept = bare_cluster.kubectl("get", "crds,placementpolicies", "--output=name").split()
     assert "placementpolicy.berth.dev/default" in kept
     assert "customresourcedefinition.apiextensions.k8s.io/devices.berth.dev" in kept
 
 
-def test_kubectl_installs_it_without_helm(own_cluster: Cluster) -> None:
+def test_kubectl_installs_it_without_helm(bare_cluster: Cluster) -> None:
     """A second time, too."""
     words = ("apply", "--server-side", "-k", f"{rendering.RENDERED.parent}")
-    own_cluster.kubectl("apply", "--server-side", "-f", f"{layout.ROOT / 'crds'}")
+    bare_cluster.kubectl("apply", "--server-side", "-f", f"{layout.ROOT / 'crds'}")
     for _ in range(2):
-        own_cluster.kubectl(*words)
+        bare_cluster.kubectl(*words)
 
-    found = own_cluster.kubectl("get", "deployments,daemonsets", "-A", "--output=name").split()
+    found = bare_cluster.kubectl("get", "deployments,daemonsets", "-A", "--output=name").split()
     assert found == ["deployment.apps/berth-operator", "daemonset.apps/berth-agent"]

@@ -21,6 +21,7 @@ namespace itself is made by helm. (dict "root" $ "file" "rbac.yaml")
 {{- $text := .root.Files.Get (printf "files/%s" .file) -}}
 {{- $text = $text | replace "['berth-scheduler']" $names | replace "berth-system" .root.Release.Namespace -}}
 {{- $text = $text | replace "value: \"berth-scheduler\"" (printf "value: %q" (first .root.Values.schedulerNames)) -}}
+{{- $text = $text | replace "targetPort: 9443" (printf "targetPort: %v" .root.Values.operator.ports.webhook) -}}
 {{- range $document := regexSplit "(?m)^---$" $text -1 }}
 {{- $object := fromYaml $document }}
 {{- if not (and (eq $object.kind "Namespace") (eq $object.metadata.name $.root.Release.Namespace)) }}
