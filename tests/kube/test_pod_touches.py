@@ -265,7 +265,7 @@ async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A webhook may hang for the pods of one namespace: the others are changed meanwhile, then it goes on."""
-    monkeypatch.setattr(pod_touches, "FAILING_SECONDS", 1.0)
+    monkeypatch.setattr(pod_touches, "FAILING_SECONDS", 3.0)
     crowd = [f"h{number}" for number in range(2 * pod_touches.AT_ONCE)]
     slow = stub.status(504, "request did not complete within the allotted timeout")
 
