@@ -26,7 +26,7 @@ define want
 	    || echo "cannot install the Debian package $(2); the tests that need it are skipped"; }
 endef
 
-.PHONY: help setup demo chaos e2e-node test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz images manifests
+.PHONY: help setup demo chaos e2e-node e2e-install test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz images manifests
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ e2e-node: $(READY) ## N pods come and go on a real node, by each way of delivery
 	@$(BIN)/python -m e2e.node_rounds $(if $(N),--pods $(N)) $(if $(WAY),--way $(WAY)) \
 	  $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+e2e-install: $(READY) ## images, helm and a real node: installed, upgraded and removed again
+	$(call want,runc --version,runc)
+	$(call want,buildah --version,buildah)
+	$(call want,mmdebstrap --version,mmdebstrap)
+	@$(BIN)/python -m pytest -q tests/release $(ARGS)
+
 chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... SCENARIO=... play one again
 	@$(BIN)/python -m e2e.chaos $(if $(N),--rounds $(N)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(SCENARIO),--scenario $(SCENARIO)) $(ARGS)
@@ -63,6 +69,8 @@ EVERYTHING := -n 3 --dist loadfile --no-loadscope-reorder
 
 test: lint types ## everything, including the tests on the real API server; ARGS=tests/... for some of it
 	$(call want,runc --version,runc)
+	$(call want,buildah --version,buildah)
+	$(call want,mmdebstrap --version,mmdebstrap)
 	@$(BIN)/python -m pytest $(or $(ARGS),$(EVERYTHING))
 
 check: lint types fast ## lint, types, import contracts, fast tests

@@ -19,10 +19,11 @@ class Failed(Exception):
 
 
 class Engine(NamedTuple):
-    """A program that builds images, and where it is."""
+    """A program that builds images, where it is, and the options that each of its commands takes."""
 
     name: str
     path: str
+    options: tuple[str, ...] = ()
 
     def build(
         self,
@@ -56,7 +57,11 @@ class Engine(NamedTuple):
 
     def _run(self, *words: str) -> str:
         made = subprocess.run(
-            [self.path, *words], capture_output=True, text=True, check=False, env=_environment(self.name)
+            [self.path, *self.options, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=_environment(self.name),
         )
         if made.returncode:
             raise Failed(f"{self.name} {words[0]} failed: {made.stderr.strip() or made.stdout.strip()}")

@@ -1,21 +1,25 @@
 """`make images`: the images of the operator and the agent, by whatever builds images on this machine."""
 
 import argparse
+import hashlib
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from release import engines, layout
+from testbed import binaries
 
 CONTAINERFILE: Final = layout.ROOT / "manifests" / "images" / "Containerfile"
 BASE: Final = "docker.io/library/python:3.11-slim"
 DEBIAN: Final = "localhost/berth-base:bookworm"
 DEBIAN_PACKAGES: Final = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "ca-certificates")
 BUILD: Final = layout.ROOT / "build" / "images"
+TESTED: Final = "tested"
 MEGABYTE: Final = 10**6
 FAILED: Final = 1
 
@@ -64,32 +68,64 @@ def build(engine: engines.Engine, base: str, *, tag: str, archives: Path | None)
 
 def _debian(engine: engines.Engine) -> str:
     """Return the image of a root that is made from Debian's packages, as no registry is asked."""
-    if shutil.which("mmdebstrap") is None:
-        raise engines.NoEngine(
-            "There is no mmdebstrap on the PATH to make a base from Debian's packages with."
-        )
-    folder = BUILD / "base"
+    folder = binaries.cache() / "images" / f"bookworm-{_digest(' '.join(DEBIAN_PACKAGES).encode())}"
     root = folder / "root.tar"
     if not root.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        _tell("making a base from Debian's packages, which takes about a minute")
-        partial = folder / "partial.tar"
-        made = subprocess.run(
-            [
-                *("mmdebstrap", "--quiet", "--variant=essential", f"--include={','.join(DEBIAN_PACKAGES)}"),
-                *("bookworm", f"{partial}"),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if made.returncode:
-            raise engines.Failed(f"mmdebstrap failed: {made.stderr.strip()}")
-        partial.rename(root)
+        _bootstrap(root)
     containerfile = folder / "Containerfile"
     containerfile.write_text("FROM scratch\nADD root.tar /\n")
     engine.build(DEBIAN, folder, containerfile=containerfile, arguments={}, epoch=_last_change())
     return DEBIAN
+
+
+def _bootstrap(root: Path) -> None:
+    """Make the archive of a root from Debian's packages; it appears when it is whole."""
+    if shutil.which("mmdebstrap") is None:
+        raise engines.NoEngine(
+            "There is no mmdebstrap on the PATH to make a base from Debian's packages with."
+        )
+    root.parent.mkdir(parents=True, exist_ok=True)
+    _tell("making a base from Debian's packages, which takes about a minute")
+    partial = root.with_name(f"{secrets.token_hex(4)}.tar")
+    options = ("--quiet", "--variant=essential", f"--include={','.join(DEBIAN_PACKAGES)}")
+    made = subprocess.run(
+        ["mmdebstrap", *options, "bookworm", f"{partial}"], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        raise engines.Failed(f"mmdebstrap failed: {made.stderr.strip()}")
+    partial.rename(root)
+
+
+def archives_of_this_checkout() -> Path:
+    """Return a folder with archives of both images of this checkout, which are built where it has changed."""
+    folder = binaries.cache() / "images" / f"archives-{_digest(*_sources())}"
+    if folder.exists():
+        return folder
+    engine = engines.find("buildah")
+    with tempfile.TemporaryDirectory(prefix="berth-images-") as store:
+        # What is built in between is as large as it is useless afterwards.
+        places = ("--root", f"{store}/root", "--runroot", f"{store}/run")
+        engine = engine._replace(options=places)
+        made = Path(store) / "archives"
+        build(engine, _debian(engine), tag=TESTED, archives=made)
+        for former in folder.parent.glob("archives-*"):
+            shutil.rmtree(former)
+        shutil.move(made, folder)
+    return folder
+
+
+def _sources() -> Iterator[bytes]:
+    """Yield what decides how the images come out."""
+    root = layout.ROOT
+    packages = (root / "operator", root / "agent", root / "crds")
+    files = [path for folder in packages for path in sorted(folder.rglob("*.py"))]
+    for path in (CONTAINERFILE, root / "pyproject.toml", root / ".constraints.txt", *files):
+        yield f"{path.relative_to(root)}".encode()
+        yield path.read_bytes()
+
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
 def _last_change() -> int:

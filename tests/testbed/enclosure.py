@@ -85,10 +85,12 @@ class Enclosure:
         self._programs.append(program)
         return program
 
-    def call(self, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    def call(
+        self, command: Sequence[str | Path], *, seconds: float = 30.0
+    ) -> subprocess.CompletedProcess[str]:
         """Run a short program in it to its end."""
         words = [*self._into(), *command]
-        return subprocess.run(words, capture_output=True, text=True, timeout=30.0, check=False)
+        return subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
 
     def _into(self) -> list[str]:
         assert self._first, "it is open"

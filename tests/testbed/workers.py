@@ -23,6 +23,7 @@ from testbed import binaries, enclosure, images, nvidia_runtime, ports, processe
 from testbed import cluster as clusters
 
 READY_SECONDS = 60.0
+LOAD_SECONDS = 240.0  # An image has hundreds of megabytes, and each layer is copied.
 LOOPBACK = "127.0.0.1"
 ADDRESSES = json.dumps({"status": {"addresses": [{"type": "InternalIP", "address": LOOPBACK}]}})
 
@@ -177,6 +178,13 @@ class Worker:
         where = ("--namespace", namespace, f"--container={container}")
         return self._cluster.kubectl("exec", pod, *where, "--", *words)
 
+    def load(self, archive: Path) -> None:
+        """Load an archive of images, so that pods may have them."""
+        options = ("--namespace=k8s.io", "images", "import", "--local", "--snapshotter=native")
+        imported = self._ctr(*options, str(archive), seconds=LOAD_SECONDS)
+        if imported.returncode:
+            raise processes.CannotStart(f"the image cannot be imported: {imported.stderr}")
+
     def start_kubelet(self) -> None:
         """Start the kubelet, and wait until it serves and its Node is there."""
         command = [
@@ -271,15 +279,11 @@ class Worker:
             what="containerd",
             seconds=READY_SECONDS,
         )
-        archive = images.build(self._directory)
-        options = ("--namespace=k8s.io", "images", "import", "--local", "--snapshotter=native")
-        imported = self._ctr(*options, str(archive))
-        if imported.returncode:
-            raise processes.CannotStart(f"the image cannot be imported: {imported.stderr}")
+        self.load(images.build(self._directory))
 
-    def _ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def _ctr(self, *words: str, seconds: float = READY_SECONDS) -> subprocess.CompletedProcess[str]:
         socket = self._directory / "containerd.sock"
-        return self._enclosure.call([self._programs["ctr"], f"--address={socket}", *words])
+        return self._enclosure.call([self._programs["ctr"], f"--address={socket}", *words], seconds=seconds)
 
     def _environment(self) -> dict[str, str]:
         """Let containerd find its shim."""

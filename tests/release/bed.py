@@ -1,0 +1,164 @@
+"""A cluster on which Berth runs in pods: a real node, the images, helm, and the stock scheduler."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from release import images, layout, rendering
+from support.nvml import build, presets
+from support.nvml.machine import VARIABLE, Machine
+from testbed import binaries, ports, processes, waiting, workers
+from testbed.cluster import Cluster
+
+NAMESPACE: Final = "gpu"
+RELEASE: Final = "berth"
+PAUSE: Final = "berth.invalid/pause:1"
+AGENT_LABEL: Final = "berth.dev/agent=true"
+# These a cloud provider and the controller of nodes would take away, which the cluster does not have.
+TAINTS: Final = ("node.cloudprovider.kubernetes.io/uninitialized-", "node.kubernetes.io/not-ready-")
+
+
+class Bed:
+    """A cluster with one real node."""
+
+    def __init__(self, cluster: Cluster, worker: workers.Worker, machine: Machine) -> None:
+        self.cluster = cluster
+        self.worker = worker
+        self.machine = machine
+        self.chart = self._values()
+
+    def helm(self, action: str, *words: str) -> None:
+        """Have helm do something with Berth."""
+        where = ("--namespace", NAMESPACE, "--kubeconfig", f"{self.cluster.admin_kubeconfig}")
+        rendering.helm(action, RELEASE, *words, *where)
+
+    def _values(self) -> tuple[str, ...]:
+        """Return the chart and the values for this bed: its pods have no network but that of their node."""
+        library, state = build.library().parent, self.machine.folder
+        mounts = {"library": library, "machine": state}
+        values = {
+            "image": {"repository": "localhost", "tag": images.TESTED, "pullPolicy": "Never"},
+            "apiServer": {"host": "127.0.0.1", "port": self.cluster.port},
+            "operator": {
+                "hostNetwork": True,
+                "replicas": 1,
+                "ports": {name: ports.free() for name in ("metrics", "probes", "webhook")},
+            },
+            "agent": {
+                "hostNetwork": True,
+                "ports": {name: ports.free() for name in ("metrics", "probes")},
+                "kubeletFolder": f"{self.worker.directory / 'kubelet'}",
+                "env": [
+                    {"name": "LD_LIBRARY_PATH", "value": f"{library}"},
+                    {"name": VARIABLE, "value": f"{self.machine.state}"},
+                ],
+                # As a driver's library would be, were it not NVIDIA's runtime that puts it there.
+                "extraVolumes": [
+                    {"name": name, "hostPath": {"path": f"{path}"}} for name, path in mounts.items()
+                ],
+                "extraVolumeMounts": [
+                    {"name": name, "mountPath": f"{path}"} for name, path in mounts.items()
+                ],
+            },
+        }
+        file = self.cluster.directory / "values.yaml"
+        file.write_text(yaml.safe_dump(values))
+        return f"{rendering.CHART}", "--values", f"{file}"
+
+    def install(self) -> None:
+        """Install Berth."""
+        self.helm("install", *self.chart, "--create-namespace")
+
+    def until_gone(self, *names: str) -> None:
+        """Wait until pods of Berth's are gone."""
+        waiting.until(lambda: not set(names) & set(self.pods()), what=f"{names} to go", seconds=60)
+
+    def pods(self, namespace: str = NAMESPACE) -> dict[str, Any]:
+        """Read the pods of a namespace, by name."""
+        found = json.loads(self.cluster.kubectl("get", "pods", "-n", namespace, "--output=json"))
+        return {one["metadata"]["name"]: one for one in found["items"]}
+
+    def until_ready(self, *names: str, namespace: str = NAMESPACE, seconds: float = 60.0) -> None:
+        """Wait until pods whose names begin so are ready, and no others of these names are there."""
+
+        def ready() -> bool:
+            now = self.pods(namespace)
+            wanted = [one for title, one in now.items() if title.startswith(names)]
+            return len(wanted) == len(names) and all(map(_is_ready, wanted))
+
+        try:
+            waiting.until(ready, what=f"{', '.join(names)} to be ready", seconds=seconds)
+        except waiting.TimedOut as error:
+            raise waiting.TimedOut(f"{error}\n{self.said()}") from None
+
+    def said(self) -> str:
+        """Return what the pods of Berth are and say, for whoever looks for what went wrong."""
+        texts = [self.cluster.kubectl("get", "pods", "--all-namespaces", "--output=wide")]
+        for subject in ("deployment/berth-operator", "daemonset/berth-agent"):
+            with contextlib.suppress(Exception):
+                texts.append(self.cluster.kubectl("logs", "-n", NAMESPACE, subject, "--tail=20"))
+        return "\n".join(texts)
+
+    def create(self, name: str, cards: int) -> None:
+        """Create a pod of the README's kind, which asks for cards."""
+        container = {
+            "name": "main",
+            "image": PAUSE,
+            "imagePullPolicy": "Never",
+            "resources": {"limits": {"nvidia.com/gpu": cards}},
+        }
+        spec = {"schedulerName": "berth-scheduler", "hostNetwork": True, "containers": [container]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+    def cards(self, name: str) -> list[str]:
+        """Return which cards a container sees, by its environment."""
+        lines = self.worker.run_in("default", name, "main", "/pause", "env").splitlines()
+        (value,) = (line.partition("=")[2] for line in lines if line.startswith("NVIDIA_VISIBLE_DEVICES="))
+        return value.split(",")
+
+
+@contextlib.contextmanager
+def made(cluster: Cluster, folder: Path) -> Iterator[Bed]:
+    """Yield a bed on a cluster on which nothing of Berth was installed."""
+    archives = images.archives_of_this_checkout()
+    machine = Machine.make(folder / "machine", presets.DGX_A100)
+    with workers.Worker(cluster, "worker-1") as worker, _scheduler(cluster):
+        for program in layout.PROGRAMS:
+            worker.load(archives / f"berth-{program.name}.tar")
+        cluster.kubectl("taint", "node", worker.name, *TAINTS)
+        cluster.kubectl("label", "node", worker.name, AGENT_LABEL)
+        yield Bed(cluster, worker, machine)
+
+
+@contextlib.contextmanager
+def _scheduler(cluster: Cluster) -> Iterator[None]:
+    """Run the stock scheduler."""
+    account = cluster.component_kubeconfig("kube-scheduler")
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(account)},
+        "leaderElection": {"leaderElect": False},
+    }
+    file = cluster.directory / "kube-scheduler.yaml"
+    file.write_text(yaml.safe_dump(config))
+    program = binaries.ensure(["kube-scheduler"])["kube-scheduler"]
+    same = (f"--authentication-kubeconfig={account}", f"--authorization-kubeconfig={account}")
+    command = [str(program), f"--config={file}", *same, "--secure-port=0"]
+    running = processes.start("kube-scheduler", command, log=cluster.directory / "kube-scheduler.log")
+    try:
+        yield
+    finally:
+        running.kill()
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return "deletionTimestamp" not in pod["metadata"] and any(
+        one["type"] == "Ready" and one["status"] == "True" for one in conditions
+    )
