@@ -82,7 +82,7 @@ class Bed:
         found = json.loads(self.cluster.kubectl("get", "pods", "-n", namespace, "--output=json"))
         return {one["metadata"]["name"]: one for one in found["items"]}
 
-    def until_ready(self, *names: str, namespace: str = NAMESPACE, seconds: float = 60.0) -> None:
+    def until_ready(self, *names: str, namespace: str = NAMESPACE, seconds: float = 120.0) -> None:
         """Wait until pods whose names begin so are ready, and no others of these names are there."""
 
         def ready() -> bool:
