@@ -13,12 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from bench import bench_cluster
 from berth_crds import names
-from testbed import binaries, processes
 from testbed import cluster as clusters
+from testbed import processes, stock_scheduler
 
 BERTH: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.OPERATOR_ACCOUNT}"
 RATE: Final = 5000
@@ -69,18 +67,7 @@ async def stock(
     place: bench_cluster.BenchCluster, _namespace: str, _profile: Path | None
 ) -> processes.Program:
     """Start kube-scheduler with its default profile."""
-    account = place.cluster.component_kubeconfig("kube-scheduler")
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(account), "qps": RATE, "burst": RATE},
-        "leaderElection": {"leaderElect": False},
-    }
-    path = place.cluster.directory / "kube-scheduler.yaml"
-    path.write_text(yaml.safe_dump(config))
-    program = binaries.ensure(["kube-scheduler"])["kube-scheduler"]
-    same = (f"--authentication-kubeconfig={account}", f"--authorization-kubeconfig={account}")
-    return _launch(place, "kube-scheduler", (program, f"--config={path}", *same, "--secure-port=0"))
+    return _launch(place, "kube-scheduler", stock_scheduler.command(place.cluster, qps=RATE, burst=RATE))
 
 
 async def bare(place: bench_cluster.BenchCluster, namespace: str, _profile: Path | None) -> processes.Program:

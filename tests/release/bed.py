@@ -11,7 +11,7 @@ import yaml
 from release import images, layout, rendering
 from support.nvml import build, presets
 from support.nvml.machine import VARIABLE, Machine
-from testbed import binaries, ports, processes, waiting, workers
+from testbed import ports, processes, stock_scheduler, waiting, workers
 from testbed.cluster import Cluster
 
 NAMESPACE: Final = "gpu"
@@ -138,19 +138,9 @@ def made(cluster: Cluster, folder: Path) -> Iterator[Bed]:
 @contextlib.contextmanager
 def _scheduler(cluster: Cluster) -> Iterator[None]:
     """Run the stock scheduler."""
-    account = cluster.component_kubeconfig("kube-scheduler")
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(account)},
-        "leaderElection": {"leaderElect": False},
-    }
-    file = cluster.directory / "kube-scheduler.yaml"
-    file.write_text(yaml.safe_dump(config))
-    program = binaries.ensure(["kube-scheduler"])["kube-scheduler"]
-    same = (f"--authentication-kubeconfig={account}", f"--authorization-kubeconfig={account}")
-    command = [str(program), f"--config={file}", *same, "--secure-port=0"]
-    running = processes.start("kube-scheduler", command, log=cluster.directory / "kube-scheduler.log")
+    running = processes.start(
+        "kube-scheduler", stock_scheduler.command(cluster), log=cluster.directory / "kube-scheduler.log"
+    )
     try:
         yield
     finally:
