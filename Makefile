@@ -26,7 +26,7 @@ define want
 	    || echo "cannot install the Debian package $(2); the tests that need it are skipped"; }
 endef
 
-.PHONY: help setup demo chaos e2e-node e2e-install test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz images manifests
+.PHONY: help setup demo chaos e2e-node e2e-install test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz images manifests release kind kind-delete
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,11 +53,11 @@ e2e-node: $(READY) ## N pods come and go on a real node, by each way of delivery
 	@$(BIN)/python -m e2e.node_rounds $(if $(N),--pods $(N)) $(if $(WAY),--way $(WAY)) \
 	  $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-e2e-install: $(READY) ## images, helm and a real node: installed, upgraded and removed again
+e2e-install: $(READY) ## a version on a real node: installed, upgraded and removed again; KUBERNETES=1.34
 	$(call want,runc --version,runc)
 	$(call want,buildah --version,buildah)
 	$(call want,mmdebstrap --version,mmdebstrap)
-	@$(BIN)/python -m pytest -q tests/release $(ARGS)
+	@BERTH_SECONDS_AWAY=300 BERTH_KUBERNETES=$(KUBERNETES) $(BIN)/python -m pytest -q tests/release $(ARGS)
 
 chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... SCENARIO=... play one again
 	@$(BIN)/python -m e2e.chaos $(if $(N),--rounds $(N)) $(if $(SEED),--seed $(SEED)) \
@@ -112,7 +112,16 @@ fuzz: $(READY) ## draw absurd pods for MINUTES and see that none holds the opera
 images: $(READY) ## images of both programs, by docker, podman or buildah; BASE=IMAGE, ARGS=--help
 	@$(BIN)/python -m release.images $(if $(BASE),--base $(BASE)) $(ARGS)
 
-manifests: $(READY) ## write manifests/kustomize/berth.yaml from the chart
+release: $(READY) ## all files of VERSION, with checksums, in build/release; BASE=IMAGE, ARGS=--help
+	@$(BIN)/python -m release $(VERSION) $(if $(BASE),--base $(BASE)) $(ARGS)
+
+kind: $(READY) ## a cluster in containers with Berth on it, by docker or podman; ARGS=--help
+	@$(BIN)/python -m release.in_kind $(ARGS)
+
+kind-delete: $(READY) ## remove that cluster
+	@$(BIN)/python -m release.in_kind --delete $(ARGS)
+
+manifests: $(READY) ## write the version into the chart, and manifests/kustomize/berth.yaml from it
 	@$(BIN)/python -m release.rendering
 
 format: $(READY) ## let ruff format and mend what it can

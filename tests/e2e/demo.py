@@ -1,8 +1,8 @@
 """`make demo`: Berth at work on a real API server, told step by step.
 
 Three GPU nodes of different models are simulated, a dozen pods of several shapes ask
-for cards, one agent dies and comes back. Everything is started here and ends here, also
-on Ctrl-C; with `--keep` the cluster stays up until then.
+for cards, a card fails and recovers, one agent dies and comes back. Everything is started
+here and ends here, also on Ctrl-C; with `--keep` the cluster stays up until then.
 """
 
 import argparse
@@ -11,19 +11,27 @@ import itertools
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from e2e import fleet
 from support import kubelet
+from support.nvml import build, presets
+from support.nvml.machine import VARIABLE, Machine
 from testbed import cluster as clusters
 from testbed import console, processes, waiting
 
 NODES: Final = (("dgx", "8xA100-SXM4-80GB"), ("workbench", "4xV100-SXM2-32GB"), ("edge", "2xT4"))
+LAB: Final = "lab"  # Its agent reads cards through NVIDIA's own bindings, from a mock of the library.
+SICK: Final = 5
 QUICK_POLICY: Final = """
 apiVersion: berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: default}
-spec: {strategy: binpack, agents: {graceSeconds: 5}}
+spec:
+  strategy: binpack
+  agents: {graceSeconds: 5}
+  health: {coolDownSeconds: 3, cleanProbes: 2}
 """
 
 
@@ -71,6 +79,7 @@ class Demo:
     def __init__(self, cluster: clusters.Cluster, kubelets: kubelet.Kubelets) -> None:
         self._cluster = cluster
         self._kubelets = kubelets
+        self._lab = Machine.make(cluster.directory / LAB, presets.DGX_A100)
         self._fleet = fleet.Fleet(cluster)
         self._start = time.monotonic()
         self._steps = itertools.count(1)
@@ -81,6 +90,7 @@ class Demo:
         await self._install()
         await self._start_programs()
         await self._ask()
+        await self._lose_a_card_and_find_it_again()
         await self._lose_an_agent_and_find_it_again()
 
     def end(self) -> None:
@@ -95,7 +105,8 @@ class Demo:
         await asyncio.to_thread(self._fleet.install)
         await asyncio.to_thread(self._cluster.apply, QUICK_POLICY)
         self._where = ("-n", await asyncio.to_thread(self._cluster.namespace, "demo"))
-        _say("The kinds, the roles and the default policy are there; an agent may be silent for 5 s.")
+        _say("The kinds, the roles and the default policy are there; an agent may be silent for 5 s,")
+        _say("and a card that failed is given again when it was well for 3 s (usually five minutes).")
 
     async def _start_programs(self) -> None:
         self._step("Start: three nodes, an operator, and agents, each under its own service account")
@@ -125,6 +136,22 @@ class Demo:
         _say("Why the others wait:")
         await self._show("get", "pods", "--field-selector=spec.nodeName=", "-o", REASONS)
 
+    async def _lose_a_card_and_find_it_again(self) -> None:
+        self._step(f"A card fails: GPU {SICK} of a fourth node falls off the bus")
+        _say(f"The agent of {LAB} reads its cards as on a real node, from a mock of NVIDIA's library.")
+        await self._kubelets.add(kubelet.FakeNode(LAB))
+        library = {"LD_LIBRARY_PATH": f"{build.library().parent}", VARIABLE: f"{self._lab.state}"}
+        self._start_agent((LAB, ""), flags=("--sysfs", f"{self._lab.sys}"), env=library)
+        await self._until_ready(LAB)
+        self._lab.lose(SICK)
+        await self._wait("jsonpath={.status.summary.healthy}=7", f"device/{LAB}")
+        await self._show("get", "devices", LAB, "-o", "wide")
+        _say("The card gets no new pod; those that have it would be left alone. It answers again:")
+        self._lab.find(SICK)
+        await self._wait("jsonpath={.status.summary.healthy}=8", f"device/{LAB}")
+        await self._show("get", "devices", LAB)
+        _say("Nobody restarted anything.")
+
     async def _lose_an_agent_and_find_it_again(self) -> None:
         self._step("An agent dies: the one that speaks for the node edge")
         self._edge.kill()
@@ -147,8 +174,10 @@ class Demo:
         passed = time.monotonic() - self._start
         print(f"\n[{passed:5.1f} s] {next(self._steps)}. {text}", flush=True)
 
-    def _start_agent(self, *nodes: tuple[str, str]) -> processes.Program:
-        return self._fleet.agent(*nodes, flags=("--interval", "1"))
+    def _start_agent(
+        self, *nodes: tuple[str, str], flags: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> processes.Program:
+        return self._fleet.agent(*nodes, flags=("--interval", "1", *flags), env=env)
 
     async def _kubectl(self, *words: str, stdin: str | None = None) -> str:
         return await asyncio.to_thread(self._cluster.kubectl, *self._where, *words, stdin=stdin)
@@ -178,6 +207,9 @@ def _say(text: str) -> None:
     print(f"          {text}", flush=True)
 
 
+LENGTH: Final = """\
+The whole story takes about 50 seconds: a control plane starts (10), Berth is installed and its agents read
+the cards (10), pods ask for cards (10), a card fails and recovers (8), an agent dies and comes back (10)."""
 RUNS: Final = "jsonpath={.status.phase}=Running"
 PLACES: Final = (
     "custom-columns=POD:.metadata.name,PHASE:.status.phase,NODE:.spec.nodeName,"
@@ -196,6 +228,7 @@ SHORT: Final = {PLACES: "custom-columns=…", REASONS: "custom-columns=…"}
 
 async def run(*, keep: bool) -> None:
     """Start everything, tell the story, and stay if asked to."""
+    print(LENGTH, flush=True)
     with clusters.Cluster() as cluster:
         async with kubelet.Kubelets(cluster) as kubelets:
             demo = Demo(cluster, kubelets)

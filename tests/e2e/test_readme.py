@@ -1,4 +1,4 @@
-"""The README's commands and examples, run as they stand there."""
+"""The commands and examples of the README and of the page for developers, run as they stand there."""
 
 import asyncio
 import json
@@ -20,12 +20,14 @@ from testbed import cluster as clusters
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = (ROOT / "README.md").read_text()
+DEVELOPING: Final = (ROOT / "manifests" / "developing.md").read_text()
+BY_HAND: Final = "On an existing cluster, from the checkout"
 NODE: Final = "readme-node"
 
 
-def blocks(language: str, *, after: str) -> list[str]:
+def blocks(language: str, *, after: str, page: str = README) -> list[str]:
     """Return the code blocks of a section."""
-    section = README.split(f"\n## {after}\n")[1].split("\n## ")[0]
+    section = page.split(f"\n## {after}\n")[1].split("\n## ", maxsplit=1)[0]
     return re.findall(rf"^```{language}\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -65,14 +67,14 @@ def checkout(place: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kubelets")
-async def test_an_existing_cluster_is_set_up_by_the_commands_of_the_readme(
+async def test_an_existing_cluster_is_set_up_by_the_commands_for_developers(
     base: clusters.Cluster, tmp_path: Path
 ) -> None:
-    """Whoever follows "On an existing cluster" word by word gets the README's example pod placed."""
+    """Whoever follows that section word by word gets the README's example pod placed."""
     # Given the commands of that section, but for `make setup`, which has run: it made this interpreter
     shell = environment(base)
     place = checkout(tmp_path)
-    install, accounts, operator, agent = blocks("sh", after="On an existing cluster")
+    install, accounts, operator, agent = blocks("sh", after=BY_HAND, page=DEVELOPING)
     for script in (install, accounts.replace("make setup\n", "")):
         words = ["bash", "-euc", script]
         await asyncio.to_thread(subprocess.run, words, cwd=place, env=shell, check=True)
@@ -127,7 +129,7 @@ def test_a_kubeconfig_without_a_token_is_never_written(
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(KUBECTL)
     kubectl.chmod(0o755)
-    _, accounts, *_ = blocks("sh", after="On an existing cluster")
+    _, accounts, *_ = blocks("sh", after=BY_HAND, page=DEVELOPING)
     kept = {key: text for key, text in os.environ.items() if key not in {"NODE", "TOKENS"}}
     shell = kept | {"PATH": f"{tmp_path}:{kept['PATH']}"} | variables
 

@@ -2,13 +2,15 @@
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
-from release import images, layout, rendering
+from release import layout, rendering
 from support.nvml import build, presets
 from support.nvml.machine import VARIABLE, Machine
 from testbed import ports, processes, stock_scheduler, waiting, workers
@@ -16,7 +18,9 @@ from testbed.cluster import Cluster
 
 NAMESPACE: Final = "gpu"
 RELEASE: Final = "berth"
+KINDS: Final = layout.ROOT / "crds"
 PAUSE: Final = "berth.invalid/pause:1"
+RESOURCES: Final = {"cards": "nvidia.com/gpu", "percent": "berth.dev/gpu"}
 AGENT_LABEL: Final = "berth.dev/agent=true"
 # These a cloud provider and the controller of nodes would take away, which the cluster does not have.
 TAINTS: Final = ("node.cloudprovider.kubernetes.io/uninitialized-", "node.kubernetes.io/not-ready-")
@@ -29,19 +33,19 @@ class Bed:
         self.cluster = cluster
         self.worker = worker
         self.machine = machine
-        self.chart = self._values()
+        self.values = self._values()
 
     def helm(self, action: str, *words: str) -> None:
         """Have helm do something with Berth."""
         where = ("--namespace", NAMESPACE, "--kubeconfig", f"{self.cluster.admin_kubeconfig}")
         rendering.helm(action, RELEASE, *words, *where)
 
-    def _values(self) -> tuple[str, ...]:
-        """Return the chart and the values for this bed: its pods have no network but that of their node."""
+    def _values(self) -> Path:
+        """Return a file of values for this bed: its pods have no network but that of their node."""
         library, state = build.library().parent, self.machine.folder
         mounts = {"library": library, "machine": state}
         values = {
-            "image": {"repository": "localhost", "tag": images.TESTED, "pullPolicy": "Never"},
+            "image": {"pullPolicy": "Never"},
             "apiServer": {"host": "127.0.0.1", "port": self.cluster.port},
             "operator": {
                 "hostNetwork": True,
@@ -67,11 +71,38 @@ class Bed:
         }
         file = self.cluster.directory / "values.yaml"
         file.write_text(yaml.safe_dump(values))
-        return f"{rendering.CHART}", "--values", f"{file}"
+        return file
 
-    def install(self) -> None:
-        """Install Berth."""
-        self.helm("install", *self.chart, "--create-namespace")
+    def install(self, version: Path) -> None:
+        """Install a version of Berth."""
+        self.helm("install", *self.chart(version), "--create-namespace")
+
+    def chart(self, version: Path) -> tuple[str, ...]:
+        """Return what helm is told to install or upgrade to: the chart of a version, and the values."""
+        (chart,) = version.glob("berth-*.tgz")
+        return f"{chart}", "--values", f"{self.values}"
+
+    def load(self, version: Path) -> None:
+        """Load the images of a version."""
+        for archive in sorted(version.glob("*.oci.tar")):
+            self.worker.load(archive)
+
+    def send_away(self) -> None:
+        """Have all pods of Berth end, without removing anything else."""
+        self._set_replicas(0, {"berth.invalid/away": "true"})
+
+    def call_back(self) -> None:
+        """Have them run again."""
+        self._set_replicas(1, None)
+
+    def _set_replicas(self, operators: int, selector: dict[str, str] | None) -> None:
+        """Set how many operators there are, and on which nodes there are agents."""
+        change = {"spec": {"template": {"spec": {"nodeSelector": selector}}}}
+        self.cluster.kubectl("scale", "-n", NAMESPACE, "deployment/berth-operator", f"--replicas={operators}")
+        self.cluster.kubectl(
+            *("patch", "-n", NAMESPACE, "daemonset/berth-agent", "--type=merge"),
+            *("--patch", json.dumps(change)),
+        )
 
     def until_gone(self, *names: str) -> None:
         """Wait until pods of Berth's are gone."""
@@ -103,17 +134,21 @@ class Bed:
                 texts.append(self.cluster.kubectl("logs", "-n", NAMESPACE, subject, "--tail=20"))
         return "\n".join(texts)
 
-    def create(self, name: str, cards: int) -> None:
-        """Create a pod of the README's kind, which asks for cards."""
+    def create(self, *names: str, **limits: int) -> None:
+        """Create pods of the README's kind, which ask for cards, or for shares of them."""
         container = {
             "name": "main",
             "image": PAUSE,
             "imagePullPolicy": "Never",
-            "resources": {"limits": {"nvidia.com/gpu": cards}},
+            "resources": {"limits": {RESOURCES[key]: amount for key, amount in limits.items()}},
         }
         spec = {"schedulerName": "berth-scheduler", "hostNetwork": True, "containers": [container]}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+        pods = [
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec} for name in names
+        ]
+        self.cluster.kubectl(
+            "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+        )
 
     def cards(self, name: str) -> list[str]:
         """Return which cards a container sees, by its environment."""
@@ -122,14 +157,19 @@ class Bed:
         return value.split(",")
 
 
+def skip_without_tools() -> None:
+    """Skip a test where there can be no bed."""
+    if why := workers.obstacle():
+        pytest.skip(why)
+    if missing := [name for name in ("buildah", "mmdebstrap") if not shutil.which(name)]:
+        pytest.skip(f"images are built with {' and '.join(missing)}, which are not on the PATH")
+
+
 @contextlib.contextmanager
 def made(cluster: Cluster, folder: Path) -> Iterator[Bed]:
-    """Yield a bed on a cluster on which nothing of Berth was installed."""
-    archives = images.archives_of_this_checkout()
+    """Yield a bed on a cluster on which nothing of Berth was installed, and for which nothing was loaded."""
     machine = Machine.make(folder / "machine", presets.DGX_A100)
     with workers.Worker(cluster, "worker-1") as worker, _scheduler(cluster):
-        for program in layout.PROGRAMS:
-            worker.load(archives / f"berth-{program.name}.tar")
         cluster.kubectl("taint", "node", worker.name, *TAINTS)
         cluster.kubectl("label", "node", worker.name, AGENT_LABEL)
         yield Bed(cluster, worker, machine)

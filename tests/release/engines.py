@@ -3,18 +3,20 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from release.failure import CannotBuild
 
 NAMES: Final = ("docker", "podman", "buildah")
 
 
-class NoEngine(Exception):
-    """Nothing builds images here; the text is a sentence."""
+class NoEngine(CannotBuild):
+    """Nothing builds images here."""
 
 
-class Failed(Exception):
+class Failed(CannotBuild):
     """An engine has failed; the text is what it said."""
 
 
@@ -48,12 +50,13 @@ class Engine(NamedTuple):
         )
 
     def save(self, image: str, archive: Path) -> None:
-        """Write an image into an archive that `docker load` and `ctr images import` read."""
+        """Write an image into an OCI archive, for `ctr images import`, and `docker load` from 25 on."""
         archive.unlink(missing_ok=True)
         if self.name == "buildah":
-            self._run("push", "--quiet", image, f"docker-archive:{archive}:{image}")
+            self._run("push", "--quiet", image, f"oci-archive:{archive}:{image}")
         else:
-            self._run("save", "--output", f"{archive}", image)
+            form = ("--format", "oci-archive") if self.name == "podman" else ()  # Docker's are of both forms.
+            self._run("save", *form, "--output", f"{archive}", image)
 
     def _run(self, *words: str) -> str:
         made = subprocess.run(
@@ -68,14 +71,14 @@ class Engine(NamedTuple):
         return made.stdout
 
 
-def find(name: str = "") -> Engine:
+def find(name: str = "", *, among: Sequence[str] = NAMES) -> Engine:
     """Return the engine of this name, or the first that works, or raise `NoEngine`."""
-    for one in [name] if name else NAMES:
+    for one in [name] if name else among:
         if (path := shutil.which(one)) and _works(path):
             return Engine(one, path)
     if name:
         raise NoEngine(f"{name} is not on the PATH, or does not work ({name} info fails).")
-    raise NoEngine(f"Nothing here builds images: install one of {', '.join(NAMES)}.")
+    raise NoEngine(f"Nothing here builds images: install one of {', '.join(among)}.")
 
 
 def _works(path: str) -> bool:

@@ -7,74 +7,93 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from release import engines, layout
+from release import engines, layout, sources, versions
+from release.failure import CannotBuild
 from testbed import binaries
 
 CONTAINERFILE: Final = layout.ROOT / "manifests" / "images" / "Containerfile"
+REPOSITORY: Final = "localhost"  # What the chart takes, too, where nobody says otherwise.
 BASE: Final = "docker.io/library/python:3.11-slim"
 DEBIAN: Final = "localhost/berth-base:bookworm"
 DEBIAN_PACKAGES: Final = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "ca-certificates")
 BUILD: Final = layout.ROOT / "build" / "images"
-TESTED: Final = "tested"
 MEGABYTE: Final = 10**6
 FAILED: Final = 1
+
+
+class Naming(NamedTuple):
+    """What images are called: REPOSITORY/berth-operator:TAG, and the version that their labels say."""
+
+    repository: str
+    tag: str
+    version: str
+
+    def image(self, program: layout.Program) -> str:
+        """Return the name of a program's image."""
+        return f"{self.repository}/berth-{program.name}:{self.tag}"
+
+    def archive(self, program: layout.Program) -> str:
+        """Return the name of the file that such an image is written to."""
+        return f"berth-{program.name}-{self.tag}.oci.tar"
 
 
 def main(words: Sequence[str]) -> int:
     """Build both images, and say how large they are; return the exit status."""
     given = _parser().parse_args(words)
+    version = versions.of_checkout(layout.ROOT)
+    naming = Naming(given.repository, given.tag or version, version)
     try:
         engine = engines.find(given.engine)
-        build(engine, given.base or _debian(engine), tag=given.tag, archives=given.archives)
-    except (engines.NoEngine, engines.Failed, layout.CannotLayOut) as error:
+        base = given.base or debian(engine)
+        with tempfile.TemporaryDirectory(prefix="berth-wheel-") as wheels:
+            build(engine, base, layout.wheel(Path(wheels)), naming, archives=given.archives)
+    except CannotBuild as error:
         print(f"images: {error}", file=sys.stderr)
         return FAILED
     return 0
 
 
-def build(engine: engines.Engine, base: str, *, tag: str, archives: Path | None) -> None:
-    """Build the image of each program on a base, and write archives of them into a folder if there is one."""
-    epoch = _last_change()
+def build(
+    engine: engines.Engine, base: str, wheel: Path, naming: Naming, *, archives: Path | None = None
+) -> None:
+    """Build the image of each program from a wheel, and write archives of them into a folder if given one."""
+    epoch = sources.last_change()
     BUILD.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="berth-wheel-") as wheels:
-        berth = layout.wheel(Path(wheels))
-        version = berth.name.split("-")[1]
-        for program in layout.PROGRAMS:
-            image = f"berth-{program.name}:{tag or version}"
-            _tell(f"laying out {image}")
-            folder = BUILD / program.name
-            layout.lay_out(program, berth, folder, epoch=epoch)
-            _tell(
-                f"building {image} with {engine.name}, {layout.size(folder) / MEGABYTE:.0f} MB beyond {base}"
-            )
-            engine.build(
-                image,
-                BUILD,
-                containerfile=CONTAINERFILE,
-                target=program.name,
-                arguments={"BASE": base, "VERSION": version},
-                epoch=epoch,
-            )
-            if archives:
-                archives.mkdir(parents=True, exist_ok=True)
-                archive = archives / f"berth-{program.name}.tar"
-                engine.save(image, archive)
-                _tell(f"{archive}: {archive.stat().st_size / MEGABYTE:.0f} MB")
+    for program in layout.PROGRAMS:
+        image = naming.image(program)
+        _tell(f"laying out {image}")
+        folder = BUILD / program.name
+        layout.lay_out(program, wheel, folder, epoch=epoch)
+        _tell(f"building {image} with {engine.name}, {layout.size(folder) / MEGABYTE:.0f} MB beyond {base}")
+        engine.build(
+            image,
+            BUILD,
+            containerfile=CONTAINERFILE,
+            target=program.name,
+            arguments={"BASE": base, "VERSION": naming.version},
+            epoch=epoch,
+        )
+        if archives:
+            archives.mkdir(parents=True, exist_ok=True)
+            archive = archives / naming.archive(program)
+            engine.save(image, archive)
+            _tell(f"{archive.name}: {archive.stat().st_size / MEGABYTE:.0f} MB")
 
 
-def _debian(engine: engines.Engine) -> str:
+def debian(engine: engines.Engine) -> str:
     """Return the image of a root that is made from Debian's packages, as no registry is asked."""
-    folder = binaries.cache() / "images" / f"bookworm-{_digest(' '.join(DEBIAN_PACKAGES).encode())}"
+    digest = hashlib.sha256(" ".join(DEBIAN_PACKAGES).encode()).hexdigest()[:16]
+    folder = binaries.cache() / "images" / f"bookworm-{digest}"
     root = folder / "root.tar"
     if not root.exists():
         _bootstrap(root)
     containerfile = folder / "Containerfile"
     containerfile.write_text("FROM scratch\nADD root.tar /\n")
-    engine.build(DEBIAN, folder, containerfile=containerfile, arguments={}, epoch=_last_change())
+    engine.build(DEBIAN, folder, containerfile=containerfile, arguments={}, epoch=sources.last_change())
     return DEBIAN
 
 
@@ -96,48 +115,8 @@ def _bootstrap(root: Path) -> None:
     partial.rename(root)
 
 
-def archives_of_this_checkout() -> Path:
-    """Return a folder with archives of both images of this checkout, which are built where it has changed."""
-    folder = binaries.cache() / "images" / f"archives-{_digest(*_sources())}"
-    if folder.exists():
-        return folder
-    engine = engines.find("buildah")
-    with tempfile.TemporaryDirectory(prefix="berth-images-") as store:
-        # What is built in between is as large as it is useless afterwards.
-        places = ("--root", f"{store}/root", "--runroot", f"{store}/run")
-        engine = engine._replace(options=places)
-        made = Path(store) / "archives"
-        build(engine, _debian(engine), tag=TESTED, archives=made)
-        for former in folder.parent.glob("archives-*"):
-            shutil.rmtree(former)
-        shutil.move(made, folder)
-    return folder
-
-
-def _sources() -> Iterator[bytes]:
-    """Yield what decides how the images come out."""
-    root = layout.ROOT
-    packages = (root / "operator", root / "agent", root / "crds")
-    files = [path for folder in packages for path in sorted(folder.rglob("*.py"))]
-    for path in (CONTAINERFILE, root / "pyproject.toml", root / ".constraints.txt", *files):
-        yield f"{path.relative_to(root)}".encode()
-        yield path.read_bytes()
-
-
-def _digest(*parts: bytes) -> str:
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-
-
-def _last_change() -> int:
-    """Return the time of the last commit, which is that of all files of the images."""
-    found = subprocess.run(
-        ["git", "log", "-1", "--format=%ct"], cwd=layout.ROOT, capture_output=True, text=True, check=False
-    )
-    return int(found.stdout or 0)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="make images", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what decides how images are built, and what they are called."""
     parser.add_argument(
         "--base",
         metavar="IMAGE",
@@ -151,7 +130,6 @@ def _parser() -> argparse.ArgumentParser:
         const="",
         help="build on a root made of Debian's packages",
     )
-    parser.add_argument("--tag", default="", help="the tag of both images (default: the version)")
     parser.add_argument(
         "--engine",
         metavar="NAME",
@@ -159,7 +137,18 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what builds them: {', '.join(engines.NAMES)} (default: the first that works)",
     )
     parser.add_argument(
-        "--archives", metavar="FOLDER", type=Path, help="also write them there, as `docker load` reads them"
+        "--repository",
+        default=REPOSITORY,
+        help="where the images will be, as the chart's image.repository says it (default: %(default)s)",
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make images", description=__doc__)
+    add_options(parser)
+    parser.add_argument("--tag", default="", help="the tag of both images (default: the version)")
+    parser.add_argument(
+        "--archives", metavar="FOLDER", type=Path, help="also write them there, as OCI archives"
     )
     return parser
 

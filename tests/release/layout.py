@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from release.failure import CannotBuild
+
 ROOT: Final = Path(__file__).parents[2]
 PYTHON: Final = "3.11"  # That of the base, whichever lays this out.
 CONTRACT: Final = "berth_crds"
@@ -29,8 +31,8 @@ UNREAD_SUFFIXES: Final = frozenset({".pyi", ".pyx", ".pxd", ".h", ".c"})
 NOTES: Final = frozenset({"direct_url.json", "RECORD", "REQUESTED", "INSTALLER"})
 
 
-class CannotLayOut(Exception):
-    """What is to be copied could not be made; the text is a sentence."""
+class CannotLayOut(CannotBuild):
+    """What is to be copied could not be made."""
 
 
 def wheel(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""`make manifests`: what the chart renders to, as files for those who have no helm."""
+"""`make manifests`: the chart's version, and what it renders to, as a file for those who have no helm."""
 
 import subprocess
 import sys
@@ -9,7 +9,8 @@ from typing import Any, Final
 import yaml
 
 from berth_crds import names
-from release import layout
+from release import layout, sources, versions
+from release.failure import CannotBuild
 from testbed import binaries
 
 CHART: Final = layout.ROOT / "manifests" / "chart"
@@ -22,7 +23,7 @@ MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 Thing = dict[str, Any]
 
 
-class RenderingFailed(Exception):
+class RenderingFailed(CannotBuild):
     """Helm has failed; the text is what it said."""
 
 
@@ -35,12 +36,14 @@ def helm(*words: str) -> str:
     return made.stdout
 
 
-def render(*words: str, namespace: str = names.SYSTEM_NAMESPACE, policies: bool = True) -> list[Thing]:
+def render(
+    *words: str, namespace: str = names.SYSTEM_NAMESPACE, policies: bool = True, chart: Path = CHART
+) -> list[Thing]:
     """Return the objects of the chart, its kinds first; a server without `policies` is of Kubernetes 1.34."""
     server = (
         ("--kube-version", "1.36.0", "--api-versions", POLICIES) if policies else ("--kube-version", "1.34.0")
     )
-    text = helm("template", "berth", f"{CHART}", "--include-crds", "--namespace", namespace, *server, *words)
+    text = helm("template", "berth", f"{chart}", "--include-crds", "--namespace", namespace, *server, *words)
     return [thing for thing in yaml.safe_load_all(text) if thing]
 
 
@@ -71,14 +74,15 @@ def _unmarked(thing: Thing) -> Thing:
     return found
 
 
-def text() -> str:
+def text(chart: Path = CHART) -> str:
     """Return the file for those who have no helm."""
-    return HEADER + yaml.safe_dump_all(without_helm(render()), sort_keys=False, width=120)
+    return HEADER + yaml.safe_dump_all(without_helm(render(chart=chart)), sort_keys=False, width=120)
 
 
 def main() -> int:
-    """Write the file, or say what is wrong with the chart."""
+    """Write the version into the chart, and the file; or say what is wrong with the chart."""
     try:
+        sources.stamp_chart(CHART, versions.of_checkout(layout.ROOT))
         Path(RENDERED).write_text(text())
     except RenderingFailed as error:
         print(f"manifests: {error}", file=sys.stderr)

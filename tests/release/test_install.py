@@ -1,28 +1,34 @@
 """Berth in pods, installed by helm from its images on a real kubelet: as its users have it."""
 
-import shutil
+import json
+import os
+import time
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
+from bench import results
 from release import bed as beds
-from testbed import lending, workers
+from release import cached, in_kind
+from testbed import lending, waiting
 from testbed.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+
+SECONDS_AWAY: Final = float(os.environ.get("BERTH_SECONDS_AWAY", "10"))
+SECONDS_TO_BIND: Final = 10.0
+OPERATORS: Final = ("-n", beds.NAMESPACE, "-l", "app.kubernetes.io/name=berth-operator")
 
 
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[beds.Bed]:
     """Lend a cluster with one real node on which Berth is installed."""
-    if why := workers.obstacle():
-        pytest.skip(why)
-    if missing := [name for name in ("buildah", "mmdebstrap") if not shutil.which(name)]:
-        pytest.skip(f"images are built with {' and '.join(missing)}, which are not on the PATH")
-    folder = tmp_path_factory.mktemp("bed")
+    beds.skip_without_tools()
+    version = cached.made()
     for cluster in lending.lend(Cluster(), request.config):
-        with beds.made(cluster, folder) as made:
-            made.install()
+        with beds.made(cluster, tmp_path_factory.mktemp("bed")) as made:
+            made.load(version)
             yield made
 
 
@@ -32,44 +38,70 @@ def restarts(bed: beds.Bed, name: str) -> list[int]:
     return [one["restartCount"] for one in statuses]
 
 
-def test_a_pod_sees_its_cards_soon_after_the_installation(bed: beds.Bed) -> None:
+def test_a_pod_sees_its_cards_soon_after_the_installation(
+    bed: beds.Bed, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Operator and agent run by their own accounts, and the agent reads the cards of the driver's library."""
-    bed.until_ready("berth-operator", "berth-agent")
-    bed.create("train", 2)
+    begin = time.monotonic()
+    bed.install(cached.made())
+    waiting.until(lambda: "A100" in bed.cluster.kubectl("get", "devices"), what="the cards", seconds=120)
+    bed.create("train", cards=2)
     bed.until_ready("train", namespace="default")
+    seconds = round(time.monotonic() - begin, 1)
+    results.write("install", {"seconds_to_first_pod": seconds})
+    with capsys.disabled():
+        print(f"\nfrom helm install to the first pod: {seconds} s")
 
+    bed.until_ready("berth-operator", "berth-agent")
     seen = bed.cards("train")
     assert len(set(seen)) == 2
     assert all(card.startswith("GPU-") for card in seen)
-    assert "A100-SXM4-80GB x8" in bed.cluster.kubectl("get", "devices")
     bed.helm("test", "--timeout", "60s")
 
 
 def test_another_operator_goes_on_where_the_leader_was_killed(bed: beds.Bed) -> None:
     """Its pod is made again by the Deployment."""
-    bed.cluster.kubectl(
-        *("delete", "pods", "-n", beds.NAMESPACE, "-l", "app.kubernetes.io/name=berth-operator"),
-        *("--grace-period=0", "--force"),
-    )
-    bed.create("after", 1)
+    bed.cluster.kubectl("delete", "pods", *OPERATORS, "--grace-period=0", "--force")
+    bed.create("after", cards=1)
 
     bed.until_ready("after", namespace="default")
     assert not set(bed.cards("after")) & set(bed.cards("train"))
 
 
-def test_an_upgrade_of_the_agents_touches_no_pod(bed: beds.Bed) -> None:
-    """The DaemonSet rolls, there and back again, and what was given stays given."""
+def test_nothing_happens_to_pods_while_all_of_berth_is_away(bed: beds.Bed) -> None:
+    """And those that wait are bound soon after it has come back."""
     before = bed.cards("train"), bed.pods("default")["train"]["metadata"]["uid"]
-    for change in (("upgrade", *bed.chart, "--set", "agent.args={--log-level=debug}"), ("rollback",)):
-        former = {name for name in bed.pods() if name.startswith("berth-agent")}
-        bed.helm(*change)
-        bed.until_gone(*former)
-        bed.until_ready("berth-agent")
-    bed.create("late", 1)
-    bed.until_ready("late", namespace="default")
+    bed.send_away()
+    bed.until_gone(*bed.pods())
+    bed.create("waiting", cards=1)
+    time.sleep(SECONDS_AWAY)
 
+    assert "nodeName" not in bed.pods("default")["waiting"]["spec"]
+    bed.call_back()
+    bed.until_ready("berth-operator", "berth-agent")
+    waiting.until(
+        lambda: "nodeName" in bed.pods("default")["waiting"]["spec"],
+        what="the pod that waits to be bound",
+        seconds=SECONDS_TO_BIND,
+    )
+    bed.until_ready("waiting", namespace="default")
     assert (bed.cards("train"), bed.pods("default")["train"]["metadata"]["uid"]) == before
     assert restarts(bed, "train") == [0]
+    bed.cluster.kubectl("delete", "pod", "waiting", "--grace-period=0", "--force")
+
+
+def test_a_drained_node_comes_back(bed: beds.Bed) -> None:
+    """Its pods go, as does the operator; its agent stays. All cards are free then, and given again."""
+    agent = [name for name in bed.pods() if name.startswith("berth-agent")]
+    bed.cluster.kubectl("drain", bed.worker.name, "--ignore-daemonsets", "--force", "--timeout=60s")
+
+    assert bed.pods("default") == {}
+    assert [name for name in bed.pods() if name.startswith("berth-agent")] == agent
+    bed.cluster.kubectl("uncordon", bed.worker.name)
+    bed.create("train", cards=8)
+    bed.until_ready("berth-operator", "berth-agent")
+    bed.until_ready("train", namespace="default")
+    assert len(set(bed.cards("train"))) == 8
 
 
 def test_what_runs_stays_when_berth_is_removed(bed: beds.Bed) -> None:
@@ -78,5 +110,20 @@ def test_what_runs_stays_when_berth_is_removed(bed: beds.Bed) -> None:
     bed.until_gone(*bed.pods())
 
     assert restarts(bed, "train") == [0]
-    assert {one["status"]["phase"] for one in bed.pods("default").values()} == {"Running"}
+    assert bed.pods("default")["train"]["status"]["phase"] == "Running"
     assert "train" in bed.cluster.kubectl("get", "gpupods", "--namespace", "default")
+
+
+def test_make_kind_does_the_same_on_another_cluster(bed: beds.Bed) -> None:
+    """All but the cluster: it installs the chart with the values for kind, and runs the first pod."""
+    bed.cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+    kubeconfig = bed.cluster.admin_kubeconfig
+    files = ("--values", f"{in_kind.VALUES}", "--values", f"{bed.values}")
+    in_kind.install(kubeconfig, *files, "--set", f"image.tag={cached.TESTED}")
+    pod = in_kind.start_first_pod(kubeconfig, beds.PAUSE)
+
+    found = bed.pods("default")[pod]
+    allocation = json.loads(found["metadata"]["annotations"]["berth.dev/allocation"])
+    (cards,) = (one["gpu"] for one in allocation["containers"].values())
+    assert bed.cards(pod) == [card["uuid"] for card in cards]
+    assert len(cards) == 2

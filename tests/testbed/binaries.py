@@ -10,6 +10,8 @@ Another program is another line in `PROGRAMS`, and a `tool` line in `go.mod`. A 
 `path@version` is built by its own `go.mod` instead. The cache is keyed by everything that decides what a
 build gives; builds happen under a lock and appear under their name only when they are whole, so that
 parallel runs neither build twice nor see half a file.
+
+With `BERTH_KUBERNETES=1.34` Kubernetes' own programs are of that release, by the pins in `go-1.34`.
 """
 
 import functools
@@ -27,9 +29,11 @@ from pathlib import Path
 from testbed import builder
 
 MODULE = Path(__file__).with_name("go")
+OTHERS = {path.name.removeprefix("go-"): path for path in MODULE.parent.glob("go-*")}
 
 CONTAINERD = "v2.4.2"
 HELM = "v4.3.1"
+KIND = "v0.33.0"
 
 # Where Kubernetes programs keep the version they print, and the one they send as their user agent.
 STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -52,6 +56,10 @@ class Found:
 
     path: Path
     origin: str
+
+
+class UnknownRelease(Exception):
+    """Nothing is pinned for the release that was asked for; the text is a sentence."""
 
 
 def _kubernetes(name: str, usual_seconds: int, *probe: str) -> Program:
@@ -82,6 +90,7 @@ PROGRAMS = {
         ("version",),
         ("-ldflags", f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM}"),
     ),
+    "kind": Program(f"sigs.k8s.io/kind@{KIND}", "sigs.k8s.io/kind", 20, ("version",)),
 }
 
 
@@ -97,11 +106,22 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "berth"
 
 
+def release() -> str:
+    """Return the release of Kubernetes that was asked for in place of the usual one, or nothing."""
+    asked = os.environ.get("BERTH_KUBERNETES", "")
+    if asked and asked not in OTHERS:
+        known = ", ".join(sorted(OTHERS))
+        raise UnknownRelease(f"BERTH_KUBERNETES is {asked}; there are {known}, and without it the usual one.")
+    return asked
+
+
 def ensure(names: Iterable[str], *, tell: Callable[[str], None] = tell) -> dict[str, Path]:
     """Return the path of each program; build what is missing, or raise `builder.Unavailable`."""
     found = {name: locate(name) for name in names}
     for (origin, directory), reused in _by_place(found).items():
         tell(f"using {', '.join(reused)} {origin}: {directory}")
+    if missing := [name for name, place in found.items() if place is None]:
+        tell(_why(missing))
     return {name: place.path if place else _build(name, tell) for name, place in found.items()}
 
 
@@ -118,7 +138,8 @@ def locate(name: str) -> Found | None:
 def cached(name: str) -> Path:
     """Return where this checkout's build of a program lies, built or not."""
     program = PROGRAMS[name]
-    inputs = [(MODULE / "go.mod").read_bytes(), (MODULE / "go.sum").read_bytes()]
+    module = _module(program)
+    inputs = [(module / "go.mod").read_bytes(), (module / "go.sum").read_bytes()]
     words = [*flags(program), program.package.partition("@")[2], platform.system(), platform.machine()]
     inputs += [word.encode() for word in words]
     digest = hashlib.sha256(b"\0".join(inputs)).hexdigest()
@@ -127,13 +148,13 @@ def cached(name: str) -> Path:
 
 def version(program: Program) -> str:
     """Return the version of a program that the pins ask for, without its `v`."""
-    pinned = program.package.partition("@")[2] or _pins()[program.module]
+    pinned = program.package.partition("@")[2] or _pins(_module(program))[program.module]
     return pinned.removeprefix("v")
 
 
 def flags(program: Program) -> tuple[str, ...]:
     """Return the flags of `go install`; without the stamps a Kubernetes program would call itself v0.0.0."""
-    kubernetes = _pins()["k8s.io/kubernetes"]
+    kubernetes = _pins(_module(program))["k8s.io/kubernetes"]
     major, minor, _patch = kubernetes.removeprefix("v").split(".")
     stamps = {"gitVersion": kubernetes, "gitMajor": major, "gitMinor": minor}
     settings = [f"-X {package}.{key}={value}" for package in STAMPED for key, value in stamps.items()]
@@ -169,15 +190,39 @@ def _is_right(name: str, candidate: Path) -> bool:
     return re.search(rf"\bv?{re.escape(release)}\.\d", result.stdout) is not None
 
 
+def _why(missing: list[str]) -> str:
+    """Say what is built, why, how long that takes, and how it can be spared."""
+    minutes = sum(PROGRAMS[name].usual_seconds for name in missing) / 60
+    return (
+        f"not here yet: {', '.join(missing)}. They are built from source once, into {cache()}, as Berth is "
+        f"tried on what clusters run; on two cores that takes about {max(1, round(minutes))} min. "
+        "To spare it, set KUBEBUILDER_ASSETS to a folder with such programs, or put them on the PATH."
+    )
+
+
 def _build(name: str, tell: Callable[[str], None]) -> Path:
     program = PROGRAMS[name]
     tell(f"{name} {version(program)} is not here; to build it usually takes {program.usual_seconds} s")
     what = (*flags(program), program.package)
-    return builder.build(cached(name), what, module=MODULE, cache=cache(), tell=tell)
+    return builder.build(cached(name), what, module=_module(PROGRAMS[name]), cache=cache(), tell=tell)
+
+
+def _module(program: Program) -> Path:
+    """Return the folder of the pins by which a program is built."""
+    other = OTHERS.get(release())
+    return other if other and program.package in _tools(other) else MODULE
 
 
 @functools.cache
-def _pins() -> dict[str, str]:
-    """Return the version of each module that `go.mod` requires."""
-    required = re.findall(r"^\s*(?:require )?(\S+/\S+) (v\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
-    return dict(required)
+def _tools(module: Path) -> frozenset[str]:
+    """Return the packages for which a module has pins."""
+    return frozenset(
+        re.findall(r"^(?:\t|tool )(\S+/cmd/\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
+    )
+
+
+@functools.cache
+def _pins(module: Path) -> dict[str, str]:
+    """Return the version of each module that a `go.mod` requires."""
+    text = (module / "go.mod").read_text()
+    return dict(re.findall(r"^\s*(?:require )?(\S+/\S+) (v\S+)", text, re.MULTILINE))

@@ -53,7 +53,7 @@ def build(
 ) -> Path:
     """Build a program with these words for `go install` unless someone else just did, and return its path."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target.parent / ".lock", tell):
+    with locked(target.parent / ".lock", tell):
         if target.exists():
             tell(f"{target.name}: built meanwhile by another run")
             return target
@@ -110,7 +110,7 @@ def _obstacle(output: str, directory: Path) -> Obstacle:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
+def locked(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """Hold an exclusive lock, telling if another run has it; the kernel releases that of a dead run."""
     with path.open("w") as file:
         try:

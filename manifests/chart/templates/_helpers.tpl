@@ -1,6 +1,7 @@
 {{/* The image of a program: (dict "root" $ "name" "operator"). */}}
 {{- define "berth.image" -}}
-{{ .root.Values.image.repository }}/berth-{{ .name }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- $tag := coalesce (get .root.Values .name).tag .root.Values.image.tag .root.Chart.AppVersion -}}
+{{ .root.Values.image.repository }}/berth-{{ .name }}:{{ $tag }}
 {{- end }}
 
 {{/* What both programs' objects are labelled with. */}}

@@ -1,0 +1,134 @@
+"""Berth upgraded from the version before, in both orders, and back again, under pods that run."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import pytest
+
+from release import bed as beds
+from release import cached, former
+from testbed import lending
+from testbed.cluster import Cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+
+RUNNING: Final = tuple(f"runs-{number}" for number in range(50))
+PERCENT: Final = 12  # Eight pods to a card.
+# A Lease that was not given back, two seconds for all else, and one as times have whole seconds.
+LONGEST_WAIT: Final = 6 + 2 + 1
+
+
+@pytest.fixture(scope="module")
+def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[beds.Bed]:
+    """Lend a node on which the former version runs, with fifty pods."""
+    beds.skip_without_tools()
+    if not former.is_here():
+        pytest.skip(f"the history here does not reach back to version {former.VERSION}")
+    version = former.made()
+    for cluster in lending.lend(Cluster(), request.config):
+        with beds.made(cluster, tmp_path_factory.mktemp("bed")) as made:
+            made.load(version)
+            made.load(cached.made())
+            made.install(version)
+            made.until_ready("berth-operator", "berth-agent")
+            made.create(*RUNNING, percent=PERCENT)
+            made.until_ready(*RUNNING, namespace="default", seconds=300.0)
+            yield made
+
+
+def states(bed: beds.Bed) -> dict[str, tuple[str, str, list[int]]]:
+    """Return which pods run: each one's uid, its allocation, and how often its containers were restarted."""
+    found = bed.pods("default")
+    return {
+        name: (
+            found[name]["metadata"]["uid"],
+            found[name]["metadata"]["annotations"]["berth.dev/allocation"],
+            [one["restartCount"] for one in found[name]["status"]["containerStatuses"]],
+        )
+        for name in RUNNING
+    }
+
+
+def create_until_rolled(bed: beds.Bed, stem: str, roll: str) -> list[str]:
+    """Create a pod each second until a workload has rolled; return the names of the pods."""
+    names: list[str] = []
+    while not names or not is_rolled(bed, roll):
+        names.append(f"{stem}-{len(names)}")
+        bed.create(names[-1], percent=1)
+        time.sleep(1.0)
+    return names
+
+
+def is_rolled(bed: beds.Bed, workload: str) -> bool:
+    """Return whether all pods of a workload are of its last version, and ready."""
+    found = json.loads(bed.cluster.kubectl("get", workload, "-n", beds.NAMESPACE, "--output=json"))
+    status = found["status"]
+    if status.get("observedGeneration") != found["metadata"]["generation"]:
+        return False
+    if found["kind"] == "DaemonSet":
+        return bool(status.get("updatedNumberScheduled") == status.get("numberReady") == 1)
+    wanted = (status.get(key) for key in ("replicas", "updatedReplicas", "readyReplicas"))
+    return set(wanted) == {1}
+
+
+def waited(pod: dict[str, Any]) -> float:
+    """Return for how many seconds a pod had no node."""
+    (scheduled,) = (one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
+    assert scheduled["status"] == "True"
+    ends = (scheduled["lastTransitionTime"], pod["metadata"]["creationTimestamp"])
+    bound, created = (datetime.fromisoformat(end) for end in ends)
+    return (bound - created).total_seconds()
+
+
+def promised(bed: beds.Bed) -> Counter[str]:
+    """Return how many percent of each card are promised to pods."""
+    total: Counter[str] = Counter()
+    for pod in bed.pods("default").values():
+        allocation = json.loads(pod["metadata"]["annotations"]["berth.dev/allocation"])
+        for cards in allocation["containers"].values():
+            for card in cards["gpu"]:
+                total[card["uuid"]] += card["core"]
+    return total
+
+
+def refused_binds(bed: beds.Bed) -> list[int]:
+    """Return with which codes binds were refused."""
+    events = bed.cluster.audit()
+    return [one.code for one in events if one.subresource == "binding" and one.code >= 400]
+
+
+@pytest.mark.parametrize(
+    ("stays", "first", "second"),
+    [
+        ("agent", "deployment/berth-operator", "daemonset/berth-agent"),
+        ("operator", "daemonset/berth-agent", "deployment/berth-operator"),
+    ],
+    ids=["operators first", "agents first"],
+)
+def test_no_pod_notices_an_upgrade(bed: beds.Bed, stays: str, first: str, second: str) -> None:
+    """Nor a rollback: none is started again, no card is given twice, and new pods are bound meanwhile."""
+    before = states(bed)
+    chart = bed.chart(cached.made())
+    bed.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", f"{beds.KINDS}")
+    new: list[str] = []
+    steps = (
+        (("upgrade", *chart, "--set", f"{stays}.tag={former.VERSION}"), first),
+        (("upgrade", *chart), second),
+        (("rollback",), second),
+        (("rollback", "1"), first),
+    )
+    for number, (words, roll) in enumerate(steps):
+        bed.helm(*words)
+        new += create_until_rolled(bed, f"{stays}-{number}", roll)
+
+    bed.until_ready(*new, namespace="default")
+    assert states(bed) == before
+    pods = bed.pods("default")
+    assert max(waited(pods[name]) for name in new) <= LONGEST_WAIT
+    assert max(promised(bed).values()) <= 100
+    assert refused_binds(bed) == []
+    bed.cluster.kubectl("delete", "pods", *new, "--grace-period=0", "--force")
