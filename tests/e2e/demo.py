@@ -11,27 +11,20 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from e2e import fleet
 from support import kubelet
-from support.nvml import build, presets
-from support.nvml.machine import VARIABLE, Machine
 from testbed import cluster as clusters
 from testbed import console, processes, waiting
 
 NODES: Final = (("dgx", "8xA100-SXM4-80GB"), ("workbench", "4xV100-SXM2-32GB"), ("edge", "2xT4"))
-LAB: Final = "lab"  # Its agent reads cards through NVIDIA's own bindings, from a mock of the library.
-SICK: Final = 5
+SICK: Final = {"dgx": {"0": {"reason": "XID79", "xid": 79, "message": "fell off the bus"}}}
 QUICK_POLICY: Final = """
 apiVersion: berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: default}
-spec:
-  strategy: binpack
-  agents: {graceSeconds: 5}
-  health: {coolDownSeconds: 3, cleanProbes: 2}
+spec: {strategy: binpack, agents: {graceSeconds: 5}}
 """
 
 
@@ -79,7 +72,7 @@ class Demo:
     def __init__(self, cluster: clusters.Cluster, kubelets: kubelet.Kubelets) -> None:
         self._cluster = cluster
         self._kubelets = kubelets
-        self._lab = Machine.make(cluster.directory / LAB, presets.DGX_A100)
+        self._faults = cluster.directory / "faults.json"
         self._fleet = fleet.Fleet(cluster)
         self._start = time.monotonic()
         self._steps = itertools.count(1)
@@ -105,13 +98,13 @@ class Demo:
         await asyncio.to_thread(self._fleet.install)
         await asyncio.to_thread(self._cluster.apply, QUICK_POLICY)
         self._where = ("-n", await asyncio.to_thread(self._cluster.namespace, "demo"))
-        _say("The kinds, the roles and the default policy are there; an agent may be silent for 5 s,")
-        _say("and a card that failed is given again when it was well for 3 s (usually five minutes).")
+        _say("The kinds, the roles and the default policy are there; an agent may be silent for 5 s.")
 
     async def _start_programs(self) -> None:
         self._step("Start: three nodes, an operator, and agents, each under its own service account")
         await self._kubelets.add(*(kubelet.FakeNode(name) for name, _ in NODES))
         self._fleet.operator()
+        self._faults.write_text("{}")
         self._start_agent(*NODES[:2])
         self._edge = self._start_agent(NODES[2])
         for name, shape in NODES:
@@ -137,19 +130,14 @@ class Demo:
         await self._show("get", "pods", "--field-selector=spec.nodeName=", "-o", REASONS)
 
     async def _lose_a_card_and_find_it_again(self) -> None:
-        self._step(f"A card fails: GPU {SICK} of a fourth node falls off the bus")
-        _say(f"The agent of {LAB} reads its cards as on a real node, from a mock of NVIDIA's library.")
-        await self._kubelets.add(kubelet.FakeNode(LAB))
-        library = {"LD_LIBRARY_PATH": f"{build.library().parent}", VARIABLE: f"{self._lab.state}"}
-        self._start_agent((LAB, ""), flags=("--sysfs", f"{self._lab.sys}"), env=library)
-        await self._until_ready(LAB)
-        self._lab.lose(SICK)
-        await self._wait("jsonpath={.status.summary.healthy}=7", f"device/{LAB}")
-        await self._show("get", "devices", LAB, "-o", "wide")
-        _say("The card gets no new pod; those that have it would be left alone. It answers again:")
-        self._lab.find(SICK)
-        await self._wait("jsonpath={.status.summary.healthy}=8", f"device/{LAB}")
-        await self._show("get", "devices", LAB)
+        self._step("A card fails: GPU 0 of the node dgx falls off the bus")
+        self._faults.write_text(json.dumps(SICK))
+        await self._wait("jsonpath={.status.summary.healthy}=7", "device/dgx")
+        await self._show("get", "devices", "dgx", "-o", "wide")
+        _say("The pod that has it is left alone; no new one gets it. The card answers again:")
+        self._faults.write_text("{}")
+        await self._wait("jsonpath={.status.summary.healthy}=8", "device/dgx")
+        await self._show("get", "devices", "dgx")
         _say("Nobody restarted anything.")
 
     async def _lose_an_agent_and_find_it_again(self) -> None:
@@ -174,10 +162,8 @@ class Demo:
         passed = time.monotonic() - self._start
         print(f"\n[{passed:5.1f} s] {next(self._steps)}. {text}", flush=True)
 
-    def _start_agent(
-        self, *nodes: tuple[str, str], flags: Sequence[str] = (), env: Mapping[str, str] | None = None
-    ) -> processes.Program:
-        return self._fleet.agent(*nodes, flags=("--interval", "1", *flags), env=env)
+    def _start_agent(self, *nodes: tuple[str, str]) -> processes.Program:
+        return self._fleet.agent(*nodes, flags=("--interval", "1", "--faults", f"{self._faults}"))
 
     async def _kubectl(self, *words: str, stdin: str | None = None) -> str:
         return await asyncio.to_thread(self._cluster.kubectl, *self._where, *words, stdin=stdin)
@@ -208,8 +194,8 @@ def _say(text: str) -> None:
 
 
 LENGTH: Final = """\
-The whole story takes about 50 seconds: a control plane starts (10), Berth is installed and its agents read
-the cards (10), pods ask for cards (10), a card fails and recovers (8), an agent dies and comes back (10)."""
+The whole story takes about half a minute: a control plane starts (8 s), Berth is installed and its agents
+begin (6 s), pods ask for cards (6 s), a card fails and recovers (2 s), an agent dies and comes back (8 s)."""
 RUNS: Final = "jsonpath={.status.phase}=Running"
 PLACES: Final = (
     "custom-columns=POD:.metadata.name,PHASE:.status.phase,NODE:.spec.nodeName,"

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 ROOT: Final = Path(__file__).resolve().parents[2]
 # What each part of the story shows, in its order.
 SHOWN: Final = (
-    "The whole story takes about",
+    "The whole story takes about half a minute",
     "A100-SXM4-80GB x8",
     "berth.dev/gpu: 150",
     "A card fails",
