@@ -1,13 +1,16 @@
 """The kinds on a real API server: what it takes, who may write what, and what people see."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from berth_crds import names, schema
 from crds import example_objects
 from testbed import cluster as clusters
 
+VERSIONS = sorted((Path(__file__).parents[1] / "golden" / "versions").glob("*/snapshot.yaml"))
 FIRST = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
 
 
@@ -26,6 +29,22 @@ def test_the_server_takes_the_kind_as_it_was_sent(kind: schema.Kind, kinds: clus
 
 
 # ---------------------------------------------------------------- what is taken
+
+
+@pytest.mark.parametrize("snapshot", VERSIONS, ids=lambda path: path.parent.name)
+def test_what_each_version_stored_is_still_taken(snapshot: Path, kinds: clusters.Cluster) -> None:
+    """By the kinds of today, to the letter."""
+    stored = yaml.safe_load(snapshot.read_text())["items"]
+    ours = [each for each in stored if each["apiVersion"].startswith(f"{names.GROUP}/")]
+    namespace = kinds.namespace()
+    for thing in ours:
+        thing["metadata"] = {"name": thing["metadata"]["name"]}
+
+    body = json.dumps({"apiVersion": "v1", "kind": "List", "items": ours})
+    words = ("create", "--dry-run=server", "--validate=strict", "--namespace", namespace, "--filename", "-")
+    taken = kinds.kubectl(*words, "--output=name", stdin=body).split()
+    assert {name.split(".")[0] for name in taken} == {"device", "gpupod", "placementpolicy"}
+    assert len(taken) == len(ours)
 
 
 def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleObjects) -> None:

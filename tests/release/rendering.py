@@ -32,7 +32,8 @@ def helm(*words: str) -> str:
     program = binaries.ensure(["helm"], tell=lambda _: None)["helm"]
     made = subprocess.run([program, *words], capture_output=True, text=True, check=False)
     if made.returncode:
-        raise RenderingFailed(made.stderr)
+        said = [line for line in made.stderr.splitlines() if not line.startswith("level=INFO ")]
+        raise RenderingFailed("\n".join(said))
     return made.stdout
 
 

@@ -106,7 +106,7 @@ def test_a_drained_node_comes_back(bed: beds.Bed) -> None:
 
 def test_what_runs_stays_when_berth_is_removed(bed: beds.Bed) -> None:
     """And so do its records."""
-    bed.helm("uninstall")
+    bed.helm("uninstall", "--wait")
     bed.until_gone(*bed.pods())
 
     assert restarts(bed, "train") == [0]
