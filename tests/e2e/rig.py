@@ -352,8 +352,8 @@ class Rig:
             seconds=20,
         )
         await self.workload.fill(len(self.invariants.unheld()))
-        seconds = max(CLEAN_SECONDS, deadline - time.monotonic())
-        await self._until_bound(time.monotonic(), seconds)
+        deadline = max(deadline, self._last_fault() + self.within)  # A lead may just have been lost.
+        await self._until_bound(time.monotonic(), max(CLEAN_SECONDS, deadline - time.monotonic()))
 
     def check(self) -> None:
         """Raise if anything was wrong at any revision, or if an operator ended in a way it should not."""

@@ -109,13 +109,16 @@ class Stage:
     ) -> processes.Program:
         """Start an operator, and wait until it decides."""
         program = self.operator(*flags, wire=wire)
-        await self.says(program, "deciding:")
+        await self.says(program, "deciding:", seconds=2 * SOON)
         return program
 
     async def says(self, program: processes.Program, word: str, *, seconds: float = SOON) -> None:
         """Wait for a word in a program's log."""
         await waiting.eventually(
-            lambda: word in program.log.read_text(), what=f"{program.name} to say {word!r}", seconds=seconds
+            lambda: word in program.log.read_text(),
+            what=f"{program.name} to say {word!r}",
+            seconds=seconds,
+            instead=lambda: processes.tail(program.log),
         )
 
     async def ended(self, program: processes.Program, *, seconds: float = SOON) -> int:

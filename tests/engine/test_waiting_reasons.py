@@ -277,6 +277,21 @@ def test_a_diagnosis_that_was_cut_short_is_repeated_with_more_time() -> None:
     assert reasons.found.next_due(20.0) == 21.0
 
 
+def test_one_diagnosis_in_haste_takes_no_advice_away() -> None:
+    """Another one does: what was found before may be outdated by then."""
+    reasons = Reasons(now=clock.Clock())
+    whole = reasons.decided()
+    reasons.ledger.pod_bound(use("n1", 1, "little"))
+
+    with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
+        assert whole["p0"] != reasons.true()["p0"]
+        assert reasons.renewed(1.0) == {}
+        in_haste = reasons.renewed(10.0)
+
+    assert in_haste["p0"].endswith("Berth ran out of time to find what would help.")
+    assert reasons.renewed(20.0) == reasons.true()
+
+
 def test_diagnoses_that_stay_short_are_repeated_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pods there are of whom not all can be found out, a quiet round makes one of these."""
     monkeypatch.setattr(waiting_reasons, "DIAGNOSIS_STEPS", 1)

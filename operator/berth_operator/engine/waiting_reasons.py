@@ -7,7 +7,8 @@ nodes and figures. Without time for one, a pod keeps its message while its count
 message was given for; otherwise it gets the counts in words. A message of an earlier leader is kept until
 the first diagnosis. `renewed` makes up for diagnoses that were left out or are outdated, without any
 decision: one a second, however many new pods there are. A diagnosis that was cut short is repeated after
-all others, with more time and after longer and longer pauses.
+all others, with more time and after longer and longer pauses; a single one takes no advice away that was
+found before, for a busy moment is no news.
 """
 
 import dataclasses
@@ -41,7 +42,8 @@ class ReasonGroup:
 
     The diagnosis is current for one version of the inventory; a changed count makes it void. `number`
     rises with each new group, and with each diagnosis. `cut_short` counts the diagnoses in a row that
-    were cut short; `retry_at` is when the next one may be made.
+    were cut short; `retry_at` is when the next one may be made. `whole_for` are the counts for which the
+    messages were found without being cut short, if they were.
     """
 
     candidate: queued_pods.Candidate
@@ -49,8 +51,14 @@ class ReasonGroup:
     counts: tuple[decisions.Count, ...] = ()
     version: int = NEVER
     messages: Mapping[str, str] = dataclasses.field(default_factory=dict)  # See `explain.by_namespace`.
+    whole_for: tuple[decisions.Count, ...] = ()
     cut_short: int = 0
     retry_at: float = math.inf
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are messages for the counts of now that were not cut short."""
+        return bool(self.messages) and self.whole_for == self.counts
 
     def message(self, namespace: str) -> str:
         """Return the message of the last diagnosis for a namespace, which names no pods of other ones."""
@@ -223,7 +231,10 @@ class WaitingReasons:
             self._ledger.search, group.candidate, policy=self._ledger.policy, effort=effort
         )
         group.number = next(self._numbers)
-        group.version, group.messages = self._version, explain.by_namespace(explanation, group.candidate)
+        group.version = self._version
+        if not (explanation.cut and group.is_whole and group.cut_short == 0):
+            group.messages = explain.by_namespace(explanation, group.candidate)
+            group.whole_for = () if explanation.cut else group.counts
         group.cut_short = group.cut_short + 1 if explanation.cut else 0
         pause = min(RENEWAL_SECONDS * (1 << min(group.cut_short, 8)), LONGEST_PAUSE_SECONDS)
         group.retry_at = (self._next if now is None else now) + pause if explanation.cut else math.inf
