@@ -95,13 +95,13 @@ def load(engine: engines.Engine, base: str) -> None:
             kind(engine, "load", "image-archive", f"{archive}", "--name", name())
 
 
-def install(kubeconfig: Path, *words: str) -> None:
+def install(kubeconfig: Path, *words: str, namespace: str = NAMESPACE) -> None:
     """Install Berth with its chart, or bring it to what the checkout says now, and wait until it runs."""
     kubectl(kubeconfig, "apply", "--server-side", "--force-conflicts", "-f", f"{layout.ROOT / 'crds'}")
     _tell("installing Berth, until its pods are ready")
     rendering.helm(
         *("upgrade", "--install", "berth", f"{rendering.CHART}", "--kubeconfig", f"{kubeconfig}"),
-        *("--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout", "5m", *words),
+        *("--namespace", namespace, "--create-namespace", "--wait", "--timeout", "5m", *words),
     )
 
 

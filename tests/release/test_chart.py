@@ -1,7 +1,9 @@
 """The chart: what it renders to, that a real API server takes that, and that a mistake is refused."""
 
 import json
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +12,7 @@ import pytest
 import yaml
 
 from release import layout, rendering
-from testbed import lending
+from testbed import binaries, lending
 from testbed.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -154,6 +156,23 @@ def test_helm_installs_it_anywhere_and_leaves_the_kinds(bare_cluster: Cluster) -
     kept = bare_cluster.kubectl("get", "crds,placementpolicies", "--output=name").split()
     assert "placementpolicy.berth.dev/default" in kept
     assert "customresourcedefinition.apiextensions.k8s.io/devices.berth.dev" in kept
+
+
+def test_what_the_page_says_about_removal_leaves_nothing(bare_cluster: Cluster) -> None:
+    """After helm the fence, the kinds and the policy are there, and then they are not."""
+    page = (layout.ROOT / "manifests" / "installing.md").read_text().partition("\n## Removing\n")[2]
+    (commands,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    tools = binaries.ensure(["kubectl"], tell=lambda _: None)["kubectl"].parent
+    shell = {"PATH": f"{tools}:{os.environ['PATH']}", "KUBECONFIG": f"{bare_cluster.admin_kubeconfig}"}
+    everything = (
+        "get",
+        "crds,validatingadmissionpolicies,validatingadmissionpolicybindings",
+        "--output=name",
+    )
+
+    assert "berth-fence" in bare_cluster.kubectl(*everything)
+    subprocess.run(["bash", "-euc", commands], cwd=layout.ROOT, env=shell, check=True)
+    assert "berth" not in bare_cluster.kubectl(*everything)
 
 
 def test_kubectl_installs_it_without_helm(bare_cluster: Cluster) -> None:
