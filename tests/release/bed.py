@@ -39,6 +39,23 @@ class Bed:
         """Have helm do something with Berth."""
         where = ("--namespace", NAMESPACE, "--kubeconfig", f"{self.cluster.admin_kubeconfig}")
         rendering.helm(action, RELEASE, *words, *where)
+        self._lead_to_webhooks()
+
+    def _lead_to_webhooks(self) -> None:
+        """Have the API server ask the operator at its node: no kube-proxy leads to its Service."""
+        port = yaml.safe_load(self.values.read_text())["operator"]["ports"]["webhook"]
+        found = json.loads(self.cluster.kubectl("get", "mutatingwebhookconfigurations", "--output=json"))
+        for configuration in found["items"]:
+            changes: list[dict[str, str]] = []
+            for number, webhook in enumerate(configuration["webhooks"]):
+                if service := webhook["clientConfig"].get("service"):
+                    place = f"/webhooks/{number}/clientConfig"
+                    url = f"https://localhost:{port}{service['path']}"
+                    changes.append({"op": "remove", "path": f"{place}/service"})
+                    changes.append({"op": "add", "path": f"{place}/url", "value": url})
+            if changes:
+                which = ("mutatingwebhookconfiguration", configuration["metadata"]["name"])
+                self.cluster.kubectl("patch", *which, "--type=json", "--patch", json.dumps(changes))
 
     def _values(self) -> Path:
         """Return a file of values for this bed: its pods have no network but that of their node."""

@@ -13,7 +13,7 @@ import yaml
 
 from release import layout, rendering
 from testbed import binaries, lending
-from testbed.cluster import Cluster
+from testbed.cluster import Cluster, KubectlFailed
 
 pytestmark = pytest.mark.cluster
 
@@ -137,6 +137,24 @@ def test_each_mount_is_needed() -> None:
 
     assert folders(by_environment) == ["/sys", "/var/lib/kubelet/pod-resources"]
     assert folders(everything)[2:] == ["/var/lib/kubelet/device-plugins", "/var/run/nri", "/var/run/cdi", "/"]
+
+
+@pytest.mark.parametrize(("name", "level"), [("berth-operator", "restricted"), ("berth-agent", "privileged")])
+def test_a_namespace_may_be_as_strict_as_the_page_says(name: str, level: str, bare_cluster: Cluster) -> None:
+    """The API server's own Pod Security lets the operator pass at the strictest level, the agent at none."""
+    namespace = bare_cluster.namespace()
+    bare_cluster.service_account(namespace, name)
+    spec = {**pod_specs(rendering.render(namespace=namespace))[name], "priorityClassName": ""}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    words = ("create", "--namespace", namespace, "--dry-run=server", "-f", "-")
+
+    bare_cluster.kubectl("label", "namespace", namespace, f"pod-security.kubernetes.io/enforce={level}")
+    bare_cluster.kubectl(*words, stdin=json.dumps(pod))
+    if level == "privileged":
+        label = "pod-security.kubernetes.io/enforce=baseline"
+        bare_cluster.kubectl("label", "namespace", namespace, "--overwrite", label)
+        with pytest.raises(KubectlFailed, match="violates PodSecurity"):
+            bare_cluster.kubectl(*words, stdin=json.dumps(pod))
 
 
 def test_helm_installs_it_anywhere_and_leaves_the_kinds(bare_cluster: Cluster) -> None:
