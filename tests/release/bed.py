@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from support.nvml.machine import VARIABLE, Machine
 from testbed import ports, processes, stock_scheduler, waiting, workers
 from testbed.cluster import Cluster
 
+FULL: Final = bool(os.environ.get("BERTH_FULL"))  # `make e2e-install`; `make test` has less time.
 NAMESPACE: Final = "gpu"
 RELEASE: Final = "berth"
 KINDS: Final = layout.ROOT / "crds"

@@ -1,7 +1,6 @@
 """Berth in pods, installed by helm from its images on a real kubelet: as its users have it."""
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -16,7 +15,7 @@ from testbed.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
-SECONDS_AWAY: Final = float(os.environ.get("BERTH_SECONDS_AWAY", "10"))
+SECONDS_AWAY: Final = 300.0 if beds.FULL else 10.0
 SECONDS_TO_BIND: Final = 10.0
 OPERATORS: Final = ("-n", beds.NAMESPACE, "-l", "app.kubernetes.io/name=berth-operator")
 
