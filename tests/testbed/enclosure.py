@@ -47,7 +47,8 @@ class EnclosedProgram:
 
     def kill(self) -> None:
         """End it at once, as a crash would, and wait until it is gone; what it has started lives on."""
-        os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # It may just have ended by itself.
+            os.kill(self.pid, signal.SIGKILL)
         self.entry.process.wait()
 
 
