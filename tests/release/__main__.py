@@ -20,7 +20,7 @@ FAILED: Final = 1
 
 
 class CannotPackage(CannotBuild):
-    """The wheel and the source distribution could not be built."""
+    """The files of a version could not be made, or not be put where they should be."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -43,13 +43,16 @@ def main(words: Sequence[str]) -> int:
 
 def make(engine: engines.Engine, base: str, naming: images.Naming, folder: Path, *, commit: str = "") -> None:
     """Make all files of a version in a folder, which appears, or replaces a former one, when it is whole."""
-    with tempfile.TemporaryDirectory(prefix="berth-release-") as place:
+    if folder.exists() and any(folder.iterdir()) and not (folder / CHECKSUMS).exists():
+        raise CannotPackage(f"{folder} has files that are not of a release; name an empty folder.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
         copy, made = Path(place, "sources"), Path(place, "made")
         sources.copy(copy, commit)
         sources.stamp(copy, naming.version, naming.repository)
         _tell("building the wheel and the source distribution")
         wheel = package(copy, made)
-        images.build(engine, base, wheel, naming, archives=made)
+        images.build(engine, base, wheel, naming, root=copy, archives=made)
         _tell("writing the bills of materials, the chart and the manifests")
         for program in layout.PROGRAMS:
             parts = bill.parts(made / naming.archive(program))
@@ -60,8 +63,7 @@ def make(engine: engines.Engine, base: str, naming: images.Naming, folder: Path,
         (made / "berth-crds.yaml").write_text(_kinds(copy))
         (made / CHECKSUMS).write_text(checksums(made))
         shutil.rmtree(folder, ignore_errors=True)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(made, folder)
+        made.rename(folder)
 
 
 def package(copy: Path, folder: Path) -> Path:

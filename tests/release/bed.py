@@ -14,7 +14,7 @@ import yaml
 from release import layout, rendering
 from support.nvml import build, presets
 from support.nvml.machine import VARIABLE, Machine
-from testbed import ports, processes, stock_scheduler, waiting, workers
+from testbed import binaries, ports, processes, stock_scheduler, waiting, workers
 from testbed.cluster import Cluster
 
 FULL: Final = bool(os.environ.get("BERTH_FULL"))  # `make e2e-install`; `make test` has less time.
@@ -41,35 +41,24 @@ class Bed:
         """Have helm do something with Berth."""
         where = ("--namespace", NAMESPACE, "--kubeconfig", f"{self.cluster.admin_kubeconfig}")
         rendering.helm(action, RELEASE, *words, *where)
-        self._lead_to_webhooks()
-
-    def _lead_to_webhooks(self) -> None:
-        """Have the API server ask the operator at its node: no kube-proxy leads to its Service."""
-        port = yaml.safe_load(self.values.read_text())["operator"]["ports"]["webhook"]
-        found = json.loads(self.cluster.kubectl("get", "mutatingwebhookconfigurations", "--output=json"))
-        for configuration in found["items"]:
-            changes: list[dict[str, str]] = []
-            for number, webhook in enumerate(configuration["webhooks"]):
-                if service := webhook["clientConfig"].get("service"):
-                    place = f"/webhooks/{number}/clientConfig"
-                    url = f"https://localhost:{port}{service['path']}"
-                    changes.append({"op": "remove", "path": f"{place}/service"})
-                    changes.append({"op": "add", "path": f"{place}/url", "value": url})
-            if changes:
-                which = ("mutatingwebhookconfiguration", configuration["metadata"]["name"])
-                self.cluster.kubectl("patch", *which, "--type=json", "--patch", json.dumps(changes))
 
     def _values(self) -> Path:
         """Return a file of values for this bed: its pods have no network but that of their node."""
         library, state = build.library().parent, self.machine.folder
         mounts = {"library": library, "machine": state}
+        operator_ports = {name: ports.free() for name in ("metrics", "probes", "webhook")}
+        # There is no kube-proxy that would lead an API server without policies to the webhook's Service.
+        webhook = (
+            {"webhookURL": f"https://localhost:{operator_ports['webhook']}"} if binaries.release() else {}
+        )
         values = {
             "image": {"pullPolicy": "Never"},
             "apiServer": {"host": "127.0.0.1", "port": self.cluster.port},
             "operator": {
                 "hostNetwork": True,
                 "replicas": 1,
-                "ports": {name: ports.free() for name in ("metrics", "probes", "webhook")},
+                "ports": operator_ports,
+                **webhook,
             },
             "agent": {
                 "hostNetwork": True,

@@ -1,6 +1,7 @@
 """Versions that tests install, made as releases are: this checkout as it is, and a former one."""
 
 import hashlib
+import os
 import shutil
 import tempfile
 import time
@@ -13,8 +14,11 @@ from release import engines, images, sources
 from testbed import binaries, builder
 
 TESTED: Final = "0.0.0-tested"
-# What decides how a version comes out; the tests do not.
-DECISIVE: Final = ("operator", "agent", "crds", "manifests", "pyproject.toml", ".constraints.txt")
+# What decides how a version comes out, with what makes it.
+DECISIVE: Final = (
+    *("operator", "agent", "crds", "manifests", "tests/release"),
+    *("pyproject.toml", ".constraints.txt", "README.md", "LICENSE"),
+)
 SECONDS_KEPT: Final = 86400.0
 
 
@@ -30,6 +34,7 @@ def made(version: str = TESTED, commit: str = "") -> Path:
         sources.copy(copy, commit)
         folder = place / f"release-{version}-{_digest(copy)}"
         if folder.exists():
+            os.utime(folder)
             return folder
         _forget(place, version)
         # What is built in between is as large as it is useless afterwards.
@@ -37,6 +42,7 @@ def made(version: str = TESTED, commit: str = "") -> Path:
         engine = engines.find("buildah")._replace(options=places)
         naming = images.Naming(images.REPOSITORY, version, version)
         release.make(engine, images.debian(engine), naming, folder, commit=commit)
+        os.utime(folder)
     return folder
 
 
@@ -58,4 +64,7 @@ def _digest(copy: Path) -> str:
 
 def _files(copy: Path) -> Iterator[Path]:
     for name in DECISIVE:
-        yield from sorted(path for path in (copy / name, *(copy / name).rglob("*")) if path.is_file())
+        for path in sorted((copy / name, *(copy / name).rglob("*"))):
+            is_page = name == "manifests" and path.suffix == ".md"
+            if path.is_file() and not is_page and not path.name.startswith("test_"):
+                yield path

@@ -88,6 +88,11 @@ def _works(path: str) -> bool:
 
 
 def _environment(engine: str) -> dict[str, str]:
-    """Return the environment for an engine: buildah as root then works inside of containers, too."""
-    needed = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"} if engine == "buildah" else {}
-    return {**needed, **os.environ}
+    """Return the environment for an engine; buildah as root then works inside of containers, too."""
+    needed = {
+        "buildah": {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"},
+        "docker": {
+            "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"
+        },  # They would stand beside the image in its archive.
+    }
+    return {**needed.get(engine, {}), **os.environ}

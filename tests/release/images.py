@@ -15,12 +15,11 @@ from release import engines, layout, sources, versions
 from release.failure import CannotBuild
 from testbed import binaries
 
-CONTAINERFILE: Final = layout.ROOT / "manifests" / "images" / "Containerfile"
+CONTAINERFILE: Final = Path("manifests", "images", "Containerfile")
 REPOSITORY: Final = "localhost"  # What the chart takes, too, where nobody says otherwise.
 BASE: Final = "docker.io/library/python:3.11-slim"
 DEBIAN: Final = "localhost/berth-base:bookworm"
 DEBIAN_PACKAGES: Final = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "ca-certificates")
-BUILD: Final = layout.ROOT / "build" / "images"
 MEGABYTE: Final = 10**6
 FAILED: Final = 1
 
@@ -58,30 +57,40 @@ def main(words: Sequence[str]) -> int:
 
 
 def build(
-    engine: engines.Engine, base: str, wheel: Path, naming: Naming, *, archives: Path | None = None
+    engine: engines.Engine,
+    base: str,
+    wheel: Path,
+    naming: Naming,
+    *,
+    root: Path = layout.ROOT,
+    archives: Path | None = None,
 ) -> None:
     """Build the image of each program from a wheel, and write archives of them into a folder if given one."""
     epoch = sources.last_change()
-    BUILD.mkdir(parents=True, exist_ok=True)
-    for program in layout.PROGRAMS:
-        image = naming.image(program)
-        _tell(f"laying out {image}")
-        folder = BUILD / program.name
-        layout.lay_out(program, wheel, folder, epoch=epoch)
-        _tell(f"building {image} with {engine.name}, {layout.size(folder) / MEGABYTE:.0f} MB beyond {base}")
-        engine.build(
-            image,
-            BUILD,
-            containerfile=CONTAINERFILE,
-            target=program.name,
-            arguments={"BASE": base, "VERSION": naming.version},
-            epoch=epoch,
-        )
-        if archives:
-            archives.mkdir(parents=True, exist_ok=True)
-            archive = archives / naming.archive(program)
-            engine.save(image, archive)
-            _tell(f"{archive.name}: {archive.stat().st_size / MEGABYTE:.0f} MB")
+    with tempfile.TemporaryDirectory(prefix="berth-layout-") as place:
+        for program in layout.PROGRAMS:
+            image, folder = naming.image(program), Path(place, program.name)
+            _tell(f"laying out {image}")
+            layout.lay_out(program, wheel, folder, constraints=root / ".constraints.txt", epoch=epoch)
+            size = layout.size(folder) / MEGABYTE
+            _tell(f"building {image} with {engine.name}, {size:.0f} MB beyond {base}")
+            engine.build(
+                image,
+                Path(place),
+                containerfile=root / CONTAINERFILE,
+                target=program.name,
+                arguments={"BASE": base, "VERSION": naming.version},
+                epoch=epoch,
+            )
+            if archives:
+                _archive(engine, image, archives, naming.archive(program))
+
+
+def _archive(engine: engines.Engine, image: str, archives: Path, name: str) -> None:
+    archives.mkdir(parents=True, exist_ok=True)
+    archive = archives / name
+    engine.save(image, archive)
+    _tell(f"{name}: {archive.stat().st_size / MEGABYTE:.0f} MB")
 
 
 def debian(engine: engines.Engine) -> str:

@@ -57,6 +57,7 @@ def main(words: Sequence[str]) -> int:
             create(engine)
             load(engine, given.base)
             install(KUBECONFIG, "--values", f"{VALUES}")
+            restart(KUBECONFIG)
             pod = start_first_pod(KUBECONFIG, PAUSE)
             print(WORDS.format(kubeconfig=KUBECONFIG, tools=_program("kubectl").parent, pod=pod))
     except engines.NoEngine:
@@ -105,6 +106,13 @@ def install(kubeconfig: Path, *words: str, namespace: str = NAMESPACE) -> None:
     )
 
 
+def restart(kubeconfig: Path) -> None:
+    """Have pods that ran before run from the images that were loaded, whose name is the same."""
+    for workload in ("deployment/berth-operator", "daemonset/berth-agent"):
+        kubectl(kubeconfig, "rollout", "restart", workload, "--namespace", NAMESPACE)
+        kubectl(kubeconfig, "rollout", "status", workload, "--namespace", NAMESPACE, "--timeout=2m")
+
+
 def start_first_pod(kubeconfig: Path, image: str) -> str:
     """Start the README's first pod, with an image that does nothing; return its name when it runs."""
     text = by_hand.first_pod().replace(by_hand.IMAGE, image)
@@ -151,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--engine",
-        metavar="NAME",
+        choices=ENGINES,
         default="",
         help=f"what runs the containers: {' or '.join(ENGINES)} (default: the first that works)",
     )

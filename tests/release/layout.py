@@ -42,7 +42,7 @@ def wheel(folder: Path) -> Path:
     return found
 
 
-def lay_out(program: Program, berth: Path, folder: Path, *, epoch: int) -> None:
+def lay_out(program: Program, berth: Path, folder: Path, *, constraints: Path, epoch: int) -> None:
     """Lay out a program's dependencies, and Berth's own packages apart from them: they change more often."""
     shutil.rmtree(folder, ignore_errors=True)
     dependencies = folder / "dependencies"
@@ -50,7 +50,7 @@ def lay_out(program: Program, berth: Path, folder: Path, *, epoch: int) -> None:
         *("install", "--quiet", "--target", f"{dependencies}", "--no-compile", "--only-binary", ":all:"),
         *("--python-version", PYTHON, "--implementation", "cp"),
         *(word for tag in _platforms() for word in ("--platform", tag)),
-        *("--constraint", f"{ROOT / '.constraints.txt'}", f"{berth}[{program.name}]"),
+        *("--constraint", f"{constraints}", f"{berth}[{program.name}]"),
     )
     prune(dependencies)
     own = folder / "own"

@@ -27,10 +27,10 @@ class RenderingFailed(CannotBuild):
     """Helm has failed; the text is what it said."""
 
 
-def helm(*words: str) -> str:
-    """Run helm, and return what it prints."""
+def helm(*words: str, at: Path | None = None) -> str:
+    """Run helm, perhaps in a folder, and return what it prints."""
     program = binaries.ensure(["helm"], tell=lambda _: None)["helm"]
-    made = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    made = subprocess.run([program, *words], cwd=at, capture_output=True, text=True, check=False)
     if made.returncode:
         said = [line for line in made.stderr.splitlines() if not line.startswith("level=INFO ")]
         raise RenderingFailed("\n".join(said))

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from berth_crds import names
 from release import layout, rendering
 from testbed import binaries, lending
 from testbed.cluster import Cluster, KubectlFailed
@@ -78,6 +79,8 @@ def test_other_names_of_the_scheduler_are_named_everywhere() -> None:
         ("envDelivery=maybe", "value must be one of 'auto', 'policy', 'webhook', 'none'"),
         ("agent.kubeletFolder=var", "does not match pattern"),
         ("schedulerNames={Mine}", "does not match pattern"),
+        ("agent.nri.guard=true", "value must be true"),
+        ("operator.webhookURL=http://10.0.0.1", "does not match pattern"),
     ],
 )
 def test_a_value_that_cannot_be_meant_is_refused(value: str, sentence: str) -> None:
@@ -103,9 +106,51 @@ def test_values_on_the_pages_are_ones_that_the_chart_takes(page: str, tmp_path: 
         assert pod_specs(rendering.render("--values", f"{file}"))["berth-agent"]
 
 
-def test_nobody_has_more_rights_than_needed() -> None:
+def test_what_is_chosen_is_rendered() -> None:
+    """Each value that few clusters need stands where it is meant to."""
+    things = rendering.render(
+        *("--set", "priorityQuota=7", "--set", "operator.webhookURL=https://10.0.0.1:9443"),
+        *("--set", "podMonitor.enabled=true", "--set", "podMonitor.labels.team=gpu"),
+        *("--set", "podMonitor.authorization.type=Bearer"),
+        *("--set", "agent.podSecurityContext.seLinuxOptions.type=spc_t"),
+        *("--set", "operator.podSecurityContext.runAsUser=1000"),
+        *("--set", "agent.nri.enabled=true,agent.nri.guard=true,agent.nri.unguardedNamespaces={cards}"),
+        policies=False,
+    )
+    of_kind = {thing["kind"]: thing for thing in things}
+
+    assert of_kind["ResourceQuota"]["spec"]["hard"] == {"pods": "7"}
+    webhooks = of_kind["MutatingWebhookConfiguration"]["webhooks"]
+    assert [webhook["clientConfig"].keys() for webhook in webhooks] == [{"url"}] * len(webhooks)
+    assert webhooks[0]["clientConfig"]["url"] == "https://10.0.0.1:9443/env"
+    assert of_kind["PodMonitor"]["metadata"]["labels"]["team"] == "gpu"
+    assert of_kind["PodMonitor"]["spec"]["podMetricsEndpoints"][0]["authorization"] == {"type": "Bearer"}
+    specs = pod_specs(things)
+    assert specs["berth-agent"]["securityContext"] == {"seLinuxOptions": {"type": "spc_t"}}
+    assert specs["berth-operator"]["securityContext"]["runAsUser"] == 1000
+    assert (
+        f"--unguarded-namespaces={names.SYSTEM_NAMESPACE},cards"
+        in specs["berth-agent"]["containers"][0]["args"]
+    )
+
+
+def test_the_page_renders_all_of_it_for_kubectl() -> None:
+    """In the namespace that it names, without the pod of `helm test`."""
+    text = (layout.ROOT / "manifests" / "installing.md").read_text()
+    (command,) = re.findall(r"^helm (template .*)$", text, re.MULTILINE)
+    things = [one for one in yaml.safe_load_all(rendering.helm(*command.split(), at=layout.ROOT)) if one]
+
+    kinds = {thing["kind"] for thing in things}
+    assert {"CustomResourceDefinition", "Deployment", "DaemonSet", "MutatingAdmissionPolicy"} <= kinds
+    assert "Pod" not in kinds
+    places = {thing["metadata"].get("namespace", "") for thing in things}
+    assert places == {"", names.SYSTEM_NAMESPACE, names.NODES_NAMESPACE}
+
+
+@pytest.mark.parametrize("policies", [True, False], ids=["1.36", "1.34"])
+def test_nobody_has_more_rights_than_needed(*, policies: bool) -> None:
     """No wildcards, no privileged pods, nobody but the agent on the host, and no default accounts."""
-    things = rendering.render(*EVERYTHING)
+    things = rendering.render(*EVERYTHING, policies=policies)
     rules = [rule for one in things if one["kind"] in {"Role", "ClusterRole"} for rule in one["rules"]]
 
     assert rules
@@ -121,6 +166,8 @@ def test_nobody_has_more_rights_than_needed() -> None:
                 "capabilities": {"drop": ["ALL"]},
             }
             assert container["resources"]["limits"]["memory"]
+    pods = [thing["spec"] for thing in things if thing["kind"] == "Pod"]
+    assert [pod["automountServiceAccountToken"] for pod in pods] == [False]
     operator = specs["berth-operator"]
     assert operator["securityContext"]["runAsNonRoot"]
     assert "volumes" not in operator
@@ -158,7 +205,7 @@ def test_a_namespace_may_be_as_strict_as_the_page_says(name: str, level: str, ba
 
 
 def test_helm_installs_it_anywhere_and_leaves_the_kinds(bare_cluster: Cluster) -> None:
-    """A second time it changes nothing. What people have written stays when it goes."""
+    """It upgrades to itself, too. What people have written stays when it goes."""
     kubeconfig = ("--kubeconfig", f"{bare_cluster.admin_kubeconfig}")
     for action in ("install", "upgrade"):
         rendering.helm(
@@ -180,8 +227,6 @@ def test_what_the_page_says_about_removal_leaves_nothing(bare_cluster: Cluster) 
     """After helm the fence, the kinds and the policy are there, and then they are not."""
     page = (layout.ROOT / "manifests" / "installing.md").read_text().partition("\n## Removing\n")[2]
     (commands,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    tools = binaries.ensure(["kubectl"], tell=lambda _: None)["kubectl"].parent
-    shell = {"PATH": f"{tools}:{os.environ['PATH']}", "KUBECONFIG": f"{bare_cluster.admin_kubeconfig}"}
     everything = (
         "get",
         "crds,validatingadmissionpolicies,validatingadmissionpolicybindings",
@@ -189,8 +234,29 @@ def test_what_the_page_says_about_removal_leaves_nothing(bare_cluster: Cluster) 
     )
 
     assert "berth-fence" in bare_cluster.kubectl(*everything)
-    subprocess.run(["bash", "-euc", commands], cwd=layout.ROOT, env=shell, check=True)
+    subprocess.run(["bash", "-euc", commands], cwd=layout.ROOT, env=shell(bare_cluster), check=True)
     assert "berth" not in bare_cluster.kubectl(*everything)
+
+
+def test_a_node_forgets_its_device_plugin_by_the_command_of_the_page(bare_cluster: Cluster) -> None:
+    """What the kubelet left at none is not there any more."""
+    page = (layout.ROOT / "manifests" / "gpu-operator.md").read_text()
+    (commands,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    amounts = {"cpu": "8", "nvidia.com/gpu": "0"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "left"}}
+    status = {"status": {"capacity": amounts, "allocatable": amounts}}
+    bare_cluster.kubectl("create", "-f", "-", stdin=json.dumps(node))
+    bare_cluster.kubectl("patch", "node", "left", "--subresource=status", "--patch", json.dumps(status))
+
+    subprocess.run(["bash", "-euc", commands], env=shell(bare_cluster) | {"NODE": "left"}, check=True)
+    found = json.loads(bare_cluster.kubectl("get", "node", "left", "--output=json"))["status"]
+    assert found["capacity"] == found["allocatable"] == {"cpu": "8"}
+
+
+def shell(cluster: Cluster) -> dict[str, str]:
+    """Return what a person has in the shell: kubectl, and a kubeconfig of an administrator."""
+    tools = binaries.ensure(["kubectl"], tell=lambda _: None)["kubectl"].parent
+    return {"PATH": f"{tools}:{os.environ['PATH']}", "KUBECONFIG": f"{cluster.admin_kubeconfig}"}
 
 
 def test_kubectl_installs_it_without_helm(bare_cluster: Cluster) -> None:

@@ -41,8 +41,8 @@ def test_what_no_program_reads_is_left_out(tmp_path: Path) -> None:
     assert files(tmp_path) == set(kept)
 
 
-def test_nothing_of_a_build_differs_from_the_next(tmp_path: Path) -> None:
-    """Neither times nor modes."""
+def test_files_of_a_layer_have_one_time_and_usual_modes(tmp_path: Path) -> None:
+    """Whatever they had: so two builds give the same."""
     (tmp_path / "package").mkdir(mode=0o700)
     for name, mode in (("one.py", 0o600), ("two.so", 0o777)):
         (tmp_path / "package" / name).touch(mode=mode)
@@ -102,10 +102,19 @@ def test_an_image_is_built_from_one_file(
     )
 
 
-def test_an_engine_that_fails_is_quoted(
+def test_an_engine_that_fails_is_quoted(tmp_path: Path) -> None:
+    """With its own words."""
+    path = program(tmp_path, "podman", works=False)
+    path.write_text("#!/bin/sh\necho no space is left >&2\nexit 1\n")
+
+    with pytest.raises(engines.Failed, match="podman save failed: no space is left"):
+        engines.Engine("podman", f"{path}").save("berth-agent:1", tmp_path / "archive")
+
+
+def test_where_nothing_builds_images_one_line_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line, without a traceback."""
+    """Without a traceback."""
     monkeypatch.setenv("PATH", f"{tmp_path}")
 
     assert images.main([]) == images.FAILED
@@ -116,7 +125,7 @@ def test_an_engine_that_fails_is_quoted(
 
 def test_the_images_need_no_shell_and_the_operator_no_root() -> None:
     """Each command is a list of words, and users are numbers, as a policy of a cluster wants to see them."""
-    text = images.CONTAINERFILE.read_text()
+    text = (layout.ROOT / images.CONTAINERFILE).read_text()
     stages = text.split("\nFROM ")
 
     commands = re.findall(r"^(?:RUN|ENTRYPOINT|CMD) (.)", text, re.MULTILINE)
@@ -127,7 +136,7 @@ def test_the_images_need_no_shell_and_the_operator_no_root() -> None:
 
 def test_the_page_names_what_can_be_asked() -> None:
     """And nothing that there is not."""
-    page = (images.CONTAINERFILE.parent / "README.md").read_text()
+    page = ((layout.ROOT / images.CONTAINERFILE).parent / "README.md").read_text()
     flags = {option for action in images._parser()._actions for option in action.option_strings}
 
     assert set(re.findall(r"--[a-z]+(?=[ `\"])", page)) - {"--output"} <= flags

@@ -12,13 +12,15 @@ import pytest
 from bench import results
 from release import bed as beds
 from release import cached, former
-from testbed import lending
+from testbed import binaries, lending
 from testbed.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 RUNNING: Final = tuple(f"runs-{number}" for number in range(50))
 PERCENT: Final = 12  # Eight pods to a card.
+BOTH: Final = 1  # The step after which both programs are new,
+LAST: Final = 3  # and that after which both are old again.
 MOST_NEW: Final = 10  # In each step; a kubelet has 110 pods at most.
 
 
@@ -26,6 +28,8 @@ MOST_NEW: Final = 10  # In each step; a kubelet has 110 pods at most.
 def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[beds.Bed]:
     """Lend a node on which the former version runs, with fifty pods."""
     beds.skip_without_tools()
+    if binaries.release():
+        pytest.skip(f"on this bed no other Kubernetes reaches the webhook of version {former.VERSION}")
     if not former.is_here():
         pytest.skip(f"the history here does not reach back to version {former.VERSION}")
     version = former.made()
@@ -74,6 +78,17 @@ def is_rolled(bed: beds.Bed, workload: str) -> bool:
         return bool(status.get("updatedNumberScheduled") == status.get("numberReady") == 1)
     wanted = (status.get(key) for key in ("replicas", "updatedReplicas", "readyReplicas"))
     return set(wanted) == {1}
+
+
+def versions(bed: beds.Bed) -> dict[str, str]:
+    """Return which version of its image each workload has."""
+    return {
+        workload: bed.cluster.kubectl(
+            *("get", workload, "-n", beds.NAMESPACE),
+            "--output=jsonpath={.spec.template.spec.containers[0].image}",
+        ).rpartition(":")[2]
+        for workload in ("deployment/berth-operator", "daemonset/berth-agent")
+    }
 
 
 def waited(pod: dict[str, Any]) -> float:
@@ -130,6 +145,10 @@ def test_no_pod_notices_an_upgrade(
     for number, (words, roll) in enumerate(steps):
         bed.helm(*words)
         new += create_until_rolled(bed, f"{stays}-{number}", roll)
+        assert versions(bed) == {
+            first: former.VERSION if number == LAST else cached.TESTED,
+            second: cached.TESTED if number == BOTH else former.VERSION,
+        }
 
     bed.until_ready(*new, namespace="default")
     assert states(bed) == before

@@ -6,11 +6,16 @@
 
 {{/* What both programs' objects are labelled with. */}}
 {{- define "berth.labels" -}}
+{{ include "berth.podLabels" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end }}
+
+{{/* And their pods: nothing that changes with the chart alone, for that would replace them. */}}
+{{- define "berth.podLabels" -}}
 app.kubernetes.io/name: berth-{{ .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: berth
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 
 {{/*
@@ -22,6 +27,10 @@ namespace itself is made by helm. (dict "root" $ "file" "rbac.yaml")
 {{- $text := .root.Files.Get (printf "files/%s" .file) -}}
 {{- $text = $text | replace "['berth-scheduler']" $names | replace "berth-system" .root.Release.Namespace -}}
 {{- $text = $text | replace "value: \"berth-scheduler\"" (printf "value: %q" (first .root.Values.schedulerNames)) -}}
+{{- with .root.Values.operator.webhookURL }}
+{{- $service := "service: \\{namespace: [^,]+, name: berth-webhook, path: ([^}]+)\\}" }}
+{{- $text = regexReplaceAll $service $text (printf "url: %s${1}" .) }}
+{{- end }}
 {{- $text = $text | replace "targetPort: 9443" (printf "targetPort: %v" .root.Values.operator.ports.webhook) -}}
 {{- range $document := regexSplit "(?m)^---$" $text -1 }}
 {{- $object := fromYaml $document }}
