@@ -17,7 +17,7 @@ from testbed.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
-RUNNING: Final = tuple(f"runs-{number}" for number in range(50))
+RUNNING: Final = tuple(f"runs-{number}" for number in range(50 if beds.FULL else 10))
 PERCENT: Final = 12  # Eight pods to a card.
 BOTH: Final = 1  # The step after which both programs are new,
 LAST: Final = 3  # and that after which both are old again.
@@ -26,7 +26,7 @@ MOST_NEW: Final = 10  # In each step; a kubelet has 110 pods at most.
 
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[beds.Bed]:
-    """Lend a node on which the former version runs, with fifty pods."""
+    """Lend a node on which the former version runs, with its pods."""
     beds.skip_without_tools()
     if binaries.release():
         pytest.skip(f"on this bed no other Kubernetes reaches the webhook of version {former.VERSION}")
