@@ -43,6 +43,7 @@ def test_a_pod_sees_its_cards_soon_after_the_installation(
     """Operator and agent run by their own accounts, and the agent reads the cards of the driver's library."""
     begin = time.monotonic()
     bed.install(cached.made())
+    bed.until_ready("berth-operator", "berth-agent")
     waiting.until(lambda: "A100" in bed.cluster.kubectl("get", "devices"), what="the cards", seconds=120)
     bed.create("train", cards=2)
     bed.until_ready("train", namespace="default")
@@ -51,7 +52,6 @@ def test_a_pod_sees_its_cards_soon_after_the_installation(
     with capsys.disabled():
         print(f"\nfrom helm install to the first pod: {seconds} s")
 
-    bed.until_ready("berth-operator", "berth-agent")
     seen = bed.cards("train")
     assert len(set(seen)) == 2
     assert all(card.startswith("GPU-") for card in seen)
