@@ -14,7 +14,7 @@ import logging
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from aiohttp import web
@@ -126,7 +126,7 @@ class Operator:
         self._records = decision_records.DecisionRecords(metrics.scheduling, wall=wall)
         self._loop: loop.Loop | None = None
         metrics.registry.register(inventory_metrics.InventoryCollector(self._ledger, clock))
-        self._leading = False
+        self._webhook_trusted, self._leading = not settings.listen_webhook, False
         self._binds_ended = False  # Whether surely no bind of any term is under way.
 
     def _pod_status_writer(self, session: api.Api) -> pod_status.PodStatusWriter:
@@ -146,7 +146,7 @@ class Operator:
             self._served(self._settings.listen_probes, limits=http_server.PROBES),
             self._served(self._settings.listen, more=self._routes()),
             self._admitting(),
-            running(
+            tasks.running(
                 self._feeds.run(),
                 self._watchdog.run(),
                 self._events.run(),
@@ -154,7 +154,7 @@ class Operator:
                 self._election.heartbeat(),
             ) as background,
         ):
-            await until(stop, self._feeds.wait_synced(), *background)
+            await tasks.until(stop, self._feeds.wait_synced(), *background)
             if not stop.is_set():
                 log.info("the picture is complete: %s", inventory_metrics.description(self._ledger))
                 audit = auditor.Auditor(
@@ -165,7 +165,7 @@ class Operator:
                     resync=self._feeds.resync,
                     revisions=self._feeds.revisions_of,
                 )
-                async with running(audit.run(self._settings.audit_period)) as auditing:
+                async with tasks.running(audit.run(self._settings.audit_period)) as auditing:
                     await self._lead_when_elected(stop, [*background, *auditing])
 
     def state(self) -> str:
@@ -176,7 +176,11 @@ class Operator:
 
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
         """Serve the probes, and `rest`, at an address, if there is one."""
-        return server.serve(address, ready=lambda: self._feeds.synced, state=self.state, **rest)
+        return server.serve(address, ready=self._ready, state=self.state, **rest)
+
+    def _ready(self) -> bool:
+        """Whether it could lead, and the API server can ask it about new pods if it may."""
+        return self._feeds.synced and self._webhook_trusted
 
     @contextlib.asynccontextmanager
     async def _admitting(self) -> AsyncIterator[None]:
@@ -185,13 +189,18 @@ class Operator:
             yield
             return
         # It loads a library for certificates, which few operators need.
-        from berth_operator.admission import certificate_keeper, webhook  # noqa: PLC0415
+        from berth_operator.admission import certificate_keeper, certificates, webhook  # noqa: PLC0415
 
         hook = webhook.Webhook()
+
+        def use(serving: certificates.ServingCertificate) -> None:
+            hook.use(serving)
+            self._webhook_trusted = True
+
         keeper = certificate_keeper.CertificateKeeper(
-            self._session, hook.use, wall=wall, namespace=self._settings.namespace
+            self._session, use, wall=wall, namespace=self._settings.namespace
         )
-        async with hook.serving(self._settings.listen_webhook), running(keeper.run()):
+        async with hook.serving(self._settings.listen_webhook), tasks.running(keeper.run()):
             yield
 
     def _routes(self) -> list[web.RouteDef]:
@@ -220,8 +229,8 @@ class Operator:
 
     async def _lead_when_elected(self, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
         await self._election.start()
-        async with running(self._election.campaign()) as campaign:
-            await until(stop, *campaign, *background)
+        async with tasks.running(self._election.campaign()) as campaign:
+            await tasks.until(stop, *campaign, *background)
             if campaign[0].done():
                 await self._lead(campaign[0].result(), stop, background)
         await self._election.stop()
@@ -232,7 +241,7 @@ class Operator:
         log.info("leading, term %s", term.name)
         self._binds_ended = term.clean
         self._metrics.leader_transitions.set(term.transitions)
-        await until(stop, self._take_over(term), *background)
+        await tasks.until(stop, self._take_over(term), *background)
         if not stop.is_set():
             await self._decide(term, stop, background)
         await self._step_down()
@@ -268,7 +277,7 @@ class Operator:
         )
         self._leading, self._binds_ended = True, False
         self._metrics.leader.set(1)
-        async with running(
+        async with tasks.running(
             loop_.run(),
             self._report_summaries(),
             self._list_capacities(),
@@ -278,7 +287,7 @@ class Operator:
             self._bind_log.run(),
         ) as deciding:
             log.info("deciding: %s", inventory_metrics.description(self._ledger))
-            await until(stop, *deciding, *others)
+            await tasks.until(stop, *deciding, *others)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 await loop_.binder.drain()
@@ -357,32 +366,6 @@ def make_election(
         clock=time.monotonic,
         lost=leadership.exit_lost,
     )
-
-
-@contextlib.asynccontextmanager
-async def running(*work: Coroutine[Any, Any, Any]) -> Any:
-    """Run coroutines beside the block, and end them with it."""
-    started = [asyncio.create_task(one) for one in work]
-    try:
-        yield started
-    finally:
-        await tasks.end(started)
-
-
-async def until(stop: asyncio.Event, *work: Any) -> None:
-    """Wait until `stop` is set or one of these ends; raise its error, if it has one."""
-    stopping = asyncio.ensure_future(stop.wait())
-    started = [asyncio.ensure_future(one) for one in work]
-    given = {one for one in work if isinstance(one, asyncio.Task)}
-    try:
-        done, _ = await asyncio.wait([stopping, *started], return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        stopping.cancel()
-        for task in started:
-            if task not in given:
-                task.cancel()
 
 
 async def main(settings: Settings) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import datetime as dt
+import http
 import ssl
 from collections.abc import Iterator
 from typing import Any, Final
@@ -18,7 +19,7 @@ from e2e import webhooks
 from e2e.stage import Stage, Thing
 from e2e.webhooks import LABEL, SCHEDULER, Replicas, configuration
 from support import kubelet, manifests
-from testbed import ports
+from testbed import pages, ports, waiting
 
 OWN: Final = [{"name": "FIRST", "value": "1"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 
@@ -135,6 +136,23 @@ async def test_a_renewed_certificate_costs_no_pod(replicas: Replicas) -> None:
 async def _shown(port: int) -> str:
     """Return the certificate that a replica shows."""
     return await asyncio.to_thread(ssl.get_server_certificate, ("localhost", port), timeout=5)
+
+
+@pytest.mark.slow
+async def test_a_replica_is_ready_once_it_can_be_asked(installed: Stage) -> None:
+    """It leads and binds before, but whoever installs it waits until pods of Berth's can be made."""
+    stage, webhook, probes = installed, ports.free(), ports.free()
+    await stage.deciding_operator(
+        *("--listen-webhook", f"127.0.0.1:{webhook}", "--listen-probes", f"127.0.0.1:{probes}")
+    )
+    assert pages.get(probes, "/readyz")[0] == http.HTTPStatus.SERVICE_UNAVAILABLE
+
+    stage.cluster.apply(configuration(webhook))
+    await waiting.eventually(
+        lambda: pages.get(probes, "/readyz")[0] == http.HTTPStatus.OK,
+        what="the operator to be ready",
+        seconds=60,
+    )
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The HTTP server: the probes, the metrics, and the pages.
 
-`/healthz` answers as long as the loop that binds pods runs; `/readyz` is 200 once all_routes has
+`/healthz` answers as long as the loop that binds pods runs; `/readyz` is 200 once everything has
 been read. Both return the state in words, and need no token, for a kubelet has none. `/` lists
 all paths.
 """
@@ -21,7 +21,7 @@ STATE_SECONDS: Final = 0.1  # The state is counted over all nodes, and anybody m
 METRICS: Final = "/metrics"
 ABOUT: Final = {
     "/healthz": "whether it is alive, and its state in words",
-    "/readyz": "the same; 200 once its picture of the cluster is complete",
+    "/readyz": "the same; 200 once its picture is complete, and its webhook can be asked",
     METRICS: "for Prometheus",
     **pages.ABOUT,
 }
