@@ -259,6 +259,9 @@ def shell(cluster: Cluster) -> dict[str, str]:
     return {"PATH": f"{tools}:{os.environ['PATH']}", "KUBECONFIG": f"{cluster.admin_kubeconfig}"}
 
 
+@pytest.mark.skipif(
+    bool(binaries.release()), reason="the file is for API servers with policies of both kinds"
+)
 def test_kubectl_installs_it_without_helm(bare_cluster: Cluster) -> None:
     """A second time, too."""
     words = ("apply", "--server-side", "-k", f"{rendering.RENDERED.parent}")
