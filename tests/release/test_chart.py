@@ -260,7 +260,7 @@ def shell(cluster: Cluster) -> dict[str, str]:
 
 
 @pytest.mark.skipif(
-    bool(binaries.release()), reason="the file is for API servers with policies of both kinds"
+    bool(binaries.release()), reason="the file is for API servers with both kinds of policies"
 )
 def test_kubectl_installs_it_without_helm(bare_cluster: Cluster) -> None:
     """A second time, too."""
