@@ -256,7 +256,12 @@ def test_a_node_forgets_its_device_plugin_by_the_command_of_the_page(bare_cluste
 def shell(cluster: Cluster) -> dict[str, str]:
     """Return what a person has in the shell: kubectl, and a kubeconfig of an administrator."""
     tools = binaries.ensure(["kubectl"], tell=lambda _: None)["kubectl"].parent
-    return {"PATH": f"{tools}:{os.environ['PATH']}", "KUBECONFIG": f"{cluster.admin_kubeconfig}"}
+    return {
+        **os.environ,
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "KUBECONFIG": f"{cluster.admin_kubeconfig}",
+        "KUBECACHEDIR": f"{cluster.directory / 'kubectl'}",
+    }
 
 
 @pytest.mark.skipif(
