@@ -15,8 +15,8 @@ import yaml
 
 from e2e import by_hand, fleet
 from support import kubelet
-from testbed import binaries, lending, processes
 from testbed import cluster as clusters
+from testbed import lending, processes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 README: Final = (ROOT / "README.md").read_text()
@@ -45,13 +45,6 @@ async def kubelets(base: clusters.Cluster) -> AsyncIterator[kubelet.Kubelets]:
         yield playing
 
 
-def environment(cluster: clusters.Cluster) -> dict[str, str]:
-    """Return what a person has in the shell: kubectl, and a kubeconfig of an administrator."""
-    tools = binaries.ensure(["kubectl"])["kubectl"].parent
-    path = os.pathsep.join([str(tools), os.environ["PATH"]])
-    return {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.admin_kubeconfig), "NODE": NODE}
-
-
 def checkout(place: Path) -> Path:
     """Make a folder that looks like the checkout, without writing into the real one."""
     for name in ("crds", "manifests"):
@@ -72,7 +65,7 @@ async def test_an_existing_cluster_is_set_up_by_the_commands_for_developers(
 ) -> None:
     """Whoever follows that section word by word gets the README's example pod placed."""
     # Given the commands of that section, but for `make setup`, which has run: it made this interpreter
-    shell = environment(base)
+    shell = base.shell() | {"NODE": NODE}
     place = checkout(tmp_path)
     install, accounts, operator, agent = blocks("sh", after=BY_HAND, page=DEVELOPING)
     for script in (install, accounts.replace("make setup\n", "")):

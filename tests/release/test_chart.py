@@ -1,7 +1,6 @@
 """The chart: what it renders to, that a real API server takes that, and that a mistake is refused."""
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -234,7 +233,7 @@ def test_what_the_page_says_about_removal_leaves_nothing(bare_cluster: Cluster) 
     )
 
     assert "berth-fence" in bare_cluster.kubectl(*everything)
-    subprocess.run(["bash", "-euc", commands], cwd=layout.ROOT, env=shell(bare_cluster), check=True)
+    subprocess.run(["bash", "-euc", commands], cwd=layout.ROOT, env=bare_cluster.shell(), check=True)
     assert "berth" not in bare_cluster.kubectl(*everything)
 
 
@@ -248,20 +247,9 @@ def test_a_node_forgets_its_device_plugin_by_the_command_of_the_page(bare_cluste
     bare_cluster.kubectl("create", "-f", "-", stdin=json.dumps(node))
     bare_cluster.kubectl("patch", "node", "left", "--subresource=status", "--patch", json.dumps(status))
 
-    subprocess.run(["bash", "-euc", commands], env=shell(bare_cluster) | {"NODE": "left"}, check=True)
+    subprocess.run(["bash", "-euc", commands], env=bare_cluster.shell() | {"NODE": "left"}, check=True)
     found = json.loads(bare_cluster.kubectl("get", "node", "left", "--output=json"))["status"]
     assert found["capacity"] == found["allocatable"] == {"cpu": "8"}
-
-
-def shell(cluster: Cluster) -> dict[str, str]:
-    """Return what a person has in the shell: kubectl, and a kubeconfig of an administrator."""
-    tools = binaries.ensure(["kubectl"], tell=lambda _: None)["kubectl"].parent
-    return {
-        **os.environ,
-        "PATH": f"{tools}:{os.environ['PATH']}",
-        "KUBECONFIG": f"{cluster.admin_kubeconfig}",
-        "KUBECACHEDIR": f"{cluster.directory / 'kubectl'}",
-    }
 
 
 @pytest.mark.skipif(

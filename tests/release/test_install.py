@@ -119,7 +119,7 @@ def test_what_runs_stays_when_berth_is_removed(bed: beds.Bed) -> None:
 
 def test_it_comes_back_as_make_kind_installs_it(bed: beds.Bed) -> None:
     """All of that but the cluster: the chart with the values for kind, and the first pod of the README."""
-    time.sleep(SECONDS_AWAY)
+    time.sleep(SECONDS_AWAY)  # In full for more than a minute, after which no fence could come back.
     bed.cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
     kubeconfig = bed.cluster.admin_kubeconfig
     files = ("--values", f"{in_kind.VALUES}", "--values", f"{bed.values}")

@@ -204,7 +204,7 @@ def _build(name: str, tell: Callable[[str], None]) -> Path:
     program = PROGRAMS[name]
     tell(f"{name} {version(program)} is not here; to build it usually takes {program.usual_seconds} s")
     what = (*flags(program), program.package)
-    return builder.build(cached(name), what, module=_module(PROGRAMS[name]), cache=cache(), tell=tell)
+    return builder.build(cached(name), what, module=_module(program), cache=cache(), tell=tell)
 
 
 def _module(program: Program) -> Path:

@@ -176,6 +176,16 @@ class Cluster:
 
     # What tests do with it.
 
+    def shell(self) -> dict[str, str]:
+        """Return what an administrator has in the shell: kubectl, and a kubeconfig."""
+        tools = self._site.programs["kubectl"].parent
+        return {
+            **os.environ,
+            "PATH": os.pathsep.join([f"{tools}", os.environ["PATH"]]),
+            "KUBECONFIG": f"{self.admin_kubeconfig}",
+            "KUBECACHEDIR": f"{self.directory / 'kubectl'}",
+        }
+
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """Run the real kubectl as the administrator and return what it prints."""
         command = [str(self._site.programs["kubectl"]), f"--cache-dir={self.directory / 'kubectl'}", *words]
