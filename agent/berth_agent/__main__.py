@@ -21,8 +21,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
 from berth_agent import (
@@ -30,34 +29,23 @@ from berth_agent import (
     configuration,
     extra_device_files,
     extra_devices,
-    isolation_kinds,
+    flag_table,
     loop,
     probe,
     rdma,
     sampler,
     simulated,
     sysfs,
+    way,
 )
-from berth_agent.cdi import writer as cdi_writer
-from berth_agent.delivery import isolation
-from berth_agent.delivery.device_nodes import DeviceNodes
-from berth_agent.delivery.driver_files import DriverFiles
-from berth_agent.delivery.means import CdiMeans, DirectMeans
-from berth_agent.device_plugin import answers
-from berth_agent.device_plugin import plugin as device_plugin
 from berth_agent.flag_table import PROGRAM
 from berth_agent.health import health_rules
-from berth_agent.kubelet import plugin_server, podresources
-from berth_agent.mps.daemon import MpsConfig, MpsDaemon
+from berth_agent.kubelet import podresources
 from berth_agent.node_view import NodeView
-from berth_agent.nri import adjuster
-from berth_agent.nvml import compute_mode, nvml_probe
-from berth_agent.runtime_watch import RuntimeConfig
+from berth_agent.nvml import nvml_probe
 from berth_agent.settings import (
     HardwareNode,
-    IsolationSettings,
     Node,
-    NriSettings,
     Settings,
     SimulatedNode,
 )
@@ -125,84 +113,20 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
             config = loop.NodeConfig(node.name, _hardware(node), procfs=node.procfs, rules=own)
         case _:
             assert_never(node)
-    is_simulated = isinstance(node, SimulatedNode)
-    direct = _direct_means(settings, config.procfs, simulated=is_simulated)
-    mps = _mps(settings, config.node, simulated=is_simulated)
     return dataclasses.replace(
         config,
-        kubelet=_kubelet(settings, settings.deadline),
+        kubelet=_kubelet(settings),
         resources=settings.gpu_resources,
         labels=settings.node_labels,
         modes=settings.modes,
-        runtime=RuntimeConfig(settings.runtime_config) if settings.runtime_config else None,
-        nri=_nri(settings, direct, mps),
-        cdi=_cdi(settings, direct),
-        plugin=_plugin(settings, direct, mps),
-        mps=mps,
+        ways=tuple(_ways(settings, config)),
     )
 
 
-def _kubelet(settings: Settings, deadline: float) -> podresources.PodResourcesClient | None:
-    """Return a client of the kubelet with a connection of its own, if the kubelet is to be asked."""
+def _kubelet(settings: Settings) -> podresources.PodResourcesClient | None:
+    """Return a client of the kubelet, if the kubelet is to be asked."""
     path = settings.pod_resources
-    return podresources.PodResourcesClient(path, deadline=deadline) if path else None
-
-
-def _direct_means(settings: Settings, procfs: Path, *, simulated: bool) -> DirectMeans:
-    """Return what opens the cards of a node; simulated ones need no device nodes."""
-    driver = settings.driver
-    device_nodes = DeviceNodes(driver.dev, procfs, optional=simulated)
-    return DirectMeans(device_nodes, DriverFiles(driver.root, driver.on_host))
-
-
-def _mps(settings: Settings, node: str, *, simulated: bool) -> MpsDaemon | None:
-    """Return the daemon of MPS, where it is kept running; simulated cards need not be set for it."""
-    if settings.mps is None:
-        return None
-    config = MpsConfig(settings.mps.root, settings.mps.control, settings.modes.sharing)
-    if not simulated:
-        config = dataclasses.replace(config, make_exclusive=compute_mode.make_exclusive)
-    return MpsDaemon(config, node, interval=settings.interval)
-
-
-def _isolation(settings: IsolationSettings, mps: MpsDaemon | None) -> isolation.Isolation:
-    """Return what keeps containers to their parts of cards."""
-    if settings.kind == isolation_kinds.MPS and mps:
-        return isolation.MpsIsolation(mps)
-    if settings.kind == isolation_kinds.HAMI_CORE and settings.hami_core:
-        return isolation.HamiIsolation(settings.hami_core)
-    return isolation.NOT_ISOLATED
-
-
-def _nri(settings: Settings, direct: DirectMeans, mps: MpsDaemon | None) -> adjuster.NriConfig | None:
-    """Return how containers are adjusted as the runtime makes them."""
-    if (nri := settings.nri) is None:
-        return None
-    means = CdiMeans(nri.cdi_kind) if nri.cdi_kind else direct
-    return adjuster.NriConfig(nri.socket, means, _guard(settings, nri), _isolation(settings.isolation, mps))
-
-
-def _cdi(settings: Settings, direct: DirectMeans) -> cdi_writer.CdiConfig | None:
-    return cdi_writer.CdiConfig(settings.cdi, direct) if settings.cdi else None
-
-
-def _plugin(
-    settings: Settings, direct: DirectMeans, mps: MpsDaemon | None
-) -> device_plugin.PluginConfig | None:
-    """Return how the kubelet is served, where it is."""
-    kubelet = _kubelet(settings, answers.LIST_SECONDS)
-    if (plugin := settings.plugin) is None or kubelet is None:
-        return None
-    kept = _isolation(settings.isolation, mps)
-    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host, mps, kept)
-    return device_plugin.PluginConfig(plugin.socket, kubelet, rules)
-
-
-def _guard(settings: Settings, nri: NriSettings) -> adjuster.Guard | None:
-    kubelet = _kubelet(settings, adjuster.KUBELET_SECONDS)
-    if not nri.guard or kubelet is None:
-        return None
-    return adjuster.Guard(kubelet, settings.gpu_resources, frozenset(nri.unguarded_namespaces))
+    return podresources.PodResourcesClient(path, deadline=settings.deadline) if path else None
 
 
 def _hardware(node: HardwareNode) -> probe.Probe:
@@ -239,7 +163,7 @@ async def _serve(
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
     identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
     runtime = loop.Runtime(clock=_now, identity=identity)
-    patience = EXIT_SECONDS + (SERVED_SECONDS + plugin_server.DRAIN_SECONDS if settings.plugin else 0)
+    patience = EXIT_SECONDS + (SERVED_SECONDS + flag_table.DRAIN_SECONDS if settings.plugin else 0)
     stop = _on_signals(runtime.hangup, settings_reader, patience)
     nodes = ", ".join(config.node for config in configs)
     servers = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
@@ -310,7 +234,21 @@ async def _served(settings: Settings, node_views: Iterable[NodeView]) -> AsyncIt
         yield
 
 
-# What these import takes memory that only a server needs.
+# What these import takes memory that an agent spares without them.
+
+
+def _ways(settings: Settings, config: loop.NodeConfig) -> Iterator[way.MakeWay]:
+    """Yield what makes each way that is chosen for a node."""
+    if files := settings.runtime_config:
+        from berth_agent import runtime_watch  # noqa: PLC0415
+
+        runtime = runtime_watch.RuntimeConfig(files)
+        yield lambda _: runtime_watch.RuntimeWatch(runtime, interval=settings.interval)
+    if settings.nri or settings.cdi or settings.plugin or settings.mps:
+        from berth_agent import chosen_ways  # noqa: PLC0415
+
+        simulated_cards = isinstance(config.probe, simulated.SimulatedProbe)
+        yield from chosen_ways.makers(settings, config.node, config.procfs, simulated=simulated_cards)
 
 
 def _probes(address: str) -> contextlib.AbstractAsyncContextManager[str]:

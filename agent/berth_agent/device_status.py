@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from berth_agent import card_modes, probe
-from berth_agent.delivery import isolation
 from berth_crds import schema_limits, text, vocabulary, wire
 from berth_crds.client import lease
 
@@ -120,18 +119,6 @@ def mig_ready(cards: Sequence[wire.Card], modes: card_modes.CardModes) -> wire.C
         failed="WrongLayout",
         fine="InstancesRead",
         message=f"{count} MIG instances on {len(cut)} cards are given out.",
-    )
-
-
-def shares_isolated(state: isolation.State) -> wire.Condition:
-    """Return whether containers are kept to their parts of cards."""
-    kind = vocabulary.DeviceCondition.SHARES_ISOLATED
-    return ready_or_not(
-        kind,
-        state.failure,
-        failed=vocabulary.IsolationReason.NOT_ENFORCED,
-        fine=state.reason,
-        message=state.message,
     )
 
 

@@ -15,6 +15,7 @@ PROGRAM: Final = "berth-agent"
 INTERVAL_SECONDS: Final = 10.0
 LEASE_SECONDS: Final = 40
 DEADLINE_SECONDS: Final = 5.0
+DRAIN_SECONDS: Final = 5.0  # For as long a server that ends answers what it was asked.
 # The names of NVIDIA's own plugin, whole, shared and cut into MIG instances.
 GPU_RESOURCES: Final = (
     names.NVIDIA_GPU,

@@ -15,7 +15,7 @@ import datetime as dt
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,20 +30,14 @@ from berth_agent import (
     probe,
     sampler,
 )
-from berth_agent.cdi import writer as cdi_writer
-from berth_agent.device_plugin import plugin as device_plugin
-from berth_agent.device_plugin.answers import NodeState
 from berth_agent.gpupods import desired, evidence, process_owners, reconciler
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources, poller
 from berth_agent.kubelet.poller import KubeletPoller, condition
-from berth_agent.mps.daemon import MpsDaemon
 from berth_agent.node_view import NodeView
-from berth_agent.nri import adjuster
-from berth_agent.nri.plugin import NriPlugin
 from berth_agent.publish import device_publisher, heartbeat
 from berth_agent.publish.label_writer import LabelWriter
-from berth_agent.runtime_watch import RuntimeConfig, RuntimeWatch
+from berth_agent.way import MakeWay, NodeAccess
 from berth_crds import named_cards, names, vocabulary, wire
 from berth_crds.client import api, errors, informer, resources
 
@@ -63,10 +57,8 @@ class NodeConfig:
     `kubelet` is asked about `resources`. A probe that lists processes is asked as well, and their
     cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
     `modes` says how cards are given out. With `labels` the Node gets labels
-    with what its cards have in common. `runtime` says whether the runtime obeys the environment of
-    containers. With `nri` containers are adjusted as the runtime makes them,
-    with `cdi` a file tells the runtime what opens each card, and with `plugin` the kubelet counts the
-    cards and gives them to containers.
+    with what its cards have in common. `ways` make what brings cards to containers, or looks whether
+    another does.
     """
 
     node: str
@@ -78,11 +70,7 @@ class NodeConfig:
     rules: health_rules.HealthRules = health_rules.DEFAULT
     labels: bool = False
     modes: card_modes.CardModes = card_modes.USUAL
-    nri: adjuster.NriConfig | None = None
-    runtime: RuntimeConfig | None = None
-    cdi: cdi_writer.CdiConfig | None = None
-    plugin: device_plugin.PluginConfig | None = None
-    mps: MpsDaemon | None = None
+    ways: tuple[MakeWay, ...] = ()
     # Held while a sampler runs: after a restart, an earlier sample may still hang in the driver.
     probe_lock: contextlib.AbstractContextManager[object] = dataclasses.field(
         default_factory=threading.Lock, compare=False
@@ -148,16 +136,15 @@ class NodeAgent:
         self._gpupods = _reconciler(session, config, runtime, on_pod_change=self._pod_changed)
         node_view.gpupods = self._gpupods.gpupods.objects
         self._poller = _poller(config, timing, self._wake_poller, self._gpupods, self._kubelet_reported)
-        self._device_plugin = _device_plugin(config, self._gpupods, runtime, on_change=self._wake.set)
-        self._nri_plugin = _nri_plugin(config, self._known_cards, self._gpupods.requested)
-        self._runtime_watch = (
-            RuntimeWatch(config.runtime, interval=timing.interval) if config.runtime else None
+        access = NodeAccess(
+            config.node,
+            self._known_cards,
+            self._gpupods,
+            self._gpupods.requested,
+            runtime.hangup,
+            on_change=self._wake.set,
         )
-        self._cdi_writer = (
-            cdi_writer.CdiWriter(config.cdi, config.node, self._known_cards, interval=timing.interval)
-            if config.cdi
-            else None
-        )
+        self._ways = [make(access) for make in config.ways]
 
     async def run(self) -> None:
         """Run until cancelled, and record what is seen in the node view."""
@@ -169,33 +156,26 @@ class NodeAgent:
                 group.create_task(self._label_writer.run(), name=f"labels of {self.node}")
             if self._poller:
                 group.create_task(self._poller.run(), name=f"kubelet of {self.node}")
-            if self._runtime_watch:
-                group.create_task(self._runtime_watch.run(), name=f"runtime's configuration of {self.node}")
-            if self._nri_plugin:
-                group.create_task(self._nri_plugin.run(), name=f"container runtime of {self.node}")
-            if self._device_plugin:
-                group.create_task(self._device_plugin.run(), name=f"device plugin of {self.node}")
-                group.create_task(self._end(self._device_plugin))
-            if self._config.mps:
-                group.create_task(self._config.mps.run(), name=f"MPS of {self.node}")
-            if self._cdi_writer:
-                group.create_task(self._cdi_writer.run(), name=f"CDI spec of {self.node}")
+            for way in self._ways:
+                group.create_task(way.run(), name=f"{type(way).__name__} of {self.node}")
+            group.create_task(self._end_ways(), name=f"the end of the ways of {self.node}")
 
-    async def _end(self, plugin: device_plugin.DevicePlugin) -> None:
+    async def _end_ways(self) -> None:
         await self._runtime.ending.wait()
-        await plugin.end(lambda: self._published()[1])
+        await asyncio.gather(*(way.end(lambda: self._published()[1]) for way in self._ways))
         self._runtime.ended.set()
 
     def _pod_changed(self) -> None:
-        """Have the kubelet asked, which may know more about the pod now, and offer what is free now."""
+        """Have the kubelet asked, which may know more about the pod now."""
         self._wake_poller.set()
-        if self._device_plugin:
-            self._device_plugin.pods_changed()
+        for way in self._ways:
+            way.pods_changed()
 
     def _kubelet_reported(self, report: poller.KubeletReport) -> None:
         self._gpupods.evidence.kubelet_reported(report)
-        if self._device_plugin and report.pods is not None:
-            self._device_plugin.set_listed(report.pods)
+        if report.pods is not None:
+            for way in self._ways:
+                way.set_listed(report.pods)
 
     async def _tick_forever(self) -> None:
         with contextlib.closing(self._sampler):
@@ -280,37 +260,26 @@ class NodeAgent:
             occupants=occupants,
             others=(
                 kubelet,
-                *self._delivery_conditions(),
+                *(way.condition() for way in self._ways),
                 device_status.mig_ready(spec.devices, self._config.modes),
             ),
             now=now,
         )
         device_status.log_changes(self.node, before, status)
-        self._offer(spec, status)
+        self._tell_ways(spec, status)
         self._node_view.status = status
         self._last = spec, status
         return spec, status
 
-    def _offer(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> None:
-        """Offer the cards to the kubelet, those that are sick or cordoned as unhealthy."""
-        if self._config.mps:
-            self._config.mps.set_cards(spec.devices)
-        if self._device_plugin is None:
-            return
+    def _tell_ways(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> None:
+        """Tell the ways which cards there are, and which of them are sick or cordoned."""
         published, _ = self._published()
         words = published.cordon if published else ()
         cordoned = (uuid for word in words for uuid in named_cards.uuids_named(word.strip(), spec.devices))
         sick = (card.uuid for card in status.devices if card.health != vocabulary.Health.HEALTHY)
-        state = NodeState(spec.devices, spec.partitions, frozenset((*cordoned, *sick)), spec.gpu_stands_for)
-        self._device_plugin.set_state(state)
-
-    def _delivery_conditions(self) -> Iterator[wire.Condition]:
-        """Yield whether each way of delivery that is configured is alive."""
-        for way in (self._runtime_watch, self._nri_plugin, self._cdi_writer, self._device_plugin):
-            if way:
-                yield way.condition()
-        if self._config.nri:
-            yield device_status.shares_isolated(self._config.nri.isolation.state())
+        unusable = frozenset((*cordoned, *sick))
+        for way in self._ways:
+            way.set_device(spec, unusable)
 
     def _pass_on(
         self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus
@@ -379,22 +348,3 @@ def _poller(
         on_change=on_change,
         on_request=gpupods.evidence.kubelet_requested,
     )
-
-
-def _device_plugin(
-    config: NodeConfig,
-    gpupods: reconciler.GpuPodReconciler,
-    runtime: Runtime,
-    *,
-    on_change: Callable[[], None],
-) -> device_plugin.DevicePlugin | None:
-    if config.plugin is None:
-        return None
-    return device_plugin.DevicePlugin(config.plugin, config.node, gpupods, runtime.hangup, on_change)
-
-
-def _nri_plugin(config: NodeConfig, cards: adjuster.Cards, requested: adjuster.Requested) -> NriPlugin | None:
-    if config.nri is None:
-        return None
-    decisions = adjuster.Adjuster(config.node, cards, requested, config.nri)
-    return NriPlugin(config.nri.socket, config.node, decisions.delivery)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Never
 
 from berth_agent import device_status
+from berth_agent.way import Way
 from berth_crds import vocabulary, wire
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ def failure(path: Path) -> str:
     return f"{path} says {OBEYS} = false." if settings.get(OBEYS) is False else ""
 
 
-class RuntimeWatch:
+class RuntimeWatch(Way):
     """Looks at the configuration of one node's runtime."""
 
     def __init__(self, config: RuntimeConfig, *, interval: float) -> None:

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Never
 
@@ -19,14 +19,13 @@ import msgspec
 from berth_agent import backoff, device_status
 from berth_agent.cdi import specs
 from berth_agent.delivery.means import DirectMeans
+from berth_agent.way import Cards, Way
 from berth_crds import vocabulary, wire
 
 log = logging.getLogger(__name__)
 
 FILE: Final = "berth.dev-gpu.json"
 MOST_PAUSE_SECONDS: Final = 60.0
-
-Cards = Callable[[], Sequence[wire.Card] | None]  # None while they have not been read.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class CdiConfig:
     means: DirectMeans
 
 
-class CdiWriter:
+class CdiWriter(Way):
     """Writes the spec of one node."""
 
     def __init__(self, config: CdiConfig, node: str, cards: Cards, *, interval: float) -> None:

@@ -13,7 +13,7 @@ import itertools
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from berth_agent.delivery import containers, replica_choice, topology_choice
 from berth_agent.delivery.containers import GivenCard, Limits, Part, Undeliverable, cards_and_instances
@@ -29,6 +29,7 @@ from berth_agent.kubelet.device_ids import uuid_of
 from berth_agent.kubelet.plugin_messages import ContainerResponse, Preference
 from berth_agent.kubelet.plugin_server import Refused
 from berth_agent.plugin_choices import PluginChoices
+from berth_agent.way import NodePods
 from berth_crds import names, vocabulary, wire
 
 log = logging.getLogger(__name__)
@@ -38,17 +39,6 @@ LOOK_SECONDS: Final = 0.05
 SETTLE_SECONDS: Final = 0.5  # Since a pod was first seen here; a bind takes some hundredths.
 LIST_SECONDS: Final = 1.0  # For one answer of the kubelet's.
 SEVERAL_PODS: Final = frozenset({names.NVIDIA_GPU_SHARED, names.GPU})  # May have the same card.
-
-
-class NodePods(Protocol):
-    """The pods that are bound to the node."""
-
-    def pods(self) -> Iterable[watched_pod.Pod]:
-        """Return those that are known."""
-
-    @property
-    def are_current(self) -> bool:
-        """Whether these are all there are now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

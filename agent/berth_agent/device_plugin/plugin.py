@@ -4,14 +4,15 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, Never
 
 from berth_agent import backoff, device_status
-from berth_agent.device_plugin.answers import AnswerRules, NodePods, NodeState, PluginAnswers
+from berth_agent.device_plugin.answers import AnswerRules, NodeState, PluginAnswers
 from berth_agent.kubelet import plugin_server, podresources
 from berth_agent.kubelet.plugin_server import PluginServer
+from berth_agent.way import NodePods, Way
 from berth_crds import tasks, vocabulary, wire
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class PluginConfig:
     rules: AnswerRules
 
 
-class DevicePlugin:
+class DevicePlugin(Way):
     """The device plugin of one node."""
 
     def __init__(
@@ -76,6 +77,10 @@ class DevicePlugin:
             if holds():
                 return
             await asyncio.sleep(CHECK_SECONDS)
+
+    def set_device(self, spec: wire.DeviceSpec, unusable: Collection[str]) -> None:
+        """Offer the cards of the node, those that are sick or cordoned as unhealthy."""
+        self.set_state(NodeState(spec.devices, spec.partitions, frozenset(unusable), spec.gpu_stands_for))
 
     def set_state(self, state: NodeState) -> None:
         """Set the cards of the node, and offer them."""

@@ -14,11 +14,11 @@ from typing import Any, Final, Protocol
 import grpc
 import grpc.aio
 
+from berth_agent import flag_table
 from berth_agent.kubelet import plugin_messages
 from berth_agent.kubelet.plugin_messages import ContainerResponse, OfferedDevice, Preference
 from berth_agent.protobuf import Malformed
 
-DRAIN_SECONDS: Final = 5.0
 REGISTRATION_SECONDS: Final = 15.0  # The kubelet itself waits for 10 s.
 
 
@@ -81,7 +81,7 @@ class PluginServer:
     async def _drain(self) -> None:
         """Wait until what the kubelet asks is answered: a pod whose question is cut off fails for good."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
+            async with asyncio.timeout(flag_table.DRAIN_SECONDS):
                 await self._idle.wait()
 
     async def _register(self) -> None:

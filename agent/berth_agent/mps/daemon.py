@@ -11,12 +11,13 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Never
 
 from berth_agent.delivery.isolation import LOG_FOLDER, PIPE_FOLDER, SHM, SHM_FOLDER
 from berth_agent.mps import limits
+from berth_agent.way import Way
 from berth_crds import wire
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class _Failed(Exception):
     """The daemon does not serve; the text is a clause."""
 
 
-class MpsDaemon:
+class MpsDaemon(Way):
     """The daemon of one node."""
 
     def __init__(self, config: MpsConfig, node: str, *, interval: float) -> None:
@@ -66,6 +67,10 @@ class MpsDaemon:
     def root(self) -> Path:
         """Where its folders are."""
         return self._config.root
+
+    def set_device(self, spec: wire.DeviceSpec, unusable: Collection[str]) -> None:  # noqa: ARG002
+        """Set the cards of the node, the sick ones among them."""
+        self.set_cards(spec.devices)
 
     def set_cards(self, cards: Sequence[wire.Card]) -> None:
         """Set the cards of the node."""

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,15 +12,12 @@ from berth_agent.delivery.containers import Delivery, Undeliverable
 from berth_agent.delivery.isolation import NOT_ISOLATED, Isolation
 from berth_agent.kubelet import device_ids, podresources
 from berth_agent.nri.messages import NewContainer
-from berth_crds import names, wire
+from berth_agent.way import Cards, Requested
+from berth_crds import names
 
 log = logging.getLogger(__name__)
 
 KUBELET_SECONDS: Final = 1.0  # The runtime waits for 2 s and then makes the container as it is.
-
-Cards = Callable[[], Sequence[wire.Card] | None]  # None while they have not been read.
-# Which resources a container asks the kubelet for, by the namespace and name of its pod, and its own name.
-Requested = Callable[[tuple[str, str], str], Iterable[str]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

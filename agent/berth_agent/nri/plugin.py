@@ -14,6 +14,7 @@ from berth_agent import backoff, device_status
 from berth_agent.delivery.containers import Delivery, Undeliverable
 from berth_agent.nri import frames, messages
 from berth_agent.protobuf import Malformed
+from berth_agent.way import Way
 from berth_crds import tasks, vocabulary, wire
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ MOST_PAUSE_SECONDS: Final = 5.0
 Deliver = Callable[[messages.NewContainer], Awaitable[Delivery | None]]
 
 
-class NriPlugin:
+class NriPlugin(Way):
     """The plugin at one socket of the runtime."""
 
     def __init__(self, socket: Path, node: str, deliver: Deliver) -> None:

@@ -1,0 +1,104 @@
+"""Makes the ways by which the agent itself opens cards to containers, as the settings choose them.
+
+Only an agent that has such a way imports this: what these ways import takes memory.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from berth_agent import isolation_kinds
+from berth_agent.cdi.writer import CdiConfig, CdiWriter
+from berth_agent.delivery import isolation
+from berth_agent.delivery.device_nodes import DeviceNodes
+from berth_agent.delivery.driver_files import DriverFiles
+from berth_agent.delivery.means import CdiMeans, DirectMeans
+from berth_agent.device_plugin import answers
+from berth_agent.device_plugin.plugin import DevicePlugin, PluginConfig
+from berth_agent.kubelet.podresources import PodResourcesClient
+from berth_agent.mps.daemon import MpsConfig, MpsDaemon
+from berth_agent.nri import adjuster
+from berth_agent.nri.plugin import NriPlugin
+from berth_agent.nri.shares_watch import SharesWatch
+from berth_agent.nvml import compute_mode
+from berth_agent.settings import IsolationSettings, NriSettings, Settings
+from berth_agent.way import MakeWay, NodeAccess
+
+
+def makers(settings: Settings, node: str, procfs: Path, *, simulated: bool) -> Iterator[MakeWay]:
+    """Yield what makes each way of a node; simulated cards need no device nodes, and are in no mode."""
+    direct = _direct_means(settings, procfs, simulated=simulated)
+    mps = _mps(settings, node, simulated=simulated)
+    kept = _isolation(settings.isolation, mps)
+    if mps:
+        yield lambda _: mps
+    if nri := _nri(settings, direct, kept):
+        yield lambda access: _nri_plugin(nri, access)
+    if settings.cdi:
+        cdi = CdiConfig(settings.cdi, direct)
+        yield lambda access: CdiWriter(cdi, access.node, access.cards, interval=settings.interval)
+    if plugin := _plugin(settings, direct, mps, kept):
+        yield lambda access: _device_plugin(plugin, access)
+    if nri:
+        yield lambda _: SharesWatch(kept)
+
+
+def _direct_means(settings: Settings, procfs: Path, *, simulated: bool) -> DirectMeans:
+    """Return what opens the cards of a node; simulated ones need no device nodes."""
+    driver = settings.driver
+    device_nodes = DeviceNodes(driver.dev, procfs, optional=simulated)
+    return DirectMeans(device_nodes, DriverFiles(driver.root, driver.on_host))
+
+
+def _mps(settings: Settings, node: str, *, simulated: bool) -> MpsDaemon | None:
+    """Return the daemon of MPS, where it is kept running; simulated cards need not be set for it."""
+    if settings.mps is None:
+        return None
+    config = MpsConfig(settings.mps.root, settings.mps.control, settings.modes.sharing)
+    if not simulated:
+        config = dataclasses.replace(config, make_exclusive=compute_mode.make_exclusive)
+    return MpsDaemon(config, node, interval=settings.interval)
+
+
+def _isolation(settings: IsolationSettings, mps: MpsDaemon | None) -> isolation.Isolation:
+    """Return what keeps containers to their parts of cards."""
+    if settings.kind == isolation_kinds.MPS and mps:
+        return isolation.MpsIsolation(mps)
+    if settings.kind == isolation_kinds.HAMI_CORE and settings.hami_core:
+        return isolation.HamiIsolation(settings.hami_core)
+    return isolation.NOT_ISOLATED
+
+
+def _nri(settings: Settings, direct: DirectMeans, kept: isolation.Isolation) -> adjuster.NriConfig | None:
+    """Return how containers are adjusted as the runtime makes them, where they are."""
+    if (nri := settings.nri) is None:
+        return None
+    means = CdiMeans(nri.cdi_kind) if nri.cdi_kind else direct
+    return adjuster.NriConfig(nri.socket, means, _guard(settings, nri), kept)
+
+
+def _guard(settings: Settings, nri: NriSettings) -> adjuster.Guard | None:
+    if not nri.guard or settings.pod_resources is None:
+        return None
+    kubelet = PodResourcesClient(settings.pod_resources, deadline=adjuster.KUBELET_SECONDS)
+    return adjuster.Guard(kubelet, settings.gpu_resources, frozenset(nri.unguarded_namespaces))
+
+
+def _nri_plugin(config: adjuster.NriConfig, access: NodeAccess) -> NriPlugin:
+    decisions = adjuster.Adjuster(access.node, access.cards, access.requested, config)
+    return NriPlugin(config.socket, access.node, decisions.delivery)
+
+
+def _plugin(
+    settings: Settings, direct: DirectMeans, mps: MpsDaemon | None, kept: isolation.Isolation
+) -> PluginConfig | None:
+    """Return how the kubelet is served, where it is."""
+    if (plugin := settings.plugin) is None or settings.pod_resources is None:
+        return None
+    kubelet = PodResourcesClient(settings.pod_resources, deadline=answers.LIST_SECONDS)
+    rules = answers.AnswerRules(plugin.choices, direct, settings.driver.dev_on_host, mps, kept)
+    return PluginConfig(plugin.socket, kubelet, rules)
+
+
+def _device_plugin(config: PluginConfig, access: NodeAccess) -> DevicePlugin:
+    return DevicePlugin(config, access.node, access.pods, access.hangup, access.on_change)
