@@ -228,7 +228,7 @@ async def _served(settings: Settings, node_views: Iterable[NodeView]) -> AsyncIt
     """Serve metrics and probes where the settings ask for them."""
     async with contextlib.AsyncExitStack() as stack:
         if settings.listen_probes:
-            log.info("probes at %s", await stack.enter_async_context(_probes(settings.listen_probes)))
+            log.info("probes at %s", await stack.enter_async_context(_probes(settings, node_views)))
         if settings.listen:
             log.info("listening at %s", await stack.enter_async_context(_metrics(settings, node_views)))
         yield
@@ -251,11 +251,14 @@ def _ways(settings: Settings, config: loop.NodeConfig) -> Iterator[way.MakeWay]:
         yield from chosen_ways.makers(settings, config.node, config.procfs, simulated=simulated_cards)
 
 
-def _probes(address: str) -> contextlib.AbstractAsyncContextManager[str]:
+def _probes(
+    settings: Settings, node_views: Iterable[NodeView]
+) -> contextlib.AbstractAsyncContextManager[str]:
     from berth_agent import web  # noqa: PLC0415
     from berth_crds import http_server  # noqa: PLC0415
 
-    return web.serving(address, flag="--listen-probes", limits=http_server.PROBES)
+    ready = web.ready_route(lambda: _unready(settings, node_views))
+    return web.serving(settings.listen_probes, ready, flag="--listen-probes", limits=http_server.PROBES)
 
 
 def _metrics(
@@ -265,8 +268,16 @@ def _metrics(
 
     collector = metrics.Collector(node_views, clock=asyncio.get_running_loop().time, dcgm=settings.dcgm_names)
     return web.serving(
-        settings.listen, web.metrics_route(lambda: metrics.text(collector), metrics.CONTENT_TYPE)
+        settings.listen,
+        web.ready_route(lambda: _unready(settings, node_views)),
+        web.metrics_route(lambda: metrics.text(collector), metrics.CONTENT_TYPE),
     )
+
+
+def _unready(settings: Settings, node_views: Iterable[NodeView]) -> str:
+    """Return of each node whose Lease may have expired why that is, in sentences."""
+    now = asyncio.get_running_loop().time()
+    return " ".join(filter(None, (each.unready(now, most=settings.lease_seconds) for each in node_views)))
 
 
 async def _run_forever(

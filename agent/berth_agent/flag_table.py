@@ -196,14 +196,14 @@ FLAGS: Final[Mapping[str, Mapping[str, delivery_flags.Options]]] = {
             "metavar": "HOST:PORT",
             "type": flags.address,
             "default": "",
-            "help": "serve /metrics and /healthz there (default: nothing is served)",
+            "help": "serve /metrics, /healthz and /readyz there (default: nothing is served)",
         },
         "listen-probes": {
             "metavar": "HOST:PORT",
             "type": flags.address,
             "default": "",
-            "help": "serve /healthz alone there, for a kubelet, so that no crowd at --listen makes it restart"
-            " the agent (default: only --listen serves it)",
+            "help": "serve /healthz and /readyz alone there, for a kubelet, so that no crowd at --listen"
+            " has it restart the agent (default: only --listen serves them)",
         },
         "dcgm-names": {
             "default": False,

@@ -25,6 +25,13 @@ class NodeView:
         self.ticks = 0
         self.tick_seconds = 0.0
 
+    def unready(self, now: float, *, most: float) -> str:
+        """Return why what is published cannot be counted on, as a sentence; empty if it can be."""
+        if (published := self.answered_at.get("api")) is None:
+            return f"{self.node} has not been published yet."
+        age = now - published
+        return f"{self.node} was published {age:.0f} s ago and not since." if age > most else ""
+
     def record_sample(self, outcome: probe.Outcome, now: float) -> None:
         """Record a sample; a source that failed leaves the one before."""
         if isinstance(outcome, probe.Sample):

@@ -1,4 +1,4 @@
-"""Serves the agent's metrics and its liveness probe over HTTP.
+"""Serves the agent's metrics and its probes over HTTP.
 
 Imported only where the settings ask for it: a server takes memory that most agents do not need.
 The metrics have a library of their own, and are a parameter.
@@ -12,7 +12,11 @@ from aiohttp import web
 
 from berth_crds import flags, http_connections, http_server, text
 
-ABOUT: Final = {"/healthz": "whether it is alive", "/metrics": "for Prometheus"}
+ABOUT: Final = {
+    "/healthz": "whether it is alive",
+    "/readyz": "200 while what it publishes is current",
+    "/metrics": "for Prometheus",
+}
 
 
 @contextlib.asynccontextmanager
@@ -43,6 +47,16 @@ def metrics_route(text: Callable[[], bytes], content: str) -> web.RouteDef:
         return web.Response(body=recent(), headers={"Content-Type": content})
 
     return web.get("/metrics", measured)
+
+
+def ready_route(unready: Callable[[], str]) -> web.RouteDef:
+    """Return the route that tells whether what is published is current, and why not."""
+
+    async def readyz(_: web.Request) -> web.Response:
+        why = unready()
+        return web.Response(text=f"{why or 'ready'}\n", status=503 if why else 200)
+
+    return web.get("/readyz", readyz)
 
 
 async def _alive(_: web.Request) -> web.Response:

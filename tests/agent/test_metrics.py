@@ -218,6 +218,26 @@ async def test_metrics_are_served(view: node_view.NodeView) -> None:
             assert (answer.status, await answer.text()) == (200, told)
 
 
+async def test_an_agent_is_ready_while_what_it_publishes_is_current(view: node_view.NodeView) -> None:
+    """An update of a DaemonSet stops at an agent that cannot publish, however well that agent lives."""
+    now = clock.Clock()
+    route = web.ready_route(lambda: view.unready(now(), most=40))
+
+    async with web.serving("127.0.0.1:0", route) as address, aiohttp.ClientSession() as session:
+
+        async def told() -> tuple[int, str]:
+            async with session.get(f"http://{address}/readyz") as answer:
+                return answer.status, await answer.text()
+
+        assert await told() == (503, "n1 has not been published yet.\n")
+        view.record_tick(seconds=0.1, now=now())
+        assert await told() == (200, "ready\n")
+        now.advance(40)
+        assert await told() == (200, "ready\n")
+        now.advance(1)
+        assert await told() == (503, "n1 was published 41 s ago and not since.\n")
+
+
 async def test_address_that_is_taken_is_refused_in_a_sentence() -> None:
     """The program says which address, and why."""
     with pytest.raises(flags.UsageError, match=r"--listen 203\.0\.113\.1:1: "):

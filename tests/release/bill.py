@@ -54,12 +54,29 @@ def _component(part: Part) -> dict[str, Any]:
 
 def parts(archive: Path) -> Iterator[Part]:
     """Yield the packages of an image, of which there is an OCI archive."""
+    for files in layers(archive):
+        yield from _of_layer(files)
+
+
+def layers(archive: Path) -> Iterator[tarfile.TarFile]:
+    """Yield the layers of an image, of which there is an OCI archive, the base's first."""
     with tarfile.open(archive) as image:
-        (manifest,) = _json(image, "index.json")["manifests"]
-        for layer in _json(image, _blob(manifest))["layers"]:
+        for layer in _manifest(image)["layers"]:
             packed = image.extractfile(_blob(layer))
             with tarfile.open(fileobj=packed, mode="r|*") as files:
-                yield from _of_layer(files)
+                yield files
+
+
+def layer_digests(archive: Path) -> list[str]:
+    """Return the digests of what the layers of an image hold, however they are packed."""
+    with tarfile.open(archive) as image:
+        digests: list[str] = _json(image, _blob(_manifest(image)["config"]))["rootfs"]["diff_ids"]
+    return digests
+
+
+def _manifest(image: tarfile.TarFile) -> Any:
+    (manifest,) = _json(image, "index.json")["manifests"]
+    return _json(image, _blob(manifest))
 
 
 def _of_layer(files: tarfile.TarFile) -> Iterator[Part]:

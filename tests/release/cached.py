@@ -1,5 +1,6 @@
 """Versions that tests install, made as releases are: this checkout as it is, and a former one."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -28,22 +29,28 @@ def made(version: str = TESTED, commit: str = "") -> Path:
     place.mkdir(parents=True, exist_ok=True)
     with (
         builder.locked(place / ".lock", binaries.tell),
-        tempfile.TemporaryDirectory(prefix="berth-images-") as store,
+        tempfile.TemporaryDirectory(prefix="berth-sources-") as place_of_copy,
     ):
-        copy = Path(store, "sources")
+        copy = Path(place_of_copy, "sources")
         sources.copy(copy, commit)
         folder = place / f"release-{version}-{_digest(copy)}"
         if folder.exists():
             os.utime(folder)
             return folder
         _forget(place, version)
-        # What is built in between is as large as it is useless afterwards.
-        places = ("--root", f"{store}/root", "--runroot", f"{store}/run")
-        engine = engines.find("buildah")._replace(options=places)
         naming = images.Naming(images.REPOSITORY, version, version)
-        release.make(engine, images.debian(engine), naming, folder, commit=commit)
+        with engine() as builds:
+            release.make(builds, images.debian(builds), naming, folder, commit=commit)
         os.utime(folder)
     return folder
+
+
+@contextlib.contextmanager
+def engine() -> Iterator[engines.Engine]:
+    """Lend an engine that has built nothing yet, and of which nothing is left: its layers are large."""
+    with tempfile.TemporaryDirectory(prefix="berth-images-") as store:
+        places = ("--root", f"{store}/root", "--runroot", f"{store}/run")
+        yield engines.find("buildah")._replace(options=places)
 
 
 def _forget(place: Path, version: str) -> None:

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from release import __main__ as release
 from release import bed as beds
-from release import bill, cached, layout, rendering, sources, versions
+from release import bill, cached, images, layout, rendering, sources, versions
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,33 @@ def test_a_release_is_whole(tmp_path: Path) -> None:
     for name in ("berth-operator", "berth-agent", "berth-simulation"):
         said = subprocess.run([programs / name, "--version"], capture_output=True, text=True, check=True)
         assert said.stdout == f"{name} {wheel_version}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "megabytes"), [("operator", 160), ("agent", 70)])
+def test_images_are_small(name: str, megabytes: int) -> None:
+    """Beyond their base, and unpacked; nodes fetch them before a pod can start."""
+    beds.skip_without_tools()
+    archive = cached.made() / f"berth-{name}-{cached.TESTED}.oci.tar"
+    base, *ours = (sum(member.size for member in files) for files in bill.layers(archive))
+
+    assert base > sum(ours[-1:])
+    assert 0 < sum(ours) <= megabytes * images.MEGABYTE
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not beds.FULL, reason="`make e2e-install` builds the images twice")
+def test_two_builds_give_the_same_layers(tmp_path: Path) -> None:
+    """Though nothing is left of the first; so a node fetches only what has changed."""
+    beds.skip_without_tools()
+    folder, naming = cached.made(), images.Naming(images.REPOSITORY, cached.TESTED, cached.TESTED)
+    (wheel,) = folder.glob("*.whl")
+    with cached.engine() as engine:
+        images.build(engine, images.debian(engine), wheel, naming, archives=tmp_path)
+
+    for program in layout.PROGRAMS:
+        archive = naming.archive(program)
+        assert bill.layer_digests(tmp_path / archive) == bill.layer_digests(folder / archive)
 
 
 def install(wheel: Path, place: Path) -> Path:
