@@ -50,7 +50,7 @@ def metrics_route(text: Callable[[], bytes], content: str) -> web.RouteDef:
 
 
 def ready_route(unready: Callable[[], str]) -> web.RouteDef:
-    """Return the route that tells whether what is published is current, and why not."""
+    """Return the route that tells whether what is published is current, and why not (`NodeView.unready`)."""
 
     async def readyz(_: web.Request) -> web.Response:
         why = unready()

@@ -27,9 +27,9 @@ class RenderingFailed(CannotBuild):
     """Helm has failed; the text is what it said."""
 
 
-def helm(*words: str, at: Path | None = None) -> str:
-    """Run helm, perhaps in a folder, and return what it prints."""
-    program = binaries.ensure(["helm"], tell=lambda _: None)["helm"]
+def helm(*words: str, at: Path | None = None, name: str = "helm") -> str:
+    """Run helm, or that of another version, perhaps in a folder, and return what it prints."""
+    program = binaries.ensure([name], tell=lambda _: None)[name]
     made = subprocess.run([program, *words], cwd=at, capture_output=True, text=True, check=False)
     if made.returncode:
         said = [line for line in made.stderr.splitlines() if not line.startswith("level=INFO ")]
@@ -38,13 +38,18 @@ def helm(*words: str, at: Path | None = None) -> str:
 
 
 def render(
-    *words: str, namespace: str = names.SYSTEM_NAMESPACE, policies: bool = True, chart: Path = CHART
+    *words: str,
+    namespace: str = names.SYSTEM_NAMESPACE,
+    policies: bool = True,
+    chart: Path = CHART,
+    name: str = "helm",
 ) -> list[Thing]:
     """Return the objects of the chart, its kinds first; a server without `policies` is of Kubernetes 1.34."""
     server = (
         ("--kube-version", "1.36.0", "--api-versions", POLICIES) if policies else ("--kube-version", "1.34.0")
     )
-    text = helm("template", "berth", f"{chart}", "--include-crds", "--namespace", namespace, *server, *words)
+    place = ("--include-crds", "--namespace", namespace)
+    text = helm("template", "berth", f"{chart}", *place, *server, *words, name=name)
     return [thing for thing in yaml.safe_load_all(text) if thing]
 
 

@@ -11,18 +11,22 @@ import pytest
 import yaml
 
 from berth_crds import names
-from release import layout, rendering
+from release import bed as beds
+from release import layout, rendering, versions
 from testbed import binaries, lending
 from testbed.cluster import Cluster, KubectlFailed
 
 pytestmark = pytest.mark.cluster
 
 ELSEWHERE: Final = "gpu"
+VERSION: Final = versions.of_checkout(layout.ROOT)
 EVERYTHING: Final = (
     *("--set", "agent.nri.enabled=true", "--set", "agent.nri.guard=true", "--set", "agent.cdi.enabled=true"),
     *("--set", "agent.devicePlugin.enabled=true", "--set", "podMonitor.enabled=true"),
     *("--set", "apiServer.host=10.0.0.1", "--set", "imagePullSecrets[0].name=pull"),
 )
+
+HELM_3: Final = pytest.mark.skipif(not beds.FULL, reason="`make e2e-install` builds helm 3")
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +177,18 @@ def test_nobody_has_more_rights_than_needed(*, policies: bool) -> None:
     assert "hostPID" not in operator
 
 
+def test_an_agent_of_another_version_is_not_asked_what_it_may_not_know() -> None:
+    """It would never be ready, and a rollback to it would not end."""
+
+    def probes(*words: str) -> set[str]:
+        (agent,) = pod_specs(rendering.render(*words))["berth-agent"]["containers"]
+        return {key for key in agent if key.endswith("Probe")}
+
+    assert probes() == {"livenessProbe", "readinessProbe"}
+    assert probes("--set", "agent.tag=0.1.0") == probes("--set", "image.tag=0.1.0") == {"livenessProbe"}
+    assert probes("--set", "image.tag=0.1.0", "--set", f"agent.tag={VERSION}") == probes()
+
+
 def test_each_mount_is_needed() -> None:
     """By the environment alone the agent has two folders of the host."""
     by_environment = pod_specs(rendering.render())["berth-agent"]
@@ -203,19 +219,29 @@ def test_a_namespace_may_be_as_strict_as_the_page_says(name: str, level: str, ba
             bare_cluster.kubectl(*words, stdin=json.dumps(pod))
 
 
-def test_helm_installs_it_anywhere_and_leaves_the_kinds(bare_cluster: Cluster) -> None:
-    """It upgrades to itself, too. What people have written stays when it goes."""
+@HELM_3
+@pytest.mark.parametrize("words", [(), EVERYTHING], ids=["as it is", "with everything"])
+def test_helm_3_renders_the_same(words: tuple[str, ...]) -> None:
+    """And has nothing to say against the chart."""
+    assert rendering.render(*words, name="helm3") == rendering.render(*words)
+    rendering.helm("lint", "--strict", f"{rendering.CHART}", name="helm3")
+
+
+@pytest.mark.parametrize("helm", [pytest.param("helm3", marks=HELM_3), "helm"])
+def test_helm_installs_it_anywhere_and_leaves_the_kinds(helm: str, bare_cluster: Cluster) -> None:
+    """It upgrades to itself, too. What people have written stays when it goes, and may be there before."""
     kubeconfig = ("--kubeconfig", f"{bare_cluster.admin_kubeconfig}")
     for action in ("install", "upgrade"):
         rendering.helm(
             *(action, "berth", f"{rendering.CHART}", "--namespace", ELSEWHERE, *kubeconfig),
             *(("--create-namespace",) if action == "install" else ()),
+            name=helm,
         )
     found = json.loads(
         bare_cluster.kubectl("get", "deployments,daemonsets", "--all-namespaces", "--output=json")
     )
     assert {one["metadata"]["namespace"] for one in found["items"]} == {ELSEWHERE}
-    rendering.helm("uninstall", "berth", "--namespace", ELSEWHERE, *kubeconfig)
+    rendering.helm("uninstall", "berth", "--namespace", ELSEWHERE, *kubeconfig, name=helm)
     bare_cluster.kubectl("wait", "--for=delete", "namespace/berth-nodes", "--timeout=60s")
     kept = bare_cluster.kubectl("get", "crds,placementpolicies", "--output=name").split()
     assert "placementpolicy.berth.dev/default" in kept

@@ -21,6 +21,7 @@ RUNNING: Final = tuple(f"runs-{number}" for number in range(50 if beds.FULL else
 PERCENT: Final = 12  # Eight pods to a card.
 BOTH: Final = 1  # The step after which both programs are new,
 LAST: Final = 3  # and that after which both are old again.
+ROLLED_SECONDS: Final = 240.0
 MOST_NEW: Final = 10  # In each step; a kubelet has 110 pods at most.
 
 
@@ -60,7 +61,11 @@ def states(bed: beds.Bed) -> dict[str, tuple[str, str, list[int]]]:
 def create_until_rolled(bed: beds.Bed, stem: str, roll: str) -> list[str]:
     """Create some pods, one a second, until a workload has rolled; return their names."""
     names: list[str] = []
+    deadline = time.monotonic() + ROLLED_SECONDS
     while not names or not is_rolled(bed, roll):
+        assert time.monotonic() < deadline, bed.cluster.kubectl(
+            "get", roll, "-n", beds.NAMESPACE, "-o", "yaml"
+        )
         if len(names) < MOST_NEW:
             names.append(f"{stem}-{len(names)}")
             bed.create(names[-1], percent=1)

@@ -33,6 +33,7 @@ OTHERS = {path.name.removeprefix("go-"): path for path in MODULE.parent.glob("go
 
 CONTAINERD = "v2.4.2"
 HELM = "v4.3.1"
+HELM_3 = "v3.22.0"
 KIND = "v0.33.0"
 
 # Where Kubernetes programs keep the version they print, and the one they send as their user agent.
@@ -73,6 +74,12 @@ def _containerd(name: str, usual_seconds: int, *probe: str) -> Program:
     return Program(f"{module}/cmd/{name}@{CONTAINERD}", module, usual_seconds, probe)
 
 
+def _helm(version: str) -> Program:
+    module = f"helm.sh/helm/{version.partition('.')[0]}"
+    stamp = ("-ldflags", f"-s -w -X {module}/internal/version.version={version}")
+    return Program(f"{module}/cmd/helm@{version}", module, 90, ("version",), stamp)
+
+
 PROGRAMS = {
     "etcd": Program("go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", 40),
     "kube-apiserver": _kubernetes("kube-apiserver", 180),
@@ -83,13 +90,8 @@ PROGRAMS = {
     "containerd": _containerd("containerd", 50, "--version"),
     "containerd-shim-runc-v2": _containerd("containerd-shim-runc-v2", 5, "-v"),
     "ctr": _containerd("ctr", 5, "--version"),
-    "helm": Program(
-        f"helm.sh/helm/v4/cmd/helm@{HELM}",
-        "helm.sh/helm/v4",
-        90,
-        ("version",),
-        ("-ldflags", f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM}"),
-    ),
+    "helm": _helm(HELM),
+    "helm3": _helm(HELM_3),
     "kind": Program(f"sigs.k8s.io/kind@{KIND}", "sigs.k8s.io/kind", 20, ("version",)),
 }
 

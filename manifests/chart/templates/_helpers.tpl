@@ -1,7 +1,11 @@
-{{/* The image of a program: (dict "root" $ "name" "operator"). */}}
+{{/* The tag of a program's image: (dict "root" $ "name" "operator"). */}}
+{{- define "berth.tag" -}}
+{{ coalesce (get .root.Values .name).tag .root.Values.image.tag .root.Chart.AppVersion }}
+{{- end }}
+
+{{/* The image of a program, by the same. */}}
 {{- define "berth.image" -}}
-{{- $tag := coalesce (get .root.Values .name).tag .root.Values.image.tag .root.Chart.AppVersion -}}
-{{ .root.Values.image.repository }}/berth-{{ .name }}:{{ $tag }}
+{{ .root.Values.image.repository }}/berth-{{ .name }}:{{ include "berth.tag" . }}
 {{- end }}
 
 {{/* What both programs' objects are labelled with. */}}

@@ -52,7 +52,7 @@ class Binder:
         return self._bind_sender.busy
 
     @property
-    def full(self) -> bool:
+    def has_too_many_unanswered(self) -> bool:
         """Whether so many binds have no answer yet that no more should be decided."""
         return self._bind_sender.full
 

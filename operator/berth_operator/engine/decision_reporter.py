@@ -21,7 +21,7 @@ class DecisionReporter:
         self._clock = clock
         self.reasons = waiting_reasons.WaitingReasons(ledger, status_writer.shown_message, clock=clock)
 
-    def next_due(self) -> float | None:
+    def next_renewal(self) -> float | None:
         """Return when some reasons are to be renewed, if any pod waits."""
         return self.reasons.next_due(self._clock())
 

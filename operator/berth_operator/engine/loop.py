@@ -22,7 +22,8 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # would never be reached in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-ROUND_SECONDS: Final = 0.03  # No step is begun after this. The last one cannot be interrupted: 50 ms in all.
+# No step is begun after this. The last one is not interrupted, and takes at most 20 ms more.
+ROUND_SECONDS: Final = 0.03
 
 
 class Loop:
@@ -50,13 +51,15 @@ class Loop:
         """Make a round whenever something has happened or is due."""
         while True:
             await self._wait_for_events()
+            # Until enough binds are answered, no pause after a refusal is left, and we surely lead.
             await self.binder.wait_until_it_may_bind()
             self.round()
 
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        # Resume dry runs of refused binds that are due, and namespaces that slow binds had suspended.
+        # Resume the dry runs by which refused binds are tried again, and the namespaces that were suspended
+        # because their binds took long (`scheduling.cycle` has both).
         self.binder.resume_due(started)
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
@@ -78,13 +81,13 @@ class Loop:
             seconds_per_search=SEARCH_SECONDS,
             out_of_order_from=started + IN_ORDER_SECONDS,
         )
-        limits = cycle.RoundLimits(time=time, suspended=self.binder.suspended)
+        limits = cycle.RoundLimits(time=time, is_slow=self.binder.suspended)
         for decision in cycle.schedule(ledger.search, ledger.backlog, started, ledger.policy, limits):
             round_decisions.append((decision, version))
             if isinstance(decision, decisions.Bind):
                 self.binder.bind(decision)
                 version = ledger.inventory.table.version
-                if self.binder.full:
+                if self.binder.has_too_many_unanswered:
                     break  # Checked after binds alone: no other decision costs the API server anything.
         return round_decisions
 
@@ -106,5 +109,5 @@ class Loop:
         wake.clear()
 
     def _next_due(self) -> float | None:
-        dues = self._ledger.backlog.next_due(), self.reporter.next_due(), self.binder.next_due()
+        dues = self._ledger.backlog.next_due(), self.reporter.next_renewal(), self.binder.next_due()
         return min((due for due in dues if due is not None), default=None)

@@ -119,7 +119,7 @@ def named(devices: Sequence[DeviceRef], node: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EndPods(Change):
-    """These pods of a node end, or only give back these devices of theirs."""
+    """These pods of a node end; or, with `devices`, no pod ends, and all there give these devices back."""
 
     precedence: ClassVar = Precedence.END_PODS
     holds: tuple[Hold, ...]

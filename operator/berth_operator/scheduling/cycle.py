@@ -7,14 +7,15 @@ next pod may get the same cards. The backlog learns after the round, from the en
 must wait. `simulate` charges binds itself, and releases them before it returns.
 
 A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself (cpu, memory,
-labels, and the resources that nodes list of their devices), and its `question` both together (`questions`).
-Its `need` sums the request up in numbers, for the filters.
+labels, and extended resources such as nvidia.com/gpu), and its `question` both together (`questions`).
+Its `need` sums the request up in numbers, for the filters. A pod needs a `device search` where these do not
+tell whether a node fits: then combinations of the node's devices are tried (`search`).
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
 round (`rotation`). A node is claimed for a pod if the node has gained room, or has come to suit it, since
-that pod was tried; a pod that is tried out of order takes no node that is claimed for a pod before it. A
-pod that might fit only on claimed nodes stays active and is tried again. A namespace is suspended while its
-binds take long at the API server: its pods are skipped.
+that pod was tried. A pod that is tried out of order takes no node that is claimed for a pod that precedes it
+in the queue. A pod that might fit only on claimed nodes stays active and is tried again. A namespace is
+suspended while its binds take long at the API server: its pods are skipped.
 """
 
 import dataclasses
@@ -48,7 +49,7 @@ NodeNames = frozenset[str]
 
 
 class PodToTry(NamedTuple):
-    """A pod whose turn it is; out of order it must not take the nodes that pods before it claim."""
+    """A pod whose turn it is; out of order it must not take the nodes that are claimed for others."""
 
     candidate: queued_pods.Candidate
     in_order: bool = True
@@ -90,11 +91,11 @@ class RoundDeadlines:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoundLimits:
-    """How many pods a round tries and for how long; pods of namespaces that are `suspended` are skipped."""
+    """How many pods a round tries and for how long; namespaces that are slow are suspended in the backlog."""
 
     pods: int = 256
     time: RoundDeadlines | None = None
-    suspended: Callable[[str], bool] = lambda _: False
+    is_slow: Callable[[str], bool] = lambda _: False
 
 
 DEFAULT_LIMITS: Final = RoundLimits()
@@ -116,13 +117,14 @@ def schedule(
     search.inventory.refresh_supply()  # The totals of the cluster, on which scores depend.
     if not backlog:
         return
-    # Strategies learn from the workload: computed and kept here, or it would take the first pod's time.
+    # What strategies learn from all pods, the inventory computes now and remembers. Otherwise the search of
+    # the first pod would pay for it.
     search.inventory.demand_model()
     refused: RefusedQuestions = {}
     time = limits.time
     budget = DeviceSearchBudget(time)
     for candidate, in_order, claimed_nodes in _pods_to_try(backlog, now, limits.pods, time):
-        if limits.suspended(candidate.namespace):
+        if limits.is_slow(candidate.namespace):
             backlog.suspend(candidate.namespace)
             continue
         if (effort := budget.reserve(candidate, out_of_order=not in_order)) is None:
@@ -251,7 +253,7 @@ def _decide_outside_claims(
     claimed_nodes: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes claimed for earlier pods."""
-    original, candidate = candidate, under_policy.renamed_or_refused(policy, candidate)
+    original, candidate = candidate, under_policy.applied(policy, candidate)
     if candidate.faults and not original.faults:
         return decisions.Reject(candidate.uid, candidate.faults, awaited=under_policy.POLICY_CHANGE)
     if claimed_nodes and not candidate.faults:
@@ -266,8 +268,8 @@ def _decide_outside_claims(
         searched_all = question.need.filters_suffice or not effort.cut_short
         if searched_all and search.may_place(question, policy, claimed_nodes):
             return None
-    # With claimed nodes the pod cannot be bound here, and this only finds the reasons: those nodes refuse it
-    # as well (`may_place`), or no effort is left.
+    # If nodes are claimed, this call finds reasons and never a placement: the claimed nodes refuse the pod,
+    # too (`may_place`), or no effort is left.
     return decision_for(search, candidate, policy, refused, effort)
 
 

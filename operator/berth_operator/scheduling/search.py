@@ -99,7 +99,7 @@ class Search:
         return any(bool((score[positions] != search_memory.IMPOSSIBLE).any()) for score in scores)
 
     def _all_questions(self, question: questions.Question) -> tuple[questions.Question, ...]:
-        """Return the question, and its variants for nodes where nvidia.com/gpu means something else."""
+        """Return the question, and its variants where nvidia.com/gpu means replicas or MIG instances."""
         return question, *gpu_units.variants(self.inventory.table, question)
 
     def _positions(self, names: Collection[str]) -> node_table.Numbers:
@@ -118,7 +118,7 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._scores(question, policy)
-        again = set(cached.rows_to_search_again()) if cached.out_of_time else set[int]()
+        again = set(cached.rows_to_search_again()) if cached.timeouts_by_row else set[int]()
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         hard = self._hard_to_search.of(question)
         scores_of_excluded = cached.exclude(self._positions(excluded)) if excluded else None
@@ -159,7 +159,7 @@ class Search:
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
                     self._hard_to_search.note(question, info.name, hard=False)
-                    return decisions.Placement(info.name, found, view.device.isolation), searched
+                    return decisions.Placement(info.name, found, isolation=view.device.isolation), searched
                 searched += 1
                 if _is_inconclusive(question, effort, searched):
                     break
@@ -169,9 +169,9 @@ class Search:
                 )
                 self._remember(cached, equivalence_class, reason)
             # The node is excluded until it changes. If its search merely ran out of time, perhaps because the
-            # process was paused, it is searched once more when no other node fits (`_reopen`).
-            if reason[0] is decisions.Reason.UNDECIDED and effort.expired is not None:
-                cached.out_of_time[info.row] += 1
+            # process was paused, it is searched again when no other node fits, a few times (`_reopen`).
+            if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
+                cached.timeouts_by_row[info.row] += 1
             cached.score[best] = search_memory.IMPOSSIBLE
             cached.reasons[info.row] = reason
             self._bytes += search_memory.BYTES_A_REASON
@@ -228,8 +228,8 @@ class Search:
             while len(self._cached) > 1 and self._crowded:
                 self._forget(next(iter(self._cached)))
         elif changed:
-            for row in changed if cached.out_of_time else ():
-                del cached.out_of_time[row]
+            for row in changed if cached.timeouts_by_row else ():
+                del cached.timeouts_by_row[row]
             self._score_rows(cached, _rows(set(changed)))
         self._cached.move_to_end(question)
         return cached
@@ -280,9 +280,10 @@ def _rows(changed: set[int]) -> node_table.Rows:
 def _is_inconclusive(question: questions.Question, effort: Effort, searched: int) -> bool:
     """Whether the pod's effort ended during the last search, so that it proves nothing about its node.
 
-    The node is then left to the next round. One that used up its own part of the effort alone is UNDECIDED:
-    it counts as a no until it changes, and is searched last from then on. So is a node that took all the time
-    of the pod's first search: otherwise each round would begin with it again, and search no other.
+    The node is then left to the next round. A node that used up only its own part of the effort is UNDECIDED:
+    it counts as a no until it changes, and is searched last from then on. A node that took all the time of
+    the pod's first search is UNDECIDED, too: otherwise each round would begin with it again, and search no
+    other.
     """
     took_all_time = searched == 1 and effort.out_of_time
     return effort.cut_short and not question.need.filters_suffice and not took_all_time

@@ -36,7 +36,7 @@ class CachedScores:
 
     `slot` is the first device to try on a node, `has_slots` whether the strategy names one. `reasons` has
     why nodes refused that were searched, by row; `reasons_by_class` the same by equivalence class.
-    `out_of_time` counts, by row, the searches that ran out of time since the node changed.
+    `timeouts_by_row` counts the searches that ran out of time since the node changed.
     """
 
     question: questions.Question
@@ -49,11 +49,11 @@ class CachedScores:
     has_slots: bool = False
     reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
-    out_of_time: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    timeouts_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
     def rows_to_search_again(self) -> list[int]:
         """Return the nodes whose search ran out of time, but not too often: perhaps by a pause."""
-        return [row for row, tries in self.out_of_time.items() if tries <= MOST_TRIES]
+        return [row for row, tries in self.timeouts_by_row.items() if tries <= MOST_TRIES]
 
     def forget_undecided_classes(self) -> None:
         """Let one node of each class that was not decided in time be searched again."""

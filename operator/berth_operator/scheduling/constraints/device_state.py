@@ -13,19 +13,21 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.wording import of_devices
 
-# Faults, records that cannot be read, and the modes in which a card is not given out.
+# Faults, records that cannot be read, and the modes in which a card is not given out. The words of the modes
+# are in `cards`.
 TROUBLES: Final = tuple(reason for reason in node_table.TROUBLES if reason is not None)
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few devices that are well, by what is wrong with the others."""
-    for counted in counted_devices.counts(query):
+    for counted in counted_devices.counts(query):  # Replicas, MIG instances and devices that are no GPUs.
         few = counted.well < counted.wanted
         for reason in TROUBLES if few.any() else ():
             yield Objection(
                 few & (counted.trouble == node_table.TROUBLES.index(reason)), reason, counted.name
             )
     trouble = query.table.trouble[query.rows]
+    # Whole cards and shares of cards.
     if cards.card_asks(query.need) and trouble.any():
         suitable = cards.meeting_conditions(query)
         for ask in cards.card_asks(query.need):
@@ -91,7 +93,7 @@ class RepairDevices(changes.Change):
 
 
 def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[ProposedChange]:
-    """Yield for each kind of trouble that devices are rid of it, those first that have most free."""
+    """Yield a proposal for each kind of trouble, to rid devices of it, those with most free first."""
     wanted = max(1, shortfall.wanted) if shortfall else 1
     for reason in RepairDevices.CLAUSES:
         troubled = _with_trouble(scenario, shortfall, reason)

@@ -29,6 +29,11 @@ class Effort:
         return self.left <= SPENT
 
     @property
+    def has_time_limit(self) -> bool:
+        """Whether time may end it, and not only steps."""
+        return self.expired is not None
+
+    @property
     def out_of_time(self) -> bool:
         """Whether the time is over, however many steps are left."""
         return self.expired is not None and self.expired()

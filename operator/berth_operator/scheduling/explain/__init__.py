@@ -56,7 +56,7 @@ def explain(
     4. Try what would help: one change, else two.
     """
     budget = work_budget.Budget(work(whole=whole) if effort is None else effort, unlimited_nodes=whole)
-    survey = node_survey.survey(search, under_policy.renamed_or_refused(policy, candidate), policy, budget)
+    survey = node_survey.survey(search, under_policy.applied(policy, candidate), policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}
     total = int(survey.has_node.sum())

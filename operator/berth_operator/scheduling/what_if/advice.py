@@ -26,7 +26,7 @@ from berth_operator.scheduling.what_if import trials, victims, work_budget
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 Shortfalls = Mapping[int, allocator.Shortfall]  # What a search on some nodes showed, by row.
-# Reasons that a repair of the node alone can lift: some nodes with each of them are tried.
+# Reasons that are lifted by repairing the node, whatever its pods: some nodes with each of them are tried.
 REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.NODE_CORDONED)
 
 
@@ -101,7 +101,7 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
     for row in _rows_to_try(survey):
         before = trials.scenario(survey, row)
         proposals = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
-        # Without those that are prerequisites no other change helps.
+        # If some proposals are prerequisites, only they are tried: nothing else helps without them.
         prerequisites = [proposal for proposal in proposals if proposal.is_prerequisite]
         for proposal in prerequisites or proposals:
             change_type = proposal.variants[0].change_type
@@ -196,8 +196,8 @@ def cheapest(proposal: ProposedChange, helps: Callable[[Change], bool]) -> Chang
         return None
     # Once a nested variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
-    # Each variant adds one part. The last one is needed as long as all others are there: without it, the
-    # variant before did not help.
+    # Each variant adds one part. The last part is needed while all the others are there, for the variant
+    # before, which lacks only this part, did not help.
     return _without_unneeded(change, change.parts[:-1], helps, needed=change.parts[-1:])
 
 
@@ -207,7 +207,8 @@ def _without_unneeded(
     """Return a change without those of these parts that are not needed; some are known to be `needed`.
 
     Dropping one part can make another unnecessary that was needed before, so the needed ones are tried again
-    after each drop. For example, a card in use gives shares, and none once it is unused and withheld.
+    after each drop. For example, all cards that no pod holds by name may be withheld: then a card whose pods
+    end gives nothing, while one on which a pod stays gives the rest of it.
     """
     again: Sequence[Any] = ()
     for part in parts:

@@ -1,10 +1,10 @@
 """Which nodes would take a changed pod: by the filters where they suffice, else by a search on each node.
 
-These are the two steps of placing a pod, without scores. For a simple request (`need.filters_suffice`: no
-device, or whole cards or one share of a card for one container, with no grouping required) the filters
-suffice; where it asks for devices, one node is still searched, so that every proposal is one that the
-allocator accepts. For the rest the number of searches is
-limited, and the answer says whether the limit was reached.
+These are the two steps of placing a pod, without scores. The filters suffice for a request without devices,
+and for one container that asks for whole cards or for one share of a card (`need.filters_suffice`), if no
+grouping is required. Where devices are asked for, one node is still searched, so that every proposal is one
+that the allocator accepts. For the rest the number of searches is limited, and the answer says whether the
+limit was reached.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """Why each node refuses one pod, before `explain.diagnosis` looks at the devices of a few.
 
 For each row of the inventory a NodeSurvey has the number of the node's first reason, whether the node
-could never take the pod, and what part it lacks, as far as the filters show. That decides which few
-nodes are diagnosed.
+could never take the pod, not even empty and well, and what part it lacks, as far as the filters show.
+That decides which few nodes are diagnosed.
 """
 
 import dataclasses
@@ -37,6 +37,7 @@ from berth_operator.scheduling.what_if.work_budget import Budget
 NODE_SELECTION: Final = frozenset(
     {Reason.NODE_CORDONED, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES}
 )
+# Such as NOT_PUBLISHED and SILENT.
 AGENT_REASONS: Final = frozenset(reason for reason in node_table.NO_DEVICES_REASONS if reason is not None)
 
 ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.

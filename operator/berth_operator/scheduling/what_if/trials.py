@@ -1,8 +1,8 @@
 """One node as it would be after a change, and whether the pod then fits there.
 
-The node alone is copied and searched by a Search of its own. So a trial does not change the inventory,
-remembers nothing, and shows what the real search would do. Each trial is charged to the budget, because
-it costs as much as placing a pod.
+Only this node and its pods are copied, and searched by a Search of their own. So a trial does not change the
+inventory, remembers nothing, and shows what the real search would do. Each trial is charged to the budget,
+because it costs as much as placing a pod.
 """
 
 import collections
@@ -22,13 +22,13 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101
     holds = tuple(order_of_victims(info))
-    # The cards as the agent published them (`owned`), and not what is left of them while pods with unreadable
-    # allocations keep some back (`device`): a change may end such a pod, and `charge` keeps them back again.
+    # `owned`, and not `device`: that lacks the cards that are withheld for pods with unreadable allocations,
+    # and a change may end such a pod. While it does not, `charge` withholds them again.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
 
 
 def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
-    """Return the pods of a node, first those whose devices fewest share; those without devices come last."""
+    """Return the pods of a node: first those whose devices are shared by the fewest, last those without."""
     holders = collections.Counter(share.uuid for hold in info.holds.values() for share in hold.shares)
 
     def key(hold: Hold) -> tuple[object, ...]:

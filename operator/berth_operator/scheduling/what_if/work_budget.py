@@ -17,9 +17,8 @@ STEPS_FOR_ALL_NODES: Final = 40_000  # Where all nodes are to be diagnosed; else
 SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
 DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
 # What is tried at most, whatever steps are left.
-NODES_DIAGNOSED: Final = (
-    8  # The nearest nodes; and so many more, as examples of reasons (`explain.diagnosis`).
-)
+# The nearest nodes, and the same number again as examples of reasons (`explain.diagnosis`).
+NODES_DIAGNOSED: Final = 8
 NODES_TRIED: Final = 4  # The nodes on which one type of change is tried.
 NODES_FOR_PAIRS: Final = 2  # The nodes on which two changes are tried together.
 PODS_TRIED: Final = 16  # The pods of one node whose end is tried.
@@ -56,7 +55,7 @@ class Budget:
     @contextlib.contextmanager
     def device_search(self) -> Iterator[Effort]:
         """Yield the effort to search one node: as much as a search for a placement may use."""
-        # Before the node is read, because a time limit runs from the first call of `spend` on.
+        # Spent before the node is read, so that a time limit, which starts with this, covers the reading.
         self.effort.spend(_STEPS_PER_NODE_READ)
         with self.effort.part(search.STEPS_A_NODE) as part:
             yield part
