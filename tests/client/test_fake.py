@@ -97,7 +97,7 @@ async def test_a_pod_is_bound_once(session: api.Api) -> None:
     bound = {"metadata": {"name": "p", "annotations": {"a": "1"}}, "target": {"name": "node-a"}}
     await session.create(resources.PODS, bound, namespace="ns", sub="binding")
 
-    with pytest.raises(errors.Conflict, match="already assigned to node 'node-a'"):
+    with pytest.raises(errors.Conflict, match='already assigned to node "node-a"'):
         await session.create(resources.PODS, bound, namespace="ns", sub="binding")
     pod = await session.get(resources.PODS, "p", into=dict, namespace="ns")
     assert (pod["spec"]["nodeName"], pod["metadata"]["annotations"]) == ("node-a", {"a": "1"})

@@ -158,7 +158,7 @@ class Objects:
         """Bind a pod to a node, with the annotations that the binding has."""
         pod = self.get(place)
         if node := pod.get("spec", {}).get("nodeName"):
-            raise Refused(409, "Conflict", f"pod {place.name} is already assigned to node {node!r}")
+            raise Refused(409, "Conflict", f'pod {place.name} is already assigned to node "{node}"')
         annotations = binding.get("metadata", {}).get("annotations", {})
         bound = {"metadata": {"annotations": annotations}, "spec": {"nodeName": binding["target"]["name"]}}
         return self._change(place, pod, merged(pod, bound))
@@ -225,7 +225,7 @@ def _holds(term: str, value: Callable[[str], Any]) -> bool:
     if term.startswith("!"):
         return value(term[1:]) is None
     if " " in term:
-        raise Refused(400, "BadRequest", f"the fake server knows no selector like {term!r}")
+        raise Refused(400, "BadRequest", f'the fake server knows no selector like "{term}"')
     return value(term) is not None
 
 
