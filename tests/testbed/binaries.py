@@ -196,8 +196,8 @@ def _why(missing: list[str]) -> str:
     """Say what is built, why, how long that takes, and how it can be spared."""
     minutes = sum(PROGRAMS[name].usual_seconds for name in missing) / 60
     return (
-        f"not here yet: {', '.join(missing)}. They are built from source once, into {cache()}, as Berth is "
-        f"tried on what clusters run; on two cores that takes about {max(1, round(minutes))} min. "
+        f"not here yet: {', '.join(missing)}. Berth is tried on what clusters run, which is built from "
+        f"source once, into {cache()}; on two cores it takes about {max(1, round(minutes))} min. "
         "To spare it, set KUBEBUILDER_ASSETS to a folder with such programs, or put them on the PATH."
     )
 
