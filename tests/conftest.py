@@ -20,14 +20,17 @@ hypothesis.settings.load_profile("berth")
 
 # Fixtures that lend a cluster, this run's or one of their own.
 CLUSTERS = {"cluster", "base", "own_cluster"}
+# It mostly waits for containers: others compute meanwhile, and nobody waits for it at the end.
+LONGEST = "release/test_upgrade.py"
 
 
 @pytest.hookimpl(tryfirst=True)  # Before the option -m looks at the markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the cluster, directly or through another fixture."""
+    """Mark every test that uses the cluster, in whatever way; the longest file comes first."""
     for item in items:
         if CLUSTERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
+    items.sort(key=lambda item: not item.path.match(LONGEST))
 
 
 @pytest.fixture(scope="session")
