@@ -272,7 +272,7 @@ class NodeAgent:
         return spec, status
 
     def _tell_ways(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> None:
-        """Tell the ways which cards there are, and which of them are sick or cordoned."""
+        """Pass on to the ways which cards there are, and which of them are sick or cordoned."""
         published, _ = self._published()
         words = published.cordon if published else ()
         cordoned = (uuid for word in words for uuid in named_cards.uuids_named(word.strip(), spec.devices))

@@ -61,7 +61,7 @@ class Way:
         """Set what the kubelet lists as given."""
 
     def pods_changed(self) -> None:
-        """Take note that the pods of the node have changed."""
+        """Note that the pods of the node have changed."""
 
     async def end(self, published: Callable[[], wire.DeviceStatus]) -> None:
         """Return when nobody needs it any more; `published` returns what the Device says then."""

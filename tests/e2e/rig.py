@@ -260,7 +260,7 @@ class Rig:
             await self.stage.admin.create(resources.GPU_PODS, thing, namespace=self.stage.namespace)
 
     async def _zero_a_node(self) -> None:
-        """Take from a Node what it lists of its devices, as a kubelet does that is started anew."""
+        """Remove from a Node what it lists of its devices, as a kubelet does that is started anew."""
         path = resources.NODES.path(min(await self.stage.devices()), sub="status")
         await self.stage.admin.send("PATCH", path, body=NO_GPU, content=api.MERGE_PATCH)
 

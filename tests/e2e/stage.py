@@ -328,7 +328,7 @@ class Stage:
     # ------------------------------------------------------------ the end
 
     async def close(self) -> None:
-        """Take everything away again."""
+        """Remove everything again."""
         for program in self._operators:
             with contextlib.suppress(ProcessLookupError):
                 program.process.send_signal(signal.SIGCONT)

@@ -77,7 +77,7 @@ def _is_unread(path: Path) -> bool:
 
 
 def settle(folders: Iterable[Path], epoch: int) -> None:
-    """Give all files one time and usual modes, so that two builds give the same layers."""
+    """Set one time and the usual modes of all files, so that two builds give the same layers."""
     for path in (each for folder in folders for each in (folder, *folder.rglob("*"))):
         is_program = path.is_dir() or path.suffix == ".so"
         path.chmod(0o755 if is_program else 0o644)

@@ -193,7 +193,7 @@ def _is_right(name: str, candidate: Path) -> bool:
 
 
 def _why(missing: list[str]) -> str:
-    """Say what is built, why, how long that takes, and how it can be spared."""
+    """Return what is built, why, how long that takes, and how it can be spared."""
     minutes = sum(PROGRAMS[name].usual_seconds for name in missing) / 60
     return (
         f"not here yet: {', '.join(missing)}. Berth is tried on what clusters run, which is built from "

@@ -1,4 +1,4 @@
-"""The objects of an API server, by their places, and how they came to be what they are. Pure but for uids."""
+"""The objects of an API server, by their places. Pure but for uids and times of creation."""
 
 import copy
 import dataclasses

@@ -95,7 +95,7 @@ class Server:
         return {"kind": "List", "apiVersion": place.api_version, "metadata": meta, "items": found}
 
     async def _watch(self, request: web.Request, place: Place) -> web.StreamResponse:
-        """Tell what changes until the time that was asked for is over, and then up to which revision."""
+        """Send what changes until the time that was asked for is over, and then up to which revision."""
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         await answer.prepare(request)
         told = int(request.query.get("resourceVersion") or self._objects.revision)

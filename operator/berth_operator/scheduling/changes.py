@@ -71,9 +71,9 @@ class Change(abc.ABC):
         """What it is made of, where some of it can be left out."""
         return ()
 
-    def with_parts(self, parts: Sequence[Any]) -> Self:
-        """Return the change with only these of its parts."""
-        raise NotImplementedError
+    def with_parts(self, parts: Sequence[Any]) -> Self:  # noqa: ARG002
+        """Return the change with only these of its parts; one that has no parts stays as it is."""
+        return self
 
     @abc.abstractmethod
     def apply(self, scenario: Scenario) -> Scenario:
