@@ -11,15 +11,18 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from berth_crds import names
 from release import layout, rendering
 from support.nvml import build, presets
 from support.nvml.machine import VARIABLE, Machine
-from testbed import binaries, ports, processes, stock_scheduler, waiting, workers
+from testbed import binaries, pod_network, ports, processes, stock_scheduler, waiting, workers
 from testbed.cluster import Cluster, KubectlFailed
 
 FULL: Final = bool(os.environ.get("BERTH_FULL"))  # `make e2e-install`; `make test` has less time.
 HAS_POLICIES: Final = not binaries.release()  # Another API server asks the operator's webhook.
 NAMESPACE: Final = "gpu"
+OPERATORS: Final = 2 if HAS_POLICIES else 1  # Nobody there leads the API server to one of several.
+PROGRAMS: Final = (*["berth-operator"] * OPERATORS, "berth-agent")
 RELEASE: Final = "berth"
 KINDS: Final = layout.ROOT / "crds"
 PAUSE: Final = "berth.invalid/pause:1"
@@ -44,24 +47,14 @@ class Bed:
         rendering.helm(action, RELEASE, *words, *where)
 
     def _values(self) -> Path:
-        """Return a file of values for this bed: its pods have no network but that of their node."""
+        """Return a file of values for this bed, which has no registry and no kube-proxy."""
         library, state = build.library().parent, self.machine.folder
         mounts = {"library": library, "machine": state}
-        operator_ports = {name: ports.free() for name in ("metrics", "probes", "webhook")}
-        # There is no kube-proxy that would lead an API server without policies to the webhook's Service.
-        webhook = {"webhookURL": f"https://localhost:{operator_ports['webhook']}"} if not HAS_POLICIES else {}
         values = {
             "image": {"pullPolicy": "Never"},
-            "apiServer": {"host": "127.0.0.1", "port": self.cluster.port},
-            "operator": {
-                "hostNetwork": True,
-                "replicas": 1,
-                "ports": operator_ports,
-                **webhook,
-            },
+            "apiServer": {"host": pod_network.GATEWAY, "port": self.cluster.port},
+            "operator": {} if HAS_POLICIES else self._webhook(),
             "agent": {
-                "hostNetwork": True,
-                "ports": {name: ports.free() for name in ("metrics", "probes")},
                 "kubeletFolder": f"{self.worker.directory / 'kubelet'}",
                 "env": [
                     {"name": "LD_LIBRARY_PATH", "value": f"{library}"},
@@ -79,6 +72,17 @@ class Bed:
         file = self.cluster.directory / "values.yaml"
         file.write_text(yaml.safe_dump(values))
         return file
+
+    def _webhook(self) -> dict[str, Any]:
+        """Let the API server, which nobody leads to a Service, ask the operator at a port of the node."""
+        port = ports.free()
+        self.worker.publish(port)
+        return {
+            "hostNetwork": True,
+            "replicas": OPERATORS,
+            "ports": {"webhook": port},
+            "webhookURL": f"https://localhost:{port}",
+        }
 
     def install(self, version: Path) -> None:
         """Install a version of Berth."""
@@ -100,7 +104,7 @@ class Bed:
 
     def call_back(self) -> None:
         """Have them run again."""
-        self._set_replicas(1, None)
+        self._set_replicas(OPERATORS, None)
 
     def _set_replicas(self, operators: int, selector: dict[str, str] | None) -> None:
         """Set how many operators there are, and on which nodes there are agents."""
@@ -110,6 +114,11 @@ class Bed:
             *("patch", "-n", NAMESPACE, "daemonset/berth-agent", "--type=merge"),
             *("--patch", json.dumps(change)),
         )
+
+    def leader(self) -> str:
+        """Return the pod of the operator that leads; empty while none does."""
+        what = ("lease", names.LEADER_LEASE, "--output=jsonpath={.spec.holderIdentity}")
+        return self.cluster.kubectl("get", "-n", NAMESPACE, *what).partition("_")[0]
 
     def until_gone(self, *names: str) -> None:
         """Wait until pods of Berth's are gone."""
@@ -121,7 +130,7 @@ class Bed:
         return {one["metadata"]["name"]: one for one in found["items"]}
 
     def until_ready(self, *names: str, namespace: str = NAMESPACE, seconds: float = 120.0) -> None:
-        """Wait until pods whose names begin so are ready, and no others of these names are there."""
+        """Wait until there is one pod for each beginning of a name, and all are ready."""
 
         def ready() -> bool:
             now = self.pods(namespace)
@@ -149,7 +158,7 @@ class Bed:
             "imagePullPolicy": "Never",
             "resources": {"limits": {RESOURCES[key]: amount for key, amount in limits.items()}},
         }
-        spec = {"schedulerName": "berth-scheduler", "hostNetwork": True, "containers": [container]}
+        spec = {"schedulerName": "berth-scheduler", "containers": [container]}
         pods = [
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec} for name in names
         ]

@@ -39,7 +39,7 @@ def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             made.load(version)
             made.load(cached.made())
             made.install(version)
-            made.until_ready("berth-operator", "berth-agent")
+            made.until_ready(*beds.PROGRAMS)
             made.create(*RUNNING, percent=PERCENT)
             made.until_ready(*RUNNING, namespace="default", seconds=300.0)
             yield made
@@ -82,7 +82,7 @@ def is_rolled(bed: beds.Bed, workload: str) -> bool:
     if found["kind"] == "DaemonSet":
         return bool(status.get("updatedNumberScheduled") == status.get("numberReady") == 1)
     wanted = (status.get(key) for key in ("replicas", "updatedReplicas", "readyReplicas"))
-    return set(wanted) == {1}
+    return set(wanted) == {beds.OPERATORS}
 
 
 def versions(bed: beds.Bed) -> dict[str, str]:
@@ -97,7 +97,7 @@ def versions(bed: beds.Bed) -> dict[str, str]:
 
 
 def waited(pod: dict[str, Any]) -> float:
-    """Return for how many seconds a pod had no node: the one replica has to start anew meanwhile."""
+    """Return for how many seconds a pod had no node."""
     (scheduled,) = (one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
     assert scheduled["status"] == "True"
     ends = (scheduled["lastTransitionTime"], pod["metadata"]["creationTimestamp"])

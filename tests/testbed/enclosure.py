@@ -1,8 +1,9 @@
 """A room for programs that take the machine for their own, such as a kubelet and what it starts.
 
-They get mounts, process numbers and a branch of the cgroups of their own. All of them, and whatever they
-leave behind on purpose (the shims of containers outlive containerd), are children of one process, the
-room's own process number one: when that ends, the kernel kills the rest, and its mounts are gone with it.
+They get mounts, process numbers, a network and a branch of the cgroups of their own. All of them, and
+whatever they leave behind on purpose (the shims of containers outlive containerd), are children of one
+process, the room's own process number one: when that ends, the kernel kills the rest, and its mounts and its
+network are gone with it.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ def obstacle() -> str:
         return "only root can make namespaces and cgroups for a kubelet"
     if missing := [tool for tool in ("unshare", "nsenter", "mount") if not shutil.which(tool)]:
         return f"there is no {missing[0]}, of which Debian's package is called util-linux or mount"
-    if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], check=False).returncode:
+    if subprocess.run(["unshare", "--mount", "--pid", "--net", "--fork", "true"], check=False).returncode:
         return "this machine does not let root make namespaces"
     return _cgroups_refused()
 
@@ -73,7 +74,7 @@ class Enclosure:
             _make(branch)
         ready = self._directory / "ready"
         script = " && ".join((*self._setup, f"touch {ready}", "exec sleep infinity"))
-        namespaces = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+        namespaces = ("--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc")
         self._first = self._launched("enclosure", ["unshare", *namespaces, "sh", "-c", script])
         first = self._first
         waiting.until(lambda: ready.exists() or not first.alive(), what="the room to be set up")
@@ -95,7 +96,7 @@ class Enclosure:
 
     def _into(self) -> list[str]:
         assert self._first, "it is open"
-        return ["nsenter", "--target", str(self._first.pid), "--mount", "--pid", "--"]
+        return ["nsenter", "--target", str(self._first.pid), "--mount", "--pid", "--net", "--"]
 
     def stop(self) -> None:
         """End all that is in it; safe to call twice."""

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from testbed import pod_network
+
 LIFETIME = dt.timedelta(days=7)
 
 # Python 3.13 and newer trust no authority that does not say this of itself.
@@ -30,11 +32,12 @@ MAY_SIGN = x509.KeyUsage(
     decipher_only=False,
 )
 
-# All names under which clients in tests reach the server, directly or through the proxy, and those real
-# clusters use.
+# All names under which clients in tests reach the server, directly, through the proxy or from pods, and those
+# real clusters use.
 SERVER_NAMES = (
     x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
     x509.IPAddress(ipaddress.ip_address("10.0.0.1")),
+    x509.IPAddress(ipaddress.ip_address(pod_network.GATEWAY)),
     x509.DNSName("localhost"),
     x509.DNSName("kubernetes"),
     x509.DNSName("kubernetes.default"),

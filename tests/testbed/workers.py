@@ -3,9 +3,9 @@
     with workers.Worker(cluster, "worker-1") as worker:
         ...  # bind pods to it; their image is `images.NAME`
 
-It lives in an enclosure, so that it touches no kubelet of the host and leaves nothing behind. There is no
-network for pods: theirs is the host's, or leads nowhere. Devices are whatever a device plugin registers in
-`plugins`.
+It lives in an enclosure, so that it touches no kubelet of the host and leaves nothing behind. Its network is
+its own, too: pods reach each other, the node and the API server there, and `publish` lets others in. Devices
+are whatever a device plugin registers in `plugins`.
 """
 
 import argparse
@@ -14,12 +14,12 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from testbed import binaries, enclosure, images, nvidia_runtime, ports, processes, waiting
+from testbed import binaries, enclosure, images, nvidia_runtime, pod_network, ports, processes, relay, waiting
 from testbed import cluster as clusters
 
 READY_SECONDS = 60.0
@@ -61,23 +61,6 @@ plugin_config_path = "{directory}/nri"
 enable = true
 """
 
-# A pod that is not on the host's network has an address that leads nowhere, so that its node is ready for it.
-NETWORK = {
-    "cniVersion": "1.0.0",
-    "name": "nowhere",
-    "plugins": [{"type": "no-network"}],
-}
-NETWORK_PROGRAM = """\
-#!/bin/sh
-cat > /dev/null
-case "$CNI_COMMAND" in
-VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
-ADD)
-  echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI_NETNS"'"}],'
-  echo ' "ips": [{"interface": 0, "address": "192.0.2.1/24"}]}' ;;
-esac
-"""
-
 
 def misnamed(names: Sequence[str]) -> str:
     """Return in one sentence why workers cannot be called that; empty if they can."""
@@ -109,7 +92,7 @@ def require(names: Sequence[str]) -> None:
 def obstacle() -> str:
     """Return in one sentence why this machine can have no worker; empty if it can."""
     runc = "" if _runc() else "there is no runc, of which Debian's package is called runc"
-    return enclosure.obstacle() or images.obstacle() or runc
+    return enclosure.obstacle() or pod_network.obstacle() or images.obstacle() or runc
 
 
 def _runc() -> str:
@@ -125,7 +108,9 @@ class Worker:
         self._nvidia = nvidia
         self._cluster = cluster
         self._directory = cluster.directory / name
-        self._enclosure = enclosure.Enclosure(self._directory, setup=self._setup())
+        self._enclosure = enclosure.Enclosure(self._directory, setup=(*pod_network.SETUP, *self._setup()))
+        self._port = ports.free()
+        self._outside: list[processes.Program] = []
         self._kubelet: enclosure.EnclosedProgram | None = None
         self._programs: dict[str, Path] = {}
 
@@ -135,10 +120,12 @@ class Worker:
         try:
             self._prepare()
             self._enclosure.start()
+            self._relay(self._cluster.port, pod_network.outward)
+            self.publish(self._port)
             self._start_containerd()
             self.start_kubelet()
         except BaseException:
-            self._enclosure.stop()
+            self._stop()
             raise
         return self
 
@@ -146,7 +133,7 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End it with all its pods."""
-        self._enclosure.stop()
+        self._stop()
 
     @property
     def plugins(self) -> Path:
@@ -209,6 +196,10 @@ class Worker:
         self._kubelet.kill()
         self._kubelet = None
 
+    def publish(self, port: int) -> None:
+        """Lead what connects to a port of 127.0.0.1 outside to the same port of the node."""
+        self._relay(port, pod_network.inward)
+
     def processes_of(self, pod_uid: str) -> list[int]:
         """Return the processes of a pod's containers, as numbered outside."""
         found = (each for each in Path("/proc").iterdir() if each.name.isdecimal())
@@ -236,11 +227,7 @@ class Worker:
         runc = nvidia_runtime.install(self._directory, _runc()) if self._nvidia else _runc()
         words = {"directory": self._directory, "image": images.NAME, "runc": runc}
         (self._directory / "containerd.toml").write_text(CONTAINERD.format_map(words))
-        networks = self._directory / "networks"
-        networks.mkdir()
-        (networks / "nowhere.conflist").write_text(json.dumps(NETWORK))
-        (networks / "no-network").write_text(NETWORK_PROGRAM)
-        (networks / "no-network").chmod(0o755)
+        pod_network.install(self._directory / "networks")
         (self._directory / "kubelet.json").write_text(json.dumps(self._configuration()))
 
     def _configuration(self) -> dict[str, Any]:
@@ -250,7 +237,7 @@ class Worker:
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "address": LOOPBACK,
-            "port": ports.free(),
+            "port": self._port,
             "healthzPort": 0,
             "authentication": {
                 "anonymous": {"enabled": False},
@@ -285,6 +272,23 @@ class Worker:
         socket = self._directory / "containerd.sock"
         return self._enclosure.call([self._programs["ctr"], f"--address={socket}", *words], seconds=seconds)
 
+    def _relay(self, port: int, way: Callable[[int, Path], tuple[list[str], list[str]]]) -> None:
+        """Lead connections to a port into the node's network or out of it."""
+        outside, inside = way(port, self._directory / f"{port}.sock")
+        log = self._directory / f"relay-{port}-outside.log"
+        self._outside.append(processes.start("relay", outside, log=log))
+        logs = log, self._enclosure.run(f"relay-{port}", inside, env=os.environ).entry.log
+        waiting.until(
+            lambda: all(relay.LISTENS in _read(log) for log in logs),
+            what=f"the way to port {port}",
+            seconds=READY_SECONDS,
+        )
+
+    def _stop(self) -> None:
+        self._enclosure.stop()
+        while self._outside:
+            self._outside.pop().kill()
+
     def _environment(self) -> dict[str, str]:
         """Let containerd find its shim."""
         return os.environ | {
@@ -310,7 +314,7 @@ def _made(path: Path) -> int:
 
 
 def _read(path: Path) -> str:
-    """Read what the kernel tells of a process; one that has ended meanwhile has nothing to tell."""
+    """Read a file; one that is not there, as for a process that has ended, has nothing to tell."""
     try:
         return path.read_text()
     except OSError:
