@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Coroutine
-from typing import Any
+import itertools
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, Final
+
+PAUSE_SECONDS: Final = (1.0, 5.0, 30.0)  # Before work that failed is started again.
 
 
 async def end(tasks: Collection[asyncio.Task[Any]], *, seconds: float | None = None) -> None:
@@ -23,6 +26,16 @@ async def running(*work: Coroutine[Any, Any, Any]) -> Any:
         yield started
     finally:
         await end(started)
+
+
+async def keep_running(work: Callable[[], Awaitable[None]], failed: Callable[[Exception], None]) -> None:
+    """Run work that has no end; if it fails, tell so, and start it again after a pause that grows."""
+    for pause in itertools.chain(PAUSE_SECONDS, itertools.repeat(PAUSE_SECONDS[-1])):
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001  work raises anything, and `failed` tells it
+            failed(error)
+        await asyncio.sleep(pause)
 
 
 async def until(stop: asyncio.Event, *work: Any) -> None:

@@ -14,7 +14,7 @@ import logging
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from aiohttp import web
@@ -53,7 +53,7 @@ from berth_operator.kube import (
 )
 from berth_operator.kube.node_capacity_writer import NodeCapacityWriter
 from berth_operator.kube.pod_touches import PodTouches
-from berth_operator.metrics import Metrics
+from berth_operator.metrics import Metrics, SideTask
 from berth_operator.scheduling import queued_pods
 from berth_operator.settings import Settings
 
@@ -279,12 +279,12 @@ class Operator:
         self._metrics.leader.set(1)
         async with tasks.running(
             loop_.run(),
-            self._report_summaries(),
-            self._list_capacities(),
             self._supervise_kopf(),
             self._declarer.run(),
-            self._gpupod_cleaner.run(),
-            self._bind_log.run(),
+            self._beside(SideTask.SUMMARIES, self._report_summaries),
+            self._beside(SideTask.NODE_CAPACITY, self._list_capacities),
+            self._beside(SideTask.GPUPODS, self._gpupod_cleaner.run),
+            self._beside(SideTask.BIND_LOG, self._bind_log.run),
         ) as deciding:
             log.info("deciding: %s", inventory_metrics.description(self._ledger))
             await tasks.until(stop, *deciding, *others)
@@ -300,9 +300,19 @@ class Operator:
 
     # ------------------------------------------------------------ beside the binds
 
+    async def _beside(self, task: SideTask, work: Callable[[], Awaitable[None]]) -> None:
+        """Keep something running whose faults must not cost the lead, for then no pod would be bound."""
+
+        def failed(error: Exception) -> None:
+            self._metrics.task_failures[task].inc()
+            log.error("%s failed, and begins again", task, exc_info=error)
+
+        await tasks.keep_running(work, failed)
+
     async def _report_summaries(self) -> None:
         await self._wait_for_first_binds()
-        await asyncio.to_thread(self._reconciler.start)
+        if not self._reconciler.started:
+            await asyncio.to_thread(self._reconciler.start)
         await summary_reporter.report_summaries(
             self._ledger,
             self._reconciler.update,

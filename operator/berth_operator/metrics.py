@@ -50,6 +50,15 @@ class KopfEnd(enum.StrEnum):
     RESTORED = "restored"
 
 
+class SideTask(enum.StrEnum):
+    """What the leader does beside binding pods, and begins again if it fails."""
+
+    SUMMARIES = "summaries"
+    NODE_CAPACITY = "node-capacity"
+    GPUPODS = "gpupods"
+    BIND_LOG = "bind-log"
+
+
 class Removal(enum.StrEnum):
     """Why a GpuPod was removed."""
 
@@ -197,6 +206,14 @@ class Metrics:
             "GpuPods that were removed: other-node (written for a node that the pod of this uid is not on), "
             "no-such-pod (no pod of this name has this uid, and nobody else had removed it).",
             ("reason", Removal),
+            into=self.registry,
+        )
+
+        self.task_failures = _counters(
+            "task_failures",
+            "Failures of what the leader does beside binding pods, each with a traceback in the log: faults "
+            "of Berth itself.",
+            ("task", SideTask),
             into=self.registry,
         )
 

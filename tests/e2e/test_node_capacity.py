@@ -9,7 +9,8 @@ import pytest
 
 from berth_crds import names
 from e2e.inside import container, pod, until_running
-from e2e.stage import Stage
+from e2e.stage import HARDWARE, Stage
+from support.nvml import machine, presets
 from testbed import workers
 
 pytestmark = pytest.mark.slow
@@ -116,3 +117,22 @@ async def test_a_restarted_kubelet_keeps_the_pod_of_a_sick_card(
     await stage.delete("p")
     await stage.until_gone("p")
     await until_listed(stage, worker.name, {names.GPU: "300"})
+
+
+@pytest.mark.usefixtures("policy")
+async def test_devices_of_any_type_stop_nobody(stage: Stage, tmp_path: Path) -> None:
+    """A node with a device that no resource stands for lists its cards, and pods get them."""
+    npu = {"uuid": "npu-0000:5e:00.0", "type": "npu", "minor": 0}
+    (tmp_path / "npu.json").write_text(json.dumps({"devices": [npu]}))
+    stage.agents_read(machine.Machine.make(tmp_path / "machine", presets.DGX_A100))
+    operator = await stage.deciding_operator()
+    name = f"{stage.namespace}-npu"
+    await stage.ready_nodes("--devices", f"{tmp_path}", **{name: HARDWARE})
+    write(stage, nodeNames="berth")
+
+    await until_listed(stage, name, {names.GPU: "800"})
+    assert "npu" in {one["type"] for one in (await stage.devices())[name]["spec"]["devices"]}
+    await stage.create(pod("train", container("main", **{names.GPU: "100"})))
+    await stage.until_bound("train")
+    assert operator.alive()
+    assert "Traceback" not in operator.log.read_text()

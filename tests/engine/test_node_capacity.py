@@ -73,6 +73,13 @@ def test_other_devices_count_like_cards() -> None:
     assert listed(dataclasses.replace(builders.device("n1", 1), others=nics)) == cards(1) | {names.RDMA: 200}
 
 
+def test_devices_of_other_types_are_passed_over() -> None:
+    """Agents publish them from files, and no resource stands for them."""
+    npu = dataclasses.replace(builders.nic(0), type="npu")
+
+    assert listed(dataclasses.replace(builders.device("n1", 1), others=(npu,))) == cards(1)
+
+
 def test_koordinators_names_stand_beside_ours() -> None:
     """Its new ones and its old ones."""
     found = listed(builders.device("n1", 1), which=KOORDINATOR)

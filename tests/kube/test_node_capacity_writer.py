@@ -11,8 +11,10 @@ import pytest
 from berth_crds import names
 from berth_crds.client import api, resources
 from berth_crds.vocabulary import NodeNames
+from berth_operator.engine import node_capacity
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import node_capacity_writer
+from berth_operator.scheduling import node_info
 from berth_operator.scheduling.policy import Policy
 from berth_operator.translate import nodes, raw
 from kube import servers
@@ -170,6 +172,25 @@ async def test_names_of_koordinators_own_stay(node: Listing) -> None:
     assert await node.caught_up() == cards(2) | theirs
     assert await node.caught_up() == cards(2) | theirs
     assert node.writes == 1
+
+
+async def test_a_fault_of_ours_concerns_one_node_alone(
+    node: Listing, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others list what they have, and the log says what happened."""
+
+    def of_node(info: node_info.NodeInfo, which: NodeNames) -> node_capacity.Amounts | None:
+        if info.node is not None and info.node.name == "a":
+            raise ValueError("'npu' is not a valid DeviceType")
+        return original(info, which)
+
+    original = node_capacity.of_node
+    monkeypatch.setattr(node_capacity, "of_node", of_node)
+    node.ledger.node_seen(builders.node("a"))
+
+    assert await node.caught_up() == cards(2)
+    assert "node a: what it lists is not written" in caplog.text
+    assert "'npu' is not a valid DeviceType" in caplog.text
 
 
 async def test_a_node_that_is_gone_is_forgotten(node: Listing) -> None:

@@ -17,7 +17,11 @@ from berth_operator.scheduling.nodes import facts
 
 Amounts = Mapping[str, int]  # By the name of the resource.
 
-OTHERS: Final = {vocabulary.DeviceType.RDMA: names.RDMA, vocabulary.DeviceType.FPGA: names.FPGA}
+# Agents publish devices of further types, too, which no resource stands for.
+OTHERS: Final[Mapping[str, str]] = {
+    vocabulary.DeviceType.RDMA: names.RDMA,
+    vocabulary.DeviceType.FPGA: names.FPGA,
+}
 NAMES: Final = {
     vocabulary.NodeNames.NONE: {},
     vocabulary.NodeNames.BERTH: aliases.node_names(koordinator=False),
@@ -60,7 +64,7 @@ def _of_devices(info: node_info.NodeInfo) -> collections.Counter[str]:
         found.update(dict.fromkeys((names.GPU, names.GPU_CORE, names.GPU_MEMORY_RATIO), requests.WHOLE))
         found[names.GPU_MEMORY] += card.memory
     for other in _given(info, info.published.others):
-        if own := OTHERS.get(vocabulary.DeviceType(other.type)):
+        if own := OTHERS.get(other.type):
             found[own] += requests.WHOLE
     return found
 

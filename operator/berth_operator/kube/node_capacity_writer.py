@@ -75,16 +75,20 @@ class NodeCapacityWriter:
 
     async def _settle(self, node: str) -> bool:
         """Have a node list what it is to list; return whether the server is there."""
-        if self._differs(node):
-            await self._rate_limiter.acquire()
-        wanted = self._differs(node)  # Much may have happened during the wait.
         try:
+            if self._differs(node):
+                await self._rate_limiter.acquire()
+            wanted = self._differs(node)  # Much may have happened during the wait.
             if wanted is not None:
                 await self._write(node, wanted)
         except errors.NotFound:
             log.debug("node %s is gone", node)
         except errors.ClientError as error:
             return self._failed(node, error)
+        except Exception:  # Berth's own fault, which is to concern this node alone.
+            log.exception("node %s: what it lists is not written", node, extra=logs.node(node))
+            self._due.discard(node)
+            return True
         self._failures.succeeded(node)
         self._due.discard(node)
         return True

@@ -111,10 +111,15 @@ class Reconciler:
         self._ready.wait(STOP_SECONDS)
 
     @property
+    def started(self) -> bool:
+        """Whether `start` was called."""
+        return self._thread.ident is not None
+
+    @property
     def failed(self) -> bool:
         """Whether the thread has ended without `stop`: then no status is written any more."""
         stopped = self._stop is not None and self._stop.is_set()
-        return self._thread.ident is not None and not self._thread.is_alive() and not stopped
+        return self.started and not self._thread.is_alive() and not stopped
 
     def update(self, changed: list[node_summaries.NodeSummary]) -> None:
         """Pass on the newest summaries of the ledger, from any thread."""
