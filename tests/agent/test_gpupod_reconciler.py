@@ -4,6 +4,7 @@ A pod's name may be another node's GpuPod's: what is needed is then written besi
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -104,6 +105,23 @@ async def test_the_only_word_on_a_pods_cards_is_written_beside_the_taken_name(
     assert written[:2] == ["p", OTHER_NAME]
     assert "p" not in written[1:]
     assert (node.paths("DELETE"), node.reconciler.gpupods.objects()) == ([OTHER_NAME], [])
+
+
+@pytest.mark.parametrize(("promised", "written"), [("GPU-b", ["p", OTHER_NAME]), ("GPU-a", ["p"])])
+async def test_what_was_given_otherwise_is_said_beside_the_taken_name(
+    node: Reconciled, promised: str, written: list[str]
+) -> None:
+    """The operator gives the card to others if it does not hear of it; what was promised it knows itself."""
+    node.answers("p", TAKEN["by a policy"])
+    node.answers(OTHER_NAME, stub.thing(gpupod(OTHER_NAME)))
+    share = allocation.Share(promised, 0, 100, 16)
+    node.placed(**{names.ALLOCATION: allocation.encode(allocation.of("n1", {"main": {"gpu": [share]}}))})
+
+    refused = pytest.raises(errors.Forbidden) if written == ["p"] else contextlib.nullcontext()
+    with refused:
+        await node.reconciler._reconcile(KEY)
+
+    assert list(dict.fromkeys(path.removesuffix("/status") for path in node.paths("PATCH"))) == written
 
 
 async def test_a_record_beside_is_found_after_a_restart_and_leaves_for_the_own_name(node: Reconciled) -> None:

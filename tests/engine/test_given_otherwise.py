@@ -1,5 +1,7 @@
 """A pod that its kubelet gave other cards than its bind promised: both are kept from others (I1, N3)."""
 
+import dataclasses
+
 import msgspec
 import pytest
 
@@ -7,6 +9,7 @@ from berth_crds import wire
 from berth_operator.engine import given_otherwise
 from berth_operator.engine.given_otherwise import MOST_CARDS
 from berth_operator.engine.ledger import Ledger
+from berth_operator.translate import gpupods
 from support import builders, inventories, ledgers
 
 POD = builders.admitted(
@@ -98,3 +101,31 @@ def test_more_cards_than_a_node_has_are_not_believed() -> None:
     ledgers.gpupod_seen(ledger, said(*range(1, MOST_CARDS + 2)))
 
     assert free(ledger) == 3
+
+
+def test_what_agents_of_other_nodes_say_takes_nothing_back() -> None:
+    """Not even while their GpuPod stands beside the right one, nor when it goes."""
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, POD)
+    ledgers.gpupod_seen(ledger, said(2))
+    beside_it = builders.gpupod("uid-p.n2", "n2", uid="uid-p", main=[0])
+    forged = msgspec.structs.replace(said(3, at="n2"), metadata=beside_it.metadata)
+
+    ledgers.gpupod_seen(ledger, forged)
+    beside = free(ledger)
+    ledger.gpupod_gone(gpupods.title(forged.metadata))
+
+    assert (beside, free(ledger)) == (2, 2)
+
+
+def test_a_node_that_names_cards_without_end_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its agent says beyond the limit is not kept; what agents of other nodes say is."""
+    monkeypatch.setattr(given_otherwise, "MOST_NAMED", 7)
+    kept = given_otherwise.GivenOtherwise()
+    said_of = {uid: ledgers.named(said(2, 3, uid=uid)) for uid in ("uid-a", "uid-b", "uid-c")}
+    titled = {uid: dataclasses.replace(one, title=uid) for uid, one in said_of.items()}
+
+    assert [kept.gpupod_seen(one) for one in titled.values()] == [{"uid-a"}, {"uid-b"}, set()]
+    assert kept.gpupod_seen(dataclasses.replace(titled["uid-c"], node="n2")) == {"uid-c"}
+    kept.gpupod_gone("uid-a")
+    assert kept.gpupod_seen(dataclasses.replace(titled["uid-c"], title="d")) == {"uid-c"}

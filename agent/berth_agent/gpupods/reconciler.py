@@ -31,7 +31,7 @@ from berth_agent import backoff, device_status
 from berth_agent.gpupods import desired, evidence, pod_cache, process_owners, verification, watched_pod
 from berth_agent.kubelet import device_ids
 from berth_agent.publish import object_cache, object_writer
-from berth_crds import allocation, logs, wire
+from berth_crds import allocation, granted, logs, wire
 from berth_crds.client import api, errors, informer, resources, store
 
 log = logging.getLogger(__name__)
@@ -234,9 +234,9 @@ class GpuPodReconciler:
             status = desired.status(
                 pod, spec, before, self._node_cards, evidence=pod_evidence, now=self._clock()
             )
-            await self._write(
-                gpupod, pod, spec, status, needed=not isinstance(decoded, allocation.Allocation)
-            )
+            # The operator knows it from nobody else.
+            needed = not isinstance(decoded, allocation.Allocation) or granted.otherwise(spec, status.granted)
+            await self._write(gpupod, pod, spec, status, needed=bool(needed))
         elif gpupod and decoded is None and (self.evidence.is_complete(key) or watched_pod.has_ended(pod)):
             await self._remove(store.key_of(gpupod.metadata), gpupod)
 

@@ -10,12 +10,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from berth_crds import logs
+from berth_operator.engine import totals
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.holds import Hold
 
 log = logging.getLogger(__name__)
 
 MOST_CARDS: Final = 64  # Of one pod; no node has more.
+# Of all GpuPods of a node together, each of which counts as one more card than it names.
+MOST_NAMED: Final = 8192
+
+Place = tuple[str, str]  # The uid of a pod, and the node whose agent says something of it.
 
 
 class GivenOtherwise:
@@ -23,39 +28,44 @@ class GivenOtherwise:
 
     def __init__(self, logger: logging.Logger = log) -> None:
         self._logger = logger
-        self._found: dict[str, allocation_recovery.NamedDevices] = {}  # By the title of the GpuPod.
-        self._titles: dict[str, str] = {}  # Of the GpuPod, by the uid of its pod.
+        self._said: dict[Place, dict[str, frozenset[str]]] = {}  # The cards, by the title of the GpuPod.
+        self._places: dict[str, Place] = {}  # By the title of the GpuPod.
+        self._named = totals.Totals()  # By node.
         self._marked: dict[str, frozenset[str]] = {}  # By the uid of the pod.
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        return f"<GivenOtherwise: {len(self._found)} pods>"
+        return f"<GivenOtherwise: {len(self._said)} pods>"
 
     def gpupod_seen(self, named: allocation_recovery.NamedDevices) -> set[str]:
         """Record what a GpuPod says; return the uids of the pods that it concerns."""
         affected = self.gpupod_gone(named.title)
-        if named.given_otherwise and len(named.given_otherwise) <= MOST_CARDS:
-            self._found[named.title] = named
-            self._titles[named.uid] = named.title
+        cards = named.given_otherwise
+        fits = self._named[named.node] + len(cards) < MOST_NAMED
+        if cards and len(cards) <= MOST_CARDS and fits:
+            place = self._places[named.title] = named.uid, named.node
+            self._said.setdefault(place, {})[named.title] = cards
+            self._named.add(named.node, len(cards) + 1)
             affected.add(named.uid)
         return affected
 
     def gpupod_gone(self, title: str) -> set[str]:
         """Forget a GpuPod; return the uids of the pods that it concerned."""
-        if (before := self._found.pop(title, None)) is None:
+        if (place := self._places.pop(title, None)) is None:
             return set()
-        if self._titles.get(before.uid) == title:
-            del self._titles[before.uid]
-        return {before.uid}
+        uid, node = place
+        self._named.add(node, -len(self._said[place].pop(title)) - 1)
+        if not self._said[place]:
+            del self._said[place]
+        return {uid}
 
     def marked(self, hold: Hold) -> Hold:
         """Return what a pod holds, with the cards marked that it was given otherwise, and no others."""
         before = self._marked.pop(hold.uid, frozenset())
         own = hold.marked - before
-        named = self._found.get(self._titles.get(hold.uid, ""))
-        if named is None or named.node != hold.node:
-            return dataclasses.replace(hold, marked=own)
-        extra = named.given_otherwise - own - {share.uuid for share in hold.shares}
+        # Agents of other nodes have no say.
+        said = frozenset[str]().union(*self._said.get((hold.uid, hold.node), {}).values())
+        extra = said - own - {share.uuid for share in hold.shares}
         if extra:
             self._marked[hold.uid] = extra
         if extra - before:

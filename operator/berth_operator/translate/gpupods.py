@@ -8,7 +8,7 @@ allocated twice.
 import collections
 from collections.abc import Iterator
 
-from berth_crds import allocation, schema_limits, wire
+from berth_crds import allocation, granted, schema_limits, wire
 from berth_crds.vocabulary import GrantSource, PodPhase
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.translate import held_devices
@@ -40,17 +40,8 @@ def read(gpupod: wire.GpuPod) -> allocation_recovery.NamedDevices | str:
         spec.pod_uid,
         spec.node,
         held_devices.granted(record),
-        given_otherwise=_given_otherwise(gpupod),
+        given_otherwise=granted.otherwise(spec, gpupod.status.granted),
     )
-
-
-def _given_otherwise(gpupod: wire.GpuPod) -> frozenset[str]:
-    """Return the cards that the kubelet gave to containers which were to have others."""
-    if not gpupod.status.granted:
-        return frozenset()
-    named = {device.uuid for container in gpupod.spec.containers for device in container.devices}
-    grants = (grant for grant in gpupod.status.granted if grant.source == KUBELET)
-    return frozenset(uuid for grant in grants for uuid in grant.uuids) - named
 
 
 def _has_no_devices(status: wire.GpuPodStatus) -> bool:
