@@ -169,6 +169,26 @@ def test_all_nodes_at_once_say_what_each_says(
     assert found == [affinity.matches(where, node) for node in nodes]
 
 
+@random_clusters.PROPERTY
+@hypothesis.given(
+    changes=st.lists(st.tuples(st.integers(0, 3), st.none() | random_clusters.nodes("changed")), max_size=12),
+    where=random_clusters.WHERES,
+)
+def test_columns_follow_nodes_that_change(
+    changes: list[tuple[int, facts.Node | None]], where: facts.Where
+) -> None:
+    """As if all had been laid out anew; a row without a node has no labels."""
+    nodes: list[facts.Node | None] = [builders.node(f"n{at}", labels={"zone": "a"}) for at in range(4)]
+    made = labels.Labels(nodes)
+
+    for at, node in changes:
+        made.matching(where)
+        nodes[at] = node
+        made.put(at, node)
+
+        assert made.matching(where).tolist() == labels.Labels(nodes).matching(where).tolist()
+
+
 VALUES = st.sampled_from(["", "a", "5", "-5", "+4", "0" * 40 + "4", "²", HUGE, str(2**63 - 1), "five"])
 
 

@@ -3,14 +3,17 @@
 from typing import Final
 from unittest import mock
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
-from berth_operator.scheduling import node_table
+from berth_operator.scheduling import node_selection_reasons, node_table
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import MOST_NAMED, Inventory
-from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.node_selection_reasons import MOST_UPDATED
+from berth_operator.scheduling.nodes import facts, labels
 from support import builders, inventories, random_clusters
 from support.inventories import room
 
@@ -155,6 +158,55 @@ def test_answers_about_places_are_not_hoarded() -> None:
             inventory.node_selection_reasons(facts.Where(selector=(("zone", str(number)),)))
 
     assert len(inventory._node_selection._known) <= 4
+
+
+@pytest.mark.parametrize("most", [256, 1, 0], ids=["row by row", "at times", "all at once"])
+@random_clusters.PROPERTY
+@hypothesis.given(
+    changes=st.lists(st.sampled_from(MANY[:4]).flatmap(random_clusters.nodes), max_size=12),
+    gone=st.sets(st.integers(0, 11)),
+    wheres=st.lists(random_clusters.WHERES, min_size=1, max_size=3),
+)
+def test_reasons_follow_nodes_that_change(
+    most: int, changes: list[facts.Node], gone: set[int], wheres: list[facts.Where]
+) -> None:
+    """What is remembered says of each node what it says without memory, whatever came and went."""
+    inventory = builders.inventory(*(builders.node(name) for name in MANY[:4]))
+
+    with mock.patch("berth_operator.scheduling.node_selection_reasons.MOST_UPDATED", most):
+        for at, node in enumerate(changes):
+            if at in gone:
+                inventory.drop_node(node.name)
+            else:
+                inventory.put_node(node)
+            for where in wheres:
+                nodes = [info.node if info else None for info in inventory.infos]
+                found = inventory.node_selection_reasons(where)
+                fresh = node_selection_reasons.node_selection_reasons(
+                    inventory.infos, where, labels.Labels(nodes)
+                )
+                assert found.obstacles.tolist() == fresh.obstacles.tolist()
+                assert said(found) == said(fresh)
+
+
+def said(found: node_selection_reasons.NodeSelectionReasons) -> list[object]:
+    """Return the reason of each node."""
+    return [(None, *found.reasons)[code] for code in found.code]
+
+
+def test_changes_of_nodes_fill_no_memory() -> None:
+    """Nor do the keys of taints that come and go."""
+    inventory = builders.inventory(*builders.nodes(2))
+    where = facts.Where()
+
+    with mock.patch("berth_operator.scheduling.node_selection_reasons.MOST_CHANGES", 10):
+        for number in range(600):
+            taint = facts.Taint(f"t{number}", "", "NoSchedule")
+            inventory.put_node(builders.node("n1", taints=[taint]))
+            if number % 3:
+                assert len(inventory.node_selection_reasons(where).reasons) <= MOST_UPDATED + 1
+
+    assert len(inventory._node_selection._changed) <= 10
 
 
 def test_inventory_tells_its_state() -> None:

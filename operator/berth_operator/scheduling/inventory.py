@@ -157,8 +157,7 @@ class Inventory:
         self._set_allocatable(info, node.allocatable)
         table.has_node[info.row] = True
         if info.node is None or _place(info.node) != _place(node):
-            self._node_selection.forget()
-            self.score_epoch += 1
+            self._node_selection.node_changed(info.row, node)
         info.node = node
         self._update_supply(info)
         table.touch(info.row)
@@ -171,8 +170,7 @@ class Inventory:
         self.table.has_node[info.row] = False
         self._set_allocatable(info, ())
         self.table.touch(info.row)
-        self._node_selection.forget()
-        self.score_epoch += 1
+        self._node_selection.node_changed(info.row, None)
         self._update_supply(info)
         self._vacate_if_idle(info)
 

@@ -2,7 +2,7 @@
 
 A pod may name hundreds of labels and values, and every node has to be asked. Here each
 label that is asked for is read once into a column of numbers, one for each value there
-is, and kept until a node changes; an expression is then a look-up in a short table. The
+is, and kept until a node's value of it changes; an expression is then a look-up in a short table. The
 rules are those of `affinity`, which asks one node.
 """
 
@@ -73,11 +73,27 @@ class Labels:
     """Labels and names of some nodes; a place without a node matches as one without labels would."""
 
     def __init__(self, nodes: Sequence[facts.Node | None]) -> None:
+        self._nodes = list(nodes)
         self._labels = [node.labels if node is not None else {} for node in nodes]
-        self._known = frozenset[str]().union(*self._labels)
+        self._known = set[str]().union(*self._labels)  # And perhaps more.
         self._nowhere = column([None] * len(nodes))
-        self._names = column([node.name if node is not None else None for node in nodes])
+        self._names = self._column_of_names()
         self._columns: dict[str, Column] = {}
+
+    def _column_of_names(self) -> Column:
+        return column([node.name if node is not None else None for node in self._nodes])
+
+    def put(self, at: int, node: facts.Node | None) -> None:
+        """Replace a node; the columns of labels that are as they were stay."""
+        before, after = self._labels[at], node.labels if node is not None else {}
+        for key in before.keys() | after.keys():
+            if before.get(key) != after.get(key):
+                self._columns.pop(key, None)
+        self._known.update(after)
+        self._labels[at], was = after, self._nodes[at]
+        self._nodes[at] = node
+        if (was.name if was is not None else None) != (node.name if node is not None else None):
+            self._names = self._column_of_names()
 
     def of(self, key: str) -> Column:
         """Return the column of a label."""
