@@ -11,6 +11,7 @@ from typing import Final
 import aiohttp
 import pytest
 
+from berth_crds import nesting
 from berth_crds.client import errors
 from berth_operator.admission import certificates, webhook
 from testbed import ports
@@ -88,6 +89,50 @@ async def test_a_body_beyond_any_pod_is_not_read(served: Served) -> None:
         await served.post(OLD.certificate, body=b" " * (webhook.LIMITS.request_bytes + (1 << 20)))
 
     assert (await served.post(OLD.certificate))[0] == 200
+
+
+def containers(count: int) -> str:
+    """Return an AdmissionReview of a pod with so many containers."""
+    return json.dumps(
+        {"request": {"uid": "u", "object": {"spec": {"initContainers": [{"name": "a"}] * count}}}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        pytest.param(containers(1001), "It has 1001 containers; 1000 are the most.", id="containers"),
+        pytest.param(containers(25_000), "It consists of 25004 objects; 20000 are the most.", id="objects"),
+    ],
+)
+@pytest.mark.parametrize("path", webhook.MUTATIONS)
+def test_a_pod_that_would_hold_the_operator_up_is_refused(body: str, why: str, path: str) -> None:
+    """The server passes the sentence on to whoever made it."""
+    answer = json.loads(webhook.review(body.encode(), webhook.MUTATIONS[path]))["response"]
+
+    assert (answer["uid"], answer["allowed"]) == ("u", False)
+    assert answer["status"]["message"].endswith(why)
+
+
+def test_lists_may_be_null() -> None:
+    """Programs in Go write so what is empty."""
+    spec = {"containers": [{"name": "a", "env": None}], "initContainers": None}
+    body = json.dumps({"request": {"uid": "u", "oldObject": None, "object": {"spec": spec}}})
+
+    answer = json.loads(webhook.review(body.encode(), webhook.MUTATIONS["/env"]))["response"]
+
+    assert (answer["allowed"], answer["patchType"]) == (True, "JSONPatch")
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"request":{"uid":5,"x":[' + b"[]," * 1000 + b"[]]}}", b'{"request":{"x":' + b"[" * 100_000]
+)
+def test_what_is_no_review_is_not_looked_at_twice(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second look, which objects of a server are worth, takes a thousand times as long."""
+    monkeypatch.setattr(nesting, "cut_deep_values", None)
+
+    with pytest.raises(errors.DECODE_ERRORS):
+        webhook.review(body, webhook.MUTATIONS["/env"])
 
 
 async def test_a_body_that_never_ends_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,12 @@ class Spec(wire.Struct, frozen=True):
     ephemeral_containers: tuple[Container, ...] | None = None
 
 
+def container_count(spec: Spec) -> int:
+    """Return how many containers a pod has, of all kinds."""
+    kinds = spec.containers, spec.init_containers, spec.ephemeral_containers
+    return sum(len(containers or ()) for containers in kinds)
+
+
 def feed(spec: Spec) -> Iterator[Operation]:
     """Yield that each container reads its devices from the annotations that the bind will write.
 

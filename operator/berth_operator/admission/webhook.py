@@ -11,20 +11,24 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
 from berth_crds import http_connections, wire
-from berth_crds.client import decoding, errors
+from berth_crds.client import errors
 from berth_operator.admission import mutations
 from berth_operator.admission.certificates import ServingCertificate
 from berth_operator.http_api import server
 
 # A server stores no object of more than about 1.5 MiB; an update brings two.
-LIMITS: Final = http_connections.Limits(connections=64, request_bytes=8 << 20, body=True)
+LIMITS: Final = http_connections.Limits(connections=64, request_bytes=4 << 20, body=True)
 BODY_SECONDS: Final = 5.0
+# Nothing else runs while a request is answered, and anybody in the cluster may send some. So many take a few
+# milliseconds; people's pods have a few containers, and a few hundred objects in all.
+MOST_OBJECTS: Final = 20_000
+MOST_CONTAINERS: Final = 1_000
 
 
 class Pod(wire.Struct, frozen=True):
@@ -46,6 +50,21 @@ class Review(wire.Struct, frozen=True):
 
     request: Request
 
+
+class RequestId(wire.Struct, frozen=True):
+    """What the answer to a request must repeat."""
+
+    uid: str
+
+
+class ReviewId(wire.Struct, frozen=True):
+    """An AdmissionReview of which no more than this is read."""
+
+    request: RequestId
+
+
+_review_decoder: Final = msgspec.json.Decoder(Review)
+_review_id_decoder: Final = msgspec.json.Decoder(ReviewId)
 
 Mutate = Callable[[Request], Iterable[mutations.Operation]]
 # By path.
@@ -98,11 +117,30 @@ def _answering(mutate: Mutate) -> Callable[[web.Request], Awaitable[web.Response
 
 def review(body: bytes, mutate: Mutate) -> bytes:
     """Return the answer to an AdmissionReview, or raise one of `errors.DECODE_ERRORS`."""
-    asked = decoding.decode_object(msgspec.json.Decoder(Review), body).request
-    response = {"uid": asked.uid, "allowed": True}
+    # Lists that are null are foreseen here; a second look at what cannot be read would take far too long.
+    if (count := body.count(b"{")) > MOST_OBJECTS:
+        asked_id = _review_id_decoder.decode(body).request
+        return _refusal(asked_id.uid, f"It consists of {count} objects; {MOST_OBJECTS} are the most.")
+    asked = _review_decoder.decode(body).request
+    if (count := mutations.container_count(asked.object.spec)) > MOST_CONTAINERS:
+        return _refusal(asked.uid, f"It has {count} containers; {MOST_CONTAINERS} are the most.")
+    changes: dict[str, Any] = {}
     if operations := list(mutate(asked)):
         patch = base64.b64encode(msgspec.json.encode(operations)).decode()
-        response |= {"patchType": "JSONPatch", "patch": patch}
+        changes = {"patchType": "JSONPatch", "patch": patch}
+    return _response(asked.uid, allowed=True, **changes)
+
+
+def _refusal(uid: str, why: str) -> bytes:
+    message = f"Berth cannot tell the containers of this pod which cards they have. {why}"
+    return _response(uid, allowed=False, status={"code": 400, "reason": "BadRequest", "message": message})
+
+
+def _response(uid: str, **content: Any) -> bytes:
     return msgspec.json.encode(
-        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "response": {"uid": uid, **content},
+        }
     )
