@@ -321,6 +321,41 @@ async def test_the_guard_takes_cards_that_nobody_gave(
     assert found == (Delivery({"NVIDIA_VISIBLE_DEVICES": "void"}) if taken else None)
 
 
+SEES = "NVIDIA_VISIBLE_DEVICES"
+
+
+@pytest.mark.parametrize(
+    ("environment", "delivered", "name"),
+    [
+        pytest.param([f"{SEES}=all"], {SEES: "void"}, "", id="once"),
+        pytest.param([f"{SEES}=all", f"{SEES}=all"], {SEES: "void"}, SEES, id="all, by image and pod"),
+        pytest.param([f"{SEES}=all", f"{SEES}=GPU-b"], {SEES: "GPU-a"}, SEES, id="another card"),
+        pytest.param([f"{SEES}=all", "A=b", f"{SEES}=GPU-a"], {SEES: "GPU-a,GPU-b"}, "", id="one of its own"),
+        pytest.param([f"{SEES}=all", f"{SEES}="], {SEES: "void"}, "", id="nothing, from an annotation"),
+        pytest.param([f"{SEES}=all", f"{SEES}=void"], {SEES: "GPU-a"}, "", id="less than it may"),
+        pytest.param(["A=1", "A=2", "A=2"], {SEES: "void"}, "", id="what is not delivered"),
+        pytest.param(["A=1", "A=9"], {"A": "2"}, "A", id="a limit"),
+        pytest.param(["A=9", "A=2"], {"A": "2"}, "", id="the same limit"),
+    ],
+)
+def test_a_variable_that_occurs_twice_is_noticed(
+    environment: list[str], delivered: dict[str, str], name: str
+) -> None:
+    """Where the runtime would leave the container more than was delivered."""
+    assert adjuster.overruled(environment, delivered) == name
+
+
+async def test_a_container_that_would_keep_its_own_word_is_not_made() -> None:
+    """Neither of others' pods nor of Berth's."""
+    twice = asking()._replace(environment=(f"{SEES}=all", f"{SEES}=all"))
+    record = allocation.encode(allocation.of("n1", {"main": {"gpu": [allocation.Share("GPU-a", 0, 100, 7)]}}))
+    ours = twice._replace(annotations={names.TERM: "t", names.ALLOCATION: record})
+
+    for container in (twice, ours):
+        with pytest.raises(Undeliverable, match=f"{SEES} is set by the image and by the pod as well"):
+            await deciding(Kubelet(listed())).delivery(container)
+
+
 async def test_a_guard_whose_kubelet_says_nothing_lets_nobody_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runtime tries again; who asks for no card is not kept."""
     monkeypatch.setattr(adjuster, "KUBELET_SECONDS", 0.01)

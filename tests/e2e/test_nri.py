@@ -27,6 +27,7 @@ from testbed import workers
 pytestmark = pytest.mark.slow
 
 SHAPE: Final = f"{MOST_CARDS}xT4"
+SEES_ALL: Final = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 REQUIRED: Final = "required-plugins.noderesource.dev"
 
 
@@ -106,9 +107,13 @@ async def test_cards_that_nobody_gave_are_taken_from_other_schedulers_pods(
         await stage.says(agent, "containers are adjusted")
         stray = pod("stray", container("main"), schedulerName="somebody-else", nodeName=worker.name)
         given = pod("given", whole("main"), schedulerName="somebody-else", nodeName=worker.name)
-        await stage.create(stray, given)
+        twice = pod("twice", container("main") | {"env": [SEES_ALL]}, schedulerName="somebody-else")
+        twice["spec"]["nodeName"] = worker.name
+        await stage.create(stray, given, twice)
         await until_running(stage, "stray", "given")
+        told = await stage.until("the runtime to say why", lambda: reason(stage, "twice"), seconds=60)
 
+    assert "NVIDIA_VISIBLE_DEVICES is set by the image and by the pod" in told
     assert Inside(stage, worker, "stray", "main").uuids() == "void"
     assert Inside(stage, worker, "given", "main").uuids() == uuid
     assert "container main of pod" in agent.log.read_text()

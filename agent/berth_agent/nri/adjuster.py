@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -54,8 +54,15 @@ class Adjuster:
     async def delivery(self, container: NewContainer) -> Delivery | None:
         """Return what a container gets, None if it stays as it is, or raise `Undeliverable`."""
         if names.TERM in container.annotations:
-            return self._ours(container)
-        return await self._guarded(container, self._config.guard) if self._config.guard else None
+            found = self._ours(container)
+        else:
+            found = await self._guarded(container, self._config.guard) if self._config.guard else None
+        if found is not None and (name := overruled(container.environment, found.env)):
+            raise Undeliverable(
+                f"{name} is set by the image and by the pod as well, and the runtime changes only the first of two:"
+                " take it out of the pod"
+            )
+        return found
 
     def _ours(self, container: NewContainer) -> Delivery | None:
         if (cards := self._cards()) is None:
@@ -95,6 +102,27 @@ class Adjuster:
 
     def _uuid_of_index(self) -> dict[str, str]:
         return {str(card.index): card.uuid for card in self._cards() or () if card.index is not None}
+
+
+def overruled(environment: Iterable[str], env: Mapping[str, str]) -> str:
+    """Return a variable that would not be as it is delivered, because the container has it twice.
+
+    A runtime changes the first of two with one name, and the last one wins. That is no harm where it says the
+    same, or names no further card.
+    """
+    written: dict[str, list[str]] = {}
+    for text in environment:
+        name, _, value = text.partition("=")
+        written.setdefault(name, []).append(value)
+    for name, value in env.items():
+        *others, last = written.get(name, [""])
+        if name == containers.VISIBLE_DEVICES:
+            is_as_delivered = set(guard.asked_for([f"{name}={last}"])) <= set(value.split(","))
+        else:
+            is_as_delivered = last == value
+        if others and not is_as_delivered:
+            return name
+    return ""
 
 
 def _given(
