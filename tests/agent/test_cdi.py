@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,18 @@ async def test_the_file_follows_the_node(
     said = [record.getMessage() for record in caplog.records]
     assert said == [f"node n1: {node.path} is {what}" for what in (*["written"] * 5, "removed")]
     assert list(node.path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/dev/zero"), os.mkfifo], ids=["link", "pipe"])
+async def test_what_is_no_file_is_replaced(node: Node, make: Callable[[Path], object]) -> None:
+    """Nobody waits for it, nor reads what has no end."""
+    node.path.parent.mkdir()
+    make(node.path)
+
+    node.cards = (PLAIN,)
+
+    await waiting.eventually(node.path.is_file, what="the file to be written")
+    assert node.devices() == ["GPU-a"]
 
 
 async def test_a_folder_that_cannot_be_written_is_told_and_tried_again(

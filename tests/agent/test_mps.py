@@ -191,6 +191,12 @@ async def test_a_program_that_hangs_holds_nothing_up(tmp_path: Path, monkeypatch
         await scene.until("does not end")
 
 
+@pytest.mark.parametrize("answer", [None, "", "nan", "inf", "1e999", "49", "fifty"])
+def test_odd_answers_are_not_the_limit(answer: str | None) -> None:
+    """Whoever reaches the daemon's folder may give them."""
+    assert not daemon._says(answer, 50)
+
+
 def test_replicas_are_no_more_than_programs_that_it_serves() -> None:
     """By the card's compute capability."""
     old = wire.Card("GPU-v", "gpu", 0, compute_capability="7.0")

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,23 +81,26 @@ class CdiWriter(Way):
     def _write(self, cards: Sequence[wire.Card]) -> str:
         """Write the file if that changes it, and return what was done to it; empty for nothing."""
         spec = specs.spec(cards, self._means)
-        before = _contents(self._path)
         if spec is None:
+            existed = self._path.is_symlink() or self._path.exists()
             self._path.unlink(missing_ok=True)
-            return "removed" if before is not None else ""
+            return "removed" if existed else ""
         content = msgspec.json.format(msgspec.json.encode(spec)) + b"\n"
-        if content == before:
+        if _is(self._path, content):
             return ""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         _replace(self._path, content)
         return "written"
 
 
-def _contents(path: Path) -> bytes | None:
+def _is(path: Path, content: bytes) -> bool:
+    """Return whether a file has this content; what is no file has none, and what is longer is not read on."""
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    with os.fdopen(handle, "rb") as file:
+        return stat.S_ISREG(os.fstat(handle).st_mode) and file.read(len(content) + 1) == content
 
 
 def _replace(path: Path, content: bytes) -> None:

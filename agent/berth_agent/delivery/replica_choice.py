@@ -1,6 +1,7 @@
 """Which replicas of shared cards a pod should get that the scheduler chose none for. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+import collections
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 
 def best_replicas(
@@ -21,13 +22,24 @@ def best_replicas(
     left = dict(room)
     for one in must_include:
         left[card_of(one)] = left.get(card_of(one), 0) - 1
-    rest = [one for one in available if one not in must_include]
+    rest = _by_card(available, frozenset(must_include), card_of)
+    preference = 1 if packed else -1
     while len(chosen) < size:
-        able = [one for one in rest if left.get(card_of(one), 0) > 0]
+        able = [card for card, replicas in rest.items() if replicas and left.get(card, 0) > 0]
         if not able:
             return ()
-        best = (min if packed else max)(able, key=lambda one: left[card_of(one)])
-        rest.remove(best)
-        chosen.append(best)
-        left[card_of(best)] -= 1
+        best = min(able, key=lambda card: (preference * left[card], rest[card][0]))
+        chosen.append(available[rest[best].popleft()])
+        left[best] -= 1
     return tuple(chosen)
+
+
+def _by_card(
+    available: Sequence[str], excluded: Collection[str], card_of: Callable[[str], str]
+) -> dict[str, collections.deque[int]]:
+    """Return the positions of the replicas of each card."""
+    found: dict[str, collections.deque[int]] = {}
+    for at, one in enumerate(available):
+        if one not in excluded:
+            found.setdefault(card_of(one), collections.deque()).append(at)
+    return found

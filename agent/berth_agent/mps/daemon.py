@@ -204,7 +204,7 @@ def _says(answer: str | None, percentage: int) -> bool:
     """Whether the daemon answers with this limit of compute."""
     try:
         return answer is not None and round(float(answer)) == percentage
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
 
 

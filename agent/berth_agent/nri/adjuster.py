@@ -59,7 +59,7 @@ class Adjuster:
             found = await self._guarded(container, self._config.guard) if self._config.guard else None
         if found is not None and (name := overruled(container.environment, found.env)):
             raise Undeliverable(
-                f"{name} is set by the image and by the pod as well, and the runtime changes only the first of two:"
+                f"{name} is set by the image and by the pod as well, and the runtime changes only the first:"
                 " take it out of the pod"
             )
         return found
