@@ -188,6 +188,21 @@ async def test_a_new_device_brings_nothing_along(ground: Ground, subtests: pytes
             await attempts.is_refused(ground, Attempt(D, "mine", thing | more, APPLY, words=words))
 
 
+async def test_a_place_is_left_for_the_condition_of_the_operator(ground: Ground) -> None:
+    """Where others take all places, the API server refuses all that the operator writes."""
+    await ground.admin.send("DELETE", ground.path(D, "mine"))
+    await Attempt(D, "mine", attempts.device("mine"), APPLY).make(ground)
+    kinds = [attempts.NVML | {"type": f"T{at}"} for at in range(16)]
+    full, rest = ({"status": {"conditions": some}} for some in (kinds, kinds[1:]))
+
+    with pytest.raises(errors.Forbidden, match="15 conditions of its Device at most"):
+        await Attempt(D, "mine", full, sub="status").make(ground)
+    await Attempt(D, "mine", rest, sub="status").make(ground)
+    status = {"status": {"conditions": [attempts.READY, *rest["status"]["conditions"]]}}
+    where = ground.path(D, "mine", "status")
+    await ground.admin.send("PATCH", where, body=msgspec.json.encode(status), content=MERGE)
+
+
 async def test_a_word_of_people_is_not_put_into_their_mouths(ground: Ground) -> None:
     """An agent may spend `berth.dev/repaired` in parts, and never write it where nobody did."""
     await Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: "GPU-x"}}}).make(ground)
