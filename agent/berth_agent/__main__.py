@@ -40,7 +40,7 @@ from berth_agent import (
 )
 from berth_agent.flag_table import PROGRAM
 from berth_agent.health import health_rules
-from berth_agent.kubelet import podresources
+from berth_agent.kubelet import checkpoint, podresources
 from berth_agent.node_view import NodeView
 from berth_agent.nvml import nvml_probe
 from berth_agent.settings import (
@@ -116,6 +116,9 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
     return dataclasses.replace(
         config,
         kubelet=_kubelet(settings),
+        checkpoint=checkpoint.path(
+            plugins=settings.plugin.socket if settings.plugin else None, pod_resources=settings.pod_resources
+        ),
         resources=settings.gpu_resources,
         labels=settings.node_labels,
         modes=settings.modes,

@@ -15,7 +15,10 @@ from berth_agent.delivery.driver_files import DriverFiles
 from berth_agent.delivery.means import CdiMeans, DirectMeans
 from berth_agent.device_plugin import answers
 from berth_agent.device_plugin.plugin import DevicePlugin, PluginConfig
-from berth_agent.kubelet.podresources import PodResourcesClient
+from berth_agent.gpupods import watched_pod
+from berth_agent.kubelet import checkpoint
+from berth_agent.kubelet.checkpoint import CompletedLister
+from berth_agent.kubelet.podresources import PodResourcesClient, PodResourcesLister
 from berth_agent.mps.daemon import MpsConfig, MpsDaemon
 from berth_agent.nri import adjuster
 from berth_agent.nri.plugin import NriPlugin
@@ -30,15 +33,17 @@ def makers(settings: Settings, node: str, procfs: Path, *, simulated: bool) -> I
     direct = _direct_means(settings, procfs, simulated=simulated)
     mps = _mps(settings, node, simulated=simulated)
     kept = _isolation(settings.isolation, mps)
+    sockets = settings.plugin.socket if settings.plugin else None
+    checkpoint_file = checkpoint.path(plugins=sockets, pod_resources=settings.pod_resources)
     if mps:
         yield lambda _: mps
     if nri := _nri(settings, direct, kept):
-        yield lambda access: _nri_plugin(nri, access)
+        yield lambda access: _nri_plugin(nri, access, checkpoint_file)
     if settings.cdi:
         cdi = CdiConfig(settings.cdi, direct)
         yield lambda access: CdiWriter(cdi, access.node, access.cards, interval=settings.interval)
     if plugin := _plugin(settings, direct, mps, kept):
-        yield lambda access: _device_plugin(plugin, access)
+        yield lambda access: _device_plugin(plugin, access, checkpoint_file)
     if nri:
         yield lambda _: SharesWatch(kept)
 
@@ -84,9 +89,19 @@ def _guard(settings: Settings, nri: NriSettings) -> adjuster.Guard | None:
     return adjuster.Guard(kubelet, settings.gpu_resources, frozenset(nri.unguarded_namespaces))
 
 
-def _nri_plugin(config: adjuster.NriConfig, access: NodeAccess) -> NriPlugin:
+def _nri_plugin(config: adjuster.NriConfig, access: NodeAccess, file: Path | None) -> NriPlugin:
+    if config.guard:
+        guard = dataclasses.replace(config.guard, kubelet=_completed(config.guard.kubelet, access, file))
+        config = dataclasses.replace(config, guard=guard)
     decisions = adjuster.Adjuster(access.node, access.cards, access.requested, config)
     return NriPlugin(config.socket, access.node, decisions.delivery)
+
+
+def _completed(lister: PodResourcesLister, access: NodeAccess, file: Path | None) -> PodResourcesLister:
+    """Return a lister that knows of init containers, too, if the agent is shown the kubelet's checkpoint."""
+    if file is None:
+        return lister
+    return CompletedLister(lister, file, lambda: watched_pod.keys_by_uid(access.pods.pods()))
 
 
 def _plugin(
@@ -100,5 +115,6 @@ def _plugin(
     return PluginConfig(plugin.socket, kubelet, rules)
 
 
-def _device_plugin(config: PluginConfig, access: NodeAccess) -> DevicePlugin:
+def _device_plugin(config: PluginConfig, access: NodeAccess, file: Path | None) -> DevicePlugin:
+    config = dataclasses.replace(config, kubelet=_completed(config.kubelet, access, file))
     return DevicePlugin(config, access.node, access.pods, access.hangup, access.on_change)

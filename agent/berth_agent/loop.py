@@ -31,8 +31,10 @@ from berth_agent import (
     sampler,
 )
 from berth_agent.gpupods import desired, evidence, process_owners, reconciler
+from berth_agent.gpupods.watched_pod import keys_by_uid
 from berth_agent.health import health_rules
 from berth_agent.kubelet import podresources, poller
+from berth_agent.kubelet.checkpoint import CompletedLister
 from berth_agent.kubelet.poller import KubeletPoller, condition
 from berth_agent.node_view import NodeView
 from berth_agent.publish import device_publisher, heartbeat
@@ -65,6 +67,7 @@ class NodeConfig:
     probe: probe.Probe
     grants: vocabulary.GrantSource | None = None
     kubelet: podresources.PodResourcesLister | None = None
+    checkpoint: Path | None = None
     resources: tuple[str, ...] = flag_table.GPU_RESOURCES
     procfs: Path = flag_table.PROCFS
     rules: health_rules.HealthRules = health_rules.DEFAULT
@@ -340,8 +343,11 @@ def _poller(
 ) -> KubeletPoller | None:
     if config.kubelet is None:
         return None
+    lister = config.kubelet
+    if config.checkpoint is not None:
+        lister = CompletedLister(lister, config.checkpoint, lambda: keys_by_uid(gpupods.pods()))
     return KubeletPoller(
-        config.kubelet,
+        lister,
         config.node,
         wake,
         interval=timing.interval,

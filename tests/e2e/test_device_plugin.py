@@ -142,14 +142,44 @@ async def test_parts_of_cards_may_be_anybodys(stage: Stage, worker: workers.Work
     await stage.waiting_pod(pod("late", container("main", **{names.GPU: "1"})), "0/1 nodes are available")
 
 
+async def test_what_an_init_container_had_stays_its_pods(stage: Stage, worker: workers.Worker) -> None:
+    """The kubelet gives it to nobody else while the pod is there; an agent started since then knows that."""
+    agent = await started(stage, worker)
+    once = whole("once") | {"command": ["/pause", "env"]}
+    stuck = whole("once") | {"image": "berth.invalid/absent:1"}
+    held = set[str]()
+    for name, init in (("ended", once), ("stuck", stuck)):
+        theirs = stock(name, worker, container("main"))
+        theirs["spec"]["initContainers"] = [init]
+        await stage.create(theirs)
+        await until_published(stage, name, core=100)
+        held |= (await held_by(stage, name)).keys()
+    await until_running(stage, "ended")
+    agent.kill()
+    agent = await stage.agent(*flags(worker), **{worker.name: SHAPE})
+    await until_allocatable(stage, worker.name, MOST_CARDS)
+
+    await play(stage, pod("ours", whole("left"), whole("right")))
+
+    mine = set(cards_of((await stage.pods())["ours"]))
+    assert mine == set(minors(worker)) - held
+    await stage.waiting_pod(pod("late", whole("main")), "0/1 nodes are available")
+    assert "was not found out" not in agent.log.read_text()
+
+
+async def held_by(stage: Stage, name: str) -> dict[str, int]:
+    """Return which cards the record of a pod says that it holds, and how much of each."""
+    found = await stage.admin.get(resources.GPU_PODS, name, into=dict, namespace=stage.namespace)
+    held = (card for each in found["spec"].get("containers", ()) for card in each["devices"])
+    return {card["uuid"]: card["core"] for card in held}
+
+
 async def until_published(stage: Stage, name: str, core: int) -> None:
     """Wait until the record of a pod says how much it has of its card."""
 
     async def published() -> bool:
         with contextlib.suppress(errors.NotFound):
-            found = await stage.admin.get(resources.GPU_PODS, name, into=dict, namespace=stage.namespace)
-            held = [card for each in found["spec"]["containers"] for card in each["devices"]]
-            return [card["core"] for card in held] == [core]
+            return list((await held_by(stage, name)).values()) == [core]
         return False
 
     await stage.until(f"the record of {name}", published, seconds=40)

@@ -190,15 +190,17 @@ def test_an_agent_of_another_version_is_not_asked_what_it_may_not_know() -> None
 
 
 def test_each_mount_is_needed() -> None:
-    """By the environment alone the agent has two folders of the host."""
+    """By the environment alone the agent reads three folders of the host, and writes none."""
     by_environment = pod_specs(rendering.render())["berth-agent"]
     everything = pod_specs(rendering.render(*EVERYTHING))["berth-agent"]
 
     def folders(spec: dict[str, Any]) -> list[str]:
         return [one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one]
 
-    assert folders(by_environment) == ["/sys", "/var/lib/kubelet/pod-resources"]
-    assert folders(everything)[2:] == ["/var/lib/kubelet/device-plugins", "/var/run/nri", "/var/run/cdi", "/"]
+    kubelet = [f"/var/lib/kubelet/{folder}" for folder in ("pod-resources", "device-plugins")]
+    assert folders(by_environment) == ["/sys", *kubelet]
+    assert all(mount.get("readOnly") for mount in by_environment["containers"][0]["volumeMounts"])
+    assert folders(everything)[3:] == ["/var/run/nri", "/var/run/cdi", "/"]
 
 
 @pytest.mark.parametrize(("name", "level"), [("berth-operator", "restricted"), ("berth-agent", "privileged")])

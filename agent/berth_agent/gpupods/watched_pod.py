@@ -131,6 +131,11 @@ def _asks(container: Container) -> bool:
     return any(aliases.is_served(name) and str(amount) != "0" for name, amount in _asked(container).items())
 
 
+def keys_by_uid(pods: Iterable[Pod]) -> dict[str, tuple[str, str]]:
+    """Return namespace and name of each pod, by its uid."""
+    return {pod.metadata.uid: (pod.metadata.namespace, pod.metadata.name) for pod in pods}
+
+
 def has_ended(pod: Pod) -> bool:
     """Whether a pod has ended, and so holds nothing, even if an old kubelet still lists it."""
     return pod.status.phase in {vocabulary.PodPhase.SUCCEEDED, vocabulary.PodPhase.FAILED}
