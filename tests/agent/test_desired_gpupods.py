@@ -1,6 +1,5 @@
 """What a GpuPod says follows from its pod's allocation or the kubelet, its phase, and the sources."""
 
-import asyncio
 import dataclasses
 import datetime as dt
 from collections.abc import Mapping
@@ -10,11 +9,10 @@ import msgspec
 import pytest
 
 from berth_agent import device_spec, simulated
-from berth_agent.gpupods import desired, reconciler, verification, watched_pod
+from berth_agent.gpupods import desired, verification, watched_pod
 from berth_agent.kubelet import device_ids
 from berth_agent.kubelet.device_ids import ALL, Part
 from berth_crds import allocation, names, vocabulary, wire
-from berth_crds.client import errors
 from support import nodes
 
 LATER = nodes.NOON + dt.timedelta(minutes=5)
@@ -107,6 +105,24 @@ def test_spec_copies_the_allocation() -> None:
 # ---------------------------------------------------------------- what is held
 
 
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 300])
+def test_a_record_has_no_more_containers_than_the_server_takes(count: int) -> None:
+    """And names the same devices: what it does not name would be kept back from everybody."""
+    part = allocation.Share(CARDS[1].uuid, minor=1, core=1, memory=10)
+    given = allocation.of("n1", {f"c{at:03}": {"gpu": [part], "rdma": [NIC]} for at in range(count)})
+    whole = desired.spec(POD, given, NODE_CARDS)
+
+    found = desired.within_limits(whole)
+
+    assert len(found.containers) == min(count, 64)
+    assert found.containers[:63] == whole.containers[:63]
+    if count > 63:
+        last = found.containers[63]
+        held = {one.uuid: (one.core, one.memory) for one in last.devices}
+        assert last.name == "c063"
+        assert held == {CARDS[1].uuid: (min(100, count - 63), 10 * (count - 63)), NIC.uuid: (100, 0)}
+
+
 def test_running_pod_is_granted_what_it_was_given() -> None:
     """Under the simulated probe a running pod holds what it was given, and the record says who says so."""
     found = status("Running")
@@ -153,22 +169,6 @@ def test_verified_is_dated_by_its_change() -> None:
     assert status("Succeeded", first, now=LATER).conditions[0].last_transition_time == "2026-01-01T12:05:00Z"
 
 
-# ---------------------------------------------------------------- which names are queued
-
-
-async def test_queued_names_come_once_and_in_order() -> None:
-    """A name that is added twice is looked at once; a worker waits for the next one."""
-    work_queue = reconciler.WorkQueue()
-    for name in ("a", "b", "a"):
-        work_queue.put_nowait(("ns", name))
-
-    assert [await work_queue.get(), await work_queue.get()] == [("ns", "a"), ("ns", "b")]
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(work_queue.get(), 0.01)
-    work_queue.put_nowait(("ns", "a"))
-    assert await work_queue.get() == ("ns", "a")
-
-
 # ---------------------------------------------------------------- who asks for devices
 
 
@@ -194,21 +194,6 @@ def test_who_asks_for_devices_is_found(container: Mapping[str, Any], where: str,
     found = watched_pod.requesting_containers(msgspec.convert(body, watched_pod.Pod))
 
     assert [one.name for one in found] == (["c"] if asks else [])
-
-
-@pytest.mark.parametrize(
-    ("error", "most"),
-    [
-        pytest.param(errors.Forbidden(403, "not of this node"), 4.0, id="refused: the name may be free soon"),
-        pytest.param(errors.Invalid(422, "spec.node cannot change"), 4.0, id="so is the node of a record"),
-        pytest.param(errors.Unreachable("away", ambiguous=False), 20.0, id="no answer: spare the server"),
-    ],
-)
-def test_a_name_that_another_node_has_taken_is_tried_every_few_seconds(
-    error: errors.ClientError, most: float
-) -> None:
-    """Nobody tells the agent when the operator has given the name back."""
-    assert reconciler.longest_pause(error) == most
 
 
 # ---------------------------------------------------------------- how much of each card

@@ -242,3 +242,31 @@ async def test_what_a_container_requests_is_known_whatever_the_resource(node: Re
     assert set(node.reconciler.requested(("ns", "q"), "init")) == {"acme.com/gpu", "cpu"}
     assert list(node.reconciler.requested(("ns", "q"), "main")) == []
     assert list(node.reconciler.requested(("ns", "unknown"), "init")) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "most"),
+    [
+        pytest.param(errors.Forbidden(403, "not of this node"), 4.0, id="refused: the name may be free soon"),
+        pytest.param(errors.Invalid(422, "spec.node cannot change"), 4.0, id="so is the node of a record"),
+        pytest.param(errors.Unreachable("away", ambiguous=False), 20.0, id="no answer: spare the server"),
+    ],
+)
+def test_a_name_that_another_node_has_taken_is_tried_every_few_seconds(
+    error: errors.ClientError, most: float
+) -> None:
+    """Nobody tells the agent when the operator has given the name back."""
+    assert reconciler.longest_pause(error) == most
+
+
+async def test_queued_names_come_once_and_in_order() -> None:
+    """A name that is added twice is looked at once; a worker waits for the next one."""
+    work_queue = reconciler.WorkQueue()
+    for name in ("a", "b", "a"):
+        work_queue.put_nowait(("ns", name))
+
+    assert [await work_queue.get(), await work_queue.get()] == [("ns", "a"), ("ns", "b")]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(work_queue.get(), 0.01)
+    work_queue.put_nowait(("ns", "a"))
+    assert await work_queue.get() == ("ns", "a")

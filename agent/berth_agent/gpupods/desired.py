@@ -116,6 +116,29 @@ def merged(published: wire.GpuPodSpec, found: wire.GpuPodSpec) -> wire.GpuPodSpe
     )
 
 
+def within_limits(spec: wire.GpuPodSpec) -> wire.GpuPodSpec:
+    """Return a spec that the server takes: of too many containers the last ones stand there as one.
+
+    What it names is the same, so that no other card of the node has to be kept back.
+    """
+    listed = spec.containers[: schema_limits.MOST_ENTRIES - 1]
+    rest = spec.containers[schema_limits.MOST_ENTRIES - 1 :]
+    if len(rest) <= 1:
+        return spec
+    together: dict[tuple[str, str, str], wire.HeldCard] = {}
+    for held in (one for container in rest for one in container.devices):
+        key = held.type, held.uuid, held.vf
+        together[key] = _added(together[key], held) if key in together else held
+    last = wire.HoldingContainer(rest[0].name, tuple(together.values())[: schema_limits.MOST_ENTRIES])
+    return msgspec.structs.replace(spec, containers=(*listed, last))
+
+
+def _added(one: wire.HeldCard, other: wire.HeldCard) -> wire.HeldCard:
+    """Return two parts of a device as one."""
+    core = min(one.core + other.core, card_part.WHOLE)
+    return msgspec.structs.replace(one, core=core, memory=one.memory + other.memory)
+
+
 def status(
     pod: watched_pod.Pod,
     spec: wire.GpuPodSpec,

@@ -323,7 +323,9 @@ class GpuPodReconciler:
             name=pod.metadata.name,
             uid=pod.metadata.uid,
         )
-        await self._writer.ensure(object_writer.DesiredObject(key, owner, spec, status))
+        await self._writer.ensure(
+            object_writer.DesiredObject(key, owner, desired.within_limits(spec), status)
+        )
 
     async def _remove(self, key: store.Key, gpupod: wire.GpuPod) -> None:
         """Delete that very GpuPod; one that is gone already, or was created again, is left alone."""
