@@ -57,3 +57,16 @@ async def test_a_whole_card_is_no_part() -> None:
     mps.failure = "it does not answer"
     with pytest.raises(Refused, match="MPS does not serve: it does not answer"):
         await node.answers.allocated(PARTS, percents(2, 10, 20))
+
+
+@pytest.mark.parametrize("count", [64, 65])
+async def test_a_pod_of_very_many_containers_is_refused(count: int) -> None:
+    """The kubelet asks for each, and admits no other pod meanwhile: thousands would take it minutes."""
+    node = Node()
+    node.pods = [pod("many", *[{GPU: 1}] * count, init=count - 1)]
+    node.admits(listed("many", ()))
+    if count <= 64:
+        assert await node.answers.allocated(GPU, ("GPU-0",))
+    else:
+        with pytest.raises(Refused, match="65 containers of the pod ask for cards or other devices; 64 are"):
+            await node.answers.allocated(GPU, ("GPU-0",))

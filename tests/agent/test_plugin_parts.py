@@ -287,7 +287,7 @@ async def test_a_card_of_an_init_container_is_nobody_elses(first: str, then: str
     node.admits(listed("stock", ()), listed("late", ()))
 
     assert healthy(node, then) == [0]
-    with pytest.raises(Refused, match="GPU-0 is for pod ml/stock"):
+    with pytest.raises(Refused, match="GPU-0 is for another pod"):
         await node.answers.allocated(then, ids[then])
 
 
@@ -331,7 +331,7 @@ async def test_pods_of_others_get_whole_cards_by_hundreds() -> None:
             "150 of berth.dev/gpu is neither a part of a card nor a number of cards: ask for 100 or 200",
             id="one card and a half",
         ),
-        pytest.param(percents(3, 99), "GPU-3 is for pod ml/whole", id="of a card given whole"),
+        pytest.param(percents(3, 99), "GPU-3 is for another pod", id="of a card given whole"),
         pytest.param(percents(9, 99), "1 % of GPU-9 are not free: 0 %", id="of a card that is gone"),
     ],
 )
@@ -354,7 +354,7 @@ async def test_a_record_that_cannot_be_read_keeps_parts_back() -> None:
     node.pods[0].metadata.annotations[names.ALLOCATION] = "{"
 
     assert healthy(node) == [0, 0, 0, 0]
-    with pytest.raises(Refused, match="GPU-1 is for pod ml/p"):
+    with pytest.raises(Refused, match="GPU-1 is for another pod"):
         await node.answers.allocated(PARTS, percents(1, 99))
 
 

@@ -30,7 +30,7 @@ from berth_agent.kubelet.plugin_messages import ContainerResponse, Preference
 from berth_agent.kubelet.plugin_server import Refused
 from berth_agent.plugin_choices import PluginChoices
 from berth_agent.way import NodePods
-from berth_crds import names, vocabulary, wire
+from berth_crds import names, schema_limits, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
@@ -164,6 +164,8 @@ class PluginAnswers:
         """Return what a container gets with the devices that the kubelet chose, or raise `Refused`."""
         self._check_count(resource, len(ids))
         admitted = await self._admitted(resource, len(ids))
+        if admitted:
+            _check_containers(admitted.pod)
         chosen = tuple(dict.fromkeys(uuid_of(one) for one in ids))
         promised = self._promised_to(admitted, resource) if admitted else ()
         if not promised and not self._pods.are_current:
@@ -324,9 +326,9 @@ class PluginAnswers:
         for claim in self._claims():
             shared = claim.meaning == meaning and meaning in SEVERAL_PODS
             if claim.uuid in uuids and claim.pod != own and not shared:
-                raise Refused(
-                    f"{claim.uuid} is for pod {claim.pod[0]}/{claim.pod[1]}; no other card was offered"
-                )
+                # Which pod that is, is none of the other's business.
+                log.warning("node %s: %s is kept for pod %s/%s", self._node, claim.uuid, *claim.pod)
+                raise Refused(f"{claim.uuid} is for another pod; no other card was offered")
         swapped = bool(promised) and set(promised) != set(uuids)
         if meaning == names.GPU and swapped:
             raise Refused(f"the kubelet chose {', '.join(uuids)} in place of {', '.join(promised)}")
@@ -345,6 +347,14 @@ class PluginAnswers:
         place = {uuid: number for number, uuid in enumerate(promised)}
         ordered = sorted(uuids, key=lambda uuid: (place.get(uuid, len(place)), found[uuid].card.minor, uuid))
         return [found[uuid] for uuid in ordered]
+
+
+def _check_containers(pod: watched_pod.Pod) -> None:
+    """Raise `Refused` where the kubelet would ask for minutes, and admit no other pod meanwhile."""
+    count = len(watched_pod.requesting_containers(pod))
+    if count > schema_limits.MOST_ENTRIES:
+        most = schema_limits.MOST_ENTRIES
+        raise Refused(f"{count} containers of the pod ask for cards or other devices; {most} are the most")
 
 
 def _key(pod: podresources.ListedPod) -> claims.PodKey:
