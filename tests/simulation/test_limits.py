@@ -140,6 +140,19 @@ def forced() -> None:
     assert placed == [(0, "ml/a"), (2, "ml/b")]
 
 
+def uncounted() -> None:
+    """Pods that ask by a label or by annotations get cards, and have no resource that a quota counts."""
+    words = (
+        {"meta": {"labels": {"genius/gpu-number": "2"}}},
+        {"annotations": {"gpu-fraction": "1", "gpu-fraction-num-devices": "2"}},
+    )
+    for said in words:
+        asking = simulator.pod("p", {}, **said)
+        found = shown(*simulator.both(), asking)["p"]
+        assert found["metadata"]["annotations"][names.container_key("main", "uuids")].count("GPU-") == 2
+        assert found["spec"]["containers"][0]["resources"] == {"limits": {}}
+
+
 def others() -> None:
     """A pod that another scheduler bound keeps what it asks for, and the rest is given out."""
     theirs = simulator.pod("theirs", 3, meta={"uid": "u"}, schedulerName="other", nodeName="n1")
@@ -203,6 +216,7 @@ IN_WORDS: Final[dict[str, Callable[[], None]]] = {
     "the memory and compute of a share": shares,
     "which cards a container sees": seen,
     "a card whose pod was deleted by force": forced,
+    "a quota of cards": uncounted,
     "pods of other schedulers": others,
     "the driver": driver,
     "the container toolkit": toolkit,
