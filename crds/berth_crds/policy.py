@@ -137,8 +137,8 @@ class PolicySpec(model_rules.Model):
     delivery: vocabulary.Delivery = vocabulary.Delivery.REPORTED
     """Which nodes can hand a pod's cards to its containers; a pod that would start without its cards is
     not bound there. reported: those whose agent reports a way of delivery that serves the pod, and those
-    whose agent reports none, alive or not. environment: all nodes, for pods whose environment the admission
-    policy has fed. unchecked: all nodes, for all pods."""
+    whose agent reports none, alive or not. environment: all nodes, for pods into which the admission policy
+    has put the variables. unchecked: all nodes, for all pods."""
 
     node_names: vocabulary.NodeNames = vocabulary.NodeNames.BERTH
     """By which names nodes list in their status what their devices can give, so that the kubelet and other

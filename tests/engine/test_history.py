@@ -296,7 +296,7 @@ class History(stateful.RuleBasedStateMachine):
         """Once a kubelet has said that it admitted a pod, all that it asked for is charged."""
         for name, pod in self.server.delivered.items():
             view = pods.classify(pod) if pod is not None and name not in self.server.gone else None
-            if isinstance(view, pods.BoundPod) and view.unadmitted_where is None:
+            if isinstance(view, pods.BoundPod) and view.unadmitted_selection is None:
                 hold = self.ledger.inventory.hold(view.hold.uid)
                 assert hold is not None and hold.amounts == view.hold.amounts
 

@@ -211,4 +211,4 @@ def test_of_very_many_containers_those_that_ask_for_devices_are_known() -> None:
 
     assert found.nameless is not None
     assert found.nameless.starts == (("main", True),)
-    assert found.unadmitted_where != facts.NOWHERE
+    assert found.unadmitted_selection != facts.NOWHERE

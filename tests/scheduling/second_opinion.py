@@ -23,16 +23,16 @@ from support import random_clusters
 # ---------------------------------------------------------------- the place
 
 
-def welcome(node: facts.Node, where: facts.Where) -> bool:
+def welcome(node: facts.Node, node_selection: facts.NodeSelection) -> bool:
     """Return whether labels, name and taints suit the pod."""
     taints = [taint for taint in node.taints if taint.effect in {"NoSchedule", "NoExecute"}]
     if node.unschedulable:
         taints.append(facts.Taint(facts.UNSCHEDULABLE_TAINT, "", "NoSchedule"))
-    if not all(any(tolerated(taint, one) for one in where.tolerations) for taint in taints):
+    if not all(any(tolerated(taint, one) for one in node_selection.tolerations) for taint in taints):
         return False
-    if not all((key, value) in node.labels.items() for key, value in where.selector):
+    if not all((key, value) in node.labels.items() for key, value in node_selection.selector):
         return False
-    return where.affinity is None or any(suits(node, term) for term in where.affinity)
+    return node_selection.affinity is None or any(suits(node, term) for term in node_selection.affinity)
 
 
 def tolerated(taint: facts.Taint, by: facts.Toleration) -> bool:
@@ -154,7 +154,7 @@ def able(cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate
     return [
         name
         for name, node in sorted(cluster.nodes.items())
-        if welcome(node, candidate.demand.where)
+        if welcome(node, candidate.demand.node_selection)
         and roomy(node, cluster.holds_on(name), candidate.demand)
         and (not candidate.request or allocator.allocate(view(cluster, name), candidate.request) is not None)
     ]

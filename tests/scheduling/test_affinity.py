@@ -101,33 +101,39 @@ def test_term(term: facts.Term, holds: bool) -> None:  # noqa: FBT001  a column 
 
 
 @pytest.mark.parametrize(
-    ("where", "accepts"),
+    ("node_selection", "accepts"),
     [
-        pytest.param(facts.Where(), True, id="nothing asked"),
-        pytest.param(facts.Where(selector=(("zone", "a"),)), True, id="selector: the label is right"),
-        pytest.param(facts.Where(selector=(("zone", "b"),)), False, id="selector: the label is wrong"),
-        pytest.param(facts.Where(selector=(("absent", ""),)), False, id="selector: no such label"),
-        pytest.param(facts.Where(selector=(("zone", "a"), ("size", "6"))), False, id="selector: one of two"),
-        pytest.param(facts.Where(affinity=()), False, id="affinity without terms matches nothing"),
+        pytest.param(facts.NodeSelection(), True, id="nothing asked"),
+        pytest.param(facts.NodeSelection(selector=(("zone", "a"),)), True, id="selector: the label is right"),
         pytest.param(
-            facts.Where(affinity=(facts.Term((ZONE_B,)), facts.Term((ZONE_A,)))), True, id="one of two terms"
+            facts.NodeSelection(selector=(("zone", "b"),)), False, id="selector: the label is wrong"
         ),
-        pytest.param(facts.Where(affinity=(facts.Term((ZONE_B,)),)), False, id="no term"),
+        pytest.param(facts.NodeSelection(selector=(("absent", ""),)), False, id="selector: no such label"),
         pytest.param(
-            facts.Where(affinity=(facts.Term((UNKNOWN,)), facts.Term((ZONE_A,)))),
+            facts.NodeSelection(selector=(("zone", "a"), ("size", "6"))), False, id="selector: one of two"
+        ),
+        pytest.param(facts.NodeSelection(affinity=()), False, id="affinity without terms matches nothing"),
+        pytest.param(
+            facts.NodeSelection(affinity=(facts.Term((ZONE_B,)), facts.Term((ZONE_A,)))),
+            True,
+            id="one of two terms",
+        ),
+        pytest.param(facts.NodeSelection(affinity=(facts.Term((ZONE_B,)),)), False, id="no term"),
+        pytest.param(
+            facts.NodeSelection(affinity=(facts.Term((UNKNOWN,)), facts.Term((ZONE_A,)))),
             True,
             id="a broken term spoils no other",
         ),
         pytest.param(
-            facts.Where(selector=(("zone", "b"),), affinity=(facts.Term((ZONE_A,)),)),
+            facts.NodeSelection(selector=(("zone", "b"),), affinity=(facts.Term((ZONE_A,)),)),
             False,
             id="selector and affinity",
         ),
     ],
 )
-def test_where(where: facts.Where, accepts: bool) -> None:  # noqa: FBT001  a column of the table
+def test_where(node_selection: facts.NodeSelection, accepts: bool) -> None:  # noqa: FBT001  a column of the table
     """A node is accepted by the whole selector and at least one term."""
-    assert affinity.matches(where, NODE) is accepts
+    assert affinity.matches(node_selection, NODE) is accepts
 
 
 @random_clusters.PROPERTY
@@ -157,36 +163,38 @@ def test_numbers_compare_as_numbers(left: int, right: int) -> None:
 
 
 @random_clusters.PROPERTY
-@hypothesis.given(cluster=random_clusters.clusters(), where=random_clusters.WHERES)
+@hypothesis.given(cluster=random_clusters.clusters(), node_selection=random_clusters.NODE_SELECTIONS)
 def test_all_nodes_at_once_say_what_each_says(
-    cluster: random_clusters.ClusterState, where: facts.Where
+    cluster: random_clusters.ClusterState, node_selection: facts.NodeSelection
 ) -> None:
     """Labels laid out in columns give the same answers as one node after the other."""
     nodes = list(cluster.nodes.values())
 
-    found = labels.Labels(nodes).matching(where).tolist()
+    found = labels.Labels(nodes).matching(node_selection).tolist()
 
-    assert found == [affinity.matches(where, node) for node in nodes]
+    assert found == [affinity.matches(node_selection, node) for node in nodes]
 
 
 @random_clusters.PROPERTY
 @hypothesis.given(
     changes=st.lists(st.tuples(st.integers(0, 3), st.none() | random_clusters.nodes("changed")), max_size=12),
-    where=random_clusters.WHERES,
+    node_selection=random_clusters.NODE_SELECTIONS,
 )
 def test_columns_follow_nodes_that_change(
-    changes: list[tuple[int, facts.Node | None]], where: facts.Where
+    changes: list[tuple[int, facts.Node | None]], node_selection: facts.NodeSelection
 ) -> None:
     """As if all had been laid out anew; a row without a node has no labels."""
     nodes: list[facts.Node | None] = [builders.node(f"n{at}", labels={"zone": "a"}) for at in range(4)]
     made = labels.Labels(nodes)
 
     for at, node in changes:
-        made.matching(where)
+        made.matching(node_selection)
         nodes[at] = node
         made.put(at, node)
 
-        assert made.matching(where).tolist() == labels.Labels(nodes).matching(where).tolist()
+        assert (
+            made.matching(node_selection).tolist() == labels.Labels(nodes).matching(node_selection).tolist()
+        )
 
 
 VALUES = st.sampled_from(["", "a", "5", "-5", "+4", "0" * 40 + "4", "²", HUGE, str(2**63 - 1), "five"])
@@ -205,11 +213,11 @@ def test_every_expression_over_columns(
     """Each operator means the same in a column as on one node, of labels and of names."""
     nodes = [builders.node(value or "n", labels={} if value is None else {"key": value}) for value in values]
     one = facts.LabelExpression("metadata.name" if field else "key", operator, tuple(asked))
-    where = facts.Where(affinity=(facts.Term((), (one,)) if field else facts.Term((one,)),))
+    node_selection = facts.NodeSelection(affinity=(facts.Term((), (one,)) if field else facts.Term((one,)),))
 
-    found = labels.Labels(nodes).matching(where).tolist()
+    found = labels.Labels(nodes).matching(node_selection).tolist()
 
-    assert found == [affinity.matches(where, node) for node in nodes]
+    assert found == [affinity.matches(node_selection, node) for node in nodes]
 
 
 def test_labels_that_no_node_has_are_not_kept() -> None:
@@ -217,6 +225,6 @@ def test_labels_that_no_node_has_are_not_kept() -> None:
     made = labels.Labels([NODE])
 
     for at in range(100):
-        made.matching(facts.Where(selector=((f"l{at}", ""), ("zone", "a"))))
+        made.matching(facts.NodeSelection(selector=((f"l{at}", ""), ("zone", "a"))))
 
     assert list(made._columns) == ["zone"]

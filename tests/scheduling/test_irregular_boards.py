@@ -119,12 +119,12 @@ def test_a_search_that_has_lost_its_time_too_often_waits_for_a_change() -> None:
     board = irregular_boards.device(BAD, "all joined unevenly")
     search = Search(builders.inventory(builders.node(BAD), board))
 
-    found = [tried(search, over=True) for _ in range(search_memory.MOST_TRIES + 1)]
+    found = [tried(search, over=True) for _ in range(search_memory.MOST_RETRIES + 1)]
     found.append(tried(search, over=False))
     search.inventory.put_device(dataclasses.replace(board, cards=board.cards[1:]))
     found.append(tried(search, over=False))
 
-    assert found == [None] * (search_memory.MOST_TRIES + 2) + [BAD]
+    assert found == [None] * (search_memory.MOST_RETRIES + 2) + [BAD]
 
 
 def test_a_node_that_others_claim_is_not_searched_again() -> None:

@@ -37,9 +37,9 @@ def wait(ledger: Ledger, name: str, created: str, *, of: str = "other", **fields
 
 def push_crowd(ledger: Ledger, created: str, **fields: Any) -> None:
     """Have a crowd wait for n3, where each asks for an amount that nobody else asks for."""
-    where = facts.Where(selector=(("pool", "crowd"),))
+    node_selection = facts.NodeSelection(selector=(("pool", "crowd"),))
     for at in range(CROWD):
-        demand = facts.Demand(amounts=((facts.CPU, at + 1),), where=where)
+        demand = facts.Demand(amounts=((facts.CPU, at + 1),), node_selection=node_selection)
         wait(ledger, f"c{at:02}", created, of="crowd", demand=demand, **fields)
 
 

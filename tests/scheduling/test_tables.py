@@ -18,9 +18,9 @@ from support import builders, inventories, random_clusters
 from support.inventories import room
 
 
-def places(inventory: Inventory, where: facts.Where) -> list[bool]:
+def places(inventory: Inventory, node_selection: facts.NodeSelection) -> list[bool]:
     """Return which rows a pod may be placed on."""
-    found: list[bool] = (inventory.node_selection_reasons(where).code == 0).tolist()
+    found: list[bool] = (inventory.node_selection_reasons(node_selection).reason_index == 0).tolist()
     return found
 
 
@@ -123,14 +123,14 @@ def test_which_nodes_have_room(
 def test_answers_about_places_follow_the_nodes() -> None:
     """A remembered answer about selectors is asked anew when a node changes."""
     inventory = builders.inventory(builders.node())
-    where = facts.Where(selector=(("zone", "a"),))
-    before = places(inventory, where)
+    node_selection = facts.NodeSelection(selector=(("zone", "a"),))
+    before = places(inventory, node_selection)
 
     inventory.put_node(builders.node(labels={"zone": "a"}))
-    after = places(inventory, where)
+    after = places(inventory, node_selection)
     inventory.put_node(builders.node("n2", labels={"zone": "a"}))
 
-    assert (before, after, places(inventory, where)) == ([False], [True], [True, True])
+    assert (before, after, places(inventory, node_selection)) == ([False], [True], [True, True])
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_answers_about_places_are_not_hoarded() -> None:
     """Pods with a thousand different wishes do not fill the memory."""
     inventory = builders.inventory(builders.node())
 
-    with mock.patch("berth_operator.scheduling.node_selection_reasons.MOST_PLACES", 4):
+    with mock.patch("berth_operator.scheduling.node_selection_reasons.MOST_SELECTIONS", 4):
         for number in range(20):
-            inventory.node_selection_reasons(facts.Where(selector=(("zone", str(number)),)))
+            inventory.node_selection_reasons(facts.NodeSelection(selector=(("zone", str(number)),)))
 
     assert len(inventory._node_selection._known) <= 4
 
@@ -165,10 +165,10 @@ def test_answers_about_places_are_not_hoarded() -> None:
 @hypothesis.given(
     changes=st.lists(st.sampled_from(MANY[:4]).flatmap(random_clusters.nodes), max_size=12),
     gone=st.sets(st.integers(0, 11)),
-    wheres=st.lists(random_clusters.WHERES, min_size=1, max_size=3),
+    selections=st.lists(random_clusters.NODE_SELECTIONS, min_size=1, max_size=3),
 )
 def test_reasons_follow_nodes_that_change(
-    most: int, changes: list[facts.Node], gone: set[int], wheres: list[facts.Where]
+    most: int, changes: list[facts.Node], gone: set[int], selections: list[facts.NodeSelection]
 ) -> None:
     """What is remembered says of each node what it says without memory, whatever came and went."""
     inventory = builders.inventory(*(builders.node(name) for name in MANY[:4]))
@@ -179,32 +179,32 @@ def test_reasons_follow_nodes_that_change(
                 inventory.drop_node(node.name)
             else:
                 inventory.put_node(node)
-            for where in wheres:
+            for node_selection in selections:
                 nodes = [info.node if info else None for info in inventory.infos]
-                found = inventory.node_selection_reasons(where)
+                found = inventory.node_selection_reasons(node_selection)
                 fresh = node_selection_reasons.node_selection_reasons(
-                    inventory.infos, where, labels.Labels(nodes)
+                    inventory.infos, node_selection, labels.Labels(nodes)
                 )
-                assert found.obstacles.tolist() == fresh.obstacles.tolist()
+                assert found.obstacle_counts.tolist() == fresh.obstacle_counts.tolist()
                 assert said(found) == said(fresh)
 
 
 def said(found: node_selection_reasons.NodeSelectionReasons) -> list[object]:
     """Return the reason of each node."""
-    return [(None, *found.reasons)[code] for code in found.code]
+    return [(None, *found.reasons)[code] for code in found.reason_index]
 
 
 def test_changes_of_nodes_fill_no_memory() -> None:
     """Nor do the keys of taints that come and go."""
     inventory = builders.inventory(*builders.nodes(2))
-    where = facts.Where()
+    node_selection = facts.NodeSelection()
 
     with mock.patch("berth_operator.scheduling.node_selection_reasons.MOST_CHANGES", 10):
         for number in range(600):
             taint = facts.Taint(f"t{number}", "", "NoSchedule")
             inventory.put_node(builders.node("n1", taints=[taint]))
             if number % 3:
-                assert len(inventory.node_selection_reasons(where).reasons) <= MOST_UPDATED + 1
+                assert len(inventory.node_selection_reasons(node_selection).reasons) <= MOST_UPDATED + 1
 
     assert len(inventory._node_selection._changed) <= 10
 
@@ -239,10 +239,10 @@ def test_long_answers_about_places_are_weighed() -> None:
     inventory = builders.inventory(builders.node())
     values = tuple(f"v{at}" for at in range(1000))
 
-    with mock.patch("berth_operator.scheduling.node_selection_reasons.MOST_PLACES_BYTES", 300_000):
+    with mock.patch("berth_operator.scheduling.node_selection_reasons.MOST_SELECTIONS_BYTES", 300_000):
         for number in range(20):
             one = facts.LabelExpression(f"l{number}", "In", values)
-            inventory.node_selection_reasons(facts.Where(affinity=(facts.Term((one,)),)))
+            inventory.node_selection_reasons(facts.NodeSelection(affinity=(facts.Term((one,)),)))
 
     assert len(inventory._node_selection._known) <= 3
 

@@ -23,7 +23,8 @@ def contents(ledger: Ledger) -> dict[str, Any]:
         "assumed": {uid: one.candidate for uid, one in ledger.assumed_pods.items()},
         "states": dict(ledger._states),
         "unadmitted": {
-            uid: (one.hold, one.where, one.excluded) for uid, one in ledger.unadmitted_pods._pods.items()
+            uid: (one.hold, one.node_selection, one.excluded)
+            for uid, one in ledger.unadmitted_pods._pods.items()
         },
         "charged of these": {node: +charged for node, charged in ledger.unadmitted_pods._charged.items()},
         "policy": ledger.policy,
@@ -36,8 +37,8 @@ def pod_seen(ledger: Ledger, pod: raw.Pod | None, uid: str = "") -> None:
         case pods.WaitingPod(candidate, gated):
             version = pod.metadata.resource_version if pod is not None else ""
             ledger.pod_waiting(candidate, gated=gated, version=version)
-        case pods.BoundPod(hold, _, teaches, nameless, where):
-            ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)
+        case pods.BoundPod(hold, _, teaches, nameless, node_selection):
+            ledger.pod_bound(hold, teaches, nameless=nameless, requirements=node_selection)
         case pods.IgnoredPod(over):
             ledger.pod_over(over)
 

@@ -258,10 +258,10 @@ TOLERATIONS: Final = st.builds(
     value=st.sampled_from(["", "yes"]),
     effect=st.sampled_from(["", "NoSchedule", "NoExecute"]),
 )
-WHERES: Final = st.one_of(
+NODE_SELECTIONS: Final = st.one_of(
     st.just(facts.ANYWHERE),
     st.builds(
-        facts.Where,
+        facts.NodeSelection,
         selector=st.sampled_from([(), (), (("zone", "a"),)]),
         affinity=st.one_of(st.none(), st.lists(TERMS, max_size=2).map(tuple)),
         tolerations=st.lists(TOLERATIONS, max_size=2).map(tuple),
@@ -292,7 +292,7 @@ def candidates(draw: st.DrawFn, name: str = "p") -> queued_pods.Candidate:
     extra = draw(st.sampled_from([{}, {}, {LICENCE: 1}]))
     plain = builders.demand(draw(st.sampled_from([0, 500, 2000])), extra=extra)
     served = ((SERVED, request.need.cards),) if request.need.cards and draw(st.booleans()) else ()
-    demand = dataclasses.replace(plain, device_resources=served, where=draw(WHERES))
+    demand = dataclasses.replace(plain, device_resources=served, node_selection=draw(NODE_SELECTIONS))
     priority = draw(st.sampled_from([0, 0, 10]))
     return builders.candidate(name, request=request, demand=demand, priority=priority)
 

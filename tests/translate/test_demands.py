@@ -198,7 +198,7 @@ LINUX, WINDOWS = {"os": {"name": "linux"}}, {"os": {"name": "windows"}}
 )
 def test_the_operating_system_is_asked_of_the_node(spec: dict[str, Any], selector: object) -> None:
     """A kubelet of another system would not admit the pod; who names it twice says it once."""
-    assert demands.where(builders.pod(**spec).spec).selector == selector
+    assert demands.node_selection(builders.pod(**spec).spec).selector == selector
 
 
 def test_host_ports_are_those_of_what_keeps_running() -> None:
@@ -243,11 +243,11 @@ def test_where_is_read_whole() -> None:
         ],
     )
 
-    found = demands.where(pod.spec)
+    found = demands.node_selection(pod.spec)
 
     zone = facts.LabelExpression("zone", "In", ("a", "b"))
     name = facts.LabelExpression("metadata.name", "NotIn", ("n9",))
-    assert found == facts.Where(
+    assert found == facts.NodeSelection(
         selector=(("a", "1"), ("b", "2")),
         affinity=(facts.Term((zone,), (name,)), facts.Term()),
         tolerations=(facts.Toleration("gpu", "Exists", "", "NoSchedule"), facts.Toleration(operator="")),
@@ -271,4 +271,4 @@ def test_absent_affinity(affinity: Any, found: object) -> None:
     """No requirement accepts every node; one without terms accepts none."""
     pod = builders.pod(affinity=affinity)
 
-    assert demands.where(pod.spec).affinity == found
+    assert demands.node_selection(pod.spec).affinity == found

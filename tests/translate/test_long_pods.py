@@ -134,7 +134,7 @@ def test_a_list_longer_than_any_within_the_limits(spec: dict[str, Any], what: st
         f"the pod says more in its {what} than Berth reads",
         f"the pod has more than {pod_limits.MAX_BYTES} bytes as an object; Berth binds none that has",
     }
-    assert pods.read_bound(foreign).unadmitted_where == facts.NOWHERE
+    assert pods.read_bound(foreign).unadmitted_selection == facts.NOWHERE
     assert pods.read_bound(foreign).hold.withheld == 1
 
 
@@ -152,7 +152,7 @@ def test_lists_within_the_limits_are_short_enough_to_be_read() -> None:
     assert len(pod) > decoding.LONG_BYTES
     assert isinstance(found, raw.Pod)
     assert pod_limits.exceeded(found.spec) is None
-    assert len(pods.read_bound(found).unadmitted_where.affinity or ()) == pod_limits.MAX_TERMS  # type: ignore[union-attr]
+    assert len(pods.read_bound(found).unadmitted_selection.affinity or ()) == pod_limits.MAX_TERMS  # type: ignore[union-attr]
 
 
 def test_what_only_counts_as_there_or_not() -> None:
@@ -183,7 +183,7 @@ def test_ports_of_a_node_among_many_of_containers() -> None:
 
     assert found.hold.host_ports == (facts.HostPort(80, "UDP"), facts.HostPort(81, "UDP"))
     assert [one.number for one in first.hold.host_ports] == list(range(1, pod_limits.MAX_BOUND_PORTS + 1))
-    assert first.unadmitted_where == facts.NOWHERE
+    assert first.unadmitted_selection == facts.NOWHERE
 
 
 def test_labels_and_annotations_among_very_many() -> None:

@@ -303,7 +303,7 @@ def test_a_bound_pod_of_many_containers_keeps_what_its_record_names() -> None:
 
 def test_where_a_bound_pod_may_run_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is where it is: affinity and tolerations of a bound pod, however many, are not looked at."""
-    monkeypatch.setattr(demands, "where", None)
+    monkeypatch.setattr(demands, "node_selection", None)
 
     assert pods.read_bound_request(builders.pod(gpus=1, tolerations=[{"key": "a"}], nodeName="n1")).sample
 

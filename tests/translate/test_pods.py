@@ -45,7 +45,7 @@ def test_view(pod: raw.Pod, kind: type) -> None:
     assert getattr(found, "gated", False) is bool(pod.spec.scheduling_gates)
 
 
-ZONED = facts.Where(selector=(("zone", "a"),))
+ZONED = facts.NodeSelection(selector=(("zone", "a"),))
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,11 @@ ZONED = facts.Where(selector=(("zone", "a"),))
         ),
     ],
 )
-def test_whether_a_bound_pod_depends_on_its_kubelet(pod: raw.Pod, expected: facts.Where | None) -> None:
+def test_whether_a_bound_pod_depends_on_its_kubelet(
+    pod: raw.Pod, expected: facts.NodeSelection | None
+) -> None:
     """What Berth bound and what a kubelet has admitted is certain; of others their conditions are kept."""
-    assert pod_requests.bound(pod).unadmitted_where == expected
+    assert pod_requests.bound(pod).unadmitted_selection == expected
 
 
 def test_waiting_pod_is_read_whole() -> None:
@@ -81,7 +83,7 @@ def test_waiting_pod_is_read_whole() -> None:
     assert (found.uid, found.title, found.faults) == ("uid-p", "ml/p", ())
     assert (found.priority, found.created) == (7, "2026-01-01T00:00:00Z")
     assert found.request.need.whole == 2
-    assert (found.demand.device_resources, found.demand.where) == (((names.NVIDIA_GPU, 2),), ZONED)
+    assert (found.demand.device_resources, found.demand.node_selection) == (((names.NVIDIA_GPU, 2),), ZONED)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ class Ledger:
         sample: workload.Sample | None = None,
         *,
         nameless: allocation_recovery.UnreadableAllocation | None = None,
-        requirements: facts.Where | None = None,
+        requirements: facts.NodeSelection | None = None,
     ) -> None:
         """Record a pod on a node and what it holds; `sample` is its request, for the demand model.
 

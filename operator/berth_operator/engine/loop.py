@@ -22,7 +22,7 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # would never be reached in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# No step is begun after this. The last one is not interrupted, and takes at most 20 ms more.
+# No diagnosis is begun after this. The last one is not interrupted, and takes at most 20 ms more.
 ROUND_SECONDS: Final = 0.03
 
 
@@ -51,7 +51,8 @@ class Loop:
         """Make a round whenever something has happened or is due."""
         while True:
             await self._wait_for_events()
-            # Until enough binds are answered, no pause after a refusal is left, and we surely lead.
+            # Until enough binds are answered, any pause that the server asked for is over, and the lead is
+            # confirmed.
             await self.binder.wait_until_it_may_bind()
             self.round()
 
@@ -59,7 +60,7 @@ class Loop:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
         # Resume the dry runs by which refused binds are tried again, and the namespaces that were suspended
-        # because their binds took long (`scheduling.cycle` has both).
+        # because their binds took long (both are explained in `scheduling.cycle`).
         self.binder.resume_due(started)
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
@@ -81,14 +82,14 @@ class Loop:
             seconds_per_search=SEARCH_SECONDS,
             out_of_order_from=started + IN_ORDER_SECONDS,
         )
-        limits = cycle.RoundLimits(time=time, is_slow=self.binder.suspended)
+        limits = cycle.RoundLimits(time=time, is_suspended=self.binder.suspended)
         for decision in cycle.schedule(ledger.search, ledger.backlog, started, ledger.policy, limits):
             round_decisions.append((decision, version))
             if isinstance(decision, decisions.Bind):
                 self.binder.bind(decision)
                 version = ledger.inventory.table.version
                 if self.binder.has_too_many_unanswered:
-                    break  # Checked after binds alone: no other decision costs the API server anything.
+                    break  # Only a bind adds to them.
         return round_decisions
 
     async def _wait_for_events(self) -> None:

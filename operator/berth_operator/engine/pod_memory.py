@@ -194,9 +194,9 @@ def bare_hold(hold: Hold) -> Hold:
     return Hold(hold.uid, hold.title, hold.node)
 
 
-def is_bare(hold: Hold, where: facts.Where) -> bool:
+def is_bare(hold: Hold, node_selection: facts.NodeSelection) -> bool:
     """Whether nothing else was kept of a pod: any other pod takes at least one pod of its node."""
-    return where is facts.NOWHERE and not hold.amounts
+    return node_selection is facts.NOWHERE and not hold.amounts
 
 
 def trimmed(

@@ -26,7 +26,7 @@ class _Pod:
     """A pod, what it is charged, and whether its node meets its requirements."""
 
     hold: Hold
-    where: facts.Where
+    node_selection: facts.NodeSelection
     charged: facts.Amounts
     excluded: bool = False  # Whether nothing is charged.
     checked_node: facts.Node | None = None
@@ -35,8 +35,8 @@ class _Pod:
     def suits(self, node: facts.Node) -> bool:
         """Whether the labels and taints of its node allow it; computed once for each state of the node."""
         if self.checked_node is not node:
-            driven_off = taints.untolerated(node, self.where.tolerations, (facts.Effect.NO_EXECUTE,))
-            self.suitable = driven_off is None and affinity.matches(self.where, node)
+            driven_off = taints.untolerated(node, self.node_selection.tolerations, (facts.Effect.NO_EXECUTE,))
+            self.suitable = driven_off is None and affinity.matches(self.node_selection, node)
             self.checked_node = node
         return self.suitable
 
@@ -77,11 +77,11 @@ class UnadmittedPods:
         """Whether a pod is unadmitted."""
         return uid in self._pods
 
-    def add(self, hold: Hold, where: facts.Where, known: Hold | None) -> None:
+    def add(self, hold: Hold, node_selection: facts.NodeSelection, known: Hold | None) -> None:
         """Record a pod that would hold this; `known` is what it was charged so far."""
         self.remove(hold.uid)
         charged = known.amounts if known is not None and known.node == hold.node else ()
-        pod = self._pods[hold.uid] = _Pod(hold, where, ())
+        pod = self._pods[hold.uid] = _Pod(hold, node_selection, ())
         self._by_node.setdefault(hold.node, {})[hold.uid] = pod
         self._charged.setdefault(hold.node, collections.Counter())
         self._set_charged(pod, charged)
@@ -105,7 +105,7 @@ class UnadmittedPods:
     def is_bare(self, uid: str) -> bool:
         """Whether there was no room for the spec of a pod."""
         pod = self._pods.get(uid)
-        return pod is not None and pod_memory.is_bare(pod.hold, pod.where)
+        return pod is not None and pod_memory.is_bare(pod.hold, pod.node_selection)
 
     def full_hold(self, hold: Hold) -> Hold:
         """Return what a pod would hold if it were admitted."""

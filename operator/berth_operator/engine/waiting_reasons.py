@@ -225,7 +225,7 @@ class WaitingReasons:
         self._diagnoses_left -= 1
         effort = Effort(
             DIAGNOSIS_STEPS,
-            None if self._clock is None else search_effort.stopwatch(self._clock, self._seconds(group, now)),
+            None if self._clock is None else search_effort.timer(self._clock, self._seconds(group, now)),
         )
         explanation = explain.explain(
             self._ledger.search, group.candidate, policy=self._ledger.policy, effort=effort

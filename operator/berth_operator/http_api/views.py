@@ -171,7 +171,7 @@ def explanation(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callabl
         candidate,
         policy=ledger.policy,
         whole=few,
-        effort=Effort(STEPS, search_effort.stopwatch(clock, SECONDS_IF_FEW if few else SECONDS)),
+        effort=Effort(STEPS, search_effort.timer(clock, SECONDS_IF_FEW if few else SECONDS)),
     )
 
 

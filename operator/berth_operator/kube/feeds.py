@@ -105,16 +105,16 @@ class PodSink:
                 self._over(uid)
 
     def _bound(self, pod: pods.BoundPod) -> None:
-        hold, teaches, nameless, where = pod.hold, pod.sample, pod.nameless, pod.unadmitted_where
+        hold, teaches, nameless, node_selection = pod.hold, pod.sample, pod.nameless, pod.unadmitted_selection
         self.budget.release(hold.uid)
         self._observer.pod_left(hold.uid)
         if not self._allowance.charge(hold.uid, hold.namespace, pod.byte_size):
             # A pod that is known already stays charged, whatever its weight is now.
             new = self._ledger.state(hold.uid) is State.FREE or hold.uid in self._ledger.unadmitted_pods
-            hold, nameless = pod_memory.trimmed(hold, nameless, admitted=where is None or not new)
-            if where is not None and new:
-                hold, teaches, where = pod_memory.bare_hold(hold), None, facts.NOWHERE
-        self._ledger.pod_bound(hold, teaches, nameless=nameless, requirements=where)
+            hold, nameless = pod_memory.trimmed(hold, nameless, admitted=node_selection is None or not new)
+            if node_selection is not None and new:
+                hold, teaches, node_selection = pod_memory.bare_hold(hold), None, facts.NOWHERE
+        self._ledger.pod_bound(hold, teaches, nameless=nameless, requirements=node_selection)
         # A pod has no device of a node that cannot have given it one.
         if pod.fault and (held := self._ledger.inventory.hold(hold.uid)) and held.devices:
             self._faults.record(hold.uid, pod.fault, hold.title)

@@ -119,7 +119,7 @@ def named(devices: Sequence[DeviceRef], node: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EndPods(Change):
-    """These pods of a node end; or, with `devices`, no pod ends, and all there give these devices back."""
+    """These pods of a node end; or, with `devices`, no pod ends, and every pod's share of these is freed."""
 
     precedence: ClassVar = Precedence.END_PODS
     holds: tuple[Hold, ...]

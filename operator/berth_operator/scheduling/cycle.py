@@ -84,9 +84,9 @@ class RoundDeadlines:
         """Whether less time is left than one search may take."""
         return self.clock() + self.seconds_per_search > self.ends
 
-    def stopwatch(self) -> Callable[[], bool]:
+    def timer(self) -> Callable[[], bool]:
         """Return a function that tells whether the time of a search is over; it runs from the first call."""
-        return search_effort.stopwatch(self.clock, self.seconds_per_search)
+        return search_effort.timer(self.clock, self.seconds_per_search)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class RoundLimits:
 
     pods: int = 256
     time: RoundDeadlines | None = None
-    is_slow: Callable[[str], bool] = lambda _: False
+    is_suspended: Callable[[str], bool] = lambda _: False
 
 
 DEFAULT_LIMITS: Final = RoundLimits()
@@ -124,12 +124,12 @@ def schedule(
     time = limits.time
     budget = DeviceSearchBudget(time)
     for candidate, in_order, claimed_nodes in _pods_to_try(backlog, now, limits.pods, time):
-        if limits.is_slow(candidate.namespace):
+        if limits.is_suspended(candidate.namespace):
             backlog.suspend(candidate.namespace)
             continue
         if (effort := budget.reserve(candidate, out_of_order=not in_order)) is None:
             continue
-        decision = _decide_outside_claims(search, candidate, policy, refused, effort, claimed_nodes)
+        decision = _decide(search, candidate, policy, refused, effort, claimed_nodes)
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
             refused.clear()  # A bind may change why nodes refuse, so the remembered reasons are out of date.
@@ -189,7 +189,7 @@ class DeviceSearchBudget:
                 return None
             self._searched = True
         self._granted = min(STEPS_A_POD, self._left)
-        return Effort(self._granted, self._time.stopwatch() if self._time is not None else None)
+        return Effort(self._granted, self._time.timer() if self._time is not None else None)
 
     def settle(self, effort: Effort) -> None:
         """Subtract what a pod has used."""
@@ -244,7 +244,7 @@ def decision_for(
     return dataclasses.replace(refused[question], uid=candidate.uid)
 
 
-def _decide_outside_claims(
+def _decide(
     search: Search,
     candidate: queued_pods.Candidate,
     policy: Policy,

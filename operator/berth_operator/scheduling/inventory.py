@@ -134,9 +134,11 @@ class Inventory:
             self._scale = scale
         return self._model[1]
 
-    def node_selection_reasons(self, where: facts.Where) -> node_selection_reasons.NodeSelectionReasons:
+    def node_selection_reasons(
+        self, node_selection: facts.NodeSelection
+    ) -> node_selection_reasons.NodeSelectionReasons:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
-        return self._node_selection.get(self.infos, where)
+        return self._node_selection.get(self.infos, node_selection)
 
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""

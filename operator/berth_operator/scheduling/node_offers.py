@@ -93,7 +93,7 @@ def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> b
 def _no_help(before: Left, candidate: queued_pods.Candidate) -> bool:
     """Whether the resources sufficed before a pod without devices ended, and its end lifts nothing else."""
     question = questions.of(candidate.request, candidate.demand)
-    return room(before, candidate.demand) and not registry.lifted_by_any_pod(question)
+    return room(before, candidate.demand) and not registry.lifted_by_pods_without_devices(question)
 
 
 def _fitting(there: Offer, ask: requests.Gpus) -> int:

@@ -14,8 +14,8 @@ from berth_operator.scheduling import node_info, node_table
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.nodes import affinity, facts, labels, taints
 
-MOST_PLACES: Final = 1024  # Different wheres remembered at once, and how much of memory they may take.
-MOST_PLACES_BYTES: Final = 32 << 20
+MOST_SELECTIONS: Final = 1024  # Different ones remembered at once, and how much of memory they may take.
+MOST_SELECTIONS_BYTES: Final = 32 << 20
 BYTES_A_THING: Final = 128  # Of what pods name.
 MOST_CHANGES: Final = 4096  # Of nodes, until all is forgotten.
 MOST_UPDATED: Final = 256  # Nodes and reasons; where there are more, all nodes at once are faster.
@@ -25,14 +25,14 @@ Infos = Sequence[node_info.NodeInfo | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeSelectionReasons:
-    """For each node `code`: 0 where it accepts the pod, else which of the `reasons` it has, counted from 1.
+    """For each node `reason_index`: 0 where it accepts the pod, else which of the `reasons`, counted from 1.
 
-    `obstacles` counts how many things keep the pod away: the cordon, each taint, the selector with the
+    `obstacle_counts` is how many things keep the pod away: the cordon, each taint, the selector with the
     affinity.
     """
 
-    code: node_table.Numbers
-    obstacles: node_table.Numbers
+    reason_index: node_table.Numbers
+    obstacle_counts: node_table.Numbers
     reasons: tuple[NodeReason, ...]
 
 
@@ -45,33 +45,35 @@ class Remembered:
 
 
 class NodeSelectionCache:
-    """The reasons of all nodes for the wheres of pods; of a node that has changed they are found anew."""
+    """The reasons of all nodes for the node selections of pods; those of a changed node are found anew."""
 
     def __init__(self) -> None:
-        self._known: dict[facts.Where, Remembered] = {}
+        self._known: dict[facts.NodeSelection, Remembered] = {}
         self._changed: list[int] = []  # The rows of the nodes that have changed, one after another.
         self._bytes = 0
         self._labels: labels.Labels | None = None
 
-    def get(self, infos: Infos, where: facts.Where) -> NodeSelectionReasons:
+    def get(self, infos: Infos, node_selection: facts.NodeSelection) -> NodeSelectionReasons:
         """Return the reasons of these nodes."""
-        if (known := self._known.get(where)) is not None:
+        if (known := self._known.get(node_selection)) is not None:
             if known.changes == len(self._changed):
                 return known.found
             changed = set(self._changed[known.changes :])
             if len(changed) + len(known.found.reasons) <= MOST_UPDATED:
-                updated = Remembered(_updated(known.found, infos, where, changed), len(self._changed))
-                self._known[where] = updated
+                updated = Remembered(
+                    _updated(known.found, infos, node_selection, changed), len(self._changed)
+                )
+                self._known[node_selection] = updated
                 return updated.found
-            self._bytes -= _bytes(known.found, where)
-            del self._known[where]
-        if len(self._known) >= MOST_PLACES or self._bytes > MOST_PLACES_BYTES:
+            self._bytes -= _bytes(known.found, node_selection)
+            del self._known[node_selection]
+        if len(self._known) >= MOST_SELECTIONS or self._bytes > MOST_SELECTIONS_BYTES:
             self.forget()
         if self._labels is None:
             self._labels = labels.Labels([info.node if info else None for info in infos])
-        found = node_selection_reasons(infos, where, self._labels)
-        self._known[where] = Remembered(found, len(self._changed))
-        self._bytes += _bytes(found, where)
+        found = node_selection_reasons(infos, node_selection, self._labels)
+        self._known[node_selection] = Remembered(found, len(self._changed))
+        self._bytes += _bytes(found, node_selection)
         return found
 
     def node_changed(self, row: int, node: facts.Node | None) -> None:
@@ -91,53 +93,63 @@ class NodeSelectionCache:
         self._labels = None
 
 
-def _bytes(found: NodeSelectionReasons, where: facts.Where) -> int:
-    return found.code.nbytes + BYTES_A_THING * where.size
+def _bytes(found: NodeSelectionReasons, node_selection: facts.NodeSelection) -> int:
+    return found.reason_index.nbytes + BYTES_A_THING * node_selection.size
 
 
-def node_selection_reasons(infos: Infos, where: facts.Where, labels_: labels.Labels) -> NodeSelectionReasons:
+def node_selection_reasons(
+    infos: Infos, node_selection: facts.NodeSelection, labels_: labels.Labels
+) -> NodeSelectionReasons:
     """Return the reasons of these nodes, whose labels are `labels_`."""
-    code, obstacles = np.zeros(len(infos), dtype=np.int64), np.zeros(len(infos), dtype=np.int64)
+    index, counts = np.zeros(len(infos), dtype=np.int64), np.zeros(len(infos), dtype=np.int64)
     numbers: dict[NodeReason, int] = {}
-    covered = taints.Covered(where.tolerations)
-    for at, (info, matches) in enumerate(zip(infos, labels_.matching(where).tolist(), strict=True)):
+    tolerations = taints.TolerationCache(node_selection.tolerations)
+    for at, (info, matches) in enumerate(zip(infos, labels_.matching(node_selection).tolist(), strict=True)):
         node = info.node if info is not None else None
-        code[at], obstacles[at] = _of_node(node, covered, numbers, matches=matches)
-    return NodeSelectionReasons(code, obstacles, tuple(numbers))
+        index[at], counts[at] = _of_node(node, tolerations, numbers, matches=matches)
+    return NodeSelectionReasons(index, counts, tuple(numbers))
 
 
 def _updated(
-    found: NodeSelectionReasons, infos: Infos, where: facts.Where, changed: Iterable[int]
+    found: NodeSelectionReasons, infos: Infos, node_selection: facts.NodeSelection, changed: Iterable[int]
 ) -> NodeSelectionReasons:
     """Return the same reasons, but for the nodes of these rows."""
-    code, obstacles = found.code.copy(), found.obstacles.copy()
+    index, counts = found.reason_index.copy(), found.obstacle_counts.copy()
     numbers = {reason: number for number, reason in enumerate(found.reasons, start=1)}
-    covered = taints.Covered(where.tolerations)
+    tolerations = taints.TolerationCache(node_selection.tolerations)
     for at in changed:
         info = infos[at]
         node = info.node if info is not None else None
-        matches = node is not None and affinity.matches(where, node)
-        code[at], obstacles[at] = _of_node(node, covered, numbers, matches=matches)
-    return NodeSelectionReasons(code, obstacles, tuple(numbers))
+        matches = node is not None and affinity.matches(node_selection, node)
+        index[at], counts[at] = _of_node(node, tolerations, numbers, matches=matches)
+    return NodeSelectionReasons(index, counts, tuple(numbers))
 
 
 def _of_node(
-    node: facts.Node | None, covered: taints.Covered, numbers: dict[NodeReason, int], *, matches: bool
+    node: facts.Node | None,
+    tolerations: taints.TolerationCache,
+    numbers: dict[NodeReason, int],
+    *,
+    matches: bool,
 ) -> tuple[int, int]:
-    """Return the code of a node, perhaps of a new reason, and how many things keep the pod away."""
+    """Return the number of a node's reason, perhaps of a new one, and how many things keep the pod away."""
     if node is None:
         return numbers.setdefault((Reason.NO_NODES, ""), len(numbers) + 1), 0
-    reason = node_selection_reason(node, covered, matches=matches)
+    reason = node_selection_reason(node, tolerations, matches=matches)
     if reason is None:
         return 0, 0
-    return numbers.setdefault(reason, len(numbers) + 1), covered.obstacles(node) + (not matches)
+    return numbers.setdefault(reason, len(numbers) + 1), tolerations.obstacle_count(node) + (not matches)
 
 
-def node_selection_reason(node: facts.Node, covered: taints.Covered, *, matches: bool) -> NodeReason | None:
+def node_selection_reason(
+    node: facts.Node, tolerations: taints.TolerationCache, *, matches: bool
+) -> NodeReason | None:
     """Return why a node does not accept a pod; `matches` is whether its labels and name suit the pod."""
-    taint = covered.untolerated(node)
-    # The taint of a cordon is one, whether or not the node says so itself.
-    if (node.unschedulable and not covered.cordoned) or (taint and taint.key == facts.UNSCHEDULABLE_TAINT):
+    taint = tolerations.untolerated(node)
+    # The taint of a cordon counts as one, even where `spec.unschedulable` is not set.
+    if (node.unschedulable and not tolerations.tolerates_cordon) or (
+        taint and taint.key == facts.UNSCHEDULABLE_TAINT
+    ):
         return Reason.NODE_CORDONED, ""
     if taint is not None:
         return Reason.TAINTED, taint.key

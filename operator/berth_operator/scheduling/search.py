@@ -118,7 +118,7 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._scores(question, policy)
-        again = set(cached.rows_to_search_again()) if cached.timeouts_by_row else set[int]()
+        rows_to_retry = set(cached.rows_to_search_again()) if cached.undecided_by_row else set[int]()
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         hard = self._hard_to_search.of(question)
         scores_of_excluded = cached.exclude(self._positions(excluded)) if excluded else None
@@ -128,8 +128,8 @@ class Search:
             cached.restore(scores_of_hard)
             if found is None and not effort.cut_short:
                 found, searched = self._search_nodes(request, question, cached, effort, searched=searched)
-        if found is None and again and not effort.cut_short:
-            self._reopen(cached, again - {self.inventory.index.get(name, -1) for name in excluded})
+        if found is None and rows_to_retry and not effort.cut_short:
+            self._reopen(cached, rows_to_retry - {self.inventory.index.get(name, -1) for name in excluded})
             found, _ = self._search_nodes(request, question, cached, effort, searched=searched)
         if scores_of_excluded is not None:
             cached.restore(scores_of_excluded)
@@ -161,7 +161,7 @@ class Search:
                     self._hard_to_search.note(question, info.name, hard=False)
                     return decisions.Placement(info.name, found, isolation=view.device.isolation), searched
                 searched += 1
-                if _is_inconclusive(question, effort, searched):
+                if _left_for_next_round(question, effort, searched):
                     break
                 reason = found.reason, found.detail
                 self._hard_to_search.note(
@@ -171,7 +171,7 @@ class Search:
             # The node is excluded until it changes. If its search merely ran out of time, perhaps because the
             # process was paused, it is searched again when no other node fits, a few times (`_reopen`).
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
-                cached.timeouts_by_row[info.row] += 1
+                cached.undecided_by_row[info.row] += 1
             cached.score[best] = search_memory.IMPOSSIBLE
             cached.reasons[info.row] = reason
             self._bytes += search_memory.BYTES_A_REASON
@@ -214,7 +214,7 @@ class Search:
         cached = self._cached.get(question)
         changed = None
         if cached is not None:
-            # The cached key itself: the dict finds it by identity, without comparing fields.
+            # The stored key object: the dict finds it by identity, without comparing fields.
             question = cached.question
             # The epoch rises when all remembered scores are void.
             if cached.score_epoch == inventory.score_epoch and cached.made_under(policy, model):
@@ -228,8 +228,8 @@ class Search:
             while len(self._cached) > 1 and self._crowded:
                 self._forget(next(iter(self._cached)))
         elif changed:
-            for row in changed if cached.timeouts_by_row else ():
-                del cached.timeouts_by_row[row]
+            for row in changed if cached.undecided_by_row else ():
+                del cached.undecided_by_row[row]
             self._score_rows(cached, _rows(set(changed)))
         self._cached.move_to_end(question)
         return cached
@@ -256,8 +256,8 @@ class Search:
     def _score_rows(self, cached: search_memory.CachedScores, rows: node_table.Rows) -> None:
         inventory = self.inventory
         positions = inventory.name_positions()[rows]
-        ranking, able = score_nodes(inventory, rows, cached.question, cached.policy)
-        cached.score[positions] = np.where(able, ranking.score, search_memory.IMPOSSIBLE)
+        ranking, feasible = score_nodes(inventory, rows, cached.question, cached.policy)
+        cached.score[positions] = np.where(feasible, ranking.score, search_memory.IMPOSSIBLE)
         if cached.reasons:
             before = len(cached.reasons)
             for row in np.arange(inventory.size)[rows].tolist():
@@ -277,7 +277,7 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _is_inconclusive(question: questions.Question, effort: Effort, searched: int) -> bool:
+def _left_for_next_round(question: questions.Question, effort: Effort, searched: int) -> bool:
     """Whether the pod's effort ended during the last search, so that it proves nothing about its node.
 
     The node is then left to the next round. A node that used up only its own part of the effort is UNDECIDED:
@@ -304,9 +304,9 @@ def score_nodes(
 ) -> tuple[score_inputs.Ranking, node_table.Mask]:
     """Return the scores of these nodes, and which of them pass the filters."""
     query = Query(inventory, rows, question)
-    able = registry.able(query)
+    feasible = registry.feasible(query)
     strategy = question.grouping.strategy or policy.strategy  # The pod's own choice comes first.
-    return strategies.STRATEGIES[strategy](score_input_of(query, policy.weights)), able
+    return strategies.STRATEGIES[strategy](score_input_of(query, policy.weights)), feasible
 
 
 def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:

@@ -21,7 +21,7 @@ MOST_CLASSES: Final = 32
 # How many questions with slow nodes are remembered, and how many nodes of each.
 MOST_QUESTIONS: Final = 256
 MOST_HARD: Final = 64
-MOST_TRIES: Final = 3  # Of a node whose search runs out of time, until it changes.
+MOST_RETRIES: Final = 3  # Of a node whose search runs out of time, until it changes.
 
 IMPOSSIBLE: Final = -1.0  # Below every score.
 
@@ -49,11 +49,11 @@ class CachedScores:
     has_slots: bool = False
     reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
-    timeouts_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    undecided_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
     def rows_to_search_again(self) -> list[int]:
         """Return the nodes whose search ran out of time, but not too often: perhaps by a pause."""
-        return [row for row, tries in self.timeouts_by_row.items() if tries <= MOST_TRIES]
+        return [row for row, tries in self.undecided_by_row.items() if tries <= MOST_RETRIES]
 
     def forget_undecided_classes(self) -> None:
         """Let one node of each class that was not decided in time be searched again."""

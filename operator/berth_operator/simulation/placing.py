@@ -87,8 +87,8 @@ def add_pod(
 ) -> Skipped | None:
     """Charge a bound pod, or queue a waiting one; `order` decides among equal priorities."""
     match pods.classify(pod):
-        case pods.BoundPod(hold, fault, sample, nameless, where):
-            cluster.ledger.pod_bound(hold, sample, nameless=nameless, requirements=where)
+        case pods.BoundPod(hold, fault, sample, nameless, node_selection):
+            cluster.ledger.pod_bound(hold, sample, nameless=nameless, requirements=node_selection)
             if cluster.ledger.unadmitted_pods.is_excluded(hold.uid):
                 notes.append(
                     f"{manifest.file}: Pod {manifest.title} does not count on {hold.node}: "

@@ -130,9 +130,7 @@ class Explainer:
         began = clock()
         effort = explain.work(
             whole=whole,
-            expired=search_effort.stopwatch(
-                clock, max(MIN_SECONDS, min(POD_SECONDS, RUN_SECONDS - self._used))
-            ),
+            expired=search_effort.timer(clock, max(MIN_SECONDS, min(POD_SECONDS, RUN_SECONDS - self._used))),
         )
         explanation = explain.explain(
             cluster.ledger.search, candidate, policy=cluster.ledger.policy, whole=whole, effort=effort

@@ -30,7 +30,7 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
     return facts.Demand(
         amounts=tuple((name, amount) for name, amount in total if not _of_devices(name)),
         device_resources=tuple((name, amount) for name, amount in total if _of_devices(name)),
-        where=where(spec),
+        node_selection=node_selection(spec),
         host_ports=host_ports(spec),
     )
 
@@ -92,13 +92,13 @@ def _amount(name: str, value: raw.Quantity) -> int:
     return quantities.demand(value, thousandths=name == facts.CPU)
 
 
-def where(spec: raw.PodSpec) -> facts.Where:
+def node_selection(spec: raw.PodSpec) -> facts.NodeSelection:
     """Return selector, required node affinity and tolerations.
 
     A kubelet admits no pod of another operating system than its node's, but the pod is charged to the
     node until it is deleted. So the operating system of a pod counts as a pair of its selector.
     """
-    return facts.Where(
+    return facts.NodeSelection(
         selector=_selector(spec),
         affinity=_affinity(spec.affinity),
         tolerations=tuple(

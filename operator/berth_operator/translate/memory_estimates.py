@@ -18,7 +18,7 @@ def of_request(
 ) -> int:
     """Return the bytes of what a pod requests of devices and of its node."""
     written = itertools.chain.from_iterable((one.text, one.guess) for one in small)
-    words = itertools.chain(_of_devices(request), _of_node(demand), _of_place(demand.where), written)
+    words = itertools.chain(_of_devices(request), _of_node(demand), _of_place(demand.node_selection), written)
     return ITEM * (request.size + demand.size + len(small)) + sum(map(sys.getsizeof, words))
 
 
@@ -28,15 +28,17 @@ def of_names(names: Sequence[str]) -> int:
 
 
 def of_bound(
-    hold: holds.Hold, nameless: allocation_recovery.UnreadableAllocation | None, where: facts.Where | None
+    hold: holds.Hold,
+    nameless: allocation_recovery.UnreadableAllocation | None,
+    node_selection: facts.NodeSelection | None,
 ) -> int:
     """Return the bytes of what is known of a bound pod, apart from the cards that its allocation names."""
     words = [*(name for name, _ in hold.amounts), *(one for one in hold.marked if isinstance(one, str))]
     if nameless is not None:
         words += (name for name, _ in nameless.starts)
         words += nameless.plugged or ()
-    if where is not None:
-        words += _of_place(where)
+    if node_selection is not None:
+        words += _of_place(node_selection)
     return ITEM * (len(words) + len(hold.host_ports)) + sum(map(sys.getsizeof, words))
 
 
@@ -71,10 +73,10 @@ def _of_node(demand: facts.Demand) -> Iterator[str]:
     return (name for name, _ in (*demand.amounts, *demand.device_resources))
 
 
-def _of_place(where: facts.Where) -> Iterator[str]:
-    yield from itertools.chain.from_iterable(where.selector)
-    for toleration in where.tolerations:
+def _of_place(node_selection: facts.NodeSelection) -> Iterator[str]:
+    yield from itertools.chain.from_iterable(node_selection.selector)
+    for toleration in node_selection.tolerations:
         yield from (toleration.key, toleration.operator, toleration.value, toleration.effect)
-    for term in where.affinity or ():
+    for term in node_selection.affinity or ():
         for one in (*term.labels, *term.fields):
             yield from (one.key, one.operator, *one.values)

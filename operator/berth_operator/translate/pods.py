@@ -67,7 +67,7 @@ class BoundPod:
     fault: str = ""
     sample: workload.Sample | None = None
     nameless: allocation_recovery.UnreadableAllocation | None = None
-    unadmitted_where: facts.Where | None = None
+    unadmitted_selection: facts.NodeSelection | None = None
     byte_size: int = dataclasses.field(default=0, compare=False)
 
 
@@ -256,18 +256,18 @@ def read_bound(pod: raw.Pod) -> BoundPod:
     )
     # A readable allocation names at least one device.
     nameless = held_devices.nameless(pod, bound_request.expected) if held.fault and not held.shares else None
-    where = _unadmitted(pod)
-    large = where is not None or nameless is not None
+    node_selection = _unadmitted(pod)
+    large = node_selection is not None or nameless is not None
     weight = memory_estimates.of_labels(hold.labels)
-    weight += memory_estimates.of_bound(hold, nameless, where) if large else 0
-    return BoundPod(hold, held.fault, bound_request.sample, nameless, where, weight)
+    weight += memory_estimates.of_bound(hold, nameless, node_selection) if large else 0
+    return BoundPod(hold, held.fault, bound_request.sample, nameless, node_selection, weight)
 
 
 def _labels(pod: raw.Pod) -> facts.Labels:
     return tuple(pod.metadata.labels.items())
 
 
-def _unadmitted(pod: raw.Pod) -> facts.Where | None:
+def _unadmitted(pod: raw.Pod) -> facts.NodeSelection | None:
     """Return where a pod may run that another scheduler bound and its kubelet has not admitted yet.
 
     A pod beyond the limits is not read, and only the kubelet knows whether a mirror pod has a static pod
@@ -282,7 +282,7 @@ def _unadmitted(pod: raw.Pod) -> facts.Where | None:
         return None
     if MIRROR_ANNOTATION in pod.metadata.annotations or pod_limits.exceeded(pod.spec) is not None:
         return facts.NOWHERE
-    return demands.where(pod.spec)
+    return demands.node_selection(pod.spec)
 
 
 _requests: Final = pod_cache.PodCache(read_request, lambda found: found.byte_size)

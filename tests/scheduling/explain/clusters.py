@@ -234,7 +234,7 @@ def candidate(dice: Dice, name: str = "p", *, simple: bool = False) -> queued_po
     cpu = dice.choice((0, 500) if simple else (0, 500, 500, 2000, 5000))
     amounts = {nodes.CPU: cpu, LICENCE: dice.mostly(0, 1, 2), nodes.PODS: 1}
     served = ((SERVED, request.need.whole),) if request.need.whole and dice.once_in(2) else ()
-    place = nodes.ANYWHERE if simple else where(dice)
+    place = nodes.ANYWHERE if simple else node_selection(dice)
     demand = nodes.Demand(
         tuple((key, count) for key, count in sorted(amounts.items()) if count), served, place
     )
@@ -284,7 +284,7 @@ def grouping(dice: Dice) -> requests.Grouping:
     )
 
 
-def where(dice: Dice) -> nodes.Where:
+def node_selection(dice: Dice) -> nodes.NodeSelection:
     """Make conditions on the place."""
     in_zone = nodes.Term(labels=(nodes.LabelExpression("zone", "In", ("a",)),))
     large = nodes.Term(labels=(nodes.LabelExpression("size", "Gt", ("3",)),))
@@ -293,7 +293,7 @@ def where(dice: Dice) -> nodes.Where:
         nodes.Toleration("gpu", "Equal", "yes"),
         nodes.Toleration(nodes.UNSCHEDULABLE_TAINT, "Exists"),
     )
-    return nodes.Where(
+    return nodes.NodeSelection(
         selector=dice.mostly((), (("zone", "a"),), (("size", "5"), ("zone", "b"))),
         affinity=dice.mostly(None, (in_zone,), (in_zone, large), (), of=10),
         tolerations=dice.mostly((), *((one,) for one in tolerations)),

@@ -17,14 +17,14 @@ RULES: Final = Policy()
 def pod(
     *asks: requests.Ask,
     cpu: int = 1000,
-    where: nodes.Where = nodes.ANYWHERE,
+    node_selection: nodes.NodeSelection = nodes.ANYWHERE,
     grouping: requests.Grouping = requests.NO_GROUPING,
     **conditions: Any,
 ) -> queued_pods.Candidate:
     """Make a pod with one container; keywords are conditions on cards."""
     container = requests.ContainerRequest("main", asks)
     request = requests.Request((container,), requests.Conditions(**conditions), grouping)
-    demand = nodes.Demand(((nodes.CPU, cpu), (nodes.PODS, 1)), where=where)
+    demand = nodes.Demand(((nodes.CPU, cpu), (nodes.PODS, 1)), node_selection=node_selection)
     return queued_pods.Candidate("uid-p", "ml", "p", request, demand)
 
 

@@ -95,7 +95,7 @@ def test_little_effort_tells_nothing_empty(steps: int) -> None:
     told = asked(crowd(40), Effort(steps))
 
     assert told.nearest is None or told.nearest.whys or told.nearest.measures
-    assert not any(one.of_pod and one.request == puzzling().request for one in told.advice)
+    assert not any(one.changes_pod_only and one.request == puzzling().request for one in told.advice)
 
 
 def test_time_ends_a_look_as_well() -> None:
@@ -121,7 +121,7 @@ def test_what_is_read_for_the_first_look_takes_time_as_well() -> None:
         return place(*args, **more)
 
     with mock.patch.object(allocator, "allocate_or_explain", slowly):
-        asked(crowd(40), Effort(expired=search_effort.stopwatch(lambda: now[0], 0.5)))
+        asked(crowd(40), Effort(expired=search_effort.timer(lambda: now[0], 0.5)))
 
     assert now[0] == 1
 

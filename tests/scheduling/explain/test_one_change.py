@@ -10,7 +10,7 @@ from support import builders
 
 OTHERS = [f"a{number:02}" for number in range(20)]
 TAINTED = (facts.Taint("gpu", "yes", "NoSchedule"),)
-ZONE_A = facts.Where(selector=(("zone", "a"),))
+ZONE_A = facts.NodeSelection(selector=(("zone", "a"),))
 PORT = facts.HostPort(80)
 CORDONED = builders.node("z", unschedulable=True, labels={"zone": "a"})
 
@@ -30,7 +30,9 @@ def test_a_cordoned_node_with_nothing_else_in_the_way(obstacle: dict[str, Any]) 
     devices = (builders.device(name, 4) for name in (*OTHERS, "z"))
     inventory = builders.inventory(*others, CORDONED, *devices)
 
-    assert scenes.said(inventory, scenes.cards(where=ZONE_A)).endswith("Would fit if z were uncordoned.")
+    assert scenes.said(inventory, scenes.cards(node_selection=ZONE_A)).endswith(
+        "Would fit if z were uncordoned."
+    )
 
 
 def test_a_silent_agent_on_the_only_node_with_the_port_free() -> None:

@@ -320,9 +320,13 @@ def test_no_explanation_passes_controls_on() -> None:
         builders.node(NASTY),
         builders.device(NASTY, 2, failed=NASTY),
     )
-    where = facts.Where(selector=((NASTY, NASTY),))
+    node_selection = facts.NodeSelection(selector=((NASTY, NASTY),))
 
-    for asked in (scenes.cards(2), scenes.cards(models=frozenset({NASTY})), scenes.cards(where=where)):
+    for asked in (
+        scenes.cards(2),
+        scenes.cards(models=frozenset({NASTY})),
+        scenes.cards(node_selection=node_selection),
+    ):
         told = scenes.told(made, asked, whole=True)
         assert explain.sentence(told, asked).isprintable()
         assert all(line.isprintable() for line in explain.table(told).split("\n"))

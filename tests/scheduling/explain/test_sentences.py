@@ -62,7 +62,7 @@ def troubled(trouble: Reason) -> Inventory:
 
 TAINT = nodes.Taint("gpu", "yes", "NoSchedule")
 NOT_READY = nodes.Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
-ZONE_A = nodes.Where(selector=(("zone", "a"),))
+ZONE_A = nodes.NodeSelection(selector=(("zone", "a"),))
 NONE = "0/1 nodes are available:"
 ONE_CPU = "Would fit if 1 cpu were freed"
 BOTH = "these obstacles: taint b, taint gpu"
@@ -180,7 +180,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
     ),
     "a selector": (
         builders.inventory(*builders.nodes(3, 2)),
-        scenes.cards(where=ZONE_A),
+        scenes.cards(node_selection=ZONE_A),
         (
             "0/3 nodes are available: 3 do not match the node selector or affinity. "
             "Would fit on 3 nodes if the node selector zone=a were dropped."
@@ -188,7 +188,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
     ),
     "a selector of two pairs": (
         builders.inventory(*builders.nodes(1, 2)),
-        scenes.cards(where=nodes.Where(selector=(("size", "5"), ("zone", "a")))),
+        scenes.cards(node_selection=nodes.NodeSelection(selector=(("size", "5"), ("zone", "a")))),
         (
             "0/1 nodes are available: 1 does not match the node selector or affinity. "
             "Would fit on 1 node if the node selector were dropped."

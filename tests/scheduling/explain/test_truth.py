@@ -72,7 +72,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
         info = inventory.node(finding.node)
         assert info is not None
         assert info.node is not None
-        place = node_selection_reason(info.node, pod.demand.where)
+        place = node_selection_reason(info.node, pod.demand.node_selection)
         state = _state(info) if pod.request else None
         if place is not None or finding.reason in node_survey.NODE_SELECTION:
             assert (finding.reason, finding.detail) == place
@@ -93,11 +93,11 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
             assert not finding.shortfall.verdicts or finding.shortfall.found < finding.shortfall.wanted
 
 
-def node_selection_reason(node: nodes.Node, where: nodes.Where) -> NodeReason | None:
+def node_selection_reason(node: nodes.Node, node_selection: nodes.NodeSelection) -> NodeReason | None:
     """Return why one node's taints, labels or name do not suit a pod, if so."""
-    matches = affinity.matches(where, node)
+    matches = affinity.matches(node_selection, node)
     return node_selection_reasons.node_selection_reason(
-        node, taints.Covered(where.tolerations), matches=matches
+        node, taints.TolerationCache(node_selection.tolerations), matches=matches
     )
 
 
@@ -116,7 +116,7 @@ def _state(info: node_info.NodeInfo) -> Reason | None:
 def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """What is said never to fit does not fit a node with nothing used and nothing wrong."""
     anywhere = dataclasses.replace(
-        pod.demand, where=nodes.Where(tolerations=(nodes.Toleration(operator="Exists"),))
+        pod.demand, node_selection=nodes.NodeSelection(tolerations=(nodes.Toleration(operator="Exists"),))
     )
     content = dataclasses.replace(pod, demand=anywhere)
 
@@ -132,7 +132,7 @@ def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.Cand
     survey = node_survey.survey(Search(inventory), pod, clusters.RULES, work_budget.Budget(Effort()))
 
     for at in survey.refusing:
-        assert not (survey.never[at] and survey.reason(at)[0] in cards.USED), survey.reason(at)
+        assert not (survey.never_fits[at] and survey.reason(at)[0] in cards.USED), survey.reason(at)
 
 
 def _emptied(inventory: Inventory, name: str) -> Inventory:
@@ -171,7 +171,7 @@ def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *,
     """After each proposed change the pod really fits, and on as many nodes as was said."""
     for advice in asked(inventory, pod, whole=whole).advice:
         then = dataclasses.replace(pod, request=advice.request, demand=advice.demand)
-        if advice.of_pod:
+        if advice.changes_pod_only:
             able = clusters.takers(inventory, then)
             assert advice.example in able
             assert len(able) == advice.nodes if advice.exact else len(able) >= advice.nodes
@@ -318,7 +318,7 @@ def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.C
 
     told = {reason for reason, _ in nearest.whys}
 
-    place = node_selection_reason(info.node, pod.demand.where)
+    place = node_selection_reason(info.node, pod.demand.node_selection)
     assert bool(told & node_survey.NODE_SELECTION) == (place is not None)
     # The taint of a cordoned node is called what it means.
     assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT

@@ -16,7 +16,7 @@ from berth_operator.scheduling.changes import DeviceRef, ProposedChange, Scenari
 from berth_operator.scheduling.constraints import asks as device_asks
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.gaps import gap
-from berth_operator.scheduling.constraints.query import Fitting, Query, matching_cards
+from berth_operator.scheduling.constraints.query import CardsAfterConditions, Query, matching_cards
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import REPLICAS, Deficit, Unit
 from berth_operator.scheduling.devices import allocator, requests, verdicts
@@ -38,11 +38,11 @@ def card_asks(need: requests.Need) -> list[requests.Gpus]:
 # ---------------------------------------------------------------- which cards would do
 
 
-def fitting(query: Query) -> Fitting:
+def cards_after_each_condition(query: Query) -> CardsAfterConditions:
     """Return all cards, and those that remain after each condition; the last ones meet all."""
-    if not query.fitting:
-        query.fitting = tuple(_fitting(query))
-    return query.fitting
+    if not query.cards_after_each_condition:
+        query.cards_after_each_condition = tuple(_fitting(query))
+    return query.cards_after_each_condition
 
 
 def _fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
@@ -60,7 +60,7 @@ def _fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
 
 def meeting_conditions(query: Query) -> node_table.Mask:
     """Return the cards that meet all conditions, used or not."""
-    return fitting(query)[-1][1]
+    return cards_after_each_condition(query)[-1][1]
 
 
 def large_enough(query: Query, ask: requests.Gpus) -> node_table.Mask:
@@ -77,7 +77,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     need = query.need
     if not card_asks(need):
         return
-    found = fitting(query)
+    found = cards_after_each_condition(query)
     cards = found[-1][1]
     for reason, remaining in (*found, *_excluding_modes(query, cards)):
         yield Objection(node_table.count(remaining) < need.min_cards, reason, never=True)
@@ -102,7 +102,7 @@ def _excluding_modes(query: Query, cards: node_table.Mask) -> Iterator[tuple[Rea
 # ---------------------------------------------------------------- what is left of them
 
 
-def able(query: Query) -> node_table.Mask:
+def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that have enough cards left by the sums of the node table."""
     table, rows, need, matching = query.table, query.rows, query.need, query.matching
     mask = table.has_node[rows]  # Not written to: each of these gives a new mask.
@@ -340,7 +340,7 @@ def _withheld(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
     applies_to=lambda question: bool(question.need.whole or question.need.largest_shares),
-    able=able,
+    feasible=feasible,
     unresolvable=unresolvable,
     resolvable=resolvable,
     gaps=gaps,

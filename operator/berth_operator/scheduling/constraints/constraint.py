@@ -1,8 +1,8 @@
 """What a constraint is: one check that a node must pass, as a Filter plugin of kube-scheduler is.
 
-The search asks for the nodes that are `able`: those that pass. `unresolvable` objections stay until the Node,
-its agent or the pod changes. `resolvable` ones may go with these as they are, when a pod ends or a device
-recovers. Where no node is left, the reason of each is its first objection, and the unresolvable ones of all
+The search asks for the nodes that are `feasible`: those that pass. `unresolvable` objections stay until the
+Node, its agent or the pod changes. `resolvable` ones may disappear while these stay as they are: when another
+pod ends or a device recovers. Where no node is left, the reason of each is its first objection, and the unresolvable ones of all
 constraints come first: so what waiting hardly lifts is said before what it may. Gaps say how near a node
 comes. `what_if` tries relaxations, which are changes of the pod, and remedies, which are changes of a node.
 A `Scenario` is the pod and one node with all that is on it.
@@ -69,13 +69,13 @@ class Constraint:
     """One check that a node must pass.
 
     `applies_to` is whether a question has the constraint at all. `only_device_pods_lift_it` means that
-    the end of a pod without devices never lifts it. `able` is the mask of the nodes that pass; without it
-    only a device search shows whether a node does. `words` make the clause of a reason from the number of
-    nodes, the pod and the detail; `brief` is what a table calls it.
+    the end of a pod without devices never lifts it. `feasible` is the mask of the nodes that pass; it is
+    None where the filter of another constraint or a device search keeps the others out. `words` make the
+    clause of a reason from the number of nodes, the pod and the detail; `brief` is what a table calls it.
     """
 
     applies_to: Callable[[questions.Question], bool] = always
-    able: Callable[[Query], node_table.Mask] | None = None
+    feasible: Callable[[Query], node_table.Mask] | None = None
     unresolvable: Callable[[Query], Iterable[Objection]] = nothing
     resolvable: Callable[[Query], Iterable[Objection]] = nothing
     gaps: Callable[[Query], Iterable[node_table.Scores]] = nothing

@@ -56,7 +56,7 @@ def asked(need: requests.Need) -> bool:
     return bool(need.replicas or need.instances or need.other_types)
 
 
-def able(query: Query) -> node_table.Mask:
+def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that have enough of each kind left."""
     table, rows, need = query.table, query.rows, query.need
     mask: node_table.Mask = table.replicas[rows] >= need.replicas
@@ -107,7 +107,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
     applies_to=lambda question: asked(question.need),
-    able=able,
+    feasible=feasible,
     unresolvable=unresolvable,
     resolvable=resolvable,
     gaps=gaps,

@@ -25,7 +25,7 @@ def asked(question: questions.Question) -> bool:
     return question.demand.ways != delivery_ways.ALL or question.demand.is_counted
 
 
-def able(query: Query) -> node_table.Mask:
+def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that have one of the ways that serve the pod."""
     ways, need = query.table.ways[query.rows], query.need
     if (need.replicas or need.instances) and not query.question.unit:
@@ -38,7 +38,7 @@ def able(query: Query) -> node_table.Mask:
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that serve others by the environment, those that do by their kubelet, and the rest."""
-    refusing, unserved = ~able(query), _unserved(query)
+    refusing, unserved = ~feasible(query), _unserved(query)
     obeying = ~unserved & _having(Way.ENVIRONMENT, query)
     counting = ~unserved & ~obeying & _having(Way.DEVICE_PLUGIN, query)
     yield Objection(refusing & obeying, Reason.NOT_FED, never=True)
@@ -79,14 +79,14 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to make the pod again, where that alone would do on a node."""
     query = failed.query
     rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
-    if (rows & ~able(query) & ~_unserved(query) & _having(Way.ENVIRONMENT, query)).any():
+    if (rows & ~feasible(query) & ~_unserved(query) & _having(Way.ENVIRONMENT, query)).any():
         yield changes.ProposedChange([FeedEnvironment()])
 
 
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
     applies_to=asked,
-    able=able,
+    feasible=feasible,
     unresolvable=unresolvable,
     relaxations=relaxations,
     words={

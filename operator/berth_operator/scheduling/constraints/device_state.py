@@ -15,14 +15,14 @@ from berth_operator.scheduling.wording import of_devices
 
 # Faults, records that cannot be read, and the modes in which a card is not given out. The words of the modes
 # are in `cards`.
-TROUBLES: Final = tuple(reason for reason in node_table.TROUBLES if reason is not None)
+TROUBLE_REASONS: Final = tuple(reason for reason in node_table.TROUBLES if reason is not None)
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too few devices that are well, by what is wrong with the others."""
     for counted in counted_devices.counts(query):  # Replicas, MIG instances and devices that are no GPUs.
         few = counted.well < counted.wanted
-        for reason in TROUBLES if few.any() else ():
+        for reason in TROUBLE_REASONS if few.any() else ():
             yield Objection(
                 few & (counted.trouble == node_table.TROUBLES.index(reason)), reason, counted.name
             )
@@ -38,7 +38,7 @@ def _troubled_cards(
     trouble: node_table.Numbers, count: int, suitable: node_table.Mask
 ) -> Iterator[Objection]:
     few = node_table.count(suitable & (trouble == 0)) < count
-    for reason in TROUBLES if few.any() else ():
+    for reason in TROUBLE_REASONS if few.any() else ():
         there = (suitable & (trouble == node_table.TROUBLES.index(reason))).any(axis=1)
         yield Objection(few & there, reason)
 
@@ -73,8 +73,8 @@ class RepairDevices(changes.Change):
 
     def with_parts(self, parts: Sequence[DeviceRef]) -> Self:
         """Return the change of fewer devices."""
-        size = min(1.0, len(parts) / self.wanted)
-        return dataclasses.replace(self, devices=tuple(parts), cost=size)
+        cost = min(1.0, len(parts) / self.wanted)
+        return dataclasses.replace(self, devices=tuple(parts), cost=cost)
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario with the devices well."""

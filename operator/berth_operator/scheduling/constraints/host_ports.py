@@ -25,7 +25,7 @@ def taken(query: Query, port: facts.HostPort) -> node_table.Mask:
     return query.inventory.ports.taken(port, query.inventory.size)[query.rows]
 
 
-def able(query: Query) -> node_table.Mask:
+def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which all the ports are free."""
     mask = np.ones(query.height, dtype=np.bool_)
     for port in query.question.demand.host_ports:
@@ -57,7 +57,7 @@ class DropHostPort(changes.Change):
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
-    """Yield for each node what part of the requested ports is taken there: 0 fits, at 1 none is free."""
+    """Yield for each node what part of the requested ports is taken there: 0 if none is, 1 if all are."""
     ports = query.question.demand.host_ports
     if ports:
         yield np.mean([taken(query, port) for port in ports], axis=0)
@@ -99,7 +99,7 @@ def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 CONSTRAINT = Constraint(
     applies_to=lambda question: bool(question.demand.host_ports),
-    able=able,
+    feasible=feasible,
     resolvable=resolvable,
     gaps=gaps,
     relaxations=relaxations,

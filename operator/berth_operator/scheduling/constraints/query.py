@@ -14,15 +14,24 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.inventory import Inventory
 
-NOT_ASKED: Final = object()
-# Which cards are there, and which of them meet one condition after the other.
-Fitting = tuple[tuple[Reason, node_table.Mask], ...]
+NOT_COMPUTED: Final = object()
+# Which cards there are; then for each condition in order, which meet it and all before it.
+CardsAfterConditions = tuple[tuple[Reason, node_table.Mask], ...]
 
 
 class Query:
     """A question and the nodes that it is put to, as rows of the inventory's table."""
 
-    __slots__ = ("_cards_with_room", "_matching", "fitting", "inventory", "need", "question", "rows", "table")
+    __slots__ = (
+        "_cards_with_room",
+        "_matching",
+        "cards_after_each_condition",
+        "inventory",
+        "need",
+        "question",
+        "rows",
+        "table",
+    )
 
     def __init__(self, inventory: Inventory, rows: node_table.Rows, question: questions.Question) -> None:
         self.inventory = inventory
@@ -30,9 +39,9 @@ class Query:
         self.rows = rows
         self.question = question
         self.need = question.need
-        self.fitting: Fitting = ()  # As `cards` found it.
-        self._matching: object = NOT_ASKED
-        self._cards_with_room: object = NOT_ASKED
+        self.cards_after_each_condition: CardsAfterConditions = ()  # As `cards` found it.
+        self._matching: object = NOT_COMPUTED
+        self._cards_with_room: object = NOT_COMPUTED
 
     @property
     def height(self) -> int:
@@ -41,8 +50,8 @@ class Query:
 
     @property
     def matching(self) -> node_table.Mask | None:
-        """The open cards that meet the conditions; None where there are none."""
-        if self._matching is NOT_ASKED:
+        """The open cards that meet the conditions; None if there are none: any will do."""
+        if self._matching is NOT_COMPUTED:
             wanted = self.question.conditions if self.need.cards else requests.ANY_CARD
             self._matching = matching_cards(self.inventory, self.rows, wanted)
         return self._matching  # type: ignore[return-value]  # set just now
@@ -50,7 +59,7 @@ class Query:
     @property
     def cards_with_room(self) -> node_table.Mask | None:
         """The cards that could take the only share of a simple request; None where none is asked."""
-        if self._cards_with_room is NOT_ASKED:
+        if self._cards_with_room is NOT_COMPUTED:
             single = self.need.filters_suffice and self.need.shares
             self._cards_with_room = self.room_for(self.need.shares[0], self.matching) if single else None
         return self._cards_with_room  # type: ignore[return-value]  # set just now
@@ -74,7 +83,7 @@ def matching_cards(
     *,
     among: node_table.Mask | None = None,
 ) -> node_table.Mask | None:
-    """Return which of the open cards (or `among` others) meet the conditions; None where there are none."""
+    """Return which of the open cards (or `among` others) meet the conditions; None if any will do."""
     if asked == requests.ANY_CARD:
         return None
     table = inventory.table
@@ -118,7 +127,7 @@ def cards_with_room(
         fit = fit & matching
     withheld = table.withheld[rows]
     if withheld.any():
-        # Where every unused card is withheld, a share may only come from a started one.
+        # Where every unused card is withheld, a share may only come from a card that is partly used already.
         whole = table.whole[rows]
         fit = fit & (~whole | (node_table.count(whole) > withheld)[:, None])
     return fit

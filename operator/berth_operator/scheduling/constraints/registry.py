@@ -52,7 +52,7 @@ BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
 _ABLE: Final = tuple(
-    (one.applies_to, one.able) for one in CONSTRAINTS if one.able not in {None, resources.able}
+    (one.applies_to, one.feasible) for one in CONSTRAINTS if one.feasible not in {None, resources.feasible}
 )
 
 _CLUSTER_WIDE: Final = tuple(one.applies_to for one in CONSTRAINTS if one.depends_on is DependsOn.CLUSTER)
@@ -71,15 +71,15 @@ def depends_on_other_nodes(question: questions.Question) -> bool:
     return any(applies(question) for applies in _CLUSTER_WIDE)
 
 
-def lifted_by_any_pod(question: questions.Question) -> bool:
+def lifted_by_pods_without_devices(question: questions.Question) -> bool:
     """Whether the end of a pod without devices may lift more than the shortage of a resource."""
     return any(applies(question) for applies in _OF_ANY_POD)
 
 
-def able(query: Query) -> node_table.Mask:
+def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that pass the filters; only a device search shows whether the devices suffice."""
     question = query.question
-    mask = resources.able(query)  # A new mask, without rows that have no Node object.
+    mask = resources.feasible(query)  # A new mask, without rows that have no Node object.
     if (of_unit := gpu_units.nodes_asked(query.table, query.rows, question)) is not None:
         mask &= of_unit
     for applies, passing in _ABLE:
@@ -99,17 +99,17 @@ def relaxations(
 
 def blocked_by_one(query: Query) -> node_table.Mask:
     """Return the nodes that one constraint blocks, and no other: perhaps one change is enough there."""
-    masks = [one.able(query) for one in CONSTRAINTS if one.able and one.applies_to(query.question)]
+    masks = [one.feasible(query) for one in CONSTRAINTS if one.feasible and one.applies_to(query.question)]
     mask: node_table.Mask = np.sum(masks, axis=0) == len(masks) - 1
     return mask
 
 
 def _only_blocked_by(blocking: Constraint, query: Query) -> list[int]:
-    """Return the rows of the nodes that only this constraint blocks; of a single node in any case."""
+    """Return the rows of the nodes that only this constraint blocks; of a query to one node, always that one."""
     mask = query.table.has_node[query.rows].copy()
     for one in CONSTRAINTS if query.height > 1 else ():
-        if one.able is not None and one.applies_to(query.question):
-            mask &= ~one.able(query) if one is blocking else one.able(query)
+        if one.feasible is not None and one.applies_to(query.question):
+            mask &= ~one.feasible(query) if one is blocking else one.feasible(query)
     found: list[int] = np.arange(query.inventory.size)[query.rows][mask].tolist()
     return found
 

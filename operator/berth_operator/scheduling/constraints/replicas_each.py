@@ -19,7 +19,7 @@ def asked(question: questions.Question) -> bool:
     return question.need.replicas_each > 1
 
 
-def able(query: Query) -> node_table.Mask:
+def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that give a container any number of them."""
     mask: node_table.Mask = ~query.table.one_replica_each[query.rows]
     return mask if asked(query.question) else np.ones(query.height, dtype=np.bool_)
@@ -27,13 +27,13 @@ def able(query: Query) -> node_table.Mask:
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that give it one."""
-    yield Objection(~able(query), Reason.ONE_REPLICA_EACH, never=True)
+    yield Objection(~feasible(query), Reason.ONE_REPLICA_EACH, never=True)
 
 
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
     applies_to=asked,
-    able=able,
+    feasible=feasible,
     unresolvable=unresolvable,
     words={
         Reason.ONE_REPLICA_EACH: plain(

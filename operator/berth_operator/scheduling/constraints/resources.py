@@ -27,7 +27,7 @@ from berth_operator.scheduling.wording import asked_for_less, clipped, have
 LISTED: Final = "(nodes list it if the policy has nodeNames: koordinator)"
 
 
-def able(query: Query) -> node_table.Mask:
+def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that have enough of all resources left."""
     return have_enough(query.inventory, query.rows, query.question.demand)
 
@@ -198,7 +198,7 @@ def _lacking(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 
 CONSTRAINT = Constraint(
-    able=able,
+    feasible=feasible,
     unresolvable=unresolvable,
     resolvable=resolvable,
     gaps=gaps,

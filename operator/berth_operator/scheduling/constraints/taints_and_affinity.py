@@ -22,25 +22,27 @@ OF_KUBERNETES: Final = "node.kubernetes.io/"  # Its own taints say that somethin
 MOST_EVALUATED: Final = 64  # How many nodes are looked at in detail: those with the fewest obstacles.
 
 
-def able(query: Query) -> node_table.Mask:
+def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod may run."""
     mask: node_table.Mask = (
-        query.inventory.node_selection_reasons(query.question.demand.where).code[query.rows] == 0
+        query.inventory.node_selection_reasons(query.question.demand.node_selection).reason_index[query.rows]
+        == 0
     )
     return mask
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes on which the pod may not run, grouped by the first reason of each."""
-    found = query.inventory.node_selection_reasons(query.question.demand.where)
-    for code, why in enumerate(found.reasons, start=1):
-        yield Objection(found.code[query.rows] == code, *why)
+    found = query.inventory.node_selection_reasons(query.question.demand.node_selection)
+    for index, why in enumerate(found.reasons, start=1):
+        yield Objection(found.reason_index[query.rows] == index, *why)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield a gap that grows with what keeps the pod away: two taints are a larger gap than one."""
-    obstacles = query.inventory.node_selection_reasons(query.question.demand.where).obstacles[query.rows]
-    yield obstacles / (obstacles + 1)
+    found = query.inventory.node_selection_reasons(query.question.demand.node_selection)
+    counts = found.obstacle_counts[query.rows]
+    yield counts / (counts + 1)
 
 
 # ---------------------------------------------------------------- what would lift it
@@ -71,11 +73,13 @@ class AcceptMoreNodes(changes.Change):
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario in which the pod accepts more nodes."""
-        demand = dataclasses.replace(scenario.demand, where=self.relaxed(scenario.demand.where))
+        demand = dataclasses.replace(
+            scenario.demand, node_selection=self.relaxed(scenario.demand.node_selection)
+        )
         return dataclasses.replace(scenario, demand=demand)
 
     @abc.abstractmethod
-    def relaxed(self, where: facts.Where) -> facts.Where:
+    def relaxed(self, node_selection: facts.NodeSelection) -> facts.NodeSelection:
         """Return where the pod may run then."""
 
 
@@ -85,10 +89,10 @@ class DropSelector(AcceptMoreNodes):
 
     pair: tuple[str, str] | None = None
 
-    def relaxed(self, where: facts.Where) -> facts.Where:
+    def relaxed(self, node_selection: facts.NodeSelection) -> facts.NodeSelection:
         """Return where the pod may run without the pair."""
-        kept = tuple(one for one in where.selector if self.pair not in {None, one})
-        return dataclasses.replace(where, selector=kept)
+        kept = tuple(one for one in node_selection.selector if self.pair not in {None, one})
+        return dataclasses.replace(node_selection, selector=kept)
 
     def clause(self) -> str:
         """Return which part of the selector would be dropped."""
@@ -100,9 +104,9 @@ class DropSelector(AcceptMoreNodes):
 class DropAffinity(AcceptMoreNodes):
     """The pod drops its required node affinity."""
 
-    def relaxed(self, where: facts.Where) -> facts.Where:
+    def relaxed(self, node_selection: facts.NodeSelection) -> facts.NodeSelection:
         """Return where the pod may run without it."""
-        return dataclasses.replace(where, affinity=None)
+        return dataclasses.replace(node_selection, affinity=None)
 
     def clause(self) -> str:
         """Return which condition would be dropped."""
@@ -115,10 +119,10 @@ class Tolerate(AcceptMoreNodes):
 
     taint: facts.Taint
 
-    def relaxed(self, where: facts.Where) -> facts.Where:
+    def relaxed(self, node_selection: facts.NodeSelection) -> facts.NodeSelection:
         """Return where the pod may run with the toleration."""
         more = facts.Toleration(self.taint.key, "Equal", self.taint.value)
-        return dataclasses.replace(where, tolerations=(*where.tolerations, more))
+        return dataclasses.replace(node_selection, tolerations=(*node_selection.tolerations, more))
 
     def clause(self) -> str:
         """Return which taint it would tolerate."""
@@ -127,34 +131,34 @@ class Tolerate(AcceptMoreNodes):
         )
 
 
-def obstacles(node: facts.Node, where: facts.Where) -> dict[changes.Change, NodeReason]:
+def obstacles(node: facts.Node, node_selection: facts.NodeSelection) -> dict[changes.Change, NodeReason]:
     """Return all that keeps a pod away from a node, by the change that would lift it."""
     found: dict[changes.Change, NodeReason] = {}
-    if not taints.accepts_despite_cordon(node, where.tolerations):
+    if not taints.accepts_despite_cordon(node, node_selection.tolerations):
         found[Uncordon(node=node.name)] = Reason.NODE_CORDONED, ""
     for taint in node.taints:
-        if taints.untolerated(facts.Node(node.name, taints=(taint,)), where.tolerations) is None:
+        if taints.untolerated(facts.Node(node.name, taints=(taint,)), node_selection.tolerations) is None:
             continue
         if taint.key == facts.UNSCHEDULABLE_TAINT:
             found[Uncordon(node=node.name)] = Reason.NODE_CORDONED, ""
         else:
             # One toleration covers all effects.
             found[Tolerate(taint=dataclasses.replace(taint, effect=""))] = Reason.TAINTED, taint.key
-    pairs = [pair for pair in where.selector if node.labels.get(pair[0]) != pair[1]]
+    pairs = [pair for pair in node_selection.selector if node.labels.get(pair[0]) != pair[1]]
     if pairs:
         found[DropSelector(pair=pairs[0] if len(pairs) == 1 else None)] = Reason.SELECTOR_MISMATCH, ""
-    if not affinity.matches(facts.Where(affinity=where.affinity), node):
+    if not affinity.matches(facts.NodeSelection(affinity=node_selection.affinity), node):
         found[DropAffinity()] = Reason.SELECTOR_MISMATCH, ""
     return found
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield what would lift the obstacles of the nodes that have the fewest, the most common first."""
-    inventory, where = failed.query.inventory, failed.query.question.demand.where
-    counts = inventory.node_selection_reasons(where).obstacles
+    inventory, node_selection = failed.query.inventory, failed.query.question.demand.node_selection
+    counts = inventory.node_selection_reasons(node_selection).obstacle_counts
     rows = sorted(failed.candidate_rows(), key=lambda row: int(counts[row]))
     there = [inventory.infos[row] for row in rows[:MOST_EVALUATED]]
-    found = [set(obstacles(info.node, where)) for info in there if info and info.node]
+    found = [set(obstacles(info.node, node_selection)) for info in there if info and info.node]
     fewest = min((len(one) for one in found if one), default=0)
     counted = collections.Counter(change for one in found if len(one) == fewest for change in one)
     for change, _ in sorted(counted.items(), key=lambda item: (-item[1], item[0].clause())):
@@ -165,14 +169,14 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
 
 
 def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
-    """Yield the uncordoning of a cordoned node."""
-    for change in obstacles(scenario.node, scenario.demand.where):
+    """Yield the uncordoning of a cordoned node, which `relaxations`, being about the pod, passes over."""
+    for change in obstacles(scenario.node, scenario.demand.node_selection):
         if isinstance(change, Uncordon):
             yield ProposedChange([change], is_prerequisite=True)
 
 
 CONSTRAINT = Constraint(
-    able=able,
+    feasible=feasible,
     unresolvable=unresolvable,
     gaps=gaps,
     relaxations=relaxations,

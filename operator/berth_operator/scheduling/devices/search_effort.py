@@ -53,7 +53,7 @@ class Effort:
         self.spend(steps - part.left)
 
 
-def stopwatch(clock: Callable[[], float], seconds: float) -> Callable[[], bool]:
+def timer(clock: Callable[[], float], seconds: float) -> Callable[[], bool]:
     """Return what tells whether so many seconds are over since it was first asked."""
     ends = math.inf
 

@@ -30,7 +30,7 @@ def findings_of(survey: node_survey.NodeSurvey) -> tuple[Finding, ...]:
 
 def _from_survey(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
     """Yield what the survey shows of each node; plain lists, because there may be thousands."""
-    codes, never, found = survey.reason_index.tolist(), survey.never.tolist(), survey.inventory.infos
+    codes, never, found = survey.reason_index.tolist(), survey.never_fits.tolist(), survey.inventory.infos
     whys = [why or (Reason.UNDECIDED, "") for why in survey.node_reasons]
     for at in survey.refusing:
         info, (reason, detail) = found[at], whys[codes[at]]

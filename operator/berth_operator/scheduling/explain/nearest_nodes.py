@@ -58,12 +58,12 @@ def with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[Node
 
 def _obstacles(survey: node_survey.NodeSurvey, row: int, before: Scenario) -> Iterator[NodeReason]:
     """Yield what is wrong with a node: its taints and labels, its agent, its devices, its resources."""
-    whys = taints_and_affinity.obstacles(before.node, survey.demand.where).values()
+    whys = taints_and_affinity.obstacles(before.node, survey.demand.node_selection).values()
     yield from sorted(whys, key=lambda why: why[1])
     if survey.request and before.device is not None and (before.silent or before.device.failed):
         yield (Reason.SILENT, "") if before.silent else (Reason.SOURCE_FAILED, before.device.failed)
     yield from _of_devices(survey, before)
-    elsewhere = dataclasses.replace(survey.demand, where=facts.ANYWHERE)
+    elsewhere = dataclasses.replace(survey.demand, node_selection=facts.ANYWHERE)
     rows = slice(row, row + 1)
     query = Query(survey.inventory, rows, questions.of(requests.NO_DEVICES, elsewhere))
     for constraint in registry.CONSTRAINTS:

@@ -83,7 +83,7 @@ def would_fit(advice: Advice, namespace: str | None = None) -> str:
     """
     clauses = " and ".join(namespace_privacy.clause(change, namespace) for change in advice.changes)
     nodes = "1 node" if advice.nodes == 1 else f"{advice.nodes} nodes"
-    where = f" on {nodes if advice.exact else f'at least {nodes}'}" if advice.of_pod else ""
+    where = f" on {nodes if advice.exact else f'at least {nodes}'}" if advice.changes_pod_only else ""
     return f"would fit{where} if {clauses}"
 
 

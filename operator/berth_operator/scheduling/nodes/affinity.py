@@ -52,8 +52,8 @@ def term_holds(term: facts.Term, node: facts.Node) -> bool:
     return by_label and all(holds(one, {"metadata.name": node.name}) for one in term.fields)
 
 
-def matches(where: facts.Where, node: facts.Node) -> bool:
+def matches(node_selection: facts.NodeSelection, node: facts.Node) -> bool:
     """Return whether the pod's selector and required affinity accept the node."""
-    if any(node.labels.get(key) != value for key, value in where.selector):
+    if any(node.labels.get(key) != value for key, value in node_selection.selector):
         return False
-    return where.affinity is None or any(term_holds(term, node) for term in where.affinity)
+    return node_selection.affinity is None or any(term_holds(term, node) for term in node_selection.affinity)

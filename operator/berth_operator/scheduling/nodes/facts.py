@@ -77,7 +77,7 @@ class Node:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Where:
+class NodeSelection:
     """The nodes a pod may run on: selector, required affinity (one term must hold), tolerations."""
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -91,8 +91,8 @@ class Where:
         return len(self.selector) + len(self.tolerations) + sum(1 + len(one.values) for one in conditions)
 
 
-ANYWHERE: Final = Where()
-NOWHERE: Final = Where(affinity=())
+ANYWHERE: Final = NodeSelection()
+NOWHERE: Final = NodeSelection(affinity=())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,14 +115,14 @@ class Demand:
 
     `amounts` must be left on the node. `device_resources` are extended resources such as nvidia.com/gpu
     that Berth allocates from the Device: asked of the node only where it advertises the same name.
-    `where` is the part that depends on the node's labels, taints and name alone, so
+    `node_selection` is the part that depends on the node's labels, taints and name alone, so
     that pods of one kind share one answer. `ways` are those in which its containers can get their cards;
     `is_counted` says that a container asks for a resource which the agent's device plugin serves.
     """
 
     amounts: Amounts = ()
     device_resources: Amounts = ()
-    where: Where = ANYWHERE
+    node_selection: NodeSelection = ANYWHERE
     host_ports: tuple[HostPort, ...] = ()
     ways: delivery_ways.Way = delivery_ways.ALL
     is_counted: bool = False
@@ -130,7 +130,9 @@ class Demand:
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        return len(self.amounts) + len(self.device_resources) + self.where.size + len(self.host_ports)
+        return (
+            len(self.amounts) + len(self.device_resources) + self.node_selection.size + len(self.host_ports)
+        )
 
 
 NO_DEMAND: Final = Demand()

@@ -103,15 +103,15 @@ class Labels:
             self._columns[key] = column([labels.get(key) for labels in self._labels])
         return self._columns[key]
 
-    def matching(self, where: facts.Where) -> Mask:
+    def matching(self, node_selection: facts.NodeSelection) -> Mask:
         """Return which nodes the selector and required affinity of a pod accept."""
         found = np.ones(len(self._labels), dtype=np.bool_)
-        for key, value in where.selector:
+        for key, value in node_selection.selector:
             found &= self.of(key).among((value,))
-        if where.affinity is None:
+        if node_selection.affinity is None:
             return found
         any_term = np.zeros(len(self._labels), dtype=np.bool_)
-        for term in where.affinity:
+        for term in node_selection.affinity:
             any_term |= self._term(term)
         return found & any_term
 

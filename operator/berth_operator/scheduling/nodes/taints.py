@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from berth_operator.scheduling.nodes import facts
 
-KEPT_AWAY = (facts.Effect.NO_SCHEDULE, facts.Effect.NO_EXECUTE)
+BLOCKING_EFFECTS = (facts.Effect.NO_SCHEDULE, facts.Effect.NO_EXECUTE)
 
 
 def tolerates(toleration: facts.Toleration, taint: facts.Taint) -> bool:
@@ -23,7 +23,7 @@ def tolerates(toleration: facts.Toleration, taint: facts.Taint) -> bool:
 
 
 def untolerated(
-    node: facts.Node, tolerations: tuple[facts.Toleration, ...], effects: Collection[str] = KEPT_AWAY
+    node: facts.Node, tolerations: tuple[facts.Toleration, ...], effects: Collection[str] = BLOCKING_EFFECTS
 ) -> facts.Taint | None:
     """Find the first taint of these effects that keeps the pod away, if any."""
     for taint in node.taints:
@@ -32,22 +32,22 @@ def untolerated(
     return None
 
 
-class Covered:
-    """What the tolerations of one pod cover, asked of many nodes: each taint there is costs one look."""
+class TolerationCache:
+    """What the tolerations of one pod cover, asked of many nodes: each distinct taint is evaluated once."""
 
     def __init__(self, tolerations: tuple[facts.Toleration, ...]) -> None:
         self._tolerations = tolerations
         self._known: dict[facts.Taint, bool] = {}
-        self.cordoned = accepts_despite_cordon(facts.Node("", unschedulable=True), tolerations)
+        self.tolerates_cordon = accepts_despite_cordon(facts.Node("", unschedulable=True), tolerations)
 
     def untolerated(self, node: facts.Node) -> facts.Taint | None:
         """Return the first taint of a node that keeps the pod away, if any."""
         return next((taint for taint in node.taints if not self._covers(taint)), None)
 
-    def obstacles(self, node: facts.Node) -> int:
+    def obstacle_count(self, node: facts.Node) -> int:
         """Count the cordon and the taints that keep the pod away; the taint of a cordon is part of it."""
         found = {taint.key for taint in node.taints if not self._covers(taint)}
-        if node.unschedulable and not self.cordoned:
+        if node.unschedulable and not self.tolerates_cordon:
             found.add(facts.UNSCHEDULABLE_TAINT)
         return len(found)
 
@@ -59,6 +59,6 @@ class Covered:
 
 
 def accepts_despite_cordon(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> bool:
-    """Return whether a cordoned node still takes the pod, as one tolerating that taint may ask."""
+    """Return whether the cordon of a node, if it has one, lets the pod in."""
     mark = facts.Taint(facts.UNSCHEDULABLE_TAINT, "", facts.Effect.NO_SCHEDULE)
     return not node.unschedulable or any(tolerates(one, mark) for one in tolerations)

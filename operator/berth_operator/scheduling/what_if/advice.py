@@ -51,7 +51,7 @@ class Advice:
         return sum(change.cost for change in self.changes)
 
     @property
-    def of_pod(self) -> bool:
+    def changes_pod_only(self) -> bool:
         """Whether only the pod changes."""
         return not any(change.node for change in self.changes)
 
@@ -130,14 +130,14 @@ def cheapest_combination(
     `single_changes` tries each type of change on few nodes only, so one may still suffice here.
     """
     for row in itertools.islice(rows, work_budget.NODES_FOR_PAIRS):
-        sets = (_sets(survey, row, shortfalls, count) for count in (1, 2))
+        sets = (_helpful_combinations(survey, row, shortfalls, count) for count in (1, 2))
         found = next(filter(None, sets), ())
         if found and not survey.budget.exhausted:
             return (min(found, key=lambda advice: round(advice.cost, 6)),)
     return ()
 
 
-def _sets(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> list[Advice]:
+def _helpful_combinations(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> list[Advice]:
     """Return all sets of this many changes that let the pod in on one node."""
     before, shortfall = trials.scenario(survey, row), shortfalls.get(row)
     query = Query(survey.inventory, np.array([row]), survey.query.question)
@@ -207,8 +207,8 @@ def _without_unneeded(
     """Return a change without those of these parts that are not needed; some are known to be `needed`.
 
     Dropping one part can make another unnecessary that was needed before, so the needed ones are tried again
-    after each drop. For example, all cards that no pod holds by name may be withheld: then a card whose pods
-    end gives nothing, while one on which a pod stays gives the rest of it.
+    after each drop. For example, every card without a recorded holder may be withheld: then ending all pods
+    of a card makes it withheld too, while leaving one keeps the free part of the card usable.
     """
     again: Sequence[Any] = ()
     for part in parts:

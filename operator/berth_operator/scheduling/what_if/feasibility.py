@@ -61,9 +61,9 @@ class FeasibilityChecker:
     def _feasible_for(self, question: questions.Question, among: node_table.Mask | None) -> FeasibleNodes:
         """Return which of these nodes would take the pod, by one question."""
         inventory, request = self._inventory, question.request
-        mask = registry.able(Query(inventory, inventory.all_rows, question))
-        able = np.flatnonzero(mask if among is None else mask & among)
-        rows = able[np.argsort(inventory.name_positions()[able])].tolist()
+        mask = registry.feasible(Query(inventory, inventory.all_rows, question))
+        feasible = np.flatnonzero(mask if among is None else mask & among)
+        rows = feasible[np.argsort(inventory.name_positions()[feasible])].tolist()
         if question.need.any_device and not question.need.filters_suffice:
             return self._feasible_by_search(request, rows)
         # Once the allocator has confirmed one node, the filters are trusted for the rest.

@@ -1,7 +1,7 @@
 """Why each node refuses one pod, before `explain.diagnosis` looks at the devices of a few.
 
 For each row of the inventory a NodeSurvey has the number of the node's first reason, whether the node
-could never take the pod, not even empty and well, and what part it lacks, as far as the filters show.
+could never take the pod, even with no pods and no faults, and what part it lacks, as far as the filters show.
 That decides which few nodes are diagnosed.
 """
 
@@ -58,7 +58,7 @@ class NodeSurvey:
     node_reasons: tuple[NodeReason | None, ...]
     reason_index: node_table.Numbers
     has_node: node_table.Mask
-    never: node_table.Mask
+    never_fits: node_table.Mask
     gap: node_table.Scores
     budget: Budget
 
@@ -104,7 +104,7 @@ class NodeSurvey:
     def change_needed(self) -> node_table.Numbers:
         """What a node needs: 0 that pods end, 1 that the Node or its agent changes, 2 other hardware."""
         other_state = self.with_reason(NODE_SELECTION | AGENT_REASONS)
-        needed: node_table.Numbers = np.where(self.never, 2, other_state)
+        needed: node_table.Numbers = np.where(self.never_fits, 2, other_state)
         return needed
 
     def nearest(self, among: node_table.Mask | None = None) -> list[int]:
@@ -135,7 +135,7 @@ def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, bud
         node_reasons=(None, *table.node_reasons),
         reason_index=table.reason_index,
         has_node=has_node,
-        never=table.never(),
+        never_fits=table.never(),
         gap=_gaps(inventory, question),
         budget=budget,
     )
@@ -164,9 +164,9 @@ def _search_passing_nodes(
     if request.need.filters_suffice or not request.need.any_device:
         # Where devices are asked for, nodes are searched until one confirms the filters; then all that pass
         # count as fitting. Only time limits this.
-        no_limit = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True)
+        time_limited_only = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True)
         pod = Scenario(request, candidate.demand)
-        unsure -= set(FeasibilityChecker(inventory, no_limit).feasible_nodes(pod, passing).rows)
+        unsure -= set(FeasibilityChecker(inventory, time_limited_only).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}
     with budget.fraction(work_budget.SURVEY_FRACTION) as survey_budget:
         for row in sorted(unsure, key=lambda row: int(order[row])):

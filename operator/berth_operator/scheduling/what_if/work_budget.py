@@ -63,7 +63,7 @@ class Budget:
     def spend_on_trial(self, scenario: Scenario) -> None:
         """Subtract the price of copying a node and of placing a pod on it."""
         # Of the demand only selector, affinity and tolerations count.
-        terms = scenario.demand.where.size // _TERMS_PER_STEP
+        terms = scenario.demand.node_selection.size // _TERMS_PER_STEP
         self.effort.spend(_STEPS_PER_TRIAL + len(scenario.holds) + terms)
 
     def spend_on_filters(self, scenario: Scenario, nodes: int) -> None:
