@@ -36,7 +36,7 @@ class CachedScores:
 
     `slot` is the first device to try on a node, `has_slots` whether the strategy names one. `reasons` has
     why nodes refused that were searched, by row; `reasons_by_class` the same by equivalence class.
-    `timeouts_by_row` counts the searches that ran out of time since the node changed.
+    `undecided_by_row` counts the searches of a node since it changed that ended without an answer.
     """
 
     question: questions.Question

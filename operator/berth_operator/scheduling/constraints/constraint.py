@@ -1,11 +1,11 @@
 """What a constraint is: one check that a node must pass, as a Filter plugin of kube-scheduler is.
 
 The search asks for the nodes that are `feasible`: those that pass. `unresolvable` objections stay until the
-Node, its agent or the pod changes. `resolvable` ones may disappear while these stay as they are: when another
-pod ends or a device recovers. Where no node is left, the reason of each is its first objection, and the unresolvable ones of all
-constraints come first: so what waiting hardly lifts is said before what it may. Gaps say how near a node
-comes. `what_if` tries relaxations, which are changes of the pod, and remedies, which are changes of a node.
-A `Scenario` is the pod and one node with all that is on it.
+Node, its agent or the pod changes. `resolvable` ones may disappear while these stay as they are: when
+another pod ends or a device recovers. Where no node is left, the reason of each is its first objection, and
+the unresolvable ones of all constraints come first: so what waiting hardly lifts is said before what it
+may. Gaps say how near a node comes. `what_if` tries relaxations, which are changes of the pod, and
+remedies, which are changes of a node. A `Scenario` is the pod and one node with all that is on it.
 """
 
 import dataclasses

@@ -105,7 +105,7 @@ def blocked_by_one(query: Query) -> node_table.Mask:
 
 
 def _only_blocked_by(blocking: Constraint, query: Query) -> list[int]:
-    """Return the rows of the nodes that only this constraint blocks; of a query to one node, always that one."""
+    """Return the rows of the nodes that only this constraint blocks; of a single node asked, that one."""
     mask = query.table.has_node[query.rows].copy()
     for one in CONSTRAINTS if query.height > 1 else ():
         if one.feasible is not None and one.applies_to(query.question):
