@@ -39,11 +39,17 @@ class Weights(model_rules.Model):
 
 
 class Agents(model_rules.Model):
-    """When the agent of a node counts as silent."""
+    """When the agent of a node gets no new pod, and when it counts as silent."""
 
     grace_seconds: Annotated[int, model_rules.integer(1, 86400)] = 40
     """Seconds without a sign of life from a node's agent after which its cards get no new pod.
     Agents report every 10 seconds by default; give them at least three chances."""
+
+    unknown_seconds: Annotated[int, model_rules.integer(0, 86400)] = 20
+    """Seconds more until the agent counts as silent, which is written into the Device. An agent that reports
+    again before that costs no write. Give it more than the 10 seconds between two reports: where more than
+    half of all agents, and at least three, fall silent together, Berth suspects itself and writes nothing,
+    and it has to have seen that before it writes of the first."""
 
 
 class Priorities(model_rules.Model):

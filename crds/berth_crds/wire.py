@@ -292,9 +292,10 @@ class Weights(Struct, frozen=True):
 
 
 class Agents(Struct, frozen=True):
-    """When the agent of a node counts as silent."""
+    """When the agent of a node gets no new pod, and when it counts as silent."""
 
     grace_seconds: int = 40
+    unknown_seconds: int = 20
 
 
 class Priorities(Struct, frozen=True):

@@ -24,7 +24,7 @@ QUICK_POLICY: Final = """
 apiVersion: berth.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: default}
-spec: {strategy: binpack, agents: {graceSeconds: 5}}
+spec: {strategy: binpack, agents: {graceSeconds: 5, unknownSeconds: 2}}
 """
 
 

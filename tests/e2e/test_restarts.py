@@ -111,10 +111,12 @@ async def test_a_card_that_became_free_while_nobody_led_is_given(stage: Stage) -
 
 @pytest.fixture
 async def impatient(stage: Stage) -> AsyncIterator[Stage]:
-    """Yield a stage on which an agent may be silent for three seconds only."""
-    await stage.patch(resources.POLICIES, "default", {"spec": {"agents": {"graceSeconds": 3}}})
-    yield stage
-    await stage.patch(resources.POLICIES, "default", {"spec": {"agents": {"graceSeconds": 40}}})
+    """Yield a stage on which an agent may be silent for three seconds only, and one more is told of it."""
+    for grace, unknown in ((3, 1), (40, 20)):
+        agents = {"graceSeconds": grace, "unknownSeconds": unknown}
+        await stage.patch(resources.POLICIES, "default", {"spec": {"agents": agents}})
+        if grace == 3:
+            yield stage
 
 
 @pytest.mark.slow

@@ -1,28 +1,40 @@
-"""Who is silent is judged by renewals that were seen to change, on our own clock."""
+"""The state of an agent is judged by renewals that were seen to change, on our own clock."""
 
 import pytest
 
 from berth_operator.scheduling import liveness
-from berth_operator.scheduling.liveness import Sign
+from berth_operator.scheduling.liveness import Doubt, Periods, Sign
 
-GRACE = 40.0
+PERIODS = Periods(grace=40.0, unknown=20.0)
+READ, RENEWED = Sign("a", 100.0, fresh=False), Sign("a", 100.0, fresh=True)
 
 
 @pytest.mark.parametrize(
-    ("sign", "now", "condemned", "silent"),
+    ("sign", "doubt", "states"),
     [
-        pytest.param(None, 0.0, False, True, id="never heard"),
-        pytest.param(Sign("a", 0.0, fresh=False), 0.0, False, False, id="read just now"),
-        pytest.param(Sign("a", 0.0, fresh=True), 40.0, False, False, id="the grace period is not over"),
-        pytest.param(Sign("a", 0.0, fresh=True), 40.1, False, True, id="the grace period is over"),
-        pytest.param(Sign("a", 0.0, fresh=False), 0.0, True, True, id="condemned, and the Lease may be old"),
-        pytest.param(Sign("b", 0.0, fresh=True), 0.0, True, False, id="condemned, and seen to renew"),
-        pytest.param(Sign("b", 0.0, fresh=True), 41.0, True, True, id="condemned, and silent again"),
+        pytest.param(READ, Doubt.NONE, ["ready", "ready", "unknown", "silent"], id="read"),
+        pytest.param(RENEWED, Doubt.NONE, ["ready", "ready", "unknown", "silent"], id="seen to renew"),
+        pytest.param(None, Doubt.NONE, ["unknown"] * 3 + ["silent"], id="no Lease"),
+        pytest.param(None, Doubt.OLD, ["unknown"] * 3 + ["silent"], id="no Lease after a restore"),
+        pytest.param(READ, Doubt.OLD, ["unknown"] * 3 + ["silent"], id="perhaps an old Lease"),
+        pytest.param(
+            RENEWED, Doubt.OLD, ["ready", "ready", "unknown", "silent"], id="renewed since a restore"
+        ),
+        pytest.param(None, Doubt.CONDEMNED, ["silent"] * 4, id="condemned"),
+        pytest.param(READ, Doubt.CONDEMNED, ["silent"] * 4, id="condemned, and the Lease may be old"),
+        pytest.param(
+            RENEWED, Doubt.CONDEMNED, ["ready", "ready", "unknown", "silent"], id="seen to come back"
+        ),
     ],
 )
-def test_silence(sign: Sign | None, now: float, condemned: bool, silent: bool) -> None:  # noqa: FBT001  columns of the table
-    """An agent is silent without a sign of life in the grace period, or without one that we saw happen."""
-    assert liveness.silent(sign, now=now, grace=GRACE, condemned=condemned) is silent
+def test_states(sign: Sign | None, doubt: Doubt, states: list[str]) -> None:
+    """At the last sign of life, at the end of the grace period, after it, and after both periods."""
+    found = [
+        liveness.state(sign, now=now, missing_since=100.0, periods=PERIODS, doubt=doubt)
+        for now in (100.0, 140.0, 140.1, 160.1)
+    ]
+
+    assert [one.value for one in found] == states
 
 
 FIRST = Sign("10:00", 5.0, fresh=False)

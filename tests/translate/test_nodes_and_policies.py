@@ -88,6 +88,9 @@ def rules(**spec: Any) -> Policy | str:
         pytest.param({}, policies.DEFAULT, id="nothing said, as without any policy"),
         pytest.param({"strategy": "spread"}, Policy(Strategy.SPREAD), id="a strategy"),
         pytest.param({"agents": {"graceSeconds": 5}}, Policy(grace_seconds=5.0), id="a grace period"),
+        pytest.param(
+            {"agents": {"unknownSeconds": 0}}, Policy(unknown_seconds=0.0), id="silence is reported at once"
+        ),
         pytest.param({"weights": {"core": 3, "memory": 0}}, Policy(weights=Weights(3, 0)), id="weights"),
         pytest.param(
             {"sharing": {"minMemoryMiB": 512}}, Policy(min_memory=512 * 2**20), id="the least memory"
@@ -151,6 +154,11 @@ def rules(**spec: Any) -> Policy | str:
             {"agents": {"graceSeconds": -1}},
             "spec.agents.graceSeconds must be positive, not -1",
             id="less than no grace",
+        ),
+        pytest.param(
+            {"agents": {"unknownSeconds": -1}},
+            "spec.agents.unknownSeconds must not be negative, as -1 is",
+            id="unknown for less than no time",
         ),
     ],
 )

@@ -41,6 +41,12 @@ class InventoryCollector(registry.Collector):
         cards = sum(len(info.device.cards) for info in inventory.infos if info and info.device)
         nodes = int(table.has_node[rows].sum())
         yield core.GaugeMetricFamily(f"{PREFIX}_nodes", "Nodes that are known.", nodes)
+        yield core.GaugeMetricFamily(
+            f"{PREFIX}_agents_suspected",
+            "Agents that fell silent together with most others, so that it may be the operator who does not "
+            "hear them; 0 in good times.",
+            ledger.suspects,
+        )
         yield core.GaugeMetricFamily(f"{PREFIX}_cards", "GPUs that agents publish.", cards)
         yield core.GaugeMetricFamily(
             f"{PREFIX}_cards_free", "GPUs of which a pod could get the whole now.", int(free.sum())

@@ -60,6 +60,7 @@ class Ledger:
         self.waiting_since: dict[str, float] = {}  # With their present requests, by uid.
         self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
         self.given_otherwise = given_otherwise.GivenOtherwise(logger)
+        self.suspects = 0  # Agents whose silence proves nothing, as most are silent.
         self.unadmitted_pods = unadmitted_pods.UnadmittedPods()
 
     def __repr__(self) -> str:
@@ -358,13 +359,15 @@ class Ledger:
         """Record that all Devices have been read once: uuids published from now on come later."""
         self.inventory.uuid_ownership.ordered = True
 
-    def agent_silent(self, node: str, *, silent: bool) -> None:
-        """Record that an agent is silent, or not any more."""
-        if (info := self.inventory.node(node)) is not None and info.silent != silent:
-            self.inventory.set_silent(node, silent)
-            self._node_changed(node, devices_alone=True)
-            if not silent:
-                self._offer(node, ClusterEvent.DEVICE_CHANGED)
+    def agent_silent(self, node: str, *, silent: bool, unknown: bool = False) -> None:
+        """Record that an agent is silent, or not any more, and whether its silence is not to be reported."""
+        if (info := self.inventory.node(node)) is None or (info.silent, info.unknown) == (silent, unknown):
+            return
+        was_silent, info.unknown = info.silent, unknown
+        self.inventory.set_silent(node, silent)
+        self._node_changed(node, devices_alone=True)
+        if was_silent and not silent:
+            self._offer(node, ClusterEvent.DEVICE_CHANGED)
 
     def policy_seen(self, policy: Policy) -> None:
         """Record the policy in force."""

@@ -50,8 +50,8 @@ class NodeSummary:
 
 
 def summary(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> NodeSummary | None:
-    """Return the summary of a node; None if it has no Device."""
-    if info.device is None:
+    """Return the summary of a node; None if it has no Device, or if what it says of the agent is unknown."""
+    if info.device is None or info.unknown:
         return None
     view = info.view()
     cards = view.device.cards

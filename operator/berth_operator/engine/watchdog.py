@@ -1,15 +1,19 @@
-"""The watchdog: which agents are silent.
+"""The watchdog: which agents are ready, unknown or silent.
 
 It receives every Lease and Device, judges agents once a second and at each renewal, and informs the
 ledger. The Device's Ready condition is written by the reconciler, from the summaries of nodes.
 """
 
 import asyncio
+import logging
 from typing import Final
 
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import liveness
+from berth_operator.scheduling.liveness import Doubt, State
+
+log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS: Final = 1.0
 
@@ -17,11 +21,14 @@ INTERVAL_SECONDS: Final = 1.0
 class Watchdog:
     """Judges the liveness of agents."""
 
-    def __init__(self, ledger: Ledger, *, clock: ports.Clock) -> None:
+    def __init__(self, ledger: Ledger, *, clock: ports.Clock, logger: logging.Logger = log) -> None:
         self._ledger = ledger
         self._clock = clock
+        self._logger = logger
         self._signs: dict[str, liveness.Sign] = {}
-        self._found_silent: dict[str, bool] = {}  # For each Device, whether it was not Ready when first read.
+        self._missing_since: dict[str, float] = {}  # For each Device without a Lease.
+        self._doubts: dict[str, Doubt] = {}  # For each Device.
+        self._mass_silence = liveness.MassSilence()
 
     async def run(self) -> None:
         """Judge for ever."""
@@ -35,37 +42,72 @@ class Watchdog:
             self._judge_one(node)
 
     def lease_gone(self, node: str) -> None:
-        """Forget a Lease: its agent is silent without one."""
+        """Forget a Lease; without one an agent is unknown, and after a time silent."""
         self._signs.pop(node, None)
+        self._missing_since[node] = self._clock()
         self._judge_one(node)
 
     def device_seen(self, node: str, *, found_silent: bool) -> None:
         """Record a new or changed Device; `found_silent`: its agent was found silent before."""
-        if node not in self._found_silent:
-            self._found_silent[node] = found_silent
+        if node not in self._doubts:
+            self._doubts[node] = Doubt.CONDEMNED if found_silent else Doubt.NONE
+            self._missing_since[node] = self._clock()
             self._judge_one(node)
 
     def device_gone(self, node: str) -> None:
         """Forget a Device."""
-        self._found_silent.pop(node, None)
+        self._doubts.pop(node, None)
+        self._missing_since.pop(node, None)
 
     def restored(self) -> None:
-        """Treat all agents as silent until they renew: the API may show an older state of them."""
+        """Treat no agent as ready until it renews: the API may show an older state of them."""
+        for node in self._doubts:
+            is_silent = self._state(node) is State.SILENT
+            self._doubts[node] = Doubt.CONDEMNED if is_silent else Doubt.OLD
+        self._missing_since = dict.fromkeys(self._doubts, self._clock())
         self._signs.clear()
-        self._found_silent = dict.fromkeys(self._found_silent, True)
+        self._mass_silence = liveness.MassSilence()  # That none is ready now says nothing.
         self.judge()
 
     def judge(self) -> None:
-        """Judge every node that has a Device."""
-        for node in list(self._found_silent):
-            self._judge_one(node)
+        """Judge every node that has a Device, and whether so many are silent that it may be us."""
+        states = {node: self._state(node) for node in self._doubts}
+        before = self._mass_silence.suspects
+        self._mass_silence.update(states, self._clock(), self._ledger.policy.grace_seconds)
+        suspects = self._mass_silence.suspects
+        self._alarm(len(before), len(suspects), len(states))
+        self._ledger.suspects = len(suspects)
+        for node, state in states.items():
+            self._tell(node, state)
 
     def _judge_one(self, node: str) -> None:
-        if node in self._found_silent:
-            silent = liveness.silent(
-                self._signs.get(node),
-                now=self._clock(),
-                grace=self._ledger.policy.grace_seconds,
-                condemned=self._found_silent[node],
+        if node in self._doubts:
+            self._tell(node, self._state(node))
+
+    def _state(self, node: str) -> State:
+        policy, now = self._ledger.policy, self._clock()
+        return liveness.state(
+            self._signs.get(node),
+            now=now,
+            missing_since=self._missing_since.get(node, now),
+            periods=liveness.Periods(policy.grace_seconds, policy.unknown_seconds),
+            doubt=self._doubts[node],
+        )
+
+    def _tell(self, node: str, state: State) -> None:
+        """Inform the ledger; the silence of suspects stays unknown."""
+        is_unknown = state is State.UNKNOWN or (state is State.SILENT and node in self._mass_silence.suspects)
+        self._ledger.agent_silent(node, silent=state is not State.READY, unknown=is_unknown)
+
+    def _alarm(self, before: int, now: int, all_agents: int) -> None:
+        """Log when a mass silence begins and when it ends."""
+        if now and not before:
+            self._logger.error(
+                "%d of %d agents fell silent within %g s: it may be that Berth does not hear them. Their "
+                "cards get no new pod, and nothing is written of it until most of them report again",
+                now,
+                all_agents,
+                self._ledger.policy.grace_seconds,
             )
-            self._ledger.agent_silent(node, silent=silent)
+        elif before and not now:
+            self._logger.warning("most agents report again; those that do not count as silent")

@@ -236,7 +236,11 @@ class Inventory:
             return set()
         self._cards_before.setdefault(node, info.cards)
         info.published = info.owned = info.device = None
-        info.unnamed, info.silent = 0, True  # An agent that publishes again must report again.
+        info.unnamed, info.silent, info.unknown = (
+            0,
+            True,
+            False,
+        )  # An agent that publishes again must report again.
         self._named.clear()
         affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
         self._update_cards_of(self.uuid_ownership.take_decided())

@@ -23,7 +23,8 @@ class NodeInfo:
     device: devices.Device | None = None  # Without those, too, that damaged records name: as it counts.
     unnamed: int = 0  # Cards that are kept back because what a damaged record names is not there.
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
-    silent: bool = True
+    silent: bool = True  # No card of it is given out.
+    unknown: bool = False  # Whether that is not reported, because the agent may well be alive.
     exclusive_replicas: bool = False  # Whether a time-sliced or MPS card serves one pod at a time.
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
     amounts: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what pods hold.

@@ -34,6 +34,7 @@ class Policy:
     strategy: Strategy = Strategy.FRAGMENTATION
     weights: Weights = Weights()
     grace_seconds: float = 40.0
+    unknown_seconds: float = 20.0
     label_priority: int = 0  # So much a label counts at most between namespaces.
     models: tuple[tuple[str, str], ...] = ()  # Keys of names that pods use, and what drivers report for them.
     fractions: bool = True  # Whether pods may have a part of a card.

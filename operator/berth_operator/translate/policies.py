@@ -19,8 +19,8 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
     if spec.strategy not in set(vocabulary.Strategy):
         known = ", ".join(vocabulary.Strategy)
         return f"spec.strategy {quoted(spec.strategy)} is not known (known: {known})"
-    if spec.agents.grace_seconds <= 0:
-        return f"spec.agents.graceSeconds must be positive, not {spec.agents.grace_seconds}"
+    if fault := _agents_fault(spec.agents):
+        return fault
     weights = Weights(spec.weights.core, spec.weights.memory)
     if weights.core < 0 or weights.memory < 0 or not weights.core + weights.memory:
         return "spec.weights must not be negative, and one of them must be above 0"
@@ -40,6 +40,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         strategy=vocabulary.Strategy(spec.strategy),
         weights=weights,
         grace_seconds=float(spec.agents.grace_seconds),
+        unknown_seconds=float(spec.agents.unknown_seconds),
         label_priority=spec.priorities.label_at_most,
         models=tuple(sorted((catalog.model_key(name), model) for name, model in spec.models.items())),
         fractions=spec.sharing.fractions,
@@ -48,6 +49,15 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         node_names=vocabulary.NodeNames(spec.node_names),
         min_memory=min_memory,
     )
+
+
+def _agents_fault(agents: wire.Agents) -> str:
+    """Return what is wrong with the periods of agents; empty if nothing."""
+    if agents.grace_seconds <= 0:
+        return f"spec.agents.graceSeconds must be positive, not {agents.grace_seconds}"
+    if agents.unknown_seconds < 0:
+        return f"spec.agents.unknownSeconds must not be negative, as {agents.unknown_seconds} is"
+    return ""
 
 
 def _models_fault(models: Mapping[str, str]) -> str:

@@ -1,0 +1,171 @@
+"""When the silence of agents is reported: after a time, once, and not while most are silent together."""
+
+from collections.abc import Iterable
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from berth_operator.engine import node_summaries
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.watchdog import Watchdog
+from berth_operator.scheduling import liveness
+from berth_operator.scheduling.liveness import State
+from support import builders, clock
+
+GRACE, UNKNOWN = 40, 20
+REPORT = 10  # Seconds between two renewals of an agent.
+
+
+class Fleet:
+    """Nodes whose agents renew their Leases until they are killed, and what would be written of them."""
+
+    def __init__(self, count: int) -> None:
+        self.clock = clock.Clock()
+        self.ledger = Ledger(self.clock)
+        self.watchdog = Watchdog(self.ledger, clock=self.clock)
+        self.names = [f"n{at:04}" for at in range(count)]
+        self.alive = set(self.names)
+        self.written: dict[str, bool] = {}  # Whether a node's agent is reported as silent.
+        self.writes = 0
+        self.changes = self.ledger.changes.reader()
+        for name in self.names:
+            self.ledger.node_seen(builders.node(name))
+            self.ledger.device_seen(builders.device(name, 1))
+            self.watchdog.device_seen(name, found_silent=False)
+        self.passes(REPORT)
+        self.writes = 0
+
+    def passes(self, seconds: int) -> None:
+        """Let time pass, second by second, and write what summaries say."""
+        for _ in range(seconds):
+            self.clock.advance(1)
+            now = int(self.clock())
+            for name in self.alive.intersection(self.names[now % REPORT :: REPORT]):
+                self.watchdog.lease_seen(name, f"{now}")
+            self.watchdog.judge()
+            changed = self.changes.read()
+            for one in node_summaries.summarize(
+                self.ledger.inventory, set(self.names) if changed is None else changed
+            ):
+                if self.written.get(one.node) is not one.silent:
+                    self.written[one.node] = one.silent
+                    self.writes += 1
+
+    def open(self) -> set[str]:
+        """Return the nodes that get new pods."""
+        return {info.name for info in self.ledger.inventory.each() if info.open}
+
+    def silent(self) -> set[str]:
+        """Return the nodes whose agents are reported as silent."""
+        return {name for name, silent in self.written.items() if silent}
+
+
+def test_the_timeline_of_a_death() -> None:
+    """Closed after the grace period, reported after the next, open at the first sign of life: two writes."""
+    fleet = Fleet(10)
+    fleet.alive.remove("n0003")
+
+    fleet.passes(GRACE - REPORT)
+    assert (len(fleet.open()), fleet.writes) == (10, 0)
+    fleet.passes(REPORT + 1)
+    assert (len(fleet.open()), fleet.writes) == (9, 0)
+    fleet.passes(UNKNOWN)
+    assert (fleet.silent(), fleet.writes) == ({"n0003"}, 1)
+    fleet.passes(1000)
+    assert fleet.writes == 1
+    fleet.alive.add("n0003")
+    fleet.passes(REPORT)
+    assert (len(fleet.open()), fleet.silent(), fleet.writes) == (10, set(), 2)
+
+
+def test_a_short_silence_is_not_reported() -> None:
+    """It costs the node new pods, and no write."""
+    fleet = Fleet(10)
+    fleet.alive.remove("n0003")
+    fleet.passes(GRACE + UNKNOWN // 2)
+    assert len(fleet.open()) == 9
+    fleet.alive.add("n0003")
+    fleet.passes(REPORT)
+
+    assert (len(fleet.open()), fleet.writes) == (10, 0)
+
+
+def test_many_that_die_are_all_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """Two hundred of a thousand, each with one write, within one period."""
+    fleet = Fleet(1000)
+    killed = set(fleet.names[:200])
+    fleet.alive -= killed
+
+    fleet.passes(GRACE + UNKNOWN + 1)
+
+    assert (fleet.silent(), fleet.writes) == (killed, 200)
+    assert fleet.open() == fleet.alive
+    assert (fleet.ledger.suspects, caplog.records) == (0, [])
+
+
+@pytest.mark.parametrize("left", [0, 400], ids=["all", "more than half"])
+def test_where_most_fall_silent_berth_suspects_itself(left: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Their cards get no new pods, nothing is written, and the log says so once, and when it is over."""
+    fleet = Fleet(1000)
+    fleet.alive = set(fleet.names[:left])
+
+    fleet.passes(GRACE + 1)
+    assert fleet.open() == fleet.alive
+    fleet.passes(200)
+    assert (fleet.writes, fleet.open(), fleet.ledger.suspects) == (0, fleet.alive, 1000 - left)
+    (alarm,) = (record.getMessage() for record in caplog.records)
+    assert "agents fell silent within 40 s" in alarm
+
+    fleet.alive = set(fleet.names[:900])
+    fleet.passes(REPORT)
+    assert (fleet.open(), fleet.writes) == (fleet.alive, 0)
+    fleet.passes(GRACE + 1)
+    assert (fleet.silent(), fleet.ledger.suspects) == (set(fleet.names[900:]), 0)
+    assert fleet.writes == 100
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+def test_two_of_three_may_well_have_died() -> None:
+    """Of so few, more than half are no proof that Berth is deaf."""
+    fleet = Fleet(3)
+    fleet.alive = {"n0000"}
+
+    fleet.passes(GRACE + UNKNOWN + 1)
+
+    assert fleet.silent() == {"n0001", "n0002"}
+
+
+def test_a_restored_server_is_no_mass_death(caplog: pytest.LogCaptureFixture) -> None:
+    """None is ready until it renews, and those that do within a minute cost no write."""
+    fleet = Fleet(100)
+    fleet.alive.remove("n0007")
+    fleet.passes(GRACE + UNKNOWN + 1)
+    fleet.alive.remove("n0008")
+    fleet.watchdog.restored()
+    assert fleet.open() == set()
+
+    fleet.passes(2 * REPORT)
+
+    assert (fleet.open(), fleet.writes) == (fleet.alive, 1)
+    fleet.passes(GRACE + UNKNOWN)
+    assert (fleet.silent(), fleet.writes, caplog.records) == ({"n0007", "n0008"}, 2, [])
+
+
+states = st.sampled_from(State)
+
+
+@hypothesis.given(st.lists(st.lists(states, min_size=7, max_size=7), max_size=12), st.integers(1, 5))
+def test_suspects_are_most_of_all_and_never_ready(history: Iterable[list[State]], grace: int) -> None:
+    """Whatever agents do: of those that ceased to be ready, and at the beginning more than are ready."""
+    mass = liveness.MassSilence()
+    was_ready: set[str] = set()
+
+    for now, row in enumerate(history):
+        named = {f"n{at}": state for at, state in enumerate(row)}
+        before = mass.suspects
+        mass.update(named, now, grace)
+        ready = {node for node, state in named.items() if state is State.READY}
+        was_ready |= ready
+        assert mass.suspects <= was_ready - ready
+        assert before or not mass.suspects or len(mass.suspects) > max(2, len(ready))
