@@ -9,11 +9,13 @@ are whatever a device plugin registers in `plugins`.
 """
 
 import argparse
+import functools
 import json
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +39,7 @@ state = "{directory}/state"
 [grpc]
 address = "{directory}/containerd.sock"
 [plugins.'io.containerd.cri.v1.images']
-snapshotter = "native"
+snapshotter = "{snapshotter}"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = "{image}"
 [plugins.'io.containerd.cri.v1.runtime']
@@ -97,6 +99,21 @@ def obstacle() -> str:
 
 def _runc() -> str:
     return shutil.which("runc", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or ""
+
+
+@functools.cache
+def _snapshotter() -> str:
+    """Return by what a container gets its image: layers that lie over each other, where the kernel lets us.
+
+    A copy of all files would take seconds for each container.
+    """
+    with tempfile.TemporaryDirectory(prefix="berth-overlay-") as folder:
+        for name in ("lower", "upper", "work", "merged"):
+            (Path(folder) / name).mkdir()
+        options = "lowerdir=lower,upperdir=upper,workdir=work"
+        command = ["unshare", "--mount", "mount", "-t", "overlay", "overlay", "-o", options, "merged"]
+        tried = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    return "native" if tried.returncode else "overlayfs"
 
 
 class Worker:
@@ -167,7 +184,7 @@ class Worker:
 
     def load(self, archive: Path) -> None:
         """Load an archive of images, so that pods may have them."""
-        options = ("--namespace=k8s.io", "images", "import", "--local", "--snapshotter=native")
+        options = ("--namespace=k8s.io", "images", "import", "--local", f"--snapshotter={_snapshotter()}")
         imported = self._ctr(*options, str(archive), seconds=LOAD_SECONDS)
         if imported.returncode:
             raise processes.CannotStart(f"the image cannot be imported: {imported.stderr}")
@@ -225,7 +242,12 @@ class Worker:
         for folder in (self.plugins, self.cdi, self._directory / "nri"):
             folder.mkdir(parents=True)
         runc = nvidia_runtime.install(self._directory, _runc()) if self._nvidia else _runc()
-        words = {"directory": self._directory, "image": images.NAME, "runc": runc}
+        words = {
+            "directory": self._directory,
+            "image": images.NAME,
+            "runc": runc,
+            "snapshotter": _snapshotter(),
+        }
         (self._directory / "containerd.toml").write_text(CONTAINERD.format_map(words))
         pod_network.install(self._directory / "networks")
         (self._directory / "kubelet.json").write_text(json.dumps(self._configuration()))
