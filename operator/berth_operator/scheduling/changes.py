@@ -36,6 +36,7 @@ class Scenario:
     device: devices.Device | None = None  # Without devices that belong to other nodes (`NodeInfo.owned`).
     silent: bool = False  # Whether its agent is silent.
     holds: tuple[Hold, ...] = ()
+    quarantine: str = ""  # Why its kubelet gets no pod for a time.
 
 
 class Precedence(enum.IntEnum):

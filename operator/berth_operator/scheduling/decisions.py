@@ -28,6 +28,7 @@ class Reason(enum.StrEnum):
     NO_DEVICE = "NoDevice"
     SILENT = "Silent"
     SOURCE_FAILED = "SourceFailed"
+    QUARANTINED = "Quarantined"
     NOT_FED = "NotFed"
     NOT_COUNTED = "NotCounted"
     NO_DELIVERY = "NoDelivery"
@@ -180,6 +181,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.NO_DEVICE: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.SILENT: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.SOURCE_FAILED: frozenset({ClusterEvent.DEVICE_CHANGED}),
+    Reason.QUARANTINED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.NOT_FED: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
     Reason.NOT_COUNTED: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),
     Reason.NO_DELIVERY: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.POLICY_CHANGED}),

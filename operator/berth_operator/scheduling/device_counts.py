@@ -176,7 +176,9 @@ def _state(info: NodeInfo) -> int:
         return node_table.NO_DEVICES_REASONS.index(Reason.NO_DEVICE)
     if info.silent:
         return node_table.NO_DEVICES_REASONS.index(Reason.SILENT)
-    return node_table.NO_DEVICES_REASONS.index(Reason.SOURCE_FAILED) if info.device.failed else 0
+    if info.device.failed:
+        return node_table.NO_DEVICES_REASONS.index(Reason.SOURCE_FAILED)
+    return node_table.NO_DEVICES_REASONS.index(Reason.QUARANTINED) if info.quarantine else 0
 
 
 def _trouble(card: facts.Card) -> int:

@@ -258,6 +258,13 @@ class Inventory:
             self._update_supply(info)
             device_counts.recount(self.table, info)
 
+    def set_quarantine(self, node: str, why: str) -> None:
+        """Record why a node gets no pod for a time, as its kubelet rejects them; empty for none."""
+        if (info := self.node(node)) is not None and info.quarantine != why:
+            info.quarantine = why
+            self._update_supply(info)
+            device_counts.recount(self.table, info)
+
     def set_policy(self, policy: Policy) -> bool:
         """Count as a policy has it, and return whether something else is left of cards than before."""
         self.workload.call(dict(policy.models))

@@ -24,6 +24,7 @@ class NodeInfo:
     unnamed: int = 0  # Cards that are kept back because what a damaged record names is not there.
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
     silent: bool = True  # No card of it is given out.
+    quarantine: str = ""  # Why its kubelet, which rejects pods, gets none for a time.
     unknown: bool = False  # Whether that is not reported, because the agent may well be alive.
     exclusive_replicas: bool = False  # Whether a time-sliced or MPS card serves one pod at a time.
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
@@ -40,9 +41,14 @@ class NodeInfo:
         return self.node is None and self.published is None and not self.holds
 
     @property
+    def heard(self) -> bool:
+        """Whether its agent speaks for its devices."""
+        return self.device is not None and not self.device.failed and not self.silent
+
+    @property
     def open(self) -> bool:
         """Whether its devices may be given out at all."""
-        return self.device is not None and not self.device.failed and not self.silent
+        return self.heard and not self.quarantine
 
     @property
     def cordoned(self) -> bool:
@@ -78,5 +84,6 @@ class NodeInfo:
             functions=frozenset(self.functions),
             withheld=self.withheld,
             open=self.open,
+            quarantine=self.quarantine if self.heard else "",
             exclusive_replicas=self.exclusive_replicas,
         )

@@ -49,6 +49,7 @@ NO_DEVICES_REASONS: Final = (
     Reason.NO_DEVICE,
     Reason.SILENT,
     Reason.SOURCE_FAILED,
+    Reason.QUARANTINED,
 )
 TROUBLES: Final = (
     None,

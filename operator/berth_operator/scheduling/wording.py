@@ -106,6 +106,11 @@ def of_devices(what: str) -> Words:
     return words
 
 
+def are(count: int) -> str:
+    """Return `1 is` or `2 are`."""
+    return f"{count} is" if count == 1 else f"{count} are"
+
+
 def have(count: int) -> str:
     """Return `1 has` or `2 have`."""
     return f"{count} has" if count == 1 else f"{count} have"

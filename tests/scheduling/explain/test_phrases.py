@@ -63,6 +63,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has an agent that cannot read its GPUs (NVMLDown)",
         "2 have agents that cannot read their GPUs (NVMLDown)",
     ),
+    Reason.QUARANTINED: (
+        "its kubelet rejected 3 pods in a row: OutOfcpu",
+        "1 is quarantined (its kubelet rejected 3 pods in a row: OutOfcpu)",
+        "2 are quarantined (its kubelet rejected 3 pods in a row: OutOfcpu)",
+    ),
     Reason.NOT_FED: (
         "",
         f"1 {delivery.MADE_TOO_EARLY}",

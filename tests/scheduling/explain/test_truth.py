@@ -108,7 +108,9 @@ def _state(info: node_info.NodeInfo) -> Reason | None:
         return Reason.NO_DEVICE
     if info.silent:
         return Reason.SILENT
-    return Reason.SOURCE_FAILED if info.device.failed else None
+    if info.device.failed:
+        return Reason.SOURCE_FAILED
+    return Reason.QUARANTINED if info.quarantine else None
 
 
 @clusters.PROPERTY
@@ -188,13 +190,16 @@ def _applied(inventory: Inventory, advice: explain.Advice) -> Inventory:
     assert info is not None
     assert info.node is not None
     holds = tuple(info.holds.values())
-    after = Scenario(advice.request, advice.demand, info.node, info.device, info.silent, holds)
+    after = Scenario(
+        advice.request, advice.demand, info.node, info.device, info.silent, holds, info.quarantine
+    )
     for change in advice.changes:
         after = change.apply(after) if change.node else after
     made.put_node(after.node)
     if after.device is not None:
         made.put_device(after.device)
         made.set_silent(after.device.node, after.silent)
+        made.set_quarantine(after.device.node, after.quarantine)
     for hold in after.holds:
         made.charge(hold)
     return made
@@ -350,6 +355,7 @@ def test_equal_clusters_give_equal_words(inventory: Inventory, pod: queued_pods.
         if info.device is not None:
             again.put_device(info.device)
             again.set_silent(info.name, info.silent)
+            again.set_quarantine(info.name, info.quarantine)
         if info.node is not None:
             again.put_node(info.node)
 

@@ -1,19 +1,27 @@
-"""Whether the node's agent speaks for its devices: it publishes some, reports, and can read them."""
+"""Whether the node's devices are given out: its agent publishes some, reports, and can read them.
+
+And its kubelet admits pods that have some.
+"""
 
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import ClassVar, Final
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table, queued_pods
+from berth_operator.scheduling import changes, node_info, node_table, queued_pods
 from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.wording import clipped, have, noun, plain
+from berth_operator.scheduling.wording import are, clipped, have, noun, plain
 
 NOTHING_THERE: Final = (Reason.NOT_PUBLISHED, Reason.NO_DEVICE)
+# Which source failed, and why the node is quarantined.
+DETAILED: Final[Mapping[Reason, Callable[[node_info.NodeInfo], str]]] = {
+    Reason.SOURCE_FAILED: lambda info: info.device.failed if info.device else "",
+    Reason.QUARANTINED: lambda info: info.quarantine,
+}
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
@@ -22,30 +30,33 @@ def unresolvable(query: Query) -> Iterator[Objection]:
         return
     state = query.table.state[query.rows]
     for number, reason in enumerate(node_table.NO_DEVICES_REASONS):
-        if reason is Reason.SOURCE_FAILED:
-            yield from _failed_sources(query, state == number)
-        elif reason is not None:
+        if reason is None:
+            continue
+        if reason in DETAILED:
+            yield from _one_by_one(query, state == number, reason)
+        else:
             yield Objection(state == number, reason, never=reason in NOTHING_THERE)
 
 
-def _failed_sources(query: Query, failed: node_table.Mask) -> Iterator[Objection]:
-    """Yield which source failed; these nodes are few."""
+def _one_by_one(query: Query, nodes: node_table.Mask, reason: Reason) -> Iterator[Objection]:
+    """Yield what each of these nodes, which are few, says of itself."""
     rows = np.arange(query.inventory.size)[query.rows]
-    for at in np.flatnonzero(failed).tolist():
+    for at in np.flatnonzero(nodes).tolist():
         info = query.inventory.infos[int(rows[at])]
         one = np.zeros(query.height, dtype=np.bool_)
         one[at] = True
-        yield Objection(one, Reason.SOURCE_FAILED, info.device.failed if info and info.device else "")
+        yield Objection(one, reason, DETAILED[reason](info) if info is not None else "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RepairAgent(changes.Change):
-    """The node's agent reports again, or can read its cards again."""
+    """The node's agent reports again, or can read its cards again; or the quarantine of the node ends."""
 
     precedence: ClassVar = changes.Precedence.REPAIR
     CLAUSES: ClassVar[Mapping[Reason, str]] = {
         Reason.SILENT: "the Berth agent on {node} reported again",
         Reason.SOURCE_FAILED: "the Berth agent on {node} could read its GPUs",
+        Reason.QUARANTINED: "the quarantine of {node} ended",
     }
     reason: Reason
 
@@ -56,6 +67,8 @@ class RepairAgent(changes.Change):
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario with the agent repaired in this respect, and in no other."""
+        if self.reason is Reason.QUARANTINED:
+            return dataclasses.replace(scenario, quarantine="")
         if self.reason is Reason.SILENT or scenario.device is None:
             return dataclasses.replace(scenario, silent=False)
         return dataclasses.replace(scenario, device=dataclasses.replace(scenario.device, failed=""))
@@ -69,7 +82,11 @@ def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
     """Yield the repairs of the agent of a node that has a Device, where devices are asked for."""
     if scenario.device is None or not scenario.request:
         return
-    failed = {Reason.SILENT: scenario.silent, Reason.SOURCE_FAILED: bool(scenario.device.failed)}
+    failed = {
+        Reason.SILENT: scenario.silent,
+        Reason.SOURCE_FAILED: bool(scenario.device.failed),
+        Reason.QUARANTINED: bool(scenario.quarantine),
+    }
     for reason in (one for one, there in failed.items() if there):
         yield ProposedChange([RepairAgent(node=scenario.node.name, reason=reason)], is_prerequisite=True)
 
@@ -77,6 +94,10 @@ def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
 def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
     agents = "an agent that cannot read its GPUs" if nodes == 1 else "agents that cannot read their GPUs"
     return f"{have(nodes)} {agents}" + (f" ({clipped(detail)})" if detail else "")
+
+
+def _quarantined(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+    return f"{are(nodes)} quarantined" + (f" ({clipped(detail)})" if detail else "")
 
 
 CONSTRAINT = Constraint(
@@ -93,11 +114,13 @@ CONSTRAINT = Constraint(
         ),
         Reason.SILENT: plain("has an agent that stopped reporting", "have agents that stopped reporting"),
         Reason.SOURCE_FAILED: _unread,
+        Reason.QUARANTINED: _quarantined,
     },
     brief={
         Reason.NOT_PUBLISHED: "no Device",
         Reason.NO_DEVICE: "no cards",
         Reason.SILENT: "agent stopped reporting",
         Reason.SOURCE_FAILED: "agent cannot read its GPUs",
+        Reason.QUARANTINED: "quarantined",
     },
 )

@@ -31,7 +31,8 @@ class View:
     `functions` are the bus ids of virtual functions in use. `withheld` counts cards that
     pods have that are not known by name: so many of the free ones must not be given.
     `open` is false where no card of the node may be given out at all, and `exclusive_replicas` is true
-    where a time-sliced or MPS card is given to one pod at a time.
+    where a time-sliced or MPS card is given to one pod at a time. `quarantine` says why the node gets no pod
+    although its agent is heard.
     """
 
     device: facts.Device
@@ -39,6 +40,7 @@ class View:
     functions: frozenset[str] = frozenset()
     withheld: int = 0
     open: bool = True
+    quarantine: str = ""
     exclusive_replicas: bool = False
 
     def usage(self, uuid: str) -> Usage:

@@ -69,6 +69,8 @@ def explain(
 ) -> Shortfall:
     """Return why a request finds no place on a node; `undecided` where the search for one was cut short."""
     if not view.open:
+        if view.quarantine:
+            return Shortfall(Reason.QUARANTINED, detail=view.quarantine)
         failed = view.device.failed
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
     effort = Effort() if effort is None else effort

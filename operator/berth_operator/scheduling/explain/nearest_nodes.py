@@ -13,6 +13,7 @@ from berth_operator.scheduling.constraints import cards, reasons, registry, tain
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.explain import diagnosis, findings
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.what_if import node_survey, trials
@@ -56,12 +57,22 @@ def with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[Node
     return sorted(found, key=lambda one: len(one[1]))
 
 
+def _of_agent(before: Scenario, device: devices.Device) -> Iterator[NodeReason]:
+    """Yield why a node gives out none of its devices, if so."""
+    if before.silent:
+        yield Reason.SILENT, ""
+    elif device.failed:
+        yield Reason.SOURCE_FAILED, device.failed
+    if before.quarantine:
+        yield Reason.QUARANTINED, before.quarantine
+
+
 def _obstacles(survey: node_survey.NodeSurvey, row: int, before: Scenario) -> Iterator[NodeReason]:
     """Yield what is wrong with a node: its taints and labels, its agent, its devices, its resources."""
     whys = taints_and_affinity.obstacles(before.node, survey.demand.node_selection).values()
     yield from sorted(whys, key=lambda why: why[1])
-    if survey.request and before.device is not None and (before.silent or before.device.failed):
-        yield (Reason.SILENT, "") if before.silent else (Reason.SOURCE_FAILED, before.device.failed)
+    if survey.request and before.device is not None:
+        yield from _of_agent(before, before.device)
     yield from _of_devices(survey, before)
     elsewhere = dataclasses.replace(survey.demand, node_selection=facts.ANYWHERE)
     rows = slice(row, row + 1)

@@ -27,7 +27,7 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 Shortfalls = Mapping[int, allocator.Shortfall]  # What a search on some nodes showed, by row.
 # Reasons that are lifted by repairing the node, whatever its pods: some nodes with each of them are tried.
-REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.NODE_CORDONED)
+REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.QUARANTINED, Reason.NODE_CORDONED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     holds = tuple(order_of_victims(info))
     # `owned`, for `device` lacks the cards that are withheld for pods with unreadable allocations. The change
     # may end such a pod; if it does not, `charge` withholds them again.
-    return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds)
+    return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds, info.quarantine)
 
 
 def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
@@ -47,6 +47,7 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
     if scenario.device is not None:
         copy.put_device(scenario.device)
         copy.set_silent(scenario.device.node, scenario.silent)
+        copy.set_quarantine(scenario.device.node, scenario.quarantine)
     for hold in scenario.holds:
         copy.charge(hold)
     return copy
