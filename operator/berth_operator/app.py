@@ -53,6 +53,7 @@ from berth_operator.kube import (
 )
 from berth_operator.kube.node_capacity_writer import NodeCapacityWriter
 from berth_operator.kube.pod_touches import PodTouches
+from berth_operator.kube.rejected_pods import RejectionWatch
 from berth_operator.metrics import Metrics, SideTask
 from berth_operator.scheduling import queued_pods
 from berth_operator.settings import Settings
@@ -284,6 +285,7 @@ class Operator:
             self._beside(SideTask.SUMMARIES, self._report_summaries),
             self._beside(SideTask.NODE_CAPACITY, self._list_capacities),
             self._beside(SideTask.GPUPODS, self._gpupod_cleaner.run),
+            self._beside(SideTask.REJECTIONS, self._watch_rejections),
             self._beside(SideTask.BIND_LOG, self._bind_log.run),
         ) as deciding:
             log.info("deciding: %s", inventory_metrics.description(self._ledger))
@@ -324,6 +326,9 @@ class Operator:
         await self._wait_for_first_binds()
         limiter = RateLimiter(self._clock, lower_while_busy(self._binding, **SECONDARY_RATE))
         await NodeCapacityWriter(self._session, self._ledger, limiter, clock=self._clock).run()
+
+    async def _watch_rejections(self) -> None:
+        await RejectionWatch(self._session, self._ledger, self._feeds.admissions, clock=self._clock).run()
 
     async def _supervise_kopf(self) -> None:
         while True:

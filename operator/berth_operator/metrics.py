@@ -56,6 +56,7 @@ class SideTask(enum.StrEnum):
     SUMMARIES = "summaries"
     NODE_CAPACITY = "node-capacity"
     GPUPODS = "gpupods"
+    REJECTIONS = "rejections"
     BIND_LOG = "bind-log"
 
 

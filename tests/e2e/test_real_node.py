@@ -113,6 +113,27 @@ async def test_pod_runs_with_the_card_that_it_was_given(stage: Stage, worker: wo
     await until_verified(stage)
 
 
+async def test_a_node_that_rejects_its_pods_is_quarantined(
+    stage: Stage, worker: workers.Worker, plugin: DevicePlugin
+) -> None:
+    """So that their owner does not make pods for it for ever; the Device and those that wait say why."""
+    plugin.refusal = "the card has fallen off"
+    stage.operator()
+    await stage.agent(**{worker.name: "1xT4"})
+    await stage.until_ready(worker.name)
+    for at in range(3):
+        pod = asking()
+        pod["metadata"]["name"] = f"p{at}"
+        await stage.create(pod)
+        await stage.until_pod(f"p{at}", "be rejected", lambda one: one["status"]["phase"] == "Failed")
+
+    why = "its kubelet rejected 3 pods in a row: UnexpectedAdmissionError"
+    await stage.until_device(
+        worker.name, "say so", lambda one: f"quarantined: {why}" in one["status"]["summary"]["reason"]
+    )
+    await stage.waiting_pod(asking(), "1 is quarantined (its kubelet rejected 3 pods in a row")
+
+
 async def until_verified(stage: Stage) -> Thing:
     """Wait until the record of the pod says that it has what it was given."""
 

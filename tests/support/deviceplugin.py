@@ -29,6 +29,7 @@ class DevicePlugin:
         self._ids: Sequence[str] = ()
         self._changed = asyncio.Event()
         self.env: dict[str, str] = {}  # What each container that is given a device gets.
+        self.refusal = ""  # Why none is given any; empty where they are.
 
     async def __aenter__(self) -> Self:
         """Begin to serve, and register."""
@@ -64,8 +65,10 @@ class DevicePlugin:
         self._ids = ids
         self._changed.set()
 
-    async def _allocate(self, _request: bytes, _context: Any) -> bytes:
+    async def _allocate(self, _request: bytes, context: Any) -> bytes:
         """Answer for the one container that a kubelet asks for at a time."""
+        if self.refusal:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, self.refusal)
         envs = b"".join(field(1, field(1, name) + field(2, value)) for name, value in self.env.items())
         return field(1, envs)
 

@@ -369,6 +369,14 @@ class Ledger:
         if was_silent and not silent:
             self._offer(node, ClusterEvent.DEVICE_CHANGED)
 
+    def node_quarantined(self, node: str, why: str) -> None:
+        """Record why a node gets no pod with devices for a time; empty when that is over."""
+        if (info := self.inventory.node(node)) is not None and info.quarantine != why:
+            self.inventory.set_quarantine(node, why)
+            self._node_changed(node, devices_alone=True)
+            if not why:
+                self._offer(node, ClusterEvent.DEVICE_CHANGED)
+
     def policy_seen(self, policy: Policy) -> None:
         """Record the policy in force."""
         if policy != self.policy:

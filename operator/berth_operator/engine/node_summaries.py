@@ -61,7 +61,7 @@ def summary(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> N
         node=info.name,
         free=0 if info.cordoned else max(0, unused - view.withheld),
         used=sum(not view.unused(card) for card in cards),
-        healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards) if view.open else 0,
+        healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards) if info.heard else 0,
         silent=info.silent,
         in_use=_rounded(sum(_part_in_use(view, card) for card in cards)),
         # As long as the field may be: a longer one would have the whole status refused.
@@ -133,11 +133,7 @@ def cordon_warning(astray: tuple[str, ...]) -> str:
 
 def reason(info: node_info.NodeInfo) -> str:
     """Return why cards of the node are not given out, as phrases."""
-    parts = [CORDONED] if info.cordoned else []
-    if info.silent:
-        parts.append("agent silent")
-    if info.device is not None and info.device.failed:
-        parts.append(info.device.failed)
+    parts = list(_of_node(info))
     if info.device is not None:
         troubles = collections.Counter(card.trouble for card in info.device.cards if card.trouble)
         if info.device.board.tangled:
@@ -152,6 +148,18 @@ def reason(info: node_info.NodeInfo) -> str:
     if wrong := sum(1 for _ in device_audit.node_findings(info)):
         parts.append(f"{_counted(wrong, 'device is', 'devices are')} missing or overcommitted")
     return "; ".join(parts)
+
+
+def _of_node(info: node_info.NodeInfo) -> Iterator[str]:
+    """Yield why no card of a node is given out, as phrases."""
+    if info.cordoned:
+        yield CORDONED
+    if info.silent:
+        yield "agent silent"
+    if info.quarantine:
+        yield f"quarantined: {info.quarantine}"
+    if info.device is not None and info.device.failed:
+        yield info.device.failed
 
 
 def _counted(count: int, one: str, many: str = "") -> str:

@@ -18,7 +18,7 @@ from berth_operator.engine import drift, pod_memory, ports
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import kopf_lag, misplaced_gpupods, policy_sink
+from berth_operator.kube import kopf_lag, misplaced_gpupods, policy_sink, rejected_pods
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import device_size, devices, gpupods, long_pods, nodes, pods, raw
@@ -89,6 +89,7 @@ class PodSink:
         self._observer = observer
         self._schedulers = schedulers
         self._faults = FaultLog(logger, "%s withholds cards of its node: %s", logs.pod)
+        self.admissions = rejected_pods.Admissions()
         self.budget = pod_memory.WaitingPodMemory()
         self._allowance = pod_memory.BoundPodMemory()
 
@@ -100,6 +101,7 @@ class PodSink:
                 self._observer.pod_waiting(thing)
                 self._ledger.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
             case pods.BoundPod() as bound:
+                self.admissions.pod_seen(thing)
                 self._bound(bound)
             case pods.IgnoredPod(uid):
                 self._over(uid)
@@ -138,6 +140,7 @@ class PodSink:
     undecodable_deleted = deleted
 
     def _over(self, uid: str) -> None:
+        self.admissions.pod_gone(uid)
         self.budget.release(uid)
         self._allowance.release(uid)
         self._faults.record(uid, "")
@@ -275,6 +278,7 @@ class Feeds:
         self.gpupods = gpupod_sink.store
         self._devices = DeviceSink(ledger, watchdog, logger)
         self._pods = PodSink(ledger, observer, logger, options.schedulers)
+        self.admissions = self._pods.admissions
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         new = functools.partial(informer.Informer, session, clock=options.clock)
         # Nodes, Devices and GpuPods before pods: no decision sees a pod without its node or GpuPod.

@@ -1,0 +1,146 @@
+"""Pods that their kubelets reject are told from those that were deleted, and their nodes are quarantined."""
+
+from typing import Any
+
+import pytest
+
+from berth_crds import names, wire
+from berth_crds.client import api, resources
+from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.rejections import FIRST_SECONDS, MOST_IN_A_ROW
+from berth_operator.kube import rejected_pods
+from berth_operator.translate import raw
+from support import clock, ledgers, stub
+
+
+def bound(name: str, *, node: str = "n1", started: str | None = None, term: bool = True) -> raw.Pod:
+    """Return a pod on a node, as the watch shows it."""
+    annotations = {names.TERM: "t"} if term else {}
+    meta = wire.Meta(name, "ml", f"u-{name}", annotations=annotations)
+    return raw.Pod(meta, raw.PodSpec(node_name=node), raw.PodStatus("Pending", start_time=started))
+
+
+def ended(name: str, *, uid: str = "", phase: str = "Failed", **status: Any) -> dict[str, Any]:
+    """Return a pod as the server has it after it has left the watch."""
+    return {"metadata": {"name": name, "uid": uid or f"u-{name}"}, "status": {"phase": phase} | status}
+
+
+REJECTED = {"reason": "UnexpectedAdmissionError"}
+
+
+class Scene:
+    """A node, its pods, and the watch over what its kubelet rejects."""
+
+    def __init__(self, server: stub.Stub, session: api.Api) -> None:
+        self.server = server
+        self.time = clock.Clock()
+        self.ledger: Ledger = ledgers.with_nodes()
+        self.admissions = rejected_pods.Admissions()
+        self.watch = rejected_pods.RejectionWatch(session, self.ledger, self.admissions, clock=self.time)
+
+    def leaves(self, name: str, body: dict[str, Any] | None) -> None:
+        """Have a pod be bound and leave the watch; the server has it like this, or not any more."""
+        path = resources.PODS.path(name, namespace="ml")
+        answer = stub.status(404, "not found", reason="NotFound") if body is None else stub.thing(body)
+        self.server.on("GET", path, answer)
+        self.admissions.pod_seen(bound(name))
+        self.admissions.pod_gone(f"u-{name}")
+
+    def quarantine(self) -> str:
+        """Return why the node is quarantined."""
+        info = self.ledger.inventory.node("n1")
+        assert info is not None
+        return info.quarantine
+
+
+@pytest.fixture
+def scene(server: stub.Stub, stub_session: api.Api) -> Scene:
+    """Lend a scene."""
+    return Scene(server, stub_session)
+
+
+async def test_rejections_in_a_row_are_a_quarantine(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """It says why, and is over after a time."""
+    for at in range(MOST_IN_A_ROW):
+        assert scene.quarantine() == ""
+        scene.leaves(f"p{at}", ended(f"p{at}", **REJECTED))
+        await scene.watch.check()
+
+    assert scene.quarantine() == "its kubelet rejected 3 pods in a row: UnexpectedAdmissionError"
+    assert "node n1 is quarantined" in caplog.text
+    assert "the last was ml/p2" in caplog.text
+    scene.time.advance(FIRST_SECONDS)
+    await scene.watch.check()
+    assert scene.quarantine() == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(None, id="deleted"),
+        pytest.param(ended("p", uid="u-2", **REJECTED), id="another of the same name"),
+        pytest.param(ended("p", phase="Succeeded"), id="it has done its work"),
+        pytest.param(ended("p", containerStatuses=[{"name": "main"}]), id="its container failed"),
+        pytest.param(ended("p", initContainerStatuses=[{"name": "init"}]), id="its init container failed"),
+    ],
+)
+async def test_what_is_no_rejection_does_not_count(scene: Scene, body: dict[str, Any] | None) -> None:
+    """However often it happens."""
+    for _ in range(2 * MOST_IN_A_ROW):
+        scene.leaves("p", body)
+        await scene.watch.check()
+
+    assert scene.quarantine() == ""
+
+
+async def test_a_pod_that_is_admitted_ends_it(scene: Scene) -> None:
+    """And it is not read when it leaves."""
+    for at in range(MOST_IN_A_ROW):
+        scene.leaves(f"p{at}", ended(f"p{at}", **REJECTED))
+    await scene.watch.check()
+    assert scene.quarantine()
+
+    scene.admissions.pod_seen(bound("late"))
+    scene.admissions.pod_seen(bound("late", started="2026-01-01T00:00:00Z"))
+    scene.admissions.pod_gone("u-late")
+    await scene.watch.check()
+
+    assert scene.quarantine() == ""
+    assert not any(one.path.endswith("/late") for one in scene.server.requests)
+
+
+async def test_pods_of_others_are_not_followed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are more than so many."""
+    monkeypatch.setattr(rejected_pods, "MOST_UNADMITTED", 2)
+    scene.admissions.pod_seen(bound("theirs", term=False))
+    for name in ("a", "b", "c"):
+        scene.admissions.pod_seen(bound(name))
+    for name in ("theirs", "a", "b", "c"):
+        scene.admissions.pod_gone(f"u-{name}")
+
+    assert [one.name for one in scene.admissions.left] == ["a", "b"]
+
+
+async def test_a_server_that_does_not_answer_stops_nothing(scene: Scene) -> None:
+    """What cannot be read is not counted."""
+    path = resources.PODS.path("p", namespace="ml")
+    scene.server.on("GET", path, stub.status(503, "away"))
+    scene.admissions.pod_seen(bound("p"))
+    scene.admissions.pod_gone("u-p")
+
+    await scene.watch.check()
+
+    assert (scene.quarantine(), len(scene.admissions.left)) == ("", 0)
+
+
+def test_a_quarantined_node_gets_no_pod_with_cards() -> None:
+    """Others are not concerned, and its cards are as healthy as before."""
+    ledger = ledgers.with_nodes()
+    ledger.node_quarantined("n1", "OutOfcpu")
+
+    info = ledger.inventory.node("n1")
+
+    assert info is not None and not info.open and info.heard
+    assert info.view().quarantine == "OutOfcpu"
+    ledger.node_quarantined("n1", "")
+    assert info.open
