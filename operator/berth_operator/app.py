@@ -99,13 +99,17 @@ class Operator:
         writer = self._status_writer = self._pod_status_writer(session)
         self._options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, writer, self._options)
-        self._election = make_election(session, identity, settings, metrics)
+        election = self._election = make_election(session, identity, settings, metrics)
         self._declarer = bind_declarer.BindDeclarer(
             self._ledger, self._election.declare, writer.size, clock=clock
         )
         self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=wall)
         self._leader = binding_writer.Leader(
-            self._election.leads, self._election.doubt, self._sure, self._declarer.permit, self._touches.touch
+            election.leads,
+            election.doubt,
+            self._wait_until_leading,
+            self._declarer.permit,
+            self._touches.touch,
         )
         self._reconciler = reconciler.Reconciler(
             session.link,
@@ -295,7 +299,7 @@ class Operator:
                 await loop_.binder.drain()
                 self._binds_ended = True
 
-    async def _sure(self) -> None:
+    async def _wait_until_leading(self) -> None:
         """Wait until leadership is confirmed after an outage, and the ledger after a restore."""
         await self._election.wait_confirmed()
         await self._feeds.wait_relisted()

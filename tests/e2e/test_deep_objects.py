@@ -35,7 +35,9 @@ async def test_deep_objects_change_nothing(stage: Stage) -> None:
     operator = await stage.deciding_operator()
     await stage.create(manifests.pod("first"))
     node = (await stage.until_bound("first"))["first"]
-    (gpupod,) = await stage._items(resources.GPU_PODS, stage.namespace)
+    (gpupod,) = await stage.until(
+        "the record of the pod", lambda: stage._items(resources.GPU_PODS, stage.namespace)
+    )
 
     await deepen(stage, resources.LEASES, node, names.NODES_NAMESPACE)
     await deepen(stage, resources.DEVICES, node)

@@ -39,7 +39,7 @@ class Writer(binding_writer.BindingWriter):
         leader = binding_writer.Leader(
             leads=self.lead.leads,
             doubt=self.lead.doubt,
-            sure=self.lead.sure,
+            wait_until_leading=self.lead.wait_until_leading,
             permit=self.lead.permit,
             touch=self.lead.touch,
         )

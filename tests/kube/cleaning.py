@@ -59,7 +59,7 @@ class Cleaner(misplaced_gpupods.GpuPodCleaner):
         """Whether it leads."""
         return self.leading
 
-    async def sure(self) -> None:
+    async def wait_until_leading(self) -> None:
         """Be sure at once."""
 
     def knows(self, node: str, *, pod_uid: str = "u1", uid: str = "g1", title: str = "ml/train") -> None:

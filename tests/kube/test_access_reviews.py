@@ -9,6 +9,7 @@ from berth_crds.client import api, errors
 from berth_operator.kube import access_reviews
 from support import stub
 from testbed import cluster as clusters
+from testbed import waiting
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -90,6 +91,10 @@ async def test_the_shipped_role_is_what_it_takes(berth: clusters.Cluster, admin:
 
     user = f"system:serviceaccount:{namespace}:default"
     assert before == (user, False)
-    assert await access_reviews.review(admin, token, "/debug/ledger") == (user, True)
+
+    async def may_read() -> bool:
+        return await access_reviews.review(admin, token, "/debug/ledger") == (user, True)
+
+    await waiting.eventually(may_read, what="the server to know of the binding")
     assert await access_reviews.review(admin, token, "/debug/pprof/heap") == (user, False)
     assert await access_reviews.review(admin, "made-up", "/debug/ledger") is None

@@ -221,6 +221,7 @@ def test_a_device_of_very_many_uuids_claims_its_cards_alone() -> None:
 
     cards = [{"mig": {"enabled": True, "instances": listed}} for listed in instances]
     feed(sinks.devices, builders.published(cards=cards))
+    feed(sinks.leases, renewed("now"))
 
     (found,) = node_summaries.summarize(sinks.ledger.inventory, {NODE})
     assert len(found.claims) == 64

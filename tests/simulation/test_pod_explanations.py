@@ -29,7 +29,7 @@ def test_explanation_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch
 def test_all_explanations_together_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once they have taken as long as they may, each further one has little time left."""
     allowed: list[float] = []
-    monkeypatch.setattr(search_effort, "stopwatch", lambda _, seconds: allowed.append(seconds))
+    monkeypatch.setattr(search_effort, "timer", lambda _, seconds: allowed.append(seconds))
     cluster = Cluster(clock=clock.Ticking(0.6))
     explainer = pod_explanations.Explainer(cluster, detailed_nodes=pod_explanations.NEAREST_ONLY)
 

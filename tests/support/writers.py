@@ -37,7 +37,7 @@ class Call:
 class Lead:
     """A lead that nobody disputes."""
 
-    async def sure(self) -> None:
+    async def wait_until_leading(self) -> None:
         """Be sure."""
 
     async def permit(self, uid: str) -> None:

@@ -199,7 +199,7 @@ class BindSender:
         try:
             await self.rate_limiter.acquire()
             # Until the lead is sure, and the Lease declares a bind of this pod.
-            await self._writer.sure()
+            await self._writer.wait_until_leading()
             await self._writer.permit(candidate.uid)
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)

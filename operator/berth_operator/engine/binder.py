@@ -63,7 +63,7 @@ class Binder:
     async def wait_until_it_may_bind(self) -> None:
         """Wait until more binds may be decided."""
         await self._bind_sender.wait_for_room()
-        await self._writer.sure()
+        await self._writer.wait_until_leading()
 
     def resume_due(self, now: float) -> None:
         """Repeat the dry runs that are due, and let namespaces go on that were held up."""

@@ -169,7 +169,7 @@ class DryRuns:
     async def _send(self, dry_run: DryRun, slot: bind_slots.Slot) -> ports.Outcome:
         try:
             await self._bind_sender.rate_limiter.wait_backoff()
-            await self._writer.sure()
+            await self._writer.wait_until_leading()
             self._bind_slots.start_timing(slot)
             return await self._writer.dry_run(dry_run.candidate, dry_run.placement)
         finally:

@@ -72,7 +72,7 @@ Outcome = Answer | Unsent
 class Writer(Protocol):
     """Writes binds to the API server."""
 
-    async def sure(self) -> None:
+    async def wait_until_leading(self) -> None:
         """Wait until the lead and the ledger are confirmed, as they must be after an outage of the server."""
 
     async def permit(self, uid: str, /) -> None:

@@ -43,7 +43,7 @@ class Leader:
 
     leads: Callable[[], bool]  # Whether we surely lead.
     doubt: Callable[[], None]  # Records that the server may be unavailable: leadership must be confirmed.
-    sure: Callable[[], Done]  # Waits until leadership and ledger are confirmed.
+    wait_until_leading: Callable[[], Done]  # Waits until leadership and ledger are confirmed.
     # Waits until the Lease declares that a bind of the pod with this uid may be under way.
     permit: Callable[[str], Done]
     # Changes a pod that has this revision, so that no bind arrives which names it or an earlier one.
@@ -62,7 +62,7 @@ class BindingWriter:
         self._term = term
         self._clock = clock
         self._fenced_since: float | None = None
-        self.sure, self.permit = leader.sure, leader.permit
+        self.wait_until_leading, self.permit = leader.wait_until_leading, leader.permit
 
     async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding and return its outcome."""

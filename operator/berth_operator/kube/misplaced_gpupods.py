@@ -60,7 +60,7 @@ class LeaderCheck(Protocol):
     def leads(self) -> bool:
         """Whether we surely lead."""
 
-    async def sure(self) -> None:
+    async def wait_until_leading(self) -> None:
         """Wait until leadership and ledger are confirmed."""
 
 
@@ -196,14 +196,14 @@ class GpuPodCleaner:
             group.create_task(self._check_when(self._recent_waits, self.check_recent))
             group.create_task(self._check_when(self._crowded_waits, self.check_crowded))
             while True:
-                await self._leader.sure()
+                await self._leader.wait_until_leading()
                 await self.scan()
                 await asyncio.sleep(PERIOD_SECONDS)
 
     async def _check_when(self, waits: asyncio.Event, check: Callable[[], Awaitable[None]]) -> None:
         while True:
             await waits.wait()
-            await self._leader.sure()
+            await self._leader.wait_until_leading()
             await check()
             await asyncio.sleep(RECENT_SECONDS)
 

@@ -120,16 +120,15 @@ def named(devices: Sequence[DeviceRef], node: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EndPods(Change):
-    """These pods of a node end; or, with `devices`, no pod ends, and every pod's share of these is freed."""
+    """These pods of a node end."""
 
     precedence: ClassVar = Precedence.END_PODS
     holds: tuple[Hold, ...]
-    devices: tuple[DeviceRef, ...] = ()
 
     @property
     def titles(self) -> tuple[str, ...]:
         """Namespaces and names of the pods."""
-        return tuple(sorted(hold.title for hold in self.holds))
+        return _titles(self.holds)
 
     @property
     def parts(self) -> tuple[Hold, ...]:
@@ -141,25 +140,54 @@ class EndPods(Change):
         return dataclasses.replace(self, holds=tuple(parts))
 
     def apply(self, scenario: Scenario) -> Scenario:
-        """Return the scenario without the pods, or without all shares of the devices."""
-        named, ended = {one.uuid for one in self.devices}, {hold.uid for hold in self.holds}
-        holds = scenario.holds
-        if named:
-            kept = (tuple(one for one in hold.shares if one.uuid not in named) for hold in holds)
-            holds = tuple(
-                dataclasses.replace(hold, shares=one) for hold, one in zip(holds, kept, strict=True)
-            )
-        else:
-            holds = tuple(hold for hold in holds if hold.uid not in ended)
+        """Return the scenario without the pods."""
+        ended = {hold.uid for hold in self.holds}
+        holds = tuple(hold for hold in scenario.holds if hold.uid not in ended)
         return dataclasses.replace(scenario, holds=holds)
 
     def clause(self) -> str:
-        """Return which devices would have to be freed, or which pods would have to terminate."""
-        return f"{named(self.devices, self.node)} were freed" if self.devices else self.clause_of(self.titles)
+        """Return which pods would have to terminate."""
+        return self.clause_of(self.titles)
 
     def clause_of(self, titles: Iterable[str]) -> str:
         """Return that these pods would have to terminate."""
         return f"{wording.listed(titles)} on {wording.clipped(self.node)} terminated"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FreeDevices(Change):
+    """All pods of a node free these devices; `holds` are those that have them now. No pod ends."""
+
+    precedence: ClassVar = Precedence.END_PODS
+    holds: tuple[Hold, ...]
+    devices: tuple[DeviceRef, ...]
+
+    @property
+    def change_type(self) -> Hashable:
+        """The same as to end the pods, in whose place it is proposed."""
+        return EndPods
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Namespaces and names of the pods that have the devices."""
+        return _titles(self.holds)
+
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario in which no pod has a share of the devices."""
+        freed = {one.uuid for one in self.devices}
+        holds = tuple(
+            dataclasses.replace(hold, shares=tuple(one for one in hold.shares if one.uuid not in freed))
+            for hold in scenario.holds
+        )
+        return dataclasses.replace(scenario, holds=holds)
+
+    def clause(self) -> str:
+        """Return which devices would have to be freed."""
+        return f"{named(self.devices, self.node)} were freed"
+
+
+def _titles(holds: Iterable[Hold]) -> tuple[str, ...]:
+    return tuple(sorted(hold.title for hold in holds))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

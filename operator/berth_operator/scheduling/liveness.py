@@ -61,13 +61,13 @@ def state(
 ) -> State:
     """Return the state of an agent; `missing_since` is since when it has no Lease that counts."""
     if sign is not None and (sign.fresh or doubt is Doubt.NONE):
-        quiet, closed_after = now - sign.seen, periods.grace
+        quiet = now - sign.seen
+        if quiet <= periods.grace:
+            return State.READY
     elif doubt is Doubt.CONDEMNED:
         return State.SILENT
     else:
-        quiet, closed_after = now - missing_since, -1.0
-    if quiet <= closed_after:
-        return State.READY
+        quiet = now - missing_since
     return State.SILENT if quiet > periods.grace + periods.unknown else State.UNKNOWN
 
 

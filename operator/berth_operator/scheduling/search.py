@@ -123,14 +123,16 @@ class Search:
         hard = self._hard_to_search.of(question)
         scores_of_excluded = cached.exclude(self._positions(excluded)) if excluded else None
         scores_of_hard = cached.exclude(self._positions(hard)) if hard else None
-        found, searched = self._search_nodes(request, question, cached, effort)
+        found, failed_searches = self._search_nodes(request, question, cached, effort)
         if scores_of_hard is not None:
             cached.restore(scores_of_hard)
             if found is None and not effort.cut_short:
-                found, searched = self._search_nodes(request, question, cached, effort, searched=searched)
+                found, failed_searches = self._search_nodes(
+                    request, question, cached, effort, failed_searches=failed_searches
+                )
         if found is None and rows_to_retry and not effort.cut_short:
             self._reopen(cached, rows_to_retry - {self.inventory.index.get(name, -1) for name in excluded})
-            found, _ = self._search_nodes(request, question, cached, effort, searched=searched)
+            found, _ = self._search_nodes(request, question, cached, effort, failed_searches=failed_searches)
         if scores_of_excluded is not None:
             cached.restore(scores_of_excluded)
         return found
@@ -142,7 +144,7 @@ class Search:
         cached: search_memory.CachedScores,
         effort: Effort,
         *,
-        searched: int = 0,
+        failed_searches: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes were searched in vain."""
         while len(cached.score) and (question.need.filters_suffice or not effort.cut_short):
@@ -159,9 +161,11 @@ class Search:
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
                     self._hard_to_search.note(question, info.name, hard=False)
-                    return decisions.Placement(info.name, found, isolation=view.device.isolation), searched
-                searched += 1
-                if _left_for_next_round(question, effort, searched):
+                    return decisions.Placement(
+                        info.name, found, isolation=view.device.isolation
+                    ), failed_searches
+                failed_searches += 1
+                if _left_for_next_round(question, effort, failed_searches):
                     break
                 reason = found.reason, found.detail
                 self._hard_to_search.note(
@@ -176,7 +180,7 @@ class Search:
             cached.reasons[info.row] = reason
             self._bytes += search_memory.BYTES_A_REASON
             effort.spend(1)
-        return None, searched
+        return None, failed_searches
 
     def _reopen(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
         """Score these nodes again, so that they count as not searched yet."""
@@ -277,7 +281,7 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _left_for_next_round(question: questions.Question, effort: Effort, searched: int) -> bool:
+def _left_for_next_round(question: questions.Question, effort: Effort, failed_searches: int) -> bool:
     """Whether the pod's effort ended during the last search, so that it proves nothing about its node.
 
     The node is then left to the next round. A node that used up only its own part of the effort is UNDECIDED:
@@ -285,7 +289,7 @@ def _left_for_next_round(question: questions.Question, effort: Effort, searched:
     the pod's first search is UNDECIDED, too: otherwise each round would begin with it again, and search no
     other.
     """
-    took_all_time = searched == 1 and effort.out_of_time
+    took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not question.need.filters_suffice and not took_all_time
 
 

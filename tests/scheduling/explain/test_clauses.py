@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from berth_operator.scheduling import explain
-from berth_operator.scheduling.changes import Change, DeviceRef, EndPods
+from berth_operator.scheduling.changes import Change, DeviceRef, EndPods, FreeDevices
 from berth_operator.scheduling.constraints import arrangement, asks, cards
 from berth_operator.scheduling.constraints.agent_state import RepairAgent
 from berth_operator.scheduling.constraints.cards import MakeRoom
@@ -64,9 +64,12 @@ OF_NODES: dict[str, tuple[Change, str]] = {
     ),
     "a part of another device": (room(1, core=20, type="rdma"), "20 % were freed on GPU-0 of n3"),
     "core of two cards": (room(2, core=20), "20 % core on GPU-0 and 20 % core on GPU-1 of n3 were freed"),
-    "a card": (EndPods(node="n3", holds=(builders.hold("a"),), devices=rooms(1)), "GPU-0 of n3 were freed"),
+    "a card": (
+        FreeDevices(node="n3", holds=(builders.hold("a"),), devices=rooms(1)),
+        "GPU-0 of n3 were freed",
+    ),
     "many cards": (
-        EndPods(node="n3", holds=(builders.hold("a"),), devices=rooms(5)),
+        FreeDevices(node="n3", holds=(builders.hold("a"),), devices=rooms(5)),
         "5 devices of n3 (minors 0, 1, 2, 3 and 4) were freed",
     ),
     "pods that hold no card by name": (

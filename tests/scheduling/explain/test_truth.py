@@ -14,7 +14,7 @@ from berth_operator.scheduling import (
     questions,
     queued_pods,
 )
-from berth_operator.scheduling.changes import DropCondition, EndPods, Precedence, Scenario
+from berth_operator.scheduling.changes import DropCondition, EndPods, FreeDevices, Precedence, Scenario
 from berth_operator.scheduling.constraints import asks, cards, reasons
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.deficits import Unit
@@ -272,7 +272,7 @@ def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Can
     """Of the pods that would have to end, none can be left out."""
     for advice in asked(inventory, pod).advice:
         (change, *others) = advice.changes
-        if isinstance(change, EndPods) and not others:
+        if isinstance(change, EndPods | FreeDevices) and not others:
             for needed in change.holds:
                 made = clusters.alone(inventory, change.node)
                 for hold in change.holds:

@@ -8,20 +8,20 @@ simulator's tables, names them all.
 import itertools
 from collections.abc import Iterable
 
-from berth_operator.scheduling.changes import Change, EndPods
+from berth_operator.scheduling.changes import Change, EndPods, FreeDevices
 from berth_operator.scheduling.what_if.advice import Advice
 
 
 def clause(change: Change, namespace: str | None) -> str:
     """Return what would have to happen, without the names of pods of other namespaces if there is one."""
-    if namespace is None or not isinstance(change, EndPods) or change.devices:
+    if namespace is None or not isinstance(change, EndPods):
         return change.clause()
     return change.clause_of(pods(change.titles, namespace))
 
 
 def namespaces(advice: Iterable[Advice], holders: Iterable[str]) -> set[str]:
     """Return the namespaces of all pods that these would name."""
-    ended = (one for each in advice for one in each.changes if isinstance(one, EndPods))
+    ended = (one for each in advice for one in each.changes if isinstance(one, EndPods | FreeDevices))
     titles = itertools.chain(holders, *(one.titles for one in ended))
     return {title.partition("/")[0] for title in titles}
 

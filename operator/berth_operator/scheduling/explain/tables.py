@@ -10,7 +10,7 @@ from typing import Final
 
 from berth_crds import text
 from berth_operator.scheduling import wording
-from berth_operator.scheduling.changes import Change, EndPods
+from berth_operator.scheduling.changes import Change, EndPods, FreeDevices
 from berth_operator.scheduling.constraints import cards, registry
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
@@ -110,9 +110,8 @@ def _below(explanation: findings.Explanation) -> Iterator[str]:
 def _holders(change: Change) -> str:
     """Return what a clause leaves out: which pods hold what is to be freed."""
     match change:
-        case cards.MakeRoom(holders=holders):
+        case cards.MakeRoom(holders=holders) | FreeDevices(titles=holders):
             return f" (held by {wording.listed(holders, most=PODS_NAMED)})"
         case EndPods(titles=holders):
-            held = "held by " if change.devices else ""
-            return f" ({held}{wording.listed(holders, most=PODS_NAMED)})"
+            return f" ({wording.listed(holders, most=PODS_NAMED)})"
     return ""

@@ -6,6 +6,7 @@ That decides which few nodes are diagnosed.
 """
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Hashable
 from typing import Final
@@ -41,6 +42,14 @@ NODE_SELECTION: Final = frozenset(
 AGENT_REASONS: Final = frozenset(reason for reason in node_table.NO_DEVICES_REASONS if reason is not None)
 
 ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
+
+
+class ChangeNeeded(enum.IntEnum):
+    """What would have to change for a node to take the pod, from the easiest."""
+
+    OF_PODS = 0
+    OF_NODE_OR_AGENT = 1
+    OF_HARDWARE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +111,10 @@ class NodeSurvey:
 
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
-        """What a node needs: 0 that pods end, 1 that the Node or its agent changes, 2 other hardware."""
-        other_state = self.with_reason(NODE_SELECTION | AGENT_REASONS)
-        needed: node_table.Numbers = np.where(self.never_fits, 2, other_state)
+        """What each node needs most, as a `ChangeNeeded`."""
+        changes = self.with_reason(NODE_SELECTION | AGENT_REASONS)
+        of_node = np.where(changes, ChangeNeeded.OF_NODE_OR_AGENT, ChangeNeeded.OF_PODS)
+        needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.OF_HARDWARE, of_node)
         return needed
 
     def nearest(self, among: node_table.Mask | None = None) -> list[int]:

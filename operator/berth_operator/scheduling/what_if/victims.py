@@ -5,7 +5,6 @@ Nothing is preempted: this is advice, and priority plays no part in it. The pods
 waiting pod would get is enough, that is proposed instead, for the victims may hold more.
 """
 
-import dataclasses
 from collections.abc import Iterator
 
 from berth_operator.scheduling import changes
@@ -24,12 +23,15 @@ def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
         )
 
 
-def freeing_devices_instead(survey: NodeSurvey, row: int, change: changes.EndPods) -> changes.EndPods:
+def freeing_devices_instead(
+    survey: NodeSurvey, row: int, change: changes.EndPods
+) -> changes.EndPods | changes.FreeDevices:
     """Return a change that frees only the devices the pod would get, if that is enough; else this one."""
     before = trials.scenario(survey, row)
     granted = trials.granted_devices(survey, change.apply(before))
     held = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in granted}
     shares = [DeviceRef(uuid, one.minor, one.core, one.memory, one.type) for uuid, one in held.items()]
     shares.sort(key=lambda share: (share.minor, share.uuid))
-    freed = dataclasses.replace(change, devices=tuple(shares), cost=len(shares) / max(1, len(granted)))
+    cost = len(shares) / max(1, len(granted))
+    freed = changes.FreeDevices(node=change.node, cost=cost, holds=change.holds, devices=tuple(shares))
     return freed if shares and trials.fits(survey, freed.apply(before)) else change
