@@ -105,11 +105,7 @@ class Operator:
         )
         self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=wall)
         self._leader = binding_writer.Leader(
-            election.leads,
-            election.doubt,
-            self._wait_until_leading,
-            self._declarer.permit,
-            self._touches.touch,
+            election.leads, election.doubt, self._until_leading, self._declarer.permit, self._touches.touch
         )
         self._reconciler = reconciler.Reconciler(
             session.link,
@@ -299,7 +295,7 @@ class Operator:
                 await loop_.binder.drain()
                 self._binds_ended = True
 
-    async def _wait_until_leading(self) -> None:
+    async def _until_leading(self) -> None:
         """Wait until leadership is confirmed after an outage, and the ledger after a restore."""
         await self._election.wait_confirmed()
         await self._feeds.wait_relisted()
