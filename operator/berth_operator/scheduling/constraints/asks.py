@@ -79,7 +79,7 @@ class AskLess(changes.Change):
 
 def _scaled(scenario: Scenario, count: int, before: int) -> facts.Demand:
     """Lower what is asked under the names that Berth serves, where it is surely about these devices alone."""
-    if len(list(each(scenario.request))) != 1:
+    if sum(len(container.asks) for container in scenario.request.containers) != 1:
         return scenario.demand
     served = tuple((name, -(-amount * count // before)) for name, amount in scenario.demand.device_resources)
     return dataclasses.replace(scenario.demand, device_resources=served)

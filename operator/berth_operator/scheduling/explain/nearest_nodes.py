@@ -89,7 +89,9 @@ def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[No
     if not survey.request:
         return
     device = dataclasses.replace(before.device, failed="") if before.device else None
-    well = dataclasses.replace(before, node=facts.Node(before.node.name), device=device, silent=False)
+    well = dataclasses.replace(
+        before, node=facts.Node(before.node.name), device=device, silent=False, quarantine=""
+    )
     copy = trials.inventory_of(survey, well)
     by_name = facts.Demand(device_resources=survey.demand.device_resources)
     table = reasons.evaluate(copy, questions.of(survey.request, by_name), {})

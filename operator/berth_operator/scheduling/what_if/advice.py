@@ -79,6 +79,8 @@ def single_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, 
 
 def _pod_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
     for proposal in registry.relaxations(survey.request, survey.query, tuple(shortfalls.values())):
+        if survey.budget.exhausted:
+            return  # A pod of many containers has hundreds of proposals, which take time even unchecked.
         if (advice := _tried_on_all_nodes(survey, proposal)) is not None:
             yield advice
 
