@@ -10,7 +10,7 @@ from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
 from berth_operator.scheduling.delivery_ways import Way
 from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.policy import Policy
@@ -113,6 +113,22 @@ def test_whole_cards_come_first() -> None:
 def test_other_pods_get_no_replica(pod: queued_pods.Candidate) -> None:
     """What asks for more than NVIDIA's plugin knows of asks for cards."""
     assert placed(builders.inventory(builders.node(), shared()), pod) is None
+
+
+@pytest.mark.parametrize("scope", [None, Scope.PCIE, Scope.NUMA])
+def test_a_preferred_scope_does_not_change_what_is_meant(scope: Scope | None) -> None:
+    """Where nvidia.com/gpu asks for instances, a pod gets one, and no whole card that lies beside them."""
+    card = builders.card(at="n1", mig=True, instances=builders.instances("n1", 0, 2))
+    together = tuple((scope, (0b11,)) for scope in (Scope.NUMA, Scope.PCIE))
+    board = node_topology.NodeTopology(2, ((0, 50), (50, 0)), together)
+    mixed = builders.device("n1", [card, builders.card(1, at="n1")], gpu_unit=builders.PROFILE, board=board)
+    inventory = builders.inventory(builders.node(), mixed)
+    pod = by_gpu(grouping=requests.Grouping(scope=scope, required=False))
+
+    found = placed(inventory, pod)
+
+    assert found is not None
+    assert [share.profile for share in found.grants[0].shares] == [builders.PROFILE]
 
 
 @pytest.mark.parametrize(("gpus", "cards"), [(2, 1), (2, 8), (3, 2), (9, 8), (16, 8)])

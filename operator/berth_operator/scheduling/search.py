@@ -13,7 +13,7 @@ also names, for each node, the slot of the card to try first, which is its colum
 
 import collections
 import dataclasses
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from typing import Final
 
 import numpy as np
@@ -78,19 +78,29 @@ class Search:
         they change. `question` is made of request and demand; a caller that has it passes it on.
         """
         effort = Effort() if effort is None else effort
+        question = question or questions.of(request, demand)
         *preferred, _ = scopes.narrowest_first(request.grouping)  # The last one is the request as it is.
+        # A required scope would be sought on nodes, too, where the request as it is means another one.
+        not_asked = [*excluded, *self._nodes_not_asked(question)] if preferred else ()
         for scope in preferred:
             grouping = dataclasses.replace(request.grouping, scope=scope, required=True)
             with_scope = dataclasses.replace(request, grouping=grouping)
             scoped_question = questions.of(with_scope, demand)
-            if (found := self._place(with_scope, scoped_question, policy, effort, excluded)) is not None:
+            if (found := self._place(with_scope, scoped_question, policy, effort, not_asked)) is not None:
                 return found
-        question = question or questions.of(request, demand)
         if (found := self._place(request, question, policy, effort, excluded)) is not None:
             return found
         others = gpu_units.variants(self.inventory.table, question)
         found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in others)
         return next(filter(None, found_elsewhere), None)
+
+    def _nodes_not_asked(self, question: questions.Question) -> Iterator[str]:
+        """Yield the nodes on which the request means another one."""
+        inventory = self.inventory
+        asked = gpu_units.nodes_asked(inventory.table, inventory.all_rows, question)
+        for row in np.flatnonzero(~asked).tolist() if asked is not None else ():
+            if (info := inventory.infos[row]) is not None:
+                yield info.name
 
     def may_place(self, question: questions.Question, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
