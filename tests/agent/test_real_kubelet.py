@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from berth_agent import probe
-from berth_crds import wire
+from berth_crds import names, wire
 from support.deviceplugin import DevicePlugin
 from testbed import cluster as clusters
 from testbed import images, waiting, workers
@@ -55,8 +55,8 @@ async def until_offered(scene: Scene, count: int) -> None:
     """Wait until the kubelet would admit a pod with so many cards."""
 
     async def offered() -> bool:
-        template = "jsonpath={.status.allocatable.nvidia\\.com/gpu}"
-        return scene.cluster.kubectl("get", "node", scene.node, "-o", template) == str(count)
+        allocatable = scene.cluster.read_node(scene.node)["status"].get("allocatable", {})
+        return bool(allocatable.get(names.NVIDIA_GPU) == str(count))
 
     await waiting.eventually(offered, what="the node to have its cards", seconds=30)
 

@@ -4,7 +4,6 @@ No driver of NVIDIA's is needed. Its device nodes are made by number: the kernel
 may open that there is no such device, and of others that it is not permitted.
 """
 
-import json
 import os
 import stat
 from collections.abc import Mapping
@@ -82,11 +81,18 @@ async def until_running(stage: Stage, *pods: str) -> None:
     await stage.until("all containers to run", running, seconds=60)
 
 
+def records(stage: Stage) -> list[Thing]:
+    """Return the GpuPods of the namespace."""
+    group = f"/apis/{names.API_VERSION}/namespaces/{stage.namespace}"
+    found: list[Thing] = stage.cluster.read(f"{group}/gpupods")["items"]
+    return found
+
+
 async def until_allocatable(stage: Stage, node: str, count: int, resource: str = names.NVIDIA_GPU) -> None:
     """Wait until the kubelet of a node would give so many devices."""
 
     async def offered() -> bool:
-        found = json.loads(stage.cluster.kubectl("get", "node", node, "--output=json"))
+        found = stage.cluster.read_node(node)
         return int(found["status"].get("allocatable", {}).get(resource, 0)) == count
 
     await stage.until(f"{count} {resource} to be allocatable", offered, seconds=40)

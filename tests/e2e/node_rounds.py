@@ -29,7 +29,7 @@ from berth_crds.client import errors, resources
 from e2e import fleet, inside
 from e2e import stage as stages
 from e2e.conditions import condition
-from e2e.inside import LIBRARY, LOADED, MAJOR, MOST_CARDS, OF_DRIVER, Inside, container, pod
+from e2e.inside import LIBRARY, LOADED, MAJOR, MOST_CARDS, OF_DRIVER, Inside, container, pod, records
 from e2e.stage import Stage
 from support import pod_invariants
 from testbed import cluster as clusters
@@ -202,10 +202,7 @@ async def _nothing_is_left(node: Node) -> None:
     """Raise unless no record is left, and all cards can be had at once."""
     stage = node.stage
 
-    def records() -> str:
-        return stage.cluster.kubectl("get", "gpupods", "--output=name", "--namespace", stage.namespace)
-
-    await waiting.eventually(lambda: not records(), what="all GpuPods to go", seconds=30)
+    await waiting.eventually(lambda: not records(stage), what="all GpuPods to go", seconds=30)
     await stage.create(pod("all", container("main", **{names.NVIDIA_GPU: f"{MOST_CARDS}"})))
     await _until_running(stage, "all")
     await _look_into(node, "all")

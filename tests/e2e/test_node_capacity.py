@@ -33,7 +33,7 @@ def write(stage: Stage, **rules: str) -> None:
 
 def lists(stage: Stage, node: str) -> dict[str, str]:
     """Return what a node lists by names that Berth serves, and what of it is allocatable."""
-    status = json.loads(stage.cluster.kubectl("get", "node", node, "--output=json"))["status"]
+    status = stage.cluster.read_node(node)["status"]
     assert status["capacity"].keys() >= status["allocatable"].keys()
     return {name: amount for name, amount in status["allocatable"].items() if "gpu" in name}
 

@@ -12,6 +12,7 @@ from e2e.inside import (
     Inside,
     container,
     pod,
+    records,
     until_allocatable,
     until_running,
     whole,
@@ -77,8 +78,7 @@ async def test_a_kubelet_that_was_away_rejects_no_pod(
     assert {one["status"]["phase"] for one in now.values()} == {"Running"}
     statuses = [status for one in now.values() for status in one["status"]["containerStatuses"]]
     assert {status["restartCount"] for status in statuses} == {0}
-    records = stage.cluster.kubectl("get", "gpupods", "--output=name", "--namespace", stage.namespace)
-    assert len(records.split()) == len(titles) + 1
+    assert len(records(stage)) == len(titles) + 1
 
 
 async def test_no_pod_fails_for_an_agent_that_is_made_anew(stage: Stage, worker: workers.Worker) -> None:

@@ -117,8 +117,9 @@ class Bed:
 
     def leader(self) -> str:
         """Return the pod of the operator that leads; empty while none does."""
-        what = ("lease", names.LEADER_LEASE, "--output=jsonpath={.spec.holderIdentity}")
-        return self.cluster.kubectl("get", "-n", NAMESPACE, *what).partition("_")[0]
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+        holder: str = self.cluster.read(f"{leases}/{names.LEADER_LEASE}")["spec"].get("holderIdentity", "")
+        return holder.partition("_")[0]
 
     def until_gone(self, *names: str) -> None:
         """Wait until pods of Berth's are gone."""
@@ -126,7 +127,7 @@ class Bed:
 
     def pods(self, namespace: str = NAMESPACE) -> dict[str, Any]:
         """Read the pods of a namespace, by name."""
-        found = json.loads(self.cluster.kubectl("get", "pods", "-n", namespace, "--output=json"))
+        found = self.cluster.read(f"/api/v1/namespaces/{namespace}/pods")
         return {one["metadata"]["name"]: one for one in found["items"]}
 
     def until_ready(self, *names: str, namespace: str = NAMESPACE, seconds: float = 120.0) -> None:

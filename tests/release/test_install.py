@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from bench import results
+from berth_crds import names
 from release import bed as beds
 from release import cached, in_kind
 from testbed import lending, waiting
@@ -43,7 +44,9 @@ def test_a_pod_sees_its_cards_soon_after_the_installation(
     begin = time.monotonic()
     bed.install(cached.made())
     bed.until_ready(*beds.PROGRAMS)
-    waiting.until(lambda: "A100" in bed.cluster.kubectl("get", "devices"), what="the cards", seconds=120)
+    devices = f"/apis/{names.API_VERSION}/devices"
+    waiting.until(lambda: bed.cluster.read(devices)["items"], what="the cards", seconds=120)
+    assert "A100" in bed.cluster.kubectl("get", "devices")
     bed.create("train", cards=2)
     bed.until_ready("train", namespace="default")
     seconds = round(time.monotonic() - begin, 1)

@@ -77,7 +77,8 @@ def create_until_rolled(bed: beds.Bed, stem: str, roll: str) -> list[str]:
 
 def is_rolled(bed: beds.Bed, workload: str) -> bool:
     """Return whether all pods of a workload are of its last version, and ready."""
-    found = json.loads(bed.cluster.kubectl("get", workload, "-n", beds.NAMESPACE, "--output=json"))
+    kind, _, name = workload.partition("/")
+    found = bed.cluster.read(f"/apis/apps/v1/namespaces/{beds.NAMESPACE}/{kind}s/{name}")
     status = found["status"]
     if status.get("observedGeneration") != found["metadata"]["generation"]:
         return False

@@ -13,6 +13,8 @@ of them behind (see `processes`).
 import contextlib
 import dataclasses
 import functools
+import http.client
+import json
 import os
 import secrets
 import shutil
@@ -22,7 +24,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from testbed import api, audit, binaries, components, kubeconfig, pki, ports, processes, supervision, waiting
 
@@ -197,6 +199,19 @@ class Cluster:
             message = f"kubectl {' '.join(words)}: {result.stderr.strip() or result.stdout.strip()}"
             raise KubectlFailed(message)
         return result.stdout
+
+    def read(self, path: str) -> Any:
+        """Return what lies at a path of the API; None if nothing does. It costs far less than kubectl."""
+        try:
+            return json.loads(self._api.get(path))
+        except api.ApiError as error:
+            if error.code != http.client.NOT_FOUND:
+                raise
+            return None
+
+    def read_node(self, name: str) -> Any:
+        """Return a Node; None if it is not there."""
+        return self.read(f"/api/v1/nodes/{name}")
 
     def apply(self, *sources: Path | str) -> None:
         """Apply files or directories (given as paths) and YAML (given as text), in this order."""

@@ -1,6 +1,5 @@
 """A worker is a node that is one, and nothing is left of it, not even what outlives its runtime."""
 
-import json
 import os
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def test_pod_runs_and_nothing_is_left(cluster: clusters.Cluster, namespace: str)
     """Its pods are processes of this machine; with it they go, and so do their cgroups and mounts."""
 
     def running() -> str:
-        pod = json.loads(cluster.kubectl("get", "pod", "p", "-n", namespace, "-o", "json"))
+        pod = cluster.read(f"/api/v1/namespaces/{namespace}/pods/p")
         return pod["metadata"]["uid"] if pod["status"]["phase"] == "Running" else ""
 
     mounts = Path("/proc/self/mounts").read_text()

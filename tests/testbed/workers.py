@@ -324,7 +324,7 @@ class Worker:
             raise processes.CannotStart(f"the kubelet ended by itself; the end of its log:\n{last}")
         if not all(_made(socket) > made for socket, made in before.items()):
             return False
-        return bool(self._cluster.kubectl("get", "node", self.name, "--ignore-not-found", "--output=name"))
+        return self._cluster.read_node(self.name) is not None
 
 
 def _made(path: Path) -> int:
