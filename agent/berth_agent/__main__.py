@@ -30,6 +30,7 @@ from berth_agent import (
     extra_device_files,
     extra_devices,
     flag_table,
+    fpga,
     loop,
     probe,
     rdma,
@@ -135,7 +136,7 @@ def _kubelet(settings: Settings) -> podresources.PodResourcesClient | None:
 def _hardware(node: HardwareNode) -> probe.Probe:
     """Return the probe of the real cards and the extra devices of the node."""
     kernel = sysfs.Kernel(node.sysfs, node.procfs)
-    readers: list[extra_devices.Reader] = [lambda: rdma.devices(kernel)]
+    readers: list[extra_devices.Reader] = [lambda: rdma.devices(kernel), lambda: fpga.devices(kernel)]
     if node.devices:
         readers.append(extra_device_files.DeviceFolder(node.devices, kernel).devices)
     return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices(readers).read)

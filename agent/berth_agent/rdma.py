@@ -26,8 +26,11 @@ VENDORS: Final = {
 }
 
 ACTIVE: Final = "ACTIVE"
+LINK_LAYER: Final = "linkLayer"
+LINK_LAYERS: Final = frozenset({"InfiniBand", "Ethernet"})
+SPEED: Final = "gbps"
 
-_VF: Final = re.compile(r"virtfn(0|[1-9][0-9]{0,4})")
+RATE: Final = re.compile(r"([0-9]{1,6})(?:[.][0-9]+)? Gb/sec")
 
 
 def devices(kernel: sysfs.Kernel) -> tuple[probe.ExtraDevice, ...]:
@@ -43,7 +46,7 @@ def _physical(kernel: sysfs.Kernel) -> dict[str, str]:
     return {
         address: name
         for address, name in sorted(listed, reverse=True)
-        if address and not sysfs.exists(kernel.device(address) / "physfn")
+        if address and not kernel.is_virtual(address)
     }
 
 
@@ -55,7 +58,7 @@ def _address(entry: Path) -> str:
 
 def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.ExtraDevice:
     place, own = kernel.device(address), kernel.sys / "class/infiniband" / name
-    vfs = tuple(_virtual(place))
+    vfs = kernel.virtual_functions(address)
     return probe.ExtraDevice(
         wire.Card(
             uuid=f"rdma-{address}",
@@ -65,6 +68,7 @@ def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.
             model=probe.model_name(sysfs.text(own / "hca_type") or ""),
             topology=kernel.location(address),
             vf_groups=(wire.VfGroup(vfs=vfs),) if vfs else (),
+            labels=_labels(own),
         ),
         health=None,
         problem=_problem(dict(_ports(own))),
@@ -82,19 +86,21 @@ def _problem(ports: Mapping[str, str]) -> probe.DeviceHealth | None:
     )
 
 
+def _labels(own: Path) -> dict[str, str]:
+    """Return by what pods may select the device: the kind of its network, and Gb/s of the fastest port."""
+    ports = _port_folders(own)
+    layers = sorted({sysfs.text(port / "link_layer") or "" for port in ports} & LINK_LAYERS)
+    rates = [int(found[1]) for port in ports if (found := RATE.match(sysfs.text(port / "rate") or ""))]
+    labels = {LINK_LAYER: layers[0]} if len(layers) == 1 else {}
+    return labels | ({SPEED: str(max(rates))} if rates else {})
+
+
 def _ports(own: Path) -> Iterator[tuple[str, str]]:
     """Yield the state of each port; the kernel writes it as `4: ACTIVE`."""
-    for port in sorted(sysfs.entries(own / "ports"), key=lambda each: each.name)[:MOST_PORTS]:
+    for port in _port_folders(own):
         if state := (sysfs.text(port / "state") or "").partition(":")[2].strip():
             yield port.name, state
 
 
-def _virtual(place: Path) -> Iterator[wire.Vf]:
-    """Return the virtual functions of a device, in the order of their numbers."""
-    numbered = ((_VF.fullmatch(entry.name), entry) for entry in sysfs.entries(place))
-    found = sorted((int(match.group(1)), sysfs.target(entry)) for match, entry in numbered if match)
-    return (
-        wire.Vf(number, address)
-        for number, address in found[: schema_limits.MOST_VFS]
-        if schema_limits.BUS_ID.matches(address)
-    )
+def _port_folders(own: Path) -> list[Path]:
+    return sorted(sysfs.entries(own / "ports"), key=lambda each: each.name)[:MOST_PORTS]

@@ -11,6 +11,7 @@ never make a sample fail.
 
 import itertools
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Final
 from berth_crds import schema_limits, wire
 from berth_crds import text as texts
 
+_VF: Final = re.compile(r"virtfn(0|[1-9][0-9]{0,4})")
 LONGEST_TEXT: Final = 4096  # The kernel writes no more than a page.
 MOST_ENTRIES: Final = 1 << 14  # Of one folder.
 
@@ -63,6 +65,25 @@ class Kernel:
     def device(self, address: str) -> Path:
         """Return the folder of a PCI device."""
         return self.sys / "bus/pci/devices" / address
+
+    def pci_addresses(self) -> tuple[str, ...]:
+        """Return the addresses of all PCI devices, in their order."""
+        listed = (each.name for each in entries(self.sys / "bus/pci/devices"))
+        return tuple(sorted(name for name in listed if schema_limits.BUS_ID.matches(name)))
+
+    def is_virtual(self, address: str) -> bool:
+        """Whether a PCI device is a virtual function of another."""
+        return exists(self.device(address) / "physfn")
+
+    def virtual_functions(self, address: str) -> tuple[wire.Vf, ...]:
+        """Return the virtual functions of a PCI device, in the order of their numbers."""
+        numbered = ((_VF.fullmatch(entry.name), entry) for entry in entries(self.device(address)))
+        found = sorted((int(match.group(1)), target(entry)) for match, entry in numbered if match)
+        return tuple(
+            wire.Vf(number, place)
+            for number, place in found[: schema_limits.MOST_VFS]
+            if schema_limits.BUS_ID.matches(place)
+        )
 
 
 def entries(folder: Path) -> tuple[Path, ...]:

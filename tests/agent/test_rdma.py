@@ -222,3 +222,36 @@ def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:
     assert spec.devices[8].topology == wire.Topology(1, "pci0000:3a", "0000:3b:00.0")
     rig.machine.unload()
     assert device_spec.spec(nodes.NODE, nodes.failed(looking), spec) == spec
+
+
+HDR = "200 Gb/sec (4X HDR)"
+
+
+@pytest.mark.parametrize(
+    ("ports", "labels"),
+    [
+        pytest.param([], {}, id="no port"),
+        pytest.param([("InfiniBand", HDR)], {"linkLayer": "InfiniBand", "gbps": "200"}, id="one"),
+        pytest.param(
+            [("Ethernet", "25 Gb/sec (1X EDR)"), ("Ethernet", "100 Gb/sec (4X EDR)")],
+            {"linkLayer": "Ethernet", "gbps": "100"},
+            id="the fastest",
+        ),
+        pytest.param([("InfiniBand", "2.5 Gb/sec"), ("Ethernet", "?")], {"gbps": "2"}, id="of two kinds"),
+        pytest.param([("Token Ring", "fast")], {}, id="nothing that is known"),
+    ],
+)
+def test_pods_may_select_devices_by_their_networks(
+    tree: Tree, ports: list[tuple[str, str]], labels: dict[str, str]
+) -> None:
+    """By its kind and its speed."""
+    tree.add("mlx5_0", "0000:3b:00.0")
+    for number, (layer, rate) in enumerate(ports, start=1):
+        tree.port("mlx5_0", number, "4: ACTIVE")
+        own = tree.kernel.sys / "class/infiniband/mlx5_0/ports" / f"{number}"
+        (own / "link_layer").write_text(f"{layer}\n")
+        (own / "rate").write_text(f"{rate}\n")
+
+    (found,) = (one.entry for one in rdma.devices(tree.kernel))
+
+    assert found.labels == labels

@@ -1,0 +1,77 @@
+"""FPGAs, found among the PCI devices of a tree made as the kernel makes it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from berth_agent import fpga, sysfs
+from berth_crds import wire
+
+FPGA = "0x120000"
+
+
+class Tree:
+    """A /sys to which PCI devices are added."""
+
+    def __init__(self, root: Path) -> None:
+        self.kernel = sysfs.Kernel(root / "sys", root / "proc")
+
+    def add(self, address: str, *, root: str = "pci0000:3a", **files: str) -> Path:
+        """Add one PCI device."""
+        place = self.kernel.sys / "devices" / root / address
+        place.mkdir(parents=True)
+        described = {"class": FPGA, "vendor": "0x10ee", "device": "0x5020", "numa_node": "1"} | files
+        for file, text in described.items():
+            (place / file).write_text(f"{text}\n")
+        link(self.kernel.sys / "bus/pci/devices" / address, place)
+        return place
+
+
+def link(path: Path, target: Path) -> None:
+    """Make a link as the kernel does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(os.path.relpath(target, path.parent))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """Lend a node without devices."""
+    return Tree(tmp_path)
+
+
+def test_a_node_without_pci_has_none(tree: Tree) -> None:
+    """Nor has one whose devices are something else."""
+    assert fpga.devices(tree.kernel) == ()
+    tree.add("0000:3a:00.0", vendor="0x10de", **{"class": "0x030200"})
+    tree.add("0000:3b:00.0", **{"class": "0x020000"})
+    tree.add("0000:3c:00.0", vendor="0x1d0f")
+    (tree.add("0000:3d:00.0") / "vendor").unlink()
+    assert fpga.devices(tree.kernel) == ()
+
+
+def test_each_is_told_with_its_place(tree: Tree) -> None:
+    """In the order of their addresses."""
+    tree.add("0000:5e:00.0", root="pci0000:5d", vendor="0x1172", device="0x2b59", numa_node="-1")
+    tree.add("0000:3b:00.0")
+
+    first, second = (one.entry for one in fpga.devices(tree.kernel))
+
+    assert (first.uuid, first.type, first.minor) == ("fpga-0000:3b:00.0", "fpga", 0)
+    assert (first.vendor, first.model) == ("xilinx", "xilinx 5020")
+    assert first.topology == wire.Topology(1, "pci0000:3a", "0000:3b:00.0")
+    assert (second.uuid, second.minor, second.model) == ("fpga-0000:5e:00.0", 1, "altera 2b59")
+    assert second.topology == wire.Topology(None, "pci0000:5d", "0000:5e:00.0")
+
+
+def test_virtual_functions_are_parts_of_their_device(tree: Tree) -> None:
+    """And no devices of their own."""
+    whole = tree.add("0000:3b:00.0")
+    for number in (1, 0):
+        part = tree.add(f"0000:3b:00.{number + 1}")
+        link(part / "physfn", whole)
+        link(whole / f"virtfn{number}", part)
+
+    (found,) = (one.entry for one in fpga.devices(tree.kernel))
+
+    assert found.vf_groups == (wire.VfGroup(vfs=(wire.Vf(0, "0000:3b:00.1"), wire.Vf(1, "0000:3b:00.2"))),)
