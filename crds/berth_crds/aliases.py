@@ -179,6 +179,8 @@ AMOUNTS: Final = (
     Amount(KAI, "gpu-fraction-num-devices", names.GPU_SHARED, where=Where.ANNOTATION),
     Amount(GENIUS, "genius/gpu-number", names.NVIDIA_GPU, where=Where.LABEL),
     Amount(KUBEGPU, "alpha.gpu/numgpu", names.NVIDIA_GPU),
+    Amount(KUBEGPU, "alpha.gpu/gpu-generate-topology", NOTHING),
+    Amount(KUBEGPU, "gpu/gpu-generate-topology", NOTHING),
 )
 
 _MEASURES: Final = frozenset({names.GPU_CORE, names.GPU_MEMORY, names.GPU_MEMORY_RATIO})
