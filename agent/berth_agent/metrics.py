@@ -68,6 +68,16 @@ MEASURES: Final = (
         "Part of the time in which memory was used, in percent.",
         lambda _, measured: measured.memory_utilization,
     ),
+    Measure(
+        "ENC_UTIL",
+        "Part of the time in which the video encoder ran, in percent.",
+        lambda _, measured: measured.encoder_utilization,
+    ),
+    Measure(
+        "DEC_UTIL",
+        "Part of the time in which the video decoder ran, in percent.",
+        lambda _, measured: measured.decoder_utilization,
+    ),
     Measure("POWER_USAGE", "Power in watts.", lambda _, measured: _in(1000, measured.power)),
     Measure(
         "POWER_MGMT_LIMIT",

@@ -58,6 +58,8 @@ class Measurements:
     memory_free: int | None = None
     utilization: int | None = None
     memory_utilization: int | None = None
+    encoder_utilization: int | None = None
+    decoder_utilization: int | None = None
     power: int | None = None
     power_limit: int | None = None
     temperature: int | None = None

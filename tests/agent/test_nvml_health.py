@@ -144,6 +144,8 @@ def test_vitals_are_what_the_card_measures(place: nodes.Place) -> None:
         {
             "card.0.memory": "85899345920 536870912 1073741824",
             "card.0.utilization": "97 45",
+            "card.0.encoder": "12 167000",
+            "card.0.decoder": "34 167000",
             "card.0.power": 251_000,
             "card.0.temperature": 66,
             "card.0.ecc.0.0": 5,
@@ -160,6 +162,8 @@ def test_vitals_are_what_the_card_measures(place: nodes.Place) -> None:
         memory_free=85899345920 - 536870912 - 1073741824,
         utilization=97,
         memory_utilization=45,
+        encoder_utilization=12,
+        decoder_utilization=34,
         power=251_000,
         power_limit=400_000,
         temperature=66,
@@ -177,6 +181,8 @@ def test_vitals_are_what_the_card_measures(place: nodes.Place) -> None:
 VITALS: Final = {
     "nvmlDeviceGetMemoryInfo_v2": ("memory_used", "memory_free", "memory_reserved"),
     "nvmlDeviceGetUtilizationRates": ("utilization", "memory_utilization"),
+    "nvmlDeviceGetEncoderUtilization": ("encoder_utilization",),
+    "nvmlDeviceGetDecoderUtilization": ("decoder_utilization",),
     "nvmlDeviceGetPowerUsage": ("power",),
     "nvmlDeviceGetEnforcedPowerLimit": ("power_limit",),
     "nvmlDeviceGetTemperatureThreshold": ("slowdown_temperature",),

@@ -209,6 +209,10 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
 }
 BOUNDS: dict[str, tuple[dict[str, object], str]] = {
     "cards": ({names.NVIDIA_GPU: 65}, "asks for 65 cards; no node has more than 64"),
+    "cards as Koordinator writes them": (
+        {names.NVIDIA_GPU: 200},
+        "asks for 200 cards; nvidia.com/gpu counts whole cards: write 2, or berth.dev/gpu: 200",
+    ),
     "cards in percent": ({names.GPU: 6600}, "asks for 66 cards; no node has more than 64"),
     "cards by ratio": ({RATIO: 6700}, "asks for 67 cards; no node has more than 64"),
     "cards to share": ({SHARED: 68, MEMORY: 100}, "asks for 68 cards; no node has more than 64"),

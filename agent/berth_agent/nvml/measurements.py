@@ -43,6 +43,8 @@ def read(handle: Any, *, slowdown_temperature: int | None) -> probe.Measurements
         memory_free=memory.free if memory else None,
         utilization=use.gpu if use else None,
         memory_utilization=use.memory if use else None,
+        encoder_utilization=_part_of_time(pynvml.nvmlDeviceGetEncoderUtilization, handle),
+        decoder_utilization=_part_of_time(pynvml.nvmlDeviceGetDecoderUtilization, handle),
         power=_ask_or_none(pynvml.nvmlDeviceGetPowerUsage, handle),
         power_limit=_ask_or_none(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle),
         temperature=_temperature(handle),
@@ -82,6 +84,12 @@ def _ask_or_none(call: Callable[..., Any], *arguments: Any) -> Any:
         if failure.code in GONE:
             raise
         return None
+
+
+def _part_of_time(call: Callable[..., Any], handle: Any) -> int | None:
+    """Return in how many percent of the time something was used; the driver says of which time, too."""
+    found = _ask_or_none(call, handle)
+    return None if found is None else int(found[0])
 
 
 def _temperature(handle: Any) -> int | None:

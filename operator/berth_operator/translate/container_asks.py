@@ -69,6 +69,12 @@ def _instead(amounts: ResourceAmounts) -> str:
 
 def _whole_cards(container: str, amounts: ResourceAmounts) -> Asks:
     count = _count(amounts[names.NVIDIA_GPU], "a number of whole cards")
+    if count > schema_limits.MOST_DEVICES and count % WHOLE == 0:
+        # As Koordinator's own gpu is written.
+        refusals.refuse(
+            f"container {container} asks for {count} cards; {names.NVIDIA_GPU} counts whole cards: "
+            f"write {count // WHOLE}, or {names.GPU}: {count}"
+        )
     return (requests.cards(_bounded(container, count)),)
 
 

@@ -12,6 +12,7 @@ DRIVER: Final = ("driver.version", "driver.nvml", "driver.cuda", "driver.error",
 OF_A_CARD: Final = (
     *("uuid", "name", "serial", "minor", "module", "brand", "architecture", "numa", "bus", "capability"),
     *("absent", "lost", "reset", "memory", "utilization", "power", "power.limit", "temperature"),
+    *("encoder", "decoder"),
     *("clock.n", "clock.max.n", "threshold.n", "ecc.mode", "ecc.n.n", "rows", "pages", "cpus", "memories"),
     *("events", "field.n", "fabric", "process.n", "usage.n", "nvlinks", "nvlink.n", "nvlink.version"),
     *("mig.mode", "mig.max", "mig.n", "profile.n", "error.CALL", "hang.CALL"),

@@ -495,6 +495,8 @@ NUMBER(nvmlDeviceGetEnforcedPowerLimit, "power.limit")
 NUMBER_OF(nvmlDeviceGetClockInfo, "clock")
 NUMBER_OF(nvmlDeviceGetMaxClockInfo, "clock.max")
 PAIR(nvmlDeviceGetEccMode, "ecc.mode")
+PAIR(nvmlDeviceGetEncoderUtilization, "encoder")
+PAIR(nvmlDeviceGetDecoderUtilization, "decoder")
 
 Return nvmlDeviceGetTotalEccErrors(Device *device, u32 error, u32 counter, u64 *out) {
     DEVICE_GATE;

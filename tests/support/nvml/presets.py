@@ -91,6 +91,8 @@ def _card(machine: str, number: int, seat: Seat) -> Iterator[tuple[str, object]]
 def _readings() -> Iterator[tuple[str, object]]:
     """Return what an idle, healthy card measures."""
     yield "utilization", "0 0"
+    yield "encoder", "0 167000"
+    yield "decoder", "0 167000"
     yield "power", 62_000
     yield "power.limit", 400_000
     yield "temperature", 31

@@ -19,6 +19,7 @@
  *   card.N.reset = 1                   once it changes, this card is lost until the next init
  *   card.N.memory = TOTAL RESERVED USED   in bytes
  *   card.N.utilization = GPU MEMORY    card.N.power = MILLIWATT      card.N.power.limit = MILLIWATT
+ *   card.N.encoder = PERCENT MICROSECONDS   card.N.decoder likewise      (and of which time that is)
  *   card.N.temperature = CELSIUS       card.N.clock.T = MHZ          card.N.clock.max.T = MHZ
  *   card.N.threshold.T = CELSIUS       T is 0 for shutdown, 1 for slowdown
  *   card.N.ecc.mode = NOW PENDING      card.N.ecc.ERRORTYPE.COUNTERTYPE = COUNT
