@@ -213,7 +213,7 @@ OPTIONS: Final = (
     Option(
         KOORDINATOR,
         "scheduling.koordinator.sh/device-joint-allocate",
-        (names.JOINT,),
+        (names.JOINT, names.JOINT_POLICY),
         "joint allocate",
     ),
     Option(

@@ -343,6 +343,7 @@ WISHES: Final[Mapping[str, Callable[[PodGenerator], str]]] = {
     names.SCOPE_POLICY: lambda draw: draw.word("required", "preferred"),
     names.STRATEGY: lambda draw: draw.word("spread", "binpack", "weighted", "fragmentation"),
     names.JOINT: lambda draw: draw.word("gpu,rdma", "rdma,fpga", "gpu,rdma,fpga"),
+    names.JOINT_POLICY: lambda draw: draw.word("required", "preferred"),
     names.APPLY: lambda draw: draw.word("rdma=every", "rdma=count", "rdma=whole,fpga=every"),
     names.LABELS: lambda draw: draw.word("fabric=a", "fabric=b,rail=1"),
     names.FUNCTION_LABELS: lambda draw: draw.word("type=general", "type=none"),

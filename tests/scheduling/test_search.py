@@ -1,6 +1,6 @@
 """The search finds the best place if there is one, and never a card that must not be given."""
 
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
 import pytest
@@ -12,6 +12,7 @@ from berth_operator.scheduling.devices import allocator, node_topology, requests
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.nodes import facts as node_facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from scheduling.placements import RULES, TENTH, minors, place
@@ -44,6 +45,24 @@ def close(*, required: bool) -> queued_pods.Candidate:
     """Return a pod of two cards of one NUMA node."""
     grouping = requests.Grouping(scope=Scope.NUMA, required=required)
     return builders.candidate(request=builders.request(2, grouping=grouping))
+
+
+def rooted(
+    roots: str, nics: str, name: str = "n1", *, numa: tuple[int, ...] = ()
+) -> tuple[node_facts.Node, devices.Device]:
+    """Return a node whose cards and NICs sit below these PCIe roots, a letter each."""
+    flat = ((0,) * len(roots),) * len(roots)
+    board = node_topology.NodeTopology(len(roots), flat, ((Scope.NUMA, numa),))
+    cards = [builders.card(minor, root=root, at=name) for minor, root in enumerate(roots)]
+    found = [builders.nic(minor, root=root, at=name) for minor, root in enumerate(nics)]
+    return builders.node(name), builders.device(name, cards, others=found, board=board)
+
+
+def with_nic(count: int = 1, **grouping: Any) -> queued_pods.Candidate:
+    """Return a pod of cards and a NIC, one PCIe root being only a wish."""
+    asks = (requests.cards(count), requests.OtherDevices("rdma", 1, 100))
+    wish = requests.Grouping(joint_wish=("gpu", "rdma"), **grouping)
+    return builders.candidate(request=builders.request(asks, grouping=wish))
 
 
 def share(core: int = 0, memory: int = 0, *, ratio: int = 0, count: int = 1) -> queued_pods.Candidate:
@@ -104,6 +123,52 @@ def test_which_cards_are_given(
 ) -> None:
     """To the last percent and byte; a preferred scope is given up where it cannot be had."""
     assert minors(place(inventory, candidate)) == expected
+
+
+NUMA: Final = {"scope": Scope.NUMA, "required": False}
+WISHES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, tuple[str, ...]]]] = {
+    "the card below the root of a NIC": (
+        builders.inventory(*rooted("ab", "b")),
+        with_nic(),
+        ("GPU-n1-1", "rdma-n1-0"),
+    ),
+    "any, where no card and NIC have a root in common": (
+        builders.inventory(*rooted("aa", "b")),
+        with_nic(),
+        ("GPU-n1-0", "rdma-n1-0"),
+    ),
+    "the node where they have": (
+        builders.inventory(*rooted("a", "b"), *rooted("a", "a", "n2")),
+        with_nic(),
+        ("GPU-n2-0", "rdma-n2-0"),
+    ),
+    "a root in common before a scope": (
+        builders.inventory(*rooted("abb", "b", numa=(0b011, 0b100))),
+        with_nic(2, **NUMA),
+        ("GPU-n1-1", "GPU-n1-2", "rdma-n1-0"),
+    ),
+    "both": (
+        builders.inventory(*rooted("bbb", "b", numa=(0b001, 0b110))),
+        with_nic(2, **NUMA),
+        ("GPU-n1-1", "GPU-n1-2", "rdma-n1-0"),
+    ),
+    "the scope alone": (
+        builders.inventory(*rooted("aaa", "b", numa=(0b001, 0b110))),
+        with_nic(2, **NUMA),
+        ("GPU-n1-1", "GPU-n1-2", "rdma-n1-0"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("inventory", "candidate", "expected"), WISHES.values(), ids=WISHES)
+def test_devices_are_joint_if_they_can_be(
+    inventory: Inventory, candidate: queued_pods.Candidate, expected: tuple[str, ...]
+) -> None:
+    """A pod that would like its devices below one PCIe root starts where that cannot be had, too."""
+    found = place(inventory, candidate)
+
+    assert found is not None
+    assert tuple(share.uuid for share in random_clusters.given(found)) == expected
 
 
 def test_whole_card_is_given_whole() -> None:

@@ -18,7 +18,7 @@ ANNOTATIONS: Final = (
         "avoid-uuids",
         "memory-at-least",
     ),
-    *("scope", "strategy", "joint", "labels", "function-labels", "apply", "replicas", "gang"),
+    *("scope", "strategy", "joint", "joint-policy", "labels", "function-labels", "apply", "replicas", "gang"),
 )
 
 

@@ -125,11 +125,11 @@ HINTS: dict[str, tuple[str, object, Reason, str]] = {
         UNSUPPORTED,
         ": gpu: ApplyForAll is not served; see berth.dev/apply for what is",
     ),
-    "a joint that is a wish": (
+    "a joint of another scope": (
         JOINT,
-        {"deviceTypes": ["gpu", "rdma"]},
+        {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SameNUMA"},
         UNSUPPORTED,
-        " is served as a condition only; add requiredScope: SamePCIe",
+        ".requiredScope: SameNUMA is not served; write SamePCIe",
     ),
     "a joint of no types": (JOINT, {"deviceTypes": "gpu"}, INVALID, ": deviceTypes is not a list of types"),
     "a joint with a stranger": (

@@ -90,6 +90,10 @@ MANNERS: dict[str, tuple[dict[str, str], Grouping]] = {
     ),
     "a strategy": ({names.STRATEGY: "spread"}, Grouping(strategy=Strategy.SPREAD)),
     "devices that belong together": ({names.JOINT: "gpu, rdma"}, Grouping(joint=("gpu", "rdma"))),
+    "devices that should belong together": (
+        {names.JOINT: "gpu, rdma", names.JOINT_POLICY: "preferred"},
+        Grouping(joint_wish=("gpu", "rdma")),
+    ),
     "a type named twice": ({names.JOINT: "gpu,rdma,gpu"}, Grouping(joint=("gpu", "rdma"))),
     "labels": ({names.LABELS: "fabric=b, zone=1"}, Grouping(labels=(("fabric", "b"), ("zone", "1")))),
     "labels in another order": (
@@ -255,6 +259,16 @@ TOGETHER: dict[str, tuple[Mapping[str, object], dict[str, str], str]] = {
         {names.SCOPE_POLICY: "preferred"},
         "annotation berth.dev/scope-policy needs berth.dev/scope beside it",
     ),
+    "a policy for nothing joint": (
+        CARDS,
+        {names.JOINT_POLICY: "required"},
+        "annotation berth.dev/joint-policy needs berth.dev/joint beside it",
+    ),
+    "a wish for a joint without NICs": (
+        CARDS,
+        {names.JOINT: "gpu,rdma", names.JOINT_POLICY: "preferred"},
+        f"annotation berth.dev/joint {OF_RDMA}",
+    ),
     "replicas of whole cards": (
         CARDS,
         {names.REPLICAS: "packed"},
@@ -352,6 +366,7 @@ def test_every_wish_of_the_contract_is_read_or_refused() -> None:
         *(names.UUIDS, names.AVOID_UUIDS),
         *(names.MEMORY_AT_LEAST, names.SCOPE, names.SCOPE_POLICY, names.STRATEGY, names.JOINT),
         *(names.APPLY, names.LABELS, names.FUNCTION_LABELS, names.REPLICAS, names.GANG, names.GANG_SIZE),
+        names.JOINT_POLICY,
     }
 
     assert wishes <= {*READERS, *UNSERVED}

@@ -72,21 +72,20 @@ class Search:
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
-        A preferred scope (NVLink, PCIe or NUMA: how near each other the cards sit) is tried as a required
-        one, then the next wider one, and at last the request as it is. Once `effort` is used up, the nodes
-        that were not searched are left to the next call: those already searched are not searched again until
-        they change. `question` is made of request and demand; a caller that has it passes it on.
+        What the pod would rather have is tried first (`scopes.wished`), and at last the request as it is.
+        Once `effort` is used up, the nodes that were not searched are left to the next call: those already
+        searched are not searched again until they change. `question` is made of request and demand; a caller
+        that has it passes it on.
         """
         effort = Effort() if effort is None else effort
         question = question or questions.of(request, demand)
-        *preferred, _ = scopes.narrowest_first(request.grouping)  # The last one is the request as it is.
+        wished = tuple(scopes.wished(request.grouping))
         # A required scope would be sought on nodes, too, where the request as it is means another one.
-        not_asked = [*excluded, *self._nodes_not_asked(question)] if preferred else ()
-        for scope in preferred:
-            grouping = dataclasses.replace(request.grouping, scope=scope, required=True)
-            with_scope = dataclasses.replace(request, grouping=grouping)
-            scoped_question = questions.of(with_scope, demand)
-            if (found := self._place(with_scope, scoped_question, policy, effort, not_asked)) is not None:
+        not_asked = [*excluded, *self._nodes_not_asked(question)] if wished else ()
+        for grouping in wished:
+            stricter = dataclasses.replace(request, grouping=grouping)
+            stricter_question = questions.of(stricter, demand)
+            if (found := self._place(stricter, stricter_question, policy, effort, not_asked)) is not None:
                 return found
         if (found := self._place(request, question, policy, effort, excluded)) is not None:
             return found

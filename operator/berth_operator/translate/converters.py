@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from berth_crds import aliases, catalog, names
-from berth_crds.vocabulary import DeviceType, Scope
+from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy
 from berth_operator.translate import refusals
 from berth_operator.translate.container_asks import Mode
 from berth_operator.translate.resources import as_mapping, json_object
@@ -162,7 +162,7 @@ def _applied(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[str]
     yield f"{kind}={mode}"
 
 
-def _joint_allocate(row: aliases.Option, place: str, text: str) -> OwnTexts:
+def _joint_allocate(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     joint = json_object(place, text)
     _check_fields(place, joint, {"deviceTypes", "requiredScope"})
     types = joint.get("deviceTypes") or []
@@ -170,9 +170,10 @@ def _joint_allocate(row: aliases.Option, place: str, text: str) -> OwnTexts:
         refusals.refuse(f"{place}: deviceTypes is not a list of types")
     if len(set(types)) < 2:  # noqa: PLR2004  one device is joined with nothing
         return ()
-    if _text(joint, "requiredScope") != "SamePCIe":
-        refusals.decline(f"{place} is served as a condition only; add requiredScope: SamePCIe")
-    return ((row.means[0], ",".join(types)),)
+    if (scope := _text(joint, "requiredScope")) not in {"", "SamePCIe"}:
+        refusals.decline(f"{place}.requiredScope: {refusals.shown(scope)} is not served; write SamePCIe")
+    policy = ScopePolicy.REQUIRED if scope else ScopePolicy.PREFERRED
+    return (names.JOINT, ",".join(types)), (names.JOINT_POLICY, policy.value)
 
 
 def _partition_spec(row: aliases.Option, place: str, text: str) -> OwnTexts:

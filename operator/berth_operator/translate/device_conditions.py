@@ -36,12 +36,16 @@ class MetadataEntry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceSelection:
-    """What a pod's annotations and labels select; `entries` has the first entry of each of Berth's keys."""
+    """What a pod's annotations and labels select; `entries` has the first entry of each of Berth's keys.
+
+    Unless `joint_required`, the joint devices of the grouping are only a wish.
+    """
 
     conditions: requests.Conditions
     grouping: requests.Grouping
     modes: Mapping[str, Mode]
     entries: Mapping[str, MetadataEntry]
+    joint_required: bool = True
 
 
 NO_SELECTION: Final = DeviceSelection(requests.ANY_CARD, requests.NO_GROUPING, {}, {})
@@ -114,6 +118,7 @@ def _selection(values: Mapping[str, Any], entries: Mapping[str, MetadataEntry]) 
         requests.Grouping(**fields_of(requests.Grouping)),
         values.get(names.APPLY, {}),
         entries,
+        joint_required=values.get(names.JOINT_POLICY, True),
     )
 
 
@@ -264,6 +269,7 @@ READERS: Final[Mapping[str, KeyReader]] = {
     names.SCOPE_POLICY: KeyReader(requests.Grouping, "required", _is(ScopePolicy.REQUIRED)),
     names.STRATEGY: KeyReader(requests.Grouping, "strategy", _word(Strategy)),
     names.JOINT: KeyReader(requests.Grouping, "joint", _joint),
+    names.JOINT_POLICY: KeyReader(DeviceSelection, "joint_required", _is(ScopePolicy.REQUIRED)),
     names.LABELS: KeyReader(requests.Grouping, "labels", _labels, pod_limits.MAX_LIST_TEXT),
     names.FUNCTION_LABELS: KeyReader(requests.Grouping, "function_labels", _labels, pod_limits.MAX_LIST_TEXT),
     names.REPLICAS: KeyReader(requests.Grouping, "spread_replicas", _is(ReplicaSpread.DISTRIBUTED)),

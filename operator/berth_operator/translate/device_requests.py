@@ -47,9 +47,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     faults += pod_limits.first_faults(_label_faults(pod))
     faults += unserved_keys.of_gangs(pod)
     faults += unserved_keys.of_requirements(pod)
-    whole = requests.Request(
-        tuple(containers), selection.conditions, _applicable(selection.grouping, containers)
-    )
+    whole = requests.Request(tuple(containers), selection.conditions, _applicable(selection, containers))
     # A container that could not be read may be the one that the selection was meant for.
     mismatches = () if wrong else (*_unused(selection, containers), *_contradictions(selection, whole))
     found = itertools.chain(faults, wrong, _resource_faults(pod.spec), mismatches, _constraints(pod.spec))
@@ -208,8 +206,9 @@ def types_asked(containers: Containers) -> set[str]:
     return {ask.type if isinstance(ask, requests.OtherDevices) else DeviceType.GPU.value for ask in asks}
 
 
-def _applicable(grouping: requests.Grouping, containers: Containers) -> requests.Grouping:
+def _applicable(selection: device_conditions.DeviceSelection, containers: Containers) -> requests.Grouping:
     """Return the manner without what is about devices that no container requests, as Koordinator does."""
+    grouping = selection.grouping
     types = types_asked(containers)
     # If every device of the node is requested, they cannot all be near one card.
     every = {
@@ -218,11 +217,13 @@ def _applicable(grouping: requests.Grouping, containers: Containers) -> requests
         for ask in one.asks
         if isinstance(ask, requests.OtherDevices) and ask.every
     }
-    joint = tuple(one for one in grouping.joint if one in types - every)
+    together = tuple(one for one in grouping.joint if one in types - every)
+    joint = together if len(together) > 1 else ()
     others = bool(types & set(OTHER_TYPES))
     return dataclasses.replace(
         grouping,
-        joint=joint if len(joint) > 1 else (),
+        joint=joint if selection.joint_required else (),
+        joint_wish=() if selection.joint_required else joint,
         scope=grouping.scope if DeviceType.GPU in types else None,
         required=grouping.required or DeviceType.GPU not in types,
         labels=grouping.labels if others else (),
@@ -254,6 +255,8 @@ def _contradictions(
     entries, conditions = selection.entries, selection.conditions
     if names.SCOPE_POLICY in entries and names.SCOPE not in entries:
         yield refusals.invalid(f"{entries[names.SCOPE_POLICY].place} needs {names.SCOPE} beside it")
+    if names.JOINT_POLICY in entries and names.JOINT not in entries:
+        yield refusals.invalid(f"{entries[names.JOINT_POLICY].place} needs {names.JOINT} beside it")
     if names.REPLICAS in entries and not whole.need.replicas:
         yield refusals.invalid(f"{entries[names.REPLICAS].place} needs {names.NVIDIA_GPU_SHARED} beside it")
     for wanted, avoided, key, avoid in (

@@ -165,13 +165,14 @@ class Conditions:
 class Grouping:
     """How the devices of a pod belong together, and the strategy that the pod itself asks for, if any.
 
-    `joint` names types that must sit on the same PCIe root. `labels` must be those of the
-    devices of a type, `function_labels` those of their virtual functions.
+    `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
+    `labels` must be those of the devices of a type, `function_labels` those of their virtual functions.
     """
 
     scope: Scope | None = None
     required: bool = True
     joint: tuple[str, ...] = ()
+    joint_wish: tuple[str, ...] = ()
     strategy: Strategy | None = None
     spread_replicas: bool = True
     labels: tuple[tuple[str, str], ...] = ()

@@ -10,6 +10,7 @@ meets a scope that is required. A scope that is only preferred is tried first an
 given up step by step, NVLink to PCIe to NUMA to the whole node.
 """
 
+import dataclasses
 import heapq
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -55,6 +56,21 @@ def narrowest_first(grouping: requests.Grouping) -> tuple[Scope, ...]:
     return (
         (grouping.scope,) if grouping.required else NARROWEST_FIRST[NARROWEST_FIRST.index(grouping.scope) :]
     )
+
+
+def wished(grouping: requests.Grouping) -> Iterator[requests.Grouping]:
+    """Yield the groupings in which a pod would rather have its devices, the most wanted first.
+
+    A preferred scope is tried as a required one, then the next wider one. Devices that should sit on one PCIe
+    root come before any scope.
+    """
+    plain = dataclasses.replace(grouping, joint_wish=())
+    joined = [dataclasses.replace(plain, joint=grouping.joint_wish)] if grouping.joint_wish else []
+    *preferred, _ = narrowest_first(grouping)  # The last one is the grouping as it is.
+    for one in (*joined, plain):
+        yield from (dataclasses.replace(one, scope=scope, required=True) for scope in preferred)
+        if one is not plain:
+            yield one
 
 
 def groups(board: node_topology.NodeTopology, scope: Scope, everything: int) -> tuple[int, ...]:
