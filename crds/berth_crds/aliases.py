@@ -198,6 +198,9 @@ KUBEGPU_RECORDS: Final = ("pod.alpha/DeviceInformation", "KubeDevice/DeviceInfo"
 KUBEGPU_COUNTS: Final = ("alpha.gpu/numgpu", names.NVIDIA_GPU)
 KUBEGPU_PATHS: Final = ("alpha/grpresource/", "resource/group/")
 
+# Where Koordinator's scheduler writes which devices it gave a pod: a record in JSON, by minors.
+KOORDINATOR_RECORD: Final = "scheduling.koordinator.sh/device-allocated"
+
 # ---------------------------------------------------------------- what says which, and how
 
 GENIUS_PRIORITY: Final = "genius/priority"

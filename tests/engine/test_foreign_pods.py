@@ -1,15 +1,17 @@
 """A pod that another scheduler bound holds what a device plugin of its node may have given it (I8, I9)."""
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from berth_crds import names, wire
+from berth_crds import aliases, names, wire
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
+from scheduling.placements import place
 from support import builders, inventories, ledgers
 
 EVERY = holds.ALL_CARDS
@@ -82,6 +84,93 @@ def test_a_part_of_a_card_is_given_only_where_the_agent_is_the_plugin(
     ledgers.in_turn(lambda: ledger.device_seen(device), lambda: ledgers.pod_seen(ledger, PART), late=late)
 
     assert ledgers.holding(ledger) == ([], expected)
+
+
+KOORDINATOR = {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100}
+WITH_KOORDINATOR = builders.node("n1", extra=dict.fromkeys(KOORDINATOR, 400))
+
+
+def recorded(*minors: int, asks: int = 1, **fields: Any) -> raw.Pod:
+    """Return a pod that Koordinator has bound to n1, and written into it that it has these cards."""
+    entry = {"id": "GPU-x", "resources": dict.fromkeys(KOORDINATOR, "100")}
+    record = json.dumps({"gpu": [{"minor": minor, **entry} for minor in minors], "rdma": [{"minor": 3}]})
+    asked = builders.asking("main", {name: amount * asks for name, amount in KOORDINATOR.items()})
+    usual: dict[str, Any] = {
+        "nodeName": "n1",
+        "schedulerName": "koord-scheduler",
+        "phase": "Running",
+        "containers": [asked],
+        "annotations": {aliases.KOORDINATOR_RECORD: record},
+    }
+    return builders.pod("p", **usual | fields)
+
+
+EVERY_CARD, NO_CARD = [0, 1, 2, 3], list[int]()
+RECORDS: dict[str, tuple[raw.Pod, wire.GpuPod | None, list[int]]] = {
+    "the card that it names": (recorded(2), None, [0, 1, 3]),
+    "the kubelet knows nothing of it": (recorded(2), bare(), [0, 1, 3]),
+    "all that it names": (recorded(0, 3, asks=2), bare(), [1, 2]),
+    "a card of which the pod has a part": (
+        recorded(2, containers=[builders.asking("main", {"koordinator.sh/gpu-core": 50})]),
+        None,
+        [0, 1, 3],
+    ),
+    "fewer than the pod asks for: the rest may be any": (recorded(0, asks=2), None, NO_CARD),
+    "more than the pod asks for: not believed": (recorded(1, 2), None, NO_CARD),
+    "a card that is not there: not believed": (recorded(9), None, NO_CARD),
+    "what cannot be read: not believed": (
+        recorded(annotations={aliases.KOORDINATOR_RECORD: '{"gpu": [{"minor": "2"}]}'}),
+        None,
+        NO_CARD,
+    ),
+    "what is too long: not believed": (
+        recorded(annotations={aliases.KOORDINATOR_RECORD: '{"gpu":[{"minor":2}]}' + " " * (1 << 16)}),
+        None,
+        NO_CARD,
+    ),
+    "what the kubelet says beside it": (recorded(2), builders.gpupod(main=[1]), [0, 3]),
+    "of a pod that Berth would bind now": (recorded(2, schedulerName=names.SCHEDULER_NAME), None, [0, 1, 3]),
+    "of a pod that Berth has bound: not believed": (
+        recorded(
+            annotations={
+                aliases.KOORDINATOR_RECORD: '{"gpu":[{"minor":2}]}',
+                names.ALLOCATION: "{",
+                names.MINORS: "1",
+            }
+        ),
+        None,
+        [0, 2, 3],
+    ),
+    "a pod that is over": (recorded(2, phase="Succeeded"), None, EVERY_CARD),
+}
+
+
+@pytest.mark.parametrize(("pod", "gpupod", "free"), RECORDS.values(), ids=RECORDS)
+@pytest.mark.parametrize("order", [1, -1], ids=["the pod last", "the pod first"])
+def test_cards_that_koordinator_gave_are_given_to_nobody_else(
+    pod: raw.Pod, gpupod: wire.GpuPod | None, free: list[int], order: int
+) -> None:
+    """Its own agent hands them out, so the kubelet says that the pod has none: only the record tells."""
+    ledger = ledgers.with_nodes()
+    ledgers.in_turn(
+        lambda: ledger.node_seen(WITH_KOORDINATOR),
+        lambda: ledger.device_seen(builders.device("n1", kubelet_read=True)),
+        lambda: ledgers.gpupod_seen(ledger, gpupod) if gpupod else None,
+        lambda: ledgers.pod_seen(ledger, pod),
+        late=order < 0,
+    )
+
+    assert given_one_by_one(ledger) == free
+
+
+def given_one_by_one(ledger: Ledger) -> list[int]:
+    """Give whole cards away as long as there are any; return their minors."""
+    found: list[int] = []
+    while (placement := place(ledger.inventory, builders.candidate(f"next-{len(found)}"))) is not None:
+        shares = placement.grants[0].shares
+        found.append(shares[0].minor)
+        ledger.inventory.charge(builders.hold(f"next-{len(found)}", shares=list(shares)))
+    return sorted(found)
 
 
 STARTING = builders.pod("p", gpus=2, nodeName="n1", schedulerName="other", phase="Pending")

@@ -25,7 +25,7 @@ TROUBLES: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CARD_CORDONED: "cordoned",
     Reason.OCCUPIED: "used by other processes",
-    Reason.WRONG_RECORD: "reserved for a pod whose allocation annotation is invalid",
+    Reason.WRONG_RECORD: "reserved for a pod without a valid allocation annotation",
     Reason.DUPLICATE_UUID: "with a UUID that another node reports too",
 }
 

@@ -10,7 +10,8 @@ A pod of another scheduler can have devices from a device plugin alone: for reso
 that its node offers, and not where the kubelet says that it has none. Once it runs, it has
 them, and the agent of a node that asks the kubelet will say which: until it has, any card
 of the node may be among them, and all that no pod holds by name are kept back. Before it
-runs it may never be given any, so it keeps back no more than it asks for. All of this is a
+runs it may never be given any, so it keeps back no more than it asks for. But Koordinator has an
+agent of its own that hands out cards, and writes into the pod which. All of this is a
 function of the pod, its GpuPod, the Node and the Device, so it does not matter which of
 them came first.
 """
@@ -55,7 +56,8 @@ class UnreadableAllocation:
     running; `fewest` counts the uuids of cards that a whole record of it has at least, and
     `most` those that it can have at most, in all its containers together. Of a
     pod of another scheduler, `plugged` says how many cards each resource that it asks for
-    may have brought it. `runs` tells that its containers were started.
+    may have brought it, and `minors` which cards that scheduler has written that it gave it. `runs` tells
+    that its containers were started.
     """
 
     starts: tuple[tuple[str, bool], ...] = ()
@@ -63,6 +65,7 @@ class UnreadableAllocation:
     plugged: Mapping[str, int] | None = None
     runs: bool = False
     most: int = holds.ALL_CARDS
+    minors: frozenset[int] = frozenset()
 
 
 def objection(hold: Hold, named: NamedDevices, most: int = holds.ALL_CARDS) -> str:
@@ -92,6 +95,7 @@ def held(
     hold: Hold, nameless: UnreadableAllocation, named: NamedDevices | None, device: facts.Device | None
 ) -> Hold:
     """Return what a pod holds, given what it withholds while its devices are not named."""
+    hold = _as_written(hold, nameless.minors, device)
     if named is None or objection(hold, named, nameless.most):
         return _unspoken(hold, nameless, device)
     if named.bare and nameless.plugged is not None:
@@ -107,6 +111,18 @@ def held(
         return dataclasses.replace(hold, shares=shares)
     missing = max(nameless.fewest, len(_listed(named))) - len(cards)
     return dataclasses.replace(hold, shares=shares, withheld=max(0, missing), marked=marked)
+
+
+def _as_written(hold: Hold, minors: frozenset[int], device: facts.Device | None) -> Hold:
+    """Return what a pod withholds of which another scheduler has written that it gave it these cards.
+
+    That is believed if all of them are there and the pod may have so many. Nothing more is given of them,
+    whatever the kubelet says: it does not know what that scheduler's own agent hands out.
+    """
+    there = {card.minor for card in device.cards} if device is not None else set()
+    if not minors <= there or len(minors) > hold.withheld:
+        return hold
+    return dataclasses.replace(hold, withheld=hold.withheld - len(minors), marked=hold.marked | minors)
 
 
 def _unspoken(hold: Hold, nameless: UnreadableAllocation, device: facts.Device | None) -> Hold:

@@ -23,7 +23,15 @@ from berth_crds import aliases, allocation, names, schema_limits
 from berth_crds.vocabulary import DeviceType, PodPhase
 from berth_operator.scheduling import allocation_recovery, container_peaks, decisions, holds
 from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.translate import device_requests, pod_limits, quantities, raw, resources, unknown_keys
+from berth_operator.translate import (
+    device_requests,
+    foreign_records,
+    pod_limits,
+    quantities,
+    raw,
+    resources,
+    unknown_keys,
+)
 
 MAX_MARKED: Final = 512
 MINOR: Final = re.compile(r"\d{1,9}", re.ASCII)
@@ -264,14 +272,16 @@ def _cards_in(marked: MarkedCards) -> int:
 
 def nameless(pod: raw.Pod, expected: ExpectedDevices) -> allocation_recovery.UnreadableAllocation:
     """Return what is needed to recover the allocation of a pod from its GpuPod."""
+    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME
+    bound_by_berth = has_result(pod.metadata.annotations)
     return allocation_recovery.UnreadableAllocation(
         expected.start_order,
         expected.min_cards if expected.request else allocation_recovery.SURELY_ONE,
-        None
-        if pod.spec.scheduler_name == names.SCHEDULER_NAME or has_result(pod.metadata.annotations)
-        else expected.max_cards_by_resource,
+        None if ours or bound_by_berth else expected.max_cards_by_resource,
         pod.status.phase == PodPhase.RUNNING,
         expected.max_named_cards,
+        # Berth may answer to the name of the scheduler that has bound the pod.
+        frozenset() if bound_by_berth else foreign_records.minors(pod.metadata.annotations),
     )
 
 

@@ -103,7 +103,7 @@ def without_foreign_annotations(pod: raw.Pod) -> raw.Pod:
     annotations_read = {
         key: value
         for key, value in pod.metadata.annotations.items()
-        if names.GROUP in key or key in ANNOTATIONS
+        if names.GROUP in key or key in ANNOTATIONS or key == aliases.KOORDINATOR_RECORD
     }
     return msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations_read)

@@ -112,8 +112,8 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     ),
     Reason.WRONG_RECORD: (
         "",
-        "1 has cards reserved for a pod whose allocation annotation is invalid",
-        "2 have cards reserved for a pod whose allocation annotation is invalid",
+        "1 has cards reserved for a pod without a valid allocation annotation",
+        "2 have cards reserved for a pod without a valid allocation annotation",
     ),
     Reason.MIG_MODE: ("", "1 has cards in MIG mode", "2 have cards in MIG mode"),
     Reason.WITHHELD: (

@@ -127,13 +127,13 @@ CONSTRAINT = Constraint(
         Reason.CARD_CORDONED: of_devices("too few {} that are not cordoned"),
         Reason.OCCUPIED: of_devices("{} used by processes that Berth did not place"),
         Reason.DUPLICATE_UUID: of_devices("{} whose UUID another node reports too"),
-        Reason.WRONG_RECORD: of_devices("{} reserved for a pod whose allocation annotation is invalid"),
+        Reason.WRONG_RECORD: of_devices("{} reserved for a pod without a valid allocation annotation"),
     },
     brief={
         Reason.UNHEALTHY: "unhealthy",
         Reason.CARD_CORDONED: "cordoned",
         Reason.OCCUPIED: "used by other processes",
         Reason.DUPLICATE_UUID: "UUID reported by another node too",
-        Reason.WRONG_RECORD: "reserved for a pod whose allocation annotation is invalid",
+        Reason.WRONG_RECORD: "reserved for a pod without a valid allocation annotation",
     },
 )
