@@ -10,7 +10,7 @@ from berth_crds import allocation, names
 from berth_crds.client import resources, watch
 from berth_operator.engine import ports
 from berth_operator.kube import binding_writer
-from berth_operator.translate import held_devices, raw
+from berth_operator.translate import bind_annotations, raw
 from kube.binding_writers import NODE, TERM, Writer, waiting_pod
 from kube.conftest import RecordingApi, Wired
 from support import builders, manifests, pods
@@ -49,7 +49,7 @@ async def test_everything_is_one_revision(session: RecordingApi, pod_client: pod
 
 def test_a_pod_without_cards_has_no_allocation() -> None:
     """Who asked for no card gets the node and the term, nothing else."""
-    assert held_devices.annotations(pods.placement(NODE), term=TERM) == {names.TERM: TERM}
+    assert bind_annotations.of(pods.placement(NODE), term=TERM) == {names.TERM: TERM}
 
 
 async def test_a_dry_run_writes_nothing(session: RecordingApi, pod_client: pods.PodClient) -> None:

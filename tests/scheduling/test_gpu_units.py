@@ -15,7 +15,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from berth_operator.translate import held_devices, pods
+from berth_operator.translate import bind_annotations, pods
 from scheduling.explain import scenes
 from support import builders
 
@@ -140,7 +140,7 @@ def test_what_was_placed_is_what_is_read_back(gpus: int, cards: int) -> None:
     placement = placed(inventory, waiting.candidate)
     assert placement is not None
 
-    annotations = held_devices.annotations(placement, term="t", containers=["main"])
+    annotations = bind_annotations.of(placement, term="t", containers=["main"])
     bound = pods.classify(
         builders.pod("p", gpus=gpus, annotations=annotations, nodeName="n1", phase="Running")
     )

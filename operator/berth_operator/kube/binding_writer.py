@@ -19,7 +19,7 @@ from berth_crds.client import api, errors, resources
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
-from berth_operator.translate import held_devices, long_pods, pods, raw
+from berth_operator.translate import bind_annotations, long_pods, pods, raw
 
 log = logging.getLogger(__name__)
 
@@ -206,9 +206,7 @@ def binding(
             "uid": candidate.uid,
             **({"resourceVersion": version} if version else {}),
             "labels": {names.FENCED_LABEL: "true"},
-            "annotations": held_devices.annotations(
-                placement, term=term, containers=candidate.without_devices
-            ),
+            "annotations": bind_annotations.of(placement, term=term, containers=candidate.without_devices),
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
     }

@@ -16,7 +16,7 @@ from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import feeds
 from berth_operator.scheduling import decisions
-from berth_operator.translate import held_devices
+from berth_operator.translate import bind_annotations
 
 Manifest = dict[str, Any]
 
@@ -96,7 +96,7 @@ def pod(one: Manifest, placement: decisions.Placement | None) -> Manifest:
     containers = [
         one.get("name", "") for part in ("initContainers", "containers") for one in spec.get(part, ())
     ]
-    result = held_devices.annotations(placement, term=TERM, containers=containers)
+    result = bind_annotations.of(placement, term=TERM, containers=containers)
     meta["annotations"] = {**meta.get("annotations", {}), **result}
     return {**one, "metadata": meta, "spec": {**spec, "nodeName": placement.node}}
 

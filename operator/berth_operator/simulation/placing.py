@@ -16,7 +16,7 @@ from berth_operator.scheduling import decisions, holds, queued_pods
 from berth_operator.simulation import manifests, pod_explanations, usage
 from berth_operator.simulation.cluster import Cluster
 from berth_operator.simulation.scenario import Scenario
-from berth_operator.translate import held_devices, pods, raw
+from berth_operator.translate import bind_annotations, pods, raw
 
 GATED: Final = "Gated"
 FOREIGN: Final = "NotOurs"
@@ -174,7 +174,7 @@ def _confirm(cluster: Cluster, pod: raw.Pod, placement: decisions.Placement) -> 
     """Add the bound pod to the ledger, as the watch would."""
     meta = msgspec.structs.replace(
         pod.metadata,
-        annotations={**pod.metadata.annotations, **held_devices.annotations(placement, term=TERM)},
+        annotations={**pod.metadata.annotations, **bind_annotations.of(placement, term=TERM)},
     )
     spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
     seen = pods.classify(msgspec.structs.replace(pod, metadata=meta, spec=spec))

@@ -19,7 +19,7 @@ from berth_operator.simulation import (
     yamls,
 )
 from berth_operator.simulation.scenario import Scenario
-from berth_operator.translate import held_devices
+from berth_operator.translate import bind_annotations
 
 MAX_CELL_LENGTH: Final = 4000
 GAP: Final = "   "
@@ -79,7 +79,7 @@ def _allocation_json(placement: decisions.Placement) -> dict[str, Any] | None:
     """Return the allocation as in JSON; None for a pod without devices."""
     if not placement.grants:
         return None
-    found: dict[str, Any] = json.loads(allocation.encode(held_devices.allocation_of(placement)))
+    found: dict[str, Any] = json.loads(allocation.encode(bind_annotations.allocation_of(placement)))
     return found
 
 
@@ -214,7 +214,7 @@ def _bound_manifest(body: dict[str, Any], placement: decisions.Placement) -> dic
     body = copy.deepcopy(body)
     meta, spec, status = (body.get(part) or {} for part in ("metadata", "spec", "status"))
     containers = [one["name"] for part in ("initContainers", "containers") for one in spec.get(part) or ()]
-    result = held_devices.annotations(placement, term=placing.TERM, containers=containers)
+    result = bind_annotations.of(placement, term=placing.TERM, containers=containers)
     meta["annotations"] = {**(meta.get("annotations") or {}), **result}
     meta["labels"] = {**(meta.get("labels") or {}), names.FENCED_LABEL: "true"}
     spec["nodeName"] = placement.node
