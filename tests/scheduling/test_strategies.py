@@ -139,6 +139,20 @@ SIZES: Final = builders.node("n1"), builders.device("n1", 4), builders.node("n2"
 CORE_OR_MEMORY: Final = builders.inventory(
     *builders.nodes(2, cards=1), used("n1", 60, 1), used("n2", 1, builders.MEMORY * 6 // 10)
 )
+
+
+def two_models(at: str) -> list[Any]:
+    """Return a node of four cards of a model and then two of another."""
+    other = [builders.card(minor, at=at, model="T4") for minor in (4, 5)]
+    return [
+        builders.node(at),
+        builders.device(at, [*(builders.card(one, at=at) for one in range(4)), *other]),
+    ]
+
+
+MODELS: Final = builders.inventory(
+    *two_models("n1"), *two_models("n2"), builders.hold("a", "n1", [4]), builders.hold("b", "n2", range(4))
+)
 INSTANCE: Final = decisions.Share("MIG-n2-0-0", 0, 100, 1, profile=builders.PROFILE)
 REPLICA: Final = builders.share(1, at="n2", core=25, memory=builders.MEMORY // 4)
 PIECES: Final = builders.inventory(*cut("n1"), *cut("n2"), builders.hold("a", "n2", [INSTANCE, REPLICA]))
@@ -179,6 +193,15 @@ CASES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, Policy, tuple[str
             (node, []),
         )
         for strategy, node in ((BINPACK, "n2"), (SPREAD, "n1"))
+    },
+    **{
+        f"by {strategy} only cards of the model that is asked for count": (
+            MODELS,
+            builders.candidate(models=["T4"]),
+            Policy(strategy),
+            (node, [minor]),
+        )
+        for strategy, node, minor in ((BINPACK, "n1", 5), (SPREAD, "n2", 4), (WEIGHTED, "n2", 4))
     },
     "weighted prefers large hardware": (
         builders.inventory(*SIZES),

@@ -330,6 +330,7 @@ def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:
         table=inventory.table,
         rows=query.rows,
         need=question.need,
+        matching=query.matching,
         cards_with_room=query.cards_with_room,
         cpu=amounts.get(facts.CPU, 0),
         node_memory=amounts.get(facts.MEMORY, 0),

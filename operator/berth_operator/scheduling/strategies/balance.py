@@ -1,10 +1,11 @@
 """The strategies that score how full a node is: binpack, spread, and the weighted mean.
 
 Fullness is the mean, weighted as the policy says, of the used parts of compute and of
-memory over the node's cards after the placement, so a request in bytes and one in percent
-are measured alike; of replicas and MIG instances the number counts. For a pod without
-cards, nodes with fewer free cards come first whatever the strategy, so that work on cpus
-does not sit down beside free cards.
+memory after the placement, so a request in bytes and one in percent are measured alike; of
+replicas and MIG instances the number counts. Only the cards count that the pod may use: of
+a node with two models, those of the model that it asks for. For a pod without cards, nodes
+with fewer free cards come first whatever the strategy, so that work on cpus does not sit
+down beside free cards.
 """
 
 from typing import Final
@@ -38,13 +39,10 @@ def weighted(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     """
     if not score_input.need.cards:
         return spread(score_input)
-    cards, memory = (
-        node_table.count(score_input.open),
-        np.where(score_input.open, score_input.total, 0).sum(axis=1),
-    )
+    cards, memory = node_table.count(score_input.usable), score_input.total_of_usable(score_input.total)
     static = score_input.weights.mean(cards / score_input.scale.cards, memory / score_input.scale.memory)
-    left_core = score_input.core.sum(axis=1) / (100 * score_input.scale.cards)
-    left_memory = score_input.memory.sum(axis=1) / score_input.scale.memory
+    left_core = score_input.total_of_usable(score_input.core) / (100 * score_input.scale.cards)
+    left_memory = score_input.total_of_usable(score_input.memory) / score_input.scale.memory
     dynamic = score_input.weights.mean(left_core, left_memory)
     slot = score_inputs.card_slot(score_input, fullest=False)
     return score_inputs.Ranking(_clipped(score_inputs.BEST * (static + 2 * dynamic) / 3), slot)
@@ -57,10 +55,10 @@ def _fullness(score_input: score_inputs.ScoreInput) -> node_table.Scores:
         return score_inputs.BEST * (
             1 - (score_input.pieces_left - score_input.taken_pieces()) / np.maximum(score_input.pieces, 1)
         )
-    cards = np.maximum(node_table.count(score_input.open), 1)
-    total = np.maximum(np.where(score_input.open, score_input.total, 0).sum(axis=1), 1)
-    core = (score_input.core.sum(axis=1) - score_input.taken_core()) / (100 * cards)
-    memory = (score_input.memory.sum(axis=1) - score_input.taken_memory()) / total
+    cards = np.maximum(node_table.count(score_input.usable), 1)
+    total = np.maximum(score_input.total_of_usable(score_input.total), 1)
+    core = (score_input.total_of_usable(score_input.core) - score_input.taken_core()) / (100 * cards)
+    memory = (score_input.total_of_usable(score_input.memory) - score_input.taken_memory()) / total
     full: node_table.Scores = score_inputs.BEST * (1 - score_input.weights.mean(core, memory))
     return full
 

@@ -26,6 +26,9 @@ class ScoreInput:
     table: node_table.NodeTable
     rows: node_table.Rows
     need: requests.Need
+    matching: (
+        node_table.Mask | None
+    )  # [node, slot]: open cards that meet the conditions; None: all open ones.
     cards_with_room: node_table.Mask | None  # [node, slot]: cards that could take the simple share.
     cpu: int  # What the pod asks of the node, as `node_memory` is.
     node_memory: int
@@ -62,6 +65,16 @@ class ScoreInput:
     def open(self) -> node_table.Mask:
         """Cards that are given out at all."""
         return self.table.open[self.rows]
+
+    @property
+    def usable(self) -> node_table.Mask:
+        """Cards that are given out, and that the pod may use by their model and whatever else it says."""
+        return self.open if self.matching is None else self.matching
+
+    def total_of_usable(self, numbers: node_table.Numbers) -> node_table.Numbers:
+        """Return the sum of these numbers over the usable cards of each node."""
+        found: node_table.Numbers = np.where(self.usable, numbers, 0).sum(axis=1)
+        return found
 
     @property
     def cpu_left(self) -> node_table.Numbers:
@@ -135,8 +148,8 @@ class ScoreInput:
 
     def taken_memory(self) -> node_table.Scores:
         """Return how much memory the pod would take of each node's cards, in bytes."""
-        cards = np.maximum(node_table.count(self.open), 1)
-        mean = np.where(self.open, self.total, 0).sum(axis=1) / cards
+        cards = np.maximum(node_table.count(self.usable), 1)
+        mean = self.total_of_usable(self.total) / cards
         percent = sum(ask.count * ask.ratio for ask in self.need.shares)
         given = sum(ask.count * ask.memory for ask in self.need.shares if not ask.ratio)
         taken: node_table.Scores = self.need.whole * mean + (mean * percent / requests.WHOLE + given)
