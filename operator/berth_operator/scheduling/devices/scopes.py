@@ -64,6 +64,8 @@ def wished(grouping: requests.Grouping) -> Iterator[requests.Grouping]:
     A preferred scope is tried as a required one, then the next wider one. Devices that should sit on one PCIe
     root come before any scope.
     """
+    if not grouping.joint_wish and (grouping.required or grouping.scope is None):
+        return  # As most pods: each decision comes by here.
     plain = dataclasses.replace(grouping, joint_wish=())
     joined = [dataclasses.replace(plain, joint=grouping.joint_wish)] if grouping.joint_wish else []
     *preferred, _ = narrowest_first(grouping)  # The last one is the grouping as it is.
