@@ -1,37 +1,23 @@
 """FPGAs, found among the PCI devices of a tree made as the kernel makes it."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from berth_agent import fpga, sysfs
+from berth_agent import fpga
 from berth_crds import wire
+from support import pci_tree
 
 FPGA = "0x120000"
 
 
-class Tree:
-    """A /sys to which PCI devices are added."""
-
-    def __init__(self, root: Path) -> None:
-        self.kernel = sysfs.Kernel(root / "sys", root / "proc")
+class Tree(pci_tree.PciTree):
+    """A /sys to which FPGAs are added."""
 
     def add(self, address: str, *, root: str = "pci0000:3a", **files: str) -> Path:
-        """Add one PCI device."""
-        place = self.kernel.sys / "devices" / root / address
-        place.mkdir(parents=True)
-        described = {"class": FPGA, "vendor": "0x10ee", "device": "0x5020", "numa_node": "1"} | files
-        for file, text in described.items():
-            (place / file).write_text(f"{text}\n")
-        link(self.kernel.sys / "bus/pci/devices" / address, place)
-        return place
-
-
-def link(path: Path, target: Path) -> None:
-    """Make a link as the kernel does."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(os.path.relpath(target, path.parent))
+        """Add one FPGA."""
+        described = {"class": FPGA, "vendor": "0x10ee", "device": "0x5020", "numa_node": "1"}
+        return self.function(address, root, **described | files)
 
 
 @pytest.fixture
@@ -69,8 +55,7 @@ def test_virtual_functions_are_parts_of_their_device(tree: Tree) -> None:
     whole = tree.add("0000:3b:00.0")
     for number in (1, 0):
         part = tree.add(f"0000:3b:00.{number + 1}")
-        link(part / "physfn", whole)
-        link(whole / f"virtfn{number}", part)
+        pci_tree.link_virtual(number, part, whole)
 
     (found,) = (one.entry for one in fpga.devices(tree.kernel))
 

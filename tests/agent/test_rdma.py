@@ -6,57 +6,40 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import device_spec, probe, rdma, simulated, sysfs
+from berth_agent import device_spec, probe, rdma, simulated
 from berth_agent.health import cooldown, verdicts
 from berth_crds import vocabulary, wire
-from support import nodes
+from support import nodes, pci_tree
 from support.clinic import RULES
 from support.nvml import presets
 
 CARDLESS = dataclasses.replace(simulated.machine("n1", "1xT4"), cards=(), partitions=())
 
 
-class Tree:
-    """A /sys to which devices are added."""
-
-    def __init__(self, root: Path) -> None:
-        self.kernel = sysfs.Kernel(root / "sys", root / "proc")
+class Tree(pci_tree.PciTree):
+    """A /sys to which RDMA devices are added."""
 
     def add(self, name: str, address: str, *, root: str = "pci0000:3a", **files: str) -> Path:
         """Add one RDMA device at a PCI address."""
-        place = self._function(address, root)
-        for file, text in ({"vendor": "0x15b3", "numa_node": "1"} | files).items():
-            (place / file).write_text(text + "\n")
+        place = self.function(address, root, **{"vendor": "0x15b3", "numa_node": "1"} | files)
         own = place / "infiniband" / name
         own.mkdir(parents=True)
         (own / "hca_type").write_text("MT4123\n")
-        _link(own / "device", place)
-        _link(self.kernel.sys / "class/infiniband" / name, own)
+        pci_tree.link(own / "device", place)
+        pci_tree.link(self.kernel.sys / "class/infiniband" / name, own)
         return place
 
     def add_vf(self, number: int, address: str, *, of: Path, name: str = "") -> None:
         """Add a virtual function, that may be listed as a device of its own too."""
         root = of.parent.parent.name
-        place = self.add(name, address, root=root) if name else self._function(address, root)
-        _link(place / "physfn", of)
-        _link(of / f"virtfn{number}", place)
+        place = self.add(name, address, root=root) if name else self.function(address, root)
+        pci_tree.link_virtual(number, place, of)
 
     def port(self, name: str, number: int | str, state: str) -> None:
         """Have a port of a device be in a state, in the kernel's words."""
         port = self.kernel.sys / "class/infiniband" / name / "ports" / str(number)
         port.mkdir(parents=True, exist_ok=True)
         (port / "state").write_text(f"{state}\n")
-
-    def _function(self, address: str, root: str) -> Path:
-        place = self.kernel.sys / "devices" / root / "0000:3a:01.0" / address
-        place.mkdir(parents=True)
-        _link(self.kernel.sys / "bus/pci/devices" / address, place)
-        return place
-
-
-def _link(link: Path, target: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(os.path.relpath(target, link.parent))
 
 
 @pytest.fixture
@@ -150,7 +133,7 @@ def test_virtual_functions_belong_to_their_device(tree: Tree) -> None:
 def test_function_with_two_names_is_one_device(tree: Tree) -> None:
     """Two ports of one function are one device."""
     place = tree.add("mlx4_0", "0000:3b:00.0")
-    _link(tree.kernel.sys / "class/infiniband/mlx4_1", place / "infiniband/mlx4_0")
+    pci_tree.link(tree.kernel.sys / "class/infiniband/mlx4_1", place / "infiniband/mlx4_0")
 
     assert len(rdma.devices(tree.kernel)) == 1
 
@@ -203,7 +186,7 @@ def test_virtual_function_of_an_odd_number_is_none(tree: Tree, name: str) -> Non
     """The kernel counts them from 0, without zeros before."""
     place = tree.add("mlx5_0", "0000:3b:00.0")
     tree.add_vf(1, "0000:3b:00.2", of=place)
-    _link(place / name, tree.kernel.device("0000:3b:00.2"))
+    pci_tree.link(place / name, tree.kernel.device("0000:3b:00.2"))
 
     (found,) = rdma.devices(tree.kernel)
     assert found.entry.vf_groups == (wire.VfGroup(vfs=(wire.Vf(1, "0000:3b:00.2"),)),)

@@ -38,6 +38,19 @@ def heard() -> Ledger:
     return ledger
 
 
+def all_seen(node: facts.Node, gpupod: wire.GpuPod | None, pod: raw.Pod, order: int) -> Ledger:
+    """Return a ledger that has seen a node whose agent asks the kubelet, and a pod; at -1 the pod first."""
+    ledger = ledgers.with_nodes()
+    ledgers.in_turn(
+        lambda: ledger.node_seen(node),
+        lambda: ledger.device_seen(builders.device("n1", kubelet_read=True)),
+        lambda: ledgers.gpupod_seen(ledger, gpupod) if gpupod else None,
+        lambda: ledgers.pod_seen(ledger, pod),
+        late=order < 0,
+    )
+    return ledger
+
+
 @pytest.mark.parametrize("late", [False, True], ids=["the node first", "the pod first"])
 @pytest.mark.parametrize(
     ("node", "pod", "expected"),
@@ -151,14 +164,7 @@ def test_cards_that_koordinator_gave_are_given_to_nobody_else(
     pod: raw.Pod, gpupod: wire.GpuPod | None, free: list[int], order: int
 ) -> None:
     """Its own agent hands them out, so the kubelet says that the pod has none: only the record tells."""
-    ledger = ledgers.with_nodes()
-    ledgers.in_turn(
-        lambda: ledger.node_seen(WITH_KOORDINATOR),
-        lambda: ledger.device_seen(builders.device("n1", kubelet_read=True)),
-        lambda: ledgers.gpupod_seen(ledger, gpupod) if gpupod else None,
-        lambda: ledgers.pod_seen(ledger, pod),
-        late=order < 0,
-    )
+    ledger = all_seen(WITH_KOORDINATOR, gpupod, pod, order)
 
     assert given_one_by_one(ledger) == free
 
@@ -206,14 +212,7 @@ def test_a_running_pod_whose_cards_nobody_names_yet_may_have_any(
     node: facts.Node, pod: raw.Pod, gpupod: wire.GpuPod | None, expected: tuple[list[int], int], order: int
 ) -> None:
     """Where the agent asks the kubelet, it says soon which; until then one of them must not be given out."""
-    ledger = ledgers.with_nodes()
-    ledgers.in_turn(
-        lambda: ledger.node_seen(node),
-        lambda: ledger.device_seen(builders.device("n1", kubelet_read=True)),
-        lambda: ledgers.gpupod_seen(ledger, gpupod) if gpupod else None,
-        lambda: ledgers.pod_seen(ledger, pod),
-        late=order < 0,
-    )
+    ledger = all_seen(node, gpupod, pod, order)
 
     assert ledgers.holding(ledger) == expected
     assert inventories.free_cards(ledger.inventory) == max(0, 4 - len(expected[0]) - expected[1])

@@ -61,7 +61,7 @@ def summary(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> N
         node=info.name,
         free=0 if info.cordoned else max(0, unused - view.withheld),
         used=sum(not view.unused(card) for card in cards),
-        healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards) if info.heard else 0,
+        healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards) if info.agent_is_live else 0,
         silent=info.silent,
         in_use=_rounded(sum(_part_in_use(view, card) for card in cards)),
         # As long as the field may be: a longer one would have the whole status refused.

@@ -41,14 +41,14 @@ class NodeInfo:
         return self.node is None and self.published is None and not self.holds
 
     @property
-    def heard(self) -> bool:
-        """Whether its agent speaks for its devices."""
+    def agent_is_live(self) -> bool:
+        """Whether its agent is there, and has published devices that can be read."""
         return self.device is not None and not self.device.failed and not self.silent
 
     @property
     def open(self) -> bool:
         """Whether its devices may be given out at all."""
-        return self.heard and not self.quarantine
+        return self.agent_is_live and not self.quarantine
 
     @property
     def cordoned(self) -> bool:
@@ -84,6 +84,6 @@ class NodeInfo:
             functions=frozenset(self.functions),
             withheld=self.withheld,
             open=self.open,
-            quarantine=self.quarantine if self.heard else "",
+            quarantine=self.quarantine if self.agent_is_live else "",
             exclusive_replicas=self.exclusive_replicas,
         )

@@ -51,7 +51,7 @@ WORDS: Final[Mapping[Reason, Words]] = {
 BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
-_ABLE: Final = tuple(
+_FEASIBLE: Final = tuple(
     (one.applies_to, one.feasible) for one in CONSTRAINTS if one.feasible not in {None, resources.feasible}
 )
 
@@ -82,7 +82,7 @@ def feasible(query: Query) -> node_table.Mask:
     mask = resources.feasible(query)  # A new mask, without rows that have no Node object.
     if (of_unit := gpu_units.nodes_asked(query.table, query.rows, question)) is not None:
         mask &= of_unit
-    for applies, passing in _ABLE:
+    for applies, passing in _FEASIBLE:
         if applies(question):
             mask &= passing(query)
     return mask
