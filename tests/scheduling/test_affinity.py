@@ -195,6 +195,7 @@ def test_columns_follow_nodes_that_change(
         assert (
             made.matching(node_selection).tolist() == labels.Labels(nodes).matching(node_selection).tolist()
         )
+        assert set(made.keys()) == {key for one in nodes if one is not None for key in one.labels}
 
 
 VALUES = st.sampled_from(["", "a", "5", "-5", "+4", "0" * 40 + "4", "²", HUGE, str(2**63 - 1), "five"])

@@ -6,9 +6,11 @@ is, and kept until a node's value of it changes; an expression is then a look-up
 rules are those of `affinity`, which asks one node.
 """
 
+import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -75,7 +77,7 @@ class Labels:
     def __init__(self, nodes: Sequence[facts.Node | None]) -> None:
         self._nodes = list(nodes)
         self._labels = [node.labels if node is not None else {} for node in nodes]
-        self._known = set[str]().union(*self._labels)  # And perhaps more.
+        self._uses = collections.Counter(itertools.chain.from_iterable(self._labels))  # On how many nodes.
         self._nowhere = column([None] * len(nodes))
         self._names = self._column_of_names()
         self._columns: dict[str, Column] = {}
@@ -89,15 +91,23 @@ class Labels:
         for key in before.keys() | after.keys():
             if before.get(key) != after.get(key):
                 self._columns.pop(key, None)
-        self._known.update(after)
+        self._uses.update(after.keys())
+        self._uses.subtract(before.keys())
+        for key in before.keys() - after.keys():
+            if not self._uses[key]:
+                del self._uses[key]
         self._labels[at], was = after, self._nodes[at]
         self._nodes[at] = node
         if (was.name if was is not None else None) != (node.name if node is not None else None):
             self._names = self._column_of_names()
 
+    def keys(self) -> Collection[str]:
+        """Return the labels that the nodes have."""
+        return self._uses.keys()
+
     def of(self, key: str) -> Column:
         """Return the column of a label."""
-        if key not in self._known:
+        if key not in self._uses:
             return self._nowhere  # And it is not kept: pods may name any.
         if key not in self._columns:
             self._columns[key] = column([labels.get(key) for labels in self._labels])
