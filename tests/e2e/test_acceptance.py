@@ -162,7 +162,7 @@ NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
         "UnsupportedRequest",
         "huawei.com/Ascend910",
     ),
-    "far too many cards": (manifests.pod("x", 1000), "InvalidRequest", "no node has more than 64"),
+    "far too many cards": (manifests.pod("x", 65), "InvalidRequest", "no node has more than 64"),
     "no model named": (
         manifests.pod("x", annotations={names.MODEL: " , "}),
         "InvalidRequest",
