@@ -9,9 +9,10 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling import node_selection_reasons, node_table
+from berth_operator.scheduling.card_masks import MOST_MASKS
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.inventory import MOST_NAMED, Inventory
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.node_selection_reasons import MOST_UPDATED
 from berth_operator.scheduling.nodes import facts, labels
 from support import builders, inventories, random_clusters
@@ -255,12 +256,12 @@ def test_named_cards_follow_the_devices() -> None:
 
     inventory.put_device(builders.device("n3", 1))
     after = inventory.named(uuids)
-    for at in range(3 * MOST_NAMED):
+    for at in range(3 * MOST_MASKS):
         inventory.named(frozenset({f"GPU-{at}"}))
 
     assert np.argwhere(before).tolist() == [[inventory.index["n2"], 1]]
     assert np.argwhere(after).tolist() == [[inventory.index["n2"], 1], [inventory.index["n3"], 0]]
-    assert len(inventory._named) <= MOST_NAMED
+    assert len(inventory._card_masks._masks) <= MOST_MASKS
 
 
 def test_resources_that_no_node_has_take_no_column() -> None:

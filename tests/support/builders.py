@@ -75,6 +75,16 @@ def function(minor: int, number: int, **labels: str) -> devices.Function:
     return devices.Function(f"0000:{minor:02x}:00.{number}", number, tuple(labels.items()))
 
 
+def is_among(key: str, *values: str) -> facts.LabelExpression:
+    """Return an expression that a label has one of these values."""
+    return facts.LabelExpression(key, "In", values)
+
+
+def selecting(kind: str = "", **labels: str) -> tuple[requests.LabelSelector, ...]:
+    """Select devices of one type, or all that are no cards, by labels."""
+    return (requests.LabelSelector(kind, tuple(is_among(*label) for label in labels.items())),)
+
+
 def device(
     at: str = "n1",
     cards: int | Iterable[devices.Card] = 4,

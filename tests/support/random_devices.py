@@ -15,12 +15,27 @@ from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
+from berth_operator.scheduling.nodes.facts import LabelExpression
 from support import builders
 
 MODELS = ("Tesla T4", "NVIDIA A30")
 PROFILES = ("1g.6gb", "2g.12gb")
 MEMORIES = (16, 10, 10, 7, 16, 10, 0)
 LABEL = (("fabric", "a"),)
+EXPRESSIONS = tuple(
+    LabelExpression("fabric", operator, values)
+    for operator, values in (("In", ("a", "b")), ("NotIn", ("a",)), ("Exists", ()), ("DoesNotExist", ()))
+)
+SELECTORS = tuple(
+    (requests.LabelSelector(kind, expressions),)
+    for kind, expressions in (
+        ("", EXPRESSIONS[:1]),
+        ("rdma", EXPRESSIONS[:1]),
+        ("rdma", EXPRESSIONS[1:2]),
+        ("fpga", EXPRESSIONS[2:3]),
+    )
+)
+OF_CARDS = tuple((requests.LabelSelector("gpu", (one,)),) for one in EXPRESSIONS)
 LINK = link_worths.NVLINK
 PROFILE_LISTS = st.lists(st.sampled_from((*PROFILES, PROFILES[0])), min_size=1, max_size=4)
 TROUBLES = st.sampled_from((None,) * 18 + (Reason.UNHEALTHY, Reason.CARD_CORDONED, Reason.OCCUPIED))
@@ -48,6 +63,7 @@ def cards(
             for number, profile in enumerate(profiles)
         ),
         replicas=draw(st.sampled_from((3, 2) if mode == "s" else (0, 1))),
+        labels=draw(st.sampled_from((LABEL, ()))),
     )
 
 
@@ -163,8 +179,8 @@ GROUPINGS = st.builds(
     required=st.booleans(),
     joint=st.sampled_from(((),) * 6 + TOGETHER),
     spread_replicas=st.booleans(),
-    labels=st.sampled_from(((), (), (), (), LABEL)),
-    function_labels=st.sampled_from(((), (), (), (), LABEL)),
+    labels=st.sampled_from(((), (), (), *SELECTORS)),
+    function_labels=st.sampled_from(((), (), (), *SELECTORS)),
 )
 Asks = st.SearchStrategy[requests.Ask]
 
@@ -219,6 +235,7 @@ def conditions(draw: st.DrawFn, unit: int = 1) -> requests.Conditions:
         pattern=draw(st.sampled_from(("", "", "^a", "4$"))),
         avoid_models=draw(st.sampled_from((nothing, frozenset({"NVIDIA A30"})))),
         avoid_pattern=draw(st.sampled_from(("", "", "^a", "4$"))),
+        card_labels=draw(st.sampled_from(((), (), *OF_CARDS))),
         uuids=draw(uuids),
         avoid_uuids=draw(uuids),
         memory_at_least=draw(st.sampled_from((0, 0, 8))) * unit,

@@ -73,21 +73,41 @@ HINT = "scheduling.koordinator.sh/device-allocate-hint"
 JOINT = "scheduling.koordinator.sh/device-joint-allocate"
 PARTITION = "scheduling.koordinator.sh/gpu-partition-spec"
 
+NO_EXPRESSION = "which is no expression; write key, operator (In, NotIn, Exists, DoesNotExist) and values"
+
 HINTS: dict[str, tuple[str, object, Reason, str]] = {
     "not JSON": (HINT, "no", INVALID, " is not JSON: no"),
     "a hint that is no object": (HINT, {"rdma": 1}, INVALID, ": expected an object in JSON, found 1"),
     "a field nobody knows": (HINT, {"rdma": {"speed": 1}}, UNSUPPORTED, ": rdma: speed is not served"),
-    "a selector of cards": (
+    "a selector of functions of cards": (
         HINT,
-        {"gpu": {"selector": {"matchLabels": {"a": "b"}}}},
+        {"gpu": {"vfSelector": {"matchLabels": {"a": "b"}}}},
         UNSUPPORTED,
-        ": gpu.selector is not served; choose cards by berth.dev/model or berth.dev/uuids",
+        ": gpu.vfSelector is not served: cards have no virtual functions",
     ),
-    "expressions": (
+    "an expression that is none": (
         HINT,
-        {"rdma": {"vfSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}},
+        {"rdma": {"vfSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}},
+        INVALID,
+        f": rdma.vfSelector.matchExpressions holds '{{'key': 'a', 'operator': 'Near'}}', {NO_EXPRESSION}",
+    ),
+    "expressions that are no list": (
+        HINT,
+        {"rdma": {"selector": {"matchExpressions": {"key": "a"}}}},
+        INVALID,
+        ": rdma.selector.matchExpressions is no list",
+    ),
+    "a selector with a field of its own": (
+        HINT,
+        {"rdma": {"selector": {"matchNames": ["a"]}}},
         UNSUPPORTED,
-        ": rdma.vfSelector.matchExpressions is not served; write matchLabels",
+        ": rdma.selector: matchNames is not served",
+    ),
+    "a type nobody knows": (
+        HINT,
+        {"nic": {"selector": {"matchLabels": {"a": "b"}}}},
+        INVALID,
+        ": nic is no type of device; write one of gpu, rdma, fpga",
     ),
     "labels that are none": (
         HINT,

@@ -8,12 +8,12 @@ nothing does.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 import numpy as np
 
 from berth_crds import catalog
 from berth_operator.scheduling import (
+    card_masks,
     cluster_supply,
     demand_model,
     device_counts,
@@ -27,11 +27,10 @@ from berth_operator.scheduling import (
     workload,
 )
 from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
-
-MOST_NAMED: Final = 64  # Different lists of uuids.
 
 
 class Inventory:
@@ -63,7 +62,7 @@ class Inventory:
         self._cluster_supply = cluster_supply.ClusterSupply(clock)
         self._model = (-1, -1), demand_model.DemandModel()
         self._node_selection = node_selection_reasons.NodeSelectionCache()
-        self._named: dict[frozenset[str], node_table.Mask] = {}
+        self._card_masks = card_masks.CardMasks()
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
         self._vacant: list[int] = []
@@ -142,15 +141,11 @@ class Inventory:
 
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
-        if (found := self._named.get(uuids)) is None:
-            if len(self._named) >= MOST_NAMED:
-                self._named.clear()
-            found = self._named[uuids] = np.zeros(self.table.model.shape, dtype=np.bool_, order="F")
-            for at, info in enumerate(self.infos):
-                for slot, card in enumerate(info.device.cards if info and info.device else ()):
-                    if card.uuid in uuids:
-                        found[at, slot] = True
-        return found
+        return self._card_masks.named(uuids, self.infos, self.table)
+
+    def labelled(self, selectors: tuple[requests.LabelSelector, ...]) -> node_table.Mask:
+        """Return which cards all selectors select, by row and slot; kept until a Device changes."""
+        return self._card_masks.labelled(selectors, self.infos, self.table)
 
     def put_node(self, node: facts.Node) -> None:
         """Apply a node's new state."""
@@ -215,7 +210,7 @@ class Inventory:
             self._install(info, device)
 
     def _install(self, info: node_info.NodeInfo, device: devices.Device) -> None:
-        self._named.clear()
+        self._card_masks.forget()
         table = self.table
         table.reserve_slots(len(device.cards))
         table.clear_cards(info.row)
@@ -241,7 +236,7 @@ class Inventory:
             True,
             False,
         )  # An agent that publishes again must report again.
-        self._named.clear()
+        self._card_masks.forget()
         affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
         self._update_cards_of(self.uuid_ownership.take_decided())
         self.table.clear_cards(info.row)
@@ -381,7 +376,7 @@ class Inventory:
         self.score_epoch += 1
         self._positions = self._order = None
         self._node_selection.forget()
-        self._named.clear()
+        self._card_masks.forget()
 
     def _update_supply(self, info: node_info.NodeInfo) -> None:
         self._cluster_supply.update(info.name, cluster_supply.node_supply(info))

@@ -12,7 +12,7 @@ from typing import Final
 
 from berth_crds import aliases, catalog, names
 from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy
-from berth_operator.translate import refusals
+from berth_operator.translate import label_selectors, refusals
 from berth_operator.translate.container_asks import Mode
 from berth_operator.translate.resources import as_mapping, json_object
 
@@ -109,7 +109,6 @@ MODES: Final = {
     ("RequestsAsCount", ""): Mode.COUNT,
     ("RequestsAsCount", "DeviceLevel"): Mode.WHOLE,
 }
-LABEL: Final = re.compile(r"(?P<key>[A-Za-z0-9_./-]+)=(?P<value>[A-Za-z0-9_.-]*)")
 SCOPES: Final = {"Node": Scope.NODE, "NUMANode": Scope.NUMA, "PCIe": Scope.PCIE}
 
 
@@ -117,12 +116,15 @@ def _allocate_hint(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     hints = {kind: as_mapping(place, hint) for kind, hint in json_object(place, text).items()}
     found: list[tuple[str, str]] = []
     modes: list[str] = []
+    selectors: dict[str, list[str]] = {}
     for kind, hint in hints.items():
         where = f"{place}: {refusals.shown(kind)}"
         _check_fields(where, hint, HINTS)
-        found.extend(_selected(where, kind, hint))
+        for key, selector in _selected(where, kind, hint):
+            selectors.setdefault(key, []).append(selector)
         found.extend(_scope(where, kind, hint))
         modes.extend(_applied(where, kind, hint))
+    found.extend((key, "; ".join(texts)) for key, texts in selectors.items())
     return (*found, (names.APPLY, ",".join(modes))) if modes else found
 
 
@@ -133,15 +135,10 @@ def _selected(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tup
     """
     for field, key in (("selector", names.LABELS), ("vfSelector", names.FUNCTION_LABELS)):
         selector = as_mapping(where, hint.get(field))
-        if selector and kind == DeviceType.GPU:
-            refusals.decline(f"{where}.{field} is not served; choose cards by {names.MODEL} or {names.UUIDS}")
-        if selector.get("matchExpressions"):
-            refusals.decline(f"{where}.{field}.matchExpressions is not served; write matchLabels")
-        labels = sorted(as_mapping(where, selector.get("matchLabels")).items())
-        if not all(LABEL.fullmatch(f"{label}={value}") for label, value in labels):
-            refusals.refuse(f"{where}.{field}.matchLabels holds what is no label")
-        if labels:
-            yield key, ",".join(f"{label}={value}" for label, value in labels)
+        if selector and kind == DeviceType.GPU and key == names.FUNCTION_LABELS:
+            refusals.decline(f"{where}.{field} is not served: cards have no virtual functions")
+        if selected := label_selectors.text_of(f"{where}.{field}", selector):
+            yield key, f"{kind}: {selected}"
 
 
 def _scope(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[str, str]]:

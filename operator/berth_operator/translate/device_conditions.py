@@ -17,7 +17,7 @@ from berth_crds import aliases, names, schema_limits
 from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy, Strategy
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.scheduling.devices import patterns, requests
-from berth_operator.translate import converters, pod_limits, quantities, raw, refusals
+from berth_operator.translate import converters, label_selectors, pod_limits, quantities, raw, refusals
 from berth_operator.translate.container_asks import MAX_MEMORY, TYPE_OF_RESOURCE, Mode
 from berth_operator.translate.refusals import RefusalError
 
@@ -113,9 +113,14 @@ def _selection(values: Mapping[str, Any], entries: Mapping[str, MetadataEntry]) 
     def fields_of(record: type) -> dict[str, Any]:
         return {READERS[key].field: value for key, value in values.items() if READERS[key].record is record}
 
+    selectors: tuple[requests.LabelSelector, ...] = values.get(names.LABELS, ())
+    of_cards = tuple(one for one in selectors if one.type == DeviceType.GPU)
+    of_others = tuple(one for one in selectors if one.type != DeviceType.GPU)
     return DeviceSelection(
-        requests.Conditions(**fields_of(requests.Conditions), spelt=_spelt(entries, values)),
-        requests.Grouping(**fields_of(requests.Grouping)),
+        requests.Conditions(
+            **fields_of(requests.Conditions), card_labels=of_cards, spelt=_spelt(entries, values)
+        ),
+        requests.Grouping(**fields_of(requests.Grouping), labels=of_others),
         values.get(names.APPLY, {}),
         entries,
         joint_required=values.get(names.JOINT_POLICY, True),
@@ -218,21 +223,6 @@ def _joint(place: str, text: str) -> tuple[str, ...]:
     return types
 
 
-def _labels(place: str, text: str) -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
-    for part in _parts(place, text, "labels", pod_limits.MAX_LABELS):
-        checked = pod_limits.check_length(f"{place}: a label", part, pod_limits.MAX_LABEL_TEXT)
-        if (match := converters.LABEL.fullmatch(checked)) is None:
-            refusals.refuse(f"{place}: '{refusals.shown(part)}' is no label; write for instance fabric=a")
-        if found.setdefault(match["key"], match["value"]) != match["value"]:
-            refusals.refuse(
-                f"{place} gives the label {refusals.shown(match['key'])} two values; no device has both"
-            )
-    return tuple(sorted(found.items())) or refusals.refuse(
-        f"{place} names no label; write for instance fabric=a"
-    )
-
-
 def _modes(place: str, text: str) -> dict[str, Mode]:
     found: dict[str, Mode] = {}
     for part in _parts(place, text, "types", pod_limits.MAX_LABELS):
@@ -270,8 +260,10 @@ READERS: Final[Mapping[str, KeyReader]] = {
     names.STRATEGY: KeyReader(requests.Grouping, "strategy", _word(Strategy)),
     names.JOINT: KeyReader(requests.Grouping, "joint", _joint),
     names.JOINT_POLICY: KeyReader(DeviceSelection, "joint_required", _is(ScopePolicy.REQUIRED)),
-    names.LABELS: KeyReader(requests.Grouping, "labels", _labels, pod_limits.MAX_LIST_TEXT),
-    names.FUNCTION_LABELS: KeyReader(requests.Grouping, "function_labels", _labels, pod_limits.MAX_LIST_TEXT),
+    names.LABELS: KeyReader(DeviceSelection, "labels", label_selectors.parse, pod_limits.MAX_LIST_TEXT),
+    names.FUNCTION_LABELS: KeyReader(
+        requests.Grouping, "function_labels", label_selectors.parse, pod_limits.MAX_LIST_TEXT
+    ),
     names.REPLICAS: KeyReader(requests.Grouping, "spread_replicas", _is(ReplicaSpread.DISTRIBUTED)),
     names.APPLY: KeyReader(DeviceSelection, "modes", _modes),
 }

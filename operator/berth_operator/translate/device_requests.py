@@ -47,7 +47,9 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     faults += pod_limits.first_faults(_label_faults(pod))
     faults += unserved_keys.of_gangs(pod)
     faults += unserved_keys.of_requirements(pod)
-    whole = requests.Request(tuple(containers), selection.conditions, _applicable(selection, containers))
+    whole = requests.Request(
+        tuple(containers), _conditions(selection, containers), _applicable(selection, containers)
+    )
     # A container that could not be read may be the one that the selection was meant for.
     mismatches = () if wrong else (*_unused(selection, containers), *_contradictions(selection, whole))
     found = itertools.chain(faults, wrong, _resource_faults(pod.spec), mismatches, _constraints(pod.spec))
@@ -196,7 +198,6 @@ UUID_KEYS: Final = (names.UUIDS, names.AVOID_UUIDS)
 TYPES_MEANT: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
     **dict.fromkeys((*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY), ((DeviceType.GPU.value,),)),
     **dict.fromkeys(UUID_KEYS, ((DeviceType.GPU.value, *OTHER_TYPES),)),
-    **dict.fromkeys((names.LABELS, names.FUNCTION_LABELS), (OTHER_TYPES,)),
 }
 
 
@@ -204,6 +205,14 @@ def types_asked(containers: Containers) -> set[str]:
     """Return the types of the devices that are requested."""
     asks = [ask for one in containers for ask in one.asks]
     return {ask.type if isinstance(ask, requests.OtherDevices) else DeviceType.GPU.value for ask in asks}
+
+
+def _conditions(selection: device_conditions.DeviceSelection, containers: Containers) -> requests.Conditions:
+    """Return the conditions on cards, without labels of cards that no container requests."""
+    conditions = selection.conditions
+    if conditions.card_labels and DeviceType.GPU not in types_asked(containers):
+        return dataclasses.replace(conditions, card_labels=())
+    return conditions
 
 
 def _applicable(selection: device_conditions.DeviceSelection, containers: Containers) -> requests.Grouping:
@@ -219,15 +228,15 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
     }
     together = tuple(one for one in grouping.joint if one in types - every)
     joint = together if len(together) > 1 else ()
-    others = bool(types & set(OTHER_TYPES))
+    of_asked = {*types, ""} if types & set(OTHER_TYPES) else types
     return dataclasses.replace(
         grouping,
         joint=joint if selection.joint_required else (),
         joint_wish=() if selection.joint_required else joint,
         scope=grouping.scope if DeviceType.GPU in types else None,
         required=grouping.required or DeviceType.GPU not in types,
-        labels=grouping.labels if others else (),
-        function_labels=grouping.function_labels if others else (),
+        labels=tuple(one for one in grouping.labels if one.type in of_asked),
+        function_labels=tuple(one for one in grouping.function_labels if one.type in of_asked),
     )
 
 
@@ -240,12 +249,25 @@ def _unused(selection: device_conditions.DeviceSelection, containers: Containers
     for key, entry in selection.entries.items():
         if not entry.own and key not in CONDITION_KEYS:
             continue
-        named = {names.APPLY: selection.modes, names.JOINT: selection.grouping.joint}.get(key, ())
-        for kind in TYPES_MEANT.get(key) or [(one,) for one in named]:
+        for kind in TYPES_MEANT.get(key) or _types_meant(key, selection):
             if not types_asked(containers) & set(kind):
                 add = "nvidia.com/gpu: 1" if DeviceType.GPU in kind else f"{names.GROUP}/{kind[-1]}: 100"
                 what = f"devices of type {' or '.join(kind)}, but no container asks for one"
                 yield refusals.invalid(f"{entry.place} speaks of {what}; add for instance {add}")
+
+
+def _types_meant(key: str, selection: device_conditions.DeviceSelection) -> Iterator[tuple[str, ...]]:
+    """Yield the types that the value of a key names, or those of which one is enough."""
+    grouping = selection.grouping
+    of_cards = (DeviceType.GPU.value,) if selection.conditions.card_labels else ()
+    named = {
+        names.APPLY: selection.modes,
+        names.JOINT: grouping.joint,
+        names.LABELS: (*of_cards, *(one.type for one in grouping.labels)),
+        names.FUNCTION_LABELS: [one.type for one in grouping.function_labels],
+    }
+    for kind in dict.fromkeys(named.get(key, ())):
+        yield (kind,) if kind else OTHER_TYPES
 
 
 def _contradictions(

@@ -66,7 +66,9 @@ def _of_devices(request: requests.Request) -> Iterator[str]:
     yield from itertools.chain(
         conditions.models, conditions.avoid_models, conditions.spelt, conditions.uuids, conditions.avoid_uuids
     )
-    yield from itertools.chain.from_iterable((*grouping.labels, *grouping.function_labels))
+    for selector in (*conditions.card_labels, *grouping.labels, *grouping.function_labels):
+        for one in selector.expressions:
+            yield from (one.key, *one.values)
 
 
 def _of_node(demand: facts.Demand) -> Iterator[str]:

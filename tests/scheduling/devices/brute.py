@@ -14,6 +14,8 @@ from typing import NamedTuple
 from berth_crds import catalog, link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
+from berth_operator.scheduling.nodes import facts as nodes
+from scheduling import second_opinion
 
 
 class Thing(NamedTuple):
@@ -96,23 +98,33 @@ def options_of_parts(
 
 def suits(request: requests.Request, ask: requests.OtherDevices, one: facts.Card) -> bool:
     """Return whether a device is of the right kind."""
-    wanted = set(request.grouping.function_labels)
+    wanted = wanted_labels(request.grouping.function_labels, ask.type)
     pins = {uuid for uuid in request.conditions.uuids if uuid.partition("-")[0] == ask.type}
     return (
         one.type == ask.type
         and (not pins or one.uuid in pins)
-        and set(request.grouping.labels) <= set(one.labels)
-        and (not wanted or any(wanted <= set(each.labels) for each in one.functions))
+        and has_labels(one.labels, wanted_labels(request.grouping.labels, ask.type))
+        and (not wanted or any(has_labels(each.labels, wanted) for each in one.functions))
         and one.uuid not in request.conditions.avoid_uuids
     )
 
 
 def with_functions(request: requests.Request, ask: requests.OtherDevices, one: facts.Card) -> list[Thing]:
     """List a device by itself, or with each of its functions where it comes with one."""
-    labels = set(request.grouping.function_labels)
-    if not one.functions or (ask.share == 100 and not labels):
+    wanted = wanted_labels(request.grouping.function_labels, ask.type)
+    if not one.functions or (ask.share == 100 and not wanted):
         return [Thing(one)]
-    return [Thing(one, each.bus) for each in one.functions if labels <= set(each.labels)]
+    return [Thing(one, each.bus) for each in one.functions if has_labels(each.labels, wanted)]
+
+
+def wanted_labels(selectors: tuple[requests.LabelSelector, ...], kind: str) -> list[nodes.LabelExpression]:
+    """List what is wanted of the labels of one type."""
+    return [each for one in selectors if not one.type or one.type == kind for each in one.expressions]
+
+
+def has_labels(labels: nodes.Labels, wanted: list[nodes.LabelExpression]) -> bool:
+    """Return whether labels are as wanted."""
+    return all(second_opinion.true_of(dict(labels), one) for one in wanted)
 
 
 def plain(card: facts.Card) -> bool:
@@ -131,6 +143,7 @@ def may(request: requests.Request, card: facts.Card) -> bool:
         and (not asked.avoid_pattern or not found(asked.avoid_pattern, card))
         and (not asked.uuids or bool(names & asked.uuids))
         and card.uuid not in asked.avoid_uuids
+        and has_labels(card.labels, wanted_labels(asked.card_labels, "gpu"))
         and card.memory >= asked.memory_at_least
     )
 

@@ -10,8 +10,8 @@ from scheduling.placements import Outcome, outcome, refused
 from support import builders
 from support.builders import card, function, nic, request, view
 
-LABELLED: Final = requests.Grouping(function_labels=(("type", "general"),))
-FABRIC: Final = requests.Grouping(labels=(("fabric", "a"),))
+LABELLED: Final = requests.Grouping(function_labels=builders.selecting(type="general"))
+FABRIC: Final = requests.Grouping(labels=builders.selecting(fabric="a"))
 JOINT: Final = requests.Grouping(joint=("gpu", "rdma"))
 
 

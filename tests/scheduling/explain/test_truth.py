@@ -224,6 +224,7 @@ _FIELDS = {
     "memory_at_least": ("conditions", 0),
     "scope": ("grouping", None),
     **dict.fromkeys(["joint", "labels", "function_labels"], ("grouping", ())),
+    "card_labels": ("conditions", ()),
 }
 
 

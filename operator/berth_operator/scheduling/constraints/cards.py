@@ -26,6 +26,7 @@ CONDITIONS: Final = (
     (Reason.MODEL_MISMATCH, ("models", "pattern", "avoid_models", "avoid_pattern")),
     (Reason.NOT_INCLUDED, ("uuids",)),
     (Reason.EXCLUDED, ("avoid_uuids",)),
+    (Reason.LABEL_MISMATCH, ("card_labels",)),
     (Reason.TOO_SMALL, ("memory_at_least",)),
 )
 
@@ -177,6 +178,7 @@ DROPPED: Final = (
     ("avoid_pattern", changes.CONDITION_COST, "the pattern for models to avoid were removed"),
     ("uuids", changes.WHOLE_COST, "the required UUIDs were removed"),
     ("avoid_uuids", changes.CONDITION_COST, "the excluded UUIDs were removed"),
+    ("card_labels", changes.WHOLE_COST, "the condition on labels of cards were dropped"),
     ("memory_at_least", changes.WHOLE_COST, "the condition on memory were dropped"),
 )
 

@@ -94,6 +94,8 @@ def matching_cards(
         matching = matching & node_table.gather(good, table.model[rows])
     if asked.memory_at_least:
         matching = matching & (table.total[rows] >= asked.memory_at_least)
+    if asked.card_labels:
+        matching = matching & inventory.labelled(asked.card_labels)[rows]
     if asked.uuids or asked.avoid_uuids:
         matching = matching & _listed_cards(inventory, rows, asked)
     return matching

@@ -9,10 +9,13 @@ so for them only uuids count, and a list pins them only if it names their type, 
 """
 
 import functools
+from collections.abc import Iterable
 
 from berth_crds import catalog
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts, patterns, requests
+from berth_operator.scheduling.nodes import affinity
+from berth_operator.scheduling.nodes import facts as nodes
 
 
 @functools.lru_cache(maxsize=512)
@@ -43,7 +46,20 @@ def unmet(card: facts.Card, asked: requests.Conditions) -> Reason | None:
         return Reason.NOT_INCLUDED
     if card.uuid in asked.avoid_uuids:
         return Reason.EXCLUDED
+    if asked.card_labels and not selected(card.labels, asked.card_labels):
+        return Reason.LABEL_MISMATCH
     return Reason.TOO_SMALL if card.memory < asked.memory_at_least else None
+
+
+def selected(labels: nodes.Labels, selectors: Iterable[requests.LabelSelector]) -> bool:
+    """Return whether all selectors select the labels of a device, or of a virtual function."""
+    return all(_selects(one, labels) for one in selectors)
+
+
+@functools.lru_cache(maxsize=512)  # Few devices have labels that no other has.
+def _selects(selector: requests.LabelSelector, labels: nodes.Labels) -> bool:
+    found = dict(labels)
+    return all(affinity.holds(one, found) for one in selector.expressions)
 
 
 def _listed(card: facts.Card, uuids: frozenset[str]) -> bool:

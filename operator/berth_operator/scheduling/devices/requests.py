@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope, Strategy
 from berth_operator.scheduling import container_peaks
+from berth_operator.scheduling.nodes import facts
 
 WHOLE: Final = 100
 # Rounding up takes less than a byte for each percent at most; a millionth of a card counts for nothing.
@@ -128,6 +129,32 @@ class OfModels(NamedTuple):
 ANY_MODEL: Final = OfModels()
 
 
+@dataclasses.dataclass(frozen=True)
+class LabelSelector:
+    """Which devices of a type are wanted, by their labels; of every type but cards where that is empty."""
+
+    type: str
+    expressions: tuple[facts.LabelExpression, ...]
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.type, self.expressions))
+
+    def __hash__(self) -> int:
+        """Return the hash, which is worked out once: a selector may be long, and is put to every device."""
+        return self._hash
+
+    @property
+    def size(self) -> int:
+        """How many things are named."""
+        return sum(1 + len(one.values) for one in self.expressions)
+
+
+def of_type(selectors: tuple[LabelSelector, ...], kind: str) -> tuple[LabelSelector, ...]:
+    """Return the selectors that are about a type of device."""
+    return tuple(one for one in selectors if one.type in {"", kind})
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conditions:
     """What must hold for each single card, all of it on the same card.
@@ -142,13 +169,14 @@ class Conditions:
     avoid_uuids: frozenset[str] = frozenset()
     memory_at_least: int = 0
     avoid_pattern: str = ""
+    card_labels: tuple[LabelSelector, ...] = ()
     spelt: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     @property
     def size(self) -> int:
         """How many things are named."""
         named = (self.models, self.avoid_models, self.uuids, self.avoid_uuids, self.spelt)
-        return sum(map(len, named))
+        return sum(map(len, named)) + sum(one.size for one in self.card_labels)
 
     def as_written(self, models: Iterable[str]) -> list[str]:
         """Return models in order, each as it was written."""
@@ -166,7 +194,7 @@ class Grouping:
     """How the devices of a pod belong together, and the strategy that the pod itself asks for, if any.
 
     `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
-    `labels` must be those of the devices of a type, `function_labels` those of their virtual functions.
+    `labels` select devices that are no cards, `function_labels` their virtual functions.
     """
 
     scope: Scope | None = None
@@ -175,8 +203,8 @@ class Grouping:
     joint_wish: tuple[str, ...] = ()
     strategy: Strategy | None = None
     spread_replicas: bool = True
-    labels: tuple[tuple[str, str], ...] = ()
-    function_labels: tuple[tuple[str, str], ...] = ()
+    labels: tuple[LabelSelector, ...] = ()
+    function_labels: tuple[LabelSelector, ...] = ()
 
     @property
     def bound(self) -> bool:
@@ -209,7 +237,7 @@ class Request:
     @functools.cached_property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        labels = len(self.grouping.labels) + len(self.grouping.function_labels)
+        labels = sum(one.size for one in (*self.grouping.labels, *self.grouping.function_labels))
         return self.conditions.size + labels + sum(1 + len(one.asks) for one in self.containers)
 
     @functools.cached_property

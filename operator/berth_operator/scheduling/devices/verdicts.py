@@ -166,9 +166,9 @@ def free_functions(
     view: device_view.View, device: facts.Card, grouping: requests.Grouping
 ) -> Iterator[facts.Function]:
     """Yield the virtual functions with the right labels that are unused."""
-    wanted = set(grouping.function_labels)
+    selectors = requests.of_type(grouping.function_labels, device.type)
     for one in device.functions:
-        if one.bus not in view.functions and wanted <= set(one.labels):
+        if one.bus not in view.functions and conditions.selected(one.labels, selectors):
             yield one
 
 
@@ -226,9 +226,11 @@ def _unfit_part(device: facts.Card, ask: requests.OtherDevices, grouping: reques
         return Reason.INVALID_REQUEST
     if ask.share > requests.WHOLE:
         return Reason.TOO_SMALL
-    wanted = set(grouping.function_labels)
-    function = not wanted or any(wanted <= set(one.labels) for one in device.functions)
-    right = device.type == ask.type and set(grouping.labels) <= set(device.labels)
+    if device.type != ask.type:
+        return Reason.LABEL_MISMATCH
+    selectors = requests.of_type(grouping.function_labels, ask.type)
+    function = not selectors or any(conditions.selected(one.labels, selectors) for one in device.functions)
+    right = conditions.selected(device.labels, requests.of_type(grouping.labels, ask.type))
     return None if right and function else Reason.LABEL_MISMATCH
 
 
@@ -294,4 +296,5 @@ def unused_part(view: device_view.View, device: facts.Card) -> bool:
 
 def takes_function(device: facts.Card, ask: requests.OtherDevices, grouping: requests.Grouping) -> bool:
     """Return whether a share comes as a virtual function; a whole one only where one was described."""
-    return bool(device.functions) and (ask.share < requests.WHOLE or bool(grouping.function_labels))
+    selectors = requests.of_type(grouping.function_labels, device.type)
+    return bool(device.functions) and (ask.share < requests.WHOLE or bool(selectors))

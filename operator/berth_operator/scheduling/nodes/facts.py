@@ -48,7 +48,7 @@ class Toleration:
     effect: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
 class LabelExpression:
     """One expression about a label (or a field): key, operator, values."""
 

@@ -1,0 +1,136 @@
+"""Selectors of devices by their labels, in the text of Kubernetes' label selectors.
+
+`fabric=a,rail in (1,2),!slow` is a selector of all devices that are no cards. Several selectors, each
+for devices of one type, are separated by semicolons: `rdma: fabric=a; gpu: tier=gold`. A selector that
+another project writes as an object of Kubernetes becomes such a text first.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NoReturn
+
+from berth_crds import vocabulary
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import pod_limits, refusals
+
+KEY: Final = r"(?P<key>[A-Za-z0-9_./-]+)"
+VALUE: Final = r"[A-Za-z0-9_.-]*"
+SECTION: Final = re.compile(r"\s*(?:(?P<type>[A-Za-z0-9-]+)\s*:)?(?P<selector>[^:]*)", re.ASCII)
+# A comma within parentheses separates values.
+COMMA: Final = re.compile(r",(?![^(]*\))")
+EQUAL: Final = re.compile(rf"{KEY}\s*(?P<sign>==?|!=)\s*(?P<value>{VALUE})", re.ASCII)
+AMONG: Final = re.compile(rf"{KEY}\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)", re.ASCII)
+PRESENT: Final = re.compile(rf"(?P<absent>!?)\s*{KEY}", re.ASCII)
+VALUES: Final = re.compile(VALUE, re.ASCII)
+WORDS: Final = {"In": "in", "NotIn": "notin"}
+EXAMPLE: Final = "write for instance fabric=a"
+
+
+def parse(place: str, text: str) -> tuple[requests.LabelSelector, ...]:
+    """Return the selectors of a text, one for each type; refuse what is no selector or selects nothing."""
+    found: dict[str, set[facts.LabelExpression]] = {}
+    for section in filter(str.strip, text.split(";")):
+        match = SECTION.fullmatch(section) or _refuse_text(place, section)
+        found.setdefault(_type(place, match["type"] or ""), set()).update(
+            _expressions(place, match["selector"])
+        )
+    selectors = tuple(requests.LabelSelector(kind, tuple(sorted(found[kind]))) for kind in sorted(found))
+    expressions = [one for selector in selectors for one in selector.expressions]
+    pod_limits.check_count(place, "labels", expressions, pod_limits.MAX_LABELS)
+    for selector in selectors:
+        _refuse_two_values(place, selector)
+    if not all(found.values()) or not found:
+        refusals.refuse(f"{place} names no label; {EXAMPLE}")
+    return selectors
+
+
+def _type(place: str, text: str) -> str:
+    kind = text.lower()
+    if kind and kind not in set(vocabulary.DeviceType):
+        refusals.refuse(
+            f"{place}: {refusals.shown(text)} is no type of device; "
+            f"write one of {', '.join(vocabulary.DeviceType)}"
+        )
+    return kind
+
+
+def _expressions(place: str, selector: str) -> Iterator[facts.LabelExpression]:
+    for part in filter(None, map(str.strip, COMMA.split(selector))):
+        checked = pod_limits.check_length(f"{place}: a label", part, pod_limits.MAX_LABEL_TEXT)
+        yield _expression(checked) or _refuse_text(place, part)
+
+
+def _expression(part: str) -> facts.LabelExpression | None:
+    if match := EQUAL.fullmatch(part):
+        return facts.LabelExpression(
+            match["key"], "NotIn" if match["sign"] == "!=" else "In", (match["value"],)
+        )
+    if match := AMONG.fullmatch(part):
+        values = tuple(sorted({value.strip() for value in match["values"].split(",")}))
+        operator = "In" if match["word"] == "in" else "NotIn"
+        readable = all(map(VALUES.fullmatch, values))
+        return facts.LabelExpression(match["key"], operator, values) if readable else None
+    if match := PRESENT.fullmatch(part):
+        return facts.LabelExpression(match["key"], "DoesNotExist" if match["absent"] else "Exists")
+    return None
+
+
+def _refuse_text(place: str, part: str) -> NoReturn:
+    refusals.refuse(f"{place}: '{refusals.shown(part.strip())}' is no label; {EXAMPLE}")
+
+
+def _refuse_two_values(place: str, selector: requests.LabelSelector) -> None:
+    """Refuse a label that shall have two values at once."""
+    values: dict[str, set[str]] = {}
+    for one in selector.expressions:
+        if one.operator == "In":
+            allowed = values.setdefault(one.key, set(one.values))
+            allowed &= set(one.values)
+            if not allowed:
+                key = refusals.shown(one.key)
+                refusals.refuse(f"{place} gives the label {key} two values; no device has both")
+
+
+# ---------------------------------------------------------------- selectors as objects
+
+
+def text_of(where: str, selector: Mapping[str, Any]) -> str:
+    """Return the text of a LabelSelector; an empty one, which selects everything, has none."""
+    unknown = sorted(set(selector) - {"matchLabels", "matchExpressions"})
+    if unknown:
+        refusals.decline(f"{where}: {refusals.shown(unknown[0])} is not served")
+    labels = selector.get("matchLabels") or {}
+    expressions = selector.get("matchExpressions") or []
+    if not isinstance(labels, Mapping):
+        refusals.refuse(f"{where}.matchLabels is no object")
+    if not isinstance(expressions, list):
+        refusals.refuse(f"{where}.matchExpressions is no list")
+    parts = [_equal(where, key, value) for key, value in sorted(labels.items())]
+    return ",".join((*parts, *(_written(where, one) for one in expressions)))
+
+
+def _equal(where: str, key: str, value: object) -> str:
+    text = f"{key}={value}"
+    if not isinstance(value, str) or not EQUAL.fullmatch(text):
+        refusals.refuse(f"{where}.matchLabels holds what is no label")
+    return text
+
+
+def _written(where: str, expression: object) -> str:
+    """Return the text of one of the matchExpressions."""
+    fields = expression if isinstance(expression, Mapping) else {}
+    key, operator, values = (fields.get(name) for name in ("key", "operator", "values"))
+    listed = values if isinstance(values, list) else []
+    text = {
+        "In": f"{key} in ({','.join(map(str, listed))})" if listed else "",
+        "NotIn": f"{key} notin ({','.join(map(str, listed))})" if listed else "",
+        "Exists": "" if listed else f"{key}",
+        "DoesNotExist": "" if listed else f"!{key}",
+    }.get(str(operator), "")
+    if not isinstance(key, str) or _expression(text) is None:
+        refusals.refuse(
+            f"{where}.matchExpressions holds '{refusals.shown(str(expression))}', which is no expression; "
+            f"write key, operator ({', '.join((*WORDS, 'Exists', 'DoesNotExist'))}) and values"
+        )
+    return text
