@@ -151,6 +151,11 @@ class PolicySpec(model_rules.Model):
     schedulers can reckon with it. none: by no name. berth: berth.dev/gpu, berth.dev/gpu-memory and so on.
     koordinator: besides, Koordinator's, koordinator.sh/gpu and kubernetes.io/gpu and so on."""
 
+    pod_records: vocabulary.PodRecords = vocabulary.PodRecords.BERTH
+    """In whose annotations a pod's devices are recorded when it is bound. berth: in Berth's. koordinator:
+    besides, in scheduling.koordinator.sh/device-allocated, for a cluster whose nodes still run Koordinator's
+    agent or other programs that read that record. It has GPUs, RDMA devices and FPGAs, and no MIG instances."""
+
 
 class PolicyStatus(model_rules.Model):
     """Whether the policy is in force. The operator writes it."""

@@ -67,6 +67,13 @@ class NodeNames(StrEnum):
     KOORDINATOR = "koordinator"
 
 
+class PodRecords(StrEnum):
+    """In whose annotations a bind records which devices a pod was given."""
+
+    BERTH = "berth"
+    KOORDINATOR = "koordinator"
+
+
 class Delivery(StrEnum):
     """Which pods count as delivered: their containers get the cards that they are given, and no others."""
 

@@ -333,6 +333,7 @@ class PolicySpec(Struct, frozen=True):
     sharing: SharingRules = SharingRules()
     delivery: str = "reported"
     node_names: str = "berth"
+    pod_records: str = "berth"
 
 
 class PolicyStatus(Struct, frozen=True):

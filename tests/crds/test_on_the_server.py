@@ -62,6 +62,7 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
         "sharing": {"fractions": True, "replicas": True, "minMemoryMiB": 64},
         "delivery": "reported",
         "nodeNames": "berth",
+        "podRecords": "berth",
     }
 
 

@@ -8,9 +8,11 @@ import pytest
 
 from berth_crds import allocation, names
 from berth_crds.client import resources, watch
+from berth_crds.vocabulary import PodRecords
 from berth_operator.engine import ports
 from berth_operator.kube import binding_writer
-from berth_operator.translate import bind_annotations, raw
+from berth_operator.scheduling import policy
+from berth_operator.translate import bind_annotations, foreign_records, raw
 from kube.binding_writers import NODE, TERM, Writer, waiting_pod
 from kube.conftest import RecordingApi, Wired
 from support import builders, manifests, pods
@@ -45,6 +47,21 @@ async def test_everything_is_one_revision(session: RecordingApi, pod_client: pod
     assert isinstance(record, allocation.Allocation)
     assert (record.node, [entry.share.uuid for entry in record.entries()]) == (NODE, uuids)
     assert session.sent == [("POST", resources.PODS.path("p", namespace=pod_client.namespace, sub="binding"))]
+
+
+async def test_koordinators_record_is_written_by_policy(
+    session: RecordingApi, pod_client: pods.PodClient
+) -> None:
+    """The record of another scheduler is in the same write as ours, from the moment the policy wants it."""
+    await pod_client.create(manifests.pod("p", 2))
+    candidate, ledger = await waiting_pod(pod_client)
+    ledger.policy_seen(policy.Policy(pod_records=PodRecords.KOORDINATOR))
+
+    outcome = await Writer(session, ledger).bind_to(candidate, pods.CARD, pods.OTHER_CARD)
+
+    assert outcome == ports.Bound()
+    assert len(session.sent) == 1
+    assert foreign_records.minors((await pod_client.read("p")).metadata.annotations) == {0, 1}
 
 
 def test_a_pod_without_cards_has_no_allocation() -> None:

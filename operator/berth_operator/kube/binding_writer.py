@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth_crds import names
+from berth_crds import names, vocabulary
 from berth_crds.client import api, errors, resources
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
@@ -82,7 +82,9 @@ class BindingWriter:
         path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="binding")
         known = self._ledger.revisions.get(candidate.uid)
         version = known.text if known is not None else ""
-        body = msgspec.json.encode(binding(candidate, placement, term=self._term, version=version))
+        records = self._ledger.policy.pod_records
+        made = binding(candidate, placement, term=self._term, version=version, records=records)
+        body = msgspec.json.encode(made)
         params["timeout"] = f"{SERVER_SECONDS}s"
         if not self._leader.leads():
             # A process that was suspended must not go on with its writes when it wakes up.
@@ -194,9 +196,17 @@ def outcome(error: errors.ClientError) -> ports.Answer:
 
 
 def binding(
-    candidate: queued_pods.Candidate, placement: decisions.Placement, *, term: str, version: str = ""
+    candidate: queued_pods.Candidate,
+    placement: decisions.Placement,
+    *,
+    term: str,
+    version: str = "",
+    records: vocabulary.PodRecords = vocabulary.PodRecords.BERTH,
 ) -> dict[str, Any]:
     """Return the Binding of a placement; `version` is the pod's revision, if it is known."""
+    annotations = bind_annotations.of(
+        placement, term=term, containers=candidate.without_devices, records=records
+    )
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -206,7 +216,7 @@ def binding(
             "uid": candidate.uid,
             **({"resourceVersion": version} if version else {}),
             "labels": {names.FENCED_LABEL: "true"},
-            "annotations": bind_annotations.of(placement, term=term, containers=candidate.without_devices),
+            "annotations": annotations,
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
     }

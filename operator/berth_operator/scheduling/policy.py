@@ -7,7 +7,7 @@ import dataclasses
 from typing import Final
 
 from berth_crds import catalog
-from berth_crds.vocabulary import Delivery, NodeNames, Strategy
+from berth_crds.vocabulary import Delivery, NodeNames, PodRecords, Strategy
 from berth_operator.scheduling import node_table
 
 MIB: Final = 1 << 20
@@ -41,6 +41,7 @@ class Policy:
     replicas: bool = True  # Whether a card that its node shares is given to several pods.
     delivery: Delivery = Delivery.REPORTED
     node_names: NodeNames = NodeNames.BERTH
+    pod_records: PodRecords = PodRecords.BERTH
     min_memory: int = 64 * MIB  # Bytes of a card; a pod that asks for less has most likely left out the unit.
 
     def known_as(self, name: str) -> str:

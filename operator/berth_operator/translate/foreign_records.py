@@ -1,19 +1,27 @@
-"""Which cards the record of another scheduler says that a pod has.
+"""Koordinator's record of which devices a pod has: read of its pods and, by policy, written into ours.
 
 Koordinator's scheduler writes the minors of the cards that it chose into an annotation of the pod before it
 binds it, and its own agent hands them out, so the kubelet knows nothing of them. Anybody who may edit the
-pod may edit that annotation: `allocation_recovery` says how far it is believed.
+pod may edit that annotation: `allocation_recovery` says how far it is believed. Where its agent still runs
+on the nodes, or other programs read that annotation, our pods have it too.
 """
 
-from collections.abc import Mapping
-from typing import Final
+import collections
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
-from berth_crds import aliases, schema_limits
+from berth_crds import aliases, schema_limits, vocabulary
 from berth_crds.client import decoding, errors
+from berth_operator.scheduling import decisions
+from berth_operator.scheduling.devices import facts
 
 MAX_LENGTH: Final = 1 << 16  # Koordinator writes some 200 characters for each device.
+PREFIX: Final = "koordinator.sh"
+TYPES: Final = frozenset(map(str, vocabulary.DeviceType))
+NO_MINOR: Final = -1  # As Koordinator's agent counts virtual functions, which have bus ids.
 
 
 class Card(msgspec.Struct):
@@ -42,3 +50,55 @@ def minors(annotations: Mapping[str, str]) -> frozenset[int]:
 
 
 _records: Final = msgspec.json.Decoder(Record)
+
+
+# ---------------------------------------------------------------- writing
+
+
+def of_koordinator(placement: decisions.Placement) -> dict[str, str]:
+    """Return the annotation with a pod's devices in Koordinator's words; none where it has no words for any."""
+    entries: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
+    for (kind, _, _), shares in sorted(_by_device(placement).items()):
+        entries[kind].append(_entry(shares))
+    return {aliases.KOORDINATOR_RECORD: msgspec.json.encode(entries).decode()} if entries else {}
+
+
+def _by_device(
+    placement: decisions.Placement,
+) -> dict[tuple[str, int, str], list[tuple[decisions.Share, bool]]]:
+    """Return the shares of each device, each with whether its container keeps running."""
+    found = collections.defaultdict(list)
+    for grant, share in ((grant, share) for grant in placement.grants for share in grant.shares):
+        if share.type in TYPES and not share.profile:
+            found[share.type, share.minor, share.uuid].append((share, grant.runs))
+    return found
+
+
+def _entry(shares: list[tuple[decisions.Share, bool]]) -> dict[str, Any]:
+    """Return what a pod has of one device, as one entry for all its containers."""
+    first = shares[0][0]
+    functions = sorted({share.function for share, _ in shares if share.function})
+    extension = {"vfs": [{"minor": NO_MINOR, "busID": bus} for bus in functions]}
+    return {
+        "minor": first.minor,
+        "id": first.uuid,
+        "resources": _resources(first, shares),
+        **({"extension": extension} if functions else {}),
+    }
+
+
+def _resources(device: decisions.Share, shares: Iterable[tuple[decisions.Share, bool]]) -> dict[str, str]:
+    core = _most((share.core, runs) for share, runs in shares)
+    if device.type != facts.GPU:
+        return {f"{PREFIX}/{device.type}": str(core)}
+    memory = _most((share.memory, runs) for share, runs in shares)
+    ratio = -(-100 * memory // device.card_memory) if device.card_memory else 0
+    named = {"gpu-core": core, "gpu-memory": memory, "gpu-memory-ratio": ratio}
+    return {f"{PREFIX}/{name}": str(amount) for name, amount in named.items() if amount}
+
+
+def _most(amounts: Iterable[tuple[int, bool]]) -> int:
+    """Return the most that is held at once: init containers end before those that keep running start."""
+    listed = list(amounts)
+    running = sum(amount for amount, runs in listed if runs)
+    return max(itertools.chain((running,), (amount for amount, runs in listed if not runs)))

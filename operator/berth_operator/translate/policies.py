@@ -31,6 +31,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
     for field, word, words in (
         ("delivery", spec.delivery, vocabulary.Delivery),
         ("nodeNames", spec.node_names, vocabulary.NodeNames),
+        ("podRecords", spec.pod_records, vocabulary.PodRecords),
     ):
         if word not in set(words):
             return f"spec.{field} {quoted(word)} is not known (known: {', '.join(words)})"
@@ -47,6 +48,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         replicas=spec.sharing.replicas,
         delivery=vocabulary.Delivery(spec.delivery),
         node_names=vocabulary.NodeNames(spec.node_names),
+        pod_records=vocabulary.PodRecords(spec.pod_records),
         min_memory=min_memory,
     )
 
