@@ -154,7 +154,7 @@ class PolicySpec(model_rules.Model):
     pod_records: vocabulary.PodRecords = vocabulary.PodRecords.BERTH
     """In whose annotations a pod's devices are recorded when it is bound. berth: in Berth's. koordinator:
     besides, in scheduling.koordinator.sh/device-allocated, for a cluster whose nodes still run Koordinator's
-    agent or other programs that read that record. It has GPUs, RDMA devices and FPGAs, and no MIG instances."""
+    agent or other programs that read it. It has GPUs, RDMA devices and FPGAs, and no MIG instances."""
 
 
 class PolicyStatus(model_rules.Model):

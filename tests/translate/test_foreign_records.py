@@ -35,7 +35,7 @@ def record(*grants: decisions.Grant) -> dict[str, Any] | None:
     text = bind_annotations.of(placement, term="t", records=PodRecords.KOORDINATOR).get(
         aliases.KOORDINATOR_RECORD
     )
-    return json.loads(text) if text else None  # type: ignore[no-any-return]  # an object by construction
+    return json.loads(text) if text else None
 
 
 def grant(*shares: decisions.Share, container: str = "main", runs: bool = True) -> decisions.Grant:

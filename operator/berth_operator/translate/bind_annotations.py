@@ -17,7 +17,8 @@ def of(
 ) -> dict[str, str]:
     """Return the annotations of a bind; a pod without devices has no allocation.
 
-    `records` says in whose annotations it stands. Of the `containers` those that were given nothing are told so: an image may say that it gets all cards.
+    `records` says in whose annotations it stands. Of the `containers` those that were given nothing are
+    told so: an image may say that it gets all cards.
     """
     holders = {grant.container for grant in placement.grants}
     answer = allocation.without_cards(name for name in containers if name not in holders)

@@ -56,7 +56,7 @@ _records: Final = msgspec.json.Decoder(Record)
 
 
 def of_koordinator(placement: decisions.Placement) -> dict[str, str]:
-    """Return the annotation with a pod's devices in Koordinator's words; none where it has no words for any."""
+    """Return the annotation with a pod's devices in Koordinator's words, if it has words for any."""
     entries: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
     for (kind, _, _), shares in sorted(_by_device(placement).items()):
         entries[kind].append(_entry(shares))
@@ -68,9 +68,10 @@ def _by_device(
 ) -> dict[tuple[str, int, str], list[tuple[decisions.Share, bool]]]:
     """Return the shares of each device, each with whether its container keeps running."""
     found = collections.defaultdict(list)
-    for grant, share in ((grant, share) for grant in placement.grants for share in grant.shares):
-        if share.type in TYPES and not share.profile:
-            found[share.type, share.minor, share.uuid].append((share, grant.runs))
+    for grant in placement.grants:
+        for share in grant.shares:
+            if share.type in TYPES and not share.profile:
+                found[share.type, share.minor, share.uuid].append((share, grant.runs))
     return found
 
 
