@@ -12,12 +12,12 @@ names have equal Requests.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from berth_crds import aliases, names
+from berth_crds import aliases, device_types, names
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
@@ -181,7 +181,6 @@ REQUEST_KEYS: Final = device_conditions.KEYS | device_conditions.ALIASES | resou
 # The Binding writes these and overwrites what a pod brings along.
 POD_RESULTS: Final = frozenset({names.ALLOCATION, names.MINORS})
 
-OTHER_TYPES: Final = (DeviceType.FPGA.value, DeviceType.RDMA.value)
 CONDITION_KEYS: Final = (
     names.MODEL,
     names.MODEL_PATTERN,
@@ -192,12 +191,17 @@ CONDITION_KEYS: Final = (
     names.MEMORY_AT_LEAST,
 )
 UUID_KEYS: Final = (names.UUIDS, names.AVOID_UUIDS)
-# The types that a key is about; of the types in one inner tuple, one is enough.
-TYPES_MEANT: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
-    **dict.fromkeys((*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY), ((DeviceType.GPU.value,),)),
-    **dict.fromkeys(UUID_KEYS, ((DeviceType.GPU.value, *OTHER_TYPES),)),
-    **dict.fromkeys((names.LABELS, names.FUNCTION_LABELS), (OTHER_TYPES,)),
-}
+GPU_KEYS: Final = frozenset({*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY}) - {*UUID_KEYS}
+LABEL_KEYS: Final = (names.LABELS, names.FUNCTION_LABELS)
+
+
+def _types_meant(key: str, named: Sequence[str]) -> Sequence[tuple[str, ...]]:
+    """Return the types that a key is about; of those in one inner tuple, one is enough."""
+    if key in GPU_KEYS:
+        return ((DeviceType.GPU.value,),)
+    if key in UUID_KEYS:
+        return ((DeviceType.GPU.value, *device_types.BY_NAME),)
+    return (tuple(device_types.BY_NAME),) if key in LABEL_KEYS else [(one,) for one in named]
 
 
 def types_asked(containers: Containers) -> set[str]:
@@ -219,7 +223,7 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
     }
     together = tuple(one for one in grouping.joint if one in types - every)
     joint = together if len(together) > 1 else ()
-    others = bool(types & set(OTHER_TYPES))
+    others = not device_types.BY_NAME.keys().isdisjoint(types)
     return dataclasses.replace(
         grouping,
         joint=joint if selection.joint_required else (),
@@ -241,11 +245,17 @@ def _unused(selection: device_conditions.DeviceSelection, containers: Containers
         if not entry.own and key not in CONDITION_KEYS:
             continue
         named = {names.APPLY: selection.modes, names.JOINT: selection.grouping.joint}.get(key, ())
-        for kind in TYPES_MEANT.get(key) or [(one,) for one in named]:
+        for kind in _types_meant(key, tuple(named)):
             if not types_asked(containers) & set(kind):
-                add = "nvidia.com/gpu: 1" if DeviceType.GPU in kind else f"{names.GROUP}/{kind[-1]}: 100"
+                add = "nvidia.com/gpu: 1" if DeviceType.GPU in kind else _one_device(kind[-1])
                 what = f"devices of type {' or '.join(kind)}, but no container asks for one"
                 yield refusals.invalid(f"{entry.place} speaks of {what}; add for instance {add}")
+
+
+def _one_device(kind: str) -> str:
+    """Return what asks for one device of a type."""
+    description = device_types.BY_NAME[kind]
+    return f"{description.resource}: {description.amount}"
 
 
 def _contradictions(

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from berth_crds import aliases, names
+from berth_crds import aliases, device_types, names
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.translate import pod_limits, quantities, raw, refusals
 from berth_operator.translate.refusals import RefusalError
@@ -23,7 +23,6 @@ from berth_operator.translate.refusals import RefusalError
 MEMORIES: Final = frozenset({names.GPU_MEMORY, names.GPU_MEMORY_RATIO})
 MIG_PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?P<more>[.+-][a-z0-9.+-]+)?", re.ASCII)
 SHARED_MIG: Final = ".shared"
-OTHER_DEVICES: Final = frozenset({names.RDMA, names.FPGA})
 SLICES: Final = {one.project: one for one in aliases.SLICES}
 COUNTS: Final = frozenset(one.count for one in aliases.SLICES)
 POD_KEYS: Final = frozenset({*(one.key for one in aliases.ON_PODS), *aliases.KUBEGPU_RECORDS})
@@ -279,7 +278,11 @@ def _check_no_other(containers: Sequence[raw.Container], name: str, amount: Requ
     if name not in {one.name for one in containers}:
         refusals.refuse(f"{amount.place} is meant for container '{refusals.shown(name)}', which is not there")
     for other in filter(_asks, containers):
-        cards = [one.key for one in _of_container(other) if one.value and one.resource not in OTHER_DEVICES]
+        cards = [
+            one.key
+            for one in _of_container(other)
+            if one.value and one.resource not in device_types.BY_RESOURCE
+        ]
         if cards and other.name != name:
             refusals.refuse(
                 f"{amount.place} speaks for the whole pod, but container {other.name} asks for {cards[0]}; "
