@@ -228,7 +228,7 @@ def check(kind: str, found: Sequence[object]) -> None:
             raise Unusable(f"device {place} is no FoundDevice but {text.quoted(type(one).__name__)}")
         try:
             msgspec.convert(_entry(kind, one), extra_device_files.DeviceEntry)
-        except (msgspec.ValidationError, TypeError, ValueError) as error:
+        except (msgspec.ValidationError, AttributeError, TypeError, ValueError) as error:
             raise Unusable(f"device {place} cannot be used: {text.line(str(error))}") from error
         if one.id in ids or one.minor in minors:
             raise Unusable(f"device {place} has the id or the minor of another: {one.id}, {one.minor}")
@@ -241,6 +241,8 @@ def _entry(kind: str, found: device_sources.FoundDevice) -> dict[str, object]:
     for function in found.functions:
         if not schema_limits.BUS_ID.matches(function.bus_id):
             raise ValueError(f"{text.quoted(str(function.bus_id))} is no PCI address of a virtual function")
+        if not isinstance(function.number, int) or not 0 <= function.number <= schema_limits.LARGEST_MINOR:
+            raise ValueError(f"{text.quoted(str(function.number))} is no number of a virtual function")
     if len(found.functions) > schema_limits.MOST_VFS:
         raise ValueError(f"it has more than {schema_limits.MOST_VFS} virtual functions")
     entry: dict[str, object] = {

@@ -1,9 +1,12 @@
 """Packages that add types of device, as an installer would leave them, without one."""
 
+import contextlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
+
+from berth_crds import device_types
 
 NPU_X: Final = Path(__file__).resolve().parents[1] / "packages" / "npu_x"
 
@@ -24,3 +27,16 @@ def listed(folder: Path, name: str, entry_points: Mapping[str, str], *, version:
     lines = "".join(f"{key} = {value}\n" for key, value in entry_points.items())
     (meta / "entry_points.txt").write_text(f"[berth.devices]\n{lines}")
     return folder
+
+
+@contextlib.contextmanager
+def added(*descriptions: device_types.TypeDescription) -> Iterator[None]:
+    """Serve further types meanwhile, and forget all that were added."""
+    before = {*device_types.BY_NAME}
+    for one in descriptions:
+        device_types.add(one)
+    try:
+        yield
+    finally:
+        for name in {*device_types.BY_NAME} - before:
+            device_types.remove(device_types.BY_NAME[name])
