@@ -193,7 +193,8 @@ SLICES: Final = (
 # Which container KAI means, where not the first one.
 KAI_CONTAINER: Final = "gpu-fraction-container-name"
 
-# Where KubeGPU keeps what each container asks: a record in JSON, whose `requests` count the cards.
+# Where KubeGPU keeps what each container asks: a record in JSON, whose `requests` count the cards or name the
+# path of each.
 KUBEGPU_RECORDS: Final = ("pod.alpha/DeviceInformation", "KubeDevice/DeviceInfo")
 KUBEGPU_COUNTS: Final = ("alpha.gpu/numgpu", names.NVIDIA_GPU)
 KUBEGPU_PATHS: Final = ("alpha/grpresource/", "resource/group/")
@@ -255,6 +256,7 @@ OPTIONS: Final = (
         "priority",
         Where.LABEL,
     ),
+    *(Option(KUBEGPU, key, (names.SCOPE,), "paths") for key in KUBEGPU_RECORDS),
 )
 
 # ---------------------------------------------------------------- what is not served

@@ -9,15 +9,14 @@ spelling, and totals for all cards of a container only.
 import collections
 import dataclasses
 import fractions
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from berth_crds import aliases, device_types, names
 from berth_operator.scheduling.decisions import Refusal
-from berth_operator.translate import pod_limits, quantities, raw, refusals
+from berth_operator.translate import json_objects, kubegpu_record, pod_limits, quantities, raw, refusals
 from berth_operator.translate.refusals import RefusalError
 
 MEMORIES: Final = frozenset({names.GPU_MEMORY, names.GPU_MEMORY_RATIO})
@@ -298,45 +297,15 @@ def _recorded(pod: raw.Pod) -> Iterator[tuple[str, RequestedAmount]]:
 
 
 def _in_record(pod: raw.Pod, place: str, text: str) -> Iterator[tuple[str, RequestedAmount]]:
-    record = json_object(place, text)
     known = {container.name for container, _ in each_container(pod.spec)}
-    asking = [
-        (name, requests)
-        for section in ("initcontainer", "runningcontainer")
-        for name, container in as_mapping(place, record.get(section)).items()
-        if (requests := as_mapping(place, as_mapping(place, container).get("requests")))
-    ]
-    for name, requests in pod_limits.check_count(place, "containers", asking, pod_limits.MAX_ASKS):
+    containers = kubegpu_record.asking(place, json_objects.json_object(place, text))
+    kubegpu_record.is_grouped(place, containers)  # Or it is refused, before anything counts.
+    for name, requests in containers:
         if name not in known:
             refusals.refuse(f"{place} speaks of container '{refusals.shown(name)}', which is not there")
-        for amount in _counted(place, requests):
-            yield name, amount
-
-
-def _counted(place: str, requests: Mapping[str, object]) -> Iterator[RequestedAmount]:
-    for key, value in requests.items():
-        if key.startswith(aliases.KUBEGPU_PATHS):
-            refusals.decline(f"{place} asks for devices by their path, which is not served; count the cards")
-        if key in aliases.KUBEGPU_COUNTS:
+        for key, count in kubegpu_record.counts(place, requests):
             row = aliases.Amount(aliases.KUBEGPU, key, names.NVIDIA_GPU)
-            yield _amount(f"{place}: {key}", key, str(value), row)
-
-
-def json_object(place: str, text: str) -> Mapping[str, object]:
-    """Return an annotation that is an object in JSON."""
-    pod_limits.check_length(place, text, pod_limits.MAX_LIST_TEXT)
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        refusals.refuse(f"{place} is not JSON: {refusals.shown(text)}")
-    return as_mapping(place, record)
-
-
-def as_mapping(place: str, value: Any) -> Mapping[str, object]:
-    """Return a value of JSON as an object; an absent one is empty."""
-    if value is not None and not isinstance(value, dict):
-        refusals.refuse(f"{place}: expected an object in JSON, found {refusals.shown(value)}")
-    return value or {}
+            yield name, _amount(f"{place}: {key}", key, count, row)
 
 
 # ---------------------------------------------------------------- one spelling
