@@ -256,7 +256,8 @@ OPTIONS: Final = (
         "priority",
         Where.LABEL,
     ),
-    *(Option(KUBEGPU, key, (names.SCOPE,), "paths") for key in KUBEGPU_RECORDS),
+    Option(KUBEGPU, KUBEGPU_RECORDS[0], (names.SCOPE,), "paths"),
+    Option(KUBEGPU, KUBEGPU_RECORDS[1], (names.SCOPE,), "paths"),
 )
 
 # ---------------------------------------------------------------- what is not served

@@ -23,6 +23,22 @@ def by_path(**amounts: object) -> dict[str, object]:
     return {"requests": {f"alpha/grpresource/{path}": amount for path, amount in amounts.items()}}
 
 
+# Containers that ask KubeGPU by paths, which come down to no number of cards.
+NO_COUNT: dict[str, dict[str, dict[str, object]]] = {
+    "memory by its path": {"main": by_path(**{"gpu/0/cards": 1, "gpu/0/memory": 1 << 30})},
+    "two of one card": {"main": by_path(**{"gpu/0/cards": 2})},
+    "a card in words": {"main": by_path(**{"gpu/0/cards": "x"})},
+    "a path that is none": {"main": by_path(**{"gpu/0/1/cards": 1})},
+    "several groups": {"main": by_path(**{"gpugrp0/a/gpu/0/cards": 1, "gpugrp0/b/gpu/0/cards": 1})},
+    "a card beside a group": {"main": by_path(**{"gpugrp0/a/gpu/0/cards": 1, "gpu/1/cards": 1})},
+    "paths and a count": {"main": {"requests": {"alpha.gpu/numgpu": 1, "alpha/grpresource/gpu/0/cards": 1}}},
+    "a group beside another container": {
+        "main": by_path(**{"gpugrp0/a/gpu/0/cards": 1, "gpugrp0/a/gpu/1/cards": 1}),
+        "side": {"requests": {"alpha.gpu/numgpu": 1}},
+    },
+}
+
+
 # ---------------------------------------------------------------- in resources
 
 RESOURCES: dict[str, tuple[dict[str, object], str]] = {
@@ -276,21 +292,7 @@ POD_KEYS: dict[str, tuple[dict[str, Any], Reason, str]] = {
             UNSUPPORTED,
             f"annotation {KUBEGPU} asks for devices by their path, which is not served; count the cards",
         )
-        for what, record in {
-            "memory by its path": {"main": by_path(**{"gpu/0/cards": 1, "gpu/0/memory": 1 << 30})},
-            "two of one card": {"main": by_path(**{"gpu/0/cards": 2})},
-            "a card in words": {"main": by_path(**{"gpu/0/cards": "x"})},
-            "a path that is none": {"main": by_path(**{"gpu/0/1/cards": 1})},
-            "several groups": {"main": by_path(**{"gpugrp0/a/gpu/0/cards": 1, "gpugrp0/b/gpu/0/cards": 1})},
-            "a card beside a group": {"main": by_path(**{"gpugrp0/a/gpu/0/cards": 1, "gpu/1/cards": 1})},
-            "paths and a count": {
-                "main": {"requests": {"alpha.gpu/numgpu": 1, "alpha/grpresource/gpu/0/cards": 1}}
-            },
-            "a group beside another container": {
-                "main": by_path(**{"gpugrp0/a/gpu/0/cards": 1, "gpugrp0/a/gpu/1/cards": 1}),
-                "side": {"requests": {"alpha.gpu/numgpu": 1}},
-            },
-        }.items()
+        for what, record in NO_COUNT.items()
     },
     "HAMi: neither true nor false": (
         {"annotations": {"nvidia.com/numa-bind": "maybe"}, "gpus": 1},
