@@ -349,7 +349,7 @@ def all_served(found: Iterable[str]) -> set[str]:
     """Return those of very many names that are served."""
     different = set(found)
     profiles = {name for name in different if name.startswith(names.NVIDIA_MIG_PREFIX)}
-    return profiles | (different & _SERVED) | (different & device_types.BY_RESOURCE.keys())
+    return profiles.union(different & _SERVED, different & device_types.BY_RESOURCE.keys())
 
 
 RESOURCES: Final = {one.key: one for one in AMOUNTS if one.where is Where.RESOURCE}

@@ -7,7 +7,6 @@ well, which no pod can ask for.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from berth_crds import card_part, device_sources, names, vocabulary
@@ -50,8 +49,9 @@ BUILT_IN: Final = (FPGA, RDMA)
 
 _by_name: Final = {one.name: one for one in BUILT_IN}
 _by_resource: Final = {one.resource: one for one in BUILT_IN}
-BY_NAME: Final[Mapping[str, TypeDescription]] = MappingProxyType(_by_name)
-BY_RESOURCE: Final[Mapping[str, TypeDescription]] = MappingProxyType(_by_resource)
+# Only `add` changes them. Each resource of each pod is looked up here, so no view stands before them.
+BY_NAME: Final[Mapping[str, TypeDescription]] = _by_name
+BY_RESOURCE: Final[Mapping[str, TypeDescription]] = _by_resource
 
 
 def is_opened(name: str) -> bool:

@@ -15,9 +15,11 @@ from berth_agent.delivery.means import DirectMeans
 from berth_agent.nri import adjuster, messages
 from berth_crds import device_packages, names, wire
 from berth_crds.device_sources import SourceNode
+from e2e import inside
 from e2e.conditions import condition
 from e2e.stage import Pod, Stage, cards_of, pod
 from support import device_package
+from testbed import workers
 
 NPU = "example.com/npu"
 
@@ -117,3 +119,33 @@ class Source:
 
 TYPE = TypeDescription(name="hanging", resource="example.com/hanging", source=lambda node: Source())
 """
+
+
+@pytest.mark.slow
+async def test_a_real_runtime_opens_the_accelerator_to_its_container(
+    stage: Stage, worker: workers.Worker, driver: Path, site: Path
+) -> None:
+    """The device node and the variable of the one that it was given, and of no other; beside a card, too."""
+    device_package.installed(site)
+    for minor in (0, 1):
+        inside.make_node(driver, f"npu{minor}", 100 + minor)
+    stage.operator()
+    flags = ("--nri", str(worker.nri), "--nvidia-driver-root", str(driver))
+    await stage.agent(*flags, **{worker.name: "2xT4"})
+    await stage.until_ready(worker.name)
+    alone = inside.pod("alone", inside.container("main", **{NPU: "1"}), inside.container("side"))
+    both = inside.pod("both", inside.container("main", **{NPU: "1", names.NVIDIA_GPU: "1"}))
+
+    await stage.create(alone, both)
+    await inside.until_running(stage, "alone", "both")
+
+    seen = {name: inside.Inside(stage, worker, name, "main") for name in ("alone", "both")}
+    given = {name: one.env()["NPU_X_VISIBLE"] for name, one in seen.items()}
+    assert sorted(given.values()) == ["0", "1"]
+    for name, one in seen.items():
+        opened = one.opened("/dev/npu0", "/dev/npu1")
+        assert opened == [inside.ALLOWED if given[name] == str(at) else inside.ABSENT for at in (0, 1)]
+    side = inside.Inside(stage, worker, "alone", "side")
+    assert side.opened("/dev/npu0", "/dev/npu1") == [inside.ABSENT] * 2
+    assert "NPU_X_VISIBLE" not in side.env()
+    assert (len(seen["both"].minors()), seen["alone"].minors()) == (1, [])

@@ -27,10 +27,11 @@ class NpuSource:
     def deliver(self, devices: Sequence[GivenDevice]) -> Opening:
         """Return the device node of each, their numbers in a variable, and the driver's library."""
         minors = [str(device.minor) for device in devices]
+        library = [] if self._node.simulated else [HostPath(LIBRARY, LIBRARY)]
         return Opening(
             env={"NPU_X_VISIBLE": ",".join(minors)},
             device_nodes=[f"/dev/npu{minor}" for minor in minors],
-            mounts=[HostPath(LIBRARY, LIBRARY)],
+            mounts=library,
         )
 
 
