@@ -22,10 +22,11 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from berth_agent import (
     backoff,
+    chosen_packages,
     configuration,
     extra_device_files,
     extra_devices,
@@ -53,6 +54,9 @@ from berth_agent.settings import (
 from berth_crds import flags, logs, nesting, tasks, vocabulary
 from berth_crds.client import api, connection, errors
 
+if TYPE_CHECKING:
+    from berth_agent import package_sources
+
 log = logging.getLogger("berth_agent")
 
 EXIT_CARDS_UNREADABLE: Final = 1  # As NVIDIA's plugin has it.
@@ -76,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = settings_reader.without_file
         logs.start(settings.log_level, "%(asctime)s %(levelname)-7s %(message)s", settings.log_format)
         settings = asyncio.run(_unless_ended(settings_reader.at_start()))
-        configs = tuple(_config(node, settings) for node in settings.nodes)
+        not_loaded = chosen_packages.load(settings)
+        configs = tuple(_config(node, settings, not_loaded) for node in settings.nodes)
         if asyncio.run(_serve(_connections(settings), configs, settings, settings_reader)):
             configuration.start_anew()
     except (flags.UsageError, simulated.BadShape, errors.Unusable) as refusal:
@@ -103,15 +108,18 @@ class CardsUnreadable(Exception):
     """The cards of a node cannot be read at the start; the text is a sentence."""
 
 
-def _config(node: Node, settings: Settings) -> loop.NodeConfig:
+def _config(node: Node, settings: Settings, not_loaded: Sequence[str]) -> loop.NodeConfig:
     """Return what the loop needs to know of a node: its cards, and what all kinds of nodes have."""
+    sources = chosen_packages.sources(node, settings, not_loaded)
+    further: list[extra_devices.Reader] = [sources.read] if sources else []
     match node:
         case SimulatedNode(name, shape):
-            cards = simulated.SimulatedProbe(name, shape, settings.faults)
+            extra = extra_devices.ExtraDevices(further)
+            cards = simulated.SimulatedProbe(name, shape, settings.faults, extra.read)
             config = loop.NodeConfig(name, cards, vocabulary.GrantSource.SIMULATED)
         case HardwareNode():
             own = health_rules.HealthRules(ignored=node.ignored_xids, critical=node.critical_xids)
-            config = loop.NodeConfig(node.name, _hardware(node), procfs=node.procfs, rules=own)
+            config = loop.NodeConfig(node.name, _hardware(node, further), procfs=node.procfs, rules=own)
         case _:
             assert_never(node)
     return dataclasses.replace(
@@ -123,7 +131,7 @@ def _config(node: Node, settings: Settings) -> loop.NodeConfig:
         resources=settings.gpu_resources,
         labels=settings.node_labels,
         modes=settings.modes,
-        ways=tuple(_ways(settings, config)),
+        ways=tuple(_ways(settings, config, sources)),
     )
 
 
@@ -133,13 +141,13 @@ def _kubelet(settings: Settings) -> podresources.PodResourcesClient | None:
     return podresources.PodResourcesClient(path, deadline=settings.deadline) if path else None
 
 
-def _hardware(node: HardwareNode) -> probe.Probe:
-    """Return the probe of the real cards and the extra devices of the node."""
+def _hardware(node: HardwareNode, further: Iterable[extra_devices.Reader]) -> probe.Probe:
+    """Return the probe of the real cards and the extra devices of the node, those of packages last."""
     kernel = sysfs.Kernel(node.sysfs, node.procfs)
     readers: list[extra_devices.Reader] = [lambda: rdma.devices(kernel), lambda: fpga.devices(kernel)]
     if node.devices:
         readers.append(extra_device_files.DeviceFolder(node.devices, kernel).devices)
-    return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices(readers).read)
+    return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices((*readers, *further)).read)
 
 
 def _connections(settings: Settings) -> Mapping[str, connection.Connection]:
@@ -241,8 +249,14 @@ async def _served(settings: Settings, node_views: Iterable[NodeView]) -> AsyncIt
 # What these import takes memory that an agent spares without them.
 
 
-def _ways(settings: Settings, config: loop.NodeConfig) -> Iterator[way.MakeWay]:
-    """Yield what makes each way that is chosen for a node."""
+def _ways(
+    settings: Settings, config: loop.NodeConfig, sources: "package_sources.PackageSources | None"
+) -> Iterator[way.MakeWay]:
+    """Yield what makes each way that is chosen for a node, and the report on the packages."""
+    if sources:
+        from berth_agent import package_report  # noqa: PLC0415
+
+        yield lambda _: package_report.PackageReport(sources)
     if files := settings.runtime_config:
         from berth_agent import runtime_watch  # noqa: PLC0415
 
@@ -252,7 +266,13 @@ def _ways(settings: Settings, config: loop.NodeConfig) -> Iterator[way.MakeWay]:
         from berth_agent import chosen_ways  # noqa: PLC0415
 
         simulated_cards = isinstance(config.probe, simulated.SimulatedProbe)
-        yield from chosen_ways.makers(settings, config.node, config.procfs, simulated=simulated_cards)
+        yield from chosen_ways.makers(
+            settings,
+            config.node,
+            config.procfs,
+            simulated=simulated_cards,
+            openers=sources.openers if sources else {},
+        )
 
 
 def _probes(

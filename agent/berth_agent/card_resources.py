@@ -1,21 +1,15 @@
 """How much of each resource that pods ask for a device gives. Pure."""
 
 import collections
-from collections.abc import Mapping
-from typing import Final
 
-from berth_crds import card_part, names, vocabulary, wire
-
-OTHERS: Final[Mapping[str, str]] = {
-    vocabulary.DeviceType.RDMA: names.RDMA,
-    vocabulary.DeviceType.FPGA: names.FPGA,
-}
+from berth_crds import card_part, device_types, names, vocabulary, wire
 
 
 def of_device(device: wire.Card) -> dict[str, int]:
     """Return what a device gives when nobody has any of it, by Berth's names and those of MIG instances."""
     if device.type != vocabulary.DeviceType.GPU:
-        return {OTHERS[device.type]: card_part.WHOLE} if device.type in OTHERS else {}
+        described = device_types.BY_NAME.get(device.type)
+        return {described.resource: described.amount} if described else {}
     if device.mig and device.mig.enabled:
         profiles = sorted(instance.profile for instance in device.mig.instances)
         return dict(collections.Counter(map(names.of_instances, profiles)))

@@ -4,15 +4,16 @@ Only an agent that has such a way imports this: what these ways import takes mem
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from berth_agent import isolation_kinds
 from berth_agent.cdi.writer import CdiConfig, CdiWriter
-from berth_agent.delivery import isolation
+from berth_agent.delivery import isolation, other_devices
 from berth_agent.delivery.device_nodes import DeviceNodes
 from berth_agent.delivery.driver_files import DriverFiles
 from berth_agent.delivery.means import CdiMeans, DirectMeans
+from berth_agent.delivery.other_devices import Opener
 from berth_agent.device_plugin import answers
 from berth_agent.device_plugin.plugin import DevicePlugin, PluginConfig
 from berth_agent.gpupods import watched_pod
@@ -28,8 +29,18 @@ from berth_agent.settings import IsolationSettings, NriSettings, Settings
 from berth_agent.way import MakeWay, NodeAccess
 
 
-def makers(settings: Settings, node: str, procfs: Path, *, simulated: bool) -> Iterator[MakeWay]:
-    """Yield what makes each way of a node; simulated cards need no device nodes, and are in no mode."""
+def makers(
+    settings: Settings,
+    node: str,
+    procfs: Path,
+    *,
+    simulated: bool,
+    openers: Mapping[str, Opener] = other_devices.NO_OPENERS,
+) -> Iterator[MakeWay]:
+    """Yield what makes each way of a node; simulated cards need no device nodes, and are in no mode.
+
+    `openers` open devices of other types, by type.
+    """
     direct = _direct_means(settings, procfs, simulated=simulated)
     mps = _mps(settings, node, simulated=simulated)
     kept = _isolation(settings.isolation, mps)
@@ -37,7 +48,7 @@ def makers(settings: Settings, node: str, procfs: Path, *, simulated: bool) -> I
     checkpoint_file = checkpoint.path(plugins=sockets, pod_resources=settings.pod_resources)
     if mps:
         yield lambda _: mps
-    if nri := _nri(settings, direct, kept):
+    if nri := _nri(settings, direct, kept, openers):
         yield lambda access: _nri_plugin(nri, access, checkpoint_file)
     if settings.cdi:
         cdi = CdiConfig(settings.cdi, direct)
@@ -74,12 +85,15 @@ def _isolation(settings: IsolationSettings, mps: MpsDaemon | None) -> isolation.
     return isolation.NOT_ISOLATED
 
 
-def _nri(settings: Settings, direct: DirectMeans, kept: isolation.Isolation) -> adjuster.NriConfig | None:
+def _nri(
+    settings: Settings, direct: DirectMeans, kept: isolation.Isolation, openers: Mapping[str, Opener]
+) -> adjuster.NriConfig | None:
     """Return how containers are adjusted as the runtime makes them, where they are."""
     if (nri := settings.nri) is None:
         return None
     means = CdiMeans(nri.cdi_kind) if nri.cdi_kind else direct
-    return adjuster.NriConfig(nri.socket, means, _guard(settings, nri), kept)
+    guard = _guard(settings, nri)
+    return adjuster.NriConfig(nri.socket, means, guard, kept, openers, direct.device_nodes)
 
 
 def _guard(settings: Settings, nri: NriSettings) -> adjuster.Guard | None:

@@ -1,10 +1,10 @@
 """The extra devices (RDMA, other accelerators) that stand in a sample beside the cards.
 
 The cards decide whether the source fails: then the Device stays as it was, extra devices
-included. A device that conflicts with one already listed is left out, and so is one past the
+included. A device that conflicts with one already listed is left out, and so is one past a
 limit of the list, because the server would refuse the cards along with it. The cards come first,
-then the kernel's devices, then those of files in the order of their names. If reading extra
-devices fails, those that were read last stand, and the cards are sampled all the same.
+then the kernel's devices, then those of files in the order of their names, then those of packages.
+If reading extra devices fails, those that were read last stand, and the cards are sampled all the same.
 """
 
 import logging
@@ -12,11 +12,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from berth_agent import probe
-from berth_crds import schema_limits, vocabulary
+from berth_crds import schema_limits, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
 DRIVER: Final = "the driver"
+LABELS: Final = "labels"
+CHARACTERS: Final = "characters in labels"
+FUNCTIONS: Final = "virtual functions"
+TOTALS: Final = {
+    LABELS: schema_limits.TOTAL_LABELS,
+    CHARACTERS: schema_limits.TOTAL_LABEL_TEXT,
+    FUNCTIONS: schema_limits.TOTAL_FUNCTIONS,
+}
 
 Reader = Callable[[], tuple[probe.ExtraDevice, ...]]
 
@@ -66,6 +74,7 @@ def without_conflicts(
     room = max(0, schema_limits.MOST_DEVICES - len(sample.cards))
     fitting: list[probe.ExtraDevice] = []
     left_out: list[str] = []
+    totals = dict.fromkeys(TOTALS, 0)
     for extra in devices:
         uuid, key = extra.entry.uuid, (extra.entry.type, extra.entry.minor)
         if uuid in uuids:
@@ -74,12 +83,27 @@ def without_conflicts(
             why = f"{minors[key]} names a device of type {key[0]} and minor {key[1]} already"
         elif len(fitting) >= room:
             why = f"the list has room for {schema_limits.MOST_DEVICES} alone"
+        elif excess := _add(totals, extra.entry):
+            why = f"all devices together would have more than {TOTALS[excess]} {excess}"
         else:
             uuids[uuid] = minors[key] = extra.origin
             fitting.append(extra)
             continue
         left_out.append(f"the device {uuid} of {extra.origin} is left out: {why}")
     return tuple(fitting), tuple(left_out)
+
+
+def _add(totals: dict[str, int], entry: wire.Card) -> str:
+    """Add what a device has to the totals, unless one would be more than the server takes; return which."""
+    sizes = {
+        LABELS: len(entry.labels),
+        CHARACTERS: sum(len(key) + len(value) for key, value in entry.labels.items()),
+        FUNCTIONS: sum(len(group.vfs) for group in entry.vf_groups),
+    }
+    excess = next((what for what, size in sizes.items() if totals[what] + size > TOTALS[what]), "")
+    if not excess:
+        totals.update({what: totals[what] + size for what, size in sizes.items()})
+    return excess
 
 
 def _uuids(sample: probe.Sample) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from berth_agent import card_modes, config_choice, delivery_flags, flag_values
-from berth_crds import flags, logs, names
+from berth_crds import device_packages, flags, logs, names
 
 PROGRAM: Final = "berth-agent"
 
@@ -130,6 +130,12 @@ FLAGS: Final[Mapping[str, Mapping[str, delivery_flags.Options]]] = {
             "type": Path,
             "default": None,
             "help": "folder of JSON files that list extra devices, besides real cards",
+        },
+        device_packages.FLAG: {
+            "metavar": "NAMES",
+            "type": device_packages.choice,
+            "default": device_packages.ALL,
+            "help": f"{device_packages.HELP} (default: %(default)s)",
         },
         "mig-strategy": {
             "metavar": "STRATEGY",

@@ -4,10 +4,11 @@ A device is identified by its PCI address. Whether a card of such a maker is an 
 they make network cards and bridges, too.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-from berth_agent import probe, sysfs
-from berth_crds import vocabulary, wire
+from berth_agent import found_devices, probe, sysfs
+from berth_crds import device_sources, device_types
 
 CLASS: Final = "0x1200"  # Processing accelerators; two digits that follow say how they are programmed.
 VENDORS: Final = {
@@ -18,10 +19,31 @@ VENDORS: Final = {
 
 
 def devices(kernel: sysfs.Kernel) -> tuple[probe.ExtraDevice, ...]:
-    """Return all FPGAs of the node, in the order of their addresses."""
-    makers = ((address, _maker(kernel, address)) for address in kernel.pci_addresses())
-    found = ((address, maker) for address, maker in makers if maker)
-    return tuple(_device(kernel, address, minor, maker) for minor, (address, maker) in enumerate(found))
+    """Return all FPGAs of the node, in the order of their addresses, as they are listed."""
+    found = Fpgas(kernel).discover()
+    return tuple(
+        found_devices.extra_device(device_types.FPGA.name, each, kernel, origin="the kernel")
+        for each in found
+    )
+
+
+class Fpgas:
+    """The FPGAs of a node."""
+
+    def __init__(self, kernel: sysfs.Kernel) -> None:
+        self._kernel = kernel
+
+    def discover(self) -> tuple[device_sources.FoundDevice, ...]:
+        """Return all of them, in the order of their addresses."""
+        kernel = self._kernel
+        makers = ((address, _maker(kernel, address)) for address in kernel.pci_addresses())
+        found = ((address, maker) for address, maker in makers if maker)
+        return tuple(_device(kernel, address, minor, maker) for minor, (address, maker) in enumerate(found))
+
+    def deliver(self, devices: Sequence[device_sources.GivenDevice]) -> device_sources.Opening:
+        """Return nothing: which device nodes an FPGA has, its maker's driver alone knows."""
+        del devices
+        return device_sources.Opening()
 
 
 def _maker(kernel: sysfs.Kernel, address: str) -> str:
@@ -32,19 +54,13 @@ def _maker(kernel: sysfs.Kernel, address: str) -> str:
     return VENDORS.get(sysfs.text(place / "vendor") or "", "")
 
 
-def _device(kernel: sysfs.Kernel, address: str, minor: int, maker: str) -> probe.ExtraDevice:
-    vfs = kernel.virtual_functions(address)
+def _device(kernel: sysfs.Kernel, address: str, minor: int, maker: str) -> device_sources.FoundDevice:
     number = (sysfs.text(kernel.device(address) / "device") or "").removeprefix("0x")
-    return probe.ExtraDevice(
-        wire.Card(
-            uuid=f"fpga-{address}",
-            type=vocabulary.DeviceType.FPGA,
-            minor=minor,
-            vendor=maker,
-            model=probe.model_name(f"{maker} {number}".strip()),
-            topology=kernel.location(address),
-            vf_groups=(wire.VfGroup(vfs=vfs),) if vfs else (),
-        ),
-        health=None,
-        origin="the kernel",
+    return device_sources.FoundDevice(
+        id=address,
+        minor=minor,
+        vendor=maker,
+        model=f"{maker} {number}".strip(),
+        bus_id=address,
+        functions=found_devices.functions(kernel, address),
     )

@@ -8,12 +8,12 @@ A device without an active port reaches no peer: a pod that got it would wait fo
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from berth_agent import probe, sysfs
-from berth_crds import schema_limits, vocabulary, wire
+from berth_agent import found_devices, probe, sysfs
+from berth_crds import device_sources, device_types, schema_limits
 
 MOST_PORTS: Final = 256  # More than any device has.
 
@@ -34,9 +34,31 @@ RATE: Final = re.compile(r"([0-9]{1,6})(?:[.][0-9]+)? Gb/sec")
 
 
 def devices(kernel: sysfs.Kernel) -> tuple[probe.ExtraDevice, ...]:
-    """Return all RDMA devices of the node, in the order of their addresses."""
-    found = sorted(_physical(kernel).items())
-    return tuple(_device(kernel, address, minor, name) for minor, (address, name) in enumerate(found))
+    """Return all RDMA devices of the node, in the order of their addresses, as they are listed."""
+    found = RdmaDevices(kernel).discover()
+    return tuple(
+        found_devices.extra_device(device_types.RDMA.name, each, kernel, origin="the kernel")
+        for each in found
+    )
+
+
+class RdmaDevices:
+    """The RDMA devices of a node."""
+
+    def __init__(self, kernel: sysfs.Kernel) -> None:
+        self._kernel = kernel
+
+    def discover(self) -> tuple[device_sources.FoundDevice, ...]:
+        """Return all of them, in the order of their addresses."""
+        found = sorted(_physical(self._kernel).items())
+        return tuple(
+            _device(self._kernel, address, minor, name) for minor, (address, name) in enumerate(found)
+        )
+
+    def deliver(self, devices: Sequence[device_sources.GivenDevice]) -> device_sources.Opening:
+        """Return nothing: pods get network cards by a network of their own."""
+        del devices
+        return device_sources.Opening()
 
 
 def _physical(kernel: sysfs.Kernel) -> dict[str, str]:
@@ -56,34 +78,28 @@ def _address(entry: Path) -> str:
     return name if schema_limits.BUS_ID.matches(name) else ""
 
 
-def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> probe.ExtraDevice:
+def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> device_sources.FoundDevice:
     place, own = kernel.device(address), kernel.sys / "class/infiniband" / name
-    vfs = kernel.virtual_functions(address)
-    return probe.ExtraDevice(
-        wire.Card(
-            uuid=f"rdma-{address}",
-            type=vocabulary.DeviceType.RDMA,
-            minor=minor,
-            vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
-            model=probe.model_name(sysfs.text(own / "hca_type") or ""),
-            topology=kernel.location(address),
-            vf_groups=(wire.VfGroup(vfs=vfs),) if vfs else (),
-            labels=_labels(own),
-        ),
-        health=None,
-        problem=_problem(dict(_ports(own))),
-        origin="the kernel",
+    problem = _problem(dict(_ports(own)))
+    return device_sources.FoundDevice(
+        id=address,
+        minor=minor,
+        vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
+        model=sysfs.text(own / "hca_type") or "",
+        bus_id=address,
+        functions=found_devices.functions(kernel, address),
+        labels=_labels(own),
+        reason="PortDown" if problem else "",
+        message=problem,
     )
 
 
-def _problem(ports: Mapping[str, str]) -> probe.DeviceHealth | None:
-    """Return the problem that the states of the ports show; None where no states are known."""
+def _problem(ports: Mapping[str, str]) -> str:
+    """Return the problem that the states of the ports show; empty where no states are known."""
     if not ports or ACTIVE in ports.values():
-        return None
+        return ""
     states = ", ".join(f"port {number} is {state}" for number, state in ports.items())
-    return probe.DeviceHealth(
-        vocabulary.Health.UNHEALTHY, "PortDown", message=f"none of its ports is active: {states}"
-    )
+    return f"none of its ports is active: {states}"
 
 
 def _labels(own: Path) -> dict[str, str]:

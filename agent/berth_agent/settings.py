@@ -27,7 +27,7 @@ from berth_agent import (
     plugin_choices,
     xid_choices,
 )
-from berth_crds import flags, logs, names, schema_limits, wire
+from berth_crds import device_packages, flags, logs, names, schema_limits, wire
 from berth_crds.text import quoted
 
 
@@ -132,6 +132,7 @@ class Settings:
     cdi: Path | None = None
     plugin: PluginSettings | None = None
     driver: DriverFolders = DriverFolders()
+    device_packages: tuple[str, ...] = device_packages.USUAL
 
 
 def parse(
@@ -175,6 +176,7 @@ def parse(
         cdi=given["cdi"],
         plugin=_plugin(given),
         driver=_driver(given),
+        device_packages=given["device_packages"],
     )
     if checked:
         _check(settings)

@@ -13,7 +13,7 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -195,11 +195,18 @@ def wait() -> None:
 class SimulatedProbe:
     """Samples the simulated cards of one node; a file of faults breaks them, without one all are healthy."""
 
-    def __init__(self, node: str, shape: str, faults: Path | None = None) -> None:
-        """Make up the node, or raise `BadShape`."""
+    def __init__(
+        self,
+        node: str,
+        shape: str,
+        faults: Path | None = None,
+        extra_devices: Callable[[probe.Sample], tuple[probe.ExtraDevice, ...]] = lambda _: (),
+    ) -> None:
+        """Make up the node, or raise `BadShape`; `extra_devices` reads what stands beside the cards."""
         self._node = node
         self._healthy = machine(node, shape)
         self._path = faults
+        self._extra_devices = extra_devices
         self._logged: tuple[str, ...] = ()
 
     def sample(self) -> probe.Outcome:
@@ -236,7 +243,8 @@ class SimulatedProbe:
         if source := faults.get(SOURCE):
             return probe.SourceFailed(source.reason, source.message)
         found = tuple(_broken(card, faults.get(minor)) for minor, card in cards.items())
-        return dataclasses.replace(self._healthy, cards=found)
+        sample = dataclasses.replace(self._healthy, cards=found)
+        return dataclasses.replace(sample, devices=self._extra_devices(sample))
 
     def _warn(self, *wrong: str) -> None:
         """Log what is wrong with the file, once until that changes."""

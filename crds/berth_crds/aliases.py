@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from berth_crds import names
+from berth_crds import device_types, names
 
 MIB: Final = 1024**2
 GIB: Final = 1024**3
@@ -193,7 +193,8 @@ SLICES: Final = (
 # Which container KAI means, where not the first one.
 KAI_CONTAINER: Final = "gpu-fraction-container-name"
 
-# Where KubeGPU keeps what each container asks: a record in JSON, whose `requests` count the cards.
+# Where KubeGPU keeps what each container asks: a record in JSON, whose `requests` count the cards or name the
+# path of each.
 KUBEGPU_RECORDS: Final = ("pod.alpha/DeviceInformation", "KubeDevice/DeviceInfo")
 KUBEGPU_COUNTS: Final = ("alpha.gpu/numgpu", names.NVIDIA_GPU)
 KUBEGPU_PATHS: Final = ("alpha/grpresource/", "resource/group/")
@@ -255,6 +256,8 @@ OPTIONS: Final = (
         "priority",
         Where.LABEL,
     ),
+    Option(KUBEGPU, KUBEGPU_RECORDS[0], (names.SCOPE,), "paths"),
+    Option(KUBEGPU, KUBEGPU_RECORDS[1], (names.SCOPE,), "paths"),
 )
 
 # ---------------------------------------------------------------- what is not served
@@ -305,7 +308,7 @@ KINDS: Final = (
 
 def is_unserved_kind(name: str) -> bool:
     """Whether a resource name asks for a kind of device that Berth does not serve."""
-    return name.startswith(KINDS)
+    return name.startswith(KINDS) and name not in device_types.BY_RESOURCE
 
 
 def closest_nvidia_name(name: str) -> str:
@@ -339,14 +342,14 @@ def node_names(*, koordinator: bool) -> dict[str, tuple[str, ...]]:
 
 def is_served(name: str) -> bool:
     """Whether Berth serves a resource name from its Devices."""
-    return name in _SERVED or name.startswith(names.NVIDIA_MIG_PREFIX)
+    return name in _SERVED or name.startswith(names.NVIDIA_MIG_PREFIX) or name in device_types.BY_RESOURCE
 
 
 def all_served(found: Iterable[str]) -> set[str]:
     """Return those of very many names that are served."""
     different = set(found)
     profiles = {name for name in different if name.startswith(names.NVIDIA_MIG_PREFIX)}
-    return profiles | (different & _SERVED)
+    return profiles.union(different & _SERVED, different & device_types.BY_RESOURCE.keys())
 
 
 RESOURCES: Final = {one.key: one for one in AMOUNTS if one.where is Where.RESOURCE}

@@ -46,6 +46,7 @@ BUS_ID: Final = TextFormat(16, r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 PCIE_ROOT: Final = TextFormat(16, "pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 CUDA_VERSION: Final = TextFormat(16, r"[0-9]+\.[0-9]+")
 REASON: Final = TextFormat(128, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+LABEL_NAME: Final = TextFormat(63, "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")  # What follows a prefix.
 CONDITION_TYPE: Final = TextFormat(316, "[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?")
 
 # Characters.

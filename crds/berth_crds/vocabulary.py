@@ -110,6 +110,7 @@ class DeviceCondition(StrEnum):
     DEVICE_PLUGIN_READY = "DevicePluginReady"
     MIG_READY = "MIGReady"
     SHARES_ISOLATED = "SharesIsolated"
+    DEVICE_PACKAGES_READY = "DevicePackagesReady"
 
 
 class ReadyReason(StrEnum):

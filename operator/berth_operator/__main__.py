@@ -5,10 +5,12 @@ import logging
 import sys
 from typing import Final
 
-from berth_crds import flags, logs, nesting, text
+from berth_crds import device_packages, flags, logs, nesting, text
 from berth_crds.client import errors
 from berth_operator import app
 from berth_operator.settings import PROGRAM, Settings, parse
+
+log = logging.getLogger("berth_operator")
 
 EXIT_FAILED: Final = 1
 
@@ -19,6 +21,8 @@ def main() -> int:
     try:
         settings = parse()
         _start_log(settings)
+        for sentence in device_packages.load(settings.device_packages):
+            log.error("%s", sentence)
         asyncio.run(app.main(settings))
     except (flags.UsageError, errors.Unusable) as refusal:
         logs.report_exit(PROGRAM, refusal)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from berth_crds import flags, logs, names, schema_limits
+from berth_crds import device_packages, flags, logs, names, schema_limits
 from berth_crds.text import quoted
 
 PROGRAM: Final = "berth-operator"
@@ -47,6 +47,7 @@ class Settings:
     binds_at_once: int = 64
     binds_per_second: float = 0.0
     audit_period: float = 600.0
+    device_packages: tuple[str, ...] = device_packages.USUAL
     log_level: str = "info"
     log_format: str = logs.PLAIN
 
@@ -241,6 +242,7 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         600.0,
         "seconds between two comparisons of the ledger with the API (metric berth_ledger_drift, always 0)",
     ),
+    (device_packages.FLAG, "NAMES", device_packages.choice, device_packages.ALL, device_packages.HELP),
     ("log-level", "LEVEL", _one_of(LEVELS), "info", "debug, info, warning or error"),
     (
         "log-format",

@@ -82,6 +82,21 @@ def test_what_a_pod_lacks_is_said() -> None:
     assert "Would fit on 2 nodes if it were made again, with Berth's admission policy in place" in told
 
 
+def test_devices_that_agents_open_need_the_runtimes_plugin() -> None:
+    """No other way of a node brings them, and to make the pod again would not help."""
+    inventory = cluster(n1=Way.UNCHECKED, n2=OBEYING, n3=Way.UNCHECKED | Way.DEVICE_PLUGIN)
+    asking = pod(Way.NRI | Way.OPENING)
+
+    assert decided(inventory, asking) == {Reason.NO_DELIVERY: 3}
+    told = explain.sentence(
+        explain.explain(Search(inventory), asking, policy=Policy(), effort=explain.work(whole=True)), asking
+    )
+    assert "for which the agent needs --nri: their Devices say why" in told and "made again" not in told
+    assert decided(cluster(n1=Way.UNCHECKED | Way.NRI), asking) == "n1"
+    assert decided(inventory, asking, Policy(delivery=Delivery.ENVIRONMENT)) == {Reason.NO_DELIVERY: 3}
+    assert decided(inventory, asking, Policy(delivery=Delivery.UNCHECKED)) == "n1"
+
+
 def test_a_kubelet_that_nobody_serves_gets_no_pod_that_asks_it_for_cards() -> None:
     """It would fail it, whatever the node's other ways; and pods that do not ask it come."""
     inventory = cluster(n1=Way.UNCHECKED | Way.ENVIRONMENT | Way.UNSERVED)

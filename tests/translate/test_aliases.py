@@ -107,7 +107,7 @@ HINTS: dict[str, tuple[str, object, Reason, str]] = {
         HINT,
         {"nic": {"selector": {"matchLabels": {"a": "b"}}}},
         INVALID,
-        ": nic is no type of device; write one of gpu, rdma, fpga",
+        ": nic is no type of device; write one of gpu, fpga, rdma",
     ),
     "labels that are none": (
         HINT,

@@ -67,7 +67,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "labels of no type": (
         names.LABELS,
         "nic: fabric=a",
-        ": nic is no type of device; write one of gpu, rdma, fpga",
+        ": nic is no type of device; write one of gpu, fpga, rdma",
     ),
     "labels of two types at once": (
         names.LABELS,

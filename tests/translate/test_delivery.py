@@ -49,6 +49,7 @@ def test_all_ways_that_an_agent_reports_count() -> None:
         DeviceCondition.POD_RESOURCES_READY,
         DeviceCondition.MIG_READY,
         DeviceCondition.SHARES_ISOLATED,
+        DeviceCondition.DEVICE_PACKAGES_READY,
     }
 
     assert set(DeviceCondition) - sources == {*delivery.WAYS, DeviceCondition.CDI_READY}

@@ -146,6 +146,12 @@ def parts(
 
 def _shares(annotations: Mapping[str, str], container: str, node: str) -> list[allocation.Share]:
     """Return the shares of GPUs that a container was given."""
+    found = entries(annotations, container, node)
+    return [entry.share for entry in found if entry.type == vocabulary.DeviceType.GPU]
+
+
+def entries(annotations: Mapping[str, str], container: str, node: str) -> list[allocation.Entry]:
+    """Return what a container was given of devices of all types, or raise `Undeliverable`."""
     if (text := annotations.get(names.ALLOCATION)) is None:
         return []
     decoded = allocation.decode(text)
@@ -153,15 +159,14 @@ def _shares(annotations: Mapping[str, str], container: str, node: str) -> list[a
         raise Undeliverable(f"the annotation {names.ALLOCATION} cannot be read: {decoded.detail}")
     if decoded.node != node:
         raise Undeliverable(f"the annotation {names.ALLOCATION} is about node {decoded.node}, this is {node}")
-    gpus = (entry for entry in decoded.entries() if entry.type == vocabulary.DeviceType.GPU)
-    return [entry.share for entry in gpus if entry.container == container]
+    return [entry for entry in decoded.entries() if entry.container == container]
 
 
 def _given(share: allocation.Share, cards: Iterable[wire.Card]) -> GivenCard:
     """Return the card or MIG instance of a share; its minor must still be that of the bind."""
     for given in cards_and_instances(cards):
         if given.uuid == share.uuid:
-            _check_minor(share, given.card)
+            check_minor(share, given.card)
             return given
     raise Undeliverable(f"the node has no card {share.uuid} now")
 
@@ -173,6 +178,7 @@ def cards_and_instances(cards: Iterable[wire.Card]) -> Iterator[GivenCard]:
         yield from (GivenCard(card, instance) for instance in (card.mig.instances if card.mig else ()))
 
 
-def _check_minor(share: allocation.Share, card: wire.Card) -> None:
+def check_minor(share: allocation.Share, card: wire.Card) -> None:
+    """Raise `Undeliverable` where a card has another minor than when it was given."""
     if share.minor != card.minor:
         raise Undeliverable(f"card {card.uuid} has minor {card.minor} now, and had {share.minor} at the bind")

@@ -44,6 +44,10 @@ class DeviceNodes:
             for access_file in self._access_files(minor, given.instance):
                 yield from self._required(f"nvidia-caps/nvidia-cap{self._capability(access_file)}")
 
+    def at(self, path: str) -> Iterator[DeviceNode]:
+        """Yield the one at a path below /dev, as containers see it."""
+        yield from self._required(f"{Path(path).relative_to(DEV)}")
+
     def _access_files(self, minor: int, instance: wire.MigInstance) -> tuple[Path, Path]:
         """Return the driver's files about the part of the card, and about the part of its compute."""
         folder = self._procfs / "driver" / "nvidia" / "capabilities" / f"gpu{minor}" / "mig"

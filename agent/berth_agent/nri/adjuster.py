@@ -7,16 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from berth_agent.delivery import containers, guard
+from berth_agent import flag_table
+from berth_agent.delivery import containers, guard, other_devices
 from berth_agent.delivery.containers import Delivery, Undeliverable
+from berth_agent.delivery.device_nodes import DEV, DeviceNodes
 from berth_agent.delivery.isolation import NOT_ISOLATED, Isolation
 from berth_agent.kubelet import device_ids, podresources
 from berth_agent.nri.messages import NewContainer
 from berth_agent.way import Cards, Requested
 from berth_crds import names
+from berth_crds.device_sources import GivenDevice
 
 log = logging.getLogger(__name__)
 
+HOST_NODES: Final = DeviceNodes(DEV, flag_table.PROCFS)
 KUBELET_SECONDS: Final = 1.0  # The runtime waits for 2 s and then makes the container as it is.
 
 
@@ -33,13 +37,16 @@ class Guard:
 class NriConfig:
     """The runtime's socket, how the node opens cards to containers, and the guard if there is one.
 
-    `isolation` keeps containers to their parts of cards.
+    `isolation` keeps containers to their parts of cards. `openers` open devices of other types, by type, and
+    their device nodes are looked up among `device_nodes`.
     """
 
     socket: Path
     means: containers.Means
     guard: Guard | None = None
     isolation: Isolation = NOT_ISOLATED
+    openers: Mapping[str, other_devices.Opener] = dataclasses.field(default_factory=dict)
+    device_nodes: DeviceNodes = HOST_NODES
 
 
 class Adjuster:
@@ -54,7 +61,7 @@ class Adjuster:
     async def delivery(self, container: NewContainer) -> Delivery | None:
         """Return what a container gets, None if it stays as it is, or raise `Undeliverable`."""
         if names.TERM in container.annotations:
-            found = self._ours(container)
+            found = await self._ours(container)
         else:
             found = await self._guarded(container, self._config.guard) if self._config.guard else None
         if found is not None and (name := overruled(container.environment, found.env)):
@@ -64,10 +71,10 @@ class Adjuster:
             )
         return found
 
-    def _ours(self, container: NewContainer) -> Delivery | None:
+    async def _ours(self, container: NewContainer) -> Delivery | None:
         if (cards := self._cards()) is None:
             raise Undeliverable("the cards of the node have not been read yet")
-        return containers.delivery(
+        found = containers.delivery(
             container.annotations,
             container.name,
             self._node,
@@ -75,6 +82,19 @@ class Adjuster:
             self._config.means,
             self._config.isolation.limits,
         )
+        if found is None:
+            return None
+        others = other_devices.given(container.annotations, container.name, self._node, cards)
+        for kind, devices in others.items():
+            found = await self._opened(found, kind, devices)
+        return found
+
+    async def _opened(self, found: Delivery, kind: str, devices: Sequence[GivenDevice]) -> Delivery:
+        """Return a delivery with devices of another type, if its package opens them."""
+        if (opener := self._config.openers.get(kind)) is None:
+            return found
+        opening = await opener.open(devices)
+        return other_devices.with_opening(found, kind, opening, self._config.device_nodes)
 
     async def _guarded(self, container: NewContainer, rules: Guard) -> Delivery | None:
         """Return what is left to a container that asks for cards that nobody gave it; None to all others."""

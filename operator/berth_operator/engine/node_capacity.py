@@ -9,7 +9,7 @@ import collections
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from berth_crds import aliases, names, vocabulary
+from berth_crds import aliases, device_types, names, vocabulary
 from berth_operator.scheduling import node_info
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
@@ -17,11 +17,8 @@ from berth_operator.scheduling.nodes import facts
 
 Amounts = Mapping[str, int]  # By the name of the resource.
 
-# Agents publish devices of further types, too, which no resource stands for.
-OTHERS: Final[Mapping[str, str]] = {
-    vocabulary.DeviceType.RDMA: names.RDMA,
-    vocabulary.DeviceType.FPGA: names.FPGA,
-}
+# Whether nodes list those of packages, is the matter of these packages.
+OTHERS: Final = {one.name: one.resource for one in device_types.BUILT_IN}
 NAMES: Final = {
     vocabulary.NodeNames.NONE: {},
     vocabulary.NodeNames.BERTH: aliases.node_names(koordinator=False),

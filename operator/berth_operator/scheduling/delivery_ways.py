@@ -15,6 +15,9 @@ class Way(enum.IntFlag):
     DEVICE_PLUGIN = enum.auto()  # The kubelet asks the agent, for resources of the agent's plugin.
     NRI = enum.auto()  # The runtime asks the agent about each container.
     UNCHECKED = enum.auto()  # No way, which every node has: for pods that may start anywhere.
+    OPENING = (
+        enum.auto()
+    )  # No way, nor of a node: the pod has devices that only the agent of a runtime opens.
     UNSERVED = enum.auto()  # No way either: the kubelet, served by nobody, fails pods that ask it for cards.
 
 

@@ -14,14 +14,13 @@ from typing import Final
 
 import numpy as np
 
-from berth_crds import names
+from berth_crds import device_types, names
 from berth_operator.scheduling import node_table, questions
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
 MOST_REMEMBERED: Final = 1024
-NAMES: Final = frozenset({names.NVIDIA_GPU, names.RDMA, names.FPGA})
 OF_CARDS: Final = ("", devices.COUNTED_CARD)
 
 
@@ -85,7 +84,8 @@ def _by_gpu_name(request: requests.Request, demand: facts.Demand) -> bool:
     if request.grouping.bound or request.conditions.memory_at_least:
         return False
     asked = dict(demand.device_resources)
-    return asked.keys() <= NAMES and asked.get(names.NVIDIA_GPU) == need.whole
+    cards = asked.keys() - device_types.BY_RESOURCE.keys()
+    return cards == {names.NVIDIA_GPU} and asked.get(names.NVIDIA_GPU) == need.whole
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)

@@ -7,7 +7,7 @@ more than there is. What people wrote is cut and cleaned before it is repeated.
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
-from berth_crds import card_part, text
+from berth_crds import card_part, device_types, text
 from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.deficits import CARDS, REPLICAS, Deficit, Unit
 
@@ -35,6 +35,8 @@ def noun(name: str, count: int) -> str:
     """Return the name of what is counted, in the singular or plural."""
     if name in {CARDS, REPLICAS}:
         return name[:-1] if count == 1 else name
+    if (described := device_types.BY_NAME.get(name)) is not None:
+        return described.noun(count)
     kind = "instance" if name.startswith("MIG ") else "device"
     return f"{clipped(name)} {kind}" + ("" if count == 1 else "s")
 

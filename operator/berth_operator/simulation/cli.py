@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TextIO
 
-from berth_crds import flags, names, text
+from berth_crds import device_packages, flags, names, text
 from berth_crds.text import quoted
 from berth_crds.vocabulary import Strategy
 from berth_operator.simulation import files, placing, pod_explanations, replaying, reports, traces, usage
@@ -88,6 +88,7 @@ class Options:
     explain: bool = False
     all: bool = False
     scheduler_names: Sequence[str] = (names.SCHEDULER_NAME,)
+    device_packages: tuple[str, ...] = device_packages.USUAL
     quiet: bool = False
 
 
@@ -185,6 +186,13 @@ def _common(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help="place pods whose schedulerName is one of these, as an operator with this flag does",
     )
+    parser.add_argument(
+        f"--{device_packages.FLAG}",
+        type=flags.reader(device_packages.choice),
+        default=device_packages.USUAL,
+        metavar="NAMES",
+        help=f"{device_packages.HELP} (default: {device_packages.ALL})",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no notes on what was passed over")
 
 
@@ -279,8 +287,9 @@ def run(words: Sequence[str]) -> int:
     gc.disable()
     try:
         options = parse(words)
+        print_notes(options, device_packages.load(options.device_packages))
         _write(sys.stdout, options)
-    except InputError as error:
+    except (InputError, flags.UsageError) as error:
         _print_error(str(error))
         return flags.EXIT_UNUSABLE
     except BrokenPipeError:

@@ -15,8 +15,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
-from berth_crds import aliases, names, schema_limits
-from berth_crds.vocabulary import DeviceType
+from berth_crds import aliases, device_types, names, schema_limits
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import refusals
 from berth_operator.translate.resources import ContainerAmounts, RequestedAmount
@@ -49,8 +48,8 @@ def asks(container: ContainerAmounts, modes: Mapping[str, Mode]) -> Asks:
         refusals.refuse(f"{both}; ask in one way only{_instead(amounts)}")
     cards = [ask for _, read in styles for ask in read(container.name, amounts)]
     others = [
-        _parts(type_, amounts[resource], modes)
-        for resource, type_ in TYPE_OF_RESOURCE.items()
+        _of_type(found, amounts[resource], modes)
+        for resource, found in device_types.BY_RESOURCE.items()
         if resource in amounts
     ]
     return (*cards, *others)
@@ -58,7 +57,7 @@ def asks(container: ContainerAmounts, modes: Mapping[str, Mode]) -> Asks:
 
 def _instead(amounts: ResourceAmounts) -> str:
     """Return what to write for shares of several cards instead of a percentage of one."""
-    if amounts.keys() - TYPE_OF_RESOURCE.keys() != {names.GPU, SHARED}:
+    if amounts.keys() - device_types.BY_RESOURCE.keys() != {names.GPU, SHARED}:
         return ""
     text = amounts[names.GPU].text
     return f": {CORE}: {text} and {RATIO}: {text} beside {amounts[SHARED].key}"
@@ -207,10 +206,24 @@ def _as_counted(amount: RequestedAmount, each: int) -> str:
 
 # ---------------------------------------------------------------- devices of other types
 
-TYPE_OF_RESOURCE: Final = {names.FPGA: DeviceType.FPGA, names.RDMA: DeviceType.RDMA}
+
+def _of_type(
+    asked: device_types.TypeDescription, amount: RequestedAmount, modes: Mapping[str, Mode]
+) -> requests.OtherDevices:
+    return _parts(asked.name, amount, modes) if asked.shared else _whole(asked, amount)
 
 
-def _parts(type_: DeviceType, amount: RequestedAmount, modes: Mapping[str, Mode]) -> requests.OtherDevices:
+def _whole(asked: device_types.TypeDescription, amount: RequestedAmount) -> requests.OtherDevices:
+    count = _count(amount, f"a number of {asked.noun(2)}")
+    if count > schema_limits.MOST_DEVICES:
+        refusals.refuse(
+            f"{amount.place}: {amount.text} is {count} {asked.noun(count)}; "
+            f"no node has more than {schema_limits.MOST_DEVICES}"
+        )
+    return requests.OtherDevices(asked.name, count)
+
+
+def _parts(type_: str, amount: RequestedAmount, modes: Mapping[str, Mode]) -> requests.OtherDevices:
     mode = modes.get(type_)
     if mode in {Mode.COUNT, Mode.WHOLE}:
         count = _count(amount, "a number of devices")
@@ -219,7 +232,7 @@ def _parts(type_: DeviceType, amount: RequestedAmount, modes: Mapping[str, Mode]
                 f"{amount.place}: {amount.text} is a number of devices, because of {names.APPLY}: "
                 f"{type_}={mode}; no node has more than {schema_limits.MOST_DEVICES}"
             )
-        return requests.OtherDevices(type_.value, count, WHOLE if mode is Mode.WHOLE else 1)
+        return requests.OtherDevices(type_, count, WHOLE if mode is Mode.WHOLE else 1)
     share = _share(amount, "device")
     if mode is Mode.EVERY and share > WHOLE:
         refusals.refuse(
@@ -232,7 +245,7 @@ def _parts(type_: DeviceType, amount: RequestedAmount, modes: Mapping[str, Mode]
             f"{amount.place}: {amount.text} is {count} devices; "
             f"no node has more than {schema_limits.MOST_DEVICES}"
         )
-    return requests.OtherDevices(type_.value, count, share // count, every=mode is Mode.EVERY)
+    return requests.OtherDevices(type_, count, share // count, every=mode is Mode.EVERY)
 
 
 # ---------------------------------------------------------------- numbers

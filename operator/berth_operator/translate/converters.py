@@ -6,15 +6,16 @@ alias has an equivalent in Berth's own keys. What has no meaning in Berth and ca
 is refused.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from berth_crds import aliases, catalog, names
 from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy
-from berth_operator.translate import label_selectors, refusals
+from berth_operator.translate import kubegpu_record, label_selectors, refusals
 from berth_operator.translate.container_asks import Mode
-from berth_operator.translate.resources import as_mapping, json_object
+from berth_operator.translate.json_objects import as_mapping, json_object
 
 OwnTexts = Sequence[tuple[str, str]]
 Converter = Callable[[aliases.Option, str, str], OwnTexts]
@@ -182,6 +183,15 @@ def _partition_spec(row: aliases.Option, place: str, text: str) -> OwnTexts:
     return ((row.means[0], Scope.NVLINK.value),)
 
 
+def _paths(row: aliases.Option, place: str, text: str) -> OwnTexts:
+    grouped = False
+    # What is wrong with a record, those who read its amounts say.
+    with contextlib.suppress(refusals.RefusalError):
+        containers = kubegpu_record.asking(place, json_object(place, text))
+        grouped = kubegpu_record.is_grouped(place, containers)
+    return ((row.means[0], Scope.PCIE.value),) if grouped else ()
+
+
 def _check_fields(where: str, fields: Mapping[str, object], known: frozenset[str] | set[str]) -> None:
     """Refuse a field that Berth would otherwise ignore silently."""
     unknown = sorted(field for field in fields if field not in known)
@@ -216,4 +226,5 @@ CONVERTERS: Final[Mapping[str, Converter]] = {
     "allocate hint": _allocate_hint,
     "joint allocate": _joint_allocate,
     "partition spec": _partition_spec,
+    "paths": _paths,
 }

@@ -5,7 +5,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from berth_crds import names, vocabulary, wire
+from berth_crds import device_types, names, vocabulary, wire
 from berth_crds.vocabulary import DeviceCondition
 from berth_operator.scheduling import delivery_ways
 from berth_operator.scheduling.delivery_ways import Way
@@ -47,7 +47,12 @@ def isolation(conditions: Iterable[wire.Condition]) -> str:
 
 
 def of_pod(spec: raw.PodSpec, request: requests.Request) -> Way:
-    """Return the ways that serve a pod; all of them where it asks for no card."""
+    """Return the ways that serve a pod; all of them where it asks for no card.
+
+    Devices that a package opens reach a container by the runtime alone, whatever it is given besides.
+    """
+    if any(map(device_types.is_opened, request.need.other_types)):
+        return Way.NRI | Way.OPENING
     containers = _asking(spec, request)
     if not containers:
         return delivery_ways.ALL

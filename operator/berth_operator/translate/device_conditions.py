@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from berth_crds import aliases, names, schema_limits
+from berth_crds import aliases, device_types, names, schema_limits
 from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy, Strategy
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.scheduling.devices import patterns, requests
 from berth_operator.translate import converters, label_selectors, pod_limits, quantities, raw, refusals
-from berth_operator.translate.container_asks import MAX_MEMORY, TYPE_OF_RESOURCE, Mode
+from berth_operator.translate.container_asks import MAX_MEMORY, Mode
 from berth_operator.translate.refusals import RefusalError
 
 UNSERVED: Final = (names.GANG, names.GANG_SIZE)
@@ -212,25 +212,27 @@ class ReplicaSpread(enum.StrEnum):
 
 def _joint(place: str, text: str) -> tuple[str, ...]:
     types = tuple(dict.fromkeys(part.lower() for part in _parts(place, text, "types", pod_limits.MAX_LABELS)))
-    unknown = [one for one in types if one not in set(DeviceType)]
+    known = dict.fromkeys([one.value for one in DeviceType] + list(device_types.BY_NAME))
+    unknown = [one for one in types if one not in known]
     if unknown or len(types) < 2:  # noqa: PLR2004  one device is joined with nothing
         what = (
             f"{refusals.shown(unknown[0])} is no type of device"
             if unknown
             else "fewer than two types are named"
         )
-        refusals.refuse(f"{place}: {what}; write two or more of {', '.join(DeviceType)}")
+        refusals.refuse(f"{place}: {what}; write two or more of {', '.join(known)}")
     return types
 
 
 def _modes(place: str, text: str) -> dict[str, Mode]:
     found: dict[str, Mode] = {}
+    types = [one.name for one in device_types.BY_NAME.values() if one.shared]
     for part in _parts(place, text, "types", pod_limits.MAX_LABELS):
         kind, _, mode = part.lower().partition("=")
-        if kind not in TYPE_OF_RESOURCE.values() or mode not in set(Mode):
+        if kind not in types or mode not in set(Mode):
             refusals.refuse(
                 f"{place}: '{refusals.shown(part)}' is not known; write for instance rdma=every "
-                f"(types: {', '.join(TYPE_OF_RESOURCE.values())}; ways: {', '.join(Mode)})"
+                f"(types: {', '.join(types)}; ways: {', '.join(Mode)})"
             )
         if found.setdefault(kind, Mode(mode)) != mode:
             refusals.refuse(f"{place} says two things of {kind}; write one of them")

@@ -12,12 +12,12 @@ names have equal Requests.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from berth_crds import aliases, names
+from berth_crds import aliases, device_types, names
 from berth_crds.vocabulary import DeviceType
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
@@ -183,7 +183,6 @@ REQUEST_KEYS: Final = device_conditions.KEYS | device_conditions.ALIASES | resou
 # The Binding writes these and overwrites what a pod brings along.
 POD_RESULTS: Final = frozenset({names.ALLOCATION, names.MINORS})
 
-OTHER_TYPES: Final = (DeviceType.FPGA.value, DeviceType.RDMA.value)
 CONDITION_KEYS: Final = (
     names.MODEL,
     names.MODEL_PATTERN,
@@ -194,11 +193,27 @@ CONDITION_KEYS: Final = (
     names.MEMORY_AT_LEAST,
 )
 UUID_KEYS: Final = (names.UUIDS, names.AVOID_UUIDS)
-# The types that a key is about; of the types in one inner tuple, one is enough.
-TYPES_MEANT: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
-    **dict.fromkeys((*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY), ((DeviceType.GPU.value,),)),
-    **dict.fromkeys(UUID_KEYS, ((DeviceType.GPU.value, *OTHER_TYPES),)),
-}
+GPU_KEYS: Final = frozenset({*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY}) - {*UUID_KEYS}
+
+
+def _types_meant(key: str, selection: device_conditions.DeviceSelection) -> Sequence[tuple[str, ...]]:
+    """Return the types that a key is about, or its value; of those in one inner tuple, one is enough."""
+    if key in GPU_KEYS:
+        return ((DeviceType.GPU.value,),)
+    others = tuple(device_types.BY_NAME)
+    if key in UUID_KEYS:
+        return ((DeviceType.GPU.value, *others),)
+    grouping = selection.grouping
+    selectors = {
+        names.LABELS: (*selection.conditions.card_labels, *grouping.labels),
+        names.FUNCTION_LABELS: grouping.function_labels,
+    }
+    named = {
+        names.APPLY: [*selection.modes],
+        names.JOINT: grouping.joint,
+        **{key: [one.type for one in selected] for key, selected in selectors.items()},
+    }
+    return [(kind,) if kind else others for kind in named.get(key, ())]
 
 
 def types_asked(containers: Containers) -> set[str]:
@@ -228,7 +243,7 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
     }
     together = tuple(one for one in grouping.joint if one in types - every)
     joint = together if len(together) > 1 else ()
-    of_asked = {*types, ""} if types & set(OTHER_TYPES) else types
+    of_asked = types if device_types.BY_NAME.keys().isdisjoint(types) else {*types, ""}
     return dataclasses.replace(
         grouping,
         joint=joint if selection.joint_required else (),
@@ -249,25 +264,17 @@ def _unused(selection: device_conditions.DeviceSelection, containers: Containers
     for key, entry in selection.entries.items():
         if not entry.own and key not in CONDITION_KEYS:
             continue
-        for kind in TYPES_MEANT.get(key) or _types_meant(key, selection):
+        for kind in _types_meant(key, selection):
             if not types_asked(containers) & set(kind):
-                add = "nvidia.com/gpu: 1" if DeviceType.GPU in kind else f"{names.GROUP}/{kind[-1]}: 100"
+                add = "nvidia.com/gpu: 1" if DeviceType.GPU in kind else _one_device(kind[-1])
                 what = f"devices of type {' or '.join(kind)}, but no container asks for one"
                 yield refusals.invalid(f"{entry.place} speaks of {what}; add for instance {add}")
 
 
-def _types_meant(key: str, selection: device_conditions.DeviceSelection) -> Iterator[tuple[str, ...]]:
-    """Yield the types that the value of a key names, or those of which one is enough."""
-    grouping = selection.grouping
-    of_cards = (DeviceType.GPU.value,) if selection.conditions.card_labels else ()
-    named = {
-        names.APPLY: selection.modes,
-        names.JOINT: grouping.joint,
-        names.LABELS: (*of_cards, *(one.type for one in grouping.labels)),
-        names.FUNCTION_LABELS: [one.type for one in grouping.function_labels],
-    }
-    for kind in dict.fromkeys(named.get(key, ())):
-        yield (kind,) if kind else OTHER_TYPES
+def _one_device(kind: str) -> str:
+    """Return what asks for one device of a type."""
+    description = device_types.BY_NAME[kind]
+    return f"{description.resource}: {description.amount}"
 
 
 def _contradictions(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from berth_crds import vocabulary
+from berth_crds import device_types, vocabulary
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pod_limits, refusals
@@ -46,11 +46,10 @@ def parse(place: str, text: str) -> tuple[requests.LabelSelector, ...]:
 
 
 def _type(place: str, text: str) -> str:
-    kind = text.lower()
-    if kind and kind not in set(vocabulary.DeviceType):
+    kind, known = text.lower(), (vocabulary.DeviceType.GPU.value, *device_types.BY_NAME)
+    if kind and kind not in known:
         refusals.refuse(
-            f"{place}: {refusals.shown(text)} is no type of device; "
-            f"write one of {', '.join(vocabulary.DeviceType)}"
+            f"{place}: {refusals.shown(text)} is no type of device; write one of {', '.join(known)}"
         )
     return kind
 

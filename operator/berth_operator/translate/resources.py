@@ -9,21 +9,19 @@ spelling, and totals for all cards of a container only.
 import collections
 import dataclasses
 import fractions
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from berth_crds import aliases, names
+from berth_crds import aliases, device_types, names
 from berth_operator.scheduling.decisions import Refusal
-from berth_operator.translate import pod_limits, quantities, raw, refusals
+from berth_operator.translate import json_objects, kubegpu_record, pod_limits, quantities, raw, refusals
 from berth_operator.translate.refusals import RefusalError
 
 MEMORIES: Final = frozenset({names.GPU_MEMORY, names.GPU_MEMORY_RATIO})
 MIG_PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?P<more>[.+-][a-z0-9.+-]+)?", re.ASCII)
 SHARED_MIG: Final = ".shared"
-OTHER_DEVICES: Final = frozenset({names.RDMA, names.FPGA})
 SLICES: Final = {one.project: one for one in aliases.SLICES}
 COUNTS: Final = frozenset(one.count for one in aliases.SLICES)
 POD_KEYS: Final = frozenset({*(one.key for one in aliases.ON_PODS), *aliases.KUBEGPU_RECORDS})
@@ -279,7 +277,11 @@ def _check_no_other(containers: Sequence[raw.Container], name: str, amount: Requ
     if name not in {one.name for one in containers}:
         refusals.refuse(f"{amount.place} is meant for container '{refusals.shown(name)}', which is not there")
     for other in filter(_asks, containers):
-        cards = [one.key for one in _of_container(other) if one.value and one.resource not in OTHER_DEVICES]
+        cards = [
+            one.key
+            for one in _of_container(other)
+            if one.value and one.resource not in device_types.BY_RESOURCE
+        ]
         if cards and other.name != name:
             refusals.refuse(
                 f"{amount.place} speaks for the whole pod, but container {other.name} asks for {cards[0]}; "
@@ -295,45 +297,15 @@ def _recorded(pod: raw.Pod) -> Iterator[tuple[str, RequestedAmount]]:
 
 
 def _in_record(pod: raw.Pod, place: str, text: str) -> Iterator[tuple[str, RequestedAmount]]:
-    record = json_object(place, text)
     known = {container.name for container, _ in each_container(pod.spec)}
-    asking = [
-        (name, requests)
-        for section in ("initcontainer", "runningcontainer")
-        for name, container in as_mapping(place, record.get(section)).items()
-        if (requests := as_mapping(place, as_mapping(place, container).get("requests")))
-    ]
-    for name, requests in pod_limits.check_count(place, "containers", asking, pod_limits.MAX_ASKS):
+    containers = kubegpu_record.asking(place, json_objects.json_object(place, text))
+    kubegpu_record.is_grouped(place, containers)  # Or it is refused, before anything counts.
+    for name, requests in containers:
         if name not in known:
             refusals.refuse(f"{place} speaks of container '{refusals.shown(name)}', which is not there")
-        for amount in _counted(place, requests):
-            yield name, amount
-
-
-def _counted(place: str, requests: Mapping[str, object]) -> Iterator[RequestedAmount]:
-    for key, value in requests.items():
-        if key.startswith(aliases.KUBEGPU_PATHS):
-            refusals.decline(f"{place} asks for devices by their path, which is not served; count the cards")
-        if key in aliases.KUBEGPU_COUNTS:
+        for key, count in kubegpu_record.counts(place, requests):
             row = aliases.Amount(aliases.KUBEGPU, key, names.NVIDIA_GPU)
-            yield _amount(f"{place}: {key}", key, str(value), row)
-
-
-def json_object(place: str, text: str) -> Mapping[str, object]:
-    """Return an annotation that is an object in JSON."""
-    pod_limits.check_length(place, text, pod_limits.MAX_LIST_TEXT)
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        refusals.refuse(f"{place} is not JSON: {refusals.shown(text)}")
-    return as_mapping(place, record)
-
-
-def as_mapping(place: str, value: Any) -> Mapping[str, object]:
-    """Return a value of JSON as an object; an absent one is empty."""
-    if value is not None and not isinstance(value, dict):
-        refusals.refuse(f"{place}: expected an object in JSON, found {refusals.shown(value)}")
-    return value or {}
+            yield name, _amount(f"{place}: {key}", key, count, row)
 
 
 # ---------------------------------------------------------------- one spelling

@@ -14,7 +14,7 @@ from typing import Final
 from berth_crds import aliases, requirements
 from berth_crds.text import line
 from berth_operator.scheduling.decisions import Reason, Refusal
-from berth_operator.translate import raw, refusals, resources
+from berth_operator.translate import json_objects, raw, refusals
 from berth_operator.translate.refusals import RefusalError
 
 ONE_BY_ONE: Final = "Berth binds pods one by one and does not wait for a whole group"
@@ -92,7 +92,7 @@ def _word(row: requirements.Requirement, text: str) -> str:
 
 def _field(row: requirements.Requirement, place: str, text: str) -> str:
     """Return the first field of an object in JSON that requires something."""
-    fields = resources.json_object(place, text) if text else {}
+    fields = json_objects.json_object(place, text) if text else {}
     for name, value in sorted(fields.items()):
         harmless = row.fields.get(name, frozenset())
         if value in NOTHING or harmless is requirements.ANYTHING:

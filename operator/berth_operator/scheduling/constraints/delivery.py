@@ -6,13 +6,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from berth_crds import names
-from berth_operator.scheduling import changes, delivery_ways, gpu_units, node_table, questions
+from berth_crds import device_types, names
+from berth_operator.scheduling import changes, delivery_ways, gpu_units, node_table, questions, queued_pods
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.delivery_ways import Way
-from berth_operator.scheduling.wording import invariant, plain
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.wording import have, invariant, listed, noun, plain
 
 MADE_TOO_EARLY: Final = (
     "would start the pod without its cards, as it was made before Berth's admission policy: make it again"
@@ -39,11 +40,28 @@ def feasible(query: Query) -> node_table.Mask:
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that serve others by the environment, those that do by their kubelet, and the rest."""
     refusing, unserved = ~feasible(query), _unserved(query)
+    if _is_opening(query.question.demand):
+        yield Objection(refusing, Reason.NO_DELIVERY)
+        return
     obeying = ~unserved & _having(Way.ENVIRONMENT, query)
     counting = ~unserved & ~obeying & _having(Way.DEVICE_PLUGIN, query)
     yield Objection(refusing & obeying, Reason.NOT_FED, never=True)
     yield Objection(refusing & counting, Reason.NOT_COUNTED)
     yield Objection(refusing & ~obeying & ~counting, Reason.NO_DELIVERY)
+
+
+def _is_opening(demand: facts.Demand) -> bool:
+    """Whether a pod has devices that only the runtime's plugin of an agent brings to containers."""
+    return bool(demand.ways & Way.OPENING)
+
+
+def _no_delivery(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+    told = "its Device says why" if nodes == 1 else "their Devices say why"
+    if not _is_opening(pod.demand):
+        return f"{have(nodes)} no way to give containers their cards: {told}"
+    opened = filter(device_types.is_opened, pod.request.need.other_types)
+    what = listed(noun(name, 2) for name in opened)
+    return f"{have(nodes)} no way to give containers their {what}, for which the agent needs --nri: {told}"
 
 
 def _unserved(query: Query) -> node_table.Mask:
@@ -78,6 +96,8 @@ class FeedEnvironment(changes.Change):
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to make the pod again, where that alone would do on a node."""
     query = failed.query
+    if _is_opening(query.question.demand):
+        return
     rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
     if (rows & ~feasible(query) & ~_unserved(query) & _having(Way.ENVIRONMENT, query)).any():
         yield changes.ProposedChange([FeedEnvironment()])
@@ -95,10 +115,7 @@ CONSTRAINT = Constraint(
             f"gives what its kubelet counts and no more: {ASK_BY_COUNTED_NAMES}",
             f"give what their kubelets count and no more: {ASK_BY_COUNTED_NAMES}",
         ),
-        Reason.NO_DELIVERY: plain(
-            "has no way to give containers their cards: its Device says why",
-            "have no way to give containers their cards: their Devices say why",
-        ),
+        Reason.NO_DELIVERY: _no_delivery,
     },
     brief={
         Reason.NOT_FED: "pod made before Berth's admission policy",
