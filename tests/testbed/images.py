@@ -12,8 +12,8 @@ from pathlib import Path
 NAME = "berth.invalid/pause:1"
 CUDA = "berth.invalid/cuda:1"  # The same, but it says as NVIDIA's images do that it sees all cards.
 
-# It waits to be told to end, as the infrastructure container of a pod does. People may run it beside that, to
-# see what it sees: `/pause env` prints its environment, `/pause open PATH...` what comes of opening
+# It waits to be told to end, as the infrastructure container of a pod does, whatever words it is given and
+# whichever of its names is called. People may run it beside that, to see what it sees: `/pause env` prints its environment, `/pause open PATH...` what comes of opening
 # each path, and `/pause node PATH MAJOR MINOR` makes a character device first, as far as that is allowed.
 PROGRAM = """\
 #include <errno.h>
@@ -42,13 +42,17 @@ int main(int count, char **words) {
         try(words[2]);
         return 0;
     }
-    if (count > 1) {
+    if (count > 1 && !strcmp(words[1], "env")) {
         for (char **each = environ; *each; each++) puts(*each);
         return 0;
     }
     signal(SIGTERM, end); signal(SIGINT, end); for (;;) pause();
 }
 """
+
+
+# So that containers may have the commands of pods that people write.
+NAMES = ("bash", "nvidia-smi", "sh", "sleep")
 
 
 def obstacle() -> str:
@@ -70,6 +74,10 @@ def _layer(program: Path) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
         layer.add(program, arcname=program.name)
+        for name in NAMES:
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, f"/{program.name}"
+            layer.addfile(link)
     return buffer.getvalue()
 
 
