@@ -55,7 +55,7 @@ def runnable(case: dict[str, Any]) -> Thing:
     """Return a pod whose images are on the node, and which does without what that node has not: a network."""
     changed = copy.deepcopy(case["pod"])
     for container in changed["spec"]["containers"]:
-        container |= IMAGE
+        container.update(IMAGE)
     without = {
         "hostNetwork": True,
         "automountServiceAccountToken": False,
