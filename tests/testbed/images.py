@@ -13,9 +13,9 @@ NAME = "berth.invalid/pause:1"
 CUDA = "berth.invalid/cuda:1"  # The same, but it says as NVIDIA's images do that it sees all cards.
 
 # It waits to be told to end, as the infrastructure container of a pod does, whatever words it is given and
-# whichever of its names is called. People may run it beside that, to see what it sees: `/pause env` prints its
-# environment, `/pause open PATH...` what comes of opening each path, and `/pause node PATH MAJOR MINOR` makes a
-# character device first, as far as that is allowed.
+# whichever of its names is called. People may run it beside that, to see what it sees: `/pause env` prints
+# its environment, `/pause open PATH...` what comes of opening each path, and `/pause node PATH MAJOR MINOR`
+# makes a character device first, as far as that is allowed.
 PROGRAM = """\
 #include <errno.h>
 #include <fcntl.h>
