@@ -53,7 +53,7 @@ async def test_each_runs_and_sees_its_cards(stage: Stage, worker: workers.Worker
 
 def runnable(case: dict[str, Any]) -> Thing:
     """Return a pod whose images are on the node, and which does without what that node has not: a network."""
-    changed = copy.deepcopy(case["pod"])
+    changed: Thing = copy.deepcopy(case["pod"])
     for container in changed["spec"]["containers"]:
         container.update(IMAGE)
     without = {

@@ -34,4 +34,5 @@ def _memory(wanted: Mapping[str, Any], total: int) -> int:
     """Return how much memory of a card is wanted; all of it where nothing is said."""
     if "memory" in wanted:
         return math.ceil(quantities.exact(wanted["memory"]))
-    return -(-total * wanted.get("percent", 100) // 100)
+    percent: int = wanted.get("percent", 100)
+    return -(-total * percent // 100)
