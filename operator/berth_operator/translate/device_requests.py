@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from berth_crds import aliases, names
-from berth_crds.vocabulary import DeviceType
+from berth_crds.vocabulary import DeviceType, Scope
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import (
@@ -191,10 +191,17 @@ CONDITION_KEYS: Final = (
     names.AVOID_UUIDS,
     names.MEMORY_AT_LEAST,
 )
+OF_CARDS: Final = (
+    *CONDITION_KEYS,
+    names.SCOPE,
+    names.SCOPE_POLICY,
+    names.PARTITION,
+    names.RING_BANDWIDTH,
+)
 UUID_KEYS: Final = (names.UUIDS, names.AVOID_UUIDS)
 # The types that a key is about; of the types in one inner tuple, one is enough.
 TYPES_MEANT: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
-    **dict.fromkeys((*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY), ((DeviceType.GPU.value,),)),
+    **dict.fromkeys(OF_CARDS, ((DeviceType.GPU.value,),)),
     **dict.fromkeys(UUID_KEYS, ((DeviceType.GPU.value, *OTHER_TYPES),)),
     **dict.fromkeys((names.LABELS, names.FUNCTION_LABELS), (OTHER_TYPES,)),
 }
@@ -220,6 +227,8 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
     together = tuple(one for one in grouping.joint if one in types - every)
     joint = together if len(together) > 1 else ()
     others = bool(types & set(OTHER_TYPES))
+    if not _any_whole(containers):
+        grouping = dataclasses.replace(grouping, partition=None, ring_bandwidth=0)
     return dataclasses.replace(
         grouping,
         joint=joint if selection.joint_required else (),
@@ -229,6 +238,10 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
         labels=grouping.labels if others else (),
         function_labels=grouping.function_labels if others else (),
     )
+
+
+def _any_whole(containers: Containers) -> bool:
+    return any(isinstance(ask, requests.Gpus) and ask.whole for one in containers for ask in one.asks)
 
 
 def _unused(selection: device_conditions.DeviceSelection, containers: Containers) -> Iterator[Refusal]:
@@ -259,6 +272,7 @@ def _contradictions(
         yield refusals.invalid(f"{entries[names.JOINT_POLICY].place} needs {names.JOINT} beside it")
     if names.REPLICAS in entries and not whole.need.replicas:
         yield refusals.invalid(f"{entries[names.REPLICAS].place} needs {names.NVIDIA_GPU_SHARED} beside it")
+    yield from _misplaced_partition(selection, whole)
     for wanted, avoided, key, avoid in (
         (conditions.models, conditions.avoid_models, names.MODEL, names.AVOID_MODEL),
         (conditions.uuids, conditions.avoid_uuids, names.UUIDS, names.AVOID_UUIDS),
@@ -273,6 +287,24 @@ def _contradictions(
         cards = "1 card" if named == 1 else f"{named} cards"
         yield refusals.invalid(
             f"{entries[names.UUIDS].place} leaves {cards} to choose from, but {need} are asked for"
+        )
+
+
+def _misplaced_partition(
+    selection: device_conditions.DeviceSelection, whole: requests.Request
+) -> Iterator[Refusal]:
+    """Yield a fault for a partition of parts of cards, and for several cards within one."""
+    entries, need = selection.entries, whole.need
+    if names.RING_BANDWIDTH in entries and names.PARTITION not in entries:
+        yield refusals.invalid(f"{entries[names.RING_BANDWIDTH].place} needs {names.PARTITION} beside it")
+    partition = entries.get(names.PARTITION)
+    if partition and partition.own and need.cards and not need.whole:
+        yield refusals.invalid(f"{partition.place} is about whole cards, and none is asked for")
+    count = max([need.whole, *(share.count for share in need.shares)])
+    if whole.grouping.scope is Scope.DEVICE and whole.grouping.required and count > 1:
+        yield refusals.invalid(
+            f"{entries[names.SCOPE].place} keeps the pod to one card, but {count} are asked for; "
+            f"ask for one, or write a wider scope"
         )
 
 

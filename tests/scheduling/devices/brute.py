@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from berth_crds import catalog, link_worths
-from berth_crds.vocabulary import Scope
+from berth_crds.vocabulary import PartitionChoice, Scope
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
 
 
@@ -290,8 +290,12 @@ def in_scope(view: device_view.View, request: requests.Request, way: Way) -> boo
     grouping, board = request.grouping, view.device.board
     order = in_order(view)
     slots = {order.index(thing.card) for given in way for thing in given.things if thing.card.type == "gpu"}
+    if not in_partition(view, request, way, slots):
+        return False
     if not slots or not grouping.required or grouping.scope in {None, Scope.NODE}:
         return True
+    if grouping.scope is Scope.DEVICE:
+        return len(slots) == 1
     if grouping.scope is not Scope.NVLINK:
         mask = node_topology.mask_of(slots)
         return any(mask & ~group == 0 for group in dict(board.groups).get(grouping.scope, ()))
@@ -301,6 +305,22 @@ def in_scope(view: device_view.View, request: requests.Request, way: Way) -> boo
     masks = {part.mask for part in board.partitions if part.size == whole_count(request)}
     joined = all(linked(board, a, b) for a, b in itertools.combinations(slots, 2))
     return joined and (not masks or whole in masks)
+
+
+def in_partition(view: device_view.View, request: requests.Request, way: Way, slots: set[int]) -> bool:
+    """Return whether the whole cards are a partition, where they must be one."""
+    grouping, board, count = request.grouping, view.device.board, whole_count(request)
+    if not count or (grouping.partition is None and not view.honors_partitions):
+        return True
+    table = [part for part in board.partitions if part.size == count]
+    if grouping.partition is PartitionChoice.RESTRICTED:
+        table = [part for part in table if part.score == max(one.score for one in table)]
+    if board.partitions or grouping.ring_bandwidth:
+        masks = {part.mask for part in table if part.bandwidth >= grouping.ring_bandwidth}
+        return node_topology.mask_of(whole_slots(view, way)) in masks
+    narrow = grouping.required and grouping.scope in {Scope.NUMA, Scope.PCIE, Scope.DEVICE}
+    known = max(slots) < board.size
+    return known and not narrow and all(linked(board, a, b) for a, b in itertools.combinations(slots, 2))
 
 
 def linked(board: node_topology.NodeTopology, a: int, b: int) -> bool:

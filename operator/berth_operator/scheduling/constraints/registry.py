@@ -22,6 +22,7 @@ from berth_operator.scheduling.constraints import (
     device_state,
     evaluation,
     host_ports,
+    partition_policy,
     replicas_each,
     resources,
     taints_and_affinity,
@@ -42,6 +43,7 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     counted_devices.CONSTRAINT,
     resources.CONSTRAINT,
     host_ports.CONSTRAINT,
+    partition_policy.CONSTRAINT,
     arrangement.CONSTRAINT,
     evaluation.CONSTRAINT,  # No check: the words of reasons that belong to no constraint.
 )
