@@ -45,7 +45,7 @@ def read(device: wire.Device, spec: wire.DeviceSpec, gpus: Sequence[wire.Card]) 
     slot_of_minor = {card.minor: slot for slot, card in enumerate(gpus)}
     try:
         return Table(tuple(_written(written, slot_of_minor)))
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         fault = f"annotation {aliases.PARTITION_TABLE} is not read: {_words(error)}"
         return published(spec, gpus)._replace(fault=fault)
 
@@ -61,8 +61,8 @@ def published(spec: wire.DeviceSpec, gpus: Sequence[wire.Card]) -> Table:
         known = (one for one in spec.partitions if all(uuid in slot for uuid in one.members))
         return Table(tuple(_partition((slot[uuid] for uuid in one.members), one) for one in known))
     slot_of_minor = {card.minor: at for at, card in enumerate(gpus)}
-    of_models = {catalog.partitions(card.model) for card in gpus}
-    groups = next(iter(of_models)) if len(of_models) == 1 else ()
+    models = {card.model for card in gpus}
+    groups = catalog.partitions(models.pop()) if len(models) == 1 else ()
     there = (
         [slot_of_minor[minor] for minor in group] for group in groups if slot_of_minor.keys() >= set(group)
     )
