@@ -162,7 +162,7 @@ def best(field: Field, scope: Scope, count: int, effort: Effort) -> int | None:
     if scope is not Scope.NODE:
         choice = next(choices(field, scope, count, effort), None)
         return None if choice is None else choice.whole
-    if table := partitions(field, count):
+    if field.board.partitions and (table := partitions(field, count)):
         return table[0]
     if field.table_only:
         return None
