@@ -223,7 +223,7 @@ OPTIONS: Final = (
     Option(
         KOORDINATOR,
         "scheduling.koordinator.sh/gpu-partition-spec",
-        (names.SCOPE,),
+        (names.PARTITION, names.RING_BANDWIDTH),
         "partition spec",
     ),
     Option(HAMI, "nvidia.com/use-gputype", (names.MODEL_PATTERN,), "any part"),
@@ -259,6 +259,13 @@ OPTIONS: Final = (
     Option(KUBEGPU, KUBEGPU_RECORDS[0], (names.SCOPE,), "paths"),
     Option(KUBEGPU, KUBEGPU_RECORDS[1], (names.SCOPE,), "paths"),
 )
+
+# ---------------------------------------------------------------- on nodes and Devices
+
+# Labels that say whether whole cards are given in partitions only, the most important first.
+PARTITION_POLICIES: Final = (names.PARTITION_POLICY, "node.koordinator.sh/gpu-partition-policy")
+# An annotation of a Device: which cards form partitions, in JSON, by their minors.
+PARTITION_TABLE: Final = "scheduling.koordinator.sh/gpu-partitions"
 
 # ---------------------------------------------------------------- what is not served
 

@@ -154,6 +154,21 @@ MODELS: Final = (
 )
 
 
+# Behind the NVLink switch of an HGX board any cards reach each other alike, but only these halves,
+# quarters and eighths, by minors, leave whole ones to those who come later.
+HALVES_OF_EIGHT: Final = tuple(
+    tuple(range(first, first + size)) for size in (1, 2, 4, 8) for first in range(0, 8, size)
+)
+# Models of whose boards that is taken for granted where a Device has no table. On PCIe they have no switch.
+_SWITCHED: Final = re.compile(r"(H100|H800|H20)(?!.*(PCIe|NVL))(-.*)?", re.IGNORECASE)
+
+
+@functools.lru_cache(maxsize=1024)
+def partitions(model: str) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of minors in which cards of a model are best given out; none if that is not known."""
+    return HALVES_OF_EIGHT if _SWITCHED.fullmatch(normal_model(model)) else ()
+
+
 def normal_model(name: str) -> str:
     """Return the one spelling of a model: no vendor, no spaces, such as `A100-SXM4-80GB`."""
     return _VENDOR.sub("", "-".join(name.split()), count=1)

@@ -233,6 +233,9 @@ class Partition(model_rules.Model):
     score: Annotated[int, model_rules.integer(0, 1_000_000)] = 0
     """How good the group is compared with others of its size; higher is better. Absent: 0."""
 
+    bandwidth: Annotated[int, model_rules.integer(0, 2**53)] = 0
+    """Bytes a second that the ring carries, for pods that ask for so many. Absent: unknown."""
+
 
 class SpecSummary(model_rules.Model):
     """The inventory in a few words, because the columns of kubectl can neither count nor join."""

@@ -50,6 +50,8 @@ AVOID_UUIDS: Final = f"{GROUP}/avoid-uuids"
 MEMORY_AT_LEAST: Final = f"{GROUP}/memory-at-least"
 SCOPE: Final = f"{GROUP}/scope"
 SCOPE_POLICY: Final = f"{GROUP}/scope-policy"
+PARTITION: Final = f"{GROUP}/partition"
+RING_BANDWIDTH: Final = f"{GROUP}/ring-bandwidth"
 STRATEGY: Final = f"{GROUP}/strategy"
 JOINT: Final = f"{GROUP}/joint"
 JOINT_POLICY: Final = f"{GROUP}/joint-policy"
@@ -59,6 +61,9 @@ FUNCTION_LABELS: Final = f"{GROUP}/function-labels"
 REPLICAS: Final = f"{GROUP}/replicas"
 GANG: Final = f"{GROUP}/gang"
 GANG_SIZE: Final = f"{GROUP}/gang-size"
+
+# A label of a Node or a Device: whether its whole cards are given in partitions only.
+PARTITION_POLICY: Final = f"{GROUP}/partition-policy"
 
 # Answering: written by the Binding alone, never changed afterwards.
 ALLOCATION: Final = f"{GROUP}/allocation"

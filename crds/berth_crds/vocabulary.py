@@ -89,6 +89,21 @@ class Scope(StrEnum):
     NUMA = "numa"
     PCIE = "pcie"
     NVLINK = "nvlink"
+    DEVICE = "device"
+
+
+class PartitionChoice(StrEnum):
+    """Which partitions of a node's table a pod takes: those of the best score alone, or the best free one."""
+
+    RESTRICTED = "restricted"
+    BEST_EFFORT = "best-effort"
+
+
+class PartitionPolicy(StrEnum):
+    """Whether a node gives whole cards in partitions of its table only, or rather."""
+
+    HONOR = "honor"
+    PREFER = "prefer"
 
 
 class ScopePolicy(StrEnum):

@@ -148,6 +148,7 @@ class Partition(Struct, frozen=True):
     members: tuple[str, ...]
     link: str = ""
     score: int = 0
+    bandwidth: int = 0
 
 
 class SpecSummary(Struct, frozen=True):

@@ -53,6 +53,10 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
         builders.inventory(builders.device(failed="NVMLDown")),
         NodeSummary("n1", 0, 0, 0, silent=False, reason="NVMLDown", failed="NVMLDown"),
     ),
+    "a table of partitions that cannot be read": (
+        builders.inventory(dataclasses.replace(builders.device(), table_fault="it is not read")),
+        NodeSummary("n1", 4, 0, 4, silent=False, reason="it is not read"),
+    ),
     "links that no hardware has": (
         builders.inventory(
             dataclasses.replace(

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from berth_operator.scheduling import decisions, questions, queued_pods, search
-from berth_operator.scheduling.devices import allocator, device_view
+from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices import facts as cards
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
@@ -62,6 +62,12 @@ def true_of(labels: dict[str, str], one: facts.LabelExpression) -> bool:
     if one.operator in {"In", "NotIn"}:
         return bool(one.values) and (value in one.values) == (one.operator == "In")
     return (one.operator, value is None) in {("Exists", False), ("DoesNotExist", True)}
+
+
+def selected(labels: facts.Labels, selectors: Iterable[requests.LabelSelector], kind: str) -> bool:
+    """Return whether the selectors that are about a type of device select one with these labels."""
+    wanted = (one for each in selectors if each.type in {"", kind} for one in each.expressions)
+    return all(true_of(dict(labels), one) for one in wanted)
 
 
 # ---------------------------------------------------------------- the node and its cards

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from berth_crds import link_worths
-from berth_crds.vocabulary import Scope
+from berth_crds.vocabulary import PartitionChoice, Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
 from berth_operator.scheduling.nodes.facts import LabelExpression
@@ -127,7 +127,9 @@ def nodes(
     }
     buses = [one.bus for card in extra for one in card.functions]
     functions = frozenset(bus for bus in buses if draw(st.integers(0, 5)) == 5)
-    return device_view.View(device, used, functions, draw(st.sampled_from((0,) * 8 + (1, 2, 9))))
+    withheld = draw(st.sampled_from((0,) * 8 + (1, 2, 9)))
+    honors = draw(st.sampled_from((False,) * 8 + (True,)))
+    return device_view.View(device, used, functions, withheld, honors_partitions=honors)
 
 
 @st.composite
@@ -177,6 +179,7 @@ GROUPINGS = st.builds(
     requests.Grouping,
     scope=st.sampled_from((None,) * 8 + (*Scope,)),
     required=st.booleans(),
+    partition=st.sampled_from((None,) * 8 + (*PartitionChoice,)),
     joint=st.sampled_from(((),) * 6 + TOGETHER),
     spread_replicas=st.booleans(),
     labels=st.sampled_from(((), (), (), *SELECTORS)),

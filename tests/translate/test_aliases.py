@@ -115,11 +115,17 @@ HINTS: dict[str, tuple[str, object, Reason, str]] = {
         INVALID,
         ": rdma.selector.matchLabels holds what is no label",
     ),
-    "a scope that cannot be met": (
+    "a scope of one card for two": (
         HINT,
         {"gpu": {"requiredTopologyScope": "Device"}},
+        INVALID,
+        " keeps the pod to one card, but 2 are asked for; ask for one, or write a wider scope",
+    ),
+    "a scope that nobody knows": (
+        HINT,
+        {"gpu": {"requiredTopologyScope": "Rack"}},
         UNSUPPORTED,
-        ": gpu.requiredTopologyScope: Device is not served",
+        ": gpu.requiredTopologyScope: Rack is not served",
     ),
     "a scope of NICs": (
         HINT,
@@ -158,17 +164,17 @@ HINTS: dict[str, tuple[str, object, Reason, str]] = {
         INVALID,
         ": npu is no type of device; write two or more of gpu, rdma, fpga",
     ),
-    "the best partitions only": (
+    "a policy of partitions that nobody knows": (
         PARTITION,
-        {"allocatePolicy": "Restricted"},
+        {"allocatePolicy": "Strict"},
         UNSUPPORTED,
-        ": Restricted is not served; write BestEffort or leave it out",
+        ": Strict is not served; write Restricted or BestEffort",
     ),
-    "a bandwidth": (
+    "a bandwidth that is none": (
         PARTITION,
-        {"ringBusBandwidth": "100Gi"},
-        UNSUPPORTED,
-        ": ringBusBandwidth is not served",
+        {"ringBusBandwidth": "fast"},
+        INVALID,
+        ": fast is not a bandwidth in bytes a second, such as 400Gi",
     ),
 }
 

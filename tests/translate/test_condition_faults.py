@@ -48,7 +48,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "a scope nobody knows": (
         names.SCOPE,
         "rack",
-        ": rack is not known; write one of node, numa, pcie, nvlink",
+        ": rack is not known; write one of node, numa, pcie, nvlink, device",
     ),
     "no strategy": (names.STRATEGY, " ", f" is empty; write one of {', '.join(Strategy)}"),
     "a strategy nobody knows": (

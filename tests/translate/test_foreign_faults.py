@@ -14,7 +14,6 @@ from translate import pod_requests
 DISAGREE = "mean the same and disagree; write one of them"
 INVALID, UNSUPPORTED = Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
-PARTITION = "scheduling.koordinator.sh/gpu-partition-spec"
 KUBEGPU = "pod.alpha/DeviceInformation"
 
 
@@ -355,8 +354,8 @@ CONTRADICTIONS: dict[str, tuple[dict[str, str], str]] = {
         "annotation nvidia.com/use-gpuuuid and annotation volcano.sh/vgpu-use-gpuuuid",
     ),
     "a scope": (
-        {HINT: '{"gpu": {"requiredTopologyScope": "PCIe"}}', PARTITION: "{}"},
-        f"annotation {HINT} and annotation {PARTITION}",
+        {HINT: '{"gpu": {"requiredTopologyScope": "PCIe"}}', "nvidia.com/numa-bind": "true"},
+        f"annotation {HINT} and annotation nvidia.com/numa-bind",
     ),
 }
 

@@ -138,6 +138,8 @@ def reason(info: node_info.NodeInfo) -> str:
         troubles = collections.Counter(card.trouble for card in info.device.cards if card.trouble)
         if info.device.board.tangled:
             parts.append(TANGLED)
+        if info.device.table_fault:
+            parts.append(info.device.table_fault)
         parts += [f"{_counted(count, 'card')} {TROUBLES[what]}" for what, count in sorted(troubles.items())]
     if info.uncounted:
         kinds = _counted(info.uncounted, "MIG profile or device type", "MIG profiles or device types")

@@ -58,6 +58,7 @@ class Reason(enum.StrEnum):
     # How the cards belong together, though each would do.
     SCOPE_MISMATCH = "ScopeMismatch"
     NO_PARTITION = "NoPartition"
+    PARTITIONS_HONORED = "PartitionsHonored"
     NO_ROOT = "NoRoot"
     # The search for a combination was cut short: it may exist.
     UNDECIDED = "Undecided"
@@ -208,6 +209,9 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.NO_FUNCTION: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.SCOPE_MISMATCH: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.NO_PARTITION: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.PARTITIONS_HONORED: frozenset(
+        {ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED, ClusterEvent.NODE_CHANGED}
+    ),
     Reason.NO_ROOT: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.UNDECIDED: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.NO_NODES: frozenset({ClusterEvent.NODE_CHANGED}),

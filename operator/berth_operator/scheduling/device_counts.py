@@ -11,7 +11,14 @@ from typing import Final
 
 from berth_operator.scheduling import node_table
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import device_view, facts, requests, verdicts
+from berth_operator.scheduling.devices import (
+    device_view,
+    facts,
+    packing_problems,
+    requests,
+    scopes,
+    verdicts,
+)
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.node_info import NodeInfo
 
@@ -46,6 +53,8 @@ def refresh(table: node_table.NodeTable, info: NodeInfo, hold: Hold) -> None:
         for share in hold.shares:
             if (slot := info.slots.get(share.uuid)) is not None:
                 _write_slot(table, info, slot, info.device.cards[slot])
+        if info.row in table.honoring:
+            _write_partitions(table, info, info.view())
     table.touch(info.row)
 
 
@@ -74,7 +83,22 @@ def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
             _write_slot(table, info, slot, card)
     if not info.plain:
         _recount_rest(table, info, view)
+    _write_partitions(table, info, view)
     table.touch(at)
+
+
+def recount_partitions(table: node_table.NodeTable, info: NodeInfo, *, honored: bool) -> None:
+    """Compute again of which sizes a partition is free, where the node honours them otherwise than before."""
+    if info.honors_partitions is not honored:
+        _write_partitions(table, info, info.view())
+
+
+def _write_partitions(table: node_table.NodeTable, info: NodeInfo, view: device_view.View) -> None:
+    sizes = None
+    if view.honors_partitions:
+        cards = packing_problems.in_order(view.device.cards)
+        sizes = scopes.free_sizes(packing_problems.read_field(view, cards, requests.ANY_CARD))
+    table.allow_partitions(info.row, sizes)
 
 
 def _write_slot(table: node_table.NodeTable, info: NodeInfo, slot: int, card: facts.Card) -> None:

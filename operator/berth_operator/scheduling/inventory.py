@@ -155,7 +155,8 @@ class Inventory:
         table.has_node[info.row] = True
         if info.node is None or _place(info.node) != _place(node):
             self._node_selection.node_changed(info.row, node)
-        info.node = node
+        honored, info.node = info.honors_partitions, node
+        device_counts.recount_partitions(table, info, honored=honored)
         self._update_supply(info)
         table.touch(info.row)
 

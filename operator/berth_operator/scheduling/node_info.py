@@ -76,6 +76,12 @@ class NodeInfo:
         served = self.device is not None and self.device.kubelet_served
         return frozenset(name for name, _ in self.node.allocatable if served or name != names.GPU)
 
+    @property
+    def honors_partitions(self) -> bool:
+        """Whether whole cards are given in partitions only: the Node has the first word."""
+        said = self.node.honors_partitions if self.node is not None else None
+        return said if said is not None else self.device is not None and self.device.honors_partitions
+
     def view(self) -> device_view.View:
         """Show the devices and their use to the allocator."""
         return device_view.View(
@@ -86,4 +92,5 @@ class NodeInfo:
             open=self.open,
             quarantine=self.quarantine if self.agent_is_live else "",
             exclusive_replicas=self.exclusive_replicas,
+            honors_partitions=self.honors_partitions,
         )

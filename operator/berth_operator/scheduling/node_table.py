@@ -65,6 +65,10 @@ TROUBLES: Final = (
 MODES: Final = (Reason.MIG_MODE, Reason.SHARING_MODE)
 
 
+ANY_SIZE: Final = -1  # Each bit is set.
+LARGEST_PARTITION: Final = 62  # Bits of a number; larger ones count as of this size.
+
+
 class Names:
     """Numbers for the names that rows use now, `most` of them; `known` ones are always there."""
 
@@ -210,6 +214,9 @@ class NodeTable:
         self.ways: Numbers = np.full(ROWS, delivery_ways.ALL, dtype=np.int64)
         # Of each node: what nvidia.com/gpu asks for there, as a number of `gpu_units`; 0 is a whole card.
         self.gpu_unit: Numbers = np.zeros(ROWS, dtype=np.int64)
+        # Of each node: of which sizes a partition is free, as bits; all where any cards are given.
+        self.partition_sizes: Numbers = np.full(ROWS, ANY_SIZE, dtype=np.int64)
+        self.honoring: set[int] = set()  # The rows of nodes that give whole cards in partitions only.
         # Of each node: cards withheld without a name.
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
         # Of each node, the pools: replicas, MIG instances by profile, other devices by type.
@@ -257,6 +264,7 @@ class NodeTable:
             for name in ("has_node", "withheld", "gpu_unit", "one_replica_each", *REPLICA_TABLES):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
+            self.partition_sizes = np.pad(self.partition_sizes, (0, more), constant_values=ANY_SIZE)
             self.ways = np.pad(self.ways, (0, more), constant_values=int(delivery_ways.ALL))
             for name in (*CARD_TABLES, *INSTANCE_TABLES, *OTHER_TABLES):
                 setattr(self, name, _grown(getattr(self, name), rows=more))
@@ -310,3 +318,13 @@ class NodeTable:
         self.has_node[at] = False
         self.allocatable[at] = self.left[at] = ABSENT
         self.withheld[at] = 0
+        self.allow_partitions(at, None)
+
+    def allow_partitions(self, at: int, sizes: int | None) -> None:
+        """Record of which sizes a row's node has a free partition, or with None that it gives any cards."""
+        if sizes is None:
+            self.honoring.discard(at)
+            self.partition_sizes[at] = ANY_SIZE
+        else:
+            self.honoring.add(at)
+            self.partition_sizes[at] = sizes & (1 << LARGEST_PARTITION + 1) - 1

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from berth_crds import aliases, catalog, names
-from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy
-from berth_operator.translate import kubegpu_record, label_selectors, refusals
+from berth_crds.vocabulary import DeviceType, PartitionChoice, Scope, ScopePolicy
+from berth_operator.translate import kubegpu_record, label_selectors, quantities, refusals
 from berth_operator.translate.container_asks import Mode
 from berth_operator.translate.json_objects import as_mapping, json_object
 
@@ -110,7 +110,7 @@ MODES: Final = {
     ("RequestsAsCount", ""): Mode.COUNT,
     ("RequestsAsCount", "DeviceLevel"): Mode.WHOLE,
 }
-SCOPES: Final = {"Node": Scope.NODE, "NUMANode": Scope.NUMA, "PCIe": Scope.PCIE}
+SCOPES: Final = {"Device": Scope.DEVICE, "Node": Scope.NODE, "NUMANode": Scope.NUMA, "PCIe": Scope.PCIE}
 
 
 def _allocate_hint(_row: aliases.Option, place: str, text: str) -> OwnTexts:
@@ -174,13 +174,23 @@ def _joint_allocate(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     return (names.JOINT, ",".join(types)), (names.JOINT_POLICY, policy.value)
 
 
-def _partition_spec(row: aliases.Option, place: str, text: str) -> OwnTexts:
+CHOICES: Final = {
+    "": PartitionChoice.BEST_EFFORT,
+    "BestEffort": PartitionChoice.BEST_EFFORT,
+    "Restricted": PartitionChoice.RESTRICTED,
+}
+
+
+def _partition_spec(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     spec = json_object(place, text)
-    _check_fields(place, spec, {"allocatePolicy"})
-    policy = _text(spec, "allocatePolicy")
-    if policy not in {"", "BestEffort"}:
-        refusals.decline(f"{place}: {refusals.shown(policy)} is not served; write BestEffort or leave it out")
-    return ((row.means[0], Scope.NVLINK.value),)
+    _check_fields(place, spec, {"allocatePolicy", "ringBusBandwidth"})
+    policy, bandwidth = _text(spec, "allocatePolicy"), _text(spec, "ringBusBandwidth")
+    if (choice := CHOICES.get(policy)) is None:
+        refusals.decline(f"{place}: {refusals.shown(policy)} is not served; write Restricted or BestEffort")
+    # A bandwidth of nothing is none. What is no quantity is refused where Berth's own key is read.
+    if bandwidth and quantities.supply(bandwidth, unreadable=1):
+        return (names.PARTITION, choice.value), (names.RING_BANDWIDTH, bandwidth)
+    return ((names.PARTITION, choice.value),)
 
 
 def _paths(row: aliases.Option, place: str, text: str) -> OwnTexts:

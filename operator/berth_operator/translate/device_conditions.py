@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from berth_crds import aliases, device_types, names, schema_limits
-from berth_crds.vocabulary import DeviceType, Scope, ScopePolicy, Strategy
+from berth_crds.vocabulary import DeviceType, PartitionChoice, Scope, ScopePolicy, Strategy
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.scheduling.devices import patterns, requests
 from berth_operator.translate import converters, label_selectors, pod_limits, quantities, raw, refusals
@@ -186,6 +186,18 @@ def _memory(place: str, text: str) -> int:
     return memory
 
 
+def _bandwidth(place: str, text: str) -> int:
+    try:
+        bandwidth = math.ceil(quantities.exact(text.strip()))
+    except ValueError:
+        bandwidth = 0
+    if not 0 < bandwidth <= MAX_MEMORY:
+        refusals.refuse(
+            f"{place}: {refusals.shown(text)} is not a bandwidth in bytes a second, such as 400Gi"
+        )
+    return bandwidth
+
+
 def _word(known: type[enum.StrEnum]) -> Callable[[str, str], Any]:
     def read_word(place: str, text: str) -> enum.StrEnum:
         if not (word := text.strip().lower()):
@@ -259,6 +271,8 @@ READERS: Final[Mapping[str, KeyReader]] = {
     names.MEMORY_AT_LEAST: KeyReader(requests.Conditions, "memory_at_least", _memory),
     names.SCOPE: KeyReader(requests.Grouping, "scope", _word(Scope)),
     names.SCOPE_POLICY: KeyReader(requests.Grouping, "required", _is(ScopePolicy.REQUIRED)),
+    names.PARTITION: KeyReader(requests.Grouping, "partition", _word(PartitionChoice)),
+    names.RING_BANDWIDTH: KeyReader(requests.Grouping, "ring_bandwidth", _bandwidth),
     names.STRATEGY: KeyReader(requests.Grouping, "strategy", _word(Strategy)),
     names.JOINT: KeyReader(requests.Grouping, "joint", _joint),
     names.JOINT_POLICY: KeyReader(DeviceSelection, "joint_required", _is(ScopePolicy.REQUIRED)),

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from berth_crds import aliases, device_types, names
-from berth_crds.vocabulary import DeviceType
+from berth_crds.vocabulary import DeviceType, Scope
 from berth_operator.scheduling.decisions import Reason, Refusal
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import (
@@ -192,8 +192,15 @@ CONDITION_KEYS: Final = (
     names.AVOID_UUIDS,
     names.MEMORY_AT_LEAST,
 )
+OF_CARDS: Final = (
+    *CONDITION_KEYS,
+    names.SCOPE,
+    names.SCOPE_POLICY,
+    names.PARTITION,
+    names.RING_BANDWIDTH,
+)
 UUID_KEYS: Final = (names.UUIDS, names.AVOID_UUIDS)
-GPU_KEYS: Final = frozenset({*CONDITION_KEYS, names.SCOPE, names.SCOPE_POLICY}) - {*UUID_KEYS}
+GPU_KEYS: Final = frozenset(OF_CARDS) - {*UUID_KEYS}
 
 
 def _types_meant(key: str, selection: device_conditions.DeviceSelection) -> Sequence[tuple[str, ...]]:
@@ -244,6 +251,8 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
     together = tuple(one for one in grouping.joint if one in types - every)
     joint = together if len(together) > 1 else ()
     of_asked = types if device_types.BY_NAME.keys().isdisjoint(types) else {*types, ""}
+    if not _any_whole(containers):
+        grouping = dataclasses.replace(grouping, partition=None, ring_bandwidth=0)
     return dataclasses.replace(
         grouping,
         joint=joint if selection.joint_required else (),
@@ -253,6 +262,10 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
         labels=tuple(one for one in grouping.labels if one.type in of_asked),
         function_labels=tuple(one for one in grouping.function_labels if one.type in of_asked),
     )
+
+
+def _any_whole(containers: Containers) -> bool:
+    return any(isinstance(ask, requests.Gpus) and ask.whole for one in containers for ask in one.asks)
 
 
 def _unused(selection: device_conditions.DeviceSelection, containers: Containers) -> Iterator[Refusal]:
@@ -288,6 +301,7 @@ def _contradictions(
         yield refusals.invalid(f"{entries[names.JOINT_POLICY].place} needs {names.JOINT} beside it")
     if names.REPLICAS in entries and not whole.need.replicas:
         yield refusals.invalid(f"{entries[names.REPLICAS].place} needs {names.NVIDIA_GPU_SHARED} beside it")
+    yield from _misplaced_partition(selection, whole)
     for wanted, avoided, key, avoid in (
         (conditions.models, conditions.avoid_models, names.MODEL, names.AVOID_MODEL),
         (conditions.uuids, conditions.avoid_uuids, names.UUIDS, names.AVOID_UUIDS),
@@ -302,6 +316,24 @@ def _contradictions(
         cards = "1 card" if named == 1 else f"{named} cards"
         yield refusals.invalid(
             f"{entries[names.UUIDS].place} leaves {cards} to choose from, but {need} are asked for"
+        )
+
+
+def _misplaced_partition(
+    selection: device_conditions.DeviceSelection, whole: requests.Request
+) -> Iterator[Refusal]:
+    """Yield a fault for a partition of parts of cards, and for several cards within one."""
+    entries, need = selection.entries, whole.need
+    if names.RING_BANDWIDTH in entries and names.PARTITION not in entries:
+        yield refusals.invalid(f"{entries[names.RING_BANDWIDTH].place} needs {names.PARTITION} beside it")
+    partition = entries.get(names.PARTITION)
+    if partition and partition.own and need.cards and not need.whole:
+        yield refusals.invalid(f"{partition.place} is about whole cards, and none is asked for")
+    count = max([need.whole, *(share.count for share in need.shares)])
+    if whole.grouping.scope is Scope.DEVICE and whole.grouping.required and count > 1:
+        yield refusals.invalid(
+            f"{entries[names.SCOPE].place} keeps the pod to one card, but {count} are asked for; "
+            f"ask for one, or write a wider scope"
         )
 
 

@@ -18,7 +18,7 @@ from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling import uuid_records
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts, node_topology, nvlink_cliques
-from berth_operator.translate import delivery, device_size
+from berth_operator.translate import delivery, device_size, partition_tables
 
 # A source that is not configured has no condition; only one that says so is down.
 NEARNESS: Final = {
@@ -43,6 +43,7 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
     cordoned = frozenset().union(*cordoned_by_word.values())
     ordered = sorted(spec.devices, key=lambda card: (card.type, card.minor, card.uuid))
     gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]
+    table = partition_tables.read(device, spec, gpus)
     kubelet_served = any(one.type == PLUGIN for one in device.status.conditions)
     return facts.Device(
         node=device.metadata.name,
@@ -52,7 +53,7 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
             for card in ordered
             if card.type != vocabulary.DeviceType.GPU
         ),
-        board=board(gpus, spec.partitions),
+        board=board(gpus, table),
         failed=fault or failed_source(device.status.conditions),
         kubelet_read=any(one.type == KUBELET for one in device.status.conditions),
         kubelet_served=kubelet_served,
@@ -62,6 +63,8 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
         gpu_unit=_gpu_unit(spec, kubelet_served=kubelet_served),
         one_replica_each=any(card.sharing.one_per_container for card in gpus if card.sharing),
         isolation=delivery.isolation(device.status.conditions),
+        honors_partitions=bool(partition_tables.honored(device.metadata.labels)),
+        table_fault=table.fault,
     )
 
 
@@ -193,13 +196,14 @@ Worths = tuple[tuple[tuple[int, int], ...], ...]
 Groups = tuple[tuple[Scope, tuple[int, ...]], ...]
 
 
-def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> node_topology.NodeTopology:
+def board(gpus: Sequence[wire.Card], table: partition_tables.Table) -> node_topology.NodeTopology:
     """Return the board of a node's cards, which are in the order of their slots."""
     slot = {card.uuid: at for at, card in enumerate(gpus)}
     key = (
         tuple(tuple(_worths(card, slot)) for card in gpus),
         tuple(_groups(gpus)),
-        tuple(_partition(one, slot) for one in partitions if all(uuid in slot for uuid in one.members)),
+        table.partitions,
+        table.by_model,
     )
     if (found := _BOARDS.get(key)) is None:
         found = _BOARDS[key] = _checked_board(*key)
@@ -208,15 +212,18 @@ def board(gpus: Sequence[wire.Card], partitions: Iterable[wire.Partition]) -> no
 
 # A board is forgotten with the last Device that has it.
 _BOARDS: Final = weakref.WeakValueDictionary[
-    tuple[Worths, Groups, tuple[node_topology.Partition, ...]], node_topology.NodeTopology
+    tuple[Worths, Groups, tuple[node_topology.Partition, ...], bool], node_topology.NodeTopology
 ]()
 
 
 def _checked_board(
-    worths: Worths, groups: Groups, partitions: tuple[node_topology.Partition, ...]
+    worths: Worths,
+    groups: Groups,
+    partitions: tuple[node_topology.Partition, ...],
+    by_model: bool,  # noqa: FBT001  part of the key
 ) -> node_topology.NodeTopology:
     """Return a board; if it has more NVLink cliques than any hardware, only NUMA and PCIe places count."""
-    board = _board(worths, groups, partitions)
+    board = dataclasses.replace(_board(worths, groups, partitions), by_model=by_model)
     if nvlink_cliques.find(board) is not None:
         return board
     return dataclasses.replace(_board(((),) * len(worths), groups, ()), tangled=True)
@@ -256,10 +263,6 @@ def _worths(card: wire.Card, slot: Mapping[str, int]) -> Iterable[tuple[int, int
         for link in card.links
         if link.peer in slot
     )
-
-
-def _partition(one: wire.Partition, slot: Mapping[str, int]) -> node_topology.Partition:
-    return node_topology.Partition(node_topology.mask_of(slot[uuid] for uuid in one.members), one.score)
 
 
 def _groups(gpus: Sequence[wire.Card]) -> Iterable[tuple[Scope, tuple[int, ...]]]:

@@ -7,7 +7,7 @@ because a label that is left out may be the one that a pod avoids.
 from collections.abc import Iterator
 
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import pod_limits, quantities, raw
+from berth_operator.translate import partition_tables, pod_limits, quantities, raw
 
 
 def read(node: raw.Node) -> facts.Node:
@@ -18,6 +18,7 @@ def read(node: raw.Node) -> facts.Node:
         taints=tuple(facts.Taint(one.key, one.value, one.effect) for one in node.spec.taints or ()),
         unschedulable=node.spec.unschedulable,
         allocatable=supplies(node.status.allocatable or {}),
+        honors_partitions=partition_tables.honored(node.metadata.labels),
     )
 
 

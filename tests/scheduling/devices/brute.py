@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from berth_crds import catalog, link_worths
-from berth_crds.vocabulary import Scope
+from berth_crds.vocabulary import PartitionChoice, Scope
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
-from berth_operator.scheduling.nodes import facts as nodes
-from scheduling import second_opinion
+from scheduling.second_opinion import selected
 
 
 class Thing(NamedTuple):
@@ -98,33 +97,26 @@ def options_of_parts(
 
 def suits(request: requests.Request, ask: requests.OtherDevices, one: facts.Card) -> bool:
     """Return whether a device is of the right kind."""
-    wanted = wanted_labels(request.grouping.function_labels, ask.type)
+    functions = request.grouping.function_labels
     pins = {uuid for uuid in request.conditions.uuids if uuid.partition("-")[0] == ask.type}
     return (
         one.type == ask.type
         and (not pins or one.uuid in pins)
-        and has_labels(one.labels, wanted_labels(request.grouping.labels, ask.type))
-        and (not wanted or any(has_labels(each.labels, wanted) for each in one.functions))
+        and selected(one.labels, request.grouping.labels, ask.type)
+        and (
+            not requests.of_type(functions, ask.type)
+            or any(selected(each.labels, functions, ask.type) for each in one.functions)
+        )
         and one.uuid not in request.conditions.avoid_uuids
     )
 
 
 def with_functions(request: requests.Request, ask: requests.OtherDevices, one: facts.Card) -> list[Thing]:
     """List a device by itself, or with each of its functions where it comes with one."""
-    wanted = wanted_labels(request.grouping.function_labels, ask.type)
-    if not one.functions or (ask.share == 100 and not wanted):
+    wanted = request.grouping.function_labels
+    if not one.functions or (ask.share == 100 and not requests.of_type(wanted, ask.type)):
         return [Thing(one)]
-    return [Thing(one, each.bus) for each in one.functions if has_labels(each.labels, wanted)]
-
-
-def wanted_labels(selectors: tuple[requests.LabelSelector, ...], kind: str) -> list[nodes.LabelExpression]:
-    """List what is wanted of the labels of one type."""
-    return [each for one in selectors if not one.type or one.type == kind for each in one.expressions]
-
-
-def has_labels(labels: nodes.Labels, wanted: list[nodes.LabelExpression]) -> bool:
-    """Return whether labels are as wanted."""
-    return all(second_opinion.true_of(dict(labels), one) for one in wanted)
+    return [Thing(one, each.bus) for each in one.functions if selected(each.labels, wanted, ask.type)]
 
 
 def plain(card: facts.Card) -> bool:
@@ -143,7 +135,7 @@ def may(request: requests.Request, card: facts.Card) -> bool:
         and (not asked.avoid_pattern or not found(asked.avoid_pattern, card))
         and (not asked.uuids or bool(names & asked.uuids))
         and card.uuid not in asked.avoid_uuids
-        and has_labels(card.labels, wanted_labels(asked.card_labels, "gpu"))
+        and selected(card.labels, asked.card_labels, "gpu")
         and card.memory >= asked.memory_at_least
     )
 
@@ -303,8 +295,12 @@ def in_scope(view: device_view.View, request: requests.Request, way: Way) -> boo
     grouping, board = request.grouping, view.device.board
     order = in_order(view)
     slots = {order.index(thing.card) for given in way for thing in given.things if thing.card.type == "gpu"}
+    if not in_partition(view, request, way, slots):
+        return False
     if not slots or not grouping.required or grouping.scope in {None, Scope.NODE}:
         return True
+    if grouping.scope is Scope.DEVICE:
+        return len(slots) == 1
     if grouping.scope is not Scope.NVLINK:
         mask = node_topology.mask_of(slots)
         return any(mask & ~group == 0 for group in dict(board.groups).get(grouping.scope, ()))
@@ -314,6 +310,22 @@ def in_scope(view: device_view.View, request: requests.Request, way: Way) -> boo
     masks = {part.mask for part in board.partitions if part.size == whole_count(request)}
     joined = all(linked(board, a, b) for a, b in itertools.combinations(slots, 2))
     return joined and (not masks or whole in masks)
+
+
+def in_partition(view: device_view.View, request: requests.Request, way: Way, slots: set[int]) -> bool:
+    """Return whether the whole cards are a partition, where they must be one."""
+    grouping, board, count = request.grouping, view.device.board, whole_count(request)
+    if not count or (grouping.partition is None and not view.honors_partitions):
+        return True
+    table = [part for part in board.partitions if part.size == count]
+    if grouping.partition is PartitionChoice.RESTRICTED:
+        table = [part for part in table if part.score == max(one.score for one in table)]
+    if board.partitions or grouping.ring_bandwidth:
+        masks = {part.mask for part in table if part.bandwidth >= grouping.ring_bandwidth}
+        return node_topology.mask_of(whole_slots(view, way)) in masks
+    narrow = grouping.required and grouping.scope in {Scope.NUMA, Scope.PCIE, Scope.DEVICE}
+    known = max(slots) < board.size
+    return known and not narrow and all(linked(board, a, b) for a, b in itertools.combinations(slots, 2))
 
 
 def linked(board: node_topology.NodeTopology, a: int, b: int) -> bool:

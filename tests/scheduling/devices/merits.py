@@ -10,11 +10,23 @@ def merit(view: device_view.View, slots: frozenset[int]) -> tuple[object, ...]:
     """Grade a set of whole cards: a partition where the table knows the size, then links, then the rest."""
     board = view.device.board
     free = {at for at, card in enumerate(view.device.cards) if brute.plain(card) and view.unused(card)}
-    left = wholeness(board, free - slots)
+    left = kept(board, free - slots, len(slots)), wholeness(board, free - slots)
     score = max((part.score for part in board.partitions if set_of(part.mask) == slots), default=-1)
     if score >= 0:
-        return True, left, score, -sum(1 << at for at in slots)
-    return False, worth(board, slots), left
+        first = min(at for at, part in enumerate(board.partitions) if set_of(part.mask) == slots)
+        return True, score, left, -first
+    return False, worth(board, slots), left[1]
+
+
+def kept(board: node_topology.NodeTopology, slots: frozenset[int] | set[int], count: int) -> int:
+    """Add up what the best partitions of 8, 4 and 2 cards are worth that are left, from the size asked on."""
+    total = 0
+    for size, weight in {8: 10_000, 4: 100, 2: 1}.items():
+        sized = [part for part in board.partitions if len(set_of(part.mask)) == size >= count]
+        best = max((part.score for part in sized), default=0)
+        whole = [part for part in sized if part.score == best and set_of(part.mask) <= slots]
+        total += weight * best * len(whole)
+    return total
 
 
 def set_of(mask: int) -> frozenset[int]:

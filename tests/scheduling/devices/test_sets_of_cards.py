@@ -51,7 +51,7 @@ def wired(*partitions_: tuple[int, int], size: int = 4) -> facts.Device:
     return builders.device(cards=size, board=board)
 
 
-SCORED: Final = wired((0b0011, 1), (0b1100, 1), (0b1010, 7))
+SCORED: Final = wired((0b1100, 1), (0b0011, 1), (0b1010, 7), (0b100001, 9), size=6)
 # The board, how many cards are asked for, which are held, the grouping; which cards are given.
 GIVEN: Final[dict[str, tuple[facts.Device, int, tuple[int, ...], requests.Grouping, tuple[int, ...]]]] = {
     "two cards of a cube mesh have a double link": (DGX_1V, 2, (), ANY, (2, 3)),
@@ -96,8 +96,9 @@ GIVEN: Final[dict[str, tuple[facts.Device, int, tuple[int, ...], requests.Groupi
     "a table of partitions binds nobody who does not ask": (HGX_H100, 2, (1, 3, 5, 7), ANY, (0, 2)),
     "nor who would rather have NVLink": (HGX_H100, 2, (1, 3, 5, 7), NVLINK_WISH, (0, 2)),
     "a count that the table lacks is judged by links": (HGX_A100, 3, (0,), NVLINK, (1, 2, 3)),
-    "a partition that leaves another whole comes before a better score": (SCORED, 2, (), ANY, (0, 1)),
-    "of those that leave as much the better score wins": (SCORED, 2, (0, 2), ANY, (1, 3)),
+    "the best score comes first": (SCORED, 2, (), ANY, (0, 5)),
+    "then the next score, even where it breaks two others": (SCORED, 2, (5,), ANY, (1, 3)),
+    "of equals the first of the table": (wired((0b1100, 1), (0b0011, 1)), 2, (), ANY, (2, 3)),
     "a pair below one switch": (PCIE, 2, (), ANY, (0, 1)),
     "a pair below another": (PCIE, 2, (0,), ANY, (2, 3)),
     "four on one socket": (PCIE, 4, (0,), ANY, (4, 5, 6, 7)),
@@ -221,15 +222,21 @@ def test_the_best_set_is_the_best_of_all_sets(case: tuple[node_topology.NodeTopo
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
 def test_the_partition_taken_leaves_most(case: tuple[node_topology.NodeTopology, int, int]) -> None:
-    """No free partition of the size leaves larger ones whole that this one breaks."""
+    """No free partition of the size has a better score, and none of that score leaves more."""
     board, free, count = case
     able = [part for part in board.partitions if part.size == count and part.mask & free == part.mask]
+    best = [part for part in able if part.score == max(one.score for one in able)]
 
-    mask = next(iter(scopes.partitions(board, free, count, free)), None)
+    mask = next(iter(scopes.partitions(scopes.Field(board, free, free, free), count)), None)
 
-    left = {part.mask: merits.wholeness(board, merits.set_of(free & ~part.mask)) for part in able}
+    left = {part.mask: _left(board, free & ~part.mask, count) for part in best}
     assert (mask is None) == (not able)
     assert mask is None or left[mask] == max(left.values())
+
+
+def _left(board: node_topology.NodeTopology, mask: int, count: int) -> tuple[object, ...]:
+    slots = merits.set_of(mask)
+    return merits.kept(board, slots, count), merits.wholeness(board, slots)
 
 
 @hypothesis.settings(max_examples=300)

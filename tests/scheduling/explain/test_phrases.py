@@ -174,6 +174,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has no free NVLink partition of 2 cards",
         "2 have no free NVLink partition of 2 cards",
     ),
+    Reason.PARTITIONS_HONORED: (
+        "",
+        "1 has no free partition of 2 cards and gives whole cards in partitions only",
+        "2 have no free partition of 2 cards and give whole cards in partitions only",
+    ),
     Reason.NO_ROOT: (
         "",
         "1 has too few free gpu and rdma on the same PCIe root",

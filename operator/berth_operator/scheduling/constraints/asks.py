@@ -190,7 +190,7 @@ class AskReplicas(changes.Change):
 def in_replicas(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield that a pod with one ask for cards asks for replicas; scope and joint are about whole cards."""
     asks, grouping = list(each(failed.request)), failed.request.grouping
-    if len(asks) != 1 or grouping.scope or grouping.joint:
+    if len(asks) != 1 or grouping.scope or grouping.joint or grouping.partition:
         return
     ((position, ask),) = asks
     shared = (sum(one.reason is Reason.SHARING_MODE for one in found.verdicts) for found in failed.shortfalls)

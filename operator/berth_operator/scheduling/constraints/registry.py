@@ -22,6 +22,7 @@ from berth_operator.scheduling.constraints import (
     device_state,
     evaluation,
     host_ports,
+    partition_policy,
     replicas_each,
     resources,
     taints_and_affinity,
@@ -42,6 +43,7 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     counted_devices.CONSTRAINT,
     resources.CONSTRAINT,
     host_ports.CONSTRAINT,
+    partition_policy.CONSTRAINT,
     arrangement.CONSTRAINT,
     evaluation.CONSTRAINT,  # No check: the words of reasons that belong to no constraint.
 )
@@ -52,7 +54,9 @@ BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
 _FEASIBLE: Final = tuple(
-    (one.applies_to, one.feasible) for one in CONSTRAINTS if one.feasible not in {None, resources.feasible}
+    (one.applies_to, one.feasible)
+    for one in CONSTRAINTS
+    if one.feasible not in {None, resources.feasible, partition_policy.feasible}
 )
 
 _CLUSTER_WIDE: Final = tuple(one.applies_to for one in CONSTRAINTS if one.depends_on is DependsOn.CLUSTER)
@@ -85,6 +89,8 @@ def feasible(query: Query) -> node_table.Mask:
     for applies, passing in _FEASIBLE:
         if applies(question):
             mask &= passing(query)
+    if query.table.honoring and partition_policy.asked(question):  # On most clusters no node honours them.
+        mask &= partition_policy.feasible(query)
     return mask
 
 

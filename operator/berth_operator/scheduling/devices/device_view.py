@@ -32,7 +32,7 @@ class View:
     pods have that are not known by name: so many of the free ones must not be given.
     `open` is false where no card of the node may be given out at all, and `exclusive_replicas` is true
     where a time-sliced or MPS card is given to one pod at a time. `quarantine` says why the node gets no pod
-    although its agent is heard.
+    although its agent is heard. `honors_partitions` is true where whole cards are given in partitions only.
     """
 
     device: facts.Device
@@ -42,6 +42,7 @@ class View:
     open: bool = True
     quarantine: str = ""
     exclusive_replicas: bool = False
+    honors_partitions: bool = False
 
     def usage(self, uuid: str) -> Usage:
         """Return what is taken of a device."""

@@ -23,7 +23,7 @@ def class_of(view: device_view.View, request: requests.Request) -> Hashable:
     devices = tuple(
         (*_device(view, one), one.numa, one.root, one.minor) for one in (*device.cards, *device.others)
     )
-    return view.open, view.withheld, device.failed, weakref.ref(device.board), devices
+    return view.open, view.withheld, view.honors_partitions, device.failed, weakref.ref(device.board), devices
 
 
 def groups(

@@ -61,7 +61,9 @@ class Device:
     their cards. `gpu_unit` is what `nvidia.com/gpu` asks for there: a card where it is empty, a
     COUNTED_CARD that the kubelet gives to one pod, a REPLICA, or the profile of MIG instances. With
     `one_replica_each` a container gets one replica at most. `isolation` is a sentence's end on what keeps
-    pods to their parts of cards, empty where that is not known.
+    pods to their parts of cards, empty where that is not known. `honors_partitions` is whether whole cards
+    are given in partitions only, unless the Node says otherwise, and `table_fault` what is wrong with a table
+    of partitions that people wrote.
     """
 
     node: str
@@ -77,3 +79,5 @@ class Device:
     gpu_unit: str = ""
     one_replica_each: bool = False
     isolation: str = ""
+    honors_partitions: bool = False
+    table_fault: str = ""

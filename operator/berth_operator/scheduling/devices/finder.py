@@ -97,7 +97,7 @@ def _solve(
     table = _Table(problem, types, effort)
     if facts.GPU not in types:
         return table.attempt(NOWHERE, Scope.NODE)
-    for scope in scopes.narrowest_first(problem.request.grouping):
+    for scope in scopes.tried(problem.field, problem.request.grouping):
         if (found := table.within(scope)) is not None or effort.cut_short:
             return found
     return None
@@ -136,7 +136,7 @@ class _Table:
                 spare[choice.group] = self.attempt(anywhere, scope) if count else None
             if self.effort.cut_short or (able <= spare.keys() and not any(spare.values())):
                 break
-        if scopes.bound_to_table(field.board, scope, count):
+        if scopes.bound_to_table(field, scope, count):
             return None
         return next((one for one in spare.values() if one is not None), None)
 

@@ -11,19 +11,22 @@ does not keep it in memory: a board lasts as long as a Device that has it.
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final, ParamSpec, TypeVar, cast
 
 from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
 
+INTACT_WEIGHTS: Final = ((8, 10_000), (4, 100), (2, 1))  # By the size of a partition.
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Partition:
-    """Slots that form one partition of the fabric, as a mask, and how good it is."""
+    """Slots that form one partition of the fabric, as a mask, how good it is, and its bandwidth if known."""
 
     mask: int
     score: int = 0
+    bandwidth: int = 0
 
     @property
     def size(self) -> int:
@@ -36,7 +39,8 @@ class NodeTopology:
     """How the cards of a node are wired: worth of each pair, groups of each scope, partitions.
 
     `tangled` tells that links and partitions were published and are left out, because no
-    hardware is wired like that (see `rings`).
+    hardware is wired like that (see `rings`). `by_model` tells that nobody published the partitions: they
+    are those that boards of the model have, and prove nothing about NVLink.
     """
 
     size: int
@@ -44,6 +48,7 @@ class NodeTopology:
     groups: tuple[tuple[Scope, tuple[int, ...]], ...] = ()
     partitions: tuple[Partition, ...] = ()
     tangled: bool = False
+    by_model: bool = False
 
     def __hash__(self) -> int:
         """Answer from memory: boards are keys of every table of remembered choices."""
@@ -70,12 +75,36 @@ class NodeTopology:
         return frozenset(part.size for part in self.partitions)
 
     @functools.cached_property
+    def best_of_size(self) -> Mapping[int, tuple[Partition, ...]]:
+        """The partitions of each size that have its best score, in the order of the table."""
+        top: dict[int, int] = {}
+        for part in self.partitions:
+            top[part.size] = max(top.get(part.size, 0), part.score)
+        return {
+            size: tuple(part for part in self.partitions if (part.size, part.score) == (size, score))
+            for size, score in top.items()
+        }
+
+    def intact(self, mask: int, count: int) -> int:
+        """Return what the large partitions of at least `count` cards are worth that are wholly in a mask.
+
+        The weights are those of Koordinator, and so is that only the best of each size count.
+        """
+        return sum(
+            weight * part.score
+            for size, weight in INTACT_WEIGHTS
+            if size >= count
+            for part in self.best_of_size.get(size, ())
+            if part.mask & mask == part.mask
+        )
+
+    @functools.cached_property
     def peers(self) -> tuple[int, ...]:
         """For each slot, those surely joined to it by NVLink: by a link, or because one ring holds both."""
         joined = [
             mask_of(b for b, worth in enumerate(row) if worth >= link_worths.NVLINK) for row in self.worth
         ]
-        for part in self.partitions:
+        for part in () if self.by_model else self.partitions:
             for at in slots(part.mask & (1 << self.size) - 1):
                 joined[at] |= part.mask
         return tuple(mask & ~(1 << at) for at, mask in enumerate(joined))

@@ -15,6 +15,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from berth_crds.vocabulary import PartitionChoice
 from berth_operator.scheduling.devices import (
     device_view,
     equivalence,
@@ -55,7 +56,7 @@ class NodeProblem:
     @functools.cached_property
     def field(self) -> scopes.Field:
         """The cards as masks of slots: all, unused ones, and those of them that suit as whole ones."""
-        return read_field(self.view, self.cards, self.request.conditions)
+        return field_of(self.view, self.cards, self.request)
 
     @functools.cached_property
     def others(self) -> tuple[facts.Card, ...]:
@@ -180,6 +181,20 @@ def read_field(
             if asked is requests.ANY_CARD or verdicts.unfit(card, requests.cards(1), asked) is None:
                 pool |= 1 << slot
     return scopes.Field(view.device.board, (1 << len(cards)) - 1, free, pool)
+
+
+def field_of(
+    view: device_view.View, cards: tuple[facts.Card, ...], request: requests.Request
+) -> scopes.Field:
+    """Read which cards a request could take whole, and whether they must be a partition."""
+    field, grouping = read_field(view, cards, request.conditions), request.grouping
+    if (grouping.partition is None and not view.honors_partitions) or not request.need.whole:
+        return field
+    return field._replace(
+        table_only=True,
+        best_only=grouping.partition is PartitionChoice.RESTRICTED,
+        bandwidth=grouping.ring_bandwidth,
+    )
 
 
 # ---------------------------------------------------------------- spots

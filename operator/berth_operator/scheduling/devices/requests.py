@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from berth_crds.vocabulary import Scope, Strategy
+from berth_crds.vocabulary import PartitionChoice, Scope, Strategy
 from berth_operator.scheduling import container_peaks
 from berth_operator.scheduling.nodes import facts
 
@@ -195,10 +195,13 @@ class Grouping:
 
     `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
     `labels` select devices that are no cards, `function_labels` their virtual functions.
+    With `partition` the whole cards must be a partition of the node's table, of this bandwidth at least.
     """
 
     scope: Scope | None = None
     required: bool = True
+    partition: PartitionChoice | None = None
+    ring_bandwidth: int = 0
     joint: tuple[str, ...] = ()
     joint_wish: tuple[str, ...] = ()
     strategy: Strategy | None = None
@@ -209,7 +212,7 @@ class Grouping:
     @property
     def bound(self) -> bool:
         """Whether cards of a node that would each do may still not do together."""
-        return self.required and self.scope not in {None, Scope.NODE}
+        return self.partition is not None or (self.required and self.scope not in {None, Scope.NODE})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,12 +5,17 @@ of them. NUMA and PCIe groups come from the board; for NVLink the groups are the
 sets in which every card is joined with every other. Where the board has a partition
 table and the table knows sets of the size that is wanted, NVLink means one of those.
 
+Where a pod asks for a partition, or the node honours its table, nothing but a partition will do. Of
+those that are free the best score wins, and of these the one that leaves the larger ones whole. A
+node without a table has no partitions but its NVLink groups, of whose bandwidth nothing is known.
+
 Unknown is not zero: a card of which the board knows nothing is in no group, so it never
 meets a scope that is required. A scope that is only preferred is tried first and then
 given up step by step, NVLink to PCIe to NUMA to the whole node.
 """
 
 import dataclasses
+import functools
 import heapq
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -24,7 +29,7 @@ from berth_operator.scheduling.devices import (
 )
 from berth_operator.scheduling.devices.search_effort import Effort
 
-NARROWEST_FIRST: Final = (Scope.NVLINK, Scope.PCIE, Scope.NUMA, Scope.NODE)
+NARROWEST_FIRST: Final = (Scope.DEVICE, Scope.NVLINK, Scope.PCIE, Scope.NUMA, Scope.NODE)
 # A walk is begun in each group; so many of those cost a step.
 GROUPS_IN_A_STEP: Final = 8
 
@@ -40,13 +45,25 @@ class Field(NamedTuple):
     """What can be chosen from on one node, as masks of slots.
 
     `free` are the unused cards, `pool` those of them that suit this pod, and
-    `everything` all slots of the node.
+    `everything` all slots of the node. With `table_only` nothing but a partition of the table will do, with
+    `best_only` one of its best score, and with `bandwidth` one of so much.
     """
 
     board: node_topology.NodeTopology
     everything: int
     free: int
     pool: int
+    table_only: bool = False
+    best_only: bool = False
+    bandwidth: int = 0
+
+
+def tried(field: Field, grouping: requests.Grouping) -> tuple[Scope, ...]:
+    """Return the scopes to try on a node; without a table its partitions are its NVLink groups."""
+    narrow = grouping.required and grouping.scope not in {None, Scope.NODE}
+    if field.table_only and not field.board.partitions and not narrow:
+        return (Scope.NVLINK,)
+    return narrowest_first(grouping)
 
 
 def narrowest_first(grouping: requests.Grouping) -> tuple[Scope, ...]:
@@ -79,26 +96,65 @@ def groups(board: node_topology.NodeTopology, scope: Scope, everything: int) -> 
     """Return the groups of slots in which the cards of a pod may lie."""
     if scope is Scope.NODE:
         return (everything,)
+    if scope is Scope.DEVICE:
+        return tuple(1 << slot for slot in node_topology.slots(everything))
     if scope is Scope.NVLINK:
         return nvlink_cliques.find(board) or ()
     return board.scope(scope)
 
 
+def partitions(field: Field, count: int) -> tuple[int, ...]:
+    """Return the free partitions of that size that will do, best first."""
+    if not field.board.partitions:
+        return ()
+    return _partitions(field.board, field.free, count, field.pool, field.best_only, field.bandwidth)
+
+
 @node_topology.remembered(1 << 12)
-def partitions(board: node_topology.NodeTopology, free: int, count: int, pool: int) -> tuple[int, ...]:
+def _partitions(
+    board: node_topology.NodeTopology,
+    free: int,
+    count: int,
+    pool: int,
+    best_only: bool,  # noqa: FBT001  part of the key
+    bandwidth: int,
+) -> tuple[int, ...]:
     """Return the partitions of that size that lie in the pool, best first; `free` is what others may use.
 
-    The best is the one whose loss breaks up the fewest larger ones; between equals the better score
-    wins, then the lowest slots. A board without a table, or with none of that size, has no opinion.
+    The best has the highest score. Of equal scores that one wins whose loss breaks up the fewest larger ones,
+    then the first of the table. A board with none of that size has no opinion.
     """
-    found = [part for part in board.partitions if part.size == count and part.mask & pool == part.mask]
-    found.sort(key=lambda part: (-board.wholeness(free & ~part.mask), -part.score, part.mask))
-    return tuple(dict.fromkeys(part.mask for part in found))
+    sized = board.best_of_size.get(count, ()) if best_only else board.partitions
+    found = [
+        part
+        for part in sized
+        if part.size == count and part.mask & pool == part.mask and part.bandwidth >= bandwidth
+    ]
+
+    def key(part: node_topology.Partition) -> tuple[int, ...]:
+        left = free & ~part.mask
+        return -part.score, -board.intact(left, count), -board.wholeness(left)
+
+    return tuple(dict.fromkeys(part.mask for part in sorted(found, key=key)))
 
 
-def bound_to_table(board: node_topology.NodeTopology, scope: Scope, count: int) -> bool:
+def free_sizes(field: Field) -> int:
+    """Return the sizes of which a partition is free, as bits; without a table, of an NVLink group."""
+    if field.board.partitions:
+        masks = (part.mask for part in field.board.partitions)
+        return functools.reduce(
+            lambda found, one: found | (one & field.free == one) << one.bit_count(), masks, 1
+        )
+    joined = [(one & field.free).bit_count() for one in groups(field.board, Scope.NVLINK, field.everything)]
+    return (2 << max(joined, default=0)) - 1
+
+
+def bound_to_table(field: Field, scope: Scope, count: int) -> bool:
     """Return whether only a partition of the table will do."""
-    return scope is Scope.NVLINK and count in board.sizes
+    board = field.board
+    if field.table_only:
+        return bool(count and (board.partitions or field.bandwidth or scope is not Scope.NVLINK))
+    return scope is Scope.NVLINK and count in board.sizes and not board.by_model
 
 
 def best(field: Field, scope: Scope, count: int, effort: Effort) -> int | None:
@@ -106,8 +162,11 @@ def best(field: Field, scope: Scope, count: int, effort: Effort) -> int | None:
     if scope is not Scope.NODE:
         choice = next(choices(field, scope, count, effort), None)
         return None if choice is None else choice.whole
-    table = field.board.partitions and partitions(field.board, field.free, count, field.pool)
-    return table[0] if table else topology.best_set(field.board, field.free, count, field.pool, effort=effort)
+    if field.board.partitions and (table := partitions(field, count)):
+        return table[0]
+    if field.table_only:
+        return None
+    return topology.best_set(field.board, field.free, count, field.pool, effort=effort)
 
 
 def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[Choice]:
@@ -116,10 +175,10 @@ def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[
     Where the effort is spent, the walk ends.
     """
     around = groups(field.board, scope, field.everything)
-    table = partitions(field.board, field.free, count, field.pool)
+    table = partitions(field, count)
     for whole in table:
         yield from (Choice(whole, group) for group in around if whole & group == whole)
-    if bound_to_table(field.board, scope, count):
+    if bound_to_table(field, scope, count):
         return
     able = [group for group in around if (field.pool & group).bit_count() >= count]
     effort.spend(len(able) // GROUPS_IN_A_STEP)

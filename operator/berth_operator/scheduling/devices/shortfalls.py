@@ -119,7 +119,7 @@ def emptied(view: device_view.View) -> device_view.View:
         others=tuple(dataclasses.replace(card, trouble=None) for card in view.device.others),
         failed="",
     )
-    return device_view.View(device)
+    return device_view.View(device, honors_partitions=view.honors_partitions)
 
 
 # ---------------------------------------------------------------- one ask by itself
@@ -216,9 +216,7 @@ def _of_combination(
     view: device_view.View, request: requests.Request, effort: Effort, *, never: bool
 ) -> Shortfall:
     """Ask again with less and less, until it fits: what was given up last is the reason."""
-    field = packing_problems.read_field(
-        view, packing_problems.in_order(view.device.cards), request.conditions
-    )
+    field = packing_problems.field_of(view, packing_problems.in_order(view.device.cards), request)
     reason = Reason.TOO_FEW_CARDS if never else Reason.FULL
     for given_up, easier, request_ in _relaxed(view, request, field):
         fits = _fits(easier, request_, effort)
@@ -235,9 +233,18 @@ def _relaxed(
     if view.withheld:
         view = dataclasses.replace(view, withheld=0)
         yield Reason.WITHHELD, view, request
+    if grouping.partition is not None:
+        request = dataclasses.replace(
+            request, grouping=dataclasses.replace(grouping, partition=None, ring_bandwidth=0)
+        )
+        yield Reason.NO_PARTITION, view, request
+    if view.honors_partitions:
+        view = dataclasses.replace(view, honors_partitions=False)
+        yield Reason.PARTITIONS_HONORED, view, request
     if grouping.scope is not None and grouping.required:
-        bound = scopes.bound_to_table(field.board, grouping.scope, request.need.whole)
-        request = dataclasses.replace(request, grouping=dataclasses.replace(grouping, scope=None))
+        unbound = field._replace(table_only=False)
+        bound = scopes.bound_to_table(unbound, grouping.scope, request.need.whole)
+        request = dataclasses.replace(request, grouping=dataclasses.replace(request.grouping, scope=None))
         yield (Reason.NO_PARTITION if bound else Reason.SCOPE_MISMATCH), view, request
     if grouping.joint:
         request = dataclasses.replace(request, grouping=dataclasses.replace(request.grouping, joint=()))

@@ -61,10 +61,10 @@ def _whole_cards(
     count: int,
     effort: Effort,
 ) -> int | None:
-    field = packing_problems.read_field(view, cards, request.conditions)
+    field = packing_problems.field_of(view, cards, request)
     if field.free.bit_count() - view.withheld < count:
         return None
-    found = (scopes.best(field, scope, count, effort) for scope in scopes.narrowest_first(request.grouping))
+    found = (scopes.best(field, scope, count, effort) for scope in scopes.tried(field, request.grouping))
     return next((chosen for chosen in found if chosen is not None), None)
 
 

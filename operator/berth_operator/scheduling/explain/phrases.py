@@ -51,7 +51,10 @@ def _parts_of(there: Iterable[str], models: Iterable[str]) -> bool:
 
 LASTING: Final[dict[Reason | None, Callable[[queued_pods.Candidate], str]]] = {
     Reason.SCOPE_MISMATCH: lambda candidate: f"too few cards are {arrangement.within(candidate)}",
-    Reason.NO_PARTITION: lambda candidate: f"no NVLink partition has {candidate.request.need.whole} cards",
+    Reason.NO_PARTITION: lambda candidate: f"there is no {arrangement.partition(candidate)}",
+    Reason.PARTITIONS_HONORED: lambda candidate: (
+        f"there is no {arrangement.partition(candidate)}, and whole cards are given in partitions only"
+    ),
     Reason.NO_ROOT: lambda candidate: f"too few {arrangement.joint(candidate)} are on the same PCIe root",
 }
 

@@ -67,13 +67,17 @@ class Term:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """One node: labels, taints, and what it can give."""
+    """One node: labels, taints, and what it can give.
+
+    `honors_partitions` is whether its whole cards are given in partitions only; None where it does not say.
+    """
 
     name: str
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     allocatable: Amounts = ()
+    honors_partitions: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
