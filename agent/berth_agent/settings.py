@@ -241,16 +241,9 @@ def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
         return (SimulatedNode(name, given["simulate"]),)
     if given["faults"]:
         raise flags.UsageError("--faults breaks simulated cards only: give --simulate SHAPE with it.")
+    # The flags are called as its fields.
     return (
-        HardwareNode(
-            name,
-            given["sysfs"],
-            given["procfs"],
-            given["devices"],
-            given["ignored_xids"],
-            given["critical_xids"],
-            given["gpus"],
-        ),
+        HardwareNode(name, **{one.name: given[one.name] for one in dataclasses.fields(HardwareNode)[1:]}),
     )
 
 
