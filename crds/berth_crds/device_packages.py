@@ -31,8 +31,8 @@ USUAL: Final[Choice] = (ALL,)
 LONGEST_NAME: Final = 40  # It stands in keys of annotations, which Kubernetes bounds.
 LONGEST_WORDS: Final = 80
 MOST_ADDED: Final = 16  # All of them are asked for in turn, and each tick.
-# What stands beside the name of a type in keys of annotations.
-RESERVED: Final = frozenset({"gpu", "uuids", "minors", "memory", "core", "mig"})
+# What stands beside the name of a type in keys of annotations, and what else is counted in sentences.
+RESERVED: Final = frozenset({"gpu", "uuids", "minors", "memory", "core", "mig", "cards", "replicas"})
 FUNCTIONS: Final = "-vfs"
 OF_KUBERNETES: Final = ("kubernetes.io/", "k8s.io/")
 _LISTS: Final = ("*.dist-info/entry_points.txt", "*.egg-info/entry_points.txt")
