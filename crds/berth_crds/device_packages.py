@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 GROUP: Final = "berth.devices"
 FLAG: Final = "device-packages"
 HELP: Final = (
-    f"entry points of the group {GROUP} that add types of device, by commas: the program does not start"
-    " without these; all: whatever is installed, but what cannot be used; none"
+    f"packages that add types of device, by their entry points in the group {GROUP}: all that are installed"
+    " and can be used, none, or names by commas, without which the program does not start"
 )
 ALL: Final = "all"
 NONE: Final = "none"
