@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from berth_agent import (
     backoff,
+    cardless,
     chosen_packages,
     configuration,
     extra_device_files,
@@ -147,7 +148,10 @@ def _hardware(node: HardwareNode, further: Iterable[extra_devices.Reader]) -> pr
     readers: list[extra_devices.Reader] = [lambda: rdma.devices(kernel), lambda: fpga.devices(kernel)]
     if node.devices:
         readers.append(extra_device_files.DeviceFolder(node.devices, kernel).devices)
-    return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices((*readers, *further)).read)
+    extra = extra_devices.ExtraDevices((*readers, *further))
+    return (
+        nvml_probe.NvmlProbe(kernel, extra.read) if node.gpus else cardless.CardlessProbe(kernel, extra.read)
+    )
 
 
 def _connections(settings: Settings) -> Mapping[str, connection.Connection]:

@@ -125,6 +125,11 @@ FLAGS: Final[Mapping[str, Mapping[str, delivery_flags.Options]]] = {
             "help": "end with exit code 1 if the cards cannot be read at the start (default: stay, say so in"
             " the Device, and wait for the driver; also read from FAIL_ON_INIT_ERROR)",
         },
+        "gpus": {
+            "default": True,
+            "help": "read the cards of NVIDIA's driver; --no-gpus is for a node that has none, and publishes"
+            " its other devices alone",
+        },
         "devices": {
             "metavar": "FOLDER",
             "type": Path,

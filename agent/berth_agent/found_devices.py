@@ -1,7 +1,9 @@
 """What a source of devices found, as it is listed in the Device."""
 
+from collections.abc import Iterator
+
 from berth_agent import probe, sysfs
-from berth_crds import device_sources, vocabulary, wire
+from berth_crds import device_sources, schema_limits, text, vocabulary, wire
 
 
 def extra_device(
@@ -18,7 +20,7 @@ def extra_device(
             memory=found.memory,
             topology=kernel.location(found.bus_id) if found.bus_id else None,
             vf_groups=_functions(found),
-            labels=dict(sorted(found.labels.items())),
+            labels=dict(sorted(_labels(found))),
         ),
         health=None,
         problem=_problem(found),
@@ -35,6 +37,12 @@ def functions(kernel: sysfs.Kernel, address: str) -> tuple[device_sources.Virtua
     """Return the virtual functions of a PCI device, as the kernel lists them."""
     listed = kernel.virtual_functions(address)
     return tuple(device_sources.VirtualFunction(one.minor, one.bus_id) for one in listed)
+
+
+def _labels(found: device_sources.FoundDevice) -> Iterator[tuple[str, str]]:
+    for pair in found.labels.items():
+        key, value = (text.line(one, most=schema_limits.LONGEST_LABEL) for one in pair)
+        yield key, value
 
 
 def _functions(found: device_sources.FoundDevice) -> tuple[wire.VfGroup, ...]:

@@ -152,20 +152,18 @@ class PackageSource:
         self._delivering = [one for one in self._delivering if not one.done()]
         if len(self._delivering) >= MOST_DELIVERING:
             raise Undeliverable(f"the source of {self.kind} has not answered for other containers yet")
-        pending = in_thread(lambda: self._made().deliver(devices), name=f"delivery {self.kind}")
-        self._delivering.append(pending)
         try:
-            async with asyncio.timeout(DELIVER_SECONDS):
-                return await asyncio.wrap_future(pending)
-        except TimeoutError as error:
-            if pending.done():
-                raise Undeliverable(f"the source of {self.kind} failed: {text.cause(error)}") from error
-            raise Undeliverable(
-                f"the source of {self.kind} has not answered within {DELIVER_SECONDS:g} s"
-            ) from error
+            pending = in_thread(lambda: self._made().deliver(devices), name=f"delivery {self.kind}")
+            self._delivering.append(pending)
+            answer = asyncio.wrap_future(pending)
+            await asyncio.wait({answer}, timeout=DELIVER_SECONDS)
+            if answer.done():
+                return answer.result()
         except Exception as error:
             why = f"{type(error).__name__}: {text.cause(error)}"
             raise Undeliverable(f"the source of {self.kind} failed: {text.line(why)}") from error
+        answer.cancel()  # Nobody waits for it any more; its thread goes on.
+        raise Undeliverable(f"the source of {self.kind} has not answered within {DELIVER_SECONDS:g} s")
 
 
 class PackageSources:

@@ -49,6 +49,7 @@ class HardwareNode:
     devices: Path | None = None
     ignored_xids: xid_choices.XidChoice = xid_choices.NO_XIDS
     critical_xids: xid_choices.XidChoice = xid_choices.NO_XIDS
+    gpus: bool = True
 
 
 Node = SimulatedNode | HardwareNode
@@ -231,6 +232,8 @@ def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
         raise flags.UsageError(
             f"{blamed} names its nodes itself and goes with neither --node nor --simulate."
         )
+    if not given["gpus"] and (several or given["simulate"]):
+        raise flags.UsageError("--no-gpus is for a node without cards: it does not go with simulated ones.")
     if several:
         return tuple(_simulated(text, blamed) for text in several)
     name = _node(given["fallback_node"] if given["node"] is None else given["node"])
@@ -238,15 +241,9 @@ def _nodes(given: Mapping[str, Any]) -> tuple[Node, ...]:
         return (SimulatedNode(name, given["simulate"]),)
     if given["faults"]:
         raise flags.UsageError("--faults breaks simulated cards only: give --simulate SHAPE with it.")
+    # The flags are called as its fields.
     return (
-        HardwareNode(
-            name,
-            given["sysfs"],
-            given["procfs"],
-            given["devices"],
-            given["ignored_xids"],
-            given["critical_xids"],
-        ),
+        HardwareNode(name, **{one.name: given[one.name] for one in dataclasses.fields(HardwareNode)[1:]}),
     )
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 GROUP: Final = "berth.devices"
 FLAG: Final = "device-packages"
 HELP: Final = (
-    f"entry points of the group {GROUP} that add types of device, by commas: the program does not start"
-    " without these; all: whatever is installed, but what cannot be used; none"
+    f"packages that add types of device, by their entry points in the group {GROUP}: all that are installed"
+    " and can be used, none, or names by commas, without which the program does not start"
 )
 ALL: Final = "all"
 NONE: Final = "none"
@@ -31,8 +31,8 @@ USUAL: Final[Choice] = (ALL,)
 LONGEST_NAME: Final = 40  # It stands in keys of annotations, which Kubernetes bounds.
 LONGEST_WORDS: Final = 80
 MOST_ADDED: Final = 16  # All of them are asked for in turn, and each tick.
-# What stands beside the name of a type in keys of annotations.
-RESERVED: Final = frozenset({"gpu", "uuids", "minors", "memory", "core", "mig"})
+# What stands beside the name of a type in keys of annotations, and what else is counted in sentences.
+RESERVED: Final = frozenset({"gpu", "uuids", "minors", "memory", "core", "mig", "cards", "replicas"})
 FUNCTIONS: Final = "-vfs"
 OF_KUBERNETES: Final = ("kubernetes.io/", "k8s.io/")
 _LISTS: Final = ("*.dist-info/entry_points.txt", "*.egg-info/entry_points.txt")

@@ -108,7 +108,7 @@ def node() -> Iterator[Node]:
 
 def test_what_a_source_finds_is_listed(node: Node) -> None:
     """Under uuids that begin with the type; a device that its source calls sick is listed and not given."""
-    sick = dataclasses.replace(TWO, reason="Overheated", message="95 degrees")
+    sick = dataclasses.replace(TWO, reason="Overheated", message="95 degrees", labels={"a\nb": "\x1b[1m"})
     function = VirtualFunction(3, "0000:3b:00.3")
     node.source.discovering = lambda: iter(
         [dataclasses.replace(ONE, labels={"fabric": "a"}, memory=1 << 30, functions=(function,)), sick]
@@ -117,6 +117,7 @@ def test_what_a_source_finds_is_listed(node: Node) -> None:
     first, second = node.sources.read()
 
     assert (first.entry.uuid, first.entry.type, first.entry.labels) == ("npu-a", "npu", {"fabric": "a"})
+    assert second.entry.labels == {"a b": "\\x1b[1m"}
     assert [(one.minor, one.bus_id) for one in first.entry.vf_groups[0].vfs] == [(3, "0000:3b:00.3")]
     assert (_trouble(first), _trouble(second)) == ("", "Overheated")
     assert node.condition() == ("True", "2 NPUs.")
@@ -278,7 +279,9 @@ def _time_out(_: object) -> Opening:
     ("delivering", "why"),
     [
         pytest.param(_raise, "the source of npu failed: ValueError: no such device", id="an error"),
-        pytest.param(_time_out, "the source of npu failed: of its own", id="a time-out of its own"),
+        pytest.param(
+            _time_out, "the source of npu failed: TimeoutError: of its own", id="a time-out of its own"
+        ),
         pytest.param(_exit, "the source of npu failed: Unusable: it raised SystemExit", id="the end"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import device_spec, probe, rdma, simulated
+from berth_agent import cardless, device_spec, probe, rdma, simulated
 from berth_agent.health import cooldown, verdicts
 from berth_crds import vocabulary, wire
 from support import nodes, pci_tree
@@ -238,3 +238,15 @@ def test_pods_may_select_devices_by_their_networks(
     (found,) = (one.entry for one in rdma.devices(tree.kernel))
 
     assert found.labels == labels
+
+
+def test_a_node_without_cards_has_its_network_cards(tree: Tree) -> None:
+    """No driver of NVIDIA's is asked, and that there are no cards is no failure."""
+    tree.add("mlx5_0", "0000:3b:00.0")
+
+    sample = cardless.CardlessProbe(tree.kernel, lambda _: rdma.devices(tree.kernel)).sample()
+
+    assert sample.cards == () and not list(sample.lost_cards())
+    assert [one.entry.uuid for one in sample.devices] == ["rdma-0000:3b:00.0"]
+    spec = device_spec.spec("n1", sample, None)
+    assert spec.summary and spec.summary.gpus == 0

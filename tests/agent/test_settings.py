@@ -112,6 +112,17 @@ def test_kubelet_is_asked_where_its_socket_is_given() -> None:
         pytest.param(
             ["--simulated-node", "a=1xT4", "--simulated-node", "a=1xL4"], "a is given twice", id="twice"
         ),
+        pytest.param(["--simulate", "1xT4", "--no-gpus"], "does not go with simulated ones", id="no cards"),
+        pytest.param(
+            ["--simulated-node", "a=1xT4", "--no-gpus"],
+            "does not go with simulated ones",
+            id="no cards, either",
+        ),
+        pytest.param(
+            ["--device-packages", "all,npu-x"],
+            "--device-packages: 'all,npu-x' is neither all nor",
+            id="packages",
+        ),
         pytest.param(
             ["--simulate", "1xT4", "--node", "A b"], "'A b' is not the name of a node", id="bad name"
         ),
@@ -300,3 +311,12 @@ def test_help_explains_flags_shapes_and_faults(capsys: pytest.CaptureFixture[str
         "--pod-resources SOCKET",
     ):
         assert words in said
+
+
+def test_packages_and_a_node_without_cards_are_chosen() -> None:
+    """By flags or by variables; whatever is installed counts where nothing is said."""
+    assert parse("--node", "a").device_packages == ("all",)
+    assert parse("--node", "a", BERTH_DEVICE_PACKAGES="npu-x, npu-y").device_packages == ("npu-x", "npu-y")
+    assert parse("--node", "a", "--device-packages", "none").device_packages == ()
+    (node,) = parse("--node", "a", BERTH_GPUS="no").nodes
+    assert isinstance(node, settings.HardwareNode) and not node.gpus

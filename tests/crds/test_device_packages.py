@@ -144,6 +144,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a built-in type": ({"name": "rdma"}, "the name 'rdma' is that of another type already"),
     "the type of cards": ({"name": "gpu"}, "the name 'gpu' has another meaning in Berth"),
     "a key of annotations": ({"name": "uuids"}, "'uuids' has another meaning"),
+    "what cards are counted as": ({"name": "cards"}, "'cards' has another meaning"),
     "a list of functions": ({"name": "npu-vfs"}, "'npu-vfs' has another meaning"),
     "uuids like another's": ({"name": "rdma-x"}, "the uuids of 'rdma-x' and of the type 'rdma' could not be"),
     "capitals": ({"name": "NPU"}, "the name 'NPU' is not of at most 40 lowercase letters"),

@@ -17,7 +17,7 @@ from berth_crds import device_packages, names, wire
 from berth_crds.device_sources import SourceNode
 from e2e import inside
 from e2e.conditions import condition
-from e2e.stage import Pod, Stage, cards_of, pod
+from e2e.stage import HARDWARE, Pod, Stage, Thing, cards_of, pod
 from support import device_package
 from testbed import workers
 
@@ -32,6 +32,11 @@ async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     monkeypatch.syspath_prepend(str(tmp_path))
     with device_package.added():
         yield tmp_path
+
+
+async def gpupods(stage: Stage) -> list[Thing]:
+    """Return the GpuPods of the namespace."""
+    return inside.records(stage)
 
 
 async def delivered(stage: Stage, site: Path, bound: Pod) -> Delivery:
@@ -73,6 +78,9 @@ async def test_a_package_adds_an_accelerator_end_to_end(stage: Stage, site: Path
     bound = (await stage.pods())["one"]
     assert cards_of(bound) == ["npu-x-carrying-0"]
     assert bound["metadata"]["annotations"][names.container_key("main", "npu-x")] == "npu-x-carrying-0"
+    (recorded,) = await stage.until("its GpuPod", lambda: gpupods(stage))
+    held = recorded["spec"]["containers"][0]["devices"]
+    assert [(one["type"], one["uuid"], one["core"]) for one in held] == [("npu-x", "npu-x-carrying-0", 100)]
     given = await delivered(stage, site, bound)
     assert (given.env["NPU_X_VISIBLE"], given.env["NVIDIA_VISIBLE_DEVICES"]) == ("0", "void")
     assert [one.path for one in given.edits.device_nodes] == ["/dev/npu0"]
@@ -81,6 +89,26 @@ async def test_a_package_adds_an_accelerator_end_to_end(stage: Stage, site: Path
     assert (await stage.placed(pod("two", 1, limits={NPU: "2"})))["two"] == "spare"
     await stage.waiting_pod(pod("another", 0, limits={NPU: "2"}), "NPUs X of Example")
     await stage.assert_sound("one", "two")
+
+
+async def test_a_node_without_cards_gives_its_accelerators(stage: Stage, site: Path) -> None:
+    """Its agent asks for no driver; the package finds what its own lists, and what is sick is not given."""
+    device_package.installed(site)
+    for minor, state in enumerate(("updating", "ready")):
+        folder = site / f"sys/class/npu_x/npu{minor}"
+        folder.mkdir(parents=True)
+        for name, text in (("serial", f"S{minor}"), ("state", state), ("memory", 1 << 34), ("fabric", "a")):
+            (folder / name).write_text(f"{text}\n")
+    await stage.deciding_operator()
+    await stage.ready_nodes("--no-gpus", "--sysfs", str(site / "sys"), cardless=HARDWARE)
+
+    await stage.placed(pod("one", 0, limits={NPU: "1"}))
+    await stage.waiting_pod(pod("next", 0, limits={NPU: "1"}))
+
+    assert cards_of((await stage.pods())["one"]) == ["npu-x-S1"]
+    device = (await stage.devices())["cardless"]
+    assert condition(device, "NVMLReady")["status"] == "True"
+    assert [(one["uuid"], one["reason"]) for one in device["status"]["devices"]] == [("npu-x-S0", "NotReady")]
 
 
 async def test_a_package_that_breaks_leaves_the_gpus_alone(stage: Stage, site: Path) -> None:

@@ -147,3 +147,10 @@ def test_help_names_every_flag_with_its_value_and_its_variable(capsys: pytest.Ca
     ]
     assert ended.value.code == 0
     assert [words for words in (*variables, *shapes) if words not in text] == []
+
+
+def test_packages_are_chosen_by_name() -> None:
+    """Whatever is installed counts where nothing is said."""
+    assert parse().device_packages == ("all",)
+    assert parse("--device-packages", "none").device_packages == ()
+    assert parse(BERTH_DEVICE_PACKAGES="npu-x").device_packages == ("npu-x",)
