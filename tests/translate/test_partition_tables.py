@@ -59,8 +59,8 @@ FAULTS: Final[dict[str, tuple[object, str]]] = {
     "a partition that is none": ({"2": ["a"]}, "it is no table of partitions in JSON"),
     "no minors": ({"2": [{}]}, "a partition has no list of minors"),
     "a minor that is no number": ({"1": [{"minors": [True]}]}, "a partition has no list of minors"),
-    "another count": ({"3": [PAIR]}, "a partition under '3' has not so many different minors"),
-    "a card twice": ({"2": [{"minors": [1, 1]}]}, "a partition under '2' has not so many different minors"),
+    "another count": ({"3": [PAIR]}, "a partition under 3 has not so many different minors"),
+    "a card twice": ({"2": [{"minors": [1, 1]}]}, "a partition under 2 has not so many different minors"),
     "a score below zero": (
         {"2": [PAIR | {"allocationScore": -1}]},
         "an allocationScore is no whole number from 0 to 1000000",
