@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -49,6 +50,20 @@ def test_a_table_that_people_wrote(written: object, table: tuple[node_topology.P
 
     assert found.board.partitions == table
     assert (found.table_fault, found.board.by_model) == ("", False)
+
+
+def test_the_table_of_the_manual() -> None:
+    """What the page of agents has people write is read as it says."""
+    page = (Path(__file__).resolve().parents[2] / "manifests" / "agents.md").read_text()
+    _, _, command = page.partition(f"{aliases.PARTITION_TABLE}='")
+
+    found = read(command[: command.index("'")])
+
+    assert found.table_fault == ""
+    assert found.board.partitions == (
+        node_topology.Partition(0b0011, 2, 400 << 30),
+        node_topology.Partition(0b1100, 1, 200 << 30),
+    )
 
 
 FAULTS: Final[dict[str, tuple[object, str]]] = {
