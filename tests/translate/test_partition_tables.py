@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -51,6 +52,20 @@ def test_a_table_that_people_wrote(written: object, table: tuple[node_topology.P
     assert (found.table_fault, found.board.by_model) == ("", False)
 
 
+def test_the_table_of_the_manual() -> None:
+    """What the page of agents has people write is read as it says."""
+    page = (Path(__file__).resolve().parents[2] / "manifests" / "agents.md").read_text()
+    _, _, command = page.partition(f"{aliases.PARTITION_TABLE}='")
+
+    found = read(command[: command.index("'")])
+
+    assert found.table_fault == ""
+    assert found.board.partitions == (
+        node_topology.Partition(0b0011, 2, 400 << 30),
+        node_topology.Partition(0b1100, 1, 200 << 30),
+    )
+
+
 FAULTS: Final[dict[str, tuple[object, str]]] = {
     "no JSON": ("{]", "it is no table of partitions in JSON"),
     "a list": ([1], "it is no table of partitions in JSON"),
@@ -59,8 +74,8 @@ FAULTS: Final[dict[str, tuple[object, str]]] = {
     "a partition that is none": ({"2": ["a"]}, "it is no table of partitions in JSON"),
     "no minors": ({"2": [{}]}, "a partition has no list of minors"),
     "a minor that is no number": ({"1": [{"minors": [True]}]}, "a partition has no list of minors"),
-    "another count": ({"3": [PAIR]}, "a partition under '3' has not so many different minors"),
-    "a card twice": ({"2": [{"minors": [1, 1]}]}, "a partition under '2' has not so many different minors"),
+    "another count": ({"3": [PAIR]}, "a partition under 3 has not so many different minors"),
+    "a card twice": ({"2": [{"minors": [1, 1]}]}, "a partition under 2 has not so many different minors"),
     "a score below zero": (
         {"2": [PAIR | {"allocationScore": -1}]},
         "an allocationScore is no whole number from 0 to 1000000",

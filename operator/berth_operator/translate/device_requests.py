@@ -251,7 +251,7 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
     together = tuple(one for one in grouping.joint if one in types - every)
     joint = together if len(together) > 1 else ()
     of_asked = types if device_types.BY_NAME.keys().isdisjoint(types) else {*types, ""}
-    if not _any_whole(containers):
+    if grouping.partition is not None and not _any_whole(containers):
         grouping = dataclasses.replace(grouping, partition=None, ring_bandwidth=0)
     return dataclasses.replace(
         grouping,

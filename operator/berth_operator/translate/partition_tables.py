@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from berth_crds import aliases, catalog, schema_limits, wire
+from berth_crds import aliases, catalog, schema_limits, text, wire
 from berth_crds.vocabulary import PartitionPolicy
 from berth_operator.scheduling.devices import node_topology
 from berth_operator.translate import quantities
@@ -77,11 +77,11 @@ def _partition(slots: Iterable[int], one: wire.Partition) -> node_topology.Parti
 # ---------------------------------------------------------------- what people wrote
 
 
-def _written(text: str, slot_of_minor: Mapping[int, int]) -> Iterable[node_topology.Partition]:
+def _written(written: str, slot_of_minor: Mapping[int, int]) -> Iterable[node_topology.Partition]:
     """Yield the partitions of an annotation whose cards are all there; raise ValueError if it is wrong."""
-    if len(text) > MAX_TEXT:
+    if len(written) > MAX_TEXT:
         raise ValueError(f"it is longer than {MAX_TEXT} characters")
-    entries = [(count, one) for count, those in json.loads(text).items() for one in those]
+    entries = [(count, one) for count, those in json.loads(written).items() for one in those]
     if len(entries) > schema_limits.MOST_PARTITIONS:
         raise ValueError(f"it has more than {schema_limits.MOST_PARTITIONS} partitions")
     for count, one in entries:
@@ -97,7 +97,7 @@ def _minors(count: str, one: Mapping[str, Any]) -> set[int]:
     if not isinstance(minors, list) or not all(type(minor) is int for minor in minors):
         raise ValueError("a partition has no list of minors")
     if str(len(set(minors))) != count.strip() or len(set(minors)) != len(minors):
-        raise ValueError(f"a partition under {count[:8]!r} has not so many different minors")
+        raise ValueError(f"a partition under {text.line(count[:8])} has not so many different minors")
     return set(minors)
 
 

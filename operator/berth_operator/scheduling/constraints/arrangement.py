@@ -35,10 +35,11 @@ def joint(pod: queued_pods.Candidate) -> str:
     return listed(pod.request.grouping.joint) or "devices"
 
 
+STILL_PARTITION_COST: Final = changes.CONDITION_COST / 2  # It keeps a part of the condition.
 ANY_SCORE: Final = (
     (
         "partition",
-        changes.CONDITION_COST,
+        STILL_PARTITION_COST,
         f"any partition would do ({names.PARTITION}: {PartitionChoice.BEST_EFFORT})",
     ),
 )
@@ -47,7 +48,7 @@ SCOPE_DROPPED: Final = (
 )
 DROPPED: Final = (
     ("partition", changes.CONDITION_COST, f"the condition on partitions ({names.PARTITION}) were removed"),
-    ("ring_bandwidth", changes.CONDITION_COST, f"{names.RING_BANDWIDTH} were removed"),
+    ("ring_bandwidth", STILL_PARTITION_COST, f"{names.RING_BANDWIDTH} were removed"),
     ("joint", changes.CONDITION_COST, "the devices did not have to share a PCIe root"),
     ("labels", changes.WHOLE_COST, "the condition on labels were dropped"),
     ("function_labels", changes.WHOLE_COST, "the condition on labels of virtual functions were dropped"),
