@@ -190,6 +190,7 @@ CONDITION_KEYS: Final = (
     names.UUIDS,
     names.AVOID_UUIDS,
     names.MEMORY_AT_LEAST,
+    names.MEMORY_TOTAL_AT_LEAST,
 )
 UUID_KEYS: Final = (names.UUIDS, names.AVOID_UUIDS)
 # The types that a key is about; of the types in one inner tuple, one is enough.
@@ -226,6 +227,7 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
         joint_wish=() if selection.joint_required else joint,
         scope=grouping.scope if DeviceType.GPU in types else None,
         required=grouping.required or DeviceType.GPU not in types,
+        memory_together=grouping.memory_together if DeviceType.GPU in types else 0,
         labels=grouping.labels if others else (),
         function_labels=grouping.function_labels if others else (),
     )

@@ -32,7 +32,8 @@ class View:
     pods have that are not known by name: so many of the free ones must not be given.
     `open` is false where no card of the node may be given out at all, and `exclusive_replicas` is true
     where a time-sliced or MPS card is given to one pod at a time. `quarantine` says why the node gets no pod
-    although its agent is heard.
+    although its agent is heard. `burdens` say how loaded cards are, in the order in which they had better be
+    left alone; without any they are all alike.
     """
 
     device: facts.Device
@@ -42,10 +43,15 @@ class View:
     open: bool = True
     quarantine: str = ""
     exclusive_replicas: bool = False
+    burdens: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def usage(self, uuid: str) -> Usage:
         """Return what is taken of a device."""
         return self.used.get(uuid, UNUSED)
+
+    def burden(self, uuid: str) -> int:
+        """Return how loaded a card is: the less, the sooner it is given."""
+        return self.burdens.get(uuid, 0)
 
     def free_core(self, card: facts.Card) -> int:
         """Return how much compute is left on a card."""

@@ -166,7 +166,8 @@ class Grouping:
     """How the devices of a pod belong together, and the strategy that the pod itself asks for, if any.
 
     `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
-    `labels` must be those of the devices of a type, `function_labels` those of their virtual functions.
+    `labels` must be those of the devices of a type, `function_labels` those of their virtual functions. So
+    many bytes must be free on all cards of the node together: `memory_together`.
     """
 
     scope: Scope | None = None
@@ -177,6 +178,7 @@ class Grouping:
     spread_replicas: bool = True
     labels: tuple[tuple[str, str], ...] = ()
     function_labels: tuple[tuple[str, str], ...] = ()
+    memory_together: int = 0
 
     @property
     def bound(self) -> bool:
