@@ -1,4 +1,4 @@
-"""The load of cards in the annotation of a Lease: what is written is read, and garbage is told in a sentence."""
+"""The load of cards in a Lease: what is written is read, and garbage is told in a sentence."""
 
 import hypothesis
 import pytest

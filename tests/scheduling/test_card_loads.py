@@ -58,7 +58,7 @@ def test_a_loaded_node_is_avoided_by_each_point(point: str, cards: Any) -> None:
 
     assert chosen(inventory, cards, weighing(**{point: 100}))[0] == "n2"
     assert chosen(inventory, cards, weighing())[0] == "n1"
-    others = {one: 0 for one in POINTS} | {"cards": 50, "card_memory": 50}
+    others = dict.fromkeys(POINTS, 0) | {"cards": 50, "card_memory": 50}
     assert chosen(inventory, cards, weighing(**others))[0] == "n1"
 
 
@@ -106,9 +106,9 @@ def test_a_node_is_judged_by_the_cards_that_the_pod_would_get() -> None:
 
 def test_a_scope_that_the_pod_requires_comes_before_the_load() -> None:
     """Of cards in one NUMA node one is loaded, and they are given rather than idle ones of two."""
-    inventory = builders.inventory(builders.node(), boards.device("n1", "8xA100-SXM4-80GB"))
-    inventory.set_silent("n1", silent=False)
-    halves = [one for one in inventory.infos[0].device.board.scope(Scope.NUMA)]
+    device = boards.device("n1", "8xA100-SXM4-80GB")
+    inventory = builders.inventory(builders.node(), device)
+    halves = device.board.scope(Scope.NUMA)
     first, second = (list(node_topology.slots(half)) for half in halves)
     idle = [first[0], second[0]]
     measured(inventory, n1={minor: IDLE if minor in idle else BUSY for minor in range(8)})
