@@ -90,7 +90,6 @@ ALLOWED: Final = {
     "to make the Node the owner of its Lease": Attempt(L, "mine", owned(RIGHT)),
     "its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "me"}}),
     "the load of its cards": Attempt(L, "mine", {"metadata": {"annotations": {names.LOAD: "x" * 2048}}}),
-    "to leave the load out": Attempt(L, "mine", {"metadata": {"annotations": {names.LOAD: None}}}),
     "a GpuPod of its node": Attempt(G, "mine", {"spec": {"containers": [{"name": "main"}]}}),
     "a GpuPod's status": Attempt(G, "mine", {"status": {"phase": "Running"}}, sub="status"),
     "to delete a GpuPod of its node": Attempt(G, "mine", verb="DELETE"),
