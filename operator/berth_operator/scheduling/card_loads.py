@@ -29,6 +29,10 @@ class CardLoads:
         """Count the nodes whose load counts."""
         return len(self._loads)
 
+    def of(self, node: str) -> Loads:
+        """Return what counts of a node."""
+        return self._loads.get(node, NO_LOADS)
+
     def report(self, node: str, loads: Loads, now: float) -> bool:
         """Record what was measured of a node; return whether more memory of a card is free than before."""
         if not loads:
@@ -67,7 +71,7 @@ class CardLoads:
         info = self._inventory.node(node)
         if info is None or info.device is None:
             return False
-        loads = self._loads.get(node, NO_LOADS)
+        loads = self.of(node)
         return _write(
             self._inventory.table, info, [loads.get(one.minor, NOTHING) for one in info.device.cards]
         )
