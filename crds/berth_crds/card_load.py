@@ -20,7 +20,7 @@ MEMORY_STEP: Final = 64  # MiB.
 MIB: Final = 1 << 20
 MOST_PERCENT: Final = 100
 
-_CARD: Final = re.compile(r"(\d{1,7}):((?:\d{0,7},){4}\d{0,7})(?:,[\d,]*)?", re.ASCII)
+_CARD: Final = re.compile(r"\d{1,7}:(?:\d{0,7},){4}\d{0,7}(?:,[\d,]*)?", re.ASCII)
 
 
 class CardLoad(NamedTuple):
@@ -91,10 +91,10 @@ def read(text: str) -> dict[int, CardLoad]:
 
 
 def _read_card(text: str) -> tuple[int, CardLoad]:
-    if (match := _CARD.fullmatch(text)) is None:
+    if _CARD.fullmatch(text) is None:
         raise UnreadableLoad("a card in it is not a minor, a colon and five figures with commas between them")
-    figures = [int(one) if one else UNKNOWN for one in match[2].split(",")]
-    if max(figures[:-1]) > MOST_PERCENT:
+    minor, _, written = text.partition(":")
+    *percents, free = (int(one) if one else UNKNOWN for one in written.split(",")[: len(NOTHING)])
+    if max(percents) > MOST_PERCENT:
         raise UnreadableLoad(f"a percentage in it is above {MOST_PERCENT}")
-    free = figures[-1]
-    return int(match[1]), CardLoad._make([*figures[:-1], free * MIB if free >= 0 else UNKNOWN])
+    return int(minor), CardLoad._make((*percents, free * MIB if free >= 0 else UNKNOWN))

@@ -149,9 +149,35 @@ def test_a_new_load_voids_no_scores_that_do_not_read_it_and_wakes_nobody(known: 
 
     feed(known.leases, renewed("2", "v1 0:5,0,0,80,20480"))
     known.watchdog.judge()
-    assert table.version == before
-    assert known.ledger.backlog.next_due() is None, "nobody waits for memory"
+    assert (table.version, known.ledger.wake.is_set()) == (before, False), "nobody waits for memory"
     assert not ledgers.decide(known.ledger)
+
+
+@pytest.mark.parametrize(
+    ("load", "woken"),
+    [
+        pytest.param("v1 0:5,0,0,80,20480", True, id="more is free"),
+        pytest.param("", True, id="it is not measured any more"),
+        pytest.param("v1 0:5,0,0,80,1024", False, id="as much is free"),
+        pytest.param("v1 0:5,0,0,80,512", False, id="less is free"),
+    ],
+)
+def test_memory_that_is_measured_free_wakes_the_pods_that_wait_for_it(
+    known: Sinks, load: str, *, woken: bool
+) -> None:
+    """Once a second at most, and nobody else."""
+    feed(known.leases, renewed("1", BUSY))
+    known.watchdog.judge()
+    ledgers.add_sleeping(known.ledger, "p", ClusterEvent.LOAD_CHANGED)
+    ledgers.add_sleeping(known.ledger, "other", ClusterEvent.CAPACITY_FREED)
+    known.ledger.wake.clear()
+
+    feed(known.leases, renewed("2", load))
+    assert not known.ledger.wake.is_set(), "not at each renewal"
+    known.watchdog.judge()
+
+    assert known.ledger.wake.is_set() is woken
+    assert [one.uid for one in ledgers.decide(known.ledger)] == ["uid-p"] * woken
 
 
 def test_forgotten_loads_take_no_memory() -> None:

@@ -45,7 +45,7 @@ class MeasuredLoads:
         """Let nothing count that is too old, and wake the pods that wait for memory where some came free."""
         ledger = self._ledger
         self._freed |= ledger.loads.expire(self._clock() - ledger.policy.load_seconds)
-        if self._freed and ledger.backlog:
+        if self._freed and ledger.backlog.awaits(ClusterEvent.LOAD_CHANGED):
             ledger.backlog.cluster_event((ClusterEvent.LOAD_CHANGED,))
             ledger.wake.set()
         self._freed = False

@@ -245,6 +245,10 @@ class Backlog:
             if not awaited.isdisjoint(changes):
                 self._wake(group, None)
 
+    def awaits(self, change: decisions.ClusterEvent) -> bool:
+        """Whether a pod waits for such a change."""
+        return any(change in awaited for _, awaited in self._unschedulable)
+
     def node_changed(
         self, node: str, change: decisions.ClusterEvent, able: Callable[[Candidate], bool]
     ) -> None:

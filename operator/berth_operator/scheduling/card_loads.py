@@ -79,18 +79,29 @@ class CardLoads:
 
 def _write(table: node_table.NodeTable, info: node_info.NodeInfo, loads: list[CardLoad]) -> bool:
     """Write the load of each slot; return whether more memory of a card counts as free than before."""
-    row = slice(info.row, info.row + 1)
+    row, count = info.row, len(loads)
+    *percents, free = zip(*loads, strict=True) if loads else [()] * len(node_table.LOAD_TABLES)
     changed = False
-    free_before = table.free_memory(row)
-    for name, figures in zip(node_table.LOAD_TABLES, zip(*loads, strict=True), strict=False):
-        known = getattr(table, name)[info.row]
-        if known[: len(figures)].tolist() != list(figures):
-            known[: len(figures)] = figures
+    for name, figures in zip(node_table.LOAD_TABLES, percents, strict=False):
+        known = getattr(table, name)[row, :count]
+        if tuple(known.tolist()) != figures:
+            known[:] = figures
             changed = True
-    if not changed:
-        return False
-    table.load_log.touch(info.row)
-    return bool((table.free_memory(row) > free_before).any())
+    freed = _write_free(table, row, free)
+    if changed or freed is not None:
+        table.load_log.touch(row)
+    return bool(freed)
+
+
+def _write_free(table: node_table.NodeTable, row: int, figures: tuple[int, ...]) -> bool | None:
+    """Write the free memory of each slot; return whether more counts than before, None if it is equal."""
+    known = table.measured_free[row, : len(figures)]
+    if tuple(known.tolist()) == figures:
+        return None
+    rows = slice(row, row + 1)
+    before = table.free_memory(rows)
+    known[:] = figures
+    return bool((table.free_memory(rows) > before).any())
 
 
 def copy_other_use(source: Inventory, copy: Inventory, node: str) -> None:

@@ -315,7 +315,8 @@ def _rows(changed: set[int]) -> node_table.Rows:
 
 def _weighs_load(question: questions.Question, policy: Policy) -> bool:
     """Whether the order of nodes and cards depends on the measured load."""
-    return bool(policy.weights.load) and _strategy(question, policy) is Strategy.WEIGHTED
+    weighs = bool(policy.weights.load) and _strategy(question, policy) is Strategy.WEIGHTED
+    return weighs and question.need.cards > 0
 
 
 def _strategy(question: questions.Question, policy: Policy) -> Strategy:
