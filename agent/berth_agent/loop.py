@@ -21,6 +21,7 @@ from typing import Final
 
 from berth_agent import (
     backoff,
+    card_loads,
     card_modes,
     device_spec,
     device_status,
@@ -215,7 +216,7 @@ class NodeAgent:
         spec, status = self._describe(observation)
         owner = await self._publisher.publish(spec, status)
         await self._clear_annotation(self._annotation)
-        await self._heartbeat.renew(owner)
+        await self._heartbeat.renew(owner, card_loads.annotation(observation.outcome))
         self._node_view.record_tick(seconds=time() - started, now=time())
 
     def _record(self, observation: sampler.Observation) -> None:

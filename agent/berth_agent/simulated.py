@@ -162,8 +162,38 @@ def _link(node: str, slot: Slot, peer: Slot) -> wire.Link:
 # ---------------------------------------------------------------- faults
 
 
+Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
+
+
+class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What a card measures: percents, power in percent of its limit, and its free memory in MiB."""
+
+    utilization: Percent | None = None
+    encoder: Percent | None = None
+    decoder: Percent | None = None
+    power: Percent | None = None
+    free_memory: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] | None = msgspec.field(
+        default=None, name="freeMemoryMiB"
+    )
+
+    @property
+    def measurements(self) -> probe.Measurements:
+        """What a probe would return of such a card, with a limit of 100 W."""
+        return probe.Measurements(
+            utilization=self.utilization,
+            encoder_utilization=self.encoder,
+            decoder_utilization=self.decoder,
+            power=None if self.power is None else self.power * 1000,
+            power_limit=100_000,
+            memory_free=None if self.free_memory is None else self.free_memory * catalog.MIB,
+        )
+
+
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a file of faults may say about one card, or about the whole source of a node."""
+    """What a file of faults may say about one card, or about the whole source of a node.
+
+    A card with a `load` that is to be well besides has the health Healthy.
+    """
 
     health: vocabulary.Health = vocabulary.Health.UNHEALTHY
     reason: Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9]{0,127}\\Z")] = "SimulatedFault"
@@ -174,6 +204,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recovery: vocabulary.Recovery | None = None
     lost: bool = False
     hang: bool = False
+    load: Load | None = None
 
 
 Faults = Mapping[str, Fault]  # by minor, or "source"
@@ -259,6 +290,8 @@ def _broken(card: probe.Card, fault: Fault | None) -> probe.Card | probe.LostCar
         return card
     if fault.lost:
         return probe.LostCard(card.index, reason=fault.reason, message=fault.message, judged_by_source=True)
+    if fault.load is not None:
+        card = dataclasses.replace(card, measurements=fault.load.measurements)
     if fault.health is vocabulary.Health.HEALTHY:
         return card
     return dataclasses.replace(

@@ -206,6 +206,7 @@ KOORDINATOR_RECORD: Final = "scheduling.koordinator.sh/device-allocated"
 
 GENIUS_PRIORITY: Final = "genius/priority"
 GENIUS_MEMORY: Final = "genius/gpu-memory-each"
+GENIUS_MEMORY_TOTAL: Final = "genius/gpu-memory-total"
 
 OPTIONS: Final = (
     Option(
@@ -247,7 +248,7 @@ OPTIONS: Final = (
         "more MiB than",
         Where.LABEL,
     ),
-    Option(GENIUS, "genius/gpu-memory-total", (), "memory of a node", Where.LABEL),
+    Option(GENIUS, GENIUS_MEMORY_TOTAL, (names.MEMORY_TOTAL_AT_LEAST,), "MiB", Where.LABEL),
     Option(GENIUS, "genius/gpu-model", (names.MODEL_PATTERN,), "as it is", Where.LABEL),
     Option(
         GENIUS,

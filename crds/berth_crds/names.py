@@ -48,6 +48,7 @@ AVOID_MODEL_PATTERN: Final = f"{GROUP}/avoid-model-pattern"
 UUIDS: Final = f"{GROUP}/uuids"
 AVOID_UUIDS: Final = f"{GROUP}/avoid-uuids"
 MEMORY_AT_LEAST: Final = f"{GROUP}/memory-at-least"
+MEMORY_TOTAL_AT_LEAST: Final = f"{GROUP}/memory-total-at-least"
 SCOPE: Final = f"{GROUP}/scope"
 SCOPE_POLICY: Final = f"{GROUP}/scope-policy"
 PARTITION: Final = f"{GROUP}/partition"
@@ -71,6 +72,8 @@ MINORS: Final = f"{GROUP}/minors"
 TERM: Final = f"{GROUP}/term"
 # On the leader's Lease: for which pods binds may be under way.
 IN_FLIGHT: Final = f"{GROUP}/in-flight"
+# On the Lease of an agent: what was measured of the cards of its node (`card_load`).
+LOAD: Final = f"{GROUP}/load"
 FENCED_LABEL: Final = f"{GROUP}/fenced"
 
 # A person's word to the agent, on a Device: cards that were repaired.

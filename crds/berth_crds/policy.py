@@ -19,7 +19,12 @@ Xids = Annotated[tuple[model_rules.Xid, ...], model_rules.set_list()]
 
 
 class Weights(model_rules.Model):
-    """How much each resource counts when nodes and cards are ranked; only the proportion matters."""
+    """How much each point counts when nodes and cards are ranked; only the proportion matters.
+
+    All but core and memory count for the strategy weighted alone. Those of load are what the agent measured;
+    while it measures nothing, or nothing new for loadSeconds, a card is as loaded as is promised of its core,
+    and as full as is promised of its memory.
+    """
 
     model_config = pydantic.ConfigDict(
         json_schema_extra=model_rules.validations(
@@ -37,6 +42,28 @@ class Weights(model_rules.Model):
     memory: Weight = 1
     """Weight of the cards' memory, from 0 (does not count) to 100."""
 
+    cards: Weight = 0
+    """Weight of the number of cards that a node has for the pod, used or not, from 0 to 100."""
+
+    card_memory: Weight = 0
+    """Weight of the size of the cards, the mean of those that a node has for the pod, from 0 to 100."""
+
+    utilization: Weight = 0
+    """Weight of the time in which nothing runs on a card, as measured, from 0 to 100. With 100, and 1 for
+    core and memory, a card that is busy is taken last."""
+
+    encoder: Weight = 0
+    """Weight of the time in which a card's video encoder is idle, as measured, from 0 to 100."""
+
+    decoder: Weight = 0
+    """Weight of the time in which a card's video decoder is idle, as measured, from 0 to 100."""
+
+    power: Weight = 0
+    """Weight of how far a card is below its limit of power, as measured, from 0 to 100."""
+
+    free_memory: Weight = 0
+    """Weight of the memory of a card that is free as measured, and not promised, from 0 to 100."""
+
 
 class Agents(model_rules.Model):
     """When the agent of a node gets no new pod, and when it counts as silent."""
@@ -50,6 +77,10 @@ class Agents(model_rules.Model):
     again before that costs no write. Give it more than the 10 seconds between two reports: where more than
     half of all agents, and at least three, fall silent together, Berth suspects itself and writes nothing,
     and it has to have seen that before it writes of the first."""
+
+    load_seconds: Annotated[int, model_rules.integer(1, 86400)] = 30
+    """Seconds for which the load that an agent measured of its cards counts after it was reported; then the
+    cards are judged by what is promised of them. Give it three of the 10 seconds between two reports."""
 
 
 class Priorities(model_rules.Model):

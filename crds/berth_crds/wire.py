@@ -286,10 +286,17 @@ class GpuPod(Struct, frozen=True):
 
 
 class Weights(Struct, frozen=True):
-    """How much each resource counts when nodes and cards are ranked; only the proportion matters."""
+    """How much each point counts when nodes and cards are ranked; only the proportion matters."""
 
     core: int = 1
     memory: int = 1
+    cards: int = 0
+    card_memory: int = 0
+    utilization: int = 0
+    encoder: int = 0
+    decoder: int = 0
+    power: int = 0
+    free_memory: int = 0
 
 
 class Agents(Struct, frozen=True):
@@ -297,6 +304,7 @@ class Agents(Struct, frozen=True):
 
     grace_seconds: int = 40
     unknown_seconds: int = 20
+    load_seconds: int = 30
 
 
 class Priorities(Struct, frozen=True):

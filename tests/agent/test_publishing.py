@@ -71,6 +71,56 @@ async def test_a_lease_that_went_back_is_not_renewed_at_once(
     assert [request.method for request in server.requests] == ["PATCH", "PATCH", "GET", "PATCH"]
 
 
+def heart_of(session: api.Api) -> heartbeat.Heartbeat:
+    """Return what renews the Lease."""
+    moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    return heartbeat.Heartbeat(session, NODE, identity="me", seconds=40, clock=lambda: moment)
+
+
+def loads_written(server: stub.Stub) -> list[str | None]:
+    """Return the load in each renewal that the server was asked for."""
+    written = (json.loads(body)["metadata"].get("annotations", {}) for body in server.bodies)
+    return [annotations.get(names.LOAD) for annotations in written]
+
+
+async def test_the_load_of_cards_costs_no_request(server: stub.Stub, session: api.Api) -> None:
+    """Each renewal is one request with it as without; where nothing is measured, it is left out."""
+    server.on("PATCH", LEASE, lease("20"))
+    heart = heart_of(session)
+
+    for load in ("", "v1 0:5,0,0,0,0", "v1 0:95,0,0,0,0", ""):
+        await heart.renew(OWNER, load)
+
+    assert loads_written(server) == [None, "v1 0:5,0,0,0,0", "v1 0:95,0,0,0,0", None]
+    assert {request.method for request in server.requests} == {"PATCH"}
+
+
+async def test_a_load_that_is_refused_does_not_cost_the_lease(
+    server: stub.Stub, session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Policies of an earlier version refuse it: the Lease is renewed without, and later it is tried again."""
+    monkeypatch.setattr(heartbeat, "RENEWALS_WITHOUT_LOAD", 3)
+    server.on("PATCH", LEASE, stub.status(403, "no", reason="Forbidden"), lease("20"))
+    heart = heart_of(session)
+
+    for _ in range(4):
+        await heart.renew(OWNER, "v1 0:5,0,0,0,0")
+
+    assert loads_written(server) == ["v1 0:5,0,0,0,0", None, None, None, "v1 0:5,0,0,0,0"]
+
+
+async def test_a_lease_that_is_refused_without_a_load_is_an_error(
+    server: stub.Stub, session: api.Api
+) -> None:
+    """What is wrong is not the load."""
+    server.on("PATCH", LEASE, stub.status(403, "no", reason="Forbidden"))
+
+    with pytest.raises(errors.Forbidden):
+        await heart_of(session).renew(OWNER)
+
+    assert len(server.requests) == 1
+
+
 def device(version: str, status: wire.DeviceStatus, *, owner: str = "node-uid") -> dict[str, Any]:
     """Return the Device as the server shows it."""
     owners = [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": owner}]

@@ -53,7 +53,7 @@ WORDS: Final = "labels, annotations and generateName of a GpuPod are not an agen
 UNKNOWN: Final = "the Node of the uid in the agent's token"
 ONCE: Final = "and may not take that back"
 FIELDS: Final = "which fields of a Device are the operator's"
-ON_LEASE: Final = "labels, annotations and generateName of a Lease are not an agent's"
+ON_LEASE: Final = "labels, annotations but berth.dev/load, and generateName of a Lease are not an agent's"
 LEASE: Final = "may write only the Lease of its own node"
 SICK: Final = {"devices": [{"uuid": "GPU-<mine>", "health": "Unhealthy", "reason": "Test"}]}
 
@@ -89,6 +89,7 @@ ALLOWED: Final = {
     "to make the Node the owner of its Device": Attempt(D, "mine", owned(RIGHT)),
     "to make the Node the owner of its Lease": Attempt(L, "mine", owned(RIGHT)),
     "its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "me"}}),
+    "the load of its cards": Attempt(L, "mine", {"metadata": {"annotations": {names.LOAD: "x" * 2048}}}),
     "a GpuPod of its node": Attempt(G, "mine", {"spec": {"containers": [{"name": "main"}]}}),
     "a GpuPod's status": Attempt(G, "mine", {"status": {"phase": "Running"}}, sub="status"),
     "to delete a GpuPod of its node": Attempt(G, "mine", verb="DELETE"),
@@ -187,6 +188,9 @@ REFUSED: Final = {
     ),
     "an annotation of its Lease": Attempt(
         L, "mine", {"metadata": {"annotations": {"note": "," * 1000}}}, words=ON_LEASE
+    ),
+    "a load that is too long": Attempt(
+        L, "mine", {"metadata": {"annotations": {names.LOAD: "x" * 2049}}}, words="2048 characters"
     ),
     "many managers of its Lease": Attempt(L, "mine", many_managers("coordination.k8s.io/v1"), words=MANAGERS),
     "a long word in its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "x" * 300}}, words="253"),

@@ -212,6 +212,17 @@ async def test_a_word_of_people_is_not_put_into_their_mouths(ground: Ground) -> 
         await Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: "all"}}}).make(ground)
 
 
+async def test_a_load_is_left_out_again(ground: Ground) -> None:
+    """An agent that measures nothing any more renews its Lease without, and leaves others' words there."""
+    person = ground.by(ground.admin)
+    await Attempt(L, "mine", {"metadata": {"annotations": {"note": "x"}}}).make(person)
+    await agent_attempts.ALLOWED["the load of its cards"].make(ground)
+
+    await attempts.works(ground, Attempt(L, "mine", {"metadata": {"annotations": {names.LOAD: None}}}))
+
+    assert (await ground.read(L, "mine"))["metadata"]["annotations"] == {"note": "x"}
+
+
 async def test_owners_of_others_do_not_stop_an_agent(ground: Ground) -> None:
     """A person may add an owner or a finalizer; the agent leaves them there and goes on."""
     other = (await ground.read(resources.NODES, "other"))["metadata"]

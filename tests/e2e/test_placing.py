@@ -288,3 +288,49 @@ async def test_a_policy_is_read_live(stage: Stage) -> None:
         await stage.until("a pod on the other node", spreads)
     finally:
         await stage.patch(resources.POLICIES, "default", {"spec": {"strategy": "binpack"}})
+
+
+async def renewals(stage: Stage, node: str, count: int) -> None:
+    """Wait until the agent of a node has renewed its Lease so often."""
+
+    async def renewed() -> str:
+        path = resources.LEASES.path(node, namespace=names.NODES_NAMESPACE)
+        return str(json.loads(await stage.admin.send("GET", path))["spec"]["renewTime"])
+
+    for _ in range(count):
+        before = await renewed()
+
+        async def again(before: str = before) -> bool:
+            return await renewed() != before
+
+        await stage.until("the Lease to be renewed", again)
+
+
+def measuring(utilization: int) -> Thing:
+    """Return what a file of faults says of a healthy card with such a load."""
+    return {"health": "Healthy", "load": {"utilization": utilization}}
+
+
+async def test_loaded_cards_are_avoided_within_two_renewals(stage: Stage, tmp_path: Path) -> None:
+    """By a policy that weighs the load: among nodes, and among the cards of a node."""
+    faults = tmp_path / "faults.json"
+    faults.write_text("{}")
+    await stage.ready_nodes("--faults", f"{faults}", busy="2xT4", calm="2xT4")
+    weights = {"core": 1, "memory": 1, "utilization": 100}
+    await stage.patch(resources.POLICIES, "default", {"spec": {"strategy": "weighted", "weights": weights}})
+    try:
+        before = await stage.placed(manifests.pod("before"))
+        await stage.delete("before")
+        await stage.until_gone("before")
+
+        loaded = {"busy": {"0": measuring(95), "1": measuring(95)}, "calm": {"0": measuring(95)}}
+        faults.write_text(json.dumps(loaded))
+        for node in loaded:
+            await renewals(stage, node, 2)
+        after = await stage.placed(manifests.pod("after"))
+
+        assert (before, after) == ({"before": "busy"}, {"after": "calm"})
+        assert await minors(stage) == {"after": "1"}
+    finally:
+        default = {"strategy": "binpack", "weights": {"core": 1, "memory": 1, "utilization": 0}}
+        await stage.patch(resources.POLICIES, "default", {"spec": default})

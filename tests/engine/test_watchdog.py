@@ -30,7 +30,7 @@ class Cluster:
         return info is not None and info.silent
 
 
-Step = Callable[[Cluster], None]
+Step = Callable[[Cluster], object]
 
 
 def device(cluster: Cluster, *, node: str = "n1", found_silent: bool = False) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from berth_crds import card_load
 from berth_crds.client import errors
 from berth_operator.http_api import long_answers, pages, server, views
 from berth_operator.scheduling.decisions import Reason, Refusal
@@ -114,6 +115,17 @@ async def test_the_ledger_shows_who_holds_what() -> None:
         ("ml/held", "confirmed"),
         ("ml/coming", "assumed"),
     ]
+
+
+async def test_the_ledger_shows_what_was_measured() -> None:
+    """Of each card what counts now, and nothing where nothing does."""
+    served = served_pages.serve(nodes=1)
+    served.ledger.loads.report("n1", card_load.read("v1 1:95,,,80,1024"), 0.0)
+
+    (n1,) = await served.read("/debug/ledger")
+
+    assert n1["devices"][0]["load"] is None
+    assert n1["devices"][1]["load"] == {"utilization": 95, "power": 80, "free_memory": 2**30}
 
 
 @pytest.mark.parametrize(

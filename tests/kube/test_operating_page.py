@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 import yaml
 
 from berth_agent import settings as agent
-from berth_crds import flags, http_server, logs, names, schema, schema_limits, vocabulary
+from berth_crds import flags, http_server, logs, names, schema, schema_limits, vocabulary, wire
+from berth_crds import policy as policy_model
 from berth_operator import __main__ as operator
 from berth_operator import app, metrics, settings
 from berth_operator.engine import (
@@ -32,12 +34,12 @@ from berth_operator.kube import (
     pod_status,
     write_failures,
 )
-from berth_operator.scheduling import explain, node_table, queued_pods
+from berth_operator.scheduling import explain, node_table, policy, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
 from berth_operator.simulation import __main__ as simulation
 from berth_operator.simulation import cli, pod_explanations
-from berth_operator.translate import device_size, pod_limits
+from berth_operator.translate import device_size, pod_limits, policies
 from support import builders, ledgers
 
 MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
@@ -280,3 +282,16 @@ def test_its_times_are_those_of_the_loop() -> None:
     assert explain.brief([Count(Reason.UNDECIDED, "", 1)], builders.candidate()).endswith(
         "not fully evaluated (time limit)"
     )
+
+
+def test_its_policy_of_load_is_one() -> None:
+    """The example that it gives is a policy, and weighs what it says."""
+    example = PAGE.split("## Load of cards", maxsplit=1)[1].split("```yaml", maxsplit=1)[1]
+    made = yaml.safe_load(example.split("```", maxsplit=1)[0])
+
+    model = policy_model.PlacementPolicy.model_validate(made)
+    found = policies.read(msgspec.convert(made, wire.PlacementPolicy))
+
+    assert model.spec.strategy == "weighted"
+    assert isinstance(found, policy.Policy)
+    assert (found.strategy, found.weights.load) == ("weighted", 100)

@@ -23,7 +23,9 @@ EMPTY: Final = {
     "replicas": 0,
     "instances": 0,
     "others": 0,
+    "pieces_memory": 0,
     **dict.fromkeys(node_table.CARD_TABLES, 0),
+    **dict.fromkeys(node_table.LOAD_TABLES, node_table.ABSENT),
 }
 
 

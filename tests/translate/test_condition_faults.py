@@ -247,7 +247,7 @@ def test_every_wish_of_the_contract_is_read_or_refused() -> None:
         *(names.UUIDS, names.AVOID_UUIDS),
         *(names.MEMORY_AT_LEAST, names.SCOPE, names.SCOPE_POLICY, names.STRATEGY, names.JOINT),
         *(names.APPLY, names.LABELS, names.FUNCTION_LABELS, names.REPLICAS, names.GANG, names.GANG_SIZE),
-        names.JOINT_POLICY,
+        *(names.JOINT_POLICY, names.MEMORY_TOTAL_AT_LEAST),
     }
 
     assert wishes <= {*READERS, *UNSERVED}

@@ -250,12 +250,9 @@ POD_KEYS: dict[str, tuple[dict[str, Any], Reason, str]] = {
         "label genius/gpu-memory-each: much is not a number of MiB",
     ),
     "Genius: memory of a node": (
-        {"labels": {"genius/gpu-memory-total": "100"}, "gpus": 1},
-        UNSUPPORTED,
-        (
-            "label genius/gpu-memory-total asks for memory summed over a node, which no single card can "
-            "answer for; write berth.dev/memory-at-least, the memory of each card"
-        ),
+        {"labels": {"genius/gpu-memory-total": "100Gi"}, "gpus": 1},
+        INVALID,
+        "label genius/gpu-memory-total: 100Gi is not a number of MiB",
     ),
     "Genius: a priority in words": (
         {"labels": {"genius/priority": "high"}, "gpus": 1},

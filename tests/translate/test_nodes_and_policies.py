@@ -93,6 +93,17 @@ def rules(**spec: Any) -> Policy | str:
         ),
         pytest.param({"weights": {"core": 3, "memory": 0}}, Policy(weights=Weights(3, 0)), id="weights"),
         pytest.param(
+            {"weights": {"cards": 1, "cardMemory": 2, "utilization": 3, "encoder": 4}},
+            Policy(weights=Weights(cards=1, card_memory=2, utilization=3, encoder=4)),
+            id="weights of further points",
+        ),
+        pytest.param({"agents": {"loadSeconds": 60}}, Policy(load_seconds=60.0), id="an age of loads"),
+        pytest.param(
+            {"agents": {"loadSeconds": 0}},
+            "spec.agents.loadSeconds must be positive, not 0",
+            id="loads that never count",
+        ),
+        pytest.param(
             {"sharing": {"minMemoryMiB": 512}}, Policy(min_memory=512 * 2**20), id="the least memory"
         ),
         pytest.param({"sharing": {"minMemoryMiB": 0}}, Policy(min_memory=0), id="any memory"),
@@ -134,12 +145,17 @@ def rules(**spec: Any) -> Policy | str:
         ),
         pytest.param(
             {"weights": {"core": 0, "memory": 0}},
-            "spec.weights must not be negative, and one of them must be above 0",
+            "spec.weights must not be negative, and core or memory must be above 0",
             id="weights of nothing",
         ),
         pytest.param(
+            {"weights": {"core": 0, "memory": 0, "utilization": 100}},
+            "spec.weights must not be negative, and core or memory must be above 0",
+            id="weights of load alone",
+        ),
+        pytest.param(
             {"weights": {"core": -1}},
-            "spec.weights must not be negative, and one of them must be above 0",
+            "spec.weights must not be negative, and core or memory must be above 0",
             id="a negative weight",
         ),
         pytest.param(

@@ -68,6 +68,11 @@ ON_THE_POD: dict[str, tuple[dict[str, Any], str, str]] = {
         "annotation berth.dev/memory-at-least: 40 bytes",
         "40Gi",
     ),
+    "a condition on all cards of a node": (
+        {"gpus": 1, "annotations": {names.MEMORY_TOTAL_AT_LEAST: "160"}},
+        "annotation berth.dev/memory-total-at-least: 160 bytes",
+        "160Gi",
+    ),
     "Genius' condition": ({"gpus": 1, "labels": {EACH: "40"}}, f"label {EACH}: 40 MiB", "40960"),
 }
 LEFT_OUT: Final = {

@@ -3,16 +3,22 @@
 Others judge the agent by when they see this Lease change. So it must change in time, and only
 after a tick that was published; when that is, the loop decides. A Lease in an earlier revision
 than the one we wrote shows that the server's data were restored: then the Device comes first.
+
+The measured load of the cards travels along. Where the server refuses the Lease with it, because its
+policies are those of an earlier version, the Lease is renewed without: that the agent is alive matters more.
 """
 
 import datetime as dt
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from berth_crds import names, wire
 from berth_crds.client import api, errors, history, lease, resources
 
 log = logging.getLogger(__name__)
+
+RENEWALS_WITHOUT_LOAD: Final = 30  # After the server has refused it.
 
 
 class Heartbeat:
@@ -29,21 +35,42 @@ class Heartbeat:
         self._acquired = ""
         self._version = ""
         self._rivals: set[str] = set()
+        self._without_load = 0  # So many renewals more.
 
-    async def renew(self, owner: wire.OwnerReference) -> None:
-        """Renew the Lease. Another agent that renews it as well is only logged: both publish the truth."""
+    async def renew(self, owner: wire.OwnerReference, load: str = "") -> None:
+        """Renew the Lease, with the load of the cards as its annotation.
+
+        Another agent that renews it as well is only logged: both publish the truth.
+        """
+        self._without_load = max(0, self._without_load - 1)
         try:
-            await self._apply(owner, version=self._version)
+            await self._renew(owner, "" if self._without_load else load)
+        except errors.Forbidden as error:
+            if not load or self._without_load:
+                raise
+            await self._renew(owner, "")
+            self._without_load = RENEWALS_WITHOUT_LOAD
+            log.warning("node %s: the load of its cards is not published for now: %s", self._node, error)
+
+    async def _renew(self, owner: wire.OwnerReference, load: str) -> None:
+        try:
+            await self._apply(owner, load, version=self._version)
         except (errors.Conflict, errors.NotFound):
             await self._read_again()
-            await self._apply(owner, version="")
+            await self._apply(owner, load, version="")
 
-    async def _apply(self, owner: wire.OwnerReference, *, version: str) -> None:
+    async def _apply(self, owner: wire.OwnerReference, load: str, *, version: str) -> None:
         now = lease.micro_time(self._clock())
         self._acquired = self._acquired or now
         # With the revision of our last write, the server refuses if somebody else has written since.
         expected = {"resourceVersion": version} if version else {}
-        metadata = {"name": self._node, "namespace": names.NODES_NAMESPACE, "ownerReferences": [owner]}
+        metadata: dict[str, object] = {
+            "name": self._node,
+            "namespace": names.NODES_NAMESPACE,
+            "ownerReferences": [owner],
+        }
+        if load:
+            metadata["annotations"] = {names.LOAD: load}
         spec = lease.LeaseSpec(
             holder_identity=self._identity,
             lease_duration_seconds=self._seconds,

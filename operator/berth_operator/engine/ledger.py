@@ -23,6 +23,7 @@ from berth_operator.engine import (
 from berth_operator.engine.hold_states import IllegalStep, State, Step
 from berth_operator.scheduling import (
     allocation_recovery,
+    card_loads,
     cycle,
     decisions,
     holds,
@@ -48,6 +49,7 @@ class Ledger:
     ) -> None:
         self.inventory = Inventory(clock, day)
         self.search = Search(self.inventory)
+        self.loads = card_loads.CardLoads(self.inventory)
         self.backlog = Backlog()
         self.policy = Policy()
         self.wake = asyncio.Event()
@@ -351,6 +353,7 @@ class Ledger:
         self.changes.record_all(affected)
         for name, before in self.inventory.take_changed().items():
             self._node_changed(name, devices_alone=True)
+            self.loads.write(name)
             info = self.inventory.node(name)
             if info is not None and node_offers.better_cards(before, info.cards):
                 self._offer(name, ClusterEvent.DEVICE_CHANGED)

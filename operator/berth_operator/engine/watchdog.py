@@ -8,7 +8,7 @@ import asyncio
 import logging
 from typing import Final
 
-from berth_operator.engine import ports
+from berth_operator.engine import measured_loads, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import liveness
 from berth_operator.scheduling.liveness import Doubt, State
@@ -29,6 +29,7 @@ class Watchdog:
         self._missing_since: dict[str, float] = {}  # For each Device without a Lease.
         self._doubts: dict[str, Doubt] = {}  # For each Device.
         self._mass_silence = liveness.MassSilence()
+        self.loads = measured_loads.MeasuredLoads(ledger, clock=clock)
 
     async def run(self) -> None:
         """Judge for ever."""
@@ -36,14 +37,17 @@ class Watchdog:
             self.judge()
             await asyncio.sleep(INTERVAL_SECONDS)
 
-    def lease_seen(self, node: str, renewal: str) -> None:
-        """Record a new or changed Lease."""
-        if liveness.note(self._signs, node, renewal, self._clock()):
-            self._judge_one(node)
+    def lease_seen(self, node: str, renewal: str) -> bool:
+        """Record a new or changed Lease; return whether the agent has renewed it."""
+        if not liveness.note(self._signs, node, renewal, self._clock()):
+            return False
+        self._judge_one(node)
+        return True
 
     def lease_gone(self, node: str) -> None:
         """Forget a Lease; without one an agent is unknown, and after a time silent."""
         self._signs.pop(node, None)
+        self.loads.forget(node)
         self._missing_since[node] = self._clock()
         self._judge_one(node)
 
@@ -66,6 +70,7 @@ class Watchdog:
             self._doubts[node] = Doubt.CONDEMNED if is_silent else Doubt.OLD
         self._missing_since = dict.fromkeys(self._doubts, self._clock())
         self._signs.clear()
+        self.loads.forget_all()
         self._mass_silence = liveness.MassSilence()  # That none is ready now says nothing.
         self.judge()
 
@@ -79,6 +84,7 @@ class Watchdog:
         self._ledger.suspects = len(suspects)
         for node, state in states.items():
             self._tell(node, state)
+        self.loads.refresh()
 
     def _judge_one(self, node: str) -> None:
         if node in self._doubts:

@@ -11,7 +11,7 @@ import msgspec
 
 from berth_operator.engine import assumed_pods, decision_records
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import decisions, explain, node_info, queued_pods, under_policy
+from berth_operator.scheduling import card_loads, decisions, explain, node_info, queued_pods, under_policy
 from berth_operator.scheduling.devices import device_view, facts, search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
 
@@ -102,6 +102,9 @@ def nodes(ledger: Ledger) -> Iterator[Fields]:
 def node(ledger: Ledger, info: node_info.NodeInfo) -> Fields:
     """Return the devices of a node and their holders."""
     view, published = info.view(), info.device is not None
+    loads = ledger.loads.of(info.name)
+    cards = (_device(view, card) | {"load": _load(loads, card)} for card in view.device.cards)
+    others = (_device(view, other) for other in view.device.others)
     return {
         "node": info.name,
         "known": info.node is not None,
@@ -110,7 +113,7 @@ def node(ledger: Ledger, info: node_info.NodeInfo) -> Fields:
         "silent": info.silent,
         "failed": view.device.failed or None,
         "withheld": info.withheld,
-        "devices": [_device(view, card) for card in (*view.device.cards, *view.device.others)],
+        "devices": [*cards, *others],
         "holds": [
             {"state": ledger.state(hold.uid).value, **_plain(hold)}
             for hold in sorted(info.holds.values(), key=lambda hold: hold.title)
@@ -130,6 +133,12 @@ def _device(view: device_view.View, card: facts.Card) -> Fields:
         "instances": [one.uuid for one in card.instances],
         "replicas": card.replicas,
     }
+
+
+def _load(loads: card_loads.Loads, card: facts.Card) -> Fields | None:
+    """Return what was measured of a card; None where nothing counts now."""
+    load = loads.get(card.minor)
+    return {name: figure for name, figure in load._asdict().items() if figure >= 0} if load else None
 
 
 # ---------------------------------------------------------------- decisions

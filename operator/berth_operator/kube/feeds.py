@@ -21,7 +21,7 @@ from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import kopf_lag, misplaced_gpupods, policy_sink, rejected_pods
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import device_size, devices, gpupods, long_pods, nodes, pods, raw
+from berth_operator.translate import device_size, devices, gpupods, long_pods, measured_load, nodes, pods, raw
 
 log = logging.getLogger(__name__)
 
@@ -227,21 +227,28 @@ class DeviceSink(FailClosedSink):
 
 
 class LeaseSink:
-    """Leases of the agents: their heartbeats."""
+    """Leases of the agents: their heartbeats, and the load of their cards."""
 
-    def __init__(self, watchdog: Watchdog) -> None:
+    def __init__(self, watchdog: Watchdog, logger: logging.Logger = log) -> None:
         self._watchdog = watchdog
+        self._faults = FaultLog(logger, "the load of the cards of %s does not count: %s", logs.node)
 
     def restored(self) -> None:
         """Count no Lease of the next list as a heartbeat: after a restore, old Leases come back."""
         self._watchdog.restored()
 
     def upserted(self, thing: lease.Lease) -> None:
-        """Record a renewal."""
-        self._watchdog.lease_seen(thing.metadata.name, thing.spec.renew_time or "")
+        """Record a renewal, and what was measured if that is new."""
+        node, text = thing.metadata.name, thing.metadata.annotations.get(names.LOAD, "")
+        loads = self._watchdog.loads
+        if self._watchdog.lease_seen(node, thing.spec.renew_time or "") and not loads.is_known(node, text):
+            measured = measured_load.read(text)
+            self._faults.record(node, measured if isinstance(measured, str) else "")
+            loads.report(node, text, {} if isinstance(measured, str) else measured)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a Lease is gone."""
+        self._faults.record(meta.name, "")
         self._watchdog.lease_gone(meta.name)
 
 
@@ -285,7 +292,7 @@ class Feeds:
         self._informers: tuple[informer.Informer[Any], ...] = (
             new(resources.NODES, raw.Node, NodeSink(ledger, logger)),
             new(resources.DEVICES, raw.Device, self._devices),
-            new(resources.LEASES, lease.Lease, LeaseSink(watchdog), scope=agents),
+            new(resources.LEASES, lease.Lease, LeaseSink(watchdog, logger), scope=agents),
             new(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
             new(resources.GPU_PODS, wire.GpuPod, gpupod_sink),
             new(resources.PODS, long_pods.Pod, self._pods, scope=informer.Scope(fields=UNFINISHED)),

@@ -26,7 +26,10 @@ MOST_COMPARED: Final = 4096
 SEARCHED_AT_ONCE: Final = 64
 
 EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
-ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent)
+# Loads change all the time, and help those pods alone that say so.
+ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent) - {
+    decisions.ClusterEvent.LOAD_CHANGED
+}
 
 
 class Backlog:
@@ -242,6 +245,10 @@ class Backlog:
             if not awaited.isdisjoint(changes):
                 self._wake(group, None)
 
+    def awaits(self, change: decisions.ClusterEvent) -> bool:
+        """Whether a pod waits for such a change."""
+        return any(change in awaited for _, awaited in self._unschedulable)
+
     def node_changed(
         self, node: str, change: decisions.ClusterEvent, able: Callable[[Candidate], bool]
     ) -> None:
@@ -264,10 +271,10 @@ class Backlog:
                 return
             if able(next(iter(group.values())).candidate):
                 self._wake(group, node)
-            elif awaited != ANYTHING:
+            elif not awaited >= ANYTHING:
                 del self._unschedulable[kind, awaited]
                 for entry in group.values():
-                    self._wait_for_event(entry, ANYTHING)
+                    self._wait_for_event(entry, ANYTHING | awaited)
 
     def _wake_all(self, change: decisions.ClusterEvent) -> None:
         """Wake all pods that wait for such an event: too many nodes have changed to compare each."""

@@ -43,6 +43,7 @@ class Reason(enum.StrEnum):
     MIG_MODE = "MigMode"
     WITHHELD = "Withheld"
     FULL = "Full"
+    CARD_MEMORY = "InsufficientCardMemory"
     # What one card is, so that it could not serve the request even if it were unused.
     EXCLUDED = "Excluded"
     NOT_INCLUDED = "NotIncluded"
@@ -73,6 +74,7 @@ class ClusterEvent(enum.StrEnum):
     NODE_CHANGED = "NodeChanged"
     DEVICE_CHANGED = "DeviceChanged"
     POLICY_CHANGED = "PolicyChanged"
+    LOAD_CHANGED = "LoadChanged"
 
 
 AwaitedEvents = frozenset[ClusterEvent]
@@ -197,6 +199,9 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.WRONG_RECORD: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.WITHHELD: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.FULL: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.CARD_MEMORY: frozenset(
+        {ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED, ClusterEvent.LOAD_CHANGED}
+    ),
     Reason.EXCLUDED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.NOT_INCLUDED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.TOO_SMALL: frozenset({ClusterEvent.DEVICE_CHANGED}),

@@ -76,6 +76,7 @@ def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
         *node_table.OTHER_TABLES,
     ):
         getattr(table, name)[at] = 0
+    table.pieces_memory[at] = 0
     for slot, card in enumerate(cards):
         table.trouble[at, slot] = _trouble(card)
         if view.open and divisible(card):
@@ -157,8 +158,11 @@ def _recount_rest(table: node_table.NodeTable, info: NodeInfo, view: device_view
         if card.replicas > 1:
             left = verdicts.free_replicas(view, card) if view.open and card.trouble is None else 0
             replicas.add(card, card.replicas, left)
+            table.pieces_memory[info.row] += card.memory * left // card.replicas
         for one in card.instances:
-            instances[one.profile].add(card, 1, view.open and view.usage(one.uuid) == device_view.UNUSED)
+            unused = view.open and view.usage(one.uuid) == device_view.UNUSED
+            instances[one.profile].add(card, 1, unused)
+            table.pieces_memory[info.row] += one.memory if unused and card.trouble is None else 0
     for other in view.device.others:
         others[other.type].add(other, 1, view.open and view.free_core(other) > 0)
     _write(table, node_table.REPLICA_TABLES, info.row, replicas)

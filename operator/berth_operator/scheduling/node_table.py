@@ -40,7 +40,8 @@ INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in PIECE_COUNTS)
 OTHER_TABLES: Final = tuple(f"others{one}" for one in PIECE_COUNTS)
 RESOURCE_TABLES: Final = ("allocatable", "left")
 CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whole", "trouble")
-
+# What was measured of each card: percents, and its free memory in bytes; ABSENT where nothing counts.
+LOAD_TABLES: Final = ("utilization", "encoder", "decoder", "power", "measured_free")
 
 # Why a node gives out no device at all, and why a card is not given out; 0 where it is.
 NO_DEVICES_REASONS: Final = (
@@ -67,6 +68,31 @@ MODES: Final = (Reason.MIG_MODE, Reason.SHARING_MODE)
 
 ANY_SIZE: Final = -1  # Each bit is set.
 LARGEST_PARTITION: Final = 62  # Bits of a number; larger ones count as of this size.
+
+
+class RowLog:
+    """Which rows changed, so that what was computed of them can be brought up to date."""
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+        self._start = 0  # The version of the first entry: those before it were dropped.
+
+    @property
+    def version(self) -> int:
+        """How many changes there have been."""
+        return self._start + len(self._rows)
+
+    def touch(self, at: int) -> None:
+        """Record that a row changed."""
+        self._rows.append(at)
+        if len(self._rows) > LOG_KEPT:
+            self._start += len(self._rows)
+            self._rows.clear()
+
+    def since(self, version: int) -> list[int] | None:
+        """Return the rows that changed since; None if that is too long ago to know."""
+        at = version - self._start
+        return None if at < 0 else self._rows[at:]
 
 
 class Names:
@@ -219,6 +245,18 @@ class NodeTable:
         self.honoring: set[int] = set()  # The rows of nodes that give whole cards in partitions only.
         # Of each node: cards withheld without a name.
         self.withheld: Numbers = np.zeros(ROWS, dtype=np.int64)
+        self._make_pools()
+        # Of each card: what was measured of it lately.
+        self.utilization, self.encoder, self.decoder, self.power, self.measured_free = (
+            _matrix(SLOTS, fill=ABSENT) for _ in LOAD_TABLES
+        )
+        self.log = RowLog()
+        self.touch = self.log.touch
+        # Of the load alone, which few questions read: it changes all the time.
+        self.load_log = RowLog()
+
+    def _make_pools(self) -> None:
+        """Make the tables of what is given out in pieces."""
         # Of each node, the pools: replicas, MIG instances by profile, other devices by type.
         self.replicas, self.replicas_well, self.replicas_in_all, self.replicas_trouble = (
             np.zeros(ROWS, dtype=np.int64) for _ in PIECE_COUNTS
@@ -229,27 +267,21 @@ class NodeTable:
         self.others, self.others_well, self.others_in_all, self.others_trouble = (
             _matrix(1) for _ in PIECE_COUNTS
         )
-        self.log: list[int] = []
-        self.log_start = 0  # The version of the first entry of the log: those before it were dropped.
+        # Of each node: what is left of the memory of cards that are given out in pieces.
+        self.pieces_memory: Numbers = np.zeros(ROWS, dtype=np.int64)
 
-    # ------------------------------------------------------------ the log
+    # ------------------------------------------------------------ reading
 
     @property
     def version(self) -> int:
-        """How many changes there have been."""
-        return self.log_start + len(self.log)
+        """How many changes there have been, but for those of the load."""
+        return self.log.version
 
-    def touch(self, at: int) -> None:
-        """Record that a row changed."""
-        self.log.append(at)
-        if len(self.log) > LOG_KEPT:
-            self.log_start += len(self.log)
-            self.log.clear()
-
-    def changed_since(self, version: int) -> list[int] | None:
-        """Return the rows that changed since; None if that is too long ago to know."""
-        at = version - self.log_start
-        return None if at < 0 else self.log[at:]
+    def free_memory(self, rows: Rows) -> Numbers:
+        """Return what of each card's memory is not promised, nor in use as far as that was measured."""
+        measured, left = self.measured_free[rows], self.memory[rows]
+        free: Numbers = np.where(measured == ABSENT, left, np.minimum(left, measured))
+        return free
 
     def height(self, rows: Rows) -> int:
         """Return how many rows these are."""
@@ -261,14 +293,21 @@ class NodeTable:
         """Make room for so many rows."""
         while count > len(self.has_node):
             more = len(self.has_node)
-            for name in ("has_node", "withheld", "gpu_unit", "one_replica_each", *REPLICA_TABLES):
+            for name in (
+                "has_node",
+                "withheld",
+                "gpu_unit",
+                "one_replica_each",
+                "pieces_memory",
+                *REPLICA_TABLES,
+            ):
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
             self.partition_sizes = np.pad(self.partition_sizes, (0, more), constant_values=ANY_SIZE)
             self.ways = np.pad(self.ways, (0, more), constant_values=int(delivery_ways.ALL))
             for name in (*CARD_TABLES, *INSTANCE_TABLES, *OTHER_TABLES):
                 setattr(self, name, _grown(getattr(self, name), rows=more))
-            for name in ("allocatable", "left", "model"):
+            for name in ("allocatable", "left", "model", *LOAD_TABLES):
                 setattr(self, name, _grown(getattr(self, name), rows=more, fill=ABSENT))
 
     def reserve_slots(self, count: int) -> None:
@@ -277,7 +316,8 @@ class NodeTable:
         if more > 0:
             for name in CARD_TABLES:
                 setattr(self, name, _grown(getattr(self, name), slots=more))
-            self.model = _grown(self.model, slots=more, fill=ABSENT)
+            for name in ("model", *LOAD_TABLES):
+                setattr(self, name, _grown(getattr(self, name), slots=more, fill=ABSENT))
 
     def use_resources(self, at: int, names: Iterable[str]) -> None:
         """Make columns for all resources that a row has now; too many others may leave none for some."""
@@ -310,7 +350,9 @@ class NodeTable:
         """Remove all cards from a row."""
         for name in (*CARD_TABLES, *REPLICA_TABLES, *INSTANCE_TABLES, *OTHER_TABLES):
             getattr(self, name)[at] = 0
-        self.model[at] = ABSENT
+        for name in ("model", *LOAD_TABLES):
+            getattr(self, name)[at] = ABSENT
+        self.pieces_memory[at] = 0
 
     def clear(self, at: int) -> None:
         """Empty a row for its next node."""

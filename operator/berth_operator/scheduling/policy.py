@@ -16,10 +16,27 @@ MOST_MIN_MEMORY: Final = 65536 * MIB  # What a policy may ask for at least, at m
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Weights:
-    """How much compute and memory of the cards count; only the proportion matters."""
+    """How much compute and memory of the cards count, and further points; only the proportion matters."""
 
     core: int = 1
     memory: int = 1
+    cards: int = 0
+    card_memory: int = 0
+    utilization: int = 0
+    encoder: int = 0
+    decoder: int = 0
+    power: int = 0
+    free_memory: int = 0
+
+    @property
+    def hardware(self) -> int:
+        """The weight of all further points that a load does not change."""
+        return self.cards + self.card_memory
+
+    @property
+    def load(self) -> int:
+        """The weight of all points of the measured load."""
+        return self.utilization + self.encoder + self.decoder + self.power + self.free_memory
 
     def mean(self, core: node_table.Scores, memory: node_table.Scores) -> node_table.Scores:
         """Weigh a figure of each into one."""
@@ -35,6 +52,7 @@ class Policy:
     weights: Weights = Weights()
     grace_seconds: float = 40.0
     unknown_seconds: float = 20.0
+    load_seconds: float = 30.0  # So long a measured load counts.
     label_priority: int = 0  # So much a label counts at most between namespaces.
     models: tuple[tuple[str, str], ...] = ()  # Keys of names that pods use, and what drivers report for them.
     fractions: bool = True  # Whether pods may have a part of a card.

@@ -18,10 +18,12 @@ from typing import Final
 
 import numpy as np
 
+from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import (
     decisions,
     demand_model,
     gpu_units,
+    node_info,
     node_table,
     questions,
     search_memory,
@@ -41,7 +43,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy, Weights
-from berth_operator.scheduling.strategies import score_inputs
+from berth_operator.scheduling.strategies import points, score_inputs
 
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_A_NODE: Final = 400
@@ -161,7 +163,7 @@ class Search:
             if cached.score[best] == search_memory.IMPOSSIBLE:
                 break
             info = self.inventory.at_position(best)
-            view = info.view()
+            view = self._view(info, cached)
             # Nodes of one class, which are alike in devices, wiring and use, give the same answer.
             equivalence_class = None if question.need.filters_suffice else equivalence.class_of(view, request)
             reason = cached.reasons_by_class.get(equivalence_class) if equivalence_class is not None else None
@@ -190,6 +192,14 @@ class Search:
             self._bytes += search_memory.BYTES_A_REASON
             effort.spend(1)
         return None, failed_searches
+
+    def _view(self, info: node_info.NodeInfo, cached: search_memory.CachedScores) -> device_view.View:
+        """Return the devices of a node, and how loaded they are where that counts."""
+        view = info.view()
+        if cached.load_version is None or not _weighs_load(cached.question, cached.policy):
+            return view
+        burdens = points.burdens(self.inventory.table, info.row, view.device.cards, cached.policy.weights)
+        return dataclasses.replace(view, burdens=burdens)
 
     def _reopen(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
         """Score these nodes again, so that they count as not searched yet."""
@@ -231,7 +241,7 @@ class Search:
             question = cached.question
             # The epoch rises when all remembered scores are void.
             if cached.score_epoch == inventory.score_epoch and cached.made_under(policy, model):
-                changed = inventory.table.changed_since(cached.version)
+                changed = self._changed_since(cached)
         if changed and registry.depends_on_other_nodes(question):
             changed = None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
@@ -246,6 +256,15 @@ class Search:
             self._score_rows(cached, _rows(set(changed)))
         self._cached.move_to_end(question)
         return cached
+
+    def _changed_since(self, cached: search_memory.CachedScores) -> list[int] | None:
+        """Return the rows to score again; None if that is too long ago to know."""
+        table = self.inventory.table
+        changed = table.log.since(cached.version)
+        if cached.load_version is None or changed is None:
+            return changed
+        loads = table.load_log.since(cached.load_version)
+        return None if loads is None else changed + loads
 
     @property
     def _crowded(self) -> bool:
@@ -262,6 +281,8 @@ class Search:
         cached = search_memory.CachedScores(
             question, policy, model, np.empty(size), np.zeros(size, dtype=np.int64), 0, epoch
         )
+        if question.grouping.memory_together or _weighs_load(question, policy):
+            cached.load_version = 0
         if size:
             self._score_rows(cached, slice(0, size))
         return cached
@@ -280,6 +301,8 @@ class Search:
             cached.has_slots = True
             cached.slot[positions] = ranking.slot
         cached.version = inventory.table.version
+        if cached.load_version is not None:
+            cached.load_version = inventory.table.load_log.version
 
 
 def _rows(changed: set[int]) -> node_table.Rows:
@@ -288,6 +311,17 @@ def _rows(changed: set[int]) -> node_table.Rows:
     if last - first + 1 == len(changed):
         return slice(first, last + 1)
     return np.array(sorted(changed), dtype=np.int64)
+
+
+def _weighs_load(question: questions.Question, policy: Policy) -> bool:
+    """Whether the order of nodes and cards depends on the measured load."""
+    weighs = bool(policy.weights.load) and _strategy(question, policy) is Strategy.WEIGHTED
+    return weighs and question.need.cards > 0
+
+
+def _strategy(question: questions.Question, policy: Policy) -> Strategy:
+    """Return the strategy for a pod: its own choice comes first."""
+    return question.grouping.strategy or policy.strategy
 
 
 def _left_for_next_round(question: questions.Question, effort: Effort, failed_searches: int) -> bool:
@@ -318,8 +352,7 @@ def score_nodes(
     """Return the scores of these nodes, and which of them pass the filters."""
     query = Query(inventory, rows, question)
     feasible = registry.feasible(query)
-    strategy = question.grouping.strategy or policy.strategy  # The pod's own choice comes first.
-    return strategies.STRATEGIES[strategy](score_input_of(query, policy.weights)), feasible
+    return strategies.STRATEGIES[_strategy(question, policy)](score_input_of(query, policy.weights)), feasible
 
 
 def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:

@@ -46,6 +46,8 @@ class CachedScores:
     slot: node_table.Numbers
     version: int
     score_epoch: int  # Of the inventory: when it has risen, these scores are void.
+    # Where they depend on the measured load: as of which version of its log, else None.
+    load_version: int | None = None
     has_slots: bool = False
     reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)

@@ -3,7 +3,8 @@
 This does with objects what `kube.feeds` does with events. The one difference is how silent agents
 are found: no time passes between two manifests, so an agent with a Lease counts as alive, unless
 the Lease is older than the newest one by more than the grace period. Without any Leases, all agents
-count as alive except those that the operator itself had found silent.
+count as alive except those that the operator itself had found silent. Likewise the load of cards that a
+Lease tells counts unless the Lease is older than the newest one by more than that may be.
 """
 
 import dataclasses
@@ -13,11 +14,11 @@ from berth_crds import names
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import allocation_recovery, cycle, decisions
+from berth_operator.scheduling import allocation_recovery, card_loads, cycle, decisions
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.simulation import defaults, kinds, manifests
-from berth_operator.translate import devices, gpupods, nodes, policies, raw
+from berth_operator.translate import devices, gpupods, measured_load, nodes, policies, raw
 
 
 class Cluster:
@@ -30,6 +31,7 @@ class Cluster:
         self.pending: dict[str, raw.Pod] = {}  # By uid: the pods that wait, as they were read.
         self._strategy = strategy
         self._renewals: dict[str, dt.datetime | None] = {}
+        self._loads: dict[str, card_loads.Loads] = {}
         self._reported_silent: dict[str, bool] = {}
         self._agents_current = True
         self._set_policy(policies.DEFAULT)
@@ -60,6 +62,8 @@ class Cluster:
                 self._apply_gpupod(manifest)
             case "Lease" if manifest.namespace == names.NODES_NAMESPACE:
                 self._renewals[manifest.name] = kinds.time_of(manifest.value.spec.renew_time or "")
+                measured = measured_load.read(manifest.value.metadata.annotations.get(names.LOAD, ""))
+                self._loads[manifest.name] = {} if isinstance(measured, str) else measured
             case "PlacementPolicy" if manifest.name == names.DEFAULT_POLICY:
                 policy = policies.read(manifest.value)
                 assert isinstance(policy, Policy), "read when it was parsed"  # noqa: S101
@@ -78,6 +82,8 @@ class Cluster:
                 self.ledger.gpupod_gone(f"{namespace}/{name}")
             case "Lease" if namespace == names.NODES_NAMESPACE:
                 self._renewals.pop(name, None)
+                self._loads.pop(name, None)
+                self.ledger.loads.forget(name)
             case "PlacementPolicy" if name == names.DEFAULT_POLICY:
                 self._set_policy(policies.DEFAULT)
         self._agents_current = False
@@ -109,6 +115,7 @@ class Cluster:
             return
         self._agents_current = True
         known = [renewed for renewed in self._renewals.values() if renewed is not None]
+        self._update_loads(max(known, default=None))
         grace = dt.timedelta(seconds=self.ledger.policy.grace_seconds)
         oldest = max(known) - grace if known else None
         for node, reported in self._reported_silent.items():
@@ -116,3 +123,11 @@ class Cluster:
             missing = bool(self._renewals) and node not in self._renewals
             late = renewed is not None and oldest is not None and renewed < oldest
             self.ledger.agent_silent(node, silent=reported or missing or late)
+
+    def _update_loads(self, newest: dt.datetime | None) -> None:
+        """Record in the ledger which loads of cards count."""
+        age = dt.timedelta(seconds=self.ledger.policy.load_seconds)
+        for node, loads in self._loads.items():
+            renewed = self._renewals.get(node)
+            is_old = renewed is not None and newest is not None and renewed < newest - age
+            self.ledger.loads.report(node, {} if is_old else loads, self.now)

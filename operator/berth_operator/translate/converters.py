@@ -75,11 +75,11 @@ def _more_mib_than(row: aliases.Option, place: str, text: str) -> OwnTexts:
     return ((row.means[0], f"{int(text) + 1}Mi"),)
 
 
-def _memory_of_a_node(_row: aliases.Option, place: str, _text: str) -> OwnTexts:
-    refusals.decline(
-        f"{place} asks for memory summed over a node, which no single card can answer for; "
-        f"write {names.MEMORY_AT_LEAST}, the memory of each card"
-    )
+def _mib(row: aliases.Option, place: str, text: str) -> OwnTexts:
+    """Return so much; none is no condition."""
+    if not MIB_COUNT.fullmatch(text):
+        refusals.refuse(f"{place}: {refusals.shown(text)} is not a number of MiB")
+    return ((row.means[0], f"{int(text)}Mi"),) if int(text) else ()
 
 
 def priority(text: str) -> int | None:
@@ -231,7 +231,7 @@ CONVERTERS: Final[Mapping[str, Converter]] = {
         ": Berth does not keep the pods of a group apart",
     ),
     "more MiB than": _more_mib_than,
-    "memory of a node": _memory_of_a_node,
+    "MiB": _mib,
     "priority": _priority,
     "allocate hint": _allocate_hint,
     "joint allocate": _joint_allocate,

@@ -177,25 +177,33 @@ def _as_reported(uuid: str) -> str:
 
 
 def _memory(place: str, text: str) -> int:
-    try:
-        memory = math.ceil(quantities.exact(text.strip()))
-    except ValueError:
-        memory = 0
+    memory = _amount(text)
     if not 0 < memory <= MAX_MEMORY:
         refusals.refuse(f"{place}: {refusals.shown(text)} is not an amount of memory, such as 40Gi")
     return memory
 
 
 def _bandwidth(place: str, text: str) -> int:
-    try:
-        bandwidth = math.ceil(quantities.exact(text.strip()))
-    except ValueError:
-        bandwidth = 0
-    if not 0 < bandwidth <= MAX_MEMORY:
+    if not 0 < (bandwidth := _amount(text)) <= MAX_MEMORY:
         refusals.refuse(
             f"{place}: {refusals.shown(text)} is not a bandwidth in bytes a second, such as 400Gi"
         )
     return bandwidth
+
+
+def _memory_of_node(place: str, text: str) -> int:
+    memory = _amount(text)
+    if not 0 < memory <= MAX_MEMORY * schema_limits.MOST_DEVICES:
+        refusals.refuse(f"{place}: {refusals.shown(text)} is not an amount of memory, such as 160Gi")
+    return memory
+
+
+def _amount(text: str) -> int:
+    """Return an amount in bytes, 0 for what is none."""
+    try:
+        return math.ceil(quantities.exact(text.strip()))
+    except ValueError:
+        return 0
 
 
 def _word(known: type[enum.StrEnum]) -> Callable[[str, str], Any]:
@@ -269,6 +277,7 @@ READERS: Final[Mapping[str, KeyReader]] = {
     names.UUIDS: KeyReader(requests.Conditions, "uuids", _uuids, pod_limits.MAX_LIST_TEXT),
     names.AVOID_UUIDS: KeyReader(requests.Conditions, "avoid_uuids", _uuids, pod_limits.MAX_LIST_TEXT),
     names.MEMORY_AT_LEAST: KeyReader(requests.Conditions, "memory_at_least", _memory),
+    names.MEMORY_TOTAL_AT_LEAST: KeyReader(requests.Grouping, "memory_together", _memory_of_node),
     names.SCOPE: KeyReader(requests.Grouping, "scope", _word(Scope)),
     names.SCOPE_POLICY: KeyReader(requests.Grouping, "required", _is(ScopePolicy.REQUIRED)),
     names.PARTITION: KeyReader(requests.Grouping, "partition", _word(PartitionChoice)),

@@ -191,6 +191,7 @@ CONDITION_KEYS: Final = (
     names.UUIDS,
     names.AVOID_UUIDS,
     names.MEMORY_AT_LEAST,
+    names.MEMORY_TOTAL_AT_LEAST,
 )
 OF_CARDS: Final = (
     *CONDITION_KEYS,
@@ -259,6 +260,7 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
         joint_wish=() if selection.joint_required else joint,
         scope=grouping.scope if DeviceType.GPU in types else None,
         required=grouping.required or DeviceType.GPU not in types,
+        memory_together=grouping.memory_together if DeviceType.GPU in types else 0,
         labels=tuple(one for one in grouping.labels if one.type in of_asked),
         function_labels=tuple(one for one in grouping.function_labels if one.type in of_asked),
     )

@@ -1,5 +1,6 @@
 """PlacementPolicies as the core uses them, or the reason why one cannot apply."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,9 +22,9 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         return f"spec.strategy {quoted(spec.strategy)} is not known (known: {known})"
     if fault := _agents_fault(spec.agents):
         return fault
-    weights = Weights(spec.weights.core, spec.weights.memory)
-    if weights.core < 0 or weights.memory < 0 or not weights.core + weights.memory:
-        return "spec.weights must not be negative, and one of them must be above 0"
+    weights = Weights(**{name: getattr(spec.weights, name) for name in Weights.__dataclass_fields__})
+    if min(dataclasses.astuple(weights)) < 0 or not weights.core + weights.memory:
+        return "spec.weights must not be negative, and core or memory must be above 0"
     min_memory = spec.sharing.min_memory * policy.MIB
     if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
         most = policy.MOST_MIN_MEMORY // policy.MIB
@@ -42,6 +43,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         weights=weights,
         grace_seconds=float(spec.agents.grace_seconds),
         unknown_seconds=float(spec.agents.unknown_seconds),
+        load_seconds=float(spec.agents.load_seconds),
         label_priority=spec.priorities.label_at_most,
         models=tuple(sorted((catalog.model_key(name), model) for name, model in spec.models.items())),
         fractions=spec.sharing.fractions,
@@ -59,6 +61,8 @@ def _agents_fault(agents: wire.Agents) -> str:
         return f"spec.agents.graceSeconds must be positive, not {agents.grace_seconds}"
     if agents.unknown_seconds < 0:
         return f"spec.agents.unknownSeconds must not be negative, as {agents.unknown_seconds} is"
+    if agents.load_seconds <= 0:
+        return f"spec.agents.loadSeconds must be positive, not {agents.load_seconds}"
     return ""
 
 

@@ -23,7 +23,7 @@ UNITS: Final = (("Ki", "Mi", "Gi"), ("k", "M", "G"))  # Those of a family, the s
 
 def find(pod: raw.Pod, request: requests.Request) -> tuple[requests.SmallAmount, ...]:
     """Return the amounts of a pod that a policy could find too small; only the first of very many."""
-    found = itertools.chain(_of_containers(pod, request), _of_each_card(pod, request.conditions))
+    found = itertools.chain(_of_containers(pod, request), _of_conditions(pod, request))
     return tuple(itertools.islice(found, pod_limits.MAX_FAULTS))
 
 
@@ -56,19 +56,26 @@ def _in_digits(text: str) -> str:
     return str(count) if count.denominator == 1 else text
 
 
-def _of_each_card(pod: raw.Pod, conditions: requests.Conditions) -> Iterator[requests.SmallAmount]:
-    """Yield a small condition on the memory of each card, which may stand in either key."""
-    if not _is_small(conditions.memory_at_least):
+def _of_conditions(pod: raw.Pod, request: requests.Request) -> Iterator[requests.SmallAmount]:
+    """Yield the small conditions on the memory of each card and of all cards of a node."""
+    each, together = request.conditions.memory_at_least, request.grouping.memory_together
+    yield from _of_condition(pod, each, names.MEMORY_AT_LEAST, aliases.GENIUS_MEMORY)
+    yield from _of_condition(pod, together, names.MEMORY_TOTAL_AT_LEAST, aliases.GENIUS_MEMORY_TOTAL)
+
+
+def _of_condition(pod: raw.Pod, memory: int, key: str, label: str) -> Iterator[requests.SmallAmount]:
+    """Yield a small condition on memory, which may stand in an annotation or in a label."""
+    if not _is_small(memory):
         return
     meta = pod.metadata
-    if names.MEMORY_AT_LEAST in meta.annotations:
-        text, scale = meta.annotations[names.MEMORY_AT_LEAST].strip(), 1
-        place = f"annotation {names.MEMORY_AT_LEAST}: {refusals.shown(text)}"
+    if key in meta.annotations:
+        text, scale = meta.annotations[key].strip(), 1
+        place = f"annotation {key}: {refusals.shown(text)}"
     else:
-        text, scale = meta.labels.get(aliases.GENIUS_MEMORY, ""), aliases.MIB
-        place = f"label {aliases.GENIUS_MEMORY}: {refusals.shown(text)}"
+        text, scale = meta.labels.get(label, ""), aliases.MIB
+        place = f"label {label}: {refusals.shown(text)}"
     if text != "0":  # Genius' label means more than its number, and every card has more than 0.
-        yield _written(place, text, scale, conditions.memory_at_least)
+        yield _written(place, text, scale, memory)
 
 
 def _written(place: str, text: str, scale: int, memory: int, cards: int = 1) -> requests.SmallAmount:

@@ -53,5 +53,5 @@ PICKY: Final = pod(
     requests.cards(2),
     models=frozenset({"t4", "h200"}),
     memory_at_least=40 * builders.GIB,
-    grouping=requests.Grouping(scope=Scope.NVLINK, joint=("gpu", "rdma")),
+    grouping=requests.Grouping(scope=Scope.NVLINK, joint=("gpu", "rdma"), memory_together=60 * builders.GIB),
 )

@@ -122,6 +122,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "2 have cards held by pods whose allocation annotation is missing or unreadable",
     ),
     Reason.FULL: ("", "1 has too few free cards", "2 have too few free cards"),
+    Reason.CARD_MEMORY: (
+        "",
+        "1 has less than 60 GiB of memory free on all cards together",
+        "2 have less than 60 GiB of memory free on all cards together",
+    ),
     Reason.EXCLUDED: (
         "",
         "1 has too few cards that are not excluded",

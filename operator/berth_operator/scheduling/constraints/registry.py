@@ -15,6 +15,7 @@ from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints import (
     agent_state,
     arrangement,
+    card_memory,
     cards,
     constraint,
     counted_devices,
@@ -39,6 +40,7 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     delivery.CONSTRAINT,
     device_state.CONSTRAINT,
     cards.CONSTRAINT,
+    card_memory.CONSTRAINT,
     replicas_each.CONSTRAINT,
     counted_devices.CONSTRAINT,
     resources.CONSTRAINT,

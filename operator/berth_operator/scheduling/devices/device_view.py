@@ -33,6 +33,8 @@ class View:
     `open` is false where no card of the node may be given out at all, and `exclusive_replicas` is true
     where a time-sliced or MPS card is given to one pod at a time. `quarantine` says why the node gets no pod
     although its agent is heard. `honors_partitions` is true where whole cards are given in partitions only.
+    `burdens` say how loaded cards are, in the order in which they had better be left alone; without any they
+    are all alike.
     """
 
     device: facts.Device
@@ -43,10 +45,15 @@ class View:
     quarantine: str = ""
     exclusive_replicas: bool = False
     honors_partitions: bool = False
+    burdens: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def usage(self, uuid: str) -> Usage:
         """Return what is taken of a device."""
         return self.used.get(uuid, UNUSED)
+
+    def burden(self, uuid: str) -> int:
+        """Return how loaded a card is: the less, the sooner it is given."""
+        return self.burdens.get(uuid, 0)
 
     def free_core(self, card: facts.Card) -> int:
         """Return how much compute is left on a card."""

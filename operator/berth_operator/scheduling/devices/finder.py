@@ -13,6 +13,7 @@ and fewer cards allowed, because a pod keeps every card for as long as it lives.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -24,6 +25,7 @@ from berth_operator.scheduling.devices import (
     grants,
     packing,
     packing_problems,
+    preferences,
     requests,
     scopes,
     search_effort,
@@ -148,7 +150,10 @@ def _choices(problem: packing_problems.NodeProblem, scope: Scope, effort: Effort
         return (scopes.Choice(0, group) for group in _groups(problem, scope))
     if field.free.bit_count() - problem.view.withheld < count:
         return iter(())
-    return scopes.choices(field, scope, count, effort)
+    pools = preferences.pools(problem.view, problem.cards, field.pool, count)
+    return itertools.chain.from_iterable(
+        scopes.choices(field._replace(pool=pool), scope, count, effort) for pool in pools
+    )
 
 
 def _groups(problem: packing_problems.NodeProblem, scope: Scope) -> list[int]:

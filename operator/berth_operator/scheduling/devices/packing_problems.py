@@ -278,7 +278,10 @@ def _items_of(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) 
     needs = _needs(problem, ask)
     phases = problem.phases[owner]
     preference = preferences.Preference(
-        problem.spots, phases, borrows=not problem.request.containers[owner].runs
+        problem.spots,
+        phases,
+        borrows=not problem.request.containers[owner].runs,
+        burdens=problem.view.burdens,
     )
     whole = Item(owner, number, phases, ask.count, needs, _arrange(problem, ask, preference, needs))
     kind = joint.type_of(ask)

@@ -1,17 +1,24 @@
 """What each kind of ask prefers among the spots that would do.
 
-A started card is filled before an unused one, and the tightest fit is taken. Which card one share
-starts on by another strategy is chosen before, where all nodes are compared. An init container first
-borrows what its pod holds already, because the pod keeps all its cards for life. Ties go to the lower minor,
-which is the order in which cards are numbered. These are preferences only: where they
-lead into a dead end, the search turns back to the next best.
+A card that is loaded less comes first, where the policy has that count. A started card is filled before an
+unused one, and the tightest fit is taken. Which card one share starts on by another strategy is chosen
+before, where all nodes are compared. An init container first borrows what its pod holds already, because the
+pod keeps all its cards for life. Ties go to the lower minor, which is the order in which cards are numbered.
+These are preferences only: where they lead into a dead end, the search turns back to the next best.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.scheduling.devices import mig_slices, node_topology, packing, topology
+from berth_operator.scheduling.devices import (
+    device_view,
+    facts,
+    mig_slices,
+    node_topology,
+    packing,
+    topology,
+)
 from berth_operator.scheduling.devices.packing import Arrange, Load, Room, Spot, State
 
 # Parts of a thousand, of each of the two quantities.
@@ -28,6 +35,21 @@ class Preference:
     spots: tuple[Spot, ...]
     phases: tuple[int, ...]
     borrows: bool
+    burdens: Mapping[str, int]  # Of cards, by uuid.
+
+    def burden(self, spot: Spot) -> int:
+        """Return how loaded the card of a spot is."""
+        return self.burdens.get(spot.card.uuid, 0)
+
+
+def pools(view: device_view.View, cards: tuple[facts.Card, ...], pool: int, count: int) -> tuple[int, ...]:
+    """Return the cards to choose so many from: first those that are loaded least, then all of the pool."""
+    if not view.burdens or pool.bit_count() <= count:
+        return (pool,)
+    slots = list(node_topology.slots(pool))
+    most = sorted(view.burden(cards[slot].uuid) for slot in slots)[max(count, 1) - 1]
+    calm = node_topology.mask_of([slot for slot in slots if view.burden(cards[slot].uuid) <= most])
+    return (pool,) if calm == pool else (calm, pool)
 
 
 def left_over(room: Room, taken: Room, scale: int) -> int:
@@ -44,7 +66,8 @@ def shares(preference: Preference, needs: Mapping[int, Room]) -> Arrange:
         taken = packing.load_in(load, preference.phases)
         new = spot.fresh and not any(load)
         after = (taken[0] + needs[at][0], taken[1] + needs[at][1])
-        return _unborrowed(preference, load), new, left_over(spot.room, after, spot.scale), spot.device
+        tightness = left_over(spot.room, after, spot.scale)
+        return _unborrowed(preference, load), preference.burden(spot), new, tightness, spot.device
 
     return _sorted_by(key)
 
@@ -57,10 +80,23 @@ def replicas(preference: Preference, count: int, *, spread: bool) -> Arrange:
         free = spot.room[0] - packing.load_in(load, preference.phases)[0]
         used = spot.card.replicas - free
         if spread:
-            return mine.count(at), _unborrowed(preference, load), used, spot.device
+            return (
+                mine.count(at),
+                _unborrowed(preference, load),
+                preference.burden(spot),
+                used,
+                spot.device,
+            )
         missing = count - sum(1 for one in mine if preference.spots[one].card.replicas > 1)
         fits = free >= missing
-        return _unborrowed(preference, load), at not in mine, not fits, -used if fits else used, spot.device
+        return (
+            _unborrowed(preference, load),
+            at not in mine,
+            not fits,
+            preference.burden(spot),
+            -used if fits else used,
+            spot.device,
+        )
 
     return _sorted_by(key)
 
@@ -77,7 +113,8 @@ def instances(preference: Preference, in_use: Mapping[int, int]) -> Arrange:
         assert spot.instance is not None, "a spot for instances"  # noqa: S101
         new = spot.fresh and not state.held >> spot.device & 1
         harm = mig_slices.harm(spot.card.model, mig_slices.occupied((spot.instance,)), taken[spot.device])
-        return _unborrowed(preference, load), new, harm, spot.device, spot.instance.start, spot.instance.uuid
+        order = spot.device, spot.instance.start, spot.instance.uuid
+        return _unborrowed(preference, load), preference.burden(spot), new, harm, *order
 
     return arrange
 

@@ -195,7 +195,8 @@ class Grouping:
 
     `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
     `labels` select devices that are no cards, `function_labels` their virtual functions.
-    With `partition` the whole cards must be a partition of the node's table, of this bandwidth at least.
+    With `partition` the whole cards must be a partition of the node's table, of this bandwidth at least. So
+    many bytes must be free on all cards of the node together: `memory_together`.
     """
 
     scope: Scope | None = None
@@ -208,6 +209,7 @@ class Grouping:
     spread_replicas: bool = True
     labels: tuple[LabelSelector, ...] = ()
     function_labels: tuple[LabelSelector, ...] = ()
+    memory_together: int = 0
 
     @property
     def bound(self) -> bool:

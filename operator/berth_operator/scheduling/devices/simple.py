@@ -64,7 +64,12 @@ def _whole_cards(
     field = packing_problems.field_of(view, cards, request)
     if field.free.bit_count() - view.withheld < count:
         return None
-    found = (scopes.best(field, scope, count, effort) for scope in scopes.tried(field, request.grouping))
+    pools = preferences.pools(view, cards, field.pool, count)
+    found = (
+        scopes.best(field._replace(pool=pool), scope, count, effort)
+        for scope in scopes.tried(field, request.grouping)
+        for pool in pools
+    )
     return next((chosen for chosen in found if chosen is not None), None)
 
 
@@ -94,7 +99,7 @@ def _by_preference(
 
     The last entry of a rank is the slot, so that no two are equal.
     """
-    ranks: list[tuple[int, int, int]] = []
+    ranks: list[tuple[int, int, int, int]] = []
     for slot, card in enumerate(cards):
         used = view.used.get(card.uuid, device_view.UNUSED)
         # More may be held than there is. A share that asks for none of that still fits.
@@ -103,8 +108,8 @@ def _by_preference(
         if core < ask.core or memory < need:
             continue
         after = preferences.left_over((core, memory), (ask.core, need), card.memory)
-        ranks.append((view.unused(card), after, slot))
-    yield from (slot for _, _, slot in sorted(ranks))
+        ranks.append((view.burden(card.uuid), view.unused(card), after, slot))
+    yield from (slot for *_, slot in sorted(ranks))
 
 
 def _unused(view: device_view.View, cards: tuple[facts.Card, ...]) -> int:

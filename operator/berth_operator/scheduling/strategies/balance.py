@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_table
-from berth_operator.scheduling.strategies import score_inputs
+from berth_operator.scheduling.strategies import points, score_inputs
 
 MANY: Final = 99  # Free cards and pieces; beyond that, nodes are equally bad for pods without cards.
 
@@ -35,7 +35,8 @@ def spread(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
 def weighted(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     """Prefer large hardware with much of it free: each part relative to the largest node of the cluster.
 
-    What the node has counts for one third, what is left of it for two thirds.
+    What the node has counts for one third, what is left of it for two thirds. The policy may give weights to
+    further points (`points`).
     """
     if not score_input.need.cards:
         return spread(score_input)
@@ -44,8 +45,12 @@ def weighted(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     left_core = score_input.total_of_usable(score_input.core) / (100 * score_input.scale.cards)
     left_memory = score_input.total_of_usable(score_input.memory) / score_input.scale.memory
     dynamic = score_input.weights.mean(left_core, left_memory)
-    slot = score_inputs.card_slot(score_input, fullest=False)
-    return score_inputs.Ranking(_clipped(score_inputs.BEST * (static + 2 * dynamic) / 3), slot)
+    weights, score = score_input.weights, _clipped(score_inputs.BEST * (static + 2 * dynamic) / 3)
+    if weights.hardware or weights.load:
+        score = _clipped(points.mixed(score_input, score))
+    if weights.load:
+        return score_inputs.Ranking(score, points.card_slot(score_input))
+    return score_inputs.Ranking(score, score_inputs.card_slot(score_input, fullest=False))
 
 
 def _fullness(score_input: score_inputs.ScoreInput) -> node_table.Scores:

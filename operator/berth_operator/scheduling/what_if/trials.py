@@ -7,7 +7,7 @@ because it costs as much as placing a pod.
 
 import collections
 
-from berth_operator.scheduling import decisions, node_info, questions
+from berth_operator.scheduling import card_loads, decisions, node_info, questions
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.devices import allocator
@@ -50,6 +50,8 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
         copy.set_quarantine(scenario.device.node, scenario.quarantine)
     for hold in scenario.holds:
         copy.charge(hold)
+    if scenario.request.grouping.memory_together:
+        card_loads.copy_other_use(survey.inventory, copy, scenario.node.name)
     return copy
 
 

@@ -1,0 +1,51 @@
+"""The measured loads of cards on our own clock: how long each counts, and which waiting pods it may help.
+
+They come with the agents' Leases. What a load changes is used at the next decision anyway; only pods that
+wait for free memory are tried again because of it, and that once a second at most.
+"""
+
+from berth_crds import card_load
+from berth_operator.engine import ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import card_loads
+from berth_operator.scheduling.decisions import ClusterEvent
+
+
+class MeasuredLoads:
+    """What agents report of the load of their cards."""
+
+    def __init__(self, ledger: Ledger, *, clock: ports.Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._texts: dict[str, str] = {}  # As last reported, by node.
+        self._freed = False
+
+    def is_known(self, node: str, text: str) -> bool:
+        """Record that an agent reports this; return whether it reported the same before, and that counts."""
+        if self._texts.get(node, "") != text:
+            return False
+        return not text or self._ledger.loads.confirm(node, self._clock())
+
+    def report(self, node: str, text: str, loads: card_loads.Loads) -> None:
+        """Record what is new; a text that cannot be read has no loads."""
+        self._texts[node] = text if len(text) <= card_load.LONGEST else ""
+        self._freed |= self._ledger.loads.report(node, loads, self._clock())
+
+    def forget(self, node: str) -> None:
+        """Let nothing count that was reported of a node."""
+        if self._texts.pop(node, None):
+            self._freed |= self._ledger.loads.forget(node)
+
+    def forget_all(self) -> None:
+        """Let nothing count that was reported of any node."""
+        for node in list(self._texts):
+            self.forget(node)
+
+    def refresh(self) -> None:
+        """Let nothing count that is too old, and wake the pods that wait for memory where some came free."""
+        ledger = self._ledger
+        self._freed |= ledger.loads.expire(self._clock() - ledger.policy.load_seconds)
+        if self._freed and ledger.backlog.awaits(ClusterEvent.LOAD_CHANGED):
+            ledger.backlog.cluster_event((ClusterEvent.LOAD_CHANGED,))
+            ledger.wake.set()
+        self._freed = False
