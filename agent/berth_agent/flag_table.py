@@ -52,7 +52,9 @@ minor, or the whole source of a node; what it does not name is well:
                    "message": "fallen off the bus", "recovery": "reset"},
              "5": {"lost": true, "reason": "GpuIsLost"},
              "source": {"reason": "DriverNotLoaded", "message": "no driver"}}}
-"source": {"hang": true} makes the probe hang until the file says otherwise.
+"source": {"hang": true} makes the probe hang until the file says otherwise. A healthy card
+that measures a load has {"health": "Healthy", "load": {"utilization": 95, "encoder": 0,
+"decoder": 0, "power": 80, "freeMemoryMiB": 1024}}: percents, power in those of its limit.
 
 With --pod-resources the kubelet is asked which devices it gave to which pods, and each
 GpuPod says whether these are the ones that its pod was given. Mount the folder of the
