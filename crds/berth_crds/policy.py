@@ -51,6 +51,11 @@ class Agents(model_rules.Model):
     half of all agents, and at least three, fall silent together, Berth suspects itself and writes nothing,
     and it has to have seen that before it writes of the first."""
 
+    taint: model_rules.Flag = False
+    """Whether the Node of a silent agent gets the taint berth.dev/agent-silent:NoSchedule, which keeps off
+    the pods of other schedulers, too. It is taken away when the agent reports again, when this is false, and
+    when the node has no Device any more. Where most agents are silent together, none gets it."""
+
 
 class Priorities(model_rules.Model):
     """What decides which pod comes first, beside PriorityClasses."""

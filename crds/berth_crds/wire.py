@@ -296,6 +296,7 @@ class Agents(Struct, frozen=True):
 
     grace_seconds: int = 40
     unknown_seconds: int = 20
+    taint: bool = False
 
 
 class Priorities(Struct, frozen=True):

@@ -35,6 +35,7 @@ class Policy:
     weights: Weights = Weights()
     grace_seconds: float = 40.0
     unknown_seconds: float = 20.0
+    taint_silent: bool = False  # Whether the Node of a silent agent is tainted.
     label_priority: int = 0  # So much a label counts at most between namespaces.
     models: tuple[tuple[str, str], ...] = ()  # Keys of names that pods use, and what drivers report for them.
     fractions: bool = True  # Whether pods may have a part of a card.

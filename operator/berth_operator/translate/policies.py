@@ -41,6 +41,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         weights=weights,
         grace_seconds=float(spec.agents.grace_seconds),
         unknown_seconds=float(spec.agents.unknown_seconds),
+        taint_silent=spec.agents.taint,
         label_priority=spec.priorities.label_at_most,
         models=tuple(sorted((catalog.model_key(name), model) for name, model in spec.models.items())),
         fractions=spec.sharing.fractions,

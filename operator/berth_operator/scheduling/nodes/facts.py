@@ -67,13 +67,20 @@ class Term:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """One node: labels, taints, and what it can give."""
+    """One node: labels, taints, and what it can give.
+
+    The taint by which Berth marks the Node of a silent agent is none of `taints`: it says nothing that the
+    ledger does not know, and knows sooner when it is over.
+    """
 
     name: str
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     allocatable: Amounts = ()
+    silent_taint: int | None = (
+        None  # Where among its taints the one stands that says that its agent is silent.
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
