@@ -56,6 +56,11 @@ class Agents(model_rules.Model):
     the pods of other schedulers, too. It is taken away when the agent reports again, when this is false, and
     when the node has no Device any more. Where most agents are silent together, none gets it."""
 
+    evict_after_seconds: Annotated[int, model_rules.integer(0, 604800)] | None = None
+    """Seconds after which the pods that hold devices of a silent agent's node are evicted, counted from when
+    it counts as silent. PodDisruptionBudgets hold. None is evicted where that would concern more than a
+    fifth of the nodes with devices, or while most agents are silent together. Absent: never."""
+
 
 class Priorities(model_rules.Model):
     """What decides which pod comes first, beside PriorityClasses."""
@@ -92,6 +97,11 @@ class HealthRules(model_rules.Model):
 
     clean_probes: Annotated[int, model_rules.integer(1, 1000)] = 3
     """How many probes in a row must find nothing before a card counts as healthy again."""
+
+    on_sick: vocabulary.OnSick = vocabulary.OnSick.LEAVE
+    """What becomes of the pods that hold a card which falls sick. leave: they stay. evict: they are evicted
+    where the card needs a reset, a drain, a reboot or to be replaced; a program's own error, and what
+    passes by itself, evicts none. Budgets and limits are those of agents.evictAfterSeconds."""
 
 
 class SharingRules(model_rules.Model):
@@ -155,6 +165,10 @@ class PolicySpec(model_rules.Model):
     """By which names nodes list in their status what their devices can give, so that the kubelet and other
     schedulers can reckon with it. none: by no name. berth: berth.dev/gpu, berth.dev/gpu-memory and so on.
     koordinator: besides, Koordinator's, koordinator.sh/gpu and kubernetes.io/gpu and so on."""
+
+    on_cordon: vocabulary.OnCordon = vocabulary.OnCordon.STOP
+    """What becomes of the pods that hold a device which spec.cordon of its Device names. stop: they stay, and
+    no new pod gets it. drain: they are evicted, too; PodDisruptionBudgets hold."""
 
 
 class PolicyStatus(model_rules.Model):

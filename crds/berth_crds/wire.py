@@ -297,6 +297,7 @@ class Agents(Struct, frozen=True):
     grace_seconds: int = 40
     unknown_seconds: int = 20
     taint: bool = False
+    evict_after_seconds: int | None = None
 
 
 class Priorities(Struct, frozen=True):
@@ -312,6 +313,7 @@ class HealthRules(Struct, frozen=True):
     critical_xids: tuple[int, ...] = ()
     cool_down_seconds: int = 300
     clean_probes: int = 3
+    on_sick: str = "leave"
 
 
 class SharingRules(Struct, frozen=True):
@@ -334,6 +336,7 @@ class PolicySpec(Struct, frozen=True):
     sharing: SharingRules = SharingRules()
     delivery: str = "reported"
     node_names: str = "berth"
+    on_cordon: str = "stop"
 
 
 class PolicyStatus(Struct, frozen=True):

@@ -43,6 +43,7 @@ from berth_operator.kube import (
     elections,
     elector,
     events,
+    evictor,
     feeds,
     kopf_lag,
     leadership,
@@ -289,6 +290,7 @@ class Operator:
             self._beside(SideTask.GPUPODS, self._gpupod_cleaner.run),
             self._beside(SideTask.REJECTIONS, self._watch_rejections),
             self._beside(SideTask.TAINTS, self._taint_nodes),
+            self._beside(SideTask.EVICTIONS, self._evict_pods),
             self._beside(SideTask.BIND_LOG, self._bind_log.run),
         ) as deciding:
             log.info("deciding: %s", inventory_metrics.description(self._ledger))
@@ -340,6 +342,14 @@ class Operator:
             clock=self._clock,
             written=self._metrics.consequences.tainted,
         ).run()
+
+    async def _evict_pods(self) -> None:
+        await self._wait_for_first_binds()
+        limiter = RateLimiter(self._clock, lambda: evictor.A_SECOND)
+        around = evictor.Surroundings(
+            self._clock, self._events.record, self._metrics.consequences, self._election.leads
+        )
+        await evictor.Evictor(self._session, self._ledger, limiter, around).run()
 
     async def _watch_rejections(self) -> None:
         await RejectionWatch(self._session, self._ledger, self._feeds.admissions, clock=self._clock).run()

@@ -58,6 +58,7 @@ class SideTask(enum.StrEnum):
     GPUPODS = "gpupods"
     REJECTIONS = "rejections"
     TAINTS = "taints"
+    EVICTIONS = "evictions"
     BIND_LOG = "bind-log"
 
 
@@ -185,10 +186,30 @@ class Consequences:
             ("change", TaintChange),
             into=into,
         )
+        self._evictions = _counters(
+            "evictions",
+            "Pods that were evicted: of nodes with a silent agent, and from cards that are sick or cordoned.",
+            ("cause", decisions.EvictionCause),
+            into=into,
+        )
+        self.evictions_refused = prometheus.Counter(
+            f"{PREFIX}_evictions_refused",
+            "Evictions that the API server refused, mostly for a PodDisruptionBudget; each is tried again.",
+            registry=into,
+        )
+        self.breaker_open = prometheus.Gauge(
+            f"{PREFIX}_eviction_breaker_open",
+            "1 while pods of so many nodes would be evicted at once that none is, else 0.",
+            registry=into,
+        )
 
     def tainted(self, tainted: bool) -> None:  # noqa: FBT001  the value is the message
         """Count a Node that got the taint of a silent agent, or that lost it."""
         self._taints[TaintChange.ADDED if tainted else TaintChange.REMOVED].inc()
+
+    def evicted(self, cause: decisions.EvictionCause) -> None:
+        """Count a pod that was evicted."""
+        self._evictions[cause].inc()
 
 
 class Metrics:

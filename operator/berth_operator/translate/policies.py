@@ -31,6 +31,8 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
     for field, word, words in (
         ("delivery", spec.delivery, vocabulary.Delivery),
         ("nodeNames", spec.node_names, vocabulary.NodeNames),
+        ("health.onSick", spec.health.on_sick, vocabulary.OnSick),
+        ("onCordon", spec.on_cordon, vocabulary.OnCordon),
     ):
         if word not in set(words):
             return f"spec.{field} {quoted(word)} is not known (known: {', '.join(words)})"
@@ -42,6 +44,11 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         grace_seconds=float(spec.agents.grace_seconds),
         unknown_seconds=float(spec.agents.unknown_seconds),
         taint_silent=spec.agents.taint,
+        evict_after_seconds=None
+        if spec.agents.evict_after_seconds is None
+        else float(spec.agents.evict_after_seconds),
+        evict_sick=spec.health.on_sick == vocabulary.OnSick.EVICT,
+        drain_cordoned=spec.on_cordon == vocabulary.OnCordon.DRAIN,
         label_priority=spec.priorities.label_at_most,
         models=tuple(sorted((catalog.model_key(name), model) for name, model in spec.models.items())),
         fractions=spec.sharing.fractions,
@@ -58,6 +65,8 @@ def _agents_fault(agents: wire.Agents) -> str:
         return f"spec.agents.graceSeconds must be positive, not {agents.grace_seconds}"
     if agents.unknown_seconds < 0:
         return f"spec.agents.unknownSeconds must not be negative, as {agents.unknown_seconds} is"
+    if agents.evict_after_seconds is not None and agents.evict_after_seconds < 0:
+        return f"spec.agents.evictAfterSeconds must not be negative, as {agents.evict_after_seconds} is"
     return ""
 
 
