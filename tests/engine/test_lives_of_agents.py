@@ -29,6 +29,7 @@ POLICIES = tuple(
     for sick in (False, True)
 )
 NODE = st.sampled_from(NODES)
+FEW = st.sets(NODE, min_size=1, max_size=2)
 QUIET = logging.getLogger("nobody")
 QUIET.disabled = True
 QUARANTINE = "its kubelet rejected 3 pods in a row"
@@ -47,8 +48,11 @@ class Lives(stateful.RuleBasedStateMachine):
         self.waiting: dict[str, int] = {}
         self.ending: set[str] = set()
         self.policy = POLICIES[-1]
+        self.budget = ["evicted"] * len(NODES)  # What the next evictions are answered.
         self.made = 0
         self.lead()
+        self.ask(8)
+        self.decide(lands=True)
 
     # ------------------------------------------------------------ leaders
 
@@ -58,7 +62,7 @@ class Lives(stateful.RuleBasedStateMachine):
         self.ledger = Ledger(self.clock)
         self.ledger.policy_seen(self.policy)
         self.watchdog = Watchdog(self.ledger, clock=self.clock, logger=QUIET)
-        self.plan = EvictionPlan()
+        self.plan, self.planned_for = EvictionPlan(), self.policy
         self.changes = self.ledger.changes.reader()
         for name in NODES:
             self.ledger.node_seen(builders.node(name))
@@ -88,25 +92,34 @@ class Lives(stateful.RuleBasedStateMachine):
 
     # ------------------------------------------------------------ agents, cards and kubelets
 
-    @stateful.rule(names=st.sets(NODE, min_size=1))
-    def die(self, names: set[str]) -> None:
-        """Some agents die, all of them perhaps."""
+    @stateful.rule(names=FEW, seconds=st.sampled_from([0, 70, 200]))
+    def die(self, names: set[str], seconds: int) -> None:
+        """Few agents die, and mostly for long."""
         self.alive -= names
+        self.pass_time(seconds)
 
-    @stateful.rule(names=st.sets(NODE, min_size=1))
-    def come_back(self, names: set[str]) -> None:
-        """Some agents come back."""
+    @stateful.rule(seconds=st.sampled_from([0, 70, 200]))
+    def all_die(self, seconds: int) -> None:
+        """All agents die, or nobody hears them."""
+        self.alive.clear()
+        self.pass_time(seconds)
+
+    @stateful.rule(names=st.one_of(FEW, st.just(set(NODES))), seconds=st.sampled_from([0, 70]))
+    def come_back(self, names: set[str], seconds: int) -> None:
+        """Few agents come back, or all of them."""
         self.alive |= names
+        self.pass_time(seconds)
 
-    @stateful.rule(seconds=st.sampled_from([5, 30, 70, 200]))
+    @stateful.rule(seconds=st.sampled_from([10, 30, 70]))
     def pass_time(self, seconds: int) -> None:
-        """Time passes, and who is alive renews each five seconds."""
-        for _ in range(seconds // 5):
-            self.clock.advance(5)
+        """Time passes, and who is alive renews each ten seconds."""
+        for _ in range(seconds // 10):
+            self.clock.advance(10)
             for name in sorted(self.alive):
                 self.watchdog.lease_seen(name, f"{self.clock()}")
             self.watchdog.judge()
             self.update()
+            self.send(self.budget)
 
     @stateful.rule(name=NODE, trouble=st.sampled_from([None, Reason.UNHEALTHY, Reason.CARD_CORDONED]))
     def fall_sick(self, name: str, trouble: Reason | None) -> None:
@@ -186,29 +199,33 @@ class Lives(stateful.RuleBasedStateMachine):
     def update(self) -> None:
         """Have the plan learn how everything is."""
         changed = self.changes.read()
-        names = NODES if changed is None else tuple(changed)
+        names = NODES if changed is None or self.policy is not self.planned_for else tuple(changed)
+        self.planned_for = self.policy
         self.plan.update(self.ledger.inventory, names, self.ledger.policy, self.clock())
 
-    @stateful.rule(answers=st.lists(st.sampled_from(["evicted", "forbidden"]), max_size=8))
-    def evict(self, answers: list[str]) -> None:
-        """Evictions are sent; a budget forbids some of them."""
+    @stateful.rule(answers=st.lists(st.sampled_from(["evicted", "forbidden"]), max_size=6))
+    def limit(self, answers: list[str]) -> None:
+        """Budgets forbid some evictions from now on, or all."""
+        self.budget = answers
+
+    def send(self, answers: list[str]) -> None:
+        """Have evictions be sent as long as there are answers to them."""
         drained: set[str] = set()
         for answer in answers:
-            self.update()
             one = self.plan.next(self.clock(), suspects=self.ledger.suspects)
             if one is None:
                 return
             assert not self.ledger.suspects, "never in a mass silence"
             assert one.uid in self.running, "only a pod that holds cards"
             self.justify(one.node, one.cause)
-            if answer == "forbidden":
-                self.plan.retry(one.uid, self.clock() + 10)
-                continue
-            self.plan.asked(one.uid)
-            self.ending.add(one.uid)
             if one.cause is not EvictionCause.CARD_CORDONED:
                 drained.add(one.node)
                 assert len(drained) <= max(1, len(NODES) // SHARE), "the breaker"
+            if answer == "forbidden":
+                self.plan.retry(one.uid, self.clock() + 10)
+            else:
+                self.plan.asked(one.uid)
+                self.ending.add(one.uid)
 
     def justify(self, node: str, cause: EvictionCause) -> None:
         """Check that a pod is evicted for what is so, and what the policy says."""
@@ -237,8 +254,8 @@ class Lives(stateful.RuleBasedStateMachine):
 
 TestLives = Lives.TestCase
 TestLives.settings = hypothesis.settings(
-    max_examples=150,
-    stateful_step_count=50,
+    max_examples=80,
+    stateful_step_count=30,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
