@@ -50,7 +50,7 @@ def of_node(info: node_info.NodeInfo, policy: Policy, *, silent_for: float | Non
     if silent_for is not None:
         if policy.evict_after_seconds is not None and silent_for >= policy.evict_after_seconds:
             yield from _holders_of_all(info, policy.evict_after_seconds)
-    elif info.device is not None and not info.silent:
+    elif info.device is not None and not info.silent and (policy.drain_cordoned or policy.evict_sick):
         for card in (*info.device.cards, *info.device.others):
             yield from _holders_of(info, card, policy)
 

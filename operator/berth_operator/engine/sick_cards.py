@@ -46,8 +46,8 @@ def need(card: devices.Card) -> str:
 
 
 def phrases(info: node_info.NodeInfo) -> Iterator[str]:
-    """Yield what the sick cards of a node need, and whether pods are in the way."""
-    if info.device is None:
+    """Yield what sick cards of a node need, and whether pods are in the way; none while it is silent."""
+    if info.device is None or info.silent:
         return
     sick = [card for card in (*info.device.cards, *info.device.others) if card.recovery in NEEDS]
     for card in sick[:MOST_NAMED]:
@@ -60,6 +60,8 @@ def _hindrance(info: node_info.NodeInfo, card: devices.Card) -> str:
     """Return which pods hold a card, or what may be done as none does, as a phrase."""
     if count := len(holders(info, card)):
         return f"{count} {'pod holds' if count == 1 else 'pods hold'} it"
+    if card.occupied:
+        return "processes that Berth did not place use it"
     if info.withheld:
         return "a pod whose cards are not known may hold it"
     return f"no pod holds it, {NEEDS[Recovery(card.recovery or Recovery.NONE)][1]}"

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 FULL_PASS_SECONDS: Final = 300.0
+LEARNED_AT_ONCE: Final = 500  # Nodes between two awaits.
 A_SECOND: Final = 1.0  # Evictions, at most.
 RETRY_SECONDS: Final = 10.0  # The least until a refused eviction is sent again.
 REASON: Final = "EvictedByBerth"
@@ -83,25 +84,38 @@ class Evictor:
 
     async def catch_up(self) -> None:
         """Evict all pods that may be evicted by now."""
+        if self._plan_is_stale():
+            await self._learn_all()
         while self._next() is not None:
             await self._rate_limiter.acquire()
             if (one := self._next()) is not None and self._around.leads():
                 await self._settle(one)
 
-    def _next(self) -> Eviction | None:
-        """Return the eviction to send now, given how everything is."""
-        now, ledger = self._around.clock(), self._ledger
-        self._plan.update(ledger.inventory, self._changed(now), ledger.policy, now)
-        self._report_breaker()
-        return self._plan.next(now, suspects=ledger.suspects)
+    def _plan_is_stale(self) -> bool:
+        """Whether all nodes are to be looked at: the policy has changed, or it is time."""
+        return self._ledger.policy is not self._policy or self._around.clock() >= self._next_full_pass
 
-    def _changed(self, now: float) -> set[str]:
-        """Return the nodes that have changed since the last time; all where the policy has, or it is time."""
-        changed, policy = self._changes.read(), self._ledger.policy
-        if changed is not None and policy is self._policy and now < self._next_full_pass:
-            return changed
-        self._policy, self._next_full_pass = policy, now + FULL_PASS_SECONDS
-        return set(self._ledger.inventory.index) | self._plan.known
+    async def _learn_all(self) -> None:
+        """Have the plan learn how all nodes are; other tasks run in between."""
+        self._changes.read()  # Who changes from now on is read after this.
+        policy = self._policy = self._ledger.policy
+        self._next_full_pass = self._around.clock() + FULL_PASS_SECONDS
+        inventory = self._ledger.inventory
+        nodes = sorted(self._plan.known.union(inventory.index))
+        for at in range(0, len(nodes), LEARNED_AT_ONCE):
+            self._plan.update(inventory, nodes[at : at + LEARNED_AT_ONCE], policy, self._around.clock())
+            await asyncio.sleep(0)
+
+    def _next(self) -> Eviction | None:
+        """Return the eviction to send now, given how everything is; none while the plan is stale."""
+        changed, now = self._changes.read(), self._around.clock()
+        if changed is None:
+            self._next_full_pass = now
+        if self._plan_is_stale():
+            return None
+        self._plan.update(self._ledger.inventory, changed or (), self._ledger.policy, now)
+        self._report_breaker()
+        return self._plan.next(now, suspects=self._ledger.suspects)
 
     def _report_breaker(self) -> None:
         """Log when the circuit breaker opens and when it closes."""

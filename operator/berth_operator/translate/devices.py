@@ -130,6 +130,7 @@ def _card(
         functions=_functions(card),
         type=card.type,
         recovery=_recovery(verdict),
+        occupied=verdict is not None and bool(verdict.occupants),
     )
 
 

@@ -36,7 +36,8 @@ class Function:
 class Card:
     """One device as its agent published it; `trouble` is why it takes no new pod.
 
-    `recovery` is what brings it back if it is sick, as far as its agent knows.
+    `recovery` is what brings it back if it is sick, as far as its agent knows, and `occupied` whether
+    processes use it that nobody gave it.
     """
 
     uuid: str
@@ -53,6 +54,7 @@ class Card:
     functions: tuple[Function, ...] = ()
     type: str = GPU
     recovery: vocabulary.Recovery | None = None
+    occupied: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
