@@ -1,6 +1,8 @@
 """What follows from a silent agent, where the policy asks for it: a taint on its Node, and evictions."""
 
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -14,6 +16,8 @@ BUDGETS: Final = resources.Resource("policy", "v1", "poddisruptionbudgets", "Pod
 TAINT: Final = {"key": names.AGENT_SILENT_TAINT, "effect": "NoSchedule"}
 OTHER: Final = {"key": "example.com/a", "value": "b", "effect": "PreferNoSchedule"}
 PATIENT: Final = {"graceSeconds": 40, "unknownSeconds": 20, "taint": False, "evictAfterSeconds": None}
+RUTHLESS: Final = {"spec": {"health": {"onSick": "evict"}, "onCordon": "drain"}}
+MILD: Final = {"spec": {"health": {"onSick": "leave"}, "onCordon": "stop"}}
 pytestmark = pytest.mark.slow
 
 
@@ -114,3 +118,36 @@ async def test_pods_of_a_silent_agent_are_evicted_within_their_budget(impatient:
     await stage.agent(shaky="2xT4")
     await stage.until_ready("shaky")
     await stage.placed(manifests.pod("next", 2, **on("shaky")))
+
+
+async def test_the_pods_of_a_sick_card_are_evicted_and_no_others(stage: Stage, tmp_path: Path) -> None:
+    """Then its Device says that it is safe to reset; a cordon that drains empties the other card."""
+    faults = tmp_path / "faults.json"
+    faults.write_text("{}")
+    await stage.nodes("--faults", str(faults), ward="2xT4")
+    await stage.deciding_operator()
+    await stage.until_ready("ward")
+    await stage.placed(manifests.pod("one", **on("ward")), manifests.pod("two", **on("ward")))
+    cards = {name: cards_of(pod)[0] for name, pod in (await stage.pods()).items()}
+    minors = {card["uuid"]: f"{card['minor']}" for card in (await stage.devices())["ward"]["spec"]["devices"]}
+    sick = {"health": "Unhealthy", "reason": "XidCritical", "xid": 95, "recovery": "reset"}
+
+    faults.write_text(json.dumps({"ward": {minors[cards["one"]]: sick}}))
+    await until_reason(stage, "needs a reset: 1 pod holds it")
+    try:
+        await stage.patch(resources.POLICIES, names.DEFAULT_POLICY, RUTHLESS)
+        await stage.until_gone("one")
+        await until_reason(stage, "needs a reset: no pod holds it, it is safe to reset it")
+        assert await stage.bound() == {"two": "ward"}
+
+        await stage.patch(resources.DEVICES, "ward", {"spec": {"cordon": [cards["two"]]}})
+        await stage.until_gone("two")
+    finally:
+        await stage.patch(resources.POLICIES, names.DEFAULT_POLICY, MILD)
+
+
+async def until_reason(stage: Stage, words: str) -> None:
+    """Wait until a Device says this under REASON."""
+    await stage.until_device(
+        "ward", f"say {words}", lambda device: words in device["status"].get("summary", {}).get("reason", "")
+    )
