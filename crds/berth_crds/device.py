@@ -315,7 +315,8 @@ class DeviceSpec(model_rules.Model):
 
     cordon: Annotated[tuple[Annotated[str, model_rules.text(64)], ...], model_rules.set_list()] = ()
     """Written by people, never by the agent: which devices get no new pod, each by its uuid, a GPU
-    also by its minor, or "all". Pods that hold them are left alone. A uuid stays with its card, a
+    also by its minor, or "all". Pods that hold them are left alone, unless the PlacementPolicy has
+    onCordon: drain. A uuid stays with its card, a
     minor means the card that has it now. What names no device of this node has no effect, and is
     told in the column REASON and by an event. Absent or empty: no card is cordoned."""
 

@@ -76,6 +76,9 @@ IN_FLIGHT: Final = f"{GROUP}/in-flight"
 LOAD: Final = f"{GROUP}/load"
 FENCED_LABEL: Final = f"{GROUP}/fenced"
 
+# On a Node whose agent is silent, where the policy says so.
+AGENT_SILENT_TAINT: Final = f"{GROUP}/agent-silent"
+
 # A person's word to the agent, on a Device: cards that were repaired.
 REPAIRED: Final = f"{GROUP}/repaired"
 

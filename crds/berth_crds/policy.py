@@ -82,6 +82,16 @@ class Agents(model_rules.Model):
     """Seconds for which the load that an agent measured of its cards counts after it was reported; then the
     cards are judged by what is promised of them. Give it three of the 10 seconds between two reports."""
 
+    taint: model_rules.Flag = False
+    """Whether the Node of a silent agent gets the taint berth.dev/agent-silent:NoSchedule, which keeps off
+    the pods of other schedulers, too. It is taken away when the agent reports again, when this is false, and
+    when the node has no Device any more. Where most agents are silent together, none gets it."""
+
+    evict_after_seconds: Annotated[int, model_rules.integer(0, 604800)] | None = None
+    """Seconds after which the pods that hold devices of a silent agent's node are evicted, counted from when
+    it counts as silent. PodDisruptionBudgets hold. None is evicted where that would concern more than a
+    fifth of the nodes with devices, or while most agents are silent together. Absent: never."""
+
 
 class Priorities(model_rules.Model):
     """What decides which pod comes first, beside PriorityClasses."""
@@ -118,6 +128,11 @@ class HealthRules(model_rules.Model):
 
     clean_probes: Annotated[int, model_rules.integer(1, 1000)] = 3
     """How many probes in a row must find nothing before a card counts as healthy again."""
+
+    on_sick: vocabulary.OnSick = vocabulary.OnSick.LEAVE
+    """What becomes of the pods that hold a card which falls sick. leave: they stay. evict: they are evicted
+    where the card needs a reset, a drain, a reboot or to be replaced; a program's own error, and what
+    passes by itself, evicts none. Budgets and limits are those of agents.evictAfterSeconds."""
 
 
 class SharingRules(model_rules.Model):
@@ -186,6 +201,10 @@ class PolicySpec(model_rules.Model):
     """In whose annotations a pod's devices are recorded when it is bound. berth: in Berth's. koordinator:
     besides, in scheduling.koordinator.sh/device-allocated, for a cluster whose nodes still run Koordinator's
     agent or other programs that read it. It has GPUs, RDMA devices and FPGAs, and no MIG instances."""
+
+    on_cordon: vocabulary.OnCordon = vocabulary.OnCordon.STOP
+    """What becomes of the pods that hold a device which spec.cordon of its Device names. stop: they stay, and
+    no new pod gets it. drain: they are evicted, too; PodDisruptionBudgets hold."""
 
 
 class PolicyStatus(model_rules.Model):

@@ -33,6 +33,20 @@ class Recovery(StrEnum):
     REPLACE = "replace"
 
 
+class OnSick(StrEnum):
+    """What becomes of the pods on a card that falls sick."""
+
+    LEAVE = "leave"
+    EVICT = "evict"
+
+
+class OnCordon(StrEnum):
+    """What becomes of the pods on a card that people cordon."""
+
+    STOP = "stop"
+    DRAIN = "drain"
+
+
 class LinkKind(StrEnum):
     """How two cards of a node reach each other, nearest first."""
 

@@ -305,6 +305,8 @@ class Agents(Struct, frozen=True):
     grace_seconds: int = 40
     unknown_seconds: int = 20
     load_seconds: int = 30
+    taint: bool = False
+    evict_after_seconds: int | None = None
 
 
 class Priorities(Struct, frozen=True):
@@ -320,6 +322,7 @@ class HealthRules(Struct, frozen=True):
     critical_xids: tuple[int, ...] = ()
     cool_down_seconds: int = 300
     clean_probes: int = 3
+    on_sick: str = "leave"
 
 
 class SharingRules(Struct, frozen=True):
@@ -343,6 +346,7 @@ class PolicySpec(Struct, frozen=True):
     delivery: str = "reported"
     node_names: str = "berth"
     pod_records: str = "berth"
+    on_cordon: str = "stop"
 
 
 class PolicyStatus(Struct, frozen=True):

@@ -40,8 +40,10 @@ from berth_operator.kube import (
     bind_log,
     binding_writer,
     cluster_snapshots,
+    elections,
     elector,
     events,
+    evictor,
     feeds,
     kopf_lag,
     leadership,
@@ -51,6 +53,7 @@ from berth_operator.kube import (
     reconciler,
     summary_reporter,
 )
+from berth_operator.kube.agent_taint_writer import AgentTaintWriter
 from berth_operator.kube.node_capacity_writer import NodeCapacityWriter
 from berth_operator.kube.pod_touches import PodTouches
 from berth_operator.kube.rejected_pods import RejectionWatch
@@ -99,7 +102,7 @@ class Operator:
         writer = self._status_writer = self._pod_status_writer(session)
         self._options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, writer, self._options)
-        election = self._election = make_election(session, identity, settings, metrics)
+        election = self._election = elections.make(session, identity, settings, metrics, wall=wall)
         self._declarer = bind_declarer.BindDeclarer(
             self._ledger, self._election.declare, writer.size, clock=clock
         )
@@ -286,6 +289,8 @@ class Operator:
             self._beside(SideTask.NODE_CAPACITY, self._list_capacities),
             self._beside(SideTask.GPUPODS, self._gpupod_cleaner.run),
             self._beside(SideTask.REJECTIONS, self._watch_rejections),
+            self._beside(SideTask.TAINTS, self._taint_nodes),
+            self._beside(SideTask.EVICTIONS, self._evict_pods),
             self._beside(SideTask.BIND_LOG, self._bind_log.run),
         ) as deciding:
             log.info("deciding: %s", inventory_metrics.description(self._ledger))
@@ -327,6 +332,25 @@ class Operator:
         limiter = RateLimiter(self._clock, lower_while_busy(self._binding, **SECONDARY_RATE))
         await NodeCapacityWriter(self._session, self._ledger, limiter, clock=self._clock).run()
 
+    async def _taint_nodes(self) -> None:
+        await self._wait_for_first_binds()
+        await AgentTaintWriter(
+            self._session,
+            self._ledger,
+            self._watchdog.known_state,
+            RateLimiter(self._clock, lower_while_busy(self._binding, **SECONDARY_RATE)),
+            clock=self._clock,
+            written=self._metrics.consequences.tainted,
+        ).run()
+
+    async def _evict_pods(self) -> None:
+        await self._wait_for_first_binds()
+        limiter = RateLimiter(self._clock, lambda: evictor.A_SECOND)
+        around = evictor.Surroundings(
+            self._clock, self._events.record, self._metrics.consequences, self._election.leads
+        )
+        await evictor.Evictor(self._session, self._ledger, limiter, around).run()
+
     async def _watch_rejections(self) -> None:
         await RejectionWatch(self._session, self._ledger, self._feeds.admissions, clock=self._clock).run()
 
@@ -359,28 +383,6 @@ class Operator:
             await self._election.release()
         else:
             log.info("binds may still be under way: the Lease is left to lapse, so the next leader waits")
-
-
-def make_election(
-    session: api.Api, identity: str, settings: Settings, metrics: Metrics
-) -> leadership.LeaderElection:
-    """Return the leader election, which has a thread and a session of its own."""
-    timing = elector.Timing(settings.lease_duration, settings.renew_deadline, settings.retry_period)
-    main = asyncio.get_running_loop()
-
-    def restored(evidence: str) -> None:
-        main.call_soon_threadsafe(session.history.restored, evidence)
-
-    def make(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
-        environment = elector.Environment(time.monotonic, wall, idle, restored, settings.namespace)
-        return elector.Elector(own, identity, timing, environment)
-
-    return leadership.LeaderElection(
-        lambda: api.Api(session.link, agent=AGENT, count_request=metrics.writes),
-        make,
-        clock=time.monotonic,
-        lost=leadership.exit_lost,
-    )
 
 
 async def main(settings: Settings) -> None:

@@ -57,7 +57,16 @@ class SideTask(enum.StrEnum):
     NODE_CAPACITY = "node-capacity"
     GPUPODS = "gpupods"
     REJECTIONS = "rejections"
+    TAINTS = "taints"
+    EVICTIONS = "evictions"
     BIND_LOG = "bind-log"
+
+
+class TaintChange(enum.StrEnum):
+    """What became of the taint of a silent agent."""
+
+    ADDED = "added"
+    REMOVED = "removed"
 
 
 class Removal(enum.StrEnum):
@@ -167,6 +176,42 @@ class Kopf:
         )
 
 
+class Consequences:
+    """The metrics of what follows from silent agents and sick cards."""
+
+    def __init__(self, into: registry.CollectorRegistry) -> None:
+        self._taints = _counters(
+            "node_taints",
+            "Nodes that got the taint of a silent agent (added), and that lost it again (removed).",
+            ("change", TaintChange),
+            into=into,
+        )
+        self._evictions = _counters(
+            "evictions",
+            "Pods that were evicted: of nodes with a silent agent, and from cards that are sick or cordoned.",
+            ("cause", decisions.EvictionCause),
+            into=into,
+        )
+        self.evictions_refused = prometheus.Counter(
+            f"{PREFIX}_evictions_refused",
+            "Evictions that the API server refused, mostly for a PodDisruptionBudget; each is tried again.",
+            registry=into,
+        )
+        self.breaker_open = prometheus.Gauge(
+            f"{PREFIX}_eviction_breaker_open",
+            "1 while pods of so many nodes would be evicted at once that none is, else 0.",
+            registry=into,
+        )
+
+    def tainted(self, tainted: bool) -> None:  # noqa: FBT001  the value is the message
+        """Count a Node that got the taint of a silent agent, or that lost it."""
+        self._taints[TaintChange.ADDED if tainted else TaintChange.REMOVED].inc()
+
+    def evicted(self, cause: decisions.EvictionCause) -> None:
+        """Count a pod that was evicted."""
+        self._evictions[cause].inc()
+
+
 class Metrics:
     """All metrics, and their registry."""
 
@@ -177,6 +222,7 @@ class Metrics:
         self.scheduling = Scheduling(self.registry)
         self.writes = Writes(self.registry)
         self.kopf = Kopf(self.registry)
+        self.consequences = Consequences(self.registry)
         self.leader = prometheus.Gauge(
             f"{PREFIX}_leader", "1 while this process leads and decides, else 0.", registry=self.registry
         )
@@ -209,7 +255,6 @@ class Metrics:
             ("reason", Removal),
             into=self.registry,
         )
-
         self.task_failures = _counters(
             "task_failures",
             "Failures of what the leader does beside binding pods, each with a traceback in the log: faults "

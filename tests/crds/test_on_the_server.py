@@ -56,13 +56,14 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
     assert objects.read(made)["spec"] == {
         "strategy": "fragmentation",
         "weights": {"core": 2, "memory": 1},
-        "agents": {"graceSeconds": 40, "unknownSeconds": 20, "loadSeconds": 30},
+        "agents": {"graceSeconds": 40, "unknownSeconds": 20, "loadSeconds": 30, "taint": False},
         "priorities": {},
-        "health": {"coolDownSeconds": 300, "cleanProbes": 3},
+        "health": {"coolDownSeconds": 300, "cleanProbes": 3, "onSick": "leave"},
         "sharing": {"fractions": True, "replicas": True, "minMemoryMiB": 64},
         "delivery": "reported",
         "nodeNames": "berth",
         "podRecords": "berth",
+        "onCordon": "stop",
     }
 
 

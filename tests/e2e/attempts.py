@@ -84,7 +84,7 @@ class Attempt:
             now = json.loads(await ground.admin.send("GET", ground.path(self.resource, self.which)))
             body["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"]
         params = {"fieldManager": "test", "force": "true"} if self.content == APPLY else {}
-        which = "" if self.verb == "POST" else self.which
+        which = "" if self.verb == "POST" and not self.sub else self.which
         if self.namespace:
             spaces = {**ground.spaces, self.resource: self.namespace}
             ground = dataclasses.replace(ground, spaces=spaces)

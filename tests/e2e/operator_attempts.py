@@ -5,6 +5,7 @@ are called `mine`. The Lease `leader` is the operator's own. What no role of the
 the server's own authorization.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from berth_crds import names
@@ -28,6 +29,9 @@ VERDICTS: Final = (
 THEIRS: Final = "of a Device's conditions the operator may write only Ready"
 OF_NODE: Final = "of a Node's status the operator may write only capacity and allocatable"
 LISTED: Final = "of what a Node lists the operator may write only the names of devices that Berth serves"
+OF_META: Final = "the operator may not change the metadata of a Node"
+TAINTS: Final = "of a Node the operator may write only the taint berth.dev/agent-silent:NoSchedule"
+BY_UID: Final = "only by its uid, and with the pod's own grace period"
 LEASE: Final = "may write only its own Lease"
 BARE: Final = "may add no labels, finalizers or owners"
 
@@ -50,6 +54,22 @@ def on_pod(change: object, words: str, *, which: str = "waiting") -> Attempt:
 def lease(name: str = names.LEADER_LEASE, **metadata: object) -> dict[str, Any]:
     """Make a Lease."""
     return {"apiVersion": L.api_version, "kind": L.kind, "metadata": {"name": name} | metadata}
+
+
+def tainted(key: str = names.AGENT_SILENT_TAINT, effect: str = "NoSchedule") -> list[Mapping[str, object]]:
+    """Write a JSON Patch that adds a taint to those that there are."""
+    return [*replaced("/spec/taints/-", {"key": key, "effect": effect})]
+
+
+def evicted(uid: str = "", **options: object) -> dict[str, object]:
+    """Make an Eviction of the pod `bound`."""
+    options |= {"preconditions": {"uid": uid}} if uid else {}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "bound"},
+        "deleteOptions": options,
+    }
 
 
 # An example of each field of a pod's status, in which the server itself finds no fault; the other
@@ -99,6 +119,7 @@ ALLOWED: Final = {
         told(capacity={names.GPU: "400"}, allocatable={"kubernetes.io/gpu": "400"}),
         sub="status",
     ),
+    "the taint of a silent agent": Attempt(N, "machine", tainted(), JSON_PATCH),
     "to renew its Lease": Attempt(L, "leader", lease() | {"spec": {"holderIdentity": "me"}}, verb="PUT"),
     "to note something on its Lease": Attempt(L, "leader", lease(annotations={"a": "b"}), verb="PUT"),
     "to delete a GpuPod": Attempt(G, "mine", verb="DELETE"),
@@ -183,8 +204,26 @@ REFUSED: Final = {
         sub="status",
         words=OF_NODE,
     ),
-    "a label of a node": Attempt(N, "machine", {"metadata": {"labels": {"a": "b"}}}, words=NO_RIGHT),
-    "a taint of a node": Attempt(N, "machine", {"spec": {"taints": []}}, words=NO_RIGHT),
+    "a label of a node": Attempt(N, "machine", {"metadata": {"labels": {"a": "b"}}}, words=OF_META),
+    "an annotation of a node": Attempt(
+        N, "machine", {"metadata": {"annotations": {"a": "b"}}}, words=OF_META
+    ),
+    "no taint of a node": Attempt(N, "machine", {"spec": {"taints": []}}, words=TAINTS),
+    "another taint of a node": Attempt(N, "machine", tainted("example.com/a"), JSON_PATCH, words=TAINTS),
+    "its taint, with another effect": Attempt(
+        N, "machine", tainted(effect="NoExecute"), JSON_PATCH, words=TAINTS
+    ),
+    "its taint beside a cordon": Attempt(
+        N, "machine", [*tainted(), *replaced("/spec/unschedulable", True)], JSON_PATCH, words=TAINTS
+    ),
+    "to delete a node": Attempt(N, "machine", verb="DELETE", words=NO_RIGHT),
+    # Evictions.
+    "to evict a pod at once": Attempt(
+        P, "bound", evicted(uid="u", gracePeriodSeconds=0), sub="eviction", verb="POST", words=BY_UID
+    ),
+    "to evict a pod of whatever uid": Attempt(
+        P, "bound", evicted(), sub="eviction", verb="POST", words=BY_UID
+    ),
     # Leases.
     "another Lease": Attempt(L, "new", lease("new"), verb="POST", words=LEASE),
     "a Lease in another namespace": Attempt(
@@ -210,9 +249,6 @@ REFUSED: Final = {
     "to change a policy": Attempt(POLICIES, "mine", {"spec": {"strategy": "spread"}}, words=NO_RIGHT),
     "to change a pod": Attempt(P, "waiting", owned(), words=NO_RIGHT),
     "to delete a pod": Attempt(P, "waiting", verb="DELETE", words=NO_RIGHT),
-    "to evict a pod": Attempt(
-        P, "bound", {"metadata": {"name": "<bound>"}}, sub="eviction", verb="POST", words=NO_RIGHT
-    ),
     "to read a secret": Attempt(SECRETS, "any", verb="GET", words=NO_RIGHT),
     "to read Events": Attempt(EVENTS, "", verb="GET", words=NO_RIGHT),
     "to ask whose a token is": Attempt(

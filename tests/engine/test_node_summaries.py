@@ -1,12 +1,14 @@
 """What is said of the cards of nodes: in a list of Devices, and where a ledger cannot be right (I1, I2)."""
 
 import dataclasses
+from typing import Any
 
 import hypothesis
 import pytest
 
 from berth_crds import text
 from berth_crds.client import cooperative
+from berth_crds.vocabulary import Recovery
 from berth_operator.engine import device_audit, node_summaries
 from berth_operator.engine.node_summaries import NodeSummary
 from berth_operator.scheduling import decisions, holds
@@ -26,6 +28,12 @@ def summed(inventory: Inventory) -> NodeSummary:
 def troubled(*troubles: Reason | None) -> devices.Device:
     """Return a node whose cards have these troubles."""
     return builders.device(cards=[builders.card(at, trouble=one) for at, one in enumerate(troubles)])
+
+
+def sick(recovery: Recovery, **fields: Any) -> devices.Device:
+    """Return a node whose first card is sick, and the other is well."""
+    first = builders.card(0, trouble=Reason.UNHEALTHY, recovery=recovery, **fields)
+    return builders.device(cards=[first, builders.card(1)])
 
 
 PLAIN = builders.nodes(1)
@@ -80,6 +88,76 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
     "several cards of one trouble": (
         builders.inventory(troubled(Reason.UNHEALTHY, Reason.UNHEALTHY, None)),
         NodeSummary("n1", 1, 0, 1, silent=False, reason="2 cards unhealthy"),
+    ),
+    "a sick card that a pod holds": (
+        builders.inventory(sick(Recovery.RESET), builders.hold("a", shares=(0,))),
+        NodeSummary(
+            "n1", 1, 1, 1, silent=False, reason="1 card unhealthy; card 0 needs a reset: 1 pod holds it"
+        ),
+    ),
+    "a sick card that is safe to reset": (
+        builders.inventory(sick(Recovery.RESET), builders.hold("a", shares=(1,))),
+        NodeSummary(
+            "n1",
+            0,
+            1,
+            1,
+            silent=False,
+            reason="1 card unhealthy; card 0 needs a reset: no pod holds it, it is safe to reset it",
+        ),
+    ),
+    "a sick card that others use": (
+        builders.inventory(sick(Recovery.RESET, occupied=True)),
+        NodeSummary(
+            "n1",
+            1,
+            0,
+            1,
+            silent=False,
+            reason="1 card unhealthy; card 0 needs a reset: processes that Berth did not place use it",
+        ),
+    ),
+    "a sick card, and a pod of which no card is known": (
+        builders.inventory(sick(Recovery.REBOOT), builders.hold("a", withheld=1)),
+        NodeSummary(
+            "n1",
+            0,
+            0,
+            1,
+            silent=False,
+            reason="1 card unhealthy; "
+            "card 0 needs a reboot of its node: a pod whose cards are not known may hold it; "
+            "1 pod whose allocation annotation is missing or unreadable",
+        ),
+    ),
+    "a sick card that comes back by itself": (
+        builders.inventory(sick(Recovery.NONE)),
+        NodeSummary("n1", 1, 0, 1, silent=False, reason="1 card unhealthy"),
+    ),
+    "a sick card behind a silent agent": (
+        builders.inventory(sick(Recovery.RESET), silent=["n1"]),
+        NodeSummary("n1", 0, 0, 0, silent=True, reason="agent silent; 1 card unhealthy"),
+    ),
+    "many sick cards": (
+        builders.inventory(
+            builders.device(
+                cards=[
+                    builders.card(at, trouble=Reason.UNHEALTHY, recovery=Recovery.REPLACE) for at in range(6)
+                ]
+            )
+        ),
+        NodeSummary(
+            "n1",
+            0,
+            0,
+            0,
+            silent=False,
+            reason="6 cards unhealthy; "
+            + "; ".join(
+                f"card {at} is to be replaced: no pod holds it, it can be taken out" for at in range(4)
+            )
+            + "; 2 more cards need help",
+        ),
     ),
     "a cordon that names nothing": (
         builders.inventory(dataclasses.replace(builders.device(), astray=("9", "GPU-nonsense"))),

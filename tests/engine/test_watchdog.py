@@ -8,6 +8,7 @@ import pytest
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import INTERVAL_SECONDS, Watchdog
+from berth_operator.scheduling.liveness import State
 from berth_operator.scheduling.policy import Policy
 from support import builders, clock, ledgers, timeless
 
@@ -154,3 +155,30 @@ async def test_time_is_watched() -> None:
         await timeless.until(lambda: info.silent)
 
     assert GRACE < now() <= GRACE + INTERVAL_SECONDS + 0.01
+
+
+KNOWN: Final[dict[str, tuple[list[Step], State]]] = {
+    "no Device": ([], State.UNKNOWN),
+    "a Lease that nobody saw change": ([device, lease("a")], State.UNKNOWN),
+    "a renewal": ([device, lease("a"), lease("b")], State.READY),
+    "a renewal, and the grace period": ([device, lease("a"), lease("b"), passes(41)], State.UNKNOWN),
+    "both periods": ([device, lease("a"), lease("b"), passes(61)], State.SILENT),
+    "an old Lease, and both periods": ([device, lease("a"), passes(61)], State.SILENT),
+    "found silent": ([partial(device, found_silent=True), lease("a")], State.SILENT),
+    "found silent, and a renewal": (
+        [partial(device, found_silent=True), lease("a"), lease("b")],
+        State.READY,
+    ),
+    "restored": ([device, lease("a"), lease("b"), restored], State.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize(("steps", "expected"), KNOWN.values(), ids=KNOWN)
+def test_what_is_known_for_sure(steps: list[Step], expected: State) -> None:
+    """What may be news on its way, or old news, is neither life nor death."""
+    cluster = Cluster()
+
+    for step in steps:
+        step(cluster)
+
+    assert cluster.watchdog.known_state("n1") is expected

@@ -15,6 +15,7 @@ from berth_operator import __main__ as operator
 from berth_operator import app, metrics, settings
 from berth_operator.engine import (
     bind_refusals,
+    evictions,
     inventory_metrics,
     loop,
     pod_memory,
@@ -26,6 +27,7 @@ from berth_operator.http_api import auth, pages, server, views
 from berth_operator.kube import (
     bind_log,
     events,
+    evictor,
     feeds,
     kind_statuses,
     kopf_lag,
@@ -37,6 +39,7 @@ from berth_operator.kube import (
 from berth_operator.scheduling import explain, node_table, policy, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import patterns
+from berth_operator.scheduling.nodes import facts
 from berth_operator.simulation import __main__ as simulation
 from berth_operator.simulation import cli, pod_explanations
 from berth_operator.translate import device_size, pod_limits, policies
@@ -95,6 +98,11 @@ SENTENCES: Final = {
         f"Up to {kind_statuses.AT_ONCE} Devices at a time, each within {kind_statuses.WRITE_SECONDS:g} s;",
         f"at last once in {write_failures.PAUSE_SECONDS[-1]:g} s",
     ],
+    "consequences": [
+        f"`{names.AGENT_SILENT_TAINT}:{facts.Effect.NO_SCHEDULE}`",
+        f"tried again after {evictor.RETRY_SECONDS:g} s or more",
+        f"one Event, `{evictor.REASON}`,",
+    ],
     "GpuPods": [
         f"The leader looks every {misplaced_gpupods.PERIOD_SECONDS:g} s",
         f"A GpuPod lists {schema_limits.TOTAL_POD_DEVICES} devices at most",
@@ -135,6 +143,8 @@ WORDS: Final = [
         misplaced_gpupods.OFFENDER_SECONDS,
         3600,
     ),
+    ("One pod is evicted a second", evictor.A_SECOND, 1),
+    ("on more than a fifth of the nodes", evictions.SHARE, 5),
     ("a thirtieth", bind_refusals.ALL_ASKED_SECONDS / bind_refusals.RETRY_SECONDS, 30),
     ("three binds were refused", bind_refusals.OFTEN, 3),
     ("an eighth", pod_status.BATCH / pod_status.RESERVED_FOR_REWRITES, 8),

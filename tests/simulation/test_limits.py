@@ -162,6 +162,16 @@ def others() -> None:
     assert (found["ml/p1"], found["ml/p2"]) == ("n1", None)
 
 
+def leaving() -> None:
+    """A pod that is to go, and does not, keeps its cards from others."""
+    meta = {"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    theirs = simulator.pod("theirs", 3, meta=meta, schedulerName="other", nodeName="n1")
+    found = nodes(
+        simulator.advertising(4), simulator.device(), theirs, simulator.pod("p1"), simulator.pod("p2")
+    )
+    assert (found["ml/p1"], found["ml/p2"]) == ("n1", None)
+
+
 def driver() -> None:
     """Without a driver's library the agent lives, and says so."""
     script = (
@@ -218,6 +228,7 @@ IN_WORDS: Final[dict[str, Callable[[], None]]] = {
     "a card whose pod was deleted by force": forced,
     "a quota of cards": uncounted,
     "pods of other schedulers": others,
+    "that a pod leaves a silent node": leaving,
     "the driver": driver,
     "the container toolkit": toolkit,
     "NVIDIA's device plugin": plugin,

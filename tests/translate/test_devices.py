@@ -9,6 +9,7 @@ import yaml
 
 import berth_crds
 from berth_crds import schema_limits, wire
+from berth_crds.vocabulary import Recovery
 from berth_operator.scheduling import uuid_ownership
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts
@@ -229,3 +230,24 @@ def test_a_device_into_which_little_can_be_written_is_closed(length: int, failed
 
     assert (found.failed, found.large, len(found.cards)) == (failed, bool(failed), 2)
     assert len(list(uuid_ownership.named(found))) == (0 if failed else 8)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (SICK | {"recovery": "reset"}, Recovery.RESET),
+        (SICK | {"recovery": "reboot"}, Recovery.REBOOT),
+        (SICK | {"recovery": "none"}, Recovery.NONE),
+        (SICK | {"recovery": "prayer"}, None),
+        (SICK, None),
+        (SICK | {"health": "Healthy", "recovery": "reset"}, None),
+        (SICK | {"health": "Unknown", "recovery": "reset"}, None),
+    ],
+    ids=["reset", "reboot", "none", "a word we do not know", "no word", "healthy", "of unknown health"],
+)
+def test_what_a_sick_card_needs(verdict: dict[str, Any], expected: Recovery | None) -> None:
+    """Of a card that is not surely sick nothing is said, nor is a word that we do not know counted."""
+    found = devices.read(builders.published(cards=[{}], verdicts=[verdict]))
+
+    assert found.cards[0].recovery is expected
+    assert not found.cards[0].occupied

@@ -1,11 +1,13 @@
 """Nodes and policies as the core knows them."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
-from berth_crds import wire
+from berth_crds import names, wire
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy, Weights
@@ -32,6 +34,29 @@ def test_node_is_read_whole() -> None:
         unschedulable=True,
         allocatable=(("cpu", 7910), ("memory", 64 * 2**30), ("nvidia.com/gpu", 8), ("pods", 110)),
     )
+
+
+def test_the_taint_of_a_silent_agent_is_none_of_a_nodes_taints() -> None:
+    """Where it stands is kept; one of the same key with another effect is somebody else's."""
+    others = [{"key": "a", "effect": "NoSchedule"}, {"key": names.AGENT_SILENT_TAINT, "effect": "NoExecute"}]
+    ours = {"key": names.AGENT_SILENT_TAINT, "effect": "NoSchedule"}
+
+    found = node(spec={"taints": [*others, ours]})
+    unmarked = node(spec={"taints": others})
+
+    assert (found.silent_taint, unmarked.silent_taint) == (2, None)
+    assert found.taints == unmarked.taints
+    assert [(one.key, one.effect) for one in found.taints] == [tuple(one.values()) for one in others]
+
+
+def test_the_policy_that_the_page_shows_is_one() -> None:
+    """Its example asks for all that may follow from silent agents, sick and cordoned cards."""
+    page = (Path(__file__).parents[2] / "manifests" / "operating.md").read_text()
+    (text,) = (block.split("```")[0] for block in page.split("```yaml\n")[1:] if "evictAfter" in block)
+
+    found = rules(**yaml.safe_load(text)["spec"])
+
+    assert found == Policy(taint_silent=True, evict_after_seconds=900.0, evict_sick=True, drain_cordoned=True)
 
 
 def test_a_node_that_says_little() -> None:
@@ -90,6 +115,29 @@ def rules(**spec: Any) -> Policy | str:
         pytest.param({"agents": {"graceSeconds": 5}}, Policy(grace_seconds=5.0), id="a grace period"),
         pytest.param(
             {"agents": {"unknownSeconds": 0}}, Policy(unknown_seconds=0.0), id="silence is reported at once"
+        ),
+        pytest.param({"agents": {"taint": True}}, Policy(taint_silent=True), id="a taint"),
+        pytest.param(
+            {"agents": {"evictAfterSeconds": 0}}, Policy(evict_after_seconds=0.0), id="evictions at once"
+        ),
+        pytest.param(
+            {"agents": {"evictAfterSeconds": -1}},
+            "spec.agents.evictAfterSeconds must not be negative, as -1 is",
+            id="evictions before the silence",
+        ),
+        pytest.param(
+            {"health": {"onSick": "evict"}}, Policy(evict_sick=True), id="evictions from sick cards"
+        ),
+        pytest.param(
+            {"health": {"onSick": "kill"}},
+            "spec.health.onSick 'kill' is not known (known: leave, evict)",
+            id="an unknown word for sick cards",
+        ),
+        pytest.param({"onCordon": "drain"}, Policy(drain_cordoned=True), id="cordons that drain"),
+        pytest.param(
+            {"onCordon": "Drain"},
+            "spec.onCordon 'Drain' is not known (known: stop, drain)",
+            id="an unknown word for cordons",
         ),
         pytest.param({"weights": {"core": 3, "memory": 0}}, Policy(weights=Weights(3, 0)), id="weights"),
         pytest.param(

@@ -31,6 +31,7 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
+JSON_PATCH: Final = "application/json-patch+json"
 ACCEPTED: Final = {"Accept": JSON, "Accept-Encoding": "identity"}
 
 DEADLINE_SECONDS: Final = 10.0

@@ -10,7 +10,7 @@ from typing import Final
 
 from berth_crds import schema_limits, text
 from berth_crds.client import cooperative
-from berth_operator.engine import device_audit, ports
+from berth_operator.engine import device_audit, ports, sick_cards
 from berth_operator.scheduling import node_info, uuid_ownership
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_view
@@ -141,6 +141,7 @@ def reason(info: node_info.NodeInfo) -> str:
         if info.device.table_fault:
             parts.append(info.device.table_fault)
         parts += [f"{_counted(count, 'card')} {TROUBLES[what]}" for what, count in sorted(troubles.items())]
+    parts += sick_cards.phrases(info)
     if info.uncounted:
         kinds = _counted(info.uncounted, "MIG profile or device type", "MIG profiles or device types")
         parts.append(f"{kinds} over the cluster limit")

@@ -86,6 +86,18 @@ class Watchdog:
             self._tell(node, state)
         self.loads.refresh()
 
+    def known_state(self, node: str) -> State:
+        """Return what is known for sure of an agent; all else is unknown.
+
+        An agent is surely ready once we have seen it renew its Lease, and surely silent if it is no suspect.
+        """
+        if node not in self._doubts:
+            return State.UNKNOWN
+        state, sign = self._state(node), self._signs.get(node)
+        if state is State.READY and not (sign is not None and sign.fresh):
+            return State.UNKNOWN
+        return State.UNKNOWN if node in self._mass_silence.suspects else state
+
     def _judge_one(self, node: str) -> None:
         if node in self._doubts:
             self._tell(node, self._state(node))

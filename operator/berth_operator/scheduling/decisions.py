@@ -8,6 +8,14 @@ import dataclasses
 import enum
 
 
+class EvictionCause(enum.StrEnum):
+    """Why a pod is evicted."""
+
+    AGENT_SILENT = "agent-silent"
+    CARD_SICK = "card-sick"
+    CARD_CORDONED = "card-cordoned"
+
+
 class Reason(enum.StrEnum):
     """Why a node, a card or a whole request is refused."""
 

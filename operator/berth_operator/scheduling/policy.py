@@ -53,6 +53,10 @@ class Policy:
     grace_seconds: float = 40.0
     unknown_seconds: float = 20.0
     load_seconds: float = 30.0  # So long a measured load counts.
+    taint_silent: bool = False  # Whether the Node of a silent agent is tainted.
+    evict_after_seconds: float | None = None  # From when an agent is silent until its node's pods go.
+    evict_sick: bool = False  # Whether pods go from cards that need a reset, a reboot or the like.
+    drain_cordoned: bool = False  # Whether pods go from cordoned cards.
     label_priority: int = 0  # So much a label counts at most between namespaces.
     models: tuple[tuple[str, str], ...] = ()  # Keys of names that pods use, and what drivers report for them.
     fractions: bool = True  # Whether pods may have a part of a card.

@@ -25,6 +25,7 @@ NEARNESS: Final = {
     Scope.PCIE: link_worths.PATHS[LinkKind.PCIE_SWITCH],
     Scope.NUMA: link_worths.PATHS[LinkKind.NUMA],
 }
+_RECOVERIES: Final[dict[str, vocabulary.Recovery]] = {one.value: one for one in vocabulary.Recovery}
 KUBELET: Final = vocabulary.DeviceCondition.POD_RESOURCES_READY
 PLUGIN: Final = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
@@ -131,6 +132,8 @@ def _card(
         labels=tuple(sorted(card.labels.items())),
         functions=_functions(card),
         type=card.type,
+        recovery=_recovery(verdict),
+        occupied=verdict is not None and bool(verdict.occupants),
     )
 
 
@@ -166,6 +169,13 @@ def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordoned: frozense
     if verdict is not None and verdict.health != vocabulary.Health.HEALTHY:
         return Reason.UNHEALTHY
     return Reason.OCCUPIED if verdict is not None and verdict.occupants else None
+
+
+def _recovery(verdict: wire.CardStatus | None) -> vocabulary.Recovery | None:
+    """Return what brings a sick card back; None for one that is not sick, or where that is not known."""
+    if verdict is None or verdict.health != vocabulary.Health.UNHEALTHY:
+        return None
+    return _RECOVERIES.get(verdict.recovery)
 
 
 def _ambiguous(card: wire.Card, duplicates: frozenset[str]) -> Reason | None:

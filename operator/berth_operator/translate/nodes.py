@@ -6,20 +6,31 @@ because a label that is left out may be the one that a pod avoids.
 
 from collections.abc import Iterator
 
+from berth_crds import names
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import partition_tables, pod_limits, quantities, raw
 
 
 def read(node: raw.Node) -> facts.Node:
     """Return a node."""
+    taints = node.spec.taints or ()
+    silent_taint = next((at for at, one in enumerate(taints) if _says_silent(one)), None)
     return facts.Node(
         name=node.metadata.name,
         labels=node.metadata.labels,
-        taints=tuple(facts.Taint(one.key, one.value, one.effect) for one in node.spec.taints or ()),
+        taints=tuple(
+            facts.Taint(one.key, one.value, one.effect) for at, one in enumerate(taints) if at != silent_taint
+        ),
         unschedulable=node.spec.unschedulable,
         allocatable=supplies(node.status.allocatable or {}),
         honors_partitions=partition_tables.honored(node.metadata.labels),
+        silent_taint=silent_taint,
     )
+
+
+def _says_silent(taint: raw.Taint) -> bool:
+    """Whether a taint is Berth's own; one of this key and another effect is somebody else's."""
+    return taint.key == names.AGENT_SILENT_TAINT and taint.effect == facts.Effect.NO_SCHEDULE
 
 
 def excess(node: raw.Node) -> str:

@@ -33,6 +33,8 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         ("delivery", spec.delivery, vocabulary.Delivery),
         ("nodeNames", spec.node_names, vocabulary.NodeNames),
         ("podRecords", spec.pod_records, vocabulary.PodRecords),
+        ("health.onSick", spec.health.on_sick, vocabulary.OnSick),
+        ("onCordon", spec.on_cordon, vocabulary.OnCordon),
     ):
         if word not in set(words):
             return f"spec.{field} {quoted(word)} is not known (known: {', '.join(words)})"
@@ -44,6 +46,12 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         grace_seconds=float(spec.agents.grace_seconds),
         unknown_seconds=float(spec.agents.unknown_seconds),
         load_seconds=float(spec.agents.load_seconds),
+        taint_silent=spec.agents.taint,
+        evict_after_seconds=None
+        if spec.agents.evict_after_seconds is None
+        else float(spec.agents.evict_after_seconds),
+        evict_sick=spec.health.on_sick == vocabulary.OnSick.EVICT,
+        drain_cordoned=spec.on_cordon == vocabulary.OnCordon.DRAIN,
         label_priority=spec.priorities.label_at_most,
         models=tuple(sorted((catalog.model_key(name), model) for name, model in spec.models.items())),
         fractions=spec.sharing.fractions,
@@ -63,6 +71,8 @@ def _agents_fault(agents: wire.Agents) -> str:
         return f"spec.agents.unknownSeconds must not be negative, as {agents.unknown_seconds} is"
     if agents.load_seconds <= 0:
         return f"spec.agents.loadSeconds must be positive, not {agents.load_seconds}"
+    if agents.evict_after_seconds is not None and agents.evict_after_seconds < 0:
+        return f"spec.agents.evictAfterSeconds must not be negative, as {agents.evict_after_seconds} is"
     return ""
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Final
 
+from berth_crds import vocabulary
 from berth_operator.scheduling import decisions, delivery_ways
 from berth_operator.scheduling.devices import node_topology
 
@@ -33,7 +34,11 @@ class Function:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Card:
-    """One device as its agent published it; `trouble` is why it takes no new pod."""
+    """One device as its agent published it; `trouble` is why it takes no new pod.
+
+    `recovery` is what brings it back if it is sick, as far as its agent knows, and `occupied` whether
+    processes use it that nobody gave it.
+    """
 
     uuid: str
     minor: int
@@ -48,6 +53,8 @@ class Card:
     labels: tuple[tuple[str, str], ...] = ()
     functions: tuple[Function, ...] = ()
     type: str = GPU
+    recovery: vocabulary.Recovery | None = None
+    occupied: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -69,7 +69,9 @@ class Term:
 class Node:
     """One node: labels, taints, and what it can give.
 
-    `honors_partitions` is whether its whole cards are given in partitions only; None where it does not say.
+    The taint by which Berth marks the Node of a silent agent is none of `taints`: it says nothing that the
+    ledger does not know, and knows sooner when it is over. `honors_partitions` is whether its whole cards are
+    given in partitions only; None where it does not say.
     """
 
     name: str
@@ -78,6 +80,9 @@ class Node:
     unschedulable: bool = False
     allocatable: Amounts = ()
     honors_partitions: bool | None = None
+    silent_taint: int | None = (
+        None  # Where among its taints the one stands that says that its agent is silent.
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

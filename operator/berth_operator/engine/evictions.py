@@ -1,0 +1,190 @@
+"""Which pods are to be evicted: those that hold cards of silent agents, and sick or cordoned cards.
+
+The policy says which of the three it is at all. Silent agents and sick cards have one circuit breaker: where
+pods of too many nodes would be evicted at once, none is, for then the fault is more likely in what
+Berth believes. What people have cordoned does not count there, and is drained all the same. No pod is
+evicted while most agents are silent together.
+
+Nothing is remembered but since when an agent is silent, and which evictions were asked for: an operator that
+is started anew comes to the same plan, and is only later by the time of silence that it did not see. A
+pod holds its cards until it is gone, so that they are promised to nobody else before.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from berth_operator.engine import sick_cards
+from berth_operator.scheduling import node_info
+from berth_operator.scheduling.decisions import EvictionCause, Reason
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import Policy
+
+SHARE: Final = 5  # Of the nodes with devices, one in so many may be drained at the same time, and always one.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that is to be evicted, and why."""
+
+    uid: str
+    title: str
+    node: str
+    cause: EvictionCause
+    why: str
+
+    @property
+    def namespace_and_name(self) -> tuple[str, str]:
+        """The namespace and the name of the pod."""
+        namespace, _, name = self.title.partition("/")
+        return namespace, name
+
+
+def of_node(info: node_info.NodeInfo, policy: Policy, *, silent_for: float | None) -> Iterator[Eviction]:
+    """Yield the pods of a node that are to be evicted, some perhaps for several reasons.
+
+    `silent_for` is for how long its agent is surely silent, None if it is not. While an agent is not heard,
+    nobody knows how its cards are, and only the silence counts.
+    """
+    if silent_for is not None:
+        if policy.evict_after_seconds is not None and silent_for >= policy.evict_after_seconds:
+            yield from _holders_of_all(info, policy.evict_after_seconds)
+    elif info.device is not None and not info.silent and (policy.drain_cordoned or policy.evict_sick):
+        for card in (*info.device.cards, *info.device.others):
+            yield from _holders_of(info, card, policy)
+
+
+def _holders_of_all(info: node_info.NodeInfo, seconds: float) -> Iterator[Eviction]:
+    why = f"the agent of node {info.name} has been silent for {seconds:g} s or longer"
+    for hold in info.holds.values():
+        if hold.devices:
+            yield Eviction(hold.uid, hold.title, info.name, EvictionCause.AGENT_SILENT, why)
+
+
+def _holders_of(info: node_info.NodeInfo, card: devices.Card, policy: Policy) -> Iterator[Eviction]:
+    of_card = f"{sick_cards.name(card)} of node {info.name}"
+    if policy.drain_cordoned and card.trouble is Reason.CARD_CORDONED:
+        cause, why = EvictionCause.CARD_CORDONED, f"{of_card} is cordoned"
+    elif policy.evict_sick and (need := sick_cards.need(card)):
+        cause, why = EvictionCause.CARD_SICK, f"{of_card} is unhealthy and {need}"
+    else:
+        return
+    for hold in sick_cards.holders(info, card):
+        yield Eviction(hold.uid, hold.title, info.name, cause, why)
+
+
+def is_surely_silent(info: node_info.NodeInfo) -> bool:
+    """Whether a node has devices of which its agent surely says nothing any more."""
+    return info.published is not None and info.silent and not info.unknown
+
+
+class EvictionPlan:
+    """Which evictions are due, which were asked for, and whether any may be sent."""
+
+    def __init__(self) -> None:
+        self._with_devices: set[str] = set()
+        self._silent_since: dict[str, float] = {}
+        self._due: dict[str, dict[str, Eviction]] = {}  # By node and uid; no node without any.
+        self._asked: set[str] = set()
+        self._spared: set[str] = set()
+        self._not_before: dict[str, float] = {}
+
+    # ------------------------------------------------------------ what is due
+
+    def update(self, inventory: Inventory, changed: Iterable[str], policy: Policy, now: float) -> None:
+        """Learn how the changed nodes are, and which agents are silent for long enough by now."""
+        patience = policy.evict_after_seconds
+        lapsed = (
+            [name for name, since in self._silent_since.items() if now - since >= patience]
+            if patience is not None
+            else ()
+        )
+        for name in {*changed, *(one for one in lapsed if one not in self._due)}:
+            self._update(name, inventory.node(name), policy, now)
+
+    def _update(self, name: str, info: node_info.NodeInfo | None, policy: Policy, now: float) -> None:
+        if info is None or info.published is None:
+            self._with_devices.discard(name)
+        else:
+            self._with_devices.add(name)
+        if info is not None and is_surely_silent(info):
+            self._silent_since.setdefault(name, now)
+        else:
+            self._silent_since.pop(name, None)
+        before = self._due.pop(name, {})
+        since = self._silent_since.get(name)
+        silent_for = now - since if since is not None else None
+        due: dict[str, Eviction] = {}
+        for one in of_node(info, policy, silent_for=silent_for) if info is not None else ():
+            due.setdefault(one.uid, one)
+        if due:
+            self._due[name] = due
+        for uid in before.keys() - due.keys():
+            self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._asked.discard(uid)
+        self._spared.discard(uid)
+        self._not_before.pop(uid, None)
+
+    # ------------------------------------------------------------ what may be sent
+
+    @property
+    def drained(self) -> frozenset[str]:
+        """The nodes from which pods are to go, and still are there, for what Berth believes of the node."""
+        return frozenset(
+            one.node
+            for due in self._due.values()
+            for one in due.values()
+            if one.cause is not EvictionCause.CARD_CORDONED and one.uid not in self._spared
+        )
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The nodes of which anything is remembered."""
+        return frozenset(self._with_devices | self._silent_since.keys() | self._due.keys())
+
+    @property
+    def most_drained(self) -> int:
+        """How many nodes may be drained at once."""
+        return max(1, len(self._with_devices) // SHARE)
+
+    @property
+    def breaker_open(self) -> bool:
+        """Whether so many nodes would be drained at once that none is."""
+        return len(self.drained) > self.most_drained
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes have devices."""
+        return len(self._with_devices)
+
+    def next(self, now: float, *, suspects: int) -> Eviction | None:
+        """Return the eviction to send now, if any may be; `suspects` counts agents silent together."""
+        if suspects or not self._due:
+            return None
+        breaker_open, over = self.breaker_open, self._asked | self._spared
+        ready = (
+            one
+            for due in self._due.values()
+            for one in due.values()
+            if one.uid not in over
+            and self._not_before.get(one.uid, now) <= now
+            and (one.cause is EvictionCause.CARD_CORDONED or not breaker_open)
+        )
+        return min(ready, key=lambda one: (one.node, one.title), default=None)
+
+    # ------------------------------------------------------------ what became of one
+
+    def asked(self, uid: str) -> None:
+        """Record that a pod goes: it was asked to, or does anyway."""
+        self._asked.add(uid)
+
+    def spare(self, uid: str) -> None:
+        """Record that a pod is not to be evicted: nothing would be won."""
+        self._spared.add(uid)
+
+    def retry(self, uid: str, moment: float) -> None:
+        """Record that an eviction was refused, and is to be sent again, but not before this moment."""
+        self._not_before[uid] = moment

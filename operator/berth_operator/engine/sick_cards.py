@@ -1,0 +1,67 @@
+"""Cards that need somebody's help: which pods still hold them, and what may be done once none does.
+
+What a sick card needs, its agent says. A reset ends every program on the card, and so do the other ways,
+so it matters to people that no pod is there any more.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from berth_crds.vocabulary import Recovery
+from berth_operator.scheduling import node_info
+from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.holds import Hold
+
+# What a card needs, and what may be done as soon as no pod holds it. Other verdicts leave pods where they
+# are: a program's own error, or one that passes by itself.
+NEEDS: Final[dict[Recovery, tuple[str, str]]] = {
+    Recovery.RESET: ("needs a reset", "it is safe to reset it"),
+    Recovery.DRAIN: ("is to be drained", "it is drained"),
+    Recovery.REBOOT: ("needs a reboot of its node", "no pod stands to lose it"),
+    Recovery.REPLACE: ("is to be replaced", "it can be taken out"),
+}
+MOST_NAMED: Final = 4  # Cards of a node.
+
+
+def holders(info: node_info.NodeInfo, card: devices.Card) -> list[Hold]:
+    """Return the pods that hold something of a card, or may do so; in the order of their names."""
+    uuids = {card.uuid, *(one.uuid for one in card.instances)}
+    marks = uuids | ({card.minor} if card.type == devices.GPU else set())
+    found = (
+        hold
+        for hold in info.holds.values()
+        if any(share.uuid in uuids for share in hold.shares) or not hold.marked.isdisjoint(marks)
+    )
+    return sorted(found, key=lambda hold: hold.title)
+
+
+def name(card: devices.Card) -> str:
+    """Return what people call a card."""
+    return f"card {card.minor}" if card.type == devices.GPU else card.uuid
+
+
+def need(card: devices.Card) -> str:
+    """Return what a sick card needs, as a phrase; empty if nothing for which pods must be gone."""
+    return NEEDS[card.recovery][0] if card.recovery in NEEDS else ""
+
+
+def phrases(info: node_info.NodeInfo) -> Iterator[str]:
+    """Yield what sick cards of a node need, and whether pods are in the way; none while it is silent."""
+    if info.device is None or info.silent:
+        return
+    sick = [card for card in (*info.device.cards, *info.device.others) if card.recovery in NEEDS]
+    for card in sick[:MOST_NAMED]:
+        yield f"{name(card)} {need(card)}: {_hindrance(info, card)}"
+    if len(sick) > MOST_NAMED:
+        yield f"{len(sick) - MOST_NAMED} more cards need help"
+
+
+def _hindrance(info: node_info.NodeInfo, card: devices.Card) -> str:
+    """Return which pods hold a card, or what may be done as none does, as a phrase."""
+    if count := len(holders(info, card)):
+        return f"{count} {'pod holds' if count == 1 else 'pods hold'} it"
+    if card.occupied:
+        return "processes that Berth did not place use it"
+    if info.withheld:
+        return "a pod whose cards are not known may hold it"
+    return f"no pod holds it, {NEEDS[Recovery(card.recovery or Recovery.NONE)][1]}"

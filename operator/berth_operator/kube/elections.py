@@ -1,0 +1,39 @@
+"""Makes the leader election of an operator from its settings."""
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Callable
+
+from berth_crds import names
+from berth_crds.client import api
+from berth_operator.kube import elector, leadership
+from berth_operator.metrics import Metrics
+from berth_operator.settings import Settings
+
+
+def make(
+    session: api.Api,
+    identity: str,
+    settings: Settings,
+    metrics: Metrics,
+    *,
+    wall: Callable[[], dt.datetime],
+) -> leadership.LeaderElection:
+    """Return the leader election, which has a thread and a session of its own."""
+    timing = elector.Timing(settings.lease_duration, settings.renew_deadline, settings.retry_period)
+    main = asyncio.get_running_loop()
+
+    def restored(evidence: str) -> None:
+        main.call_soon_threadsafe(session.history.restored, evidence)
+
+    def make_elector(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
+        environment = elector.Environment(time.monotonic, wall, idle, restored, settings.namespace)
+        return elector.Elector(own, identity, timing, environment)
+
+    return leadership.LeaderElection(
+        lambda: api.Api(session.link, agent=names.OPERATOR_MANAGER, count_request=metrics.writes),
+        make_elector,
+        clock=time.monotonic,
+        lost=leadership.exit_lost,
+    )
