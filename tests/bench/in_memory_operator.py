@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from bench import pod_generator
+from berth_crds import wire
 from berth_crds.client import watch
 from berth_operator.engine import bind_sender, loop, ports
 from berth_operator.engine.ledger import Ledger
@@ -271,8 +272,7 @@ class InMemoryOperator:
     def end(self, uid: str) -> None:
         """Have the watch show that a pod is gone."""
         self.waiting.pop(uid, None)
-        self.status_writer.pod_left(uid)
-        self.ledger.pod_over(uid)
+        self.sink.deleted(wire.Meta(uid=uid))
         self.spent.pop(uid, None)
 
     async def round(self) -> float:

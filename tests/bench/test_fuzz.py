@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import fuzz, in_memory_operator, pod_generator, results
+from berth_crds import names
 from berth_operator.scheduling import cycle
 
 NODES = 200
@@ -35,6 +36,21 @@ def test_no_pod_hangs_the_loop(operator: in_memory_operator.InMemoryOperator) ->
 
     assert asyncio.run(play()) is None
     assert {"bound", "waits", "InvalidRequest", "UnsupportedRequest"} <= operator.status_writer.answers.keys()
+
+
+def test_nothing_is_kept_of_a_pod_that_is_gone(operator: in_memory_operator.InMemoryOperator) -> None:
+    """Otherwise the memory for long requests would fill up, and no later one would be decided."""
+    long = pod_generator.pod(pod_generator.ONE_CARD)
+    long["metadata"]["annotations"] = {names.MODEL: ",".join(f"model-{at}" for at in range(60))}
+    before = repr(operator.sink.budget)
+
+    uids = [operator.deliver(long), operator.deliver(long)]
+    meanwhile = repr(operator.sink.budget)
+    for uid in uids:
+        operator.end(uid)
+
+    assert meanwhile != before
+    assert repr(operator.sink.budget) == before
 
 
 def test_what_breaks_a_bound_is_told(operator: in_memory_operator.InMemoryOperator) -> None:
