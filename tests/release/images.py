@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from release import engines, layout, sources, versions
+from release import engines, layout, versions
 from release.failure import CannotBuild
 from testbed import binaries
 
@@ -20,6 +20,9 @@ REPOSITORY: Final = "localhost"  # What the chart takes, too, where nobody says 
 BASE: Final = "docker.io/library/python:3.11-slim"
 DEBIAN: Final = "localhost/berth-base:bookworm"
 DEBIAN_PACKAGES: Final = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "ca-certificates")
+# All files of an image have this time (January 2020), whenever it is built: a layer is another one only if its
+# content is, and a node that has the base and the dependencies of one version does not fetch them for the next.
+EPOCH: Final = 1_577_836_800
 MEGABYTE: Final = 10**6
 FAILED: Final = 1
 
@@ -66,12 +69,11 @@ def build(
     archives: Path | None = None,
 ) -> None:
     """Build the image of each program from a wheel, and write archives of them into a folder if given one."""
-    epoch = sources.last_change()
     with tempfile.TemporaryDirectory(prefix="berth-layout-") as place:
         for program in layout.PROGRAMS:
             image, folder = naming.image(program), Path(place, program.name)
             _tell(f"laying out {image}")
-            layout.lay_out(program, wheel, folder, constraints=root / ".constraints.txt", epoch=epoch)
+            layout.lay_out(program, wheel, folder, constraints=root / ".constraints.txt", epoch=EPOCH)
             size = layout.size(folder) / MEGABYTE
             _tell(f"building {image} with {engine.name}, {size:.0f} MB beyond {base}")
             engine.build(
@@ -80,7 +82,7 @@ def build(
                 containerfile=root / CONTAINERFILE,
                 target=program.name,
                 arguments={"BASE": base, "VERSION": naming.version},
-                epoch=epoch,
+                epoch=EPOCH,
             )
             if archives:
                 _archive(engine, image, archives, naming.archive(program))
@@ -102,7 +104,7 @@ def debian(engine: engines.Engine) -> str:
         _bootstrap(root)
     containerfile = folder / "Containerfile"
     containerfile.write_text("FROM scratch\nADD root.tar /\n")
-    engine.build(DEBIAN, folder, containerfile=containerfile, arguments={}, epoch=sources.last_change())
+    engine.build(DEBIAN, folder, containerfile=containerfile, arguments={}, epoch=EPOCH)
     return DEBIAN
 
 

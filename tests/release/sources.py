@@ -57,7 +57,7 @@ def stamp_chart(chart: Path, version: str) -> None:
 
 
 def last_change() -> int:
-    """Return the time of the last commit, which all files of a build have: two builds give the same."""
+    """Return the time of the last commit, which all files of a wheel have: two builds give the same."""
     return int(_git("log", "-1", "--format=%ct") or 0)
 
 
