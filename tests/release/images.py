@@ -20,8 +20,8 @@ REPOSITORY: Final = "localhost"  # What the chart takes, too, where nobody says 
 BASE: Final = "docker.io/library/python:3.11-slim"
 DEBIAN: Final = "localhost/berth-base:bookworm"
 DEBIAN_PACKAGES: Final = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "ca-certificates")
-# All files of an image have this time (January 2020), whenever it is built: a layer is another one only if its
-# content is, and a node that has the base and the dependencies of one version does not fetch them for the next.
+# All files of an image have this time (January 2020), whenever it is built: a layer is another one only if
+# its content is, so a node that has base and dependencies of one version does not fetch them for the next.
 EPOCH: Final = 1_577_836_800
 MEGABYTE: Final = 10**6
 FAILED: Final = 1
