@@ -346,8 +346,9 @@ class Operator:
     async def _evict_pods(self) -> None:
         await self._wait_for_first_binds()
         limiter = RateLimiter(self._clock, lambda: evictor.A_SECOND)
+        leads, is_heard = self._election.leads, self._watchdog.is_heard
         around = evictor.Surroundings(
-            self._clock, self._events.record, self._metrics.consequences, self._election.leads
+            self._clock, self._events.record, self._metrics.consequences, leads, is_heard
         )
         await evictor.Evictor(self._session, self._ledger, limiter, around).run()
 

@@ -331,6 +331,17 @@ def _record(draw: PodGenerator) -> str:
     return json.dumps({"runningcontainer": {f"c{at}": {"requests": requests} for at in range(count)}})
 
 
+# As many expressions as are read, and texts that are hard to take apart.
+LABELS: Final = (
+    "gpu: tier=gold; rdma: fabric in (a, b), !slow",
+    ",".join(f"l{at} notin (a,b)" for at in range(64)),
+    f"{' ' * 32000}a:b:c",
+    "," * 32000,
+    "a(," * 10000,
+    "rdma:a;" * 4000,
+)
+
+
 WISHES: Final[Mapping[str, Callable[[PodGenerator], str]]] = {
     names.MODEL: PodGenerator.models,
     names.AVOID_MODEL: PodGenerator.models,
@@ -345,8 +356,8 @@ WISHES: Final[Mapping[str, Callable[[PodGenerator], str]]] = {
     names.JOINT: lambda draw: draw.word("gpu,rdma", "rdma,fpga", "gpu,rdma,fpga"),
     names.JOINT_POLICY: lambda draw: draw.word("required", "preferred"),
     names.APPLY: lambda draw: draw.word("rdma=every", "rdma=count", "rdma=whole,fpga=every"),
-    names.LABELS: lambda draw: draw.word("fabric=a", "fabric=b,rail=1"),
-    names.FUNCTION_LABELS: lambda draw: draw.word("type=general", "type=none"),
+    names.LABELS: lambda draw: draw.word("fabric=a", "fabric=b,rail=1", *LABELS),
+    names.FUNCTION_LABELS: lambda draw: draw.word("type=general", "type=none", *LABELS),
     names.REPLICAS: lambda draw: draw.word("distributed", "packed"),
     "nvidia.com/use-gputype": PodGenerator.models,
     "nvidia.com/nouse-gputype": PodGenerator.models,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from berth_crds import names
+from berth_crds import aliases, names
 from e2e.inside import container, pod, until_running
-from e2e.stage import HARDWARE, Stage
+from e2e.stage import HARDWARE, Stage, cards_of
 from support.nvml import machine, presets
 from testbed import workers
 
@@ -22,7 +22,7 @@ LEAVES_OUT = "nodes list it if the policy has nodeNames: koordinator"
 def policy(stage: Stage) -> Iterator[None]:
     """Have the default policy back at the end."""
     yield
-    write(stage, nodeNames="none")
+    write(stage, nodeNames="none", podRecords="berth")
 
 
 def write(stage: Stage, **rules: str) -> None:
@@ -49,7 +49,10 @@ async def until_listed(stage: Stage, node: str, expected: dict[str, str]) -> Non
 
 @pytest.mark.usefixtures("policy")
 async def test_pods_by_koordinators_old_names_run(stage: Stage, worker: workers.Worker) -> None:
-    """The kubelet refuses such a name where its node does not list it; so they wait until it does."""
+    """The kubelet refuses such a name where its node does not list it; so they wait until it does.
+
+    By policy each also has the record that Koordinator's agent reads, and the fence lets it pass.
+    """
     await stage.deciding_operator()
     await stage.agent(**{worker.name: "4xT4"})
     await stage.until_ready(worker.name)
@@ -66,8 +69,11 @@ async def test_pods_by_koordinators_old_names_run(stage: Stage, worker: workers.
     for name in asked:
         await stage.until_told(name, LEAVES_OUT)
     assert not any(name.startswith("kubernetes.io") for name in lists(stage, worker.name))
-    write(stage, nodeNames="koordinator")
+    write(stage, nodeNames="koordinator", podRecords="koordinator")
     await until_running(stage, *asked)
+    for one in (await stage.pods()).values():
+        record = json.loads(one["metadata"]["annotations"][aliases.KOORDINATOR_RECORD])
+        assert [card["id"] for card in record["gpu"]] == cards_of(one)
     write(stage, nodeNames="berth")
     kept = {names.GPU: "400", "kubernetes.io/gpu": "100", "kubernetes.io/gpu-core": "80"}
     await until_listed(stage, worker.name, kept)

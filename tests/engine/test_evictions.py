@@ -127,6 +127,19 @@ def test_by_default_no_pod_is_evicted() -> None:
     assert planned.evicted() == []
 
 
+def test_no_pod_goes_before_its_agent_had_time_to_report() -> None:
+    """However impatient the policy is: an operator that is started anew finds agents silent as they were."""
+    planned = Planned(dataclasses.replace(AFTER_A_MINUTE, evict_after_seconds=0.0))
+    planned.misses("n003")
+    planned.start()
+    planned.passes(39)
+    assert planned.evicted() == []
+
+    planned.passes(1)
+
+    assert planned.evicted() == because(EvictionCause.AGENT_SILENT, "n003")
+
+
 def test_an_operator_that_is_started_anew_counts_anew() -> None:
     """It cannot know for how long an agent was silent before, and is only later by that."""
     planned = Planned(AFTER_A_MINUTE)

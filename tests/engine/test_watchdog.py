@@ -164,7 +164,11 @@ KNOWN: Final[dict[str, tuple[list[Step], State]]] = {
     "a renewal, and the grace period": ([device, lease("a"), lease("b"), passes(41)], State.UNKNOWN),
     "both periods": ([device, lease("a"), lease("b"), passes(61)], State.SILENT),
     "an old Lease, and both periods": ([device, lease("a"), passes(61)], State.SILENT),
-    "found silent": ([partial(device, found_silent=True), lease("a")], State.SILENT),
+    "found silent": ([partial(device, found_silent=True), lease("a")], State.UNKNOWN),
+    "found silent, and the grace period": (
+        [partial(device, found_silent=True), lease("a"), passes(41)],
+        State.SILENT,
+    ),
     "found silent, and a renewal": (
         [partial(device, found_silent=True), lease("a"), lease("b")],
         State.READY,

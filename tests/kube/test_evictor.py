@@ -8,10 +8,12 @@ import pytest
 
 from berth_crds import wire
 from berth_crds.client import api, errors, resources
+from berth_crds.vocabulary import Recovery
 from berth_operator import metrics
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.rate_limiter import RateLimiter
 from berth_operator.kube import events, evictor
+from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.policy import Policy
 from support import builders, timeless
 
@@ -40,8 +42,13 @@ class Server:
         self.recorded: list[events.Event] = []
         self.metrics = metrics.Metrics()
         self.leads = True
+        self.heard: set[str] = set()
         around = evictor.Surroundings(
-            self.now, self.recorded.append, self.metrics.consequences, lambda: self.leads
+            self.now,
+            self.recorded.append,
+            self.metrics.consequences,
+            lambda: self.leads,
+            self.heard.__contains__,
         )
         limiter = RateLimiter(self.now, lambda: evictor.A_SECOND)
         self.evictor = evictor.Evictor(cast(api.Api, self), self.ledger, limiter, around)
@@ -140,13 +147,59 @@ async def test_a_pod_that_is_gone_is_no_fault() -> None:
     """Whether the read finds that or the eviction does."""
     server = Server("a", "b", "c")
     del server.pods["a"]
-    server.answers["b"] = [errors.Conflict(409, "the uid is another")]
+    server.answers["b"] = [errors.NotFound(404, "no such pod", reason="NotFound")]
 
     async with timeless.beside(server.evictor.run()):
         await timeless.at(60)
 
     assert server.names == ["b", "c"]
     assert server.value("evictions_refused_total") == 0
+
+
+@timeless.scenario
+async def test_a_conflict_is_tried_again() -> None:
+    """It may be of the budget, which many change; another pod of that name is found by the read."""
+    server = Server("a", "b")
+    server.answers["a"] = [errors.Conflict(409, "the budget has changed")]
+
+    async with timeless.beside(server.evictor.run()):
+        await timeless.at(100)
+
+    assert server.names == ["a", "b", "a"]
+
+
+@timeless.scenario
+async def test_many_pods_that_a_budget_holds_hold_up_no_other() -> None:
+    """Though some of them may always be tried again by the time that another's turn comes."""
+    held = [f"a{number:02}" for number in range(8)]
+    server = Server(*held)
+    server.ledger.pod_bound(builders.hold("z", "n0", [0]))
+    server.pods["z"] = evictor.HolderPod(meta("z"), evictor.HolderSpec("n0"))
+    server.ledger.agent_silent("n0", silent=True)
+    for name in held:
+        server.answers[name] = [BUDGET] * 100
+
+    async with timeless.beside(server.evictor.run()):
+        await timeless.at(100)
+
+    assert server.names.count("z") == 1
+
+
+@timeless.scenario
+async def test_a_sick_card_counts_once_its_agent_is_heard() -> None:
+    """What an agent said that may be dead by now evicts no pod."""
+    server = Server("a", policy=dataclasses.replace(Policy(), evict_sick=True))
+    sick = builders.card(0, at="silent", trouble=Reason.UNHEALTHY, recovery=Recovery.REPLACE)
+    server.ledger.device_seen(builders.device("silent", [sick]))
+    server.ledger.agent_silent("silent", silent=False)
+
+    async with timeless.beside(server.evictor.run()):
+        await timeless.at(400)
+        assert server.names == []
+        server.heard.add("silent")
+        await timeless.at(800)
+
+    assert server.names == ["a"]
 
 
 @timeless.scenario

@@ -72,7 +72,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "labels of two types at once": (
         names.LABELS,
         "rdma: gpu: fabric=a",
-        ": 'rdma: gpu: fabric=a' is no label; write for instance fabric=a",
+        ": 'gpu: fabric=a' is no label; write for instance fabric=a",
     ),
     "a value that is none": (
         names.LABELS,

@@ -87,6 +87,9 @@ TOO_LONG: dict[str, tuple[dict[str, str], str]] = {
     "uuids": list_of(names.UUIDS, many(UUIDS + 1, "GPU-"), "uuids", UUIDS),
     "uuids to avoid": list_of(names.AVOID_UUIDS, many(UUIDS + 1, "GPU-"), "uuids", UUIDS),
     "labels": list_of(names.LABELS, many(LABELS + 1, "fabric=a", "l="), "labels", LABELS),
+    "selectors": text_of(
+        names.LABELS, ";".join(["rdma: a"] * (LABELS + 1)), " names 65 selectors; 64 are the most"
+    ),
     "types": list_of(names.JOINT, ",".join(["gpu,rdma"] * LABELS), "types", LABELS),
     "a model": text_of(names.MODEL, f"T4,{'x' * 129}", ": a model has 129 characters; 128 are the most"),
     "a label": text_of(names.LABELS, f"fabric={'a' * 400}", ": a label has 407 characters; 400 are the most"),

@@ -11,7 +11,8 @@ pod holds its cards until it is gone, so that they are promised to nobody else b
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from berth_operator.engine import sick_cards
@@ -41,18 +42,33 @@ class Eviction:
         return namespace, name
 
 
-def of_node(info: node_info.NodeInfo, policy: Policy, *, silent_for: float | None) -> Iterator[Eviction]:
+def patience(policy: Policy) -> float | None:
+    """Return for how long we have to have found an agent silent before its node's pods are evicted.
+
+    An operator that is started anew takes the word of the one before that an agent is silent. So it waits for
+    as long as any agent may take until it is heard.
+    """
+    if policy.evict_after_seconds is None:
+        return None
+    return max(policy.evict_after_seconds, policy.grace_seconds)
+
+
+def of_node(
+    info: node_info.NodeInfo, policy: Policy, *, silent_for: float | None, heard: bool = True
+) -> Iterator[Eviction]:
     """Yield the pods of a node that are to be evicted, some perhaps for several reasons.
 
-    `silent_for` is for how long its agent is surely silent, None if it is not. While an agent is not heard,
-    nobody knows how its cards are, and only the silence counts.
+    `silent_for` is for how long its agent is surely silent, None if it is not; `heard` is whether it has
+    reported since we began. While an agent is not heard, nobody knows how its cards are, and only the
+    silence counts, and what people have cordoned.
     """
     if silent_for is not None:
-        if policy.evict_after_seconds is not None and silent_for >= policy.evict_after_seconds:
+        enough = patience(policy)
+        if enough is not None and policy.evict_after_seconds is not None and silent_for >= enough:
             yield from _holders_of_all(info, policy.evict_after_seconds)
     elif info.device is not None and not info.silent and (policy.drain_cordoned or policy.evict_sick):
         for card in (*info.device.cards, *info.device.others):
-            yield from _holders_of(info, card, policy)
+            yield from _holders_of(info, card, policy, heard=heard)
 
 
 def _holders_of_all(info: node_info.NodeInfo, seconds: float) -> Iterator[Eviction]:
@@ -62,11 +78,13 @@ def _holders_of_all(info: node_info.NodeInfo, seconds: float) -> Iterator[Evicti
             yield Eviction(hold.uid, hold.title, info.name, EvictionCause.AGENT_SILENT, why)
 
 
-def _holders_of(info: node_info.NodeInfo, card: devices.Card, policy: Policy) -> Iterator[Eviction]:
+def _holders_of(
+    info: node_info.NodeInfo, card: devices.Card, policy: Policy, *, heard: bool
+) -> Iterator[Eviction]:
     of_card = f"{sick_cards.name(card)} of node {info.name}"
     if policy.drain_cordoned and card.trouble is Reason.CARD_CORDONED:
         cause, why = EvictionCause.CARD_CORDONED, f"{of_card} is cordoned"
-    elif policy.evict_sick and (need := sick_cards.need(card)):
+    elif policy.evict_sick and heard and (need := sick_cards.need(card)):
         cause, why = EvictionCause.CARD_SICK, f"{of_card} is unhealthy and {need}"
     else:
         return
@@ -82,7 +100,9 @@ def is_surely_silent(info: node_info.NodeInfo) -> bool:
 class EvictionPlan:
     """Which evictions are due, which were asked for, and whether any may be sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_heard: Callable[[str], bool] = lambda _node: True) -> None:
+        """Begin without evictions; `is_heard` tells whether a node's agent has reported since we began."""
+        self._is_heard = is_heard
         self._with_devices: set[str] = set()
         self._silent_since: dict[str, float] = {}
         self._due: dict[str, dict[str, Eviction]] = {}  # By node and uid; no node without any.
@@ -94,10 +114,10 @@ class EvictionPlan:
 
     def update(self, inventory: Inventory, changed: Iterable[str], policy: Policy, now: float) -> None:
         """Learn how the changed nodes are, and which agents are silent for long enough by now."""
-        patience = policy.evict_after_seconds
+        enough = patience(policy)
         lapsed = (
-            [name for name, since in self._silent_since.items() if now - since >= patience]
-            if patience is not None
+            [name for name, since in self._silent_since.items() if now - since >= enough]
+            if enough is not None
             else ()
         )
         for name in {*changed, *(one for one in lapsed if one not in self._due)}:
@@ -116,8 +136,9 @@ class EvictionPlan:
         since = self._silent_since.get(name)
         silent_for = now - since if since is not None else None
         due: dict[str, Eviction] = {}
-        for one in of_node(info, policy, silent_for=silent_for) if info is not None else ():
-            due.setdefault(one.uid, one)
+        if info is not None:
+            for one in of_node(info, policy, silent_for=silent_for, heard=self._is_heard(name)):
+                due.setdefault(one.uid, one)
         if due:
             self._due[name] = due
         for uid in before.keys() - due.keys():
@@ -144,6 +165,11 @@ class EvictionPlan:
     def known(self) -> frozenset[str]:
         """The nodes of which anything is remembered."""
         return frozenset(self._with_devices | self._silent_since.keys() | self._due.keys())
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """The pods that are due."""
+        return frozenset(uid for due in self._due.values() for uid in due)
 
     @property
     def most_drained(self) -> int:
@@ -173,7 +199,12 @@ class EvictionPlan:
             and self._not_before.get(one.uid, now) <= now
             and (one.cause is EvictionCause.CARD_CORDONED or not breaker_open)
         )
-        return min(ready, key=lambda one: (one.node, one.title), default=None)
+        # What was refused comes after all that was not tried yet, so that it holds nothing up.
+        return min(
+            ready,
+            key=lambda one: (self._not_before.get(one.uid, -math.inf), one.node, one.title),
+            default=None,
+        )
 
     # ------------------------------------------------------------ what became of one
 

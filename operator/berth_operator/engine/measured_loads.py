@@ -1,14 +1,19 @@
 """The measured loads of cards on our own clock: how long each counts, and which waiting pods it may help.
 
 They come with the agents' Leases. What a load changes is used at the next decision anyway; only pods that
-wait for free memory are tried again because of it, and that once a second at most.
+wait for free memory are tried again because of it, and that once in ten seconds at most: on a large cluster
+some card nearly always frees a little.
 """
+
+from typing import Final
 
 from berth_crds import card_load
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import card_loads
 from berth_operator.scheduling.decisions import ClusterEvent
+
+WAKING_SECONDS: Final = 10.0
 
 
 class MeasuredLoads:
@@ -19,6 +24,7 @@ class MeasuredLoads:
         self._clock = clock
         self._texts: dict[str, str] = {}  # As last reported, by node.
         self._freed = False
+        self._next_waking = 0.0
 
     def is_known(self, node: str, text: str) -> bool:
         """Record that an agent reports this; return whether it reported the same before, and that counts."""
@@ -45,7 +51,11 @@ class MeasuredLoads:
         """Let nothing count that is too old, and wake the pods that wait for memory where some came free."""
         ledger = self._ledger
         self._freed |= ledger.loads.expire(self._clock() - ledger.policy.load_seconds)
-        if self._freed and ledger.backlog.awaits(ClusterEvent.LOAD_CHANGED):
+        now = self._clock()
+        if not self._freed or now < self._next_waking:
+            return
+        if ledger.backlog.awaits(ClusterEvent.LOAD_CHANGED):
+            self._next_waking = now + WAKING_SECONDS
             ledger.backlog.cluster_event((ClusterEvent.LOAD_CHANGED,))
             ledger.wake.set()
         self._freed = False

@@ -90,13 +90,26 @@ class Watchdog:
         """Return what is known for sure of an agent; all else is unknown.
 
         An agent is surely ready once we have seen it renew its Lease, and surely silent if it is no suspect.
+        One that was found silent before we began may have come back: for a grace period it is not known.
         """
         if node not in self._doubts:
             return State.UNKNOWN
         state, sign = self._state(node), self._signs.get(node)
-        if state is State.READY and not (sign is not None and sign.fresh):
+        fresh = sign is not None and sign.fresh
+        if state is State.READY and not fresh:
+            return State.UNKNOWN
+        watched = self._clock() - self._missing_since.get(node, self._clock())
+        if (
+            not fresh
+            and self._doubts[node] is Doubt.CONDEMNED
+            and watched < self._ledger.policy.grace_seconds
+        ):
             return State.UNKNOWN
         return State.UNKNOWN if node in self._mass_silence.suspects else state
+
+    def is_heard(self, node: str) -> bool:
+        """Whether an agent surely reports: we have seen it renew its Lease in time."""
+        return self.known_state(node) is State.READY
 
     def _judge_one(self, node: str) -> None:
         if node in self._doubts:

@@ -53,6 +53,7 @@ class Surroundings:
     record: Callable[[events.Event], None]
     metrics: metrics.Consequences
     leads: Callable[[], bool] = lambda: True
+    is_heard: Callable[[str], bool] = lambda _node: True  # Whether its agent has reported since we began.
 
 
 class Evictor:
@@ -70,7 +71,7 @@ class Evictor:
         self._changes = ledger.changes.reader()
         self._rate_limiter = limiter
         self._around = surroundings
-        self._plan = evictions.EvictionPlan()
+        self._plan = evictions.EvictionPlan(surroundings.is_heard)
         self._policy: Policy | None = None
         self._next_full_pass = 0.0
         self._refused: set[str] = set()  # Uids of pods of which the log has said so.
@@ -97,6 +98,7 @@ class Evictor:
 
     async def _learn_all(self) -> None:
         """Have the plan learn how all nodes are; other tasks run in between."""
+        self._refused &= self._plan.uids
         self._changes.read()  # Who changes from now on is read after this.
         policy = self._policy = self._ledger.policy
         self._next_full_pass = self._around.clock() + FULL_PASS_SECONDS
@@ -137,8 +139,9 @@ class Evictor:
         try:
             if await self._may_be_evicted(one):
                 await self._evict(one)
-        except (errors.NotFound, errors.Conflict):
-            self._plan.asked(one.uid)  # It is gone, and another may have its name.
+        except errors.NotFound:
+            self._plan.asked(one.uid)
+            self._refused.discard(one.uid)
         except errors.ClientError as error:
             self._refuse(one, error)
         else:

@@ -164,7 +164,8 @@ class Inventory:
         """Forget a node; its Device and holds stay as long as they exist."""
         if (info := self.node(name)) is None:
             return
-        info.node = None
+        honored, info.node = info.honors_partitions, None
+        device_counts.recount_partitions(self.table, info, honored=honored)
         self.table.has_node[info.row] = False
         self._set_allocatable(info, ())
         self.table.touch(info.row)

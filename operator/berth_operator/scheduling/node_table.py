@@ -67,7 +67,6 @@ MODES: Final = (Reason.MIG_MODE, Reason.SHARING_MODE)
 
 
 ANY_SIZE: Final = -1  # Each bit is set.
-LARGEST_PARTITION: Final = 62  # Bits of a number; larger ones count as of this size.
 
 
 class RowLog:
@@ -369,4 +368,4 @@ class NodeTable:
             self.partition_sizes[at] = ANY_SIZE
         else:
             self.honoring.add(at)
-            self.partition_sizes[at] = sizes & (1 << LARGEST_PARTITION + 1) - 1
+            self.partition_sizes[at] = sizes

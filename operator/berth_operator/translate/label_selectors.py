@@ -16,9 +16,6 @@ from berth_operator.translate import pod_limits, refusals
 
 KEY: Final = r"(?P<key>[A-Za-z0-9_./-]+)"
 VALUE: Final = r"[A-Za-z0-9_.-]*"
-SECTION: Final = re.compile(r"\s*(?:(?P<type>[A-Za-z0-9-]+)\s*:)?(?P<selector>[^:]*)", re.ASCII)
-# A comma within parentheses separates values.
-COMMA: Final = re.compile(r",(?![^(]*\))")
 EQUAL: Final = re.compile(rf"{KEY}\s*(?P<sign>==?|!=)\s*(?P<value>{VALUE})", re.ASCII)
 AMONG: Final = re.compile(rf"{KEY}\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)", re.ASCII)
 PRESENT: Final = re.compile(rf"(?P<absent>!?)\s*{KEY}", re.ASCII)
@@ -29,20 +26,38 @@ EXAMPLE: Final = "write for instance fabric=a"
 
 def parse(place: str, text: str) -> tuple[requests.LabelSelector, ...]:
     """Return the selectors of a text, one for each type; refuse what is no selector or selects nothing."""
-    found: dict[str, set[facts.LabelExpression]] = {}
-    for section in filter(str.strip, text.split(";")):
-        match = SECTION.fullmatch(section) or _refuse_text(place, section)
-        found.setdefault(_type(place, match["type"] or ""), set()).update(
-            _expressions(place, match["selector"])
-        )
-    selectors = tuple(requests.LabelSelector(kind, tuple(sorted(found[kind]))) for kind in sorted(found))
-    expressions = [one for selector in selectors for one in selector.expressions]
-    pod_limits.check_count(place, "labels", expressions, pod_limits.MAX_LABELS)
+    parts: dict[str, list[str]] = {}
+    sections = [section for section in text.split(";") if section.strip()]
+    for section in pod_limits.check_count(place, "selectors", sections, pod_limits.MAX_LABELS):
+        named, colon, selected = section.partition(":")
+        kind = _type(place, named.strip()) if colon else ""
+        parts.setdefault(kind, []).extend(_parts(selected if colon else section))
+    if not parts or not all(parts.values()):
+        refusals.refuse(f"{place} names no label; {EXAMPLE}")
+    labels = [part for listed in parts.values() for part in listed]
+    pod_limits.check_count(place, "labels", labels, pod_limits.MAX_LABELS)
+    selectors = tuple(
+        requests.LabelSelector(kind, tuple(sorted({_expression_of(place, part) for part in parts[kind]})))
+        for kind in sorted(parts)
+    )
     for selector in selectors:
         _refuse_two_values(place, selector)
-    if not all(found.values()) or not found:
-        refusals.refuse(f"{place} names no label; {EXAMPLE}")
     return selectors
+
+
+def _parts(selector: str) -> Iterator[str]:
+    """Yield what stands between commas; a comma within parentheses separates values."""
+    pending: list[str] = []
+    inside = False
+    for piece in selector.split(","):
+        pending.append(piece)
+        inside = piece.rfind("(") > piece.rfind(")") or (inside and ")" not in piece)
+        if not inside and (part := ",".join(pending).strip()):
+            yield part
+        if not inside:
+            pending.clear()
+    if pending:
+        yield ",".join(pending).strip()
 
 
 def _type(place: str, text: str) -> str:
@@ -54,10 +69,9 @@ def _type(place: str, text: str) -> str:
     return kind
 
 
-def _expressions(place: str, selector: str) -> Iterator[facts.LabelExpression]:
-    for part in filter(None, map(str.strip, COMMA.split(selector))):
-        checked = pod_limits.check_length(f"{place}: a label", part, pod_limits.MAX_LABEL_TEXT)
-        yield _expression(checked) or _refuse_text(place, part)
+def _expression_of(place: str, part: str) -> facts.LabelExpression:
+    checked = pod_limits.check_length(f"{place}: a label", part, pod_limits.MAX_LABEL_TEXT)
+    return _expression(checked) or _refuse_text(place, part)
 
 
 def _expression(part: str) -> facts.LabelExpression | None:

@@ -14,6 +14,7 @@ from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.devices import scopes
 from berth_operator.scheduling.wording import clipped, have
 
 
@@ -27,7 +28,7 @@ def feasible(query: Query) -> node_table.Mask:
     table, rows = query.table, query.rows
     if not table.honoring:
         return table.has_node[rows]  # As on most clusters: nothing to compute.
-    size = min(query.need.whole, node_table.LARGEST_PARTITION)
+    size = min(query.need.whole, scopes.LARGEST)
     mask: node_table.Mask = (table.partition_sizes[rows] >> size & 1) == 1
     return mask & table.has_node[rows]
 

@@ -32,6 +32,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 NARROWEST_FIRST: Final = (Scope.DEVICE, Scope.NVLINK, Scope.PCIE, Scope.NUMA, Scope.NODE)
 # A walk is begun in each group; so many of those cost a step.
 GROUPS_IN_A_STEP: Final = 8
+LARGEST: Final = 62  # Bits of a number; larger partitions count as of this size.
 
 
 class Choice(NamedTuple):
@@ -143,7 +144,7 @@ def free_sizes(field: Field) -> int:
     if field.board.partitions:
         masks = (part.mask for part in field.board.partitions)
         return functools.reduce(
-            lambda found, one: found | (one & field.free == one) << one.bit_count(), masks, 1
+            lambda found, one: found | (one & field.free == one) << min(one.bit_count(), LARGEST), masks, 1
         )
     joined = [(one & field.free).bit_count() for one in groups(field.board, Scope.NVLINK, field.everything)]
     return (2 << max(joined, default=0)) - 1
