@@ -76,7 +76,6 @@ MAY_NOT: Final = [
     (OPERATOR, "update", "pods", "default"),
     (OPERATOR, "delete", "pods", "default"),
     (OPERATOR, "create", "pods", "default"),
-    (OPERATOR, "patch", "nodes", ""),
     (OPERATOR, "patch", "devices.berth.dev", ""),
     (OPERATOR, "delete", "devices.berth.dev", ""),
     (OPERATOR, "create", "gpupods.berth.dev", "default"),
@@ -114,6 +113,9 @@ MAY_NOT: Final = [
 MAY: Final = [
     (OPERATOR, "create", "pods/binding", "default"),
     (OPERATOR, "patch", "pods/status", "default"),
+    # By policy, and no more than its own taint: see `test_operator_policies`.
+    (OPERATOR, "patch", "nodes", ""),
+    (OPERATOR, "create", "pods/eviction", "default"),
     (OPERATOR, "update", "leases/berth-operator", "berth-system"),
     (OPERATOR, "get", "pods", "default"),
     (OPERATOR, "delete", "gpupods.berth.dev", "default"),

@@ -30,9 +30,12 @@ def request_on_unit(request: requests.Request, demand: facts.Demand, unit: str) 
 
 
 def variants(table: node_table.NodeTable, question: questions.Question) -> Iterator[questions.Question]:
-    """Yield the question as it is put to the nodes of each unit, where the request means something else."""
+    """Yield the question as it is put to the nodes of each unit, where the request means something else.
+
+    The order is that of names, not the one in which nodes became known.
+    """
     if len(table.gpu_units) > 1 and not question.unit:
-        for unit in table.gpu_units.of:
+        for unit in sorted(table.gpu_units.of):
             if _means_another(question.request, question.demand, unit):
                 yield questions.of(_in_units(question.request, unit), question.demand, unit=unit)
 

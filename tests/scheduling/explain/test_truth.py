@@ -347,8 +347,9 @@ def test_inventory_stays_as_it_is(inventory: Inventory, pod: queued_pods.Candida
 
 @clusters.PROPERTY
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+@hypothesis.example(clusters.picture(clusters.Dice(447)), clusters.candidate(clusters.Dice(447)))
 def test_equal_clusters_give_equal_words(inventory: Inventory, pod: queued_pods.Candidate) -> None:
-    """The order in which nodes and pods became known makes no difference (I11)."""
+    """In whatever order nodes and pods become known (I11), if nvidia.com/gpu means other profiles, too."""
     again = Inventory()
     for info in reversed(list(inventory.each())):
         for hold in reversed(info.holds.values()):
