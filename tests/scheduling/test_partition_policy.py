@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import changes, decisions, questions
 from berth_operator.scheduling.constraints import partition_policy, registry
 from berth_operator.scheduling.constraints.query import Query
-from berth_operator.scheduling.devices import allocator, facts, requests
+from berth_operator.scheduling.devices import allocator, facts, node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from support import boards, builders
@@ -86,6 +86,30 @@ def test_the_label_may_come_and_go() -> None:
     there.drop_node("n1")
     there.drop_device("n1")
     assert there.table.honoring == set()
+
+
+def test_a_node_that_comes_back_without_the_label_gives_any_cards() -> None:
+    """Its Device may outlast it, and nothing of the label may stay."""
+    there = inventory(SWITCHED, honors=True)
+    assert not passes(there, 3)
+
+    there.drop_node("n1")
+    there.put_node(builders.node())
+
+    assert passes(there, 3)
+
+
+def test_the_largest_partitions_count() -> None:
+    """A node of 64 cards gives all of them."""
+    cards = tuple(builders.card(minor) for minor in range(64))
+    table = (node_topology.Partition((1 << 64) - 1, 1),)
+    device = facts.Device(
+        "n1", cards, board=node_topology.NodeTopology(64, ((0,) * 64,) * 64, partitions=table)
+    )
+    there = inventory(device, honors=True)
+
+    assert passes(there, 64)
+    assert not passes(there, 8)
 
 
 def test_the_advice_is_the_other_label() -> None:
