@@ -90,7 +90,8 @@ class Agents(model_rules.Model):
     evict_after_seconds: Annotated[int, model_rules.integer(0, 604800)] | None = None
     """Seconds after which the pods that hold devices of a silent agent's node are evicted, counted from when
     it counts as silent. PodDisruptionBudgets hold. None is evicted where that would concern more than a
-    fifth of the nodes with devices, or while most agents are silent together. Absent: never."""
+    fifth of the nodes with devices, or while most agents, and at least three, are silent together. A cluster
+    of one or two such nodes has no such safeguard. Absent: never."""
 
 
 class Priorities(model_rules.Model):

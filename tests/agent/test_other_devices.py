@@ -1,8 +1,9 @@
 """Devices of packages reach containers as their sources open them, or the container is not made."""
 
+import asyncio
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ async def delivered(
     root: Path,
     *nodes: str,
     cards: Sequence[wire.Card] = CARDS,
+    others: Mapping[str, other_devices.Opener] = {},
     **held: Sequence[allocation.Share],
 ) -> Delivery | None:
     """Return what container `main` gets that was given this of each type."""
@@ -61,7 +63,7 @@ async def delivered(
     config = adjuster.NriConfig(
         Path("/nri"),
         DirectMeans(DeviceNodes(root / "dev", root / "proc", optional=True), DriverFiles(root, root)),
-        openers={"npu-x": opener} if opener else {},
+        openers={**others, **({"npu-x": opener} if opener else {})},
         device_nodes=device_nodes,
     )
     shares = {kind.replace("_", "-"): list(given) for kind, given in held.items()}
@@ -69,6 +71,39 @@ async def delivered(
     annotations = {names.TERM: "t", names.ALLOCATION: record}
     made = adjuster.Adjuster("n1", lambda: cards, lambda _pod, _container: (), config)
     return await made.delivery(messages.NewContainer("ml", "p", "main", annotations))
+
+
+class PatientOpener(Opener):
+    """Opens its devices once others do, too."""
+
+    def __init__(self, together: asyncio.Barrier) -> None:
+        super().__init__(Opening())
+        self.together = together
+
+    async def open(self, devices: Sequence[GivenDevice]) -> Opening:
+        """Wait for the others."""
+        async with asyncio.timeout(10):
+            await self.together.wait()
+        return await super().open(devices)
+
+
+async def test_all_sources_open_at_the_same_time(tmp_path: Path) -> None:
+    """The runtime does not wait for long, however many types a container was given."""
+    together = asyncio.Barrier(2)
+    npu, dsp = PatientOpener(together), PatientOpener(together)
+    cards = (*CARDS, wire.Card("dsp-1", "dsp", 1))
+
+    await delivered(
+        npu,
+        tmp_path,
+        cards=cards,
+        others={"dsp": dsp},
+        npu_x=[NPU],
+        dsp=[allocation.Share("dsp-1", 1, 100, 0)],
+    )
+
+    assert npu.asked == [[GivenDevice(id="1", minor=1)]]
+    assert dsp.asked == [[GivenDevice(id="1", minor=1)]]
 
 
 async def test_the_example_opens_what_its_container_was_given(

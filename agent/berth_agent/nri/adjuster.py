@@ -16,7 +16,6 @@ from berth_agent.kubelet import device_ids, podresources
 from berth_agent.nri.messages import NewContainer
 from berth_agent.way import Cards, Requested
 from berth_crds import names
-from berth_crds.device_sources import GivenDevice
 
 log = logging.getLogger(__name__)
 
@@ -85,16 +84,12 @@ class Adjuster:
         if found is None:
             return None
         others = other_devices.given(container.annotations, container.name, self._node, cards)
-        for kind, devices in others.items():
-            found = await self._opened(found, kind, devices)
+        openers = {kind: self._config.openers[kind] for kind in others if kind in self._config.openers}
+        # At the same time: the runtime waits for all of them no longer than for one.
+        openings = await asyncio.gather(*(opener.open(others[kind]) for kind, opener in openers.items()))
+        for kind, opening in zip(openers, openings, strict=True):
+            found = other_devices.with_opening(found, kind, opening, self._config.device_nodes)
         return found
-
-    async def _opened(self, found: Delivery, kind: str, devices: Sequence[GivenDevice]) -> Delivery:
-        """Return a delivery with devices of another type, if its package opens them."""
-        if (opener := self._config.openers.get(kind)) is None:
-            return found
-        opening = await opener.open(devices)
-        return other_devices.with_opening(found, kind, opening, self._config.device_nodes)
 
     async def _guarded(self, container: NewContainer, rules: Guard) -> Delivery | None:
         """Return what is left to a container that asks for cards that nobody gave it; None to all others."""
