@@ -64,13 +64,15 @@ def _whole_cards(
     field = packing_problems.field_of(view, cards, request)
     if field.free.bit_count() - view.withheld < count:
         return None
-    pools = preferences.pools(view, cards, field.pool, count)
-    found = (
-        scopes.best(field._replace(pool=pool), scope, count, effort)
-        for scope in scopes.tried(field, request.grouping)
-        for pool in pools
-    )
-    return next((chosen for chosen in found if chosen is not None), None)
+    fields = [field]
+    if view.burdens:
+        pools = preferences.pools(view, cards, field.pool, count)
+        fields = [field._replace(pool=pool) for pool in pools]
+    for scope in scopes.tried(field, request.grouping):
+        for one in fields:
+            if (chosen := scopes.best(one, scope, count, effort)) is not None:
+                return chosen
+    return None
 
 
 def _card_for_share(
