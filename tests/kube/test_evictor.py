@@ -42,13 +42,13 @@ class Server:
         self.recorded: list[events.Event] = []
         self.metrics = metrics.Metrics()
         self.leads = True
-        self.heard: set[str] = set()
+        self.ready: set[str] = set()
         around = evictor.Surroundings(
             self.now,
             self.recorded.append,
             self.metrics.consequences,
             lambda: self.leads,
-            self.heard.__contains__,
+            self.ready.__contains__,
         )
         limiter = RateLimiter(self.now, lambda: evictor.A_SECOND)
         self.evictor = evictor.Evictor(cast(api.Api, self), self.ledger, limiter, around)
@@ -186,7 +186,7 @@ async def test_many_pods_that_a_budget_holds_hold_up_no_other() -> None:
 
 
 @timeless.scenario
-async def test_a_sick_card_counts_once_its_agent_is_heard() -> None:
+async def test_a_sick_card_counts_once_its_agent_is_ready() -> None:
     """What an agent said that may be dead by now evicts no pod."""
     server = Server("a", policy=dataclasses.replace(Policy(), evict_sick=True))
     sick = builders.card(0, at="silent", trouble=Reason.UNHEALTHY, recovery=Recovery.REPLACE)
@@ -196,7 +196,7 @@ async def test_a_sick_card_counts_once_its_agent_is_heard() -> None:
     async with timeless.beside(server.evictor.run()):
         await timeless.at(400)
         assert server.names == []
-        server.heard.add("silent")
+        server.ready.add("silent")
         await timeless.at(800)
 
     assert server.names == ["a"]

@@ -15,7 +15,7 @@ from translate import pod_requests
 
 
 def _source(_: device_sources.SourceNode) -> device_sources.DeviceSource:
-    raise NotImplementedError
+    raise AssertionError("only agents make sources")
 
 
 WHOLE = device_types.TypeDescription(

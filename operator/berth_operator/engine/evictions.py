@@ -46,7 +46,7 @@ def patience(policy: Policy) -> float | None:
     """Return for how long we have to have found an agent silent before its node's pods are evicted.
 
     An operator that is started anew takes the word of the one before that an agent is silent. So it waits for
-    as long as any agent may take until it is heard.
+    as long as any agent may take until it reports.
     """
     if policy.evict_after_seconds is None:
         return None
@@ -54,12 +54,12 @@ def patience(policy: Policy) -> float | None:
 
 
 def of_node(
-    info: node_info.NodeInfo, policy: Policy, *, silent_for: float | None, heard: bool = True
+    info: node_info.NodeInfo, policy: Policy, *, silent_for: float | None, ready: bool = True
 ) -> Iterator[Eviction]:
     """Yield the pods of a node that are to be evicted, some perhaps for several reasons.
 
-    `silent_for` is for how long its agent is surely silent, None if it is not; `heard` is whether it has
-    reported since we began. While an agent is not heard, nobody knows how its cards are, and only the
+    `silent_for` is for how long its agent is surely silent, None if it is not; `ready` is whether it has
+    reported since we began. While an agent is not ready, nobody knows how its cards are, and only the
     silence counts, and what people have cordoned.
     """
     if silent_for is not None:
@@ -68,7 +68,7 @@ def of_node(
             yield from _holders_of_all(info, policy.evict_after_seconds)
     elif info.device is not None and not info.silent and (policy.drain_cordoned or policy.evict_sick):
         for card in (*info.device.cards, *info.device.others):
-            yield from _holders_of(info, card, policy, heard=heard)
+            yield from _holders_of(info, card, policy, ready=ready)
 
 
 def _holders_of_all(info: node_info.NodeInfo, seconds: float) -> Iterator[Eviction]:
@@ -79,12 +79,12 @@ def _holders_of_all(info: node_info.NodeInfo, seconds: float) -> Iterator[Evicti
 
 
 def _holders_of(
-    info: node_info.NodeInfo, card: devices.Card, policy: Policy, *, heard: bool
+    info: node_info.NodeInfo, card: devices.Card, policy: Policy, *, ready: bool
 ) -> Iterator[Eviction]:
     of_card = f"{sick_cards.name(card)} of node {info.name}"
     if policy.drain_cordoned and card.trouble is Reason.CARD_CORDONED:
         cause, why = EvictionCause.CARD_CORDONED, f"{of_card} is cordoned"
-    elif policy.evict_sick and heard and (need := sick_cards.need(card)):
+    elif policy.evict_sick and ready and (need := sick_cards.need(card)):
         cause, why = EvictionCause.CARD_SICK, f"{of_card} is unhealthy and {need}"
     else:
         return
@@ -100,9 +100,9 @@ def is_surely_silent(info: node_info.NodeInfo) -> bool:
 class EvictionPlan:
     """Which evictions are due, which were asked for, and whether any may be sent."""
 
-    def __init__(self, is_heard: Callable[[str], bool] = lambda _node: True) -> None:
-        """Begin without evictions; `is_heard` tells whether a node's agent has reported since we began."""
-        self._is_heard = is_heard
+    def __init__(self, is_ready: Callable[[str], bool] = lambda _node: True) -> None:
+        """Begin without evictions; `is_ready` tells whether a node's agent has reported since we began."""
+        self._is_ready = is_ready
         self._with_devices: set[str] = set()
         self._silent_since: dict[str, float] = {}
         self._due: dict[str, dict[str, Eviction]] = {}  # By node and uid; no node without any.
@@ -137,7 +137,7 @@ class EvictionPlan:
         silent_for = now - since if since is not None else None
         due: dict[str, Eviction] = {}
         if info is not None:
-            for one in of_node(info, policy, silent_for=silent_for, heard=self._is_heard(name)):
+            for one in of_node(info, policy, silent_for=silent_for, ready=self._is_ready(name)):
                 due.setdefault(one.uid, one)
         if due:
             self._due[name] = due

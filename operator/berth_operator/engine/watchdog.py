@@ -107,7 +107,7 @@ class Watchdog:
             return State.UNKNOWN
         return State.UNKNOWN if node in self._mass_silence.suspects else state
 
-    def is_heard(self, node: str) -> bool:
+    def is_ready(self, node: str) -> bool:
         """Whether an agent surely reports: we have seen it renew its Lease in time."""
         return self.known_state(node) is State.READY
 

@@ -53,7 +53,7 @@ class Surroundings:
     record: Callable[[events.Event], None]
     metrics: metrics.Consequences
     leads: Callable[[], bool] = lambda: True
-    is_heard: Callable[[str], bool] = lambda _node: True  # Whether its agent has reported since we began.
+    is_ready: Callable[[str], bool] = lambda _node: True  # Whether its agent has reported since we began.
 
 
 class Evictor:
@@ -71,7 +71,7 @@ class Evictor:
         self._changes = ledger.changes.reader()
         self._rate_limiter = limiter
         self._around = surroundings
-        self._plan = evictions.EvictionPlan(surroundings.is_heard)
+        self._plan = evictions.EvictionPlan(surroundings.is_ready)
         self._policy: Policy | None = None
         self._next_full_pass = 0.0
         self._refused: set[str] = set()  # Uids of pods of which the log has said so.
