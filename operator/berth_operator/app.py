@@ -337,10 +337,10 @@ class Operator:
         await AgentTaintWriter(
             self._session,
             self._ledger,
-            self._watchdog.known_state,
             RateLimiter(self._clock, lower_while_busy(self._binding, **SECONDARY_RATE)),
             clock=self._clock,
-            written=self._metrics.consequences.tainted,
+            state_of=self._watchdog.known_state,
+            report_write=self._metrics.consequences.tainted,
         ).run()
 
     async def _evict_pods(self) -> None:

@@ -33,7 +33,7 @@ class Tainting:
         self.ledger.policy_seen(dataclasses.replace(Policy(), taint_silent=True))
         self.session, self.admin = session, admin
         self.writer = AgentTaintWriter(
-            session, self.ledger, lambda _: self.state, servers.unlimited(), clock=self.time
+            session, self.ledger, servers.unlimited(), clock=self.time, state_of=lambda _: self.state
         )
 
     def reports_again(self) -> None:

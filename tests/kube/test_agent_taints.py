@@ -47,9 +47,9 @@ class Cluster:
         self.writer = AgentTaintWriter(
             cast(api.Api, self),
             self.ledger,
-            self.watchdog.known_state,
             servers.unlimited(),
             clock=self.clock,
+            state_of=self.watchdog.known_state,
         )
 
     def show(self, name: str) -> None:

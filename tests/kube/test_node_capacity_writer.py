@@ -189,7 +189,7 @@ async def test_a_fault_of_ours_concerns_one_node_alone(
     node.ledger.node_seen(builders.node("a"))
 
     assert await node.caught_up() == cards(2)
-    assert "node a: what it lists is not written" in caplog.text
+    assert "node a: its capacity is not written" in caplog.text
     assert "'npu' is not a valid DeviceType" in caplog.text
 
 
