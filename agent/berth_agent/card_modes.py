@@ -67,11 +67,14 @@ def fault(cards: Iterable[wire.Card], modes: CardModes) -> str:
     gpus = [card for card in cards if card.type == vocabulary.DeviceType.GPU]
     cut = [card for card in gpus if is_cut(card)]
     if empty := [card for card in cut if card.mig and not card.mig.instances]:
-        return f"{_named(empty)} in MIG mode without instances: nothing of it can be given out"
+        return f"{_named(empty)} in MIG mode without instances: create some, or turn MIG mode off"
     if modes.mig_strategy != SINGLE or not cut:
         return ""
     if whole := [card for card in gpus if not is_cut(card)]:
-        return f"{_named(whole)} not in MIG mode, but others are: the strategy single wants all cut alike"
+        return (
+            f"{_named(whole)} not in MIG mode, but others are:"
+            " --mig-strategy=single needs every card to have the same MIG layout"
+        )
     profiles = sorted(_profiles(gpus))
     if len(profiles) > 1:
         return f"the instances are of the profiles {', '.join(profiles)}: the strategy single wants one"

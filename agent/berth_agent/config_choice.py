@@ -43,7 +43,8 @@ def chosen(label: str, names: Collection[str], folder: ConfigFolder) -> str:
             return wanted
         source = f"label {LABEL} of the node" if label else "flag --default-config"
         raise flags.UsageError(
-            f"The {source} names the configuration {quoted(wanted)}, and {folder.path} has {_listed(names)}."
+            f"The {source} names the configuration {quoted(wanted)}, which does not exist;"
+            f" {folder.path} has {_listed(names)}."
         )
     for fallback in folder.fallbacks:
         if fallback == EMPTY:

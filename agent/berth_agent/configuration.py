@@ -45,7 +45,7 @@ class SettingsReader:
             except errors.Unusable:
                 raise
             except errors.ClientError as error:
-                log.warning("which configuration the node has is not known yet: %s", error)
+                log.warning("the label with the node's configuration cannot be read yet: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             for key in unused:

@@ -60,8 +60,8 @@ class NodeConfig:
     `kubelet` is asked about `resources`. A probe that lists processes is asked as well, and their
     cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
     `modes` says how cards are given out. With `labels` the Node gets labels
-    with what its cards have in common. `ways` make what brings cards to containers, or looks whether
-    another does.
+    with what its cards have in common. `ways` make what brings cards to
+    containers, or checks whether something else does.
     """
 
     node: str

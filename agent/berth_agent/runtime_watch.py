@@ -48,7 +48,7 @@ class RuntimeWatch(Way):
     def __init__(self, config: RuntimeConfig, *, interval: float) -> None:
         self._config = config
         self._interval = interval
-        self._failure = "It has not been looked for yet."
+        self._failure = "The configuration of the NVIDIA runtime has not been checked yet."
 
     async def run(self) -> Never:
         """Look for ever."""

@@ -345,7 +345,7 @@ class Operator:
 
     async def _evict_pods(self) -> None:
         await self._wait_for_first_binds()
-        limiter = RateLimiter(self._clock, lambda: evictor.A_SECOND)
+        limiter = RateLimiter(self._clock, lambda: evictor.EVICTIONS_PER_SECOND)
         leads, is_ready = self._election.leads, self._watchdog.is_ready
         around = evictor.Surroundings(
             self._clock, self._events.record, self._metrics.consequences, leads, is_ready

@@ -81,12 +81,22 @@ def test_pods_that_berth_did_not_bind_stay_as_they_are() -> None:
     ("annotations", "why"),
     [
         pytest.param({names.TERM: "t", names.ALLOCATION: "{"}, "cannot be read", id="spoiled"),
-        pytest.param(bound("n2", main={"gpu": [share("GPU-a", 0)]}), "node n2, this is n1", id="elsewhere"),
-        pytest.param(bound(main={"gpu": [share("GPU-z", 0)]}), "no card GPU-z now", id="a card that is gone"),
-        pytest.param(bound(main={"gpu": [share("MIG-2", 1)]}), "no card MIG-2 now", id="an instance, too"),
-        pytest.param(bound(main={"gpu": [share("nic", 0)]}), "no card nic now", id="no GPU"),
         pytest.param(
-            bound(main={"gpu": [share("GPU-a", 3)]}), "has minor 0 now, and had 3", id="moved since the bind"
+            bound("n2", main={"gpu": [share("GPU-a", 0)]}), "node n2, and this is n1", id="elsewhere"
+        ),
+        pytest.param(
+            bound(main={"gpu": [share("GPU-z", 0)]}),
+            "GPU-z is no longer on this node",
+            id="a card that is gone",
+        ),
+        pytest.param(
+            bound(main={"gpu": [share("MIG-2", 1)]}), "MIG-2 is no longer on this node", id="an instance, too"
+        ),
+        pytest.param(bound(main={"gpu": [share("nic", 0)]}), "nic is no longer on this node", id="no GPU"),
+        pytest.param(
+            bound(main={"gpu": [share("GPU-a", 3)]}),
+            "changed from 3 to 0 after the bind",
+            id="moved since the bind",
         ),
     ],
 )

@@ -150,7 +150,7 @@ async def test_while_promises_are_not_known_nothing_else_is_given() -> None:
 
     node.pods = [pod("stock", {GPU: 1})]
     node.admits(listed("stock", ()))
-    with pytest.raises(Refused, match="which cards were promised to whom is not known"):
+    with pytest.raises(Refused, match="it is not known yet which cards are reserved"):
         await node.answers.allocated(GPU, ("GPU-1",))
 
 
@@ -245,9 +245,9 @@ async def test_where_the_pod_is_not_found_out_the_kubelet_chooses(
 
     assert await node.preferred(*FREE, size=1) == []
     assert (await node.answers.allocated(GPU, ("GPU-1",))).env == {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}
-    with pytest.raises(Refused, match="GPU-0 is for another pod"):
+    with pytest.raises(Refused, match="GPU-0, which is reserved for another pod"):
         await node.answers.allocated(GPU, ("GPU-0",))
-    assert "was not found out" in caplog.text
+    assert "could not be found" in caplog.text
 
 
 async def test_a_pod_that_is_known_a_moment_later_is_found() -> None:
@@ -267,7 +267,7 @@ async def test_another_card_than_promised_is_given_only_if_it_is_free(
     node.pods = [pod("p", {GPU: 1}, promised=[["GPU-0"]]), pod("q", {}, promised=[["GPU-1"]])]
     node.admits(listed("p", ()))
 
-    with pytest.raises(Refused, match="GPU-1 is for another pod"):
+    with pytest.raises(Refused, match="GPU-1, which is reserved for another pod"):
         await node.answers.allocated(GPU, ("GPU-1",))
     given = await node.answers.allocated(GPU, ("GPU-2",))
     assert given.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-2"}

@@ -148,7 +148,7 @@ async def test_cards_that_a_running_daemon_does_not_know_are_told(tmp_path: Path
     async with timeless.beside(scene.daemon.run()):
         await scene.until("")
         scene.daemon.set_cards(CARDS[:1])
-        await scene.until("it was started for GPU-0, GPU-1, and the node has GPU-0: end it when no program")
+        await scene.until("it serves GPU-0, GPU-1, and the node has GPU-0: stop it when no program")
 
 
 async def test_what_keeps_it_from_serving_is_told(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ async def test_a_runtime_that_fails_is_connected_to_again(
     await waiting.eventually(lambda: said(played)[0] == "True", what="the condition to say so")
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warned) == 1
-    assert f"no containers are adjusted (attempt 1): {played.socket}: " in warned[0]
+    assert f"not connected to NRI, so containers get no cards (attempt 1): {played.socket}: " in warned[0]
 
 
 # ---------------------------------------------------------------- who gets what
@@ -352,7 +352,7 @@ async def test_a_container_that_would_keep_its_own_word_is_not_made() -> None:
     ours = twice._replace(annotations={names.TERM: "t", names.ALLOCATION: record})
 
     for container in (twice, ours):
-        with pytest.raises(Undeliverable, match=f"{SEES} is set by the image and by the pod as well"):
+        with pytest.raises(Undeliverable, match=f"{SEES} is set both in the image and in the pod"):
             await deciding(Kubelet(listed())).delivery(container)
 
 

@@ -272,7 +272,7 @@ async def test_a_bind_that_the_kubelet_has_not_carried_out_counts() -> None:
     node.admits(listed("stock", ()))
 
     assert await preferred(node, 40) == {}
-    with pytest.raises(Refused, match="40 % of GPU-0 are not free: 30 % are promised to nobody"):
+    with pytest.raises(Refused, match="40 % of GPU-0 were asked for, and 30 % are free"):
         await node.answers.allocated(PARTS, percents(0, 0, 40))
 
 
@@ -287,7 +287,7 @@ async def test_a_card_of_an_init_container_is_nobody_elses(first: str, then: str
     node.admits(listed("stock", ()), listed("late", ()))
 
     assert healthy(node, then) == [0]
-    with pytest.raises(Refused, match="GPU-0 is for another pod"):
+    with pytest.raises(Refused, match="GPU-0, which is reserved for another pod"):
         await node.answers.allocated(then, ids[then])
 
 
@@ -322,7 +322,7 @@ async def test_pods_of_others_get_whole_cards_by_hundreds() -> None:
 @pytest.mark.parametrize(
     ("chosen", "why"),
     [
-        pytest.param(percents(0, 0, 60), "60 % of GPU-0 are not free: 50 %", id="too much"),
+        pytest.param(percents(0, 0, 60), "60 % of GPU-0 were asked for, and 50 %", id="too much"),
         pytest.param(
             (*percents(1, 0, 5), *percents(2, 0, 5)), "parts of 2 cards: GPU-1, GPU-2", id="of two cards"
         ),
@@ -331,8 +331,8 @@ async def test_pods_of_others_get_whole_cards_by_hundreds() -> None:
             "150 of berth.dev/gpu is neither a part of a card nor a number of cards: ask for 100 or 200",
             id="one card and a half",
         ),
-        pytest.param(percents(3, 99), "GPU-3 is for another pod", id="of a card given whole"),
-        pytest.param(percents(9, 99), "1 % of GPU-9 are not free: 0 %", id="of a card that is gone"),
+        pytest.param(percents(3, 99), "GPU-3, which is reserved for another pod", id="of a card given whole"),
+        pytest.param(percents(9, 99), "1 % of GPU-9 were asked for, and 0 %", id="of a card that is gone"),
     ],
 )
 async def test_what_is_not_free_is_refused(chosen: tuple[str, ...], why: str) -> None:
@@ -354,7 +354,7 @@ async def test_a_record_that_cannot_be_read_keeps_parts_back() -> None:
     node.pods[0].metadata.annotations[names.ALLOCATION] = "{"
 
     assert healthy(node) == [0, 0, 0, 0]
-    with pytest.raises(Refused, match="GPU-1 is for another pod"):
+    with pytest.raises(Refused, match="GPU-1, which is reserved for another pod"):
         await node.answers.allocated(PARTS, percents(1, 99))
 
 

@@ -298,7 +298,7 @@ async def test_a_plugin_that_is_taken_and_lost_at_once_pauses(
         await stream.read()
         stream.cancel()
 
-    await waiting.eventually(lambda: "lost again" in device_plugin.condition().message, what="the loss")
+    await waiting.eventually(lambda: "dropped at once" in device_plugin.condition().message, what="the loss")
     assert len(registry.requests) == 1
 
 

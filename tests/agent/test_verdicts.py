@@ -297,7 +297,7 @@ def test_hardware_errors_condemn(number: int, recovery: Recovery) -> None:
     found = Clinic().look(number)
 
     words = f"XID {number}: {xid_table.meaning(number).text}"
-    waits = "healthy again once 60 s and 3 looks in a row find nothing wrong"
+    waits = "healthy again once 60 s and 3 checks in a row find nothing wrong"
     assert found == probe.DeviceHealth(
         vocabulary.Health.UNHEALTHY, "XidCritical", number, f"{words}; {waits}", recovery
     )

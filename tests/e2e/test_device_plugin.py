@@ -166,7 +166,7 @@ async def test_what_an_init_container_had_stays_its_pods(stage: Stage, worker: w
     mine = set(cards_of((await stage.pods())["ours"]))
     assert mine == set(minors(worker)) - held
     await stage.waiting_pod(pod("late", whole("main")), "0/1 nodes are available")
-    assert "was not found out" not in agent.log.read_text()
+    assert "could not be found" not in agent.log.read_text()
 
 
 async def held_by(stage: Stage, name: str) -> dict[str, int]:

@@ -113,7 +113,7 @@ async def test_cards_that_nobody_gave_are_taken_from_other_schedulers_pods(
         await until_running(stage, "stray", "given")
         told = await stage.until("the runtime to say why", lambda: reason(stage, "twice"), seconds=60)
 
-    assert "NVIDIA_VISIBLE_DEVICES is set by the image and by the pod" in told
+    assert "NVIDIA_VISIBLE_DEVICES is set both in the image and in the pod" in told
     assert Inside(stage, worker, "stray", "main").uuids() == "void"
     assert Inside(stage, worker, "given", "main").uuids() == uuid
     assert "container main of pod" in agent.log.read_text()

@@ -101,7 +101,7 @@ OUTCOMES: dict[str, Outcome] = {
     "refused, and the pod is edited": bound(
         [conflict("7"), BOUND], [EDITED], calls=TWICE, counted=["stale", "bound"]
     ),
-    "the read fails": bound([CLOSED], [BROKEN, BOUND], calls=(1, 2, 0), logged=["ml/p cannot be looked at"]),
+    "the read fails": bound([CLOSED], [BROKEN, BOUND], calls=(1, 2, 0), logged=["ml/p cannot be read"]),
     "the request fails": bound(
         [BROKEN, BOUND], [UNBOUND], calls=TWICE, within=4.0, counted=["error", "bound"], logged=[FAILED]
     ),

@@ -114,7 +114,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
             0,
             1,
             silent=False,
-            reason="1 card unhealthy; card 0 needs a reset: processes that Berth did not place use it",
+            reason="1 card unhealthy; card 0 needs a reset: processes outside Berth use it",
         ),
     ),
     "a sick card, and a pod of which no card is known": (
@@ -126,7 +126,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
             1,
             silent=False,
             reason="1 card unhealthy; "
-            "card 0 needs a reboot of its node: a pod whose cards are not known may hold it; "
+            "card 0 needs a reboot of its node: a pod without a valid allocation annotation may hold it; "
             "1 pod whose allocation annotation is missing or unreadable",
         ),
     ),
@@ -154,9 +154,9 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
             silent=False,
             reason="6 cards unhealthy; "
             + "; ".join(
-                f"card {at} is to be replaced: no pod holds it, it can be taken out" for at in range(4)
+                f"card {at} must be replaced: no pod holds it, it can be taken out" for at in range(4)
             )
-            + "; 2 more cards need help",
+            + "; 2 more cards need repair",
         ),
     ),
     "a cordon that names nothing": (

@@ -160,7 +160,7 @@ class NodeLog(summary_reporter.NodeLog):
 @pytest.mark.parametrize(
     ("before", "now", "line"),
     [
-        (WELL, SILENT, "node n1: its agent is silent; no pod gets a card of it"),
+        (WELL, SILENT, "node n1: its agent is silent; no new pod gets its cards"),
         (SILENT, WELL, "node n1: its agent renews its Lease again"),
         (WELL, FAILED, "node n1: no pod gets a card of it: NVMLDown"),
         (FAILED, WELL, "node n1: the sources of its agent work again"),

@@ -50,7 +50,7 @@ class Server:
             lambda: self.leads,
             self.ready.__contains__,
         )
-        limiter = RateLimiter(self.now, lambda: evictor.A_SECOND)
+        limiter = RateLimiter(self.now, lambda: evictor.EVICTIONS_PER_SECOND)
         self.evictor = evictor.Evictor(cast(api.Api, self), self.ledger, limiter, around)
 
     async def get(self, _kind: resources.Resource, name: str, **_: Any) -> evictor.HolderPod:

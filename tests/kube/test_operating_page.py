@@ -143,7 +143,7 @@ WORDS: Final = [
         misplaced_gpupods.OFFENDER_SECONDS,
         3600,
     ),
-    ("One pod is evicted a second", evictor.A_SECOND, 1),
+    ("One pod is evicted a second", evictor.EVICTIONS_PER_SECOND, 1),
     ("on more than a fifth of the nodes", evictions.SHARE, 5),
     ("a thirtieth", bind_refusals.ALL_ASKED_SECONDS / bind_refusals.RETRY_SECONDS, 30),
     ("three binds were refused", bind_refusals.OFTEN, 3),

@@ -79,7 +79,7 @@ def test_what_a_pod_lacks_is_said() -> None:
     )
     assert "1 has no way to give containers their cards: its Device says why" in told
     assert "2 would start the pod without its cards" in told
-    assert "Would fit on 2 nodes if it were made again, with Berth's admission policy in place" in told
+    assert "Would fit on 2 nodes if it were created again, with Berth's admission policy in place" in told
 
 
 def test_devices_that_agents_open_need_the_runtimes_plugin() -> None:

@@ -231,7 +231,9 @@ def test_policy(spec: dict[str, Any], expected: Policy | str) -> None:
     assert rules(**spec) == expected
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(1, "graceSeconds 1 nodes may close"), (15, "15"), (40, "")])
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(1, "graceSeconds 1 nodes may be closed"), (15, "15"), (40, "")]
+)
 def test_a_grace_period_that_agents_cannot_keep_is_remarked(seconds: int, words: str) -> None:
     """Such a policy is in force as it was written, and says what comes of it."""
     warning = policies.warning(Policy(grace_seconds=seconds))

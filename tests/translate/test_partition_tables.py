@@ -67,11 +67,11 @@ def test_the_table_of_the_manual() -> None:
 
 
 FAULTS: Final[dict[str, tuple[object, str]]] = {
-    "no JSON": ("{]", "it is no table of partitions in JSON"),
-    "a list": ([1], "it is no table of partitions in JSON"),
-    "a number for partitions": ({"2": 3}, "it is no table of partitions in JSON"),
-    "nesting without end": ("[" * 9000, "it is no table of partitions in JSON"),
-    "a partition that is none": ({"2": ["a"]}, "it is no table of partitions in JSON"),
+    "no JSON": ("{]", "it is not a table of partitions in JSON"),
+    "a list": ([1], "it is not a table of partitions in JSON"),
+    "a number for partitions": ({"2": 3}, "it is not a table of partitions in JSON"),
+    "nesting without end": ("[" * 9000, "it is not a table of partitions in JSON"),
+    "a partition that is none": ({"2": ["a"]}, "it is not a table of partitions in JSON"),
     "no minors": ({"2": [{}]}, "a partition has no list of minors"),
     "a minor that is no number": ({"1": [{"minors": [True]}]}, "a partition has no list of minors"),
     "another count": ({"3": [PAIR]}, "a partition under 3 has not so many different minors"),

@@ -31,7 +31,7 @@ def _givens(cards: Iterable[wire.Card]) -> Iterator[GivenCard]:
 
 
 def _device(given: GivenCard, means: DirectMeans) -> Mapping[str, Any] | None:
-    """Return the device of a card; None where a device node lacks, which is no matter of the others."""
+    """Return the device of a card; None where a device node is missing, which is no matter of the others."""
     try:
         nodes = means.of_card(given)
     except Undeliverable:

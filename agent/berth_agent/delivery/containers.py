@@ -158,7 +158,9 @@ def entries(annotations: Mapping[str, str], container: str, node: str) -> list[a
     if isinstance(decoded, allocation.Unreadable):
         raise Undeliverable(f"the annotation {names.ALLOCATION} cannot be read: {decoded.detail}")
     if decoded.node != node:
-        raise Undeliverable(f"the annotation {names.ALLOCATION} is about node {decoded.node}, this is {node}")
+        raise Undeliverable(
+            f"the annotation {names.ALLOCATION} is for node {decoded.node}, and this is {node}"
+        )
     return [entry for entry in decoded.entries() if entry.container == container]
 
 
@@ -168,7 +170,9 @@ def _given(share: allocation.Share, cards: Iterable[wire.Card]) -> GivenCard:
         if given.uuid == share.uuid:
             check_minor(share, given.card)
             return given
-    raise Undeliverable(f"the node has no card {share.uuid} now")
+    raise Undeliverable(
+        f"card {share.uuid} is no longer on this node; delete the pod, so that it is placed anew"
+    )
 
 
 def cards_and_instances(cards: Iterable[wire.Card]) -> Iterator[GivenCard]:
@@ -181,4 +185,7 @@ def cards_and_instances(cards: Iterable[wire.Card]) -> Iterator[GivenCard]:
 def check_minor(share: allocation.Share, card: wire.Card) -> None:
     """Raise `Undeliverable` where a card has another minor than when it was given."""
     if share.minor != card.minor:
-        raise Undeliverable(f"card {card.uuid} has minor {card.minor} now, and had {share.minor} at the bind")
+        raise Undeliverable(
+            f"the minor of card {card.uuid} changed from {share.minor} to {card.minor} after the bind;"
+            " delete the pod"
+        )

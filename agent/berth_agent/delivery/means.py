@@ -16,13 +16,13 @@ class DirectMeans:
     driver_files: DriverFiles
 
     def edits(self, given: Sequence[GivenCard]) -> Edits:
-        """Return what opens these cards, or raise `Undeliverable` where a device node lacks."""
+        """Return what opens these cards, or raise `Undeliverable` where a device node is missing."""
         shared = self.shared()
         nodes = dict.fromkeys(node for card in given for node in self.of_card(card))
         return Edits((*nodes, *shared.device_nodes), shared.mounts)
 
     def of_card(self, given: GivenCard) -> tuple[DeviceNode, ...]:
-        """Return the device nodes of a card alone, or raise `Undeliverable` where one lacks."""
+        """Return the device nodes of a card alone, or raise `Undeliverable` where one is missing."""
         return tuple(self.device_nodes.of_card(given))
 
     def shared(self) -> Edits:

@@ -60,7 +60,9 @@ def _given(entry: allocation.Entry, cards: Iterable[wire.Card]) -> GivenDevice:
     share = entry.share
     card = next((one for one in cards if (one.type, one.uuid) == (entry.type, share.uuid)), None)
     if card is None:
-        raise Undeliverable(f"the node has no device {share.uuid} now")
+        raise Undeliverable(
+            f"device {share.uuid} is no longer on this node; delete the pod, so that it is placed anew"
+        )
     check_minor(share, card)
     own = share.uuid.removeprefix(f"{entry.type}-")
     return GivenDevice(id=own, minor=share.minor, percent=share.core, function=share.vf)

@@ -169,7 +169,7 @@ class PluginAnswers:
         chosen = tuple(dict.fromkeys(uuid_of(one) for one in ids))
         promised = self._promised_to(admitted, resource) if admitted else ()
         if not promised and not self._pods.are_current:
-            raise Refused("which cards were promised to whom is not known now")
+            raise Refused("it is not known yet which cards are reserved for which pod")
         is_part = self.state.meaning(resource) == names.GPU
         if promised and self._are_own(promised, admitted) and (is_part or len(promised) == len(chosen)):
             # Cards of the pod's init containers come in no order, and without a question which are preferred.
@@ -240,7 +240,7 @@ class PluginAnswers:
                         if found:
                             return found
                     await asyncio.sleep(LOOK_SECONDS)
-        log.warning("node %s: the pod that asks for %d %s was not found out", self._node, size, resource)
+        log.warning("node %s: the pod that asks for %d %s could not be found", self._node, size, resource)
         return None
 
     async def _settle(self, pod: watched_pod.Pod) -> None:
@@ -303,9 +303,7 @@ class PluginAnswers:
         """Raise `Refused` where a container asks for several replicas, and that is not wanted."""
         shared = self.state.meaning(resource) == names.NVIDIA_GPU_SHARED
         if shared and count > 1 and self._rules.choices.one_replica_each:
-            raise Refused(
-                f"{count} replicas of shared cards are no more of a card than one: ask for 1 {resource}"
-            )
+            raise Refused(f"{count} replicas give no more of a card than one: ask for 1 {resource}")
 
     def _left(self, own: claims.PodKey | None) -> Mapping[str, int]:
         """Return how many percent of each card are promised to no other pod."""
@@ -328,7 +326,7 @@ class PluginAnswers:
             if claim.uuid in uuids and claim.pod != own and not shared:
                 # Which pod that is, is none of the other's business.
                 log.warning("node %s: %s is kept for pod %s/%s", self._node, claim.uuid, *claim.pod)
-                raise Refused(f"{claim.uuid} is for another pod; no other card was offered")
+                raise Refused(f"the kubelet offered only {claim.uuid}, which is reserved for another pod")
         swapped = bool(promised) and set(promised) != set(uuids)
         if meaning == names.GPU and swapped:
             raise Refused(f"the kubelet chose {', '.join(uuids)} in place of {', '.join(promised)}")

@@ -115,5 +115,5 @@ def objection(chosen: Sequence[str], left: Mapping[str, int]) -> str:
         return f"the kubelet chose parts of {len(counts)} cards: {', '.join(sorted(counts))}"
     for uuid, count in counts.items():
         if count > left.get(uuid, 0):
-            return f"{count} % of {uuid} are not free: {left.get(uuid, 0)} % are promised to nobody"
+            return f"{count} % of {uuid} were asked for, and {left.get(uuid, 0)} % are free"
     return ""

@@ -21,7 +21,7 @@ CHECK_SECONDS: Final = 0.25  # Between two looks whether the kubelet was started
 MOST_PAUSE_SECONDS: Final = 10.0
 BINDS_SECONDS: Final = 0.5  # Within these, binds that were under way have come here.
 STABLE_SECONDS: Final = 5.0  # Two agents on one node would else take each other's place without an end.
-ENDING: Final = "The agent ends: the kubelet can give no cards until the next one serves it."
+ENDING: Final = "The agent is shutting down: the kubelet can give out no cards until the next one registers."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class DevicePlugin(Way):
                 if time() - began >= STABLE_SECONDS:
                     failure_log.succeeded()
                     continue
-                error: Exception = OSError(f"{resource}: it was taken and lost again at once")
+                error: Exception = OSError(f"{resource}: the registration was accepted, and dropped at once")
             except (plugin_server.RegistrationError, OSError, RuntimeError) as failure:
                 # gRPC says with a RuntimeError that it cannot listen at a socket.
                 error = failure
@@ -177,7 +177,7 @@ class DevicePlugin(Way):
         """Serve a resource until that has to be done anew."""
         async with server.serving():
             self._note(resource, "")
-            log.info("node %s: the kubelet has taken %s", self._node, resource)
+            log.info("node %s: registered %s with the kubelet", self._node, resource)
             waits = [
                 asyncio.create_task(self._hangup.wait()),
                 asyncio.create_task(self._kubelet_started(before)),

@@ -26,7 +26,7 @@ def response(
     visible: Sequence[GivenCard] = (),
     unique: Callable[[], object] = uuid.uuid4,
 ) -> ContainerResponse:
-    """Return what a container gets with these cards, or raise `Undeliverable` where a device node lacks.
+    """Return what a container gets with these cards, or raise `Undeliverable` where a device node is missing.
 
     With those that it gets by other resources these make up what is `visible`: the kubelet asks about each
     resource, and of one variable it keeps what was said about any.

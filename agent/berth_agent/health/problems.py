@@ -89,12 +89,12 @@ def _requested(now: probe.Measurements) -> Iterator[probe.DeviceHealth]:
 
 def _memory(now: probe.Measurements) -> Iterator[probe.DeviceHealth]:
     if now.remapped_rows and now.remapped_rows.failed:
-        message = "a bad row of memory could not be replaced, for there are no more to replace it by"
+        message = "a bad row of memory could not be remapped: no spare rows are left"
         yield probe.DeviceHealth(
             Health.UNHEALTHY, "RowRemapFailed", message=message, recovery=Recovery.REPLACE
         )
     if (now.remapped_rows and now.remapped_rows.pending) or now.retirement_pending:
-        message = "bad memory is replaced with the next reset; until then the card can be used"
+        message = "rows of memory are remapped at the next reset; until then the card can be used"
         yield probe.DeviceHealth(reason="ResetPending", message=message, recovery=Recovery.RESET)
 
 

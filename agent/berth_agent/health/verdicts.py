@@ -125,5 +125,5 @@ def _verdict(
     if incident is None or incident.closed_at is not None:
         return problems.worst(seen) or HEALTHY
     seconds, looks = cooldown.cool_down_seconds(incident, rules), rules.clean_looks
-    hint = f"{cooldown.RECOVERY_HINT} {seconds:g} s and {looks} looks in a row find nothing wrong"
+    hint = f"{cooldown.RECOVERY_HINT} {seconds:g} s and {looks} checks in a row find nothing wrong"
     return dataclasses.replace(incident.problem, message=f"{incident.problem.message}{hint}")

@@ -32,7 +32,7 @@ class XidMeaning:
 # By consequence: what each error is, and its numbers.
 DESCRIPTIONS: Final[Mapping[Consequence, Mapping[str, tuple[int, ...]]]] = {
     Consequence.PROGRAM: {
-        "a program's channel stood still": (8,),
+        "a program's channel timed out": (8,),
         "a program's stream of commands was broken": (11, 25, 32),
         "a program used a wrong address, register or instruction": (13,),
         "a program used memory that is not mapped": (31,),
@@ -48,15 +48,15 @@ DESCRIPTIONS: Final[Mapping[Consequence, Mapping[str, tuple[int, ...]]]] = {
         "the optical flow engine failed a program": (86, 139),
         "an error in memory hit one program and was contained": (94,),
         "a program did not let another one have its turn": (109,),
-        "a program used memory of a peer that is not its": (137,),
+        "a program accessed a peer's memory that is not its own": (137,),
     },
     Consequence.NOTE: {
-        "a test": (14, 106, 107),
+        "a test event": (14, 106, 107),
         "the driver and the card misunderstood each other": (37, 38, 44, 66, 67),
         "a bad row of memory is being replaced": (63,),
         "a virtual GPU did not start": (78,),
         "many errors in memory are being corrected": (92,),
-        "the card's own record may not be written any more": (93,),
+        "the card's InfoROM is write-protected": (93,),
         "a peer's address could not be translated": (108,),
         "errors between the card and its processor were corrected": (121,),
         "a short cut of CUDA failed": (141,),
@@ -65,7 +65,7 @@ DESCRIPTIONS: Final[Mapping[Consequence, Mapping[str, tuple[int, ...]]]] = {
         "the driver changed what it asks for": (154,),
         "a bad resource could not be retired": (157,),
         "a bad channel of memory is being retired": (160, 161),
-        "the smoothing of power changed": (162, 163, 164, 165),
+        "power smoothing changed": (162, 163, 164, 165),
         "confidential traffic reports an error": (166, 170),
         "the card has less memory than it should": (168,),
     },

@@ -85,7 +85,7 @@ class MpsDaemon(Way):
                     logging.WARNING if self._failure else logging.INFO,
                     "node %s: MPS %s",
                     self._node,
-                    f"does not serve: {self._failure}" if self._failure else "serves",
+                    f"is not available: {self._failure}" if self._failure else "is available",
                 )
             await asyncio.sleep(self._interval)
 
@@ -124,8 +124,8 @@ class MpsDaemon(Way):
             return  # Somebody else has started it, and knows for which cards.
         if served != list(uuids):
             raise _Failed(
-                f"it was started for {', '.join(served)}, and the node has {', '.join(uuids)}:"
-                " end it when no program uses it"
+                f"it serves {', '.join(served)}, and the node has {', '.join(uuids)}:"
+                " stop it when no program uses it"
             )
 
     def _make_folders(self) -> None:

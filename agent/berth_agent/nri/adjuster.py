@@ -65,8 +65,8 @@ class Adjuster:
             found = await self._guarded(container, self._config.guard) if self._config.guard else None
         if found is not None and (name := overruled(container.environment, found.env)):
             raise Undeliverable(
-                f"{name} is set by the image and by the pod as well, and the runtime changes only the first:"
-                " take it out of the pod"
+                f"{name} is set both in the image and in the pod, and the runtime changes only the first:"
+                " remove it from the pod"
             )
         return found
 
@@ -107,7 +107,7 @@ class Adjuster:
         if not guard.is_stray(asked, given, self._uuid_of_index(), requests_cards=requests_cards):
             return None
         log.warning(
-            "node %s: container %s of pod %s/%s asks for cards that nobody gave it, and does not get them",
+            "node %s: container %s of pod %s/%s asks for cards that it was not given, and does not get them",
             self._node,
             container.name,
             container.namespace,

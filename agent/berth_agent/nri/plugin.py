@@ -34,7 +34,9 @@ class NriPlugin(Way):
         self._socket = socket
         self._node = node
         self._deliver = deliver
-        self._failure_log = backoff.FailureLog(log, f"node {node}: no containers are adjusted")
+        self._failure_log = backoff.FailureLog(
+            log, f"node {node}: not connected to NRI, so containers get no cards"
+        )
         self._failure = "It has not been connected to yet."
 
     async def run(self) -> Never:
@@ -87,7 +89,7 @@ class NriPlugin(Way):
             delivery = await self._deliver(container)
         except Undeliverable as error:
             log.warning(
-                "container %s of pod %s/%s is not made: %s",
+                "container %s of pod %s/%s is not created: %s",
                 container.name,
                 container.namespace,
                 container.pod,

@@ -93,7 +93,7 @@ class Heartbeat:
         if holder != self._identity and holder not in self._rivals:
             self._rivals.add(holder)
             log.warning(
-                "node %s: another live agent, %s, renews the same Lease; run one for each node",
+                "node %s: another agent, %s, renews the same Lease; run exactly one for each node",
                 self._node,
                 holder,
             )

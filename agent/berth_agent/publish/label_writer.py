@@ -71,7 +71,7 @@ class LabelWriter:
         ).keys()
         if foreign := sorted(left - wanted.keys()):
             await self._remove(node.metadata.uid, foreign)
-        log.info("node %s: labelled", self._node)
+        log.info("node %s: labels are updated", self._node)
 
     def _our_labels(self, node: api.WithMetadata) -> Mapping[str, str]:
         return {key: text for key, text in node.metadata.labels.items() if self._ours(key)}

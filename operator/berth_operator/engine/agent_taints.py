@@ -15,9 +15,9 @@ from berth_operator.scheduling.policy import Policy
 class Verdict(enum.Enum):
     """Whether a Node is to have the taint, and why."""
 
-    AS_IT_IS = "whether its agent is silent is not known"
+    UNKNOWN = "whether its agent is silent is not known"
     SILENT = "its agent is silent"
-    HEARD = "its agent reports again"
+    READY = "its agent reports again"
     NOT_ASKED_FOR = "the policy does not ask for it"
     NO_DEVICE = "it has no Device any more"
 
@@ -35,15 +35,15 @@ def judge(info: node_info.NodeInfo, state: State, policy: Policy) -> Verdict:
         return Verdict.NOT_ASKED_FOR
     match state:
         case State.READY:
-            return Verdict.HEARD
+            return Verdict.READY
         case State.UNKNOWN:
-            return Verdict.AS_IT_IS
+            return Verdict.UNKNOWN
         case State.SILENT:
             return Verdict.SILENT
 
 
 def change(info: node_info.NodeInfo, state: State, policy: Policy) -> Verdict | None:
     """Return the verdict on a node whose taints are to be changed; None for all others."""
-    if info.node is None or (verdict := judge(info, state, policy)) is Verdict.AS_IT_IS:
+    if info.node is None or (verdict := judge(info, state, policy)) is Verdict.UNKNOWN:
         return None
     return verdict if verdict.tainted is (info.node.silent_taint is None) else None

@@ -114,7 +114,7 @@ class BindSender:
 
     def back_off(self, throttled: ports.Throttled) -> None:
         """Send nothing for as long as the server asks."""
-        log.info("binds back off for %g s, as the server asks: %s", throttled.seconds, throttled.message)
+        log.info("the server throttles binds; they pause for %g s: %s", throttled.seconds, throttled.message)
         self.rate_limiter.back_off(throttled.seconds)
 
     @property
@@ -316,7 +316,7 @@ class BindSender:
         try:
             return await ask(candidate)
         except Exception as error:
-            log.exception("%s cannot be looked at", candidate.title)
+            log.exception("%s cannot be read", candidate.title)
             return ports.Unknown(str(error) or type(error).__name__)
 
     def _report_progress(

@@ -1,12 +1,12 @@
 """Which pods are to be evicted: those that hold cards of silent agents, and sick or cordoned cards.
 
-The policy says which of the three it is at all. Silent agents and sick cards have one circuit breaker: where
+The policy chooses which of the three count. Silent agents and sick cards have one circuit breaker: where
 pods of too many nodes would be evicted at once, none is, for then the fault is more likely in what
 Berth believes. What people have cordoned does not count there, and is drained all the same. No pod is
 evicted while most agents are silent together.
 
-Nothing is remembered but since when an agent is silent, and which evictions were asked for: an operator that
-is started anew comes to the same plan, and is only later by the time of silence that it did not see. A
+What is remembered can be found out again: an operator that is started anew comes to the same plan, later by
+the time of silence that it did not see. A
 pod holds its cards until it is gone, so that they are promised to nobody else before.
 """
 
@@ -45,8 +45,8 @@ class Eviction:
 def patience(policy: Policy) -> float | None:
     """Return for how long we have to have found an agent silent before its node's pods are evicted.
 
-    An operator that is started anew takes the word of the one before that an agent is silent. So it waits for
-    as long as any agent may take until it reports.
+    An operator that is started anew relies on what the one before found. So it waits at least until every
+    agent that lives must have reported.
     """
     if policy.evict_after_seconds is None:
         return None
@@ -153,7 +153,7 @@ class EvictionPlan:
 
     @property
     def drained(self) -> frozenset[str]:
-        """The nodes from which pods are to go, and still are there, for what Berth believes of the node."""
+        """The nodes with pods to evict because of the agent or the cards, and not because of a cordon."""
         return frozenset(
             one.node
             for due in self._due.values()

@@ -20,7 +20,7 @@ from berth_operator.scheduling.uuid_records import Origin
 
 MOST_NAMED: Final = 4  # Nodes that publish the same cards, or words of a cordon.
 CORDONED: Final = "node is cordoned"
-TANGLED: Final = "links and partitions ignored: more NVLink partitions than any known hardware"
+TANGLED: Final = "links and partitions ignored: the number of NVLink partitions is implausible"
 TROUBLES: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CARD_CORDONED: "cordoned",

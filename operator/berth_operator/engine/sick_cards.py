@@ -1,7 +1,7 @@
 """Cards that need somebody's help: which pods still hold them, and what may be done once none does.
 
-What a sick card needs, its agent says. A reset ends every program on the card, and so do the other ways,
-so it matters to people that no pod is there any more.
+The agent reports what a sick card needs. A reset ends every program on the card, and so do a reboot and a
+replacement, so people want to know when no pod is left on it.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from berth_operator.scheduling.holds import Hold
 # are: a program's own error, or one that passes by itself.
 NEEDS: Final[dict[Recovery, tuple[str, str]]] = {
     Recovery.RESET: ("needs a reset", "it is safe to reset it"),
-    Recovery.DRAIN: ("is to be drained", "it is drained"),
+    Recovery.DRAIN: ("must be drained", "it is drained"),
     Recovery.REBOOT: ("needs a reboot of its node", "no pod stands to lose it"),
-    Recovery.REPLACE: ("is to be replaced", "it can be taken out"),
+    Recovery.REPLACE: ("must be replaced", "it can be taken out"),
 }
 MOST_NAMED: Final = 4  # Cards of a node.
 
@@ -53,7 +53,7 @@ def phrases(info: node_info.NodeInfo) -> Iterator[str]:
     for card in sick[:MOST_NAMED]:
         yield f"{name(card)} {need(card)}: {_hindrance(info, card)}"
     if len(sick) > MOST_NAMED:
-        yield f"{len(sick) - MOST_NAMED} more cards need help"
+        yield f"{len(sick) - MOST_NAMED} more cards need repair"
 
 
 def _hindrance(info: node_info.NodeInfo, card: devices.Card) -> str:
@@ -61,7 +61,7 @@ def _hindrance(info: node_info.NodeInfo, card: devices.Card) -> str:
     if count := len(holders(info, card)):
         return f"{count} {'pod holds' if count == 1 else 'pods hold'} it"
     if card.occupied:
-        return "processes that Berth did not place use it"
+        return "processes outside Berth use it"
     if info.withheld:
-        return "a pod whose cards are not known may hold it"
+        return "a pod without a valid allocation annotation may hold it"
     return f"no pod holds it, {NEEDS[Recovery(card.recovery or Recovery.NONE)][1]}"

@@ -134,11 +134,12 @@ class Watchdog:
         """Log when a mass silence begins and when it ends."""
         if now and not before:
             self._logger.error(
-                "%d of %d agents fell silent within %g s: it may be that Berth does not hear them. Their "
-                "cards get no new pod, and nothing is written of it until most of them report again",
+                "%d of %d agents fell silent within %g s, so the fault may be ours: check the connection "
+                "to the API server. Their cards get no new pods, and nothing is written of it until most "
+                "report again",
                 now,
                 all_agents,
                 self._ledger.policy.grace_seconds,
             )
         elif before and not now:
-            self._logger.warning("most agents report again; those that do not count as silent")
+            self._logger.warning("most agents report again; the others now count as silent")

@@ -82,7 +82,7 @@ class AgentTaintWriter(node_writer.NodeWriter[TaintChange]):
         if info is None or info.node is None or info.node.silent_taint is None:
             return False
         state = self._state_of(node)
-        return agent_taints.judge(info, state, self.ledger.policy) is Verdict.AS_IT_IS
+        return agent_taints.judge(info, state, self.ledger.policy) is Verdict.UNKNOWN
 
     async def write(self, node: str, change: TaintChange) -> None:
         """Add or remove the taint."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
 FULL_PASS_SECONDS: Final = 300.0
 LEARNED_AT_ONCE: Final = 500  # Nodes between two awaits.
-A_SECOND: Final = 1.0  # Evictions, at most.
+EVICTIONS_PER_SECOND: Final = 1.0  # Evictions, at most.
 RETRY_SECONDS: Final = 10.0  # The least until a refused eviction is sent again.
 REASON: Final = "EvictedByBerth"
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -124,13 +124,13 @@ class Evictor:
         is_open = self._plan.breaker_open
         if is_open and not self._breaker_open:
             log.error(
-                "pods of %d of %d nodes would be evicted at once, more than %d: no pod is evicted for that",
+                "pods of %d of %d nodes would be evicted at once, more than %d: evictions are suspended",
                 len(self._plan.drained),
                 self._plan.nodes,
                 self._plan.most_drained,
             )
         elif self._breaker_open and not is_open:
-            log.warning("pods may be evicted again, which are of %d nodes by now", len(self._plan.drained))
+            log.warning("evictions are resumed: %d nodes have pods to evict", len(self._plan.drained))
         self._breaker_open = is_open
         self._around.metrics.breaker_open.set(is_open)
 
@@ -160,7 +160,12 @@ class Evictor:
         if not comes_back(pod.metadata):
             return True
         self._plan.spare(one.uid)
-        log.info("pod %s is not evicted though %s: it would come back", one.title, one.why, extra=_about(one))
+        log.info(
+            "pod %s is not evicted although %s: it would be created again on the same node",
+            one.title,
+            one.why,
+            extra=_about(one),
+        )
         return False
 
     async def _evict(self, one: Eviction) -> None:

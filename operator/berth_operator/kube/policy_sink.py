@@ -38,13 +38,13 @@ class PolicySink:
         policy = policies.read(thing)
         if isinstance(policy, str):
             self._logger.warning(
-                "the default policy is not taken: %s; the last good one stays in force", policy
+                "the default policy is not accepted: %s; the last valid one stays in force", policy
             )
             return
         before, self._spec = self._spec, thing.spec
         found = list(changes(BUILT_IN if before is None else before, thing.spec))
         if before is None:
-            self._log_change("policy %s is in force: %s", found, otherwise="all rules are as by default")
+            self._log_change("policy %s is in force: %s", found, otherwise="all fields have their defaults")
         elif found:
             self._log_change("policy %s: %s", found)
         self._ledger.policy_seen(policy)

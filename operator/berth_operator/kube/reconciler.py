@@ -149,7 +149,7 @@ class Reconciler:
         try:
             asyncio.run(self._work())
         except Exception:
-            log.exception("the thread that keeps Kopf has failed")
+            log.exception("the thread that keeps Kopf running has failed")
 
     async def _work(self) -> None:
         async with api.Api(self._link, agent=self._agent, count_request=self._tally) as session:

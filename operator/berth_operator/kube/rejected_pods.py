@@ -128,7 +128,7 @@ class RejectionWatch:
 
     def _end(self, node: str, why: str) -> None:
         self._ledger.node_quarantined(node, "")
-        log.info("node %s is quarantined no more: %s", node, why, extra=logs.node(node))
+        log.info("node %s is no longer quarantined: %s", node, why, extra=logs.node(node))
 
     async def _reason(self, one: Unadmitted) -> str:
         """Return why a kubelet rejected a pod; empty if it did not."""

@@ -93,15 +93,15 @@ class NodeLog:
 def _sentence(summary: node_summaries.NodeSummary) -> str:
     """Return the message of the Event for a cordon that names no device."""
     warning = node_summaries.cordon_warning(summary.unmatched_cordon)
-    return f"The {warning}. Write the uuid of a device, the minor of a GPU, or all."
+    return f"The {warning}. Use the uuid of a device, the minor of a GPU, or all."
 
 
 def _report_agent(before: node_summaries.NodeSummary, now: node_summaries.NodeSummary) -> None:
     silence = (
-        "its agent is silent; no pod gets a card of it" if now.silent else "its agent renews its Lease again"
+        "its agent is silent; no new pod gets its cards" if now.silent else "its agent renews its Lease again"
     )
     failure = (
-        f"no pod gets a card of it: {now.failed}" if now.failed else "the sources of its agent work again"
+        f"no new pod gets its cards: {now.failed}" if now.failed else "the sources of its agent work again"
     )
     for message, changed in (
         (silence, before.silent != now.silent),

@@ -32,6 +32,6 @@ def _sentence(cards: frozenset[str], node: str) -> str:
     named = ", ".join(sorted(cards)[:MOST_NAMED])
     more = f" and {len(cards) - MOST_NAMED} more" if len(cards) > MOST_NAMED else ""
     return (
-        f"The kubelet of {node} gave it {named}{more}, which its bind did not promise. While it"
-        " runs, Berth gives nothing more of these cards, nor of those that were promised."
+        f"The kubelet of {node} gave it {named}{more} in place of the cards of its"
+        " allocation. Until it ends, Berth gives out neither these nor those."
     )

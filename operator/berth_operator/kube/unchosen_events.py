@@ -64,6 +64,6 @@ def _event(hold: Hold) -> events.Event:
 def _sentence(asked: list[str], node: str) -> str:
     return (
         f"It asks for {', '.join(asked)} and was bound to {node} by another scheduler, which chose no cards"
-        " for it: its containers see what their images say. Make it again with schedulerName:"
+        " for it: its containers may see any card. Create it again with schedulerName:"
         f" {names.SCHEDULER_NAME}."
     )

@@ -51,7 +51,7 @@ def read(device: wire.Device, spec: wire.DeviceSpec, gpus: Sequence[wire.Card]) 
 
 
 def _words(error: Exception) -> str:
-    return str(error) if type(error) is ValueError else "it is no table of partitions in JSON"
+    return str(error) if type(error) is ValueError else "it is not a table of partitions in JSON"
 
 
 def published(spec: wire.DeviceSpec, gpus: Sequence[wire.Card]) -> Table:

@@ -99,7 +99,7 @@ def warning(policy: Policy) -> str:
     if policy.grace_seconds > SHORT_GRACE_SECONDS:
         return ""
     return (
-        f" With spec.agents.graceSeconds {policy.grace_seconds:g} nodes may close and open again all"
-        f" the time, for agents renew their Leases each 10 s unless told otherwise:"
-        f" take over {SHORT_GRACE_SECONDS}."
+        f" With spec.agents.graceSeconds {policy.grace_seconds:g} nodes may be closed and opened"
+        f" again and again, since agents renew their Leases every 10 s by default:"
+        f" use more than {SHORT_GRACE_SECONDS}."
     )

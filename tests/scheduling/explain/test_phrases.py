@@ -35,8 +35,8 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     ),
     Reason.TOO_MUCH_TOGETHER: (
         "",
-        "1 cannot serve a request too large to store",
-        "2 cannot serve a request too large to store",
+        "1 was not evaluated (too many long requests wait)",
+        "2 were not evaluated (too many long requests wait)",
     ),
     Reason.NODE_CORDONED: ("", "1 is cordoned", "2 are cordoned"),
     Reason.TAINTED: ("gpu", "1 has the untolerated taint gpu", "2 have the untolerated taint gpu"),
@@ -53,8 +53,8 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 has insufficient cpu", "2 have insufficient cpu"),
     Reason.NOT_PUBLISHED: (
         "",
-        "1 has no Device: no agent publishes cards there",
-        "2 have no Device: no agent publishes cards there",
+        "1 has no Device: no agent has published its cards",
+        "2 have no Device: no agent has published their cards",
     ),
     Reason.NO_DEVICE: ("", "1 has no cards", "2 have no cards"),
     Reason.SILENT: ("", "1 has an agent that stopped reporting", "2 have agents that stopped reporting"),

@@ -11,14 +11,14 @@ CASES = {
     "alone": (
         builders.inventory(builders.node("n1"), builders.node("n2")),
         scenes.cards(),
-        "0/2 nodes are available: 2 have no Device: no agent publishes cards there",
+        "0/2 nodes are available: 2 have no Device: no agent has published their cards",
     ),
     "beside others, however many they are": (
         builders.inventory(*builders.nodes(1, 2), builders.node("n2"), builders.node("n3")),
         scenes.cards(4),
         (
             "0/3 nodes are available: 1 has fewer than 4 cards; "
-            "2 have no Device: no agent publishes cards there. "
+            "2 have no Device: no agent has published their cards. "
             "It would not fit on any node with a Device even if all nodes were empty. "
             "Would fit on 1 node if it asked for 2 instead of 4 cards."
         ),

@@ -107,7 +107,8 @@ CONSTRAINT = Constraint(
     remedies=remedies,
     words={
         Reason.NOT_PUBLISHED: plain(
-            "has no Device: no agent publishes cards there", "have no Device: no agent publishes cards there"
+            "has no Device: no agent has published its cards",
+            "have no Device: no agent has published their cards",
         ),
         Reason.NO_DEVICE: lambda nodes, _, detail: (
             f"{have(nodes)} no {noun(detail, 2) if detail else 'cards'}"

@@ -16,7 +16,8 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.wording import have, invariant, listed, noun, plain
 
 MADE_TOO_EARLY: Final = (
-    "would start the pod without its cards, as it was made before Berth's admission policy: make it again"
+    "would start the pod without its cards, as it was created before Berth's admission policy:"
+    " create it again"
 )
 ASK_BY_COUNTED_NAMES: Final = f"ask for {names.NVIDIA_GPU} or {names.GPU}"
 
@@ -90,7 +91,7 @@ class FeedEnvironment(changes.Change):
 
     def clause(self) -> str:
         """Return what comes after "would fit if" in an explanation."""
-        return "it were made again, with Berth's admission policy in place"
+        return "it were created again, with Berth's admission policy in place"
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:

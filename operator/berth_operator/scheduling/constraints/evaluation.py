@@ -15,7 +15,10 @@ CONSTRAINT = Constraint(
         Reason.UNSUPPORTED_CONSTRAINT: invariant(
             "cannot be evaluated: the pod uses an unsupported constraint"
         ),
-        Reason.TOO_MUCH_TOGETHER: invariant("cannot serve a request too large to store"),
+        Reason.TOO_MUCH_TOGETHER: plain(
+            "was not evaluated (too many long requests wait)",
+            "were not evaluated (too many long requests wait)",
+        ),
     },
     brief={
         Reason.UNDECIDED: "not fully evaluated",

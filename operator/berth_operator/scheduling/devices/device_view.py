@@ -32,7 +32,7 @@ class View:
     pods have that are not known by name: so many of the free ones must not be given.
     `open` is false where no card of the node may be given out at all, and `exclusive_replicas` is true
     where a time-sliced or MPS card is given to one pod at a time. `quarantine` says why the node gets no pod
-    although its agent is heard. `honors_partitions` is true where whole cards are given in partitions only.
+    although its agent is ready. `honors_partitions` is true where whole cards are given in partitions only.
     `burdens` say how loaded cards are, in the order in which they had better be left alone; without any they
     are all alike.
     """
@@ -52,7 +52,7 @@ class View:
         return self.used.get(uuid, UNUSED)
 
     def burden(self, uuid: str) -> int:
-        """Return how loaded a card is: the less, the sooner it is given."""
+        """Return how loaded a card is: the lower, the sooner it is given."""
         return self.burdens.get(uuid, 0)
 
     def free_core(self, card: facts.Card) -> int:

@@ -1,9 +1,9 @@
 """The further points of the strategy `weighted`: the hardware of a node, and the measured load of its cards.
 
 Each point is a number from 0 to 1 for a node, and counts with its weight. Those of load are judged by the
-cards that the pod would get: the best of those with room for it. A card of which nothing is measured is as
-loaded as is promised of it. Nor does what is measured let a card count for more than is left of it by the
-promises: it takes some seconds until a pod that was just placed shows in a measurement.
+cards that the pod would get: the best of those with room for it. Where nothing is measured of a card, what is
+promised of it counts as its load. Utilization and free memory never count for more than what is not promised,
+because a pod that was just placed takes some seconds to show in a measurement.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,9 @@ from berth_operator.scheduling.devices import facts, requests
 from berth_operator.scheduling.policy import Weights
 from berth_operator.scheduling.strategies import score_inputs
 
-LARGE_CARD: Final = 288 << 30  # Bytes: no card has more, and so no node's points depend on others.
+LARGE_CARD: Final = (
+    288 << 30
+)  # Bytes: no card has more. With a constant, this point does not depend on other nodes.
 BURDEN_STEPS: Final = 10  # Cards whose burden differs by less than a tenth are equally good.
 
 
@@ -119,7 +121,7 @@ def card_slot(score_input: score_inputs.ScoreInput) -> node_table.Numbers | None
 def burdens(
     table: node_table.NodeTable, row: int, cards: Iterable[facts.Card], weights: Weights
 ) -> Mapping[str, int]:
-    """Return how loaded each card of a node is, by uuid, in tenths: the less, the sooner it is given."""
+    """Return how loaded each card of a node is, by uuid, in tenths: the lower, the sooner it is given."""
     points = of_cards(table, slice(row, row + 1), weights)[0] / weights.load
     tenths = np.rint((1 - points) * BURDEN_STEPS).astype(np.int64).tolist()
     return {card.uuid: tenth for card, tenth in zip(cards, tenths, strict=False)}
