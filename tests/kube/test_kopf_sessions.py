@@ -4,6 +4,7 @@ import asyncio
 import copy
 import gzip
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from support import deep, stub
 Thing = dict[str, object]
 
 PATH = "/apis/berth.dev/v1alpha1/devices"
+META = {"name": "n1", "resourceVersion": "5"}
 
 
 @pytest.fixture
@@ -108,7 +110,7 @@ async def test_binds_have_a_turn_between_pages(
     server: stub.Stub, session: aiohttp.ClientSession, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each page of a list but the last one, Kopf pauses."""
-    monkeypatch.setattr(kopf_sessions, "PAGE_PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(kopf_sessions, "PAUSE_SECONDS", 3600.0)
     first = stub.thing({"metadata": {"continue": "token"}, "items": []})
     server.on("GET", PATH, first, stub.thing({"metadata": {"continue": ""}, "items": []}), stub.thing([1]))
 
@@ -119,8 +121,23 @@ async def test_binds_have_a_turn_between_pages(
     assert await read(session, url) == [1]
 
 
+async def test_a_flood_of_events_leaves_binds_their_turn(
+    server: stub.Stub, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After some events of a watch Kopf pauses; those that no handler needs do not count."""
+    monkeypatch.setattr(kopf_sessions, "PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(kopf_sessions, "EVENTS_IN_A_ROW", 2)
+    events = [stub.event(change, {"metadata": META}) for change in ("ADDED", *["MODIFIED"] * 20) * 5]
+    server.on("GET", GPUPODS, stub.raw(b"".join(json.dumps(event).encode() + b"\n" for event in events)))
+    start = time.monotonic()
+
+    passed = await watch(session, server.link.server + GPUPODS)
+
+    assert len(passed) == 5
+    assert 0.4 <= time.monotonic() - start < 0.8
+
+
 OTHERS = "/apis/berth.dev/v1alpha1/placementpolicies"
-META = {"name": "n1", "resourceVersion": "5"}
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ SENTENCES: Final = {
     "Kopf": [
         f"did not deliver for {kopf_lag.QUIET_CHECKS * kopf_lag.CHECK_SECONDS:g} s",
         f"that come: {kopf_lag.BEHIND_CHECKS * kopf_lag.CHECK_SECONDS:g} s",
+        f"of the {kopf_lag.MOST_NEWEST} newest GpuPods",
     ],
     "exit codes": [
         f"ends with {simulation.EXIT_INTERRUPTED} at Ctrl-C, and with {cli.EXIT_PIPE} when",
@@ -105,7 +106,7 @@ SENTENCES: Final = {
         f"one Event, `{evictor.REASON}`,",
     ],
     "GpuPods": [
-        f"The leader looks every {misplaced_gpupods.PERIOD_SECONDS:g} s",
+        f"The leader looks every {misplaced_gpupods.PERIOD_SECONDS:g} s at those",
         f"A GpuPod lists {schema_limits.TOTAL_POD_DEVICES} devices at most",
         f"of one node list {unreadable_pods.MOST_SHARES} together",
         f"up to {misplaced_gpupods.MOST_RECENT_READ} in each second",

@@ -7,6 +7,7 @@ Kopf that is over sends no request.
 
 import asyncio
 import functools
+import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Self, cast
 
@@ -15,9 +16,10 @@ import aiohttp
 from berth_crds.client import api, connection, errors, parser, sockets, watch
 from berth_operator.kube import slim_objects
 
-PAGE_PAUSE_SECONDS: Final = (
-    0.05  # After each page of a long list but the last: binds need the processor, too.
-)
+# Kopf computes long for each object, and binds need the processor, too. So it pauses after each page of a
+# list but the last, and after so many events of a watch, which delays none where they are few.
+PAUSE_SECONDS: Final = 0.05
+EVENTS_IN_A_ROW: Final = 50
 
 
 class WatchContent:
@@ -33,10 +35,13 @@ class WatchContent:
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
         """Yield event after event, as far as a handler needs them."""
+        passed = itertools.count(1)
         try:
             async for line in watch.lines(self._content):
                 if reduced := slim_objects.event(self._path, line):
                     yield reduced + b"\n"
+                    if next(passed) % EVENTS_IN_A_ROW == 0:
+                        await asyncio.sleep(PAUSE_SECONDS)
         except errors.TooLarge as error:
             raise aiohttp.ClientPayloadError(str(error)) from error
 
@@ -72,7 +77,7 @@ class KopfResponse(aiohttp.ClientResponse):
         loads = loads or functools.partial(slim_objects.read, self.url.path if self.ok else "")
         found = await super().json(encoding=encoding, loads=loads, content_type=content_type)
         if slim_objects.has_more(found):
-            await asyncio.sleep(PAGE_PAUSE_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
         return found
 
 
