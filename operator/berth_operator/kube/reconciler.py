@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0)
+FULL_PASS_SECONDS: Final = 300.0
 STEADY_CHECKS: Final = 30  # A run that has delivered everything after so many checks was healthy.
 STOP_SECONDS: Final = 5.0
 END_SECONDS: Final = 8.0  # The longest that a run takes to end, unless its loop hangs.
@@ -195,8 +196,13 @@ class Reconciler:
             await self._statuses.cancel()
 
     async def _flush(self, statuses: kind_statuses.KindStatuses) -> None:
+        clock = asyncio.get_running_loop().time
+        last_full_pass = clock()
         while True:
             await asyncio.sleep(summary_reporter.WRITE_SECONDS)
+            if clock() - last_full_pass >= FULL_PASS_SECONDS:
+                last_full_pass = clock()
+                statuses.compare_all()
             try:
                 await statuses.flush()
             except Exception:
