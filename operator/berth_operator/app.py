@@ -113,9 +113,9 @@ class Operator:
         self._reconciler = reconciler.Reconciler(
             session.link,
             RateLimiter(clock, secondary),
-            agent=AGENT,
+            open_session=functools.partial(api.Api, session.link, agent=AGENT, count_request=metrics.writes),
             wall=wall,
-            tally=metrics.writes,
+            gpupods=self._feeds.gpupods,
             kopf_metrics=metrics.kopf,
         )
         self._metrics = metrics

@@ -159,7 +159,7 @@ class Writes:
 
 
 class Kopf:
-    """The metrics of Kopf, which delivers Devices and policies; set from another thread."""
+    """The metrics of Kopf, which delivers objects of our own kinds; set from another thread."""
 
     def __init__(self, into: registry.CollectorRegistry) -> None:
         self.ends = _counters(
@@ -171,7 +171,7 @@ class Kopf:
         )
         self.behind = prometheus.Gauge(
             f"{PREFIX}_kopf_behind_objects",
-            "Devices and policies that Kopf has not delivered as they are, at the last look of the leader.",
+            "Devices, GpuPods and policies that Kopf has not delivered, at the last look of the leader.",
             registry=into,
         )
 

@@ -21,8 +21,9 @@ import msgspec
 import yaml
 
 from berth_agent import device_spec, device_status, simulated
-from berth_crds import names, wire
-from berth_crds.client import connection, lease
+from berth_agent.gpupods import desired, watched_pod
+from berth_crds import allocation, names, wire
+from berth_crds.client import connection, lease, resources
 from berth_operator.kube import elector
 from e2e import fleet
 from support import kubelet
@@ -162,6 +163,28 @@ class BenchCluster:
         path = f"/api/v1/namespaces/{namespace}/pods"
         await self._each(self.send("POST", path, pod(at, scheduler)) for at in range(count))
         return namespace
+
+    async def record(self) -> None:
+        """Make the GpuPod of each bound pod, as the agent of its node does, but without a status."""
+        token = ""
+        while True:
+            page = await self.read(
+                "/api/v1/pods", **HAS_NODE, limit="500", **({"continue": token} if token else {})
+            )
+            await self._each(map(self._record_pod, page["items"]))
+            if not (token := page["metadata"].get("continue", "")):
+                return
+
+    async def _record_pod(self, thing: Thing) -> None:
+        bound, node = msgspec.convert(thing, watched_pod.Pod), thing["spec"]["nodeName"]
+        allocated = desired.decode_allocation(bound, node)
+        assert isinstance(allocated, allocation.Allocation), allocated
+        spec = desired.spec(bound, allocated, desired.NodeCards(node))
+        name, path = bound.metadata.name, resources.GPU_PODS.path(namespace=bound.metadata.namespace)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": bound.metadata.uid}
+        meta = {"name": name, "ownerReferences": [owner]}
+        kind = {"apiVersion": names.API_VERSION, "kind": resources.GPU_PODS.kind, "metadata": meta}
+        await self.send("POST", path, kind | {"spec": msgspec.to_builtins(spec)})
 
     async def clear(self, namespace: str) -> None:
         """Delete the pods and events of a namespace, and wait until they are gone."""

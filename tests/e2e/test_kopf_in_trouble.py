@@ -30,14 +30,15 @@ async def until_ready_says(port: int, word: str, *, said: bool) -> pages.Answer:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kinds")
-async def test_a_missing_kind_is_told_and_outlived(stage: Stage) -> None:
+@pytest.mark.parametrize("kind", [names.POLICIES, names.GPU_PODS])
+async def test_a_missing_kind_is_told_and_outlived(stage: Stage, kind: str) -> None:
     """The probe names the trouble with 200, for binds do not depend on it; later nothing is left of it."""
     port = ports.free()
     await stage.nodes(n1="2xT4")
     await stage.deciding_operator("--listen-probes", f"127.0.0.1:{port}")
     await stage.until_ready("n1")
 
-    await asyncio.to_thread(stage.cluster.kubectl, "delete", "crd", f"{names.POLICIES}.{names.GROUP}")
+    await asyncio.to_thread(stage.cluster.kubectl, "delete", "crd", f"{kind}.{names.GROUP}")
     troubled, text = await until_ready_says(port, "Kopf", said=True)
     await asyncio.to_thread(disasters.make_kinds, stage.cluster)
     well, _ = await until_ready_says(port, "Kopf", said=False)

@@ -6,7 +6,7 @@ from typing import Any
 from berth_crds.client import api, resources
 from berth_operator import metrics
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import misplaced_gpupods
+from berth_operator.kube import gpupod_store, misplaced_gpupods
 from berth_operator.scheduling import holds
 from support import clock, stub
 
@@ -46,7 +46,7 @@ class Cleaner(misplaced_gpupods.GpuPodCleaner):
     def __init__(self, server: stub.Stub, session: api.Api) -> None:
         self.server = server
         self.ledger = Ledger(clock.Clock())
-        self.store = misplaced_gpupods.GpuPodStore()
+        self.store = gpupod_store.GpuPodStore()
         self.clock = clock.Clock()
         self.leading = True
         self.removals: list[metrics.Removal] = []
@@ -64,7 +64,7 @@ class Cleaner(misplaced_gpupods.GpuPodCleaner):
 
     def knows(self, node: str, *, pod_uid: str = "u1", uid: str = "g1", title: str = "ml/train") -> None:
         """Let the operator know of a GpuPod."""
-        self.store.put(title, misplaced_gpupods.Record(uid, pod_uid, node))
+        self.store.put(title, gpupod_store.Record(uid, pod_uid, node))
 
     def knows_many(self, count: int, node: str = "n2") -> None:
         """Let the operator know of so many GpuPods of pods that are not there."""

@@ -9,6 +9,7 @@ import pytest
 from berth_crds import logs, names, wire
 from berth_crds.client import watch
 from berth_operator.engine import node_summaries
+from berth_operator.kube import gpupod_store
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.policy import Policy
 from berth_operator.translate import devices, raw
@@ -60,6 +61,25 @@ def test_a_gpupod_names_the_cards_of_a_pod_whose_record_is_lost(
         held.append(sinks.held)
 
     assert held == [WITHHELD, named(2), WITHHELD, named(2)]
+
+
+@pytest.mark.parametrize(
+    ("kept", "left"),
+    [
+        pytest.param("gpupod-p", set(), id="the one that is gone"),
+        pytest.param("another", {"ml/p"}, id="one made again"),
+    ],
+)
+def test_a_gpupod_that_is_gone_leaves_the_store_of_kopf(sinks: Sinks, kept: str, left: set[str]) -> None:
+    """Kopf may miss a delete, and the informer none; what Kopf has of a later one of that name stays."""
+    sinks.gpupods.store.put("ml/p", gpupod_store.Record(kept, "u-1", NODE))
+    sinks.gpupods.upserted(gpupod(2))
+    assert sinks.gpupods.newest.copy() == {"ml/p": "gpupod-p"}
+
+    sinks.gpupods.deleted(gpupod(2).metadata)
+
+    assert sinks.gpupods.newest.copy() == {}
+    assert set(sinks.gpupods.store.records) == left
 
 
 def test_a_gpupod_names_the_cards_of_a_pod_that_cannot_be_read(sinks: Sinks) -> None:

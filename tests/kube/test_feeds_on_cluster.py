@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from berth_crds import names
 from berth_crds.client import api, informer, resources, watch
 from kube import churn, eventually, servers
 from kube.conftest import Wired
@@ -170,16 +171,15 @@ async def test_a_ledger_that_caught_up_is_complete(life: churn.Churn, wired: Wir
 # ---------------------------------------------------------------- what Kopf should have delivered
 
 
-async def revisions(admin: api.Api, resource: resources.Resource) -> dict[str, str]:
-    """Read the revision of each object of a kind."""
-    items = json.loads(await admin.send("GET", resource.path()))["items"]
-    return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
+async def metadata(admin: api.Api, resource: resources.Resource) -> list[dict[str, str]]:
+    """Read the metadata of each object of a kind."""
+    return [item["metadata"] for item in json.loads(await admin.send("GET", resource.path()))["items"]]
 
 
 async def test_it_knows_what_kopf_should_have_delivered(
     life: churn.Churn, wired: Wired, admin: api.Api
 ) -> None:
-    """The revision of each Device and policy; nothing while the server is not heard."""
+    """The revision of each Device and policy, the uid of each GpuPod; nothing while no server is heard."""
     async with following(wired.session) as follower:
 
         def known() -> object:
@@ -188,7 +188,12 @@ async def test_it_knows_what_kopf_should_have_delivered(
 
         await life.steps(20)
         kinds = (resources.DEVICES, resources.POLICIES)
-        found = {resource.plural: await revisions(admin, resource) for resource in kinds}
+        found = {
+            resource.plural: {one["name"]: one["resourceVersion"] for one in await metadata(admin, resource)}
+            for resource in kinds
+        }
+        gpupods = await metadata(admin, resources.GPU_PODS)
+        found[names.GPU_PODS] = {f"{one['namespace']}/{one['name']}": one["uid"] for one in gpupods}
         await eventually.holds(lambda: known() == found, "the revisions to be known")
         wired.wire.refuse()
         wired.wire.cut()

@@ -101,6 +101,26 @@ async def test_a_device_shows_counts_and_whether_its_agent_lives(
     assert sentence in ready(status)["message"]
 
 
+async def test_a_full_pass_writes_what_no_event_has_shown(
+    device: DeviceOnServer, session: RecordingApi
+) -> None:
+    """An edit of which no event came is put right by the next one, and what is right is not written."""
+    device.want()
+    await device.see()
+    await device.statuses.flush()
+    await device.edit({"summary": {"free": 50}})
+    await device.statuses.flush()
+
+    device.statuses.compare_all()
+    await device.statuses.flush()
+    status = await device.see()
+    device.statuses.compare_all()
+    await device.statuses.flush()
+
+    assert status["summary"] == COUNTS
+    assert [method for method, _ in session.sent] == ["PATCH", "PATCH"]
+
+
 async def test_what_is_not_wanted_any_more_is_taken_away(
     device: DeviceOnServer, session: RecordingApi
 ) -> None:

@@ -138,3 +138,27 @@ def test_a_restore_ends_a_run_at_once() -> None:
     assert before is None
     assert after is not None and after.cause is metrics.KopfEnd.RESTORED
     assert not any(check(lag(n1="30"), known({"n1": "30"}, restores=1), 100))
+
+
+def test_a_gpupod_that_never_comes_is_awaited_by_its_uid() -> None:
+    """One that was made again under its name has not come before its new uid has."""
+    run = lag()
+    run.delivered(names.GPU_PODS, "ml/train", "g1")
+    revisions = kopf_lag.Revisions({names.GPU_PODS: {"ml/train": "g2"}})
+
+    faults = check(run, revisions, kopf_lag.QUIET_CHECKS + 1)
+
+    assert "uid g2 of ml/train (gpupods) has not come for 20 s" in found(faults).text
+
+
+def test_the_newest_of_many_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are never more than the limit; one that is gone is awaited no more, and one made again is new."""
+    monkeypatch.setattr(kopf_lag, "MOST_NEWEST", 2)
+    newest = kopf_lag.Newest()
+
+    for name in ("a", "b", "c"):
+        newest.put(name, f"uid of {name}")
+    newest.drop("b")
+    newest.put("c", "another uid")
+
+    assert newest.copy() == {"c": "another uid"}

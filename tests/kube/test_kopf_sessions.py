@@ -1,8 +1,10 @@
 """Kopf reads the server's answers by itself: through a session that keeps them within bounds."""
 
+import asyncio
 import copy
 import gzip
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,6 +19,7 @@ from support import deep, stub
 Thing = dict[str, object]
 
 PATH = "/apis/berth.dev/v1alpha1/devices"
+META = {"name": "n1", "resourceVersion": "5"}
 
 
 @pytest.fixture
@@ -74,8 +77,67 @@ async def test_a_device_is_read_in_brief(server: stub.Stub, session: aiohttp.Cli
     assert await read(session, url) == refused
 
 
+GPUPODS = "/apis/berth.dev/v1alpha1/gpupods"
+
+
+async def test_a_gpupod_is_read_in_brief(server: stub.Stub, session: aiohttp.ClientSession) -> None:
+    """Whose it is, in lists and watches; its changes, which alter none of that, are left out."""
+    owners = [{"kind": "Pod", "name": "train", "uid": "u1"}]
+    meta = {
+        "name": "train",
+        "namespace": "ml",
+        "uid": "g1",
+        "resourceVersion": "5",
+        "ownerReferences": owners,
+    }
+    spec = {"node": "n1", "podUID": "u1"}
+    brief = {"metadata": meta, "spec": spec}
+    more = {"metadata": {**meta, "managedFields": [{}]}, "spec": {**spec, "containers": [{"name": "main"}]}}
+    whole = {**more, "status": {"phase": "Running"}}
+    changes = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    lines = b"".join(json.dumps(stub.event(change, whole)).encode() + b"\n" for change in changes)
+    server.on("GET", GPUPODS, stub.page(whole, version="7"), stub.raw(lines))
+
+    listed = await read(session, server.link.server + GPUPODS)
+    events = [json.loads(line) for line in await watch(session, server.link.server + GPUPODS)]
+
+    assert listed["items"] == [brief]
+    assert [event["type"] for event in events] == ["ADDED", "DELETED", "BOOKMARK"]
+    assert [event["object"] for event in events] == [brief, brief, whole]
+
+
+async def test_binds_have_a_turn_between_pages(
+    server: stub.Stub, session: aiohttp.ClientSession, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each page of a list but the last one, Kopf pauses."""
+    monkeypatch.setattr(kopf_sessions, "PAUSE_SECONDS", 3600.0)
+    first = stub.thing({"metadata": {"continue": "token"}, "items": []})
+    server.on("GET", PATH, first, stub.thing({"metadata": {"continue": ""}, "items": []}), stub.thing([1]))
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(read(session, url), 0.3)
+
+    assert (await read(session, url))["items"] == []
+    assert await read(session, url) == [1]
+
+
+async def test_a_flood_of_events_leaves_binds_their_turn(
+    server: stub.Stub, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After some events of a watch Kopf pauses; those that no handler needs do not count."""
+    monkeypatch.setattr(kopf_sessions, "PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(kopf_sessions, "EVENTS_IN_A_ROW", 2)
+    events = [stub.event(change, {"metadata": META}) for change in ("ADDED", *["MODIFIED"] * 20) * 5]
+    server.on("GET", GPUPODS, stub.raw(b"".join(json.dumps(event).encode() + b"\n" for event in events)))
+    start = time.monotonic()
+
+    passed = await watch(session, server.link.server + GPUPODS)
+
+    assert len(passed) == 5
+    assert 0.4 <= time.monotonic() - start < 0.8
+
+
 OTHERS = "/apis/berth.dev/v1alpha1/placementpolicies"
-META = {"name": "n1", "resourceVersion": "5"}
 
 
 @pytest.mark.parametrize(

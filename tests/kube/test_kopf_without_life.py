@@ -247,6 +247,24 @@ async def test_what_an_ended_run_still_says_reaches_nobody(server: stub.Stub, fa
     assert "/late" not in {request.path for request in server.requests}
 
 
+async def test_one_that_delivers_no_gpupod_is_ended(server: stub.Stub, fake: FakeKopf) -> None:
+    """Though all Devices come: the fault, which the probe tells, names the GpuPod that has not."""
+    fake.hang = delivers
+    fake.allowed.set()
+    blind = kopf_lag.Revisions({names.DEVICES: {"n1": "5"}, names.GPU_PODS: {"ml/train": "g1"}})
+
+    async with running(server.link) as reconciler_:
+
+        def compared() -> str:
+            reconciler_.compare(blind)
+            return reconciler_.fault
+
+        await eventually.holds(compared, "the fault", seconds=30)
+        fault = reconciler_.fault
+
+    assert "uid g1 of ml/train (gpupods) has not come" in fault
+
+
 async def test_a_server_that_is_not_heard_is_no_sign(server: stub.Stub, fake: FakeKopf) -> None:
     """While the informers do not know for sure, and while nobody looks, no run is judged."""
     async with running(server.link) as reconciler_:

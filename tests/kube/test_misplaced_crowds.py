@@ -9,7 +9,7 @@ import pytest
 
 from berth_crds import logs
 from berth_crds.client import api, resources
-from berth_operator.kube import misplaced_gpupods, suspect_gpupods
+from berth_operator.kube import gpupod_store, misplaced_gpupods, suspect_gpupods
 from berth_operator.scheduling import holds
 from kube.cleaning import LISTED, NONE, Cleaner, gpupod
 from support import counted, stub, timeless
@@ -18,7 +18,7 @@ from support import counted, stub, timeless
 @pytest.fixture
 def cleaner(server: stub.Stub, stub_session: api.Api, monkeypatch: pytest.MonkeyPatch) -> Cleaner:
     """Lend a cleaner to which a node has at most three GpuPods."""
-    monkeypatch.setattr(misplaced_gpupods, "MOST_OF_A_NODE", 3)
+    monkeypatch.setattr(gpupod_store, "MOST_OF_A_NODE", 3)
     server.on("GET", resources.GPU_PODS.path(namespace="many"), stub.page(version="9"))
     return Cleaner(server, stub_session)
 
@@ -31,9 +31,9 @@ async def test_no_step_goes_through_all(cleaner: Cleaner, monkeypatch: pytest.Mo
     monkeypatch.setattr(misplaced_gpupods, "YIELD_EVERY", 10)
     monkeypatch.setattr(suspect_gpupods, "MOST_CARRIED", 10)
     monkeypatch.setattr(suspect_gpupods, "MOST_READ", 10)
-    monkeypatch.setattr(misplaced_gpupods, "MOST_OF_A_NODE", 10**6)
+    monkeypatch.setattr(gpupod_store, "MOST_OF_A_NODE", 10**6)
     for number in range(3000):
-        record = misplaced_gpupods.Record(f"g{number}", f"u{number}", f"n{number % 9}")
+        record = gpupod_store.Record(f"g{number}", f"u{number}", f"n{number % 9}")
         cleaner.store.put(counted.Word(f"many/p{number}"), record)
 
     async def judged(_: str) -> bool:
@@ -223,7 +223,7 @@ async def test_a_node_with_a_history_takes_no_more_than_its_share(
     cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many are written, some are read at a time, and few wait: scans find the others."""
-    monkeypatch.setattr(misplaced_gpupods, "MOST_OF_A_NODE", 1000)
+    monkeypatch.setattr(gpupod_store, "MOST_OF_A_NODE", 1000)
     monkeypatch.setattr(misplaced_gpupods, "MOST_RECENT", 3)
     monkeypatch.setattr(misplaced_gpupods, "MOST_RECENT_READ", 2)
     await remove(cleaner)

@@ -8,7 +8,7 @@ import pytest
 
 from berth_crds import wire
 from berth_crds.client import api, resources
-from berth_operator.kube import misplaced_gpupods, suspect_gpupods
+from berth_operator.kube import gpupod_store, misplaced_gpupods, suspect_gpupods
 from berth_operator.scheduling import holds
 from kube.cleaning import GONE, LISTED, NONE, OTHER, POD, WHERE, Cleaner, Thing, gpupod, pod
 from support import stub
@@ -117,7 +117,7 @@ def beside(node: str = "n1", owner: str = "train") -> Thing:
 def serve_beside(cleaner: Cleaner, thing: Thing) -> None:
     """Let the operator and the server have such a GpuPod."""
     name = thing["metadata"]["name"]
-    cleaner.store.put(f"ml/{name}", misplaced_gpupods.record(msgspec.convert(thing, wire.GpuPod)))
+    cleaner.store.put(f"ml/{name}", gpupod_store.record(msgspec.convert(thing, wire.GpuPod)))
     cleaner.serves(thing, pod())
     cleaner.server.on("DELETE", resources.GPU_PODS.path(name, namespace="ml"), stub.thing({}))
 
@@ -275,7 +275,7 @@ async def test_many_are_gone_through_in_turns(cleaner: Cleaner, monkeypatch: pyt
     monkeypatch.setattr(misplaced_gpupods, "YIELD_EVERY", 10)
     turn = 0
     for number in range(100):
-        cleaner.store.put(f"ml/p{number}", misplaced_gpupods.Record(f"g{number}", f"u{number}", "n1"))
+        cleaner.store.put(f"ml/p{number}", gpupod_store.Record(f"g{number}", f"u{number}", "n1"))
         cleaner.ledger.pod_bound(holds.Hold(f"u{number}", f"ml/p{number}", f"n{number % 20}"))
 
     for turn, _ in enumerate(cleaner.scan().__await__(), 1):

@@ -29,6 +29,7 @@ from berth_operator.kube import (
     events,
     evictor,
     feeds,
+    gpupod_store,
     kind_statuses,
     kopf_lag,
     leadership,
@@ -75,6 +76,7 @@ SENTENCES: Final = {
     "Kopf": [
         f"did not deliver for {kopf_lag.QUIET_CHECKS * kopf_lag.CHECK_SECONDS:g} s",
         f"that come: {kopf_lag.BEHIND_CHECKS * kopf_lag.CHECK_SECONDS:g} s",
+        f"of the {kopf_lag.MOST_NEWEST} newest GpuPods",
     ],
     "exit codes": [
         f"ends with {simulation.EXIT_INTERRUPTED} at Ctrl-C, and with {cli.EXIT_PIPE} when",
@@ -104,13 +106,13 @@ SENTENCES: Final = {
         f"one Event, `{evictor.REASON}`,",
     ],
     "GpuPods": [
-        f"The leader looks every {misplaced_gpupods.PERIOD_SECONDS:g} s",
+        f"The leader looks every {misplaced_gpupods.PERIOD_SECONDS:g} s at those",
         f"A GpuPod lists {schema_limits.TOTAL_POD_DEVICES} devices at most",
         f"of one node list {unreadable_pods.MOST_SHARES} together",
         f"up to {misplaced_gpupods.MOST_RECENT_READ} in each second",
-        f"Of one node {misplaced_gpupods.MOST_OF_A_NODE} GpuPods are followed",
+        f"Of one node {gpupod_store.MOST_OF_A_NODE} GpuPods are followed",
         f"up to {misplaced_gpupods.MOST_CROWDED_READ} of these are judged in each second",
-        f"`has more than {misplaced_gpupods.MOST_OF_A_NODE} GpuPods`",
+        f"`has more than {gpupod_store.MOST_OF_A_NODE} GpuPods`",
     ],
     "refused pods": [
         f"Where a namespace has more than {bind_refusals.MOST_WITHOUT_TURNS}, it is asked about a thirtieth",

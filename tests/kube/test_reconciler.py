@@ -15,7 +15,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, resources
-from berth_operator.kube import kind_statuses, kopf_runs, reconciler
+from berth_operator.kube import kind_statuses, reconciler
 from kube import eventually
 from kube.reconcilers import STATUS, Thing, groups, kinds, running, serve, summary
 from support import manifests, stub
@@ -146,8 +146,10 @@ async def test_kopf_is_started_again(
 @pytest.mark.parametrize(
     ("first_groups", "first_kinds", "missing"),
     [
-        pytest.param(groups(), None, "devices and placementpolicies", id="none"),
-        pytest.param(groups(names.GROUP), kinds(names.DEVICES), "placementpolicies", id="one kind"),
+        pytest.param(groups(), None, "devices and gpupods and placementpolicies", id="none"),
+        pytest.param(
+            groups(names.GROUP), kinds(names.DEVICES, names.GPU_PODS), "placementpolicies", id="two kinds"
+        ),
     ],
 )
 async def test_a_server_that_does_not_name_our_kinds_yet(
@@ -160,9 +162,7 @@ async def test_a_server_that_does_not_name_our_kinds_yet(
 ) -> None:
     """Kopf asks once which kinds there are: one that found less than all is not the last."""
     monkeypatch.setattr(reconciler, "PAUSE_SECONDS", (0.05,))
-    silent = stub.watch(until=asyncio.Event())
-    watches = dict.fromkeys((resources.DEVICES, resources.POLICIES), silent)
-    serve(server, watches, first_groups=first_groups, first_kinds=first_kinds)
+    serve(server, {}, first_groups=first_groups, first_kinds=first_kinds)
     server.on("PATCH", STATUS, stub.thing({}))
 
     async with running(server.link) as reconciler_:
@@ -205,49 +205,3 @@ async def test_it_ends_when_told_to(account: Path, monkeypatch: pytest.MonkeyPat
         reconciler_.update([summary("nobody")])
 
     assert not {thread.name for thread in threading.enumerate()} & {"reconciler", "kopf"}
-
-
-# ---------------------------------------------------------------- handlers
-
-
-class RecordingSink:
-    """Records what the handlers hand over."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def seen(self, kind: str, name: str, version: str, shown: Thing) -> None:
-        """Record it."""
-        self.calls.append((kind, name, version, shown))
-
-    def gone(self, kind: str, name: str) -> None:
-        """Record it."""
-        self.calls.append((kind, name))
-
-
-async def test_handlers_are_thin() -> None:
-    """Each handler hands over the few plain values needed, and returns nothing: Kopf would store it."""
-    registry, sink = kopf.OperatorRegistry(), RecordingSink()
-    kopf_runs.register(registry, sink)
-    device: Any
-    policy: Any
-    device, policy = (handler.fn for handler in registry._watching._handlers)
-    meta, body = {"resourceVersion": "7"}, {"metadata": {"name": "default"}}
-    status = {"summary": {}, "devices": [{"minor": 0}]}
-
-    returned = [
-        await device(type="ADDED", name="n1", body={"metadata": meta, "status": status}),
-        await device(type=None, name="n2", body={"metadata": {}}),
-        await device(type="DELETED", name="n1", body={"metadata": meta}),
-        await policy(type="MODIFIED", name="default", body=body),
-        await policy(type="DELETED", name="default", body=body),
-    ]
-
-    assert returned == [None] * 5
-    assert sink.calls == [
-        ("devices", "n1", "7", {"summary": {}}),
-        ("devices", "n2", "", {}),
-        ("devices", "n1"),
-        ("placementpolicies", "default", "", body),
-        ("placementpolicies", "default"),
-    ]

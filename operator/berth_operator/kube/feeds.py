@@ -18,7 +18,7 @@ from berth_operator.engine import drift, pod_memory, ports
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import kopf_lag, misplaced_gpupods, policy_sink, rejected_pods
+from berth_operator.kube import gpupod_store, kopf_lag, policy_sink, rejected_pods
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import device_size, devices, gpupods, long_pods, measured_load, nodes, pods, raw
@@ -154,12 +154,13 @@ class GpuPodSink(FailClosedSink):
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
         self._ledger = ledger
         self._faults = FaultLog(logger, "GpuPod %s names nothing: %s", logs.pod)
-        self.store = misplaced_gpupods.GpuPodStore()
+        self.newest = kopf_lag.Newest()
+        self.store = gpupod_store.GpuPodStore()  # Kopf fills it, but may miss a delete.
 
     def upserted(self, thing: wire.GpuPod) -> None:
         """Apply what an agent wrote; the ledger ignores the phase and the grants."""
         title = gpupods.title(thing.metadata)
-        self.store.put(title, misplaced_gpupods.record(thing))
+        self.newest.put(title, thing.metadata.uid)
         named = gpupods.read(thing)
         if isinstance(named, allocation_recovery.NamedDevices):
             self._faults.record(title, "")
@@ -171,7 +172,8 @@ class GpuPodSink(FailClosedSink):
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a GpuPod is gone."""
         title = gpupods.title(meta)
-        self.store.drop(title)
+        self.newest.drop(title)
+        self.store.drop_ghost(title, meta.uid)
         self._faults.record(title, "")
         self._ledger.gpupod_gone(title)
 
@@ -281,7 +283,7 @@ class Feeds:
         self._lists_before: tuple[int, ...] = ()
         self._history = session.history
         self._history.join(self)
-        gpupod_sink = GpuPodSink(ledger, logger)
+        gpupod_sink = self._gpupods = GpuPodSink(ledger, logger)
         self.gpupods = gpupod_sink.store
         self._devices = DeviceSink(ledger, watchdog, logger)
         self._pods = PodSink(ledger, observer, logger, options.schedulers)
@@ -379,11 +381,15 @@ class Feeds:
 
     def revisions(self) -> kopf_lag.Revisions | None:
         """Return what Kopf should have delivered; None where no watch is open."""
-        _, devices_, _, policies_, *_ = self._informers
-        if not (devices_.live and policies_.live):
+        _, devices_, _, policies_, gpupods_, _ = self._informers
+        if not (devices_.live and policies_.live and gpupods_.live):
             return None
         return kopf_lag.Revisions(
-            {names.DEVICES: devices_.revisions(), names.POLICIES: policies_.revisions()},
+            {
+                names.DEVICES: devices_.revisions(),
+                names.POLICIES: policies_.revisions(),
+                names.GPU_PODS: self._gpupods.newest.copy(),
+            },
             self._history.restores,
         )
 

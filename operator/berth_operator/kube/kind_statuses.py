@@ -101,6 +101,11 @@ class KindStatuses:
         self._dirty.discard((kind, name))
         self._failures.forget((kind, name))
 
+    def compare_all(self) -> None:
+        """Have all Devices compared again: no event may have come of a write, or of an edit."""
+        self._dirty |= {(names.DEVICES, name) for name in self._wanted}
+        self._notify()
+
     def keep_only(self, existing: Collection[str]) -> None:
         """Forget all Devices but these: a delete goes unseen while Kopf does not run."""
         if max(len(self._wanted), len(self._shown)) > len(existing):

@@ -14,10 +14,12 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from berth_crds import names
 from berth_crds.client import history
 from berth_operator import metrics
 
 CHECK_SECONDS: Final = 1.0
+MOST_NEWEST: Final = 1000  # Of a kind with very many objects, so many are compared.
 # An object has waited for so long, and nothing of its kind came meanwhile: the watcher has stopped.
 QUIET_CHECKS: Final = 20
 # An object has waited for so long though known objects of its kind came: no list is going on.
@@ -26,10 +28,37 @@ BEHIND_CHECKS: Final = 45
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Revisions:
-    """The revision of each object by kind and name, and how often the server's data were restored."""
+    """The revision of each object by kind and name, and how often the server's data were restored.
+
+    Of GpuPods there are the uids in place of the revisions, and of the newest ones only: Kopf's handler
+    needs none of their changes, and there are too many of them to compare all each second.
+    """
 
     known: Mapping[str, Mapping[str, str]]
     restores: int = 0
+
+
+class Newest:
+    """The identities of the objects of a kind that came last."""
+
+    def __init__(self) -> None:
+        self._uids: dict[str, str] = {}
+
+    def put(self, name: str, uid: str) -> None:
+        """Record an object that is new, or was changed."""
+        if self._uids.get(name) != uid:
+            self._uids.pop(name, None)
+            self._uids[name] = uid
+            if len(self._uids) > MOST_NEWEST:
+                del self._uids[next(iter(self._uids))]
+
+    def drop(self, name: str) -> None:
+        """Forget an object that is gone."""
+        self._uids.pop(name, None)
+
+    def copy(self) -> dict[str, str]:
+        """Return them by name."""
+        return dict(self._uids)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,7 +156,8 @@ def _lifeless(kind: str, one: _Kind) -> str:
     name, longest = max(one.awaited.items(), key=lambda item: item[1].checks)
     if min(longest.checks, one.listed) < BEHIND_CHECKS and min(longest.checks, one.quiet) < QUIET_CHECKS:
         return ""
+    word = "uid" if kind == names.GPU_PODS else "revision"
     return (
-        f"it shows no life: revision {longest.version} of {name} ({kind}) has not come for "
+        f"it shows no life: {word} {longest.version} of {name} ({kind}) has not come for "
         f"{longest.checks * CHECK_SECONDS:g} s, nor anything of {kind} for {one.quiet * CHECK_SECONDS:g} s"
     )

@@ -20,8 +20,8 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Collection
+from typing import Any, Final
 
 import aiohttp
 import kopf
@@ -31,13 +31,12 @@ from kopf._cogs.structs import references
 
 from berth_crds import names, tasks, text
 from berth_crds.client import connection, sockets
-from berth_operator.kube import device_lists, kopf_sessions, kopf_settings
+from berth_operator.kube import kopf_handlers, kopf_sessions, kopf_settings
 
 GRACE_SECONDS: Final = 1.0  # For the tasks that Kopf ends by itself.
 WATCHER_SECONDS: Final = 3.0  # For a watcher that lets its workers finish, which takes two.
 WATCHER: Final = "watcher for "  # How Kopf names these tasks.
 
-Json = dict[str, Any]
 Task = asyncio.Task[Any]
 
 
@@ -45,20 +44,10 @@ class KindsNotFound(Exception):
     """Kopf did not find the kinds that it is to watch."""
 
 
-class KopfSink(Protocol):
-    """What receives the events of Kopf, in Kopf's own thread; `kind` is the plural of the object's kind."""
-
-    def seen(self, kind: str, name: str, version: str, shown: Json) -> None:
-        """Record the revision of an object, and the status of a Device or a whole policy."""
-
-    def gone(self, kind: str, name: str) -> None:
-        """Forget an object that was deleted."""
-
-
 class KopfRun:
     """One run of Kopf."""
 
-    def __init__(self, link: connection.Connection, sink: KopfSink) -> None:
+    def __init__(self, link: connection.Connection, sink: kopf_handlers.KopfSink) -> None:
         self._link = link
         self._sink = sink
         self._closed = threading.Event()
@@ -104,7 +93,7 @@ class KopfRun:
 
     async def _work(self) -> None:
         registry = kopf.OperatorRegistry()
-        register(registry, self._sink)
+        kopf_handlers.register(registry, self._sink)
 
         @kopf.on.login(id="berth", registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
@@ -119,6 +108,7 @@ class KopfRun:
             registry=registry,
             settings=kopf_settings.settings(),
             insights=found,
+            memories=kopf_settings.NoMemories(),
             standalone=True,
             clusterwide=True,
         )
@@ -153,7 +143,7 @@ async def _wait_kinds_missing(found: references.Insights) -> None:
     """Wait until Kopf has listed the server's kinds; raise if some of ours are missing, else wait on."""
     await found.ready_resources.wait()
     named = {one.plural for one in found.watched_resources}
-    unnamed = [one for one in WATCHED if one not in named]
+    unnamed = [one for one in kopf_handlers.WATCHED if one not in named]
     if unnamed:
         raise KindsNotFound(f"the API server did not name {' and '.join(unnamed)} of {names.GROUP} yet")
     await asyncio.Event().wait()
@@ -168,36 +158,3 @@ def end_reason(error: BaseException | None) -> str:
     # Kopf's own errors of the API are shown as tuples otherwise.
     message = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
     return text.line(message or type(error).__name__)
-
-
-# ---------------------------------------------------------------- handlers
-
-
-def register(registry: kopf.OperatorRegistry, sink: KopfSink) -> None:
-    """Register a handler of each of our own kinds; pods and nodes reach the ledger through the informers."""
-    for kind, shown in WATCHED.items():
-        kopf.on.event(names.GROUP, names.VERSION, kind, id=kind, registry=registry)(
-            _handler(sink, kind, shown)
-        )
-
-
-def _handler(sink: KopfSink, kind: str, shown: Callable[[Any], Json]) -> Any:
-    async def handle(*, type: str, name: str, body: Any, **_: Any) -> None:  # noqa: A002  Kopf's word
-        if type == "DELETED":
-            sink.gone(kind, name)
-        else:
-            sink.seen(kind, name, body["metadata"].get("resourceVersion", ""), shown(body))
-
-    return handle
-
-
-def _device_status(body: Any) -> Json:
-    return plain(body.get("status") or {}, *device_lists.Status.__annotations__)
-
-
-def plain(view: Any, *wanted: str) -> Json:
-    """Copy one of Kopf's read-only views into a dict, or only some of its keys, so that the rest can go."""
-    return {key: view[key] for key in wanted or view if key in view}
-
-
-WATCHED: Final[Mapping[str, Callable[[Any], Json]]] = {names.DEVICES: _device_status, names.POLICIES: plain}

@@ -5,14 +5,21 @@ request is authorized, responses are not compressed, bodies are limited as lists
 Kopf that is over sends no request.
 """
 
+import asyncio
 import functools
+import itertools
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 import aiohttp
 
 from berth_crds.client import api, connection, errors, parser, sockets, watch
-from berth_operator.kube import device_lists
+from berth_operator.kube import slim_objects
+
+# Kopf computes long for each object, and binds need the processor, too. So it pauses after each page of a
+# list but the last, and after so many events of a watch, which delays none where they are few.
+PAUSE_SECONDS: Final = 0.05
+EVENTS_IN_A_ROW: Final = 50
 
 
 class WatchContent:
@@ -27,10 +34,14 @@ class WatchContent:
         return getattr(self._content, name)
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
-        """Yield event after event."""
+        """Yield event after event, as far as a handler needs them."""
+        passed = itertools.count(1)
         try:
             async for line in watch.lines(self._content):
-                yield device_lists.event(self._path, line) + b"\n"
+                if reduced := slim_objects.event(self._path, line):
+                    yield reduced + b"\n"
+                    if next(passed) % EVENTS_IN_A_ROW == 0:
+                        await asyncio.sleep(PAUSE_SECONDS)
         except errors.TooLarge as error:
             raise aiohttp.ClientPayloadError(str(error)) from error
 
@@ -63,8 +74,11 @@ class KopfResponse(aiohttp.ClientResponse):
         content_type: str | None = "application/json",
     ) -> Any:
         """Return the decoded body; by default with our own decoder."""
-        loads = loads or functools.partial(device_lists.read, self.url.path if self.ok else "")
-        return await super().json(encoding=encoding, loads=loads, content_type=content_type)
+        loads = loads or functools.partial(slim_objects.read, self.url.path if self.ok else "")
+        found = await super().json(encoding=encoding, loads=loads, content_type=content_type)
+        if slim_objects.has_more(found):
+            await asyncio.sleep(PAUSE_SECONDS)
+        return found
 
 
 def session(

@@ -4,9 +4,14 @@ The operator writes statuses itself (`kind_statuses`). So Kopf needs no storage 
 no annotations and no finalizers.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import kopf
+
+# What Kopf keeps of each object can be replaced, but has no public name.
+from kopf._core.reactor import inventory
+
+IDLE_SECONDS: Final = 0.2  # After its last event the queue of an object is kept for so long.
 
 
 def settings() -> kopf.OperatorSettings:
@@ -21,6 +26,7 @@ def settings() -> kopf.OperatorSettings:
     settings_.watching.client_timeout = 660  # For a server that does not end a watch in time.
     settings_.watching.chunk_size = 100  # A page of Devices takes ten times its bytes as dicts.
     settings_.queueing.exit_timeout = 2
+    settings_.queueing.idle_timeout = IDLE_SECONDS
     # Else Kopf kills the whole process ten minutes after it has ended by itself.
     settings_.process.ultimate_exiting_timeout = None
     settings_.execution.max_workers = 2  # All handlers are asynchronous.
@@ -61,3 +67,14 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
     def store(self, **_: Any) -> None:
         """Keep nothing."""
+
+
+class NoMemories(inventory.ResourceMemories):
+    """Nothing is kept of an object between its events: only timers, daemons and retried handlers need that.
+
+    Kopf keeps it until it sees the object deleted, and a delete goes unseen while a watch is renewed.
+    """
+
+    async def recall(self, raw_body: Any, **options: Any) -> inventory.ResourceMemory:
+        """Return a new memory each time."""
+        return await super().recall(raw_body, **options | {"ephemeral": True})

@@ -24,20 +24,16 @@ same, so that is logged without a warning.
 """
 
 import asyncio
-import dataclasses
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
-from berth_crds import logs, schema_limits, wire
+from berth_crds import logs, wire
 from berth_crds.client import api, errors, resources, watch
 from berth_operator import metrics
-from berth_operator.engine import totals
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import suspect_gpupods
-
-T = TypeVar("T")
+from berth_operator.kube import gpupod_store, suspect_gpupods
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +43,8 @@ MOST_RECENT_READ: Final = 20  # New GpuPods read anew in one check.
 OFFENDER_SECONDS: Final = 3600.0  # For so long a node is an offender after a GpuPod of it was removed.
 RECENT_SECONDS: Final = 1.0  # Between two checks of the new GpuPods of offenders.
 MOST_RECENT: Final = 1000  # New GpuPods that wait for a check; the others are found by the next scan.
-MOST_OF_A_NODE: Final = 1024  # The limit of one node; it has many times fewer running pods.
 MOST_CROWDED_READ: Final = 100  # GpuPods of nodes beyond that limit read anew in each second.
 AT_ONCE: Final = 16  # Of these, at the same time.
-POD: Final = resources.PODS.kind
 GPU_PODS: Final = watch.Codec(wire.GpuPod)
 
 
@@ -64,19 +58,6 @@ class LeaderCheck(Protocol):
         """Wait until leadership and ledger are confirmed."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
-    """A GpuPod: its own uid, and the pod and node that it names.
-
-    `pod` is the title of that pod; empty where it is the GpuPod's own title.
-    """
-
-    uid: str
-    pod_uid: str
-    node: str
-    pod: str = ""
-
-
 class _Spec(wire.Struct, frozen=True):
     node_name: str = ""
 
@@ -86,20 +67,10 @@ class _Pod(wire.Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-def record(thing: wire.GpuPod) -> Record:
-    """Return the fields of a GpuPod that are compared here."""
-    meta, spec = thing.metadata, thing.spec
-    has_second_name = meta.name == f"{spec.pod_uid}.{spec.node}"
-    pods = [one.name for one in meta.owner_references if one.kind == POD and one.uid == spec.pod_uid]
-    # The API server accepts any name of an owner; one that no pod can have must not get into a path.
-    valid = has_second_name and pods and schema_limits.DNS_SUBDOMAIN.matches(pods[0])
-    return Record(meta.uid, spec.pod_uid, spec.node, f"{meta.namespace}/{pods[0]}" if valid else "")
-
-
 Mismatch = tuple[metrics.Removal, str]  # Why a GpuPod does not belong to the pod of its name: also in words.
 
 
-def mismatch(known: Record, pod_uid: str | None, node: str) -> Mismatch | None:
+def mismatch(known: gpupod_store.Record, pod_uid: str | None, node: str) -> Mismatch | None:
     """Return why a GpuPod does not belong to the pod of its name, if so; no uid means no such pod."""
     if pod_uid is None:
         return metrics.Removal.NO_SUCH_POD, "there is no pod of that name"
@@ -112,57 +83,6 @@ def mismatch(known: Record, pod_uid: str | None, node: str) -> Mismatch | None:
     return None
 
 
-class GpuPodStore:
-    """All GpuPods by title, and those that are verified: they belong to the pod of their name.
-
-    `records` has at most so many of each node. Titles that are to be checked soon because their
-    node has more are in `crowded`; those beyond the limit are only there.
-    """
-
-    def __init__(self) -> None:
-        self.records: dict[str, Record] = {}
-        self.verified: dict[str, Record] = {}
-        self.crowded: dict[str, None] = {}
-        self.on_new: Callable[[str, Record], None] | None = None  # Called with each new GpuPod.
-        self._counts = totals.Totals()  # Of the records, by node.
-
-    def put(self, title: str, one: Record) -> None:
-        """Record a GpuPod."""
-        if self.records.get(title) != one:
-            self.drop(title)
-            if self._counts[one.node] < MOST_OF_A_NODE:
-                self._counts.add(one.node, 1)
-                self.records[title] = one
-            else:
-                self.crowded[title] = None
-            if self.on_new is not None:
-                self.on_new(title, one)
-
-    def verify(self, title: str, one: Record) -> None:
-        """Record that a GpuPod belongs to its pod, if it still exists."""
-        self.crowded.pop(title, None)
-        if self.records.get(title) == one:
-            self.verified[title] = one
-
-    def postpone(self, title: str) -> None:
-        """Move a GpuPod behind all others."""
-        _move_to_end(self.records, title)
-        _move_to_end(self.crowded, title)
-
-    def drop(self, title: str) -> None:
-        """Forget a GpuPod that is gone."""
-        one = self.records.pop(title, None)
-        self.verified.pop(title, None)
-        self.crowded.pop(title, None)
-        if one is not None:
-            self._counts.add(one.node, -1)
-
-
-def _move_to_end(things: dict[str, T], key: str) -> None:
-    if key in things:
-        things[key] = things.pop(key)
-
-
 class GpuPodCleaner:
     """Scans for misplaced GpuPods and removes them."""
 
@@ -170,7 +90,7 @@ class GpuPodCleaner:
         self,
         session: api.Api,
         ledger: Ledger,
-        store: GpuPodStore,
+        store: gpupod_store.GpuPodStore,
         leader: LeaderCheck,
         *,
         clock: Callable[[], float],
@@ -248,7 +168,7 @@ class GpuPodCleaner:
         if await self._try_check(title):
             self._store.crowded.pop(title, None)
 
-    def _on_new(self, title: str, one: Record) -> None:
+    def _on_new(self, title: str, one: gpupod_store.Record) -> None:
         """Queue a new GpuPod if its node is an offender or crowded, unless it is known to be right."""
         if self._is_right(title, one):
             self._store.verify(title, one)
@@ -267,7 +187,7 @@ class GpuPodCleaner:
             log.warning(
                 "node %s has more than %d GpuPods: only the names of the others are kept for a check",
                 node,
-                MOST_OF_A_NODE,
+                gpupod_store.MOST_OF_A_NODE,
                 extra=logs.node(node),
             )
             self._crowded_nodes[node] = self._clock() + OFFENDER_SECONDS
@@ -276,7 +196,7 @@ class GpuPodCleaner:
         self._store.crowded[title] = None
         self._crowded_waits.set()
 
-    def _is_right(self, title: str, one: Record) -> bool:
+    def _is_right(self, title: str, one: gpupod_store.Record) -> bool:
         """Whether a GpuPod is known to be of a bound pod of its name."""
         hold = self._ledger.inventory.hold(one.pod_uid)
         return hold is not None and (hold.title, hold.node) == (one.pod or title, one.node)
@@ -298,7 +218,7 @@ class GpuPodCleaner:
             if count % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
-    def _compare(self, title: str, one: Record, pod: tuple[str, str] | None) -> None:
+    def _compare(self, title: str, one: gpupod_store.Record, pod: tuple[str, str] | None) -> None:
         """Compare a GpuPod with the bound pod of its name, if there is one."""
         if pod is not None and mismatch(one, *pod) is None:
             self._store.verify(title, one)
@@ -335,7 +255,7 @@ class GpuPodCleaner:
             return False
         return True
 
-    async def _remove(self, title: str, one: Record, cause: metrics.Removal, words: str) -> None:
+    async def _remove(self, title: str, one: gpupod_store.Record, cause: metrics.Removal, words: str) -> None:
         namespace, _, name = title.partition("/")
         try:
             await self._session.delete(resources.GPU_PODS, name, namespace=namespace, uid=one.uid)
@@ -354,14 +274,14 @@ class GpuPodCleaner:
             extra=logs.node(one.node),
         )
 
-    async def _gpupod(self, namespace: str, name: str) -> Record | None:
+    async def _gpupod(self, namespace: str, name: str) -> gpupod_store.Record | None:
         """Read a GpuPod; None where there is none, or where it is being deleted."""
         path = resources.GPU_PODS.path(namespace=namespace)
         pages = watch.list_pages(
             self._session, path, GPU_PODS, selectors={"fieldSelector": f"metadata.name={name}"}, size=1
         )
         found = [
-            record(one)
+            gpupod_store.record(one)
             async for page in pages
             for one in page.items
             if isinstance(one, wire.GpuPod) and one.metadata.deletion_timestamp is None

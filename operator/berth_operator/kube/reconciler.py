@@ -5,11 +5,10 @@ none of that may affect the loop that binds pods, nor the one that writes status
 Kopf has a thread and a loop of its own and is supervised here: a run that ends is followed by
 another after a growing pause, and a run that falls behind the informers is ended. The next run
 begins with a list, which with the periodic flush makes up for missed events. This thread gets
-only summaries of the ledger, which are plain values.
+only summaries of the ledger, which are plain values; GpuPods go on to the engine's thread.
 """
 
 import asyncio
-import collections
 import contextlib
 import datetime as dt
 import functools
@@ -22,57 +21,91 @@ from berth_crds import names, tasks
 from berth_crds.client import api, connection
 from berth_operator import metrics
 from berth_operator.engine import node_summaries, rate_limiter
-from berth_operator.kube import kind_statuses, kopf_lag, kopf_runs, summary_reporter
+from berth_operator.kube import (
+    call_queue,
+    gpupod_store,
+    kind_statuses,
+    kopf_lag,
+    kopf_runs,
+    summary_reporter,
+)
 
 log = logging.getLogger(__name__)
 
+Json = dict[str, Any]
+
 PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0)
+FULL_PASS_SECONDS: Final = 300.0
 STEADY_CHECKS: Final = 30  # A run that has delivered everything after so many checks was healthy.
 STOP_SECONDS: Final = 5.0
 END_SECONDS: Final = 8.0  # The longest that a run takes to end, unless its loop hangs.
 
 
 class Inbox:
-    """Passes the events of one run from Kopf's thread to ours; once closed it drops them."""
+    """Passes the events of one run from Kopf's thread to where they are applied; once closed it drops them.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, statuses: kind_statuses.KindStatuses) -> None:
-        self._loop = loop
+    Devices and policies concern our thread, and GpuPods that of the engine, which compares them with pods.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        statuses: kind_statuses.KindStatuses,
+        gpupods: gpupod_store.StoreInbox,
+    ) -> None:
+        self._queue = call_queue.CallQueue(loop)
         self._statuses = statuses
-        self._events: collections.deque[tuple[Callable[[], None], ...]] = collections.deque()
-        self._scheduled = False
+        self._gpupods = gpupods
         self.lag = kopf_lag.KopfLag()
         self.closed = False
 
-    def seen(self, kind: str, name: str, version: str, shown: dict[str, Any]) -> None:
-        """Record the revision of an object, and the status of a Device or a whole policy."""
+    def device_seen(self, name: str, version: str, status: Json) -> None:
+        """Record the revision of a Device, and the operator's part of its status."""
+        self._seen(names.DEVICES, name, version, status)
+
+    def device_gone(self, name: str) -> None:
+        """Forget a Device that was deleted."""
+        self._gone(names.DEVICES, name)
+
+    def policy_seen(self, name: str, version: str, body: Json) -> None:
+        """Record the revision of a policy, and all of it."""
+        self._seen(names.POLICIES, name, version, body)
+
+    def policy_gone(self, name: str) -> None:
+        """Forget a policy that was deleted."""
+        self._gone(names.POLICIES, name)
+
+    def gpupod_seen(self, title: str, one: gpupod_store.Record) -> None:
+        """Record whose a GpuPod is."""
+        self._pass(
+            functools.partial(self.lag.delivered, names.GPU_PODS, title, one.uid),
+            functools.partial(self._gpupods.put, title, one),
+        )
+
+    def gpupod_gone(self, title: str) -> None:
+        """Forget a GpuPod that was deleted."""
+        self._pass(
+            functools.partial(self.lag.gone, names.GPU_PODS, title),
+            functools.partial(self._gpupods.drop, title),
+        )
+
+    def _seen(self, kind: str, name: str, version: str, shown: Json) -> None:
         self._pass(
             functools.partial(self.lag.delivered, kind, name, version),
             functools.partial(self._statuses.seen, kind, name, shown),
         )
 
-    def gone(self, kind: str, name: str) -> None:
-        """Forget an object that was deleted."""
+    def _gone(self, kind: str, name: str) -> None:
         self._pass(
             functools.partial(self.lag.gone, kind, name), functools.partial(self._statuses.gone, kind, name)
         )
 
-    def _pass(self, *calls: Callable[[], None]) -> None:
-        """Queue an event for our thread, which is called once for all events that are queued."""
-        self._events.append(calls)
-        if not self._scheduled:
-            self._scheduled = True
-            with contextlib.suppress(RuntimeError):  # The loop is closed once our thread has ended.
-                self._loop.call_soon_threadsafe(self._apply_all)
+    def _pass(self, *calls: call_queue.Call) -> None:
+        self._queue.send(functools.partial(self._apply, calls))
 
-    def _apply_all(self) -> None:
-        self._scheduled = False  # First, so that later events schedule another call.
-        while self._events:
-            calls = self._events.popleft()
-            try:
-                for call in () if self.closed else calls:
-                    call()
-            except Exception:
-                log.exception("an event of Kopf cannot be applied")
+    def _apply(self, calls: tuple[call_queue.Call, ...]) -> None:
+        for call in () if self.closed else calls:
+            call()
 
 
 class Reconciler:
@@ -83,15 +116,16 @@ class Reconciler:
         link: connection.Connection,
         limiter: rate_limiter.RateLimiter,
         *,
-        agent: str,
+        open_session: Callable[[], api.Api],
         wall: Callable[[], dt.datetime],
-        tally: api.CountRequest = api.count_nothing,
+        gpupods: gpupod_store.GpuPodStore,
         kopf_metrics: metrics.Kopf,
     ) -> None:
         self._link = link
         self._rate_limiter = limiter
-        self._agent = agent
-        self._tally = tally
+        self._open_session = open_session
+        # It is the engine's, which makes this and reads that in its own loop.
+        self._gpupods = gpupod_store.StoreInbox(gpupods, call_queue.CallQueue(asyncio.get_running_loop()))
         self._wall = wall
         self._metrics = kopf_metrics
         self._thread = threading.Thread(target=self._main, name="reconciler", daemon=True)
@@ -152,7 +186,7 @@ class Reconciler:
             log.exception("the thread that keeps Kopf running has failed")
 
     async def _work(self) -> None:
-        async with api.Api(self._link, agent=self._agent, count_request=self._tally) as session:
+        async with self._open_session() as session:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             self._statuses = kind_statuses.KindStatuses(session, self._rate_limiter, wall=self._wall)
             flushing = asyncio.create_task(self._flush(self._statuses), name="flush statuses")
@@ -162,8 +196,13 @@ class Reconciler:
             await self._statuses.cancel()
 
     async def _flush(self, statuses: kind_statuses.KindStatuses) -> None:
+        clock = asyncio.get_running_loop().time
+        last_full_pass = clock()
         while True:
             await asyncio.sleep(summary_reporter.WRITE_SECONDS)
+            if clock() - last_full_pass >= FULL_PASS_SECONDS:
+                last_full_pass = clock()
+                statuses.compare_all()
             try:
                 await statuses.flush()
             except Exception:
@@ -172,7 +211,7 @@ class Reconciler:
     async def _keep_running(self, statuses: kind_statuses.KindStatuses, stop: asyncio.Event) -> None:
         attempt = 0
         while not stop.is_set():
-            self._inbox = inbox = Inbox(asyncio.get_running_loop(), statuses)
+            self._inbox = inbox = Inbox(asyncio.get_running_loop(), statuses, self._gpupods)
             try:
                 await self._run(inbox, stop)
             except Exception as error:
