@@ -59,6 +59,16 @@ def test_the_policy_that_the_page_shows_is_one() -> None:
     assert found == Policy(taint_silent=True, evict_after_seconds=900.0, evict_sick=True, drain_cordoned=True)
 
 
+def test_the_oversale_that_the_page_shows_is_one() -> None:
+    """Its example oversells core to batch pods."""
+    page = (Path(__file__).parents[2] / "manifests" / "operating.md").read_text()
+    (text,) = (block.split("```")[0] for block in page.split("```yaml\n")[1:] if "oversale" in block)
+
+    found = rules(**yaml.safe_load(text)["spec"])
+
+    assert found == Policy(oversale=Oversale(150, frozenset({"batch"})))
+
+
 def test_a_node_that_says_little() -> None:
     """One that has just come has nothing, and one that reports its conditions anew is the same."""
     noisy = {"conditions": [{"type": "Ready", "status": "True"}], "images": []}

@@ -1,5 +1,6 @@
 """What is said of core that a policy oversells: the limit that applied, and what would help from there."""
 
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -40,6 +41,13 @@ def test_the_limit_that_applied_is_named(of: str, limit: int, clause: str) -> No
     assert LIMIT.format(limit)[1:] in explain.table(found)
     (advice,) = found.advice[:1]
     assert clause in {change.clause() for one in found.advice for change in one.changes}, advice
+
+
+def test_the_page_has_the_words_of_the_limit() -> None:
+    """Who looks for them finds what they mean."""
+    page = (Path(__file__).parents[3] / "manifests" / "operating.md").read_text()
+
+    assert f"`{LIMIT.format(150)}.`" in page
 
 
 def test_a_refusal_of_a_card_names_the_limit() -> None:
