@@ -14,7 +14,7 @@ from berth_operator.scheduling.decisions import ClusterEvent, Reason, Refusal
 from berth_operator.scheduling.delivery_ways import Way
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.device_view import FULL_CORE
-from berth_operator.scheduling.policy import MIB, Policy
+from berth_operator.scheduling.policy import MIB, NO_OVERSALE, Policy
 
 POLICY_CHANGE: Final = frozenset({ClusterEvent.POLICY_CHANGED})  # What may help.
 NO_SHARES: Final = (
@@ -26,7 +26,7 @@ def applied(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Can
     """Return a pod that asks for models by all their names, and has faults where the policy refuses it."""
     if policy.delivery is not Delivery.REPORTED:
         candidate = _delivered(policy.delivery, candidate)
-    if policy.oversale:
+    if policy.oversale is not NO_OVERSALE:
         candidate = _oversold(policy, candidate)
     if policy.fractions and not policy.models and not candidate.small:
         return candidate

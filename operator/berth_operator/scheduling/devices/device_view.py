@@ -67,10 +67,9 @@ class View:
         has_memory = self.usage(card.uuid).memory < card.memory
         return self.core_limit if card.type == facts.GPU and has_memory else FULL_CORE
 
-    @property
-    def recorded_limit(self) -> int:
+    def recorded_limit(self, *, whole: bool) -> int:
         """Return what is recorded of the limit in what a pod gets: nothing where it is as always."""
-        return 0 if self.core_limit == FULL_CORE else self.core_limit
+        return 0 if whole or self.core_limit == FULL_CORE else self.core_limit
 
     def up_to(self, core_limit: int) -> "View":
         """Return the same devices to a pod that is content with so much core promised of a card in all."""
