@@ -12,9 +12,9 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import cycle, decisions, queued_pods, under_policy
+from berth_operator.scheduling import cycle, decisions, questions, queued_pods, search, under_policy
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Wait
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import allocator, facts, requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Oversale, Policy
@@ -154,6 +154,17 @@ def test_pieces_are_not_oversold(card: facts.Card, ask: requests.Ask) -> None:
     (answer,) = decide(one_card(card=card), pod("p", ask))
 
     assert isinstance(answer, Wait)
+
+
+def test_a_card_without_memory_left_is_full_for_filters_and_for_the_search() -> None:
+    """Neither passes on to the other what a pod that asks for core alone may not have."""
+    asked = builders.request(requests.Gpus(1, core=10), grouping=requests.Grouping(core_limit=150))
+    inventory, question = one_card(builders.hold("a", shares=[0])), questions.of(asked, builders.demand())
+
+    _, feasible = search.score_nodes(inventory, inventory.all_rows, question, RULES)
+
+    assert not feasible.any()
+    assert allocator.allocate(builders.view([builders.card()], {0: None}), asked) is None
 
 
 def test_the_limit_is_recorded_with_what_is_given() -> None:

@@ -20,7 +20,10 @@ def told(
     return explain.explain(Search(inventory), candidate, policy=policy, effort=explain.work(whole=True))
 
 
-LIMIT: Final = "With a pod of its PriorityClass up to {} % of a card's core may be promised"
+LIMIT: Final = (
+    "With this pod up to {} % of a card's core may be promised, by its PriorityClass and the policy "
+    "(spec.oversale)"
+)
 
 
 @pytest.mark.parametrize(

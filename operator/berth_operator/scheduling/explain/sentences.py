@@ -221,9 +221,8 @@ def core_limit(explanation: findings.Explanation) -> str:
     is_short = any(count.reason is Reason.FULL for count in explanation.counts)
     if not explanation.core_limit or not is_short:
         return ""
-    return (
-        f"With a pod of its PriorityClass up to {explanation.core_limit} % of a card's core may be promised"
-    )
+    limit = f"up to {explanation.core_limit} % of a card's core may be promised"
+    return f"With this pod {limit}, by its PriorityClass and the policy (spec.oversale)"
 
 
 def _lasting(explanation: findings.Explanation, candidate: queued_pods.Candidate) -> str:
