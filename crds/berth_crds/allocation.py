@@ -37,8 +37,9 @@ class Share(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     minor of its card. `core` is whole percent of the device, `memory` is bytes (0 for a
     device that has none), `profile` names the MIG profile, `vf` is the bus id of the
     virtual function where not the device itself is given, and `replicas` says how many
-    replicas of a shared card this is. Zeros are always written: a record
-    that drops minor 0 cannot be told from a damaged one.
+    replicas of a shared card this is. `limit` is up to how many percent the core of the
+    device might be promised in all when this was given, where that was more than 100.
+    Zeros are always written: a record that drops minor 0 cannot be told from a damaged one.
     """
 
     uuid: str
@@ -48,6 +49,7 @@ class Share(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     profile: str = ""
     vf: str = ""
     replicas: int = 0
+    limit: int = 0
 
 
 SharesByType = tuple[tuple[str, tuple[Share, ...]], ...]
@@ -278,6 +280,7 @@ def _share(listed: object, path: str) -> Share:
         replicas=_whole(fields, "replicas", most=schema_limits.MOST_REPLICAS, path=path)
         if "replicas" in fields
         else 0,
+        limit=_whole(fields, "limit", most=schema_limits.MOST_CORE, path=path) if "limit" in fields else 0,
     )
 
 

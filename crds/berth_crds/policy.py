@@ -156,6 +156,23 @@ class SharingRules(model_rules.Model):
     alone. 0: any amount will do."""
 
 
+class Oversale(model_rules.Model):
+    """How far the compute of a card may be overcommitted, and by which pods."""
+
+    core: Annotated[int, model_rules.integer(100, schema_limits.MOST_CORE)]
+    """Up to how many percent of a card's core may be promised in all to the pods that share it, from 100 to
+    1000, where the last of them is of a named class. A pod of another class gets a part of a card only if
+    all parts together stay within 100 percent."""
+
+    priority_classes: Annotated[
+        tuple[Annotated[str, model_rules.formatted(schema_limits.DNS_SUBDOMAIN)], ...],
+        model_rules.set_list(schema_limits.MOST_OVERSALE_CLASSES),
+        pydantic.Field(min_length=1),
+    ]
+    """The PriorityClasses (spec.priorityClassName) whose pods may share a card beyond 100 percent of its
+    core."""
+
+
 class PolicySpec(model_rules.Model):
     """The rules. Everything is optional; what is left out has the default shown."""
 
@@ -186,6 +203,11 @@ class PolicySpec(model_rules.Model):
 
     sharing: SharingRules = SharingRules()
     """What may be shared by several pods."""
+
+    oversale: Oversale | None = None
+    """How far the core of a card may be overcommitted by pods of named PriorityClasses that ask for a part
+    of it, never by others. Memory, whole cards, MIG instances and replicas are never overcommitted. Pods that
+    run keep what they hold when this changes. Absent: no core is promised twice."""
 
     delivery: vocabulary.Delivery = vocabulary.Delivery.REPORTED
     """Which nodes can hand a pod's cards to its containers; a pod that would start without its cards is

@@ -77,6 +77,8 @@ MOST_OCCUPANTS: Final = 16  # Of a card: one is enough to close it.
 MOST_VFS: Final = 256  # Of one group.
 MOST_RECORDED: Final = 1024  # Uuids whose owner is recorded.
 MOST_REPLICAS: Final = 1024
+MOST_CORE: Final = 1000  # Percent of a card that a policy may promise in all.
+MOST_OVERSALE_CLASSES: Final = 16
 MOST_SLICES: Final = 64
 
 # Of all devices of a Device together.

@@ -333,6 +333,13 @@ class SharingRules(Struct, frozen=True):
     min_memory: int = msgspec.field(default=64, name="minMemoryMiB")
 
 
+class Oversale(Struct, frozen=True):
+    """How far the compute of a card may be overcommitted, and by which pods."""
+
+    core: int
+    priority_classes: tuple[str, ...]
+
+
 class PolicySpec(Struct, frozen=True):
     """The rules. Everything is optional; what is left out has the default shown."""
 
@@ -343,6 +350,7 @@ class PolicySpec(Struct, frozen=True):
     health: HealthRules = HealthRules()
     models: dict[str, str] = {}
     sharing: SharingRules = SharingRules()
+    oversale: Oversale | None = None
     delivery: str = "reported"
     node_names: str = "berth"
     pod_records: str = "berth"

@@ -35,6 +35,7 @@ SHARES = st.builds(
     memory=st.integers(0, schema_limits.LARGEST_MEMORY),
     profile=st.sampled_from(["", "1g.10gb", "1c.3g.40gb", "1g.10gb+me"]),
     vf=st.sampled_from(["", "0000:1f:00.2", "0000:1f:00.3"]),
+    limit=st.sampled_from([0, 0, 100, 150, 1000]),
 )
 LISTS = st.lists(SHARES, min_size=1, max_size=4, unique_by=lambda held: (held.uuid, held.vf))
 ALLOCATIONS = st.builds(
@@ -70,6 +71,12 @@ ALLOCATIONS = st.builds(
             '{"v":1,"node":"n","containers":{"a":{"rdma":'
             '[{"uuid":"rdma-0000:1f:00.0","minor":0,"core":100,"memory":0,"vf":"0000:1f:00.2"}]}}}',
             id="a virtual function",
+        ),
+        pytest.param(
+            allocation.of("n", {"a": {"gpu": [share("GPU-1", core=60, memory=7, limit=150)]}}),
+            '{"v":1,"node":"n","containers":{"a":{"gpu":'
+            '[{"uuid":"GPU-1","minor":0,"core":60,"memory":7,"limit":150}]}}}',
+            id="a card whose core is oversold",
         ),
         pytest.param(
             allocation.of("n", {"z": {"gpu": [share("B", memory=1), share("A", memory=1)]}, "a": {}}),

@@ -233,6 +233,18 @@ REFUSED: list[tuple[str, str, Change, str]] = [
         lambda made: made["spec"]["agents"].update(graceSeconds=0),
         "spec.agents.graceSeconds in body should be greater than or equal to 1",
     ),
+    (
+        "less core than there is",
+        "placementpolicy",
+        lambda made: made["spec"]["oversale"].update(core=50),
+        "spec.oversale.core in body should be greater than or equal to 100",
+    ),
+    (
+        "core that is oversold to nobody",
+        "placementpolicy",
+        lambda made: made["spec"]["oversale"].update(priorityClasses=[]),
+        "spec.oversale.priorityClasses in body should have at least 1 items",
+    ),
 ]
 
 

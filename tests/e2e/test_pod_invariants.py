@@ -15,8 +15,8 @@ CARDS: Final = {"GPU-0": pod_invariants.Card("a", 16 * GIB), "GPU-1": pod_invari
 
 @pytest.fixture
 def invariants() -> pod_invariants.Invariants:
-    """Yield invariants about two nodes with a card each."""
-    return pod_invariants.Invariants(CARDS)
+    """Yield invariants about two nodes with a card each, whose core is oversold to one PriorityClass."""
+    return pod_invariants.Invariants(CARDS, {"batch": 150})
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ USUAL: Final[dict[str, Any]] = {
     "memory": 16 * GIB,
     "of": "",
     "term": "x_1/1",
+    "class": "",
     "phase": "Pending",
 }
 
@@ -53,7 +54,11 @@ def described(name: str, **words: Any) -> dict[str, Any]:
     container = {"name": "main", "resources": {"limits": {names.NVIDIA_GPU: "1"}}}
     return {
         "metadata": {"name": name, "uid": name, "annotations": notes},
-        "spec": {"containers": [container], **({"nodeName": said["node"]} if said["node"] else {})},
+        "spec": {
+            "containers": [container],
+            "priorityClassName": said["class"],
+            **({"nodeName": said["node"]} if said["node"] else {}),
+        },
         "status": {"phase": said["phase"]},
     }
 
@@ -76,11 +81,37 @@ def test_what_is_in_order_is_not_complained_of(invariants: pod_invariants.Invari
     assert [bind.pod for bind in invariants.binds] == ["first", "half", "next"]
 
 
+def test_core_may_be_oversold_to_pods_of_the_class(
+    invariants: pod_invariants.Invariants, event: Tell
+) -> None:
+    """In whatever order their binds are stored."""
+    event("spare", node="a", card="GPU-0", core=60, memory=1, **{"class": "batch"})
+    event("first", node="a", card="GPU-0", core=90, memory=1)
+
+    assert invariants.violations == []
+
+
+OVERSOLD: Final = {"core": 80, "memory": 1, "class": "batch"}
+
+
 @pytest.mark.parametrize(
     ("invariant", "story"),
     [
         pytest.param("I1", [{"name": "p"}, {"name": "q", "core": 1, "memory": 0}], id="core above capacity"),
         pytest.param("I1", [{"name": "p", "core": 1}, {"name": "q", "core": 1, "memory": 1}], id="memory"),
+        pytest.param(
+            "I1", [{"name": "p", **OVERSOLD}, {"name": "q", **OVERSOLD}], id="core above what may be oversold"
+        ),
+        pytest.param(
+            "I1",
+            [{"name": "p", **OVERSOLD, "class": ""}, {"name": "q", **OVERSOLD, "core": 30, "class": ""}],
+            id="core oversold to others",
+        ),
+        pytest.param(
+            "I1",
+            [{"name": "p", **OVERSOLD}, {"name": "q", **OVERSOLD, "core": 1, "memory": 16 * GIB}],
+            id="memory beside oversold core",
+        ),
         pytest.param("I2", [{"name": "p", "of": "b"}], id="an allocation of another node"),
         pytest.param("I2", [{"name": "p", "card": "GPU-1"}], id="a card of another node"),
         pytest.param("I3", [{"name": "p"}, {"name": "p", "core": 99}], id="an allocation that changes"),

@@ -10,16 +10,19 @@ from berth_operator.engine import node_capacity
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.policy import NO_OVERSALE, Oversale
 from support import builders
 
 BERTH, KOORDINATOR, NONE = NodeNames.BERTH, NodeNames.KOORDINATOR, NodeNames.NONE
 
 
-def listed(*known: devices.Device | holds.Hold, which: NodeNames = BERTH) -> node_capacity.Amounts | None:
+def listed(
+    *known: devices.Device | holds.Hold, which: NodeNames = BERTH, oversale: Oversale = NO_OVERSALE
+) -> node_capacity.Amounts | None:
     """Return what node n1 is to list."""
     info = builders.inventory(builders.node(), *known).node("n1")
     assert info is not None
-    return node_capacity.of_node(info, which)
+    return node_capacity.of_node(info, which, oversale)
 
 
 def cards(count: int) -> dict[str, int]:
@@ -78,6 +81,22 @@ def test_devices_of_other_types_are_passed_over() -> None:
     npu = dataclasses.replace(builders.nic(0), type="npu")
 
     assert listed(dataclasses.replace(builders.device("n1", 1), others=(npu,))) == cards(1)
+
+
+def test_a_node_lists_as_much_core_as_may_be_promised() -> None:
+    """A kubelet adds up what all pods ask for by that name; of nothing else there is more."""
+    oversale = Oversale(150, frozenset({"batch"}))
+    unknown = builders.card(1, memory=0)
+
+    assert listed(builders.device("n1", 2), oversale=oversale) == cards(2) | {names.GPU_CORE: 300}
+    found = listed(builders.device(cards=[builders.card(), unknown]), oversale=oversale)
+    assert found is not None
+    assert found[names.GPU_CORE] == 250, "a card of unknown memory is never oversold"
+
+
+def test_a_node_lists_core_that_is_held_after_the_policy_has_changed() -> None:
+    """A kubelet that is started again would refuse pods that run."""
+    assert listed(builders.device("n1", 1), asking(names.GPU_CORE, 150)) == cards(1) | {names.GPU_CORE: 150}
 
 
 def test_koordinators_names_stand_beside_ours() -> None:

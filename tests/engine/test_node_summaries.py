@@ -296,9 +296,9 @@ def test_parts_in_use_are_added_up(inventory: Inventory, in_use: str) -> None:
 GIB = builders.GIB
 
 
-def part(name: str, core: int, gib: int, *, uuid: str = "GPU-n1-0") -> holds.Hold:
+def part(name: str, core: int, gib: int, *, uuid: str = "GPU-n1-0", limit: int = 0) -> holds.Hold:
     """Give a pod that was promised a part of a device."""
-    return builders.hold(name, shares=[decisions.Share(uuid, 0, core, gib * GIB)])
+    return builders.hold(name, shares=[decisions.Share(uuid, 0, core, gib * GIB, core_limit=limit)])
 
 
 def cut() -> devices.Device:
@@ -316,6 +316,18 @@ AUDITS: dict[str, tuple[Inventory, list[str]]] = {
     "too much compute": (
         builders.inventory(SMALL, part("a", 50, 1), part("b", 60, 1)),
         ["GPU-n1-0 of n1 is overcommitted: 110 % allocated to ml/a and ml/b"],
+    ),
+    "compute that was oversold": (
+        builders.inventory(SMALL, part("a", 90, 1), part("b", 60, 1, limit=150)),
+        [],
+    ),
+    "more compute than was oversold": (
+        builders.inventory(SMALL, part("a", 90, 1), part("b", 61, 1, limit=150)),
+        ["GPU-n1-0 of n1 is overcommitted: 151 % allocated to ml/a and ml/b"],
+    ),
+    "memory beside oversold compute": (
+        builders.inventory(SMALL, part("a", 90, 10), part("b", 60, 10, limit=150)),
+        [f"GPU-n1-0 of n1 is overcommitted: {20 * GIB} of {16 * GIB} bytes allocated to ml/a and ml/b"],
     ),
     "too much memory": (
         builders.inventory(SMALL, part("a", 1, 10), part("b", 1, 10)),

@@ -15,7 +15,7 @@ from berth_operator.engine import node_capacity
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import node_capacity_writer
 from berth_operator.scheduling import node_info
-from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.policy import NO_OVERSALE, Oversale, Policy
 from berth_operator.translate import nodes, raw
 from kube import servers
 from kube.conftest import RecordingApi
@@ -56,9 +56,9 @@ class Listing:
         """Have the ledger see a Device."""
         self.ledger.device_seen(builders.device(self.name, count))
 
-    def policy(self, which: NodeNames) -> None:
+    def policy(self, which: NodeNames, oversale: Oversale = NO_OVERSALE) -> None:
         """Have the ledger see a policy."""
-        self.ledger.policy_seen(dataclasses.replace(Policy(), node_names=which))
+        self.ledger.policy_seen(dataclasses.replace(Policy(), node_names=which, oversale=oversale))
 
     async def lists(
         self, capacity: dict[str, Any], allocatable: dict[str, Any], manager: str = KUBELET
@@ -140,6 +140,18 @@ async def test_a_policy_adds_names_and_takes_them_away(node: Listing) -> None:
     assert sizes == [12, 4, 0]
 
 
+async def test_core_that_a_policy_oversells_is_listed_while_it_does(node: Listing) -> None:
+    """And afterwards as much as pods ask for."""
+    node.policy(NodeNames.BERTH, Oversale(150, frozenset({"batch"})))
+    during = await node.caught_up()
+    pod = dataclasses.replace(builders.hold("p", node.name), amounts=((names.GPU_CORE, 230),))
+    node.ledger.pod_bound(pod)
+    node.policy(NodeNames.BERTH)
+
+    assert during == cards(2) | {names.GPU_CORE: "300"}
+    assert await node.caught_up() == cards(2) | {names.GPU_CORE: "230"}
+
+
 async def test_what_a_kubelet_has_set_to_zero_is_written_again(node: Listing) -> None:
     """It does so when it is started again."""
     await node.caught_up()
@@ -179,10 +191,12 @@ async def test_a_fault_of_ours_concerns_one_node_alone(
 ) -> None:
     """The others list what they have, and the log says what happened."""
 
-    def of_node(info: node_info.NodeInfo, which: NodeNames) -> node_capacity.Amounts | None:
+    def of_node(
+        info: node_info.NodeInfo, which: NodeNames, oversale: Oversale
+    ) -> node_capacity.Amounts | None:
         if info.node is not None and info.node.name == "a":
             raise ValueError("'npu' is not a valid DeviceType")
-        return original(info, which)
+        return original(info, which, oversale)
 
     original = node_capacity.of_node
     monkeypatch.setattr(node_capacity, "of_node", of_node)

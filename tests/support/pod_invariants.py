@@ -44,6 +44,7 @@ class Card:
 
 
 Cards = Mapping[str, Card]
+NO_OVERSALE: Final[Mapping[str, int]] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,19 +59,21 @@ class Bind:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Held:
-    """What a pod has: its node, Berth's annotations, and its share of each card as (core, memory)."""
+    """What a pod has: its node, Berth's annotations, its share of each card as (core, memory), its limit."""
 
     title: str
     node: str
     words: Mapping[str, str]
     shares: Mapping[str, tuple[int, int]]
+    limit: int = FULL  # Percent of a card's core that may be promised with it.
 
 
 class Invariants:
     """The sums, and what was wrong with them at any revision."""
 
-    def __init__(self, cards: Cards) -> None:
+    def __init__(self, cards: Cards, limits: Mapping[str, int] = NO_OVERSALE) -> None:
         self.cards = dict(cards)
+        self.limits = limits  # By PriorityClass, where the policy oversells core to it.
         self.violations: list[str] = []
         self.spoiled: set[str] = set()  # Pods whose records somebody changes: they have what they were given.
         self.forget()
@@ -124,7 +127,8 @@ class Invariants:
             if (before.node, before.words) != (node, words) and title not in self.spoiled:
                 self._violated(revision, f"I3: {title} changed after its bind: {before.words} to {words}")
             return
-        held = Held(title, node, words, self._shares(revision, pod, words))
+        limit = self.limits.get(pod["spec"].get("priorityClassName", ""), FULL)
+        held = Held(title, node, words, self._shares(revision, pod, words), limit)
         self._everything[uid] = held
         self.binds.append(Bind(revision, title, node, words.get(names.TERM, "")))
         self._order(self.binds[-1])
@@ -166,7 +170,9 @@ class Invariants:
         for uuid in held.shares:
             card, holders = self.cards.get(uuid, Card("", 0)), self._holders(uuid)
             core, memory = (sum(one.shares[uuid][part] for one in holders) for part in (0, 1))
-            if core > card.core or memory > card.memory:
+            guaranteed = sum(one.shares[uuid][0] for one in holders if one.limit == FULL)
+            most = card.core * max(one.limit for one in holders) // FULL
+            if core > most or guaranteed > card.core or memory > card.memory:
                 titles = ", ".join(one.title for one in holders)
                 said = f"I1: {core} % and {memory} bytes of {uuid} are promised, to {titles}"
                 self._violated(revision, said)
@@ -214,8 +220,14 @@ def cards_of(devices: Mapping[str, Raw]) -> dict[str, Card]:
 class WatchedInvariants(Invariants):
     """The invariants, kept by a watch over the pods of one namespace."""
 
-    def __init__(self, cluster: clusters.Cluster, namespace: str, cards: Cards) -> None:
-        super().__init__(cards)
+    def __init__(
+        self,
+        cluster: clusters.Cluster,
+        namespace: str,
+        cards: Cards,
+        limits: Mapping[str, int] = NO_OVERSALE,
+    ) -> None:
+        super().__init__(cards, limits)
         self._path = f"{cluster.server}/api/v1/namespaces/{namespace}/pods"
         self._tls = ssl.create_default_context(cafile=str(cluster.ca_file))
         self._tls.load_cert_chain(cluster.admin.certificate, cluster.admin.key)

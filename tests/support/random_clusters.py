@@ -277,7 +277,10 @@ ASKS: Final = st.one_of(
     random_devices.INSTANCES | random_devices.REPLICAS | random_devices.PARTS,
 )
 GROUPINGS: Final = st.builds(
-    dataclasses.replace, random_devices.GROUPINGS, strategy=st.sampled_from([None, *Strategy])
+    dataclasses.replace,
+    random_devices.GROUPINGS,
+    strategy=st.sampled_from([None, *Strategy]),
+    core_limit=st.sampled_from([100, 100, 100, 150]),
 )
 
 

@@ -185,6 +185,7 @@ GROUPINGS = st.builds(
     labels=st.sampled_from(((), (), (), *SELECTORS)),
     function_labels=st.sampled_from(((), (), (), *SELECTORS)),
 )
+OVERSOLD = st.builds(requests.Grouping, core_limit=st.sampled_from((100, 110, 150, 200)))
 Asks = st.SearchStrategy[requests.Ask]
 
 

@@ -10,7 +10,7 @@ import yaml
 from berth_crds import names, wire
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.policy import Policy, Weights
+from berth_operator.scheduling.policy import Oversale, Policy, Weights
 from berth_operator.translate import nodes, policies, raw
 
 
@@ -57,6 +57,16 @@ def test_the_policy_that_the_page_shows_is_one() -> None:
     found = rules(**yaml.safe_load(text)["spec"])
 
     assert found == Policy(taint_silent=True, evict_after_seconds=900.0, evict_sick=True, drain_cordoned=True)
+
+
+def test_the_oversale_that_the_page_shows_is_one() -> None:
+    """Its example oversells core to batch pods."""
+    page = (Path(__file__).parents[2] / "manifests" / "operating.md").read_text()
+    (text,) = (block.split("```")[0] for block in page.split("```yaml\n")[1:] if "oversale" in block)
+
+    found = rules(**yaml.safe_load(text)["spec"])
+
+    assert found == Policy(oversale=Oversale(150, frozenset({"batch"})))
 
 
 def test_a_node_that_says_little() -> None:
@@ -153,6 +163,36 @@ def rules(**spec: Any) -> Policy | str:
         ),
         pytest.param(
             {"sharing": {"minMemoryMiB": 512}}, Policy(min_memory=512 * 2**20), id="the least memory"
+        ),
+        pytest.param(
+            {"oversale": {"core": 150, "priorityClasses": ["batch", "spare"]}},
+            Policy(oversale=Oversale(150, frozenset({"batch", "spare"}))),
+            id="an oversale of core",
+        ),
+        pytest.param(
+            {"oversale": {"core": 99, "priorityClasses": ["batch"]}},
+            "spec.oversale.core must be from 100 to 1000 percent, not 99",
+            id="less core than there is",
+        ),
+        pytest.param(
+            {"oversale": {"core": 1001, "priorityClasses": ["batch"]}},
+            "spec.oversale.core must be from 100 to 1000 percent, not 1001",
+            id="more core than may be oversold",
+        ),
+        pytest.param(
+            {"oversale": {"core": 150, "priorityClasses": []}},
+            "spec.oversale.priorityClasses must name 1 to 16 PriorityClasses, not 0",
+            id="an oversale to nobody",
+        ),
+        pytest.param(
+            {"oversale": {"core": 150, "priorityClasses": [f"class-{at}" for at in range(17)]}},
+            "spec.oversale.priorityClasses must name 1 to 16 PriorityClasses, not 17",
+            id="an oversale to too many classes",
+        ),
+        pytest.param(
+            {"oversale": {"core": 150, "priorityClasses": ["Batch!"]}},
+            "spec.oversale.priorityClasses: 'Batch!' cannot be the name of a PriorityClass",
+            id="an oversale to what is no class",
         ),
         pytest.param({"sharing": {"minMemoryMiB": 0}}, Policy(min_memory=0), id="any memory"),
         pytest.param(

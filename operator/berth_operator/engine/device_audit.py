@@ -23,7 +23,7 @@ def node_findings(info: node_info.NodeInfo) -> Iterator[str]:
         return
     room = dict(_limits(info.device))
     for uuid, used in sorted(info.used.items()):
-        if what := _problem(room.get(uuid), used):
+        if what := _problem(_with_oversale(room.get(uuid), used, uuid, info), used):
             pods = sorted(
                 hold.title for hold in info.holds.values() if any(share.uuid == uuid for share in hold.shares)
             )
@@ -36,6 +36,16 @@ def _limits(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
         yield unit.uuid, device_view.Usage(device_view.FULL_CORE, unit.memory)
         for instance in unit.instances:
             yield instance.uuid, device_view.Usage(device_view.FULL_CORE, instance.memory, 1)
+
+
+def _with_oversale(
+    room: device_view.Usage | None, used: device_view.Usage, uuid: str, info: node_info.NodeInfo
+) -> device_view.Usage | None:
+    """Return the most that may be allocated of a device, by the limits under which its pods were placed."""
+    if room is None or used.core <= room.core:
+        return room
+    shares = (share for hold in info.holds.values() for share in hold.shares if share.uuid == uuid)
+    return room._replace(core=max(room.core, *(share.core_limit for share in shares)))
 
 
 def _problem(room: device_view.Usage | None, used: device_view.Usage) -> str:

@@ -140,7 +140,9 @@ class Ledger:
     def _offer(self, node: str, change: ClusterEvent, before: node_offers.Left | None = None) -> None:
         """Wake the pods that may fit on a changed node; with `before` only its resources have changed."""
         if self.backlog:
-            self.backlog.node_changed(node, change, node_offers.judge(self.inventory, node, before))
+            self.backlog.node_changed(
+                node, change, node_offers.judge(self.inventory, node, before, policy=self.policy)
+            )
         self.wake.set()
 
     # ------------------------------------------------------------ events of pods
@@ -383,9 +385,8 @@ class Ledger:
     def policy_seen(self, policy: Policy) -> None:
         """Record the policy in force."""
         if policy != self.policy:
+            otherwise = self.inventory.set_policy(policy) or policy.oversale != self.policy.oversale
             self.policy = policy
             self.backlog.allow(policy.label_priority)
-            self.backlog.cluster_event(
-                ClusterEvent if self.inventory.set_policy(policy) else (ClusterEvent.POLICY_CHANGED,)
-            )
+            self.backlog.cluster_event(ClusterEvent if otherwise else (ClusterEvent.POLICY_CHANGED,))
             self.wake.set()

@@ -2,7 +2,8 @@
 
 A card counts that may get pods, and one that a pod holds, whatever has become of it since: a kubelet that is
 started again admits its running pods anew, and would refuse those for which its node has too little. For the
-same reason a node never lists less than the pods on it ask for.
+same reason a node never lists less than the pods on it ask for. Where the policy oversells core, a node lists
+as much core as may be promised of its cards: its kubelet counts what all pods ask for by that name.
 """
 
 import collections
@@ -14,6 +15,7 @@ from berth_operator.scheduling import node_info
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import NO_OVERSALE, Oversale
 
 Amounts = Mapping[str, int]  # By the name of the resource.
 
@@ -28,12 +30,16 @@ ALL_NAMES: Final = frozenset(
     name for those in NAMES[vocabulary.NodeNames.KOORDINATOR].values() for name in those
 )
 
+CORE_NAMES: Final = frozenset(NAMES[vocabulary.NodeNames.KOORDINATOR][names.GPU_CORE])
 
-def of_node(info: node_info.NodeInfo, which: vocabulary.NodeNames) -> Amounts | None:
+
+def of_node(
+    info: node_info.NodeInfo, which: vocabulary.NodeNames, oversale: Oversale = NO_OVERSALE
+) -> Amounts | None:
     """Return what a node is to list by all its names; None while nothing is known of its devices."""
     if info.published is not None and info.published.failed:
         return None
-    given = _of_devices(info) if info.published is not None else collections.Counter[str]()
+    given = _of_devices(info, oversale) if info.published is not None else collections.Counter[str]()
     wanted = {name: given[own] for own, all_names in NAMES[which].items() for name in all_names if given[own]}
     if info.published is not None and info.published.kubelet_served:
         wanted.pop(names.GPU, None)  # The kubelet counts it, and says how much of it is left to give.
@@ -48,7 +54,7 @@ def shown(node: facts.Node) -> dict[str, int]:
     return {name: amount for name, amount in node.allocatable if name in ALL_NAMES}
 
 
-def _of_devices(info: node_info.NodeInfo) -> collections.Counter[str]:
+def _of_devices(info: node_info.NodeInfo, oversale: Oversale) -> collections.Counter[str]:
     """Return what the devices of a node give, by Berth's own names."""
     found = collections.Counter[str]()
     assert info.published is not None, "the node has a Device"  # noqa: S101
@@ -58,7 +64,9 @@ def _of_devices(info: node_info.NodeInfo) -> collections.Counter[str]:
         if card.replicas > 1:
             found[names.GPU_SHARED] += card.replicas
             continue
-        found.update(dict.fromkeys((names.GPU, names.GPU_CORE, names.GPU_MEMORY_RATIO), requests.WHOLE))
+        found.update(dict.fromkeys((names.GPU, names.GPU_MEMORY_RATIO), requests.WHOLE))
+        # A card of unknown memory is never oversold.
+        found[names.GPU_CORE] += oversale.core if oversale and card.memory else requests.WHOLE
         found[names.GPU_MEMORY] += card.memory
     for other in _given(info, info.published.others):
         if own := OTHERS.get(other.type):

@@ -33,7 +33,7 @@ RENEWAL_SECONDS: Final = 1.0  # Between the rounds that renew reasons.
 LONGEST_PAUSE_SECONDS: Final = 60.0  # Between two diagnoses that are cut short.
 NEVER: Final = -1
 
-Asks = tuple[requests.Request, facts.Demand]
+Kind = tuple[requests.Request, facts.Demand, str]  # As of a candidate.
 
 
 @dataclasses.dataclass(slots=True)
@@ -104,7 +104,7 @@ class WaitingReasons:
         self._until = math.inf
         self._given: dict[str, GivenReason] = {}
         self._not_bound: dict[str, str] = {}  # Why a pod that fits is not bound, by uid.
-        self._groups: dict[Asks, ReasonGroup] = {}
+        self._groups: dict[Kind, ReasonGroup] = {}
         self._numbers = itertools.count()
         self._diagnoses_left = DIAGNOSES_PER_ROUND
         self._next = 0.0
@@ -138,9 +138,9 @@ class WaitingReasons:
         self._not_bound.pop(candidate.uid, None)
         if isinstance(decision, decisions.Reject):
             return explain.sentence(decision, candidate)
-        asks = candidate.request, candidate.demand
-        if (group := self._groups.get(asks)) is None:
-            group = self._groups[asks] = ReasonGroup(candidate, next(self._numbers))
+        kind = candidate.kind
+        if (group := self._groups.get(kind)) is None:
+            group = self._groups[kind] = ReasonGroup(candidate, next(self._numbers))
         if group.counts != decision.counts:
             group.counts, group.version = decision.counts, NEVER
         if not self._is_current(group) and self._may_diagnose:
@@ -209,7 +209,7 @@ class WaitingReasons:
             uid: why for uid, why in self._not_bound.items() if self._ledger.unbound(uid) is not None
         }
         live = {id(given.group) for given in self._given.values()}
-        self._groups = {asks: one for asks, one in self._groups.items() if id(one) in live}
+        self._groups = {kind: one for kind, one in self._groups.items() if id(one) in live}
 
     # ------------------------------------------------------------ diagnoses
 

@@ -17,6 +17,7 @@ from berth_operator.engine import node_capacity, ports, rate_limiter
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.node_capacity import Amounts
 from berth_operator.kube import node_writer
+from berth_operator.scheduling.policy import Oversale
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +37,9 @@ class NodeCapacityWriter(node_writer.NodeWriter[Amounts]):
         self._written: dict[str, Amounts] = {}  # By node, the last time.
         self._foreign: dict[str, frozenset[str]] = {}  # By node, the names that others serve.
 
-    def policy_part(self) -> vocabulary.NodeNames:
-        """Return the names that nodes are to list."""
-        return self.ledger.policy.node_names
+    def policy_part(self) -> tuple[vocabulary.NodeNames, Oversale]:
+        """Return the names that nodes are to list, and how much core they may promise."""
+        return self.ledger.policy.node_names, self.ledger.policy.oversale
 
     def change(self, node: str) -> Amounts | None:
         """Return what a node is to list, if it does not."""
@@ -47,7 +48,7 @@ class NodeCapacityWriter(node_writer.NodeWriter[Amounts]):
             self._written.pop(node, None)
             self._foreign.pop(node, None)
             return None
-        if (wanted := node_capacity.of_node(info, self.ledger.policy.node_names)) is None:
+        if (wanted := node_capacity.of_node(info, *self.policy_part())) is None:
             return None
         shown = node_capacity.shown(info.node)
         # What others serve is ours again once nobody serves it.

@@ -180,8 +180,8 @@ class Backlog:
     def _kind(self, candidate: Candidate) -> int:
         """Return the number of the pods that ask the same; numbers that no pod has any more are forgotten."""
         if len(self._kinds) > 2 * len(self._entries) + queues.SPARE_TICKETS:
-            self._kinds = {one.candidate.asks: one.kind for one in self._entries.values() if one.kind}
-        return self._kinds.setdefault(candidate.asks, next(self._numbers))
+            self._kinds = {one.candidate.kind: one.kind for one in self._entries.values() if one.kind}
+        return self._kinds.setdefault(candidate.kind, next(self._numbers))
 
     def restore(self, candidate: Candidate, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""

@@ -116,7 +116,8 @@ class Share:
 
     A MIG instance has a uuid of its own, the minor of its card, and its profile; a virtual
     function is named by its bus id beside the uuid of its device. The memory of the whole
-    card is there for words alone, where it is known. Of a shared card it is so many `replicas`.
+    card is there for words alone, where it is known. Of a shared card it is so many `replicas`. With it up to
+    `core_limit` percent of the core might be promised in all; 0 stands for 100.
     """
 
     uuid: str
@@ -128,6 +129,7 @@ class Share:
     function: str = ""
     card_memory: int = dataclasses.field(default=0, compare=False)
     replicas: int = dataclasses.field(default=0, compare=False)
+    core_limit: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.node_info import NodeInfo
 
 # What of each card is computed again; its size and model are written once.
-OF_CARDS: Final = ("core", "memory", "ratio", "space", "open", "whole", "trouble")
+OF_CARDS: Final = ("core", "excess", "memory", "ratio", "space", "open", "whole", "trouble")
 
 
 def take(info: NodeInfo, hold: Hold, sign: int) -> None:
@@ -106,6 +106,9 @@ def _write_slot(table: node_table.NodeTable, info: NodeInfo, slot: int, card: fa
     used = info.used.get(card.uuid, device_view.UNUSED)
     core, memory = max(0, device_view.FULL_CORE - used.core), max(0, card.memory - used.memory)
     table.core[info.row, slot] = core
+    if table.any_excess or used.core > device_view.FULL_CORE:
+        table.excess[info.row, slot] = max(0, used.core - device_view.FULL_CORE)
+        table.any_excess = True
     table.memory[info.row, slot] = memory
     table.ratio[info.row, slot] = ratio(memory, card.memory)
     table.space[info.row, slot] = space(core, memory, card.memory)

@@ -12,15 +12,17 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.scheduling import gpu_units, node_info, node_table, questions, queued_pods
+from berth_operator.scheduling import gpu_units, node_info, node_table, questions, queued_pods, under_policy
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.policy import Policy
 
 Left = Mapping[str, int]
 NOTHING: Final[Left] = {}
+UNCHANGED: Final = Policy()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,14 +47,18 @@ def left(inventory: Inventory, name: str) -> Left:
     return {resource: int(table.left[info.row, at]) for resource, at in found if at is not None}
 
 
-def offer(inventory: Inventory, name: str) -> Offer | None:
-    """Return what a node can give; None if no pod can be placed on it, because it is not there."""
+def offer(inventory: Inventory, name: str, core_limit: int = requests.WHOLE) -> Offer | None:
+    """Return what a node can give; None if no pod can be placed on it, because it is not there.
+
+    Of the core of its cards `core_limit` percent may be promised in all.
+    """
     info, table = inventory.node(name), inventory.table
     if info is None or info.node is None:
         return None
     at = info.row
     slots = [slot for slot, open_ in enumerate(table.open[at].tolist()) if open_]
-    core, ratio, memory = (numbers[at].tolist() for numbers in (table.core, table.ratio, table.memory))
+    core = table.core_up_to(core_limit, slice(at, at + 1))[0].tolist()
+    ratio, memory = table.ratio[at].tolist(), table.memory[at].tolist()
     return Offer(
         left=left(inventory, name),
         whole=int(table.whole[at].sum()) - int(table.withheld[at]),
@@ -105,15 +111,18 @@ def _fitting(there: Offer, ask: requests.Gpus) -> int:
 
 
 def judge(
-    inventory: Inventory, name: str, before: Left | None = None
+    inventory: Inventory, name: str, before: Left | None = None, *, policy: Policy = UNCHANGED
 ) -> Callable[[queued_pods.Candidate], bool]:
     """Return whether a changed node might take a pod; with `before` a pod without devices has left it."""
-    known = functools.cache(lambda: offer(inventory, name))  # Read only if a pod waits, and once.
+    # Read only if a pod waits, and once for each limit.
+    known = functools.cache(lambda core_limit: offer(inventory, name, core_limit))
 
     def able(candidate: queued_pods.Candidate) -> bool:
         if registry.depends_on_other_nodes(questions.of(candidate.request, candidate.demand)):
             return True  # Another node than this one may take it now.
-        if (there := known()) is None or (before is not None and _no_help(before, candidate)):
+        # A pod to which the policy has been applied says it by itself.
+        limit = max(candidate.request.grouping.core_limit, under_policy.core_limit(policy, candidate))
+        if (there := known(limit)) is None or (before is not None and _no_help(before, candidate)):
             return False
         return may_take(there, candidate.request, candidate.demand)
 

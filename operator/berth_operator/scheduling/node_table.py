@@ -39,7 +39,7 @@ REPLICA_TABLES: Final = tuple(f"replicas{one}" for one in PIECE_COUNTS)
 INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in PIECE_COUNTS)
 OTHER_TABLES: Final = tuple(f"others{one}" for one in PIECE_COUNTS)
 RESOURCE_TABLES: Final = ("allocatable", "left")
-CARD_TABLES: Final = ("core", "memory", "ratio", "space", "total", "open", "whole", "trouble")
+CARD_TABLES: Final = ("core", "excess", "memory", "ratio", "space", "total", "open", "whole", "trouble")
 # What was measured of each card: percents, and its free memory in bytes; ABSENT where nothing counts.
 LOAD_TABLES: Final = ("utilization", "encoder", "decoder", "power", "measured_free")
 
@@ -67,6 +67,7 @@ MODES: Final = (Reason.MIG_MODE, Reason.SHARING_MODE)
 
 
 ANY_SIZE: Final = -1  # Each bit is set.
+FULL_CORE: Final = 100  # Percent.
 
 
 class RowLog:
@@ -211,6 +212,8 @@ def known_of(names: Names, name: str, table: Numbers, rows: Rows) -> Numbers:
 class NodeTable:
     """All tables, and the log of changes."""
 
+    any_excess = False  # Whether an excess of core was ever written.
+
     def __init__(self) -> None:
         self.resources = Names(*BASE, most=MOST_RESOURCES)
         self.models = Names()
@@ -222,7 +225,8 @@ class NodeTable:
         self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)
         self.left: Numbers = _matrix(len(self.resources), fill=ABSENT)
         # Of each card: what is left of it for pods that may share it; nothing of one that is not open.
-        self.core: Numbers = _matrix(SLOTS)
+        # And of its core so much more than all of it is promised, as `excess`.
+        self.core, self.excess = _matrix(SLOTS), _matrix(SLOTS)
         self.memory: Numbers = _matrix(SLOTS)
         self.ratio: Numbers = _matrix(SLOTS)  # The largest share of its memory that it would still give.
         self.space: Numbers = _matrix(SLOTS)  # The scarcer of core and memory, in percent.
@@ -281,6 +285,14 @@ class NodeTable:
         measured, left = self.measured_free[rows], self.memory[rows]
         free: Numbers = np.where(measured == ABSENT, left, np.minimum(left, measured))
         return free
+
+    def core_up_to(self, limit: int, rows: Rows) -> Numbers:
+        """Return what is left of each card's core for a pod that is content with so much promised in all."""
+        core = self.core[rows]
+        if limit == FULL_CORE:
+            return core
+        more: Numbers = np.maximum(core + (limit - FULL_CORE) - self.excess[rows], 0)
+        return np.where(self.open[rows] & (self.memory[rows] > 0), more, core)
 
     def height(self, rows: Rows) -> int:
         """Return how many rows these are."""

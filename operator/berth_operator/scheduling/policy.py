@@ -11,6 +11,7 @@ from berth_crds.vocabulary import Delivery, NodeNames, PodRecords, Strategy
 from berth_operator.scheduling import node_table
 
 MIB: Final = 1 << 20
+FULL_CORE: Final = 100  # Percent.
 MOST_MIN_MEMORY: Final = 65536 * MIB  # What a policy may ask for at least, at most.
 
 
@@ -45,6 +46,21 @@ class Weights:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Oversale:
+    """Up to how many percent the core of a card may be promised in all to a pod of one of these classes."""
+
+    core: int = FULL_CORE
+    priority_classes: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Return whether any core may be promised twice."""
+        return self.core > FULL_CORE and bool(self.priority_classes)
+
+
+NO_OVERSALE: Final = Oversale()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Policy:
     """What a PlacementPolicy says, as the core uses it."""
 
@@ -61,6 +77,7 @@ class Policy:
     models: tuple[tuple[str, str], ...] = ()  # Keys of names that pods use, and what drivers report for them.
     fractions: bool = True  # Whether pods may have a part of a card.
     replicas: bool = True  # Whether a card that its node shares is given to several pods.
+    oversale: Oversale = NO_OVERSALE
     delivery: Delivery = Delivery.REPORTED
     node_names: NodeNames = NodeNames.BERTH
     pod_records: PodRecords = PodRecords.BERTH

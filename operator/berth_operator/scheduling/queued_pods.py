@@ -41,11 +41,20 @@ class Candidate:
     small: tuple[requests.SmallAmount, ...] = ()
     labels: facts.Labels = dataclasses.field(default=(), compare=False)
     without_devices: tuple[str, ...] = ()
+    priority_class: str = ""
 
     @property
     def asks(self) -> tuple[requests.Request, facts.Demand]:
-        """All that the pod asks for, which makes it one of a kind."""
+        """All that the pod asks for."""
         return self.request, self.demand
+
+    @property
+    def kind(self) -> tuple[requests.Request, facts.Demand, str]:
+        """All that its placement depends on, which makes it one of a kind.
+
+        A policy may promise parts of cards to some PriorityClasses that others do not get.
+        """
+        return self.request, self.demand, self.priority_class if self.request.need.shares else ""
 
     @property
     def title(self) -> str:

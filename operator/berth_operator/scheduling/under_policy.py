@@ -13,7 +13,8 @@ from berth_operator.scheduling import delivery_ways, queued_pods
 from berth_operator.scheduling.decisions import ClusterEvent, Reason, Refusal
 from berth_operator.scheduling.delivery_ways import Way
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.policy import MIB, Policy
+from berth_operator.scheduling.devices.device_view import FULL_CORE
+from berth_operator.scheduling.policy import MIB, NO_OVERSALE, Policy
 
 POLICY_CHANGE: Final = frozenset({ClusterEvent.POLICY_CHANGED})  # What may help.
 NO_SHARES: Final = (
@@ -25,6 +26,8 @@ def applied(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Can
     """Return a pod that asks for models by all their names, and has faults where the policy refuses it."""
     if policy.delivery is not Delivery.REPORTED:
         candidate = _delivered(policy.delivery, candidate)
+    if policy.oversale is not NO_OVERSALE:
+        candidate = _oversold(policy, candidate)
     if policy.fractions and not policy.models and not candidate.small:
         return candidate
     if policy.models:
@@ -32,6 +35,20 @@ def applied(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Can
     faults = () if policy.fractions else tuple(map(_no_shares, _sharing(candidate.request)))
     faults += tuple(_too_small(policy, one) for one in candidate.small if one.memory < policy.min_memory)
     return dataclasses.replace(candidate, faults=(*candidate.faults, *faults)) if faults else candidate
+
+
+def core_limit(policy: Policy, candidate: queued_pods.Candidate) -> int:
+    """Return up to how many percent of its core may be promised of a card that a pod gets a part of."""
+    return policy.oversale.core if candidate.priority_class in policy.oversale.priority_classes else FULL_CORE
+
+
+def _oversold(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+    """Return a pod that is content with cards whose core is promised up to the limit of its PriorityClass."""
+    request, limit = candidate.request, core_limit(policy, candidate)
+    if limit == FULL_CORE or not request.need.shares:
+        return candidate
+    grouping = dataclasses.replace(request.grouping, core_limit=limit)
+    return dataclasses.replace(candidate, request=dataclasses.replace(request, grouping=grouping))
 
 
 def _delivered(delivery: Delivery, candidate: queued_pods.Candidate) -> queued_pods.Candidate:

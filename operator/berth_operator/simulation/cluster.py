@@ -12,7 +12,7 @@ import datetime as dt
 
 from berth_crds import names
 from berth_crds.vocabulary import Strategy
-from berth_operator.engine import ports
+from berth_operator.engine import node_capacity, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, card_loads, cycle, decisions
 from berth_operator.scheduling.inventory import Inventory
@@ -114,6 +114,8 @@ class Cluster:
         if self._agents_current:
             return
         self._agents_current = True
+        if self.ledger.policy.oversale:
+            self._list_oversold_core()
         known = [renewed for renewed in self._renewals.values() if renewed is not None]
         self._update_loads(max(known, default=None))
         grace = dt.timedelta(seconds=self.ledger.policy.grace_seconds)
@@ -123,6 +125,19 @@ class Cluster:
             missing = bool(self._renewals) and node not in self._renewals
             late = renewed is not None and oldest is not None and renewed < oldest
             self.ledger.agent_silent(node, silent=reported or missing or late)
+
+    def _list_oversold_core(self) -> None:
+        """Have nodes list as much core as the operator would write there, where they list any."""
+        policy = self.ledger.policy
+        for info in list(self.inventory.each()):
+            wanted = node_capacity.of_node(info, policy.node_names, policy.oversale)
+            if info.node is None or wanted is None:
+                continue
+            listed = tuple(
+                (name, max(amount, wanted.get(name, 0)) if name in node_capacity.CORE_NAMES else amount)
+                for name, amount in info.node.allocatable
+            )
+            self.ledger.node_seen(dataclasses.replace(info.node, allocatable=listed))
 
     def _update_loads(self, newest: dt.datetime | None) -> None:
         """Record in the ledger which loads of cards count."""

@@ -31,7 +31,11 @@ def pod(manifest: manifests.Manifest, classes: Mapping[str, kinds.PriorityClass]
     )
     spec = pod.spec if pod.metadata.uid else _fed(pod.spec)
     if spec.priority is None:
-        spec = msgspec.structs.replace(spec, priority=_priority(manifest, classes))
+        spec = msgspec.structs.replace(
+            spec,
+            priority=_priority(manifest, classes),
+            priority_class_name=spec.priority_class_name or _default_class(classes),
+        )
     return msgspec.structs.replace(pod, metadata=meta, spec=spec)
 
 
@@ -46,10 +50,15 @@ def _with_variables(containers: tuple[raw.Container, ...] | None) -> tuple[raw.C
 
 
 def _priority(manifest: manifests.Manifest, classes: Mapping[str, kinds.PriorityClass]) -> int | None:
-    name = manifest.value.spec.priority_class_name
+    name = manifest.value.spec.priority_class_name or _default_class(classes)
     if not name:
-        return next((one.value for one in classes.values() if one.global_default), None)
+        return None
     return classes[name].value if name in classes else kinds.SYSTEM_CLASSES.get(name)
+
+
+def _default_class(classes: Mapping[str, kinds.PriorityClass]) -> str | None:
+    """Return the PriorityClass of pods that name none, if there is one."""
+    return next((name for name, one in classes.items() if one.global_default), None)
 
 
 def node(manifest: manifests.Manifest) -> raw.Node:

@@ -36,7 +36,14 @@ def allocation_of(placement: decisions.Placement) -> allocation.Allocation:
             (
                 one.type,
                 allocation.Share(
-                    one.uuid, one.minor, one.core, one.memory, one.profile, one.function, one.replicas
+                    one.uuid,
+                    one.minor,
+                    one.core,
+                    one.memory,
+                    one.profile,
+                    one.function,
+                    one.replicas,
+                    one.core_limit,
                 ),
             )
             for one in grant.shares

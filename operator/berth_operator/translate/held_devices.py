@@ -159,7 +159,16 @@ def start_order(spec: raw.PodSpec) -> tuple[tuple[str, bool], ...]:
 
 
 def _share(kind: str, share: allocation.Share) -> decisions.Share:
-    return decisions.Share(share.uuid, share.minor, share.core, share.memory, kind, share.profile, share.vf)
+    return decisions.Share(
+        share.uuid,
+        share.minor,
+        share.core,
+        share.memory,
+        kind,
+        share.profile,
+        share.vf,
+        core_limit=share.limit,
+    )
 
 
 def _known(shares: Iterable[decisions.Share]) -> set[str | int]:

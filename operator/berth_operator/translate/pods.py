@@ -170,6 +170,7 @@ def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
         small=pod_request.small,
         without_devices=pod_request.without_devices,
         labels=_labels(pod),
+        priority_class=sys.intern(pod.spec.priority_class_name or ""),
     )
 
 

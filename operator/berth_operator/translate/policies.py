@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from berth_crds import catalog, vocabulary, wire
+from berth_crds import catalog, schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 from berth_operator.scheduling import policy
 from berth_operator.scheduling.policy import Policy, Weights
@@ -38,7 +38,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
     ):
         if word not in set(words):
             return f"spec.{field} {quoted(word)} is not known (known: {', '.join(words)})"
-    if fault := _models_fault(spec.models):
+    if fault := _oversale_fault(spec.oversale) or _models_fault(spec.models):
         return fault
     return Policy(
         strategy=vocabulary.Strategy(spec.strategy),
@@ -56,6 +56,9 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         models=tuple(sorted((catalog.model_key(name), model) for name, model in spec.models.items())),
         fractions=spec.sharing.fractions,
         replicas=spec.sharing.replicas,
+        oversale=policy.NO_OVERSALE
+        if spec.oversale is None
+        else policy.Oversale(spec.oversale.core, frozenset(spec.oversale.priority_classes)),
         delivery=vocabulary.Delivery(spec.delivery),
         node_names=vocabulary.NodeNames(spec.node_names),
         pod_records=vocabulary.PodRecords(spec.pod_records),
@@ -73,6 +76,22 @@ def _agents_fault(agents: wire.Agents) -> str:
         return f"spec.agents.loadSeconds must be positive, not {agents.load_seconds}"
     if agents.evict_after_seconds is not None and agents.evict_after_seconds < 0:
         return f"spec.agents.evictAfterSeconds must not be negative, as {agents.evict_after_seconds} is"
+    return ""
+
+
+def _oversale_fault(oversale: wire.Oversale | None) -> str:
+    """Return what is wrong with the oversale of core; empty if nothing."""
+    if oversale is None:
+        return ""
+    most, classes = schema_limits.MOST_CORE, len(oversale.priority_classes)
+    if not policy.FULL_CORE <= oversale.core <= most:
+        return f"spec.oversale.core must be from {policy.FULL_CORE} to {most} percent, not {oversale.core}"
+    if not 1 <= classes <= schema_limits.MOST_OVERSALE_CLASSES:
+        most = schema_limits.MOST_OVERSALE_CLASSES
+        return f"spec.oversale.priorityClasses must name 1 to {most} PriorityClasses, not {classes}"
+    for name in oversale.priority_classes:
+        if not schema_limits.DNS_SUBDOMAIN.matches(name):
+            return f"spec.oversale.priorityClasses: {quoted(name)} cannot be the name of a PriorityClass"
     return ""
 
 

@@ -247,11 +247,12 @@ def share_fits(
         return False
     if any(map(is_whole, here)):
         return not in_use(view, card.uuid) and len(here) == 1
+    limit = view.core_limit if used.memory < card.memory else 100
     parts = [amount(ask, Thing(card)) for ask in here]
     if not card.memory and any(isinstance(ask, requests.Gpus) and (ask.memory or ask.ratio) for ask in here):
         return False
     core, memory = map(sum, zip(*parts, strict=True))
-    return used.core + core <= 100 and used.memory + memory <= card.memory
+    return used.core + core <= limit and used.memory + memory <= card.memory
 
 
 def is_whole(ask: requests.Ask) -> bool:

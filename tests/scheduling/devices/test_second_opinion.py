@@ -49,6 +49,13 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
             JOINT_ASKS, most_asks=3, first=random_devices.CARDS_ONLY, groupings=random_devices.jointly()
         ),
     ),
+    "shares of cards whose core is oversold": st.tuples(
+        PLAIN,
+        random_devices.pods(
+            random_devices.SHARES | random_devices.RATIOS | random_devices.WHOLE,
+            groupings=random_devices.OVERSOLD,
+        ),
+    ),
     "instances and replicas": st.tuples(
         random_devices.nodes(modes="mms", most_others=0, least=3),
         random_devices.pods(random_devices.INSTANCES | random_devices.REPLICAS, most_asks=3),
@@ -69,7 +76,7 @@ def test_a_pod_is_placed_exactly_where_it_can_be(cases: st.SearchStrategy[Case],
     """A pod is placed if and only if some way to place it exists."""
     view, request = data.draw(cases)
     hypothesis.assume(random_devices.effort(view, request) <= MOST_WAYS)
-    exists = next(brute.ways(view, request), None) is not None
+    exists = next(brute.ways(view.up_to(request.grouping.core_limit), request), None) is not None
     hypothesis.event(f"possible: {exists}")
 
     found = allocator.allocate(view, request)
@@ -91,7 +98,9 @@ def test_every_answer_is_one_of_the_possible_ones(case: Case) -> None:
 
 
 @many
-@hypothesis.given(random_devices.nodes_and_pods(most_asks=6))
+@hypothesis.given(
+    random_devices.nodes_and_pods(most_asks=6) | CASES["shares of cards whose core is oversold"]
+)
 def test_no_device_is_promised_above_its_capacity(case: Case) -> None:
     """What others hold and what the pod holds fit together on each device (I1, I2)."""
     view, request = case
@@ -103,7 +112,8 @@ def test_no_device_is_promised_above_its_capacity(case: Case) -> None:
 
     for share in allocator.peak_shares(found or ()):
         used = view.usage(share.uuid)
-        assert used.core + share.core <= requests.WHOLE
+        most = request.grouping.core_limit if share.core_limit else requests.WHOLE
+        assert used.core + share.core <= most
         assert used.memory + share.memory <= max(size[share.uuid], used.memory)
         assert share.function not in view.functions
 

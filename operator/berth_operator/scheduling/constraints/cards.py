@@ -122,7 +122,7 @@ def feasible(query: Query) -> node_table.Mask:
 def _room_together(query: Query, cards: node_table.Mask) -> node_table.Mask:
     """Return which nodes have as much left of these cards as all shares and whole cards take together."""
     table, rows, need = query.table, query.rows, query.need
-    mask: node_table.Mask = node_table.total(table.core[rows] * cards) >= need.core
+    mask: node_table.Mask = node_table.total(query.core * cards) >= need.core
     if need.ratio:
         # A share is content with a little less than its percentage, where rounding has taken that.
         mask &= node_table.total((table.ratio[rows] + 1) * cards) >= need.ratio
@@ -157,7 +157,7 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
         return
     table, rows, cards = query.table, query.rows, meeting_conditions(query)
     # Real cards alone: the table has as many columns as the largest node has cards.
-    core, memory, total = (each[rows][cards] for each in (table.core, table.memory, table.total))
+    core, memory, total = query.core[cards], table.memory[rows][cards], table.total[rows][cards]
     for ask in requests.uncontained(card_asks(query.need)):
         if ask.whole:
             yield gap(node_table.count(cards & table.whole[rows]) - table.withheld[rows], ask.count)
@@ -260,9 +260,15 @@ def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, Devic
         wanted, free = verdict.wanted, verdict.free
         whole = wanted.core >= verdict.total.core and wanted.memory >= verdict.total.memory
         if verdict.reason in USED and not verdict.never and not whole:
-            core, memory = max(0, wanted.core - free.core), max(0, wanted.memory - free.memory)
+            core, memory = _core_to_free(verdict), max(0, wanted.memory - free.memory)
             lack = max((one.missing_fraction for one in missing(verdict)), default=0.0)
             yield lack, DeviceRef(verdict.device, verdict.minor, core, memory, verdict.type)
+
+
+def _core_to_free(verdict: allocator.Verdict) -> int:
+    """Return how much less of a card's core would have to be promised."""
+    lacking = max(0, verdict.wanted.core - verdict.free.core)
+    return lacking + verdict.excess if lacking else 0
 
 
 def missing(verdict: allocator.Verdict) -> Iterator[Deficit]:

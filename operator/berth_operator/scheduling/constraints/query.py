@@ -66,7 +66,12 @@ class Query:
 
     def room_for(self, ask: requests.Gpus, matching: node_table.Mask | None) -> node_table.Mask:
         """Return which cards have room for a share now."""
-        return cards_with_room(self.table, self.rows, ask, matching)
+        return cards_with_room(self.table, self.rows, ask, matching, core_limit=self.need.core_limit)
+
+    @property
+    def core(self) -> node_table.Numbers:
+        """What is left of the core of each card for the pod."""
+        return self.table.core_up_to(self.need.core_limit, self.rows)
 
     def without_withheld(self) -> "Query":
         """Return the same query to nodes on which no card is withheld."""
@@ -115,12 +120,17 @@ def _listed_cards(inventory: Inventory, rows: node_table.Rows, asked: requests.C
 
 
 def cards_with_room(
-    table: node_table.NodeTable, rows: node_table.Rows, ask: requests.Gpus, matching: node_table.Mask | None
+    table: node_table.NodeTable,
+    rows: node_table.Rows,
+    ask: requests.Gpus,
+    matching: node_table.Mask | None,
+    *,
+    core_limit: int,
 ) -> node_table.Mask:
     """Return which cards have room for a share now."""
     fit = table.open[rows]
     if ask.core:
-        fit = fit & (table.core[rows] >= ask.core)
+        fit = fit & (table.core_up_to(core_limit, rows) >= ask.core)
     if ask.ratio:
         fit = fit & (table.ratio[rows] >= ask.ratio)
     elif ask.memory:

@@ -42,6 +42,8 @@ def allocate_or_explain(
     `effort` bounds the search, and the search for the reason too, where many nodes are asked.
     """
     mine = Effort() if effort is None else effort
+    if request.grouping.core_limit != requests.WHOLE:
+        view = view.up_to(request.grouping.core_limit)
     if (found := finder.find(view, request, mine, first_slot=first_slot)) is not None:
         return found
     return shortfalls.explain(view, request, undecided=mine.cut_short, effort=effort)
@@ -56,4 +58,6 @@ def allocate(
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices likewise, without asking why there are none: for many nodes in a row."""
     mine = Effort() if effort is None else effort
+    if request.grouping.core_limit != requests.WHOLE:
+        view = view.up_to(request.grouping.core_limit)
     return finder.find(view, request, mine, first_slot=first_slot)

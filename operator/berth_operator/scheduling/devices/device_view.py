@@ -34,7 +34,8 @@ class View:
     where a time-sliced or MPS card is given to one pod at a time. `quarantine` says why the node gets no pod
     although its agent is ready. `honors_partitions` is true where whole cards are given in partitions only.
     `burdens` say how loaded cards are, in the order in which they had better be left alone; without any they
-    are all alike.
+    are all alike. Of the core of a card `core_limit` percent may be promised in all, as long as it has
+    memory left: a card that one pod has whole, and one of unknown memory, is never promised beyond 100.
     """
 
     device: facts.Device
@@ -46,6 +47,7 @@ class View:
     exclusive_replicas: bool = False
     honors_partitions: bool = False
     burdens: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    core_limit: int = FULL_CORE
 
     def usage(self, uuid: str) -> Usage:
         """Return what is taken of a device."""
@@ -56,8 +58,22 @@ class View:
         return self.burdens.get(uuid, 0)
 
     def free_core(self, card: facts.Card) -> int:
-        """Return how much compute is left on a card."""
-        return max(0, FULL_CORE - self.usage(card.uuid).core)
+        """Return how much compute is left on a card, or of another device what is left of it."""
+        limit = FULL_CORE if self.core_limit == FULL_CORE else self.limit_of(card)
+        return max(0, limit - self.usage(card.uuid).core)
+
+    def limit_of(self, card: facts.Card) -> int:
+        """Return how much of a device may be promised in all."""
+        has_memory = self.usage(card.uuid).memory < card.memory
+        return self.core_limit if card.type == facts.GPU and has_memory else FULL_CORE
+
+    def recorded_limit(self, *, whole: bool) -> int:
+        """Return what is recorded of the limit in what a pod gets: nothing where it is as always."""
+        return 0 if whole or self.core_limit == FULL_CORE else self.core_limit
+
+    def up_to(self, core_limit: int) -> "View":
+        """Return the same devices to a pod that is content with so much core promised of a card in all."""
+        return self if core_limit == self.core_limit else dataclasses.replace(self, core_limit=core_limit)
 
     def free_memory(self, card: facts.Card) -> int:
         """Return how much memory is left on a card."""

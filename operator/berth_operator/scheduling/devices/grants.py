@@ -117,8 +117,10 @@ def _share(problem: packing_problems.NodeProblem, pick: _Pick, left: Left) -> Sh
         return Share(instance.uuid, card.minor, WHOLE, instance.memory, profile=instance.profile)
     ask = problem.ask_of(pick.item)
     core, memory, _ = verdicts.need(card, ask)
+    limit = 0
     if isinstance(ask, requests.Gpus):
         memory = _memory(pick, ask, left)
+        limit = problem.view.recorded_limit(whole=ask.whole)
     return Share(
         card.uuid,
         card.minor,
@@ -128,6 +130,7 @@ def _share(problem: packing_problems.NodeProblem, pick: _Pick, left: Left) -> Sh
         function=pick.function,
         card_memory=card.memory,
         replicas=int(isinstance(ask, requests.Replicas)),
+        core_limit=limit,
     )
 
 

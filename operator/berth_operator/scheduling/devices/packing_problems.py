@@ -330,7 +330,9 @@ def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
 def _need(problem: NodeProblem, device: facts.Card, ask: requests.Ask) -> Room:
     match ask:
         case requests.Gpus():
-            return ask.core, ask.least_of(device.memory)
+            # A whole card is taken with all that could be promised of it.
+            core = problem.view.free_core(device) if ask.whole else ask.core
+            return core, ask.least_of(device.memory)
         case requests.OtherDevices():
             return ask.share, int(verdicts.takes_function(device, ask, problem.request.grouping))
     return 1, 0

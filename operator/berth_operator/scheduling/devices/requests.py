@@ -196,7 +196,8 @@ class Grouping:
     `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
     `labels` select devices that are no cards, `function_labels` their virtual functions.
     With `partition` the whole cards must be a partition of the node's table, of this bandwidth at least. So
-    many bytes must be free on all cards of the node together: `memory_together`.
+    many bytes must be free on all cards of the node together: `memory_together`. A share is content with a
+    card of which no more than `core_limit` percent of the core are promised with it.
     """
 
     scope: Scope | None = None
@@ -210,6 +211,7 @@ class Grouping:
     labels: tuple[LabelSelector, ...] = ()
     function_labels: tuple[LabelSelector, ...] = ()
     memory_together: int = 0
+    core_limit: int = WHOLE
 
     @property
     def bound(self) -> bool:
@@ -295,6 +297,7 @@ class Need:
     replicas_each: int = 0
     other_types: tuple[str, ...] = ()
     filters_suffice: bool = True
+    core_limit: int = WHOLE
 
     @property
     def any_device(self) -> bool:
@@ -311,7 +314,7 @@ class Need:
     def min_cards(self) -> int:
         """How many plain cards a node must have at least, by count and by what is taken of them."""
         counts = [ask.count for ask in self.largest_shares]
-        return max(self.whole, *counts, -(-self.core // WHOLE), -(-self.ratio // WHOLE), 0)
+        return max(self.whole, *counts, -(-self.core // self.core_limit), -(-self.ratio // WHOLE), 0)
 
 
 def need_of(request: Request) -> Need:
@@ -332,6 +335,7 @@ def need_of(request: Request) -> Need:
         replicas_each=max((_sum(one.asks).get("replicas", 0) for one in request.containers), default=0),
         other_types=tuple(sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})),
         filters_suffice=not request.grouping.bound and (not request or only_ask(request) is not None),
+        core_limit=request.grouping.core_limit,
     )
 
 

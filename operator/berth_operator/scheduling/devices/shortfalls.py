@@ -119,7 +119,7 @@ def emptied(view: device_view.View) -> device_view.View:
         others=tuple(dataclasses.replace(card, trouble=None) for card in view.device.others),
         failed="",
     )
-    return device_view.View(device, honors_partitions=view.honors_partitions)
+    return device_view.View(device, honors_partitions=view.honors_partitions, core_limit=view.core_limit)
 
 
 # ---------------------------------------------------------------- one ask by itself

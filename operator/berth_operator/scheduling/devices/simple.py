@@ -51,7 +51,8 @@ def find(
 
 def _share(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> decisions.Share:
     memory = min(ask.bytes_of(card.memory), view.free_memory(card))
-    return decisions.Share(card.uuid, card.minor, ask.core, memory, card_memory=card.memory)
+    limit = 0 if view.core_limit == device_view.FULL_CORE else view.recorded_limit(whole=ask.whole)
+    return decisions.Share(card.uuid, card.minor, ask.core, memory, card_memory=card.memory, core_limit=limit)
 
 
 def _whole_cards(
@@ -105,7 +106,7 @@ def _by_preference(
     for slot, card in enumerate(cards):
         used = view.used.get(card.uuid, device_view.UNUSED)
         # More may be held than there is. A share that asks for none of that still fits.
-        core, memory = max(0, device_view.FULL_CORE - used.core), max(0, card.memory - used.memory)
+        core, memory = max(0, view.core_limit - used.core), max(0, card.memory - used.memory)
         need = ask.least_of(card.memory)
         if core < ask.core or memory < need:
             continue

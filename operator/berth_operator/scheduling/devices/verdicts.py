@@ -43,7 +43,10 @@ class Amount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why one device cannot serve one ask; `never` tells that it could not even if it were unused."""
+    """Why one device cannot serve one ask; `never` tells that it could not even if it were unused.
+
+    Of its core `core_limit` percent may be promised in all, and `excess` percent more than that are.
+    """
 
     device: str
     minor: int
@@ -53,6 +56,8 @@ class Verdict:
     wanted: Amount
     free: Amount
     total: Amount
+    core_limit: int = requests.WHOLE
+    excess: int = 0
 
 
 def judge(
@@ -75,6 +80,8 @@ def judge(
         wanted=need(card, ask),
         free=free(view, card, asked, grouping=grouping),
         total=total(card, asked, grouping=grouping),
+        core_limit=view.limit_of(card),
+        excess=max(0, view.usage(card.uuid).core - view.limit_of(card)),
     )
 
 

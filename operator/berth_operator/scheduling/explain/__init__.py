@@ -68,6 +68,9 @@ def explain(
         advice=() if total > len(found) else advice.single_changes(survey, shortfalls),
         whole=all(one.looked for one in found),
         models=known_models.instead(survey.counts, survey.inventory, survey.request.conditions.uuids),
+        core_limit=survey.request.grouping.core_limit
+        if policy.oversale and survey.request.need.shares
+        else 0,
     )
     if explanation.fits or explanation.advice or not found:
         return explanation

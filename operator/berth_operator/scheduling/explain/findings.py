@@ -71,7 +71,8 @@ class Explanation:
     `counts` say how many nodes refuse for which reason, `nodes` has each of them by name.
     `total` is the number of all known nodes. `whole` tells that all were diagnosed.
     `models` are those that there are, where the one that is asked for is lacking. `cut` tells
-    that the budget ended before it was known what would help.
+    that the budget ended before it was known what would help. `core_limit` is up to how many percent the core
+    of a card may be promised with the pod, where a policy oversells it and the pod asks for a part; else 0.
     """
 
     counts: tuple[decisions.Count, ...]
@@ -82,6 +83,7 @@ class Explanation:
     whole: bool = True
     models: known_models.Models = known_models.UNTOLD
     cut: bool = False
+    core_limit: int = 0
 
     @property
     def fits(self) -> int:

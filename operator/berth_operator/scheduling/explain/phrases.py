@@ -11,7 +11,7 @@ from berth_operator.scheduling import known_models, queued_pods, wording
 from berth_operator.scheduling.constraints import arrangement, cards, registry
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
-from berth_operator.scheduling.devices import allocator, facts
+from berth_operator.scheduling.devices import allocator, facts, requests
 
 NOWHERE: Final = "no node has any of them"
 PART_OF_NAME: Final = (
@@ -91,6 +91,8 @@ def of_verdict(verdict: allocator.Verdict) -> str:
         has = wording.amount(Unit.BYTES, verdict.total.memory, up=False)
         return f"{unsuitable(reason)}: has {has}, {wording.amount(Unit.BYTES, verdict.wanted.memory)} wanted"
     figures = wording.shortage(one for one in cards.missing(verdict) if one.free > 0)
+    if verdict.core_limit != requests.WHOLE and verdict.free.core < verdict.wanted.core:
+        figures = ", ".join(filter(None, (figures, f"{verdict.core_limit} % may be promised")))
     if verdict.reason in cards.USED and figures:
         return f"{reason}: {figures}"
     return unsuitable(reason) if verdict.never else reason

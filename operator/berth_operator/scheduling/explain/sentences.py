@@ -208,11 +208,21 @@ def _ending(explanation: findings.Explanation, candidate: queued_pods.Candidate,
     never = (
         f" It would not fit on {where} even if all nodes were empty{lasting}." if explanation.never else ""
     )
+    limit = f" {text_}." if (text_ := core_limit(explanation)) else ""
     if not explanation.advice:
         cut = f" {BUDGET_EXHAUSTED}" if explanation.cut else ""
-        return f".{never}{cut}" if never or cut else ""
+        return f".{limit}{never}{cut}" if limit or never or cut else ""
     best = would_fit(explanation.advice[0], namespace)
-    return f".{never} {best[0].upper()}{best[1:]}."
+    return f".{limit}{never} {best[0].upper()}{best[1:]}."
+
+
+def core_limit(explanation: findings.Explanation) -> str:
+    """Return how much of a card's core may be promised with this pod, where a policy oversells it."""
+    is_short = any(count.reason is Reason.FULL for count in explanation.counts)
+    if not explanation.core_limit or not is_short:
+        return ""
+    limit = f"up to {explanation.core_limit} % of a card's core may be promised"
+    return f"With this pod {limit}, by its PriorityClass and the policy (spec.oversale)"
 
 
 def _lasting(explanation: findings.Explanation, candidate: queued_pods.Candidate) -> str:

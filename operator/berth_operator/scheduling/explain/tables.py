@@ -101,6 +101,8 @@ def _below(explanation: findings.Explanation) -> Iterator[str]:
     if explanation.fits:
         unsure = any(count.reason is Reason.UNDECIDED for count in explanation.counts)
         yield f"fits on {'at least ' if unsure else ''}{explanation.fits} of {explanation.total} nodes"
+    if limit := sentences.core_limit(explanation):
+        yield f"{limit[0].lower()}{limit[1:]}"
     if explanation.nearest is not None:
         yield f"nearest: {sentences.nearest(explanation.nearest)}"
     for one in explanation.advice:

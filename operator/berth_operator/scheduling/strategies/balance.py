@@ -42,7 +42,7 @@ def weighted(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
         return spread(score_input)
     cards, memory = node_table.count(score_input.usable), score_input.total_of_usable(score_input.total)
     static = score_input.weights.mean(cards / score_input.scale.cards, memory / score_input.scale.memory)
-    left_core = score_input.total_of_usable(score_input.core) / (100 * score_input.scale.cards)
+    left_core = score_input.total_of_usable(score_input.core_left) / (100 * score_input.scale.cards)
     left_memory = score_input.total_of_usable(score_input.memory) / score_input.scale.memory
     dynamic = score_input.weights.mean(left_core, left_memory)
     weights, score = score_input.weights, _clipped(score_inputs.BEST * (static + 2 * dynamic) / 3)
@@ -62,7 +62,8 @@ def _fullness(score_input: score_inputs.ScoreInput) -> node_table.Scores:
         )
     cards = np.maximum(node_table.count(score_input.usable), 1)
     total = np.maximum(score_input.total_of_usable(score_input.total), 1)
-    core = (score_input.total_of_usable(score_input.core) - score_input.taken_core()) / (100 * cards)
+    left = score_input.total_of_usable(score_input.core_left) - score_input.taken_of_limit()
+    core = left / (100 * cards)
     memory = (score_input.total_of_usable(score_input.memory) - score_input.taken_memory()) / total
     full: node_table.Scores = score_inputs.BEST * (1 - score_input.weights.mean(core, memory))
     return full

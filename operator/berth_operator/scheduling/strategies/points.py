@@ -113,7 +113,7 @@ def card_slot(score_input: score_inputs.ScoreInput) -> node_table.Numbers | None
     weights, total = score_input.weights, score_input.total
     memory = np.where(total > 0, score_input.memory / np.maximum(total, 1), 1.0)
     points = of_cards(score_input.table, score_input.rows, weights)
-    points += weights.core * score_input.core / requests.WHOLE + weights.memory * memory
+    points += weights.core * score_input.core_left / requests.WHOLE + weights.memory * memory
     slot: node_table.Numbers = np.where(score_input.cards_with_room, points, -1.0).argmax(axis=1)
     return slot
 

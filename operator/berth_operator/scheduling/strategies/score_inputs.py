@@ -42,6 +42,14 @@ class ScoreInput:
         return self.table.core[self.rows]
 
     @property
+    def core_left(self) -> node_table.Numbers:
+        """What is left of the core that the pod lets be promised of each card, in percent of that."""
+        left = self.table.core_up_to(self.need.core_limit, self.rows)
+        return (
+            left if self.need.core_limit == requests.WHOLE else left * requests.WHOLE // self.need.core_limit
+        )
+
+    @property
     def memory(self) -> node_table.Numbers:
         """Free bytes of them."""
         return self.table.memory[self.rows]
@@ -146,6 +154,10 @@ class ScoreInput:
         """Return how much compute the pod would take of the node's cards, in percent."""
         return self.need.whole * requests.WHOLE + sum(ask.core * ask.count for ask in self.need.shares)
 
+    def taken_of_limit(self) -> float:
+        """Return how much of what `core_left` counts the pod would take."""
+        return self.taken_core() * requests.WHOLE / self.need.core_limit
+
     def taken_memory(self) -> node_table.Scores:
         """Return how much memory the pod would take of each node's cards, in bytes."""
         cards = np.maximum(node_table.count(self.usable), 1)
@@ -193,7 +205,7 @@ def card_slot(score_input: ScoreInput, *, fullest: bool) -> node_table.Numbers |
     """
     if score_input.cards_with_room is None:
         return None
-    left = score_input.core * _SPAN + _memory_part(score_input)
+    left = score_input.core_left * _SPAN + _memory_part(score_input)
     slot: node_table.Numbers = np.where(
         score_input.cards_with_room, left if fullest else -left, _NEVER
     ).argmin(axis=1)
