@@ -127,6 +127,7 @@ class OfModels(NamedTuple):
 
 
 ANY_MODEL: Final = OfModels()
+Exclusive = tuple[str, Scope]  # Devices of a type that a pod wants to itself: each, or all of its PCIe root.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +197,8 @@ class Grouping:
     `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
     `labels` select devices that are no cards, `function_labels` their virtual functions.
     With `partition` the whole cards must be a partition of the node's table, of this bandwidth at least. So
-    many bytes must be free on all cards of the node together: `memory_together`.
+    many bytes must be free on all cards of the node together: `memory_together`. No other pod has anything of
+    `exclusive` devices when they are given.
     """
 
     scope: Scope | None = None
@@ -210,11 +212,13 @@ class Grouping:
     labels: tuple[LabelSelector, ...] = ()
     function_labels: tuple[LabelSelector, ...] = ()
     memory_together: int = 0
+    exclusive: tuple[Exclusive, ...] = ()
 
     @property
     def bound(self) -> bool:
         """Whether cards of a node that would each do may still not do together."""
-        return self.partition is not None or (self.required and self.scope not in {None, Scope.NODE})
+        narrow = self.required and self.scope not in {None, Scope.NODE}
+        return narrow or self.partition is not None or bool(self.exclusive)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
