@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from berth_crds.vocabulary import PartitionChoice, Scope, Strategy
+from berth_crds.vocabulary import DeviceType, PartitionChoice, Scope, Strategy
 from berth_operator.scheduling import container_peaks
 from berth_operator.scheduling.nodes import facts
 
@@ -218,7 +218,8 @@ class Grouping:
     def bound(self) -> bool:
         """Whether cards of a node that would each do may still not do together."""
         narrow = self.required and self.scope not in {None, Scope.NODE}
-        return narrow or self.partition is not None or bool(self.exclusive)
+        alone = bool(self.exclusive) and any(kind == DeviceType.GPU for kind, _ in self.exclusive)
+        return narrow or self.partition is not None or alone
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
