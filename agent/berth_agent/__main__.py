@@ -57,6 +57,7 @@ from berth_crds.client import api, connection, errors
 
 if TYPE_CHECKING:
     from berth_agent import package_sources
+    from berth_agent.delivery import other_devices
 
 log = logging.getLogger("berth_agent")
 
@@ -132,7 +133,7 @@ def _config(node: Node, settings: Settings, not_loaded: Sequence[str]) -> loop.N
         resources=settings.gpu_resources,
         labels=settings.node_labels,
         modes=settings.modes,
-        ways=tuple(_ways(settings, config, sources)),
+        ways=tuple(_ways(node, settings, config, sources)),
     )
 
 
@@ -254,7 +255,7 @@ async def _served(settings: Settings, node_views: Iterable[NodeView]) -> AsyncIt
 
 
 def _ways(
-    settings: Settings, config: loop.NodeConfig, sources: "package_sources.PackageSources | None"
+    node: Node, settings: Settings, config: loop.NodeConfig, sources: "package_sources.PackageSources | None"
 ) -> Iterator[way.MakeWay]:
     """Yield what makes each way that is chosen for a node, and the report on the packages."""
     if sources:
@@ -267,15 +268,18 @@ def _ways(
         runtime = runtime_watch.RuntimeConfig(files)
         yield lambda _: runtime_watch.RuntimeWatch(runtime, interval=settings.interval)
     if settings.nri or settings.cdi or settings.plugin or settings.mps:
-        from berth_agent import chosen_ways  # noqa: PLC0415
+        from berth_agent import chosen_ways, kernel_openers  # noqa: PLC0415
 
-        simulated_cards = isinstance(config.probe, simulated.SimulatedProbe)
+        openers: dict[str, other_devices.Opener] = {**sources.openers} if sources else {}
+        if isinstance(node, HardwareNode):
+            kernel = sysfs.Kernel(node.sysfs, node.procfs)
+            openers |= kernel_openers.of_kernel(kernel, settings.driver.dev)
         yield from chosen_ways.makers(
             settings,
             config.node,
             config.procfs,
-            simulated=simulated_cards,
-            openers=sources.openers if sources else {},
+            simulated=isinstance(node, SimulatedNode),
+            openers=openers,
         )
 
 

@@ -4,7 +4,13 @@ A device is identified by its PCI address: names such as `mlx5_0` change with th
 drivers load. The kernel lists virtual functions as devices of their own; here they belong to their
 physical function, which is the device that is shared, and keep the kernel's numbers.
 
-A device without an active port reaches no peer: a pod that got it would wait for ever.
+A device without an active port reaches no peer: a pod that got it would wait for ever. Nor is one of use
+to a program without the device node of its verbs (`uverbs0`), which a module of the kernel makes.
+
+A container opens a device by its verbs, and connects by `rdma_cm`, which all devices share. One that has the
+whole of a device, or a virtual function, also gets the node by which that is managed (`umad0`): with a part
+of a device it would manage the parts of others, too. No pod gets `issm0`, by which a program becomes the
+subnet manager of its fabric.
 """
 
 import re
@@ -13,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from berth_agent import found_devices, probe, sysfs
-from berth_crds import device_sources, device_types, schema_limits
+from berth_crds import card_part, device_sources, device_types, schema_limits
 
 MOST_PORTS: Final = 256  # More than any device has.
 
@@ -30,6 +36,14 @@ LINK_LAYER: Final = "linkLayer"
 LINK_LAYERS: Final = frozenset({"InfiniBand", "Ethernet"})
 SPEED: Final = "gbps"
 
+# Folders of a PCI device, with an entry for each of its device nodes, and which of these are meant.
+VERBS: Final = "infiniband_verbs", re.compile("uverbs[0-9]{1,6}")
+MANAGEMENT: Final = "infiniband_mad", re.compile("umad[0-9]{1,6}")
+NODES: Final = Path("/dev/infiniband")
+CONNECTIONS: Final = "rdma_cm"
+# As the device plugin for SR-IOV calls it: the resource in capitals.
+ADDRESSES: Final = f"PCIDEVICE_{re.sub('[^A-Z0-9]', '_', device_types.RDMA.resource.upper())}"
+
 RATE: Final = re.compile(r"([0-9]{1,6})(?:[.][0-9]+)? Gb/sec")
 
 
@@ -42,11 +56,16 @@ def devices(kernel: sysfs.Kernel) -> tuple[probe.ExtraDevice, ...]:
     )
 
 
-class RdmaDevices:
-    """The RDMA devices of a node."""
+class NoDeviceNode(Exception):
+    """A device cannot be opened; the text is a clause."""
 
-    def __init__(self, kernel: sysfs.Kernel) -> None:
+
+class RdmaDevices:
+    """The RDMA devices of a node; `dev` has its device nodes."""
+
+    def __init__(self, kernel: sysfs.Kernel, dev: Path = Path("/dev")) -> None:
         self._kernel = kernel
+        self._nodes = dev / NODES.name
 
     def discover(self) -> tuple[device_sources.FoundDevice, ...]:
         """Return all of them, in the order of their addresses."""
@@ -56,9 +75,52 @@ class RdmaDevices:
         )
 
     def deliver(self, devices: Sequence[device_sources.GivenDevice]) -> device_sources.Opening:
-        """Return nothing: pods get network cards by a network of their own."""
-        del devices
-        return device_sources.Opening()
+        """Return their device nodes, and a variable with their PCI addresses, or raise `NoDeviceNode`.
+
+        Of a device that a file lists under another name than its address, only functions can be opened.
+        """
+        addresses = tuple(
+            dict.fromkeys(
+                one.function or one.id
+                for one in devices
+                if one.function or schema_limits.BUS_ID.matches(one.id)
+            )
+        )
+        if not addresses:
+            return device_sources.Opening()
+        managed = {
+            one.function or one.id for one in devices if one.function or one.percent == card_part.WHOLE
+        }
+        nodes = [name for address in addresses for name in self._names(address, managed=address in managed)]
+        if sysfs.exists(self._nodes / CONNECTIONS):
+            nodes.append(CONNECTIONS)
+        return device_sources.Opening(
+            env={ADDRESSES: ",".join(addresses)}, device_nodes=[f"{NODES / name}" for name in nodes]
+        )
+
+    def _names(self, address: str, *, managed: bool) -> Iterator[str]:
+        """Yield the names of the device nodes of a device or a virtual function."""
+        if not (verbs := _nodes_of(self._kernel, address, VERBS)):
+            raise NoDeviceNode(f"{address} has no device node for RDMA: {_cause(self._kernel, address)}")
+        yield from verbs
+        if managed:
+            found = _nodes_of(self._kernel, address, MANAGEMENT)
+            yield from (name for name in found if sysfs.exists(self._nodes / name))
+
+
+def _nodes_of(kernel: sysfs.Kernel, address: str, kind: tuple[str, re.Pattern[str]]) -> list[str]:
+    """Return the names of the device nodes of one kind."""
+    folder, pattern = kind
+    listed = (entry.name for entry in sysfs.entries(kernel.device(address) / folder))
+    return sorted(name for name in listed if pattern.fullmatch(name))
+
+
+def _cause(kernel: sysfs.Kernel, address: str) -> str:
+    """Return why a device has no device node, as far as the kernel tells."""
+    driver = sysfs.target(kernel.device(address) / "driver")
+    if sysfs.exists(kernel.device(address) / "infiniband"):
+        return "load the module ib_uverbs on the node"
+    return f"the driver {driver} makes no RDMA device of it" if driver else "no driver of the node has it"
 
 
 def _physical(kernel: sysfs.Kernel) -> dict[str, str]:
@@ -80,7 +142,7 @@ def _address(entry: Path) -> str:
 
 def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> device_sources.FoundDevice:
     place, own = kernel.device(address), kernel.sys / "class/infiniband" / name
-    problem = _problem(dict(_ports(own)))
+    reason, message = _problem(kernel, address, dict(_ports(own)))
     return device_sources.FoundDevice(
         id=address,
         minor=minor,
@@ -89,17 +151,22 @@ def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> device
         bus_id=address,
         functions=found_devices.functions(kernel, address),
         labels=_labels(own),
-        reason="PortDown" if problem else "",
-        message=problem,
+        reason=reason,
+        message=message,
     )
 
 
-def _problem(ports: Mapping[str, str]) -> str:
-    """Return the problem that the states of the ports show; empty where no states are known."""
+def _problem(kernel: sysfs.Kernel, address: str, ports: Mapping[str, str]) -> tuple[str, str]:
+    """Return reason and message of what keeps programs from a device; both are empty for nothing.
+
+    Where no states of ports are known, they are no problem.
+    """
+    if not _nodes_of(kernel, address, VERBS):
+        return "NoDeviceNode", f"it has no device node: {_cause(kernel, address)}"
     if not ports or ACTIVE in ports.values():
-        return ""
+        return "", ""
     states = ", ".join(f"port {number} is {state}" for number, state in ports.items())
-    return f"none of its ports is active: {states}"
+    return "PortDown", f"none of its ports is active: {states}"
 
 
 def _labels(own: Path) -> dict[str, str]:

@@ -212,7 +212,7 @@ OPTIONS: Final = (
     Option(
         KOORDINATOR,
         "scheduling.koordinator.sh/device-allocate-hint",
-        (names.APPLY, names.LABELS, names.FUNCTION_LABELS, names.SCOPE),
+        (names.APPLY, names.EXCLUSIVE, names.LABELS, names.FUNCTION_LABELS, names.SCOPE),
         "allocate hint",
     ),
     Option(

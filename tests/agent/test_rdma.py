@@ -2,53 +2,34 @@
 
 import dataclasses
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from berth_agent import cardless, device_spec, probe, rdma, simulated
+from berth_agent import cardless, device_spec, kernel_openers, probe, rdma, simulated
+from berth_agent.delivery.containers import Delivery, Undeliverable
+from berth_agent.delivery.device_nodes import DeviceNodes
+from berth_agent.delivery.driver_files import DriverFiles
+from berth_agent.delivery.means import DirectMeans
 from berth_agent.health import cooldown, verdicts
-from berth_crds import vocabulary, wire
+from berth_agent.nri import adjuster, messages
+from berth_crds import allocation, names, vocabulary, wire
 from support import nodes, pci_tree
 from support.clinic import RULES
 from support.nvml import presets
+from support.rdma_tree import RdmaTree
 
 CARDLESS = dataclasses.replace(simulated.machine("n1", "1xT4"), cards=(), partitions=())
 
 
-class Tree(pci_tree.PciTree):
-    """A /sys to which RDMA devices are added."""
-
-    def add(self, name: str, address: str, *, root: str = "pci0000:3a", **files: str) -> Path:
-        """Add one RDMA device at a PCI address."""
-        place = self.function(address, root, **{"vendor": "0x15b3", "numa_node": "1"} | files)
-        own = place / "infiniband" / name
-        own.mkdir(parents=True)
-        (own / "hca_type").write_text("MT4123\n")
-        pci_tree.link(own / "device", place)
-        pci_tree.link(self.kernel.sys / "class/infiniband" / name, own)
-        return place
-
-    def add_vf(self, number: int, address: str, *, of: Path, name: str = "") -> None:
-        """Add a virtual function, that may be listed as a device of its own too."""
-        root = of.parent.parent.name
-        place = self.add(name, address, root=root) if name else self.function(address, root)
-        pci_tree.link_virtual(number, place, of)
-
-    def port(self, name: str, number: int | str, state: str) -> None:
-        """Have a port of a device be in a state, in the kernel's words."""
-        port = self.kernel.sys / "class/infiniband" / name / "ports" / str(number)
-        port.mkdir(parents=True, exist_ok=True)
-        (port / "state").write_text(f"{state}\n")
-
-
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
+def tree(tmp_path: Path) -> RdmaTree:
     """Lend a node without devices."""
-    return Tree(tmp_path)
+    return RdmaTree(tmp_path)
 
 
-def test_node_without_rdma_has_none(tree: Tree) -> None:
+def test_node_without_rdma_has_none(tree: RdmaTree) -> None:
     """Without a list of RDMA devices there are none, nor does one count that exists in software only."""
     assert rdma.devices(tree.kernel) == ()
     (tree.kernel.sys / "class/infiniband/rxe0").mkdir(parents=True)
@@ -65,7 +46,7 @@ def test_node_without_rdma_has_none(tree: Tree) -> None:
         pytest.param(["nonsense"], "", id="words of another kernel"),
     ],
 )
-def test_device_without_an_active_port_is_closed(tree: Tree, states: list[str], words: str) -> None:
+def test_device_without_an_active_port_is_closed(tree: RdmaTree, states: list[str], words: str) -> None:
     """One port is enough, and a port that tells nothing is not held against its device."""
     tree.add("mlx5_0", "0000:3b:00.0")
     for number, state in enumerate(states, start=1):
@@ -78,7 +59,7 @@ def test_device_without_an_active_port_is_closed(tree: Tree, states: list[str], 
     assert (device.health, device.problem) == (None, down if words else None)
 
 
-def test_port_that_flaps_is_damped(tree: Tree) -> None:
+def test_port_that_flaps_is_damped(tree: RdmaTree) -> None:
     """Once down, the device is closed until its link was there for as long as a card has to be well."""
     tree.add("mlx5_0", "0000:3b:00.0")
     history, seen = cooldown.HealthHistory(), []
@@ -91,7 +72,7 @@ def test_port_that_flaps_is_damped(tree: Tree) -> None:
     assert seen == ["Unhealthy"] * 14 + ["Healthy"] * 6
 
 
-def test_device_is_told_by_its_address(tree: Tree) -> None:
+def test_device_is_told_by_its_address(tree: RdmaTree) -> None:
     """Devices come in the order of the bus, whatever their names, with vendor, model and place."""
     tree.add("mlx5_0", "0000:9f:00.0", numa_node="-1", vendor="0xffff", root="pci0000:97")
     tree.add("mlx5_1", "0000:3b:00.0")
@@ -115,7 +96,7 @@ def test_device_is_told_by_its_address(tree: Tree) -> None:
     )
 
 
-def test_virtual_functions_belong_to_their_device(tree: Tree) -> None:
+def test_virtual_functions_belong_to_their_device(tree: RdmaTree) -> None:
     """Virtual functions stand in their device, by number and address, and are no devices themselves."""
     place = tree.add("mlx5_0", "0000:3b:00.0")
     tree.add_vf(10, "0000:3b:01.4", of=place)
@@ -130,7 +111,7 @@ def test_virtual_functions_belong_to_their_device(tree: Tree) -> None:
     )
 
 
-def test_function_with_two_names_is_one_device(tree: Tree) -> None:
+def test_function_with_two_names_is_one_device(tree: RdmaTree) -> None:
     """Two ports of one function are one device."""
     place = tree.add("mlx4_0", "0000:3b:00.0")
     pci_tree.link(tree.kernel.sys / "class/infiniband/mlx4_1", place / "infiniband/mlx4_0")
@@ -146,7 +127,7 @@ def spoil(path: Path) -> None:
     path.symlink_to(path)
 
 
-def test_links_in_circles_cost_what_they_stand_for(tree: Tree) -> None:
+def test_links_in_circles_cost_what_they_stand_for(tree: RdmaTree) -> None:
     """A device whose links lead in circles is not there, or knows less; the others are as they were."""
     place = tree.add("mlx5_0", "0000:3b:00.0")
     tree.add_vf(0, "0000:3b:00.2", of=place)
@@ -166,7 +147,7 @@ def test_links_in_circles_cost_what_they_stand_for(tree: Tree) -> None:
     assert found.problem is not None
 
 
-def test_words_of_a_driver_are_one_line(tree: Tree) -> None:
+def test_words_of_a_driver_are_one_line(tree: RdmaTree) -> None:
     """Whatever a driver writes, and however it names its ports, the Device can be written, and read."""
     place = tree.add("mlx5_0", "0000:3b:00.0")
     (place / "infiniband/mlx5_0/hca_type").write_text("MT\x1b[31m4123\n" + "!" * 500)
@@ -182,7 +163,7 @@ def test_words_of_a_driver_are_one_line(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("name", ["virtfn01", "virtfn999999", "virtfn1\n", "virtfn-1"])
-def test_virtual_function_of_an_odd_number_is_none(tree: Tree, name: str) -> None:
+def test_virtual_function_of_an_odd_number_is_none(tree: RdmaTree, name: str) -> None:
     """The kernel counts them from 0, without zeros before."""
     place = tree.add("mlx5_0", "0000:3b:00.0")
     tree.add_vf(1, "0000:3b:00.2", of=place)
@@ -192,7 +173,7 @@ def test_virtual_function_of_an_odd_number_is_none(tree: Tree, name: str) -> Non
     assert found.entry.vf_groups == (wire.VfGroup(vfs=(wire.Vf(1, "0000:3b:00.2"),)),)
 
 
-def test_devices_stand_beside_the_cards(tree: Tree, place: nodes.Place) -> None:
+def test_devices_stand_beside_the_cards(tree: RdmaTree, place: nodes.Place) -> None:
     """The Device lists both, counts the cards only, and stays as it was while the cards' source fails."""
     rig = place(presets.A10)
     tree.add_vf(0, "0000:3b:00.2", of=tree.add("mlx5_0", "0000:3b:00.0"))
@@ -225,7 +206,7 @@ HDR = "200 Gb/sec (4X HDR)"
     ],
 )
 def test_pods_may_select_devices_by_their_networks(
-    tree: Tree, ports: list[tuple[str, str]], labels: dict[str, str]
+    tree: RdmaTree, ports: list[tuple[str, str]], labels: dict[str, str]
 ) -> None:
     """By its kind and its speed."""
     tree.add("mlx5_0", "0000:3b:00.0")
@@ -240,7 +221,7 @@ def test_pods_may_select_devices_by_their_networks(
     assert found.labels == labels
 
 
-def test_a_node_without_cards_has_its_network_cards(tree: Tree) -> None:
+def test_a_node_without_cards_has_its_network_cards(tree: RdmaTree) -> None:
     """No driver of NVIDIA's is asked, and that there are no cards is no failure."""
     tree.add("mlx5_0", "0000:3b:00.0")
 
@@ -250,3 +231,145 @@ def test_a_node_without_cards_has_its_network_cards(tree: Tree) -> None:
     assert [one.entry.uuid for one in sample.devices] == ["rdma-0000:3b:00.0"]
     spec = device_spec.spec("n1", sample, None)
     assert spec.summary and spec.summary.gpus == 0
+
+
+def test_a_device_without_a_device_node_is_closed(tree: RdmaTree) -> None:
+    """No program could use it: that is said before its ports are looked at."""
+    place = tree.add("mlx5_0", "0000:3b:00.0")
+    tree.port("mlx5_0", 1, "1: DOWN")
+    (place / "infiniband_verbs/uverbs0").rename(place / "infiniband_verbs/other0")
+
+    (device,) = rdma.devices(tree.kernel)
+
+    assert device.problem == probe.DeviceHealth(
+        vocabulary.Health.UNHEALTHY,
+        "NoDeviceNode",
+        message="it has no device node: load the module ib_uverbs on the node",
+    )
+
+
+# ---------------------------------------------------------------- what containers get
+
+ADDRESS, FUNCTION = "0000:3b:00.0", "0000:3b:00.2"
+DEVICE = wire.Card(f"rdma-{ADDRESS}", "rdma", 0)
+
+
+@pytest.fixture
+def two(tree: RdmaTree, tmp_path: Path) -> RdmaTree:
+    """Lend a node with a device and one virtual function of it, and all their device nodes."""
+    tree.add_vf(0, FUNCTION, of=tree.add("mlx5_0", ADDRESS), name="mlx5_1")
+    nodes_below(tmp_path, "uverbs0", "uverbs1", "umad0", "umad1", "issm0", "issm1", "rdma_cm")
+    return tree
+
+
+def nodes_below(root: Path, *names: str) -> None:
+    """Make device nodes of RDMA devices."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
+    for number, name in enumerate(names):
+        path = root / "dev/infiniband" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(231, number))
+
+
+async def delivered(
+    tree: RdmaTree, root: Path, *shares: allocation.Share, listed: tuple[wire.Card, ...] = (DEVICE,)
+) -> Delivery:
+    """Return what a container gets that was given these shares of RDMA devices."""
+    device_nodes = DeviceNodes(root / "dev", root / "proc", optional=False)
+    config = adjuster.NriConfig(
+        Path("/nri"),
+        DirectMeans(device_nodes, DriverFiles(root, root)),
+        openers=kernel_openers.of_kernel(tree.kernel, root / "dev"),
+        device_nodes=device_nodes,
+    )
+    record = allocation.encode(allocation.of("n1", {"main": {"rdma": list(shares)}}))
+    made = adjuster.Adjuster("n1", lambda: listed, lambda _pod, _container: (), config)
+    annotations = {names.TERM: "t", names.ALLOCATION: record}
+    found = await made.delivery(messages.NewContainer("ml", "p", "main", annotations))
+    assert found is not None
+    return found
+
+
+def paths(found: Delivery) -> list[str]:
+    """Return the names of the device nodes that were delivered."""
+    return [one.path.removeprefix("/dev/infiniband/") for one in found.edits.device_nodes]
+
+
+@pytest.mark.parametrize(
+    ("shares", "opened", "addresses"),
+    [
+        pytest.param([(100, "")], ["uverbs0", "umad0", "rdma_cm"], ADDRESS, id="a whole device"),
+        pytest.param([(50, "")], ["uverbs0", "rdma_cm"], ADDRESS, id="a part: others have the rest"),
+        pytest.param([(1, FUNCTION)], ["uverbs1", "umad1", "rdma_cm"], FUNCTION, id="a virtual function"),
+        pytest.param(
+            [(1, FUNCTION), (1, "")],
+            ["uverbs1", "umad1", "uverbs0", "rdma_cm"],
+            f"{FUNCTION},{ADDRESS}",
+            id="a function, and a part",
+        ),
+    ],
+)
+async def test_a_container_gets_the_device_nodes_of_its_devices(
+    two: RdmaTree, tmp_path: Path, shares: list[tuple[int, str]], opened: list[str], addresses: str
+) -> None:
+    """And of no others; the node of a device's management only with all of the device."""
+    given = [allocation.Share(DEVICE.uuid, 0, core, 0, vf=vf) for core, vf in shares]
+
+    found = await delivered(two, tmp_path, *given)
+
+    assert paths(found) == opened
+    assert found.env["PCIDEVICE_BERTH_DEV_RDMA"] == addresses
+
+
+async def test_what_not_every_node_has_may_lack(tree: RdmaTree, tmp_path: Path) -> None:
+    """Programs that connect by themselves need no rdma_cm, and few manage devices."""
+    tree.add("mlx5_0", ADDRESS)
+    nodes_below(tmp_path, "uverbs0")
+
+    found = await delivered(tree, tmp_path, allocation.Share(DEVICE.uuid, 0, 100, 0))
+
+    assert paths(found) == ["uverbs0"]
+
+
+async def test_a_container_that_cannot_open_its_device_is_not_made(two: RdmaTree, tmp_path: Path) -> None:
+    """It says what to do on the node: a program would go on by a slower way and say nothing."""
+    function = allocation.Share(DEVICE.uuid, 0, 1, 0, vf=FUNCTION)
+    place = two.kernel.device(FUNCTION).resolve()
+    (place / "infiniband_verbs/uverbs1").rmdir()
+    with pytest.raises(Undeliverable, match=f"{FUNCTION} has no device node for RDMA: load the module"):
+        await delivered(two, tmp_path, function)
+
+    for file in ("hca_type", "device"):
+        (place / "infiniband/mlx5_1" / file).unlink()
+    (place / "infiniband/mlx5_1").rmdir()
+    (place / "infiniband").rmdir()
+    with pytest.raises(Undeliverable, match="for RDMA: no driver of the node has it"):
+        await delivered(two, tmp_path, function)
+
+    (two.kernel.sys / "bus/pci/drivers/vfio-pci").mkdir(parents=True)
+    pci_tree.link(place / "driver", two.kernel.sys / "bus/pci/drivers/vfio-pci")
+    with pytest.raises(Undeliverable, match="the driver vfio-pci makes no RDMA device of it"):
+        await delivered(two, tmp_path, function)
+
+    (tmp_path / "dev/infiniband/uverbs0").unlink()
+    with pytest.raises(Undeliverable, match=r"there is no device node .*/dev/infiniband/uverbs0"):
+        await delivered(two, tmp_path, allocation.Share(DEVICE.uuid, 0, 100, 0))
+
+
+async def test_a_device_must_be_there_and_may_have_another_minor(two: RdmaTree, tmp_path: Path) -> None:
+    """Its minor counts the devices that there are, so it changes when another goes; its address does not."""
+    share = allocation.Share(DEVICE.uuid, 3, 100, 0)
+
+    assert paths(await delivered(two, tmp_path, share)) == ["uverbs0", "umad0", "rdma_cm"]
+    with pytest.raises(Undeliverable, match=f"the node has no device rdma-{ADDRESS} now"):
+        await delivered(two, tmp_path, share, listed=())
+
+
+async def test_a_device_of_a_file_opens_nothing(two: RdmaTree, tmp_path: Path) -> None:
+    """Which device nodes it has, nobody says, unless its name is its address."""
+    listed = wire.Card("rdma-by-hand", "rdma", 0)
+
+    found = await delivered(two, tmp_path, allocation.Share(listed.uuid, 0, 100, 0), listed=(listed,))
+
+    assert paths(found) == [] and "PCIDEVICE_BERTH_DEV_RDMA" not in found.env

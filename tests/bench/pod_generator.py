@@ -356,6 +356,7 @@ WISHES: Final[Mapping[str, Callable[[PodGenerator], str]]] = {
     names.JOINT: lambda draw: draw.word("gpu,rdma", "rdma,fpga", "gpu,rdma,fpga"),
     names.JOINT_POLICY: lambda draw: draw.word("required", "preferred"),
     names.APPLY: lambda draw: draw.word("rdma=every", "rdma=count", "rdma=whole,fpga=every"),
+    names.EXCLUSIVE: lambda draw: draw.word("rdma=pcie", "gpu=device", "gpu=pcie,rdma=device", "gpu=numa"),
     names.LABELS: lambda draw: draw.word("fabric=a", "fabric=b,rail=1", *LABELS),
     names.FUNCTION_LABELS: lambda draw: draw.word("type=general", "type=none", *LABELS),
     names.REPLICAS: lambda draw: draw.word("distributed", "packed"),

@@ -9,6 +9,8 @@ import pytest
 from berth_agent import simulated
 from berth_crds import names
 from e2e.inside import (
+    ABSENT,
+    ALLOWED,
     MOST_CARDS,
     Inside,
     assert_as_decided,
@@ -22,6 +24,7 @@ from e2e.inside import (
 from e2e.stage import HARDWARE, Stage
 from support.deviceplugin import DevicePlugin
 from support.nvml import fixtures, machine, presets
+from support.rdma_tree import RdmaTree
 from testbed import workers
 
 pytestmark = pytest.mark.slow
@@ -153,3 +156,37 @@ async def test_cards_can_be_named_as_in_a_spec_of_others(
     (minor,) = (card.minor for card in machine_cards if card.uuid == inside.uuids())
     assert [line for line in said if line.startswith("SEEN_")] == [f"SEEN_{minor}=yes"]
     assert inside.minors() == []
+
+
+async def test_a_container_opens_its_rdma_device_and_no_other(
+    stage: Stage, worker: workers.Worker, driver: Path
+) -> None:
+    """By the node of its verbs, with the address of its virtual function; one without any has neither."""
+    tree = RdmaTree(driver)
+    for number, address in enumerate(("0000:3b:00.0", "0000:3c:00.0")):
+        place = tree.add(f"mlx5_{number}", address)
+        tree.add_vf(0, f"{address[:-1]}2", of=place, name=f"mlx5_{number + 2}")
+    for number in range(4):
+        make_node(driver, f"infiniband/uverbs{number}", 100 + number)
+    make_node(driver, "infiniband/rdma_cm", 104)
+    stage.operator()
+    words = ("--no-gpus", "--sysfs", str(tree.kernel.sys), "--nvidia-driver-root", str(driver))
+    await stage.agent(*words, "--nri", str(worker.nri), **{worker.name: HARDWARE})
+    await stage.until_ready(worker.name)
+    function = pod("function", container("main", **{names.RDMA: "1"}), container("side"))
+    whole_device = pod("whole", container("main", **{names.RDMA: "100"}))
+
+    await stage.create(whole_device)
+    await until_running(stage, "whole")
+    await stage.create(function)
+    await until_running(stage, "function")
+
+    verbs = [f"/dev/infiniband/uverbs{number}" for number in range(4)]
+    seen = Inside(stage, worker, "whole", "main")
+    assert seen.opened(*verbs, "/dev/infiniband/rdma_cm") == [ALLOWED, ABSENT, ABSENT, ABSENT, ALLOWED]
+    assert seen.env()["PCIDEVICE_BERTH_DEV_RDMA"] == "0000:3b:00.0"
+    seen = Inside(stage, worker, "function", "main")
+    assert seen.opened(*verbs) == [ABSENT, ABSENT, ABSENT, ALLOWED]
+    assert seen.env()["PCIDEVICE_BERTH_DEV_RDMA"] == "0000:3c:00.2"
+    side = Inside(stage, worker, "function", "side")
+    assert side.opened(*verbs) == [ABSENT] * 4 and "PCIDEVICE_BERTH_DEV_RDMA" not in side.env()

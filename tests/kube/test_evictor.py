@@ -37,6 +37,7 @@ class Server:
         for minor, name in enumerate(names):
             self.ledger.pod_bound(builders.hold(name, "silent", [minor]))
         self.answers: dict[str, list[errors.ClientError]] = {}
+        self.read: list[str] = []
         self.sent: list[tuple[str, float]] = []
         self.bodies: list[dict[str, Any]] = []
         self.recorded: list[events.Event] = []
@@ -55,6 +56,7 @@ class Server:
 
     async def get(self, _kind: resources.Resource, name: str, **_: Any) -> evictor.HolderPod:
         """Return a pod."""
+        self.read.append(name)
         if name not in self.pods:
             raise errors.NotFound(404, "no such pod", reason="NotFound")
         return self.pods[name]
@@ -254,6 +256,43 @@ async def test_the_breaker_is_told_once(caplog: pytest.LogCaptureFixture) -> Non
     assert (server.names, server.value("eviction_breaker_open")) == (["a"], 0)
     levels = [one.levelname for one in caplog.records if "evicted" in one.getMessage()]
     assert levels == ["ERROR", "WARNING", "WARNING"]
+
+
+def beside(server: Server, **of_node: dict[str, Any]) -> None:
+    """Have pods with such metadata hold cards of further nodes, which fall silent."""
+    for at, fields in of_node.items():
+        server.ledger.pod_bound(builders.hold(f"of-{at}", at, [0]))
+        server.pods[f"of-{at}"] = evictor.HolderPod(meta(f"of-{at}", **fields), evictor.HolderSpec(at))
+        server.ledger.agent_silent(at, silent=True)
+
+
+@timeless.scenario
+async def test_pods_that_would_come_back_do_not_open_the_breaker_for_good() -> None:
+    """They are read one by one while it is open; of the others no more are to go than may."""
+    server = Server("a", spare_nodes=9)
+    daemon = {"owner_references": (DAEMON,)}
+    beside(server, n0=daemon, n1=daemon, n2=daemon)
+
+    async with timeless.beside(server.evictor.run()):
+        await timeless.until(lambda: server.value("eviction_breaker_open") == 1)
+        assert server.names == []
+        await timeless.passing(10)
+
+    assert (server.names, server.value("eviction_breaker_open")) == (["a"], 0)
+
+
+@timeless.scenario
+async def test_pods_that_the_breaker_keeps_are_read_once_each() -> None:
+    """And none of them goes, nor is any counted as refused."""
+    server = Server("a", spare_nodes=9)
+    beside(server, n0={}, n1={}, n2={"owner_references": (DAEMON,)})
+
+    async with timeless.beside(server.evictor.run()):
+        await timeless.at(200)
+
+    assert (server.names, server.value("eviction_breaker_open")) == ([], 1)
+    assert sorted(server.read) == ["a", "of-n0", "of-n1", "of-n2"]
+    assert server.value("evictions_refused_total") == 0
 
 
 @timeless.scenario

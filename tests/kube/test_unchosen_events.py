@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from berth_crds import names
+from berth_operator.engine import node_summaries
+from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import events, unchosen_events
 from berth_operator.translate import raw
 from support import builders, ledgers
@@ -32,7 +36,7 @@ def test_each_pod_without_chosen_cards_is_told_once() -> None:
     assert (event.reason, event.warning, event.involved.name) == ("NoCardsChosen", True, "blind")
     assert event.message == (
         "It asks for berth.dev/gpu and was bound to n1 by another scheduler, which chose no cards for it: its"
-        " containers see what their images say. Make it again with schedulerName: berth-scheduler."
+        " containers may see any card. Create it again with schedulerName: berth-scheduler."
     )
 
 
@@ -62,3 +66,73 @@ def test_such_a_pod_keeps_no_card_from_others() -> None:
 
     hold = ledger.inventory.hold(pod.metadata.uid)
     assert hold is None or not hold.withheld
+
+
+RECORD = {"scheduling.koordinator.sh/device-allocated": '{"gpu": [{"minor": 0}]}'}
+
+
+def koordinators(name: str, resource: str, amount: int = 100, **fields: Any) -> raw.Pod:
+    """Return a pod that another scheduler has bound and that asks by a name of Koordinator's."""
+    containers = [builders.asking("main", {resource: amount})]
+    pod = builders.pod(
+        name,
+        containers=containers,
+        nodeName="n1",
+        phase="Running",
+        schedulerName="default-scheduler",
+        **fields,
+    )
+    return builders.admitted(pod)
+
+
+def listing(*resources: str) -> Ledger:
+    """Return a ledger with a node of cards that lists these resources."""
+    ledger = ledgers.with_nodes()
+    ledger.node_seen(builders.node("n1", extra=dict.fromkeys(resources, 800)))
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("amount", "kept"),
+    [(100, "1 card of the node is"), (300, "3 cards of the node are")],
+    ids=["one", "three"],
+)
+def test_who_asks_in_koordinators_words_and_was_given_nothing_is_told(amount: int, kept: str) -> None:
+    """Once, and how many cards are kept back for it; its node's Device counts it, too."""
+    recorded: list[events.Event] = []
+    unchosen, ledger = unchosen_events.UnchosenEvents(recorded.append), listing("koordinator.sh/gpu")
+    ledgers.pod_seen(ledger, koordinators("blind", "koordinator.sh/gpu", amount))
+
+    for now in range(2):
+        unchosen.report(ledger, now)
+
+    (event,) = recorded
+    assert event.message == (
+        "It asks for koordinator.sh/gpu and was bound to n1 by another scheduler, which chose no cards for"
+        f" it: its containers may see any card. Until it ends, {kept} kept back. Create it again with"
+        " schedulerName: berth-scheduler."
+    )
+    (summary,) = node_summaries.summarize(ledger.inventory, {"n1"})
+    assert "1 pod whose allocation annotation is missing" in summary.reason
+
+
+def test_who_was_given_cards_by_koordinator_is_not_told() -> None:
+    """Nor who asks it for a network card alone, nor a pod on a node whose cards are not Berth's."""
+    recorded: list[events.Event] = []
+    unchosen = unchosen_events.UnchosenEvents(recorded.append)
+    ledger = listing("koordinator.sh/gpu", "koordinator.sh/rdma")
+    ledger.node_seen(builders.node("n9"))
+    ledgers.pod_seen(ledger, koordinators("given", "koordinator.sh/gpu", annotations=RECORD))
+    ledgers.pod_seen(ledger, koordinators("nic", "koordinator.sh/rdma"))
+    elsewhere = builders.pod(
+        "elsewhere",
+        containers=[builders.asking("main", {"koordinator.sh/gpu": 100})],
+        nodeName="n9",
+        phase="Running",
+        schedulerName="default-scheduler",
+    )
+    ledgers.pod_seen(ledger, builders.admitted(elsewhere))
+
+    unchosen.report(ledger, 0)
+
+    assert recorded == []

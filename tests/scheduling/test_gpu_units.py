@@ -99,6 +99,10 @@ def test_whole_cards_come_first() -> None:
         pytest.param(by_gpu(name=names.GPU), id="a whole card by Berth's own name"),
         pytest.param(scenes.cards(), id="by a name that the kubelet does not count"),
         pytest.param(by_gpu(2, grouping=requests.Grouping(scope=Scope.NUMA)), id="where a scope is required"),
+        pytest.param(
+            by_gpu(grouping=requests.Grouping(exclusive=(("gpu", Scope.PCIE),))),
+            id="a root without other pods",
+        ),
         pytest.param(scenes.part(), id="a part of a card"),
         pytest.param(by_gpu(memory_at_least=60 * builders.GIB), id="where a size is required"),
         pytest.param(
@@ -113,6 +117,24 @@ def test_whole_cards_come_first() -> None:
 def test_other_pods_get_no_replica(pod: queued_pods.Candidate) -> None:
     """What asks for more than NVIDIA's plugin knows of asks for cards."""
     assert placed(builders.inventory(builders.node(), shared()), pod) is None
+
+
+def test_network_cards_of_its_own_do_not_change_what_is_meant() -> None:
+    """A condition on NICs is none on cards."""
+    nic = dataclasses.replace(builders.card(0, at="n1"), uuid="rdma-n1-0", type="rdma", memory=0)
+    device = dataclasses.replace(shared(), others=(nic,))
+    pod = by_gpu(grouping=requests.Grouping(exclusive=(("rdma", Scope.PCIE),)))
+    (container,) = pod.request.containers
+    asks = (*container.asks, requests.OtherDevices("rdma", 1, 10))
+    request = dataclasses.replace(pod.request, containers=(dataclasses.replace(container, asks=asks),))
+    demand = dataclasses.replace(pod.demand, device_resources=((names.NVIDIA_GPU, 1), (names.RDMA, 10)))
+
+    found = placed(
+        builders.inventory(builders.node(), device), dataclasses.replace(pod, request=request, demand=demand)
+    )
+
+    assert found is not None
+    assert {share.type: share.core for share in found.grants[0].shares} == {"gpu": 50, "rdma": 10}
 
 
 @pytest.mark.parametrize("scope", [None, Scope.PCIE, Scope.NUMA])

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from berth_crds import aliases
+from simulation import simulator
 from support import manifests, wired_nodes
 
 KOORDINATOR: Final = "scheduling.koordinator.sh/"
@@ -73,6 +74,22 @@ def nics(count: int, functions: int = 0, sick: Sequence[int] = ()) -> tuple[Body
     return manifests.node("n1"), device
 
 
+def pairs_of_nics(count: int, *pods: Body) -> tuple[Body, ...]:
+    """Return a node with network cards, two below each PCIe root, and pods that hold some."""
+    others = [wired_nodes.nic("n1", minor) for minor in range(count)]
+    placed = [one | {"topology": wired_nodes.nic("n1", at // 2)["topology"]} for at, one in enumerate(others)]
+    return manifests.node("n1"), wired_nodes.device("n1", others=placed), *pods
+
+
+def alone(kind: str, limits: Amounts, scope: str, strategy: str = "") -> tuple[Wish, Wish]:
+    """Return amounts of devices of a type that the pod wants to itself, perhaps with a strategy."""
+    policy = {"pcie": "PCIeLevel", "device": "DeviceLevel"}[scope]
+    applied = {"ApplyForAll": "every", "RequestsAsCount": "count"}.get(strategy)
+    ours = {"exclusive": f"{kind}={scope}"} | ({"apply": f"{kind}={applied}"} if applied else {})
+    theirs = {"exclusivePolicy": policy} | ({"allocateStrategy": strategy} if strategy else {})
+    return with_hint(limits, *hinted(kind, ours, **theirs))
+
+
 def held(*minors: int, core: int = 100) -> Body:
     """Return a running pod that holds these cards."""
     return wired_nodes.holding(f"holds-{'-'.join(map(str, minors))}", minors, core=core)
@@ -127,3 +144,11 @@ def tabled(*partitions: tuple[int, str, list[int]], **of_device: object) -> Body
             one | ({"ringBusBandwidth": bandwidth} if bandwidth else {})
         )
     return {"annotations": {aliases.PARTITION_TABLE: json.dumps(table)}} | of_device
+
+
+def becomes(case: Case, words: str) -> str:
+    """Return what becomes of the pod of a case, in words that are `ours` or `theirs`."""
+    wish: Wish = getattr(case, words)
+    pod = wired_nodes.asking(*wish.limits, annotations=wish.annotations)
+    (answer,) = simulator.place(*case.cluster, pod)
+    return wired_nodes.outcome(answer)

@@ -174,6 +174,12 @@ PARTS = st.builds(
 )
 CARDS_ONLY = WHOLE | SHARES | RATIOS
 TOGETHER = (("gpu", "rdma"), ("rdma", "fpga"), ("gpu", "rdma", "fpga"))
+EXCLUSIVE: tuple[tuple[requests.Exclusive, ...], ...] = (
+    (("rdma", Scope.PCIE),),
+    (("rdma", Scope.DEVICE),),
+    (("gpu", Scope.PCIE),),
+    (("fpga", Scope.DEVICE), ("gpu", Scope.DEVICE), ("rdma", Scope.PCIE)),
+)
 # What mostly demands nothing.
 GROUPINGS = st.builds(
     requests.Grouping,
@@ -182,6 +188,7 @@ GROUPINGS = st.builds(
     partition=st.sampled_from((None,) * 8 + (*PartitionChoice,)),
     joint=st.sampled_from(((),) * 6 + TOGETHER),
     spread_replicas=st.booleans(),
+    exclusive=st.sampled_from(((),) * 8 + EXCLUSIVE),
     labels=st.sampled_from(((), (), (), *SELECTORS)),
     function_labels=st.sampled_from(((), (), (), *SELECTORS)),
 )

@@ -66,6 +66,22 @@ def holding(name: str, minors: Sequence[int], *, core: int = 100, node: str = "n
     )
 
 
+def holding_nic(minor: int, annotations: Mapping[str, str] = {}, *, core: int = 10) -> Body:
+    """Return a running pod that holds so many percent of a network card of `n1`."""
+    share = allocation.Share(f"rdma-n1-{minor}", minor, core, 0)
+    record = allocation.encode(allocation.of("n1", {"main": {"rdma": [share]}}))
+    body = manifests.pod(
+        f"holds-nic-{minor}",
+        0,
+        namespace="ml",
+        annotations={names.ALLOCATION: record, **annotations},
+        nodeName="n1",
+        phase="Running",
+    )
+    body["spec"]["containers"][0]["resources"] = {"limits": {names.RDMA: core}}
+    return body
+
+
 def asking(*limits: Mapping[str, object], annotations: Mapping[str, str] = {}) -> Body:
     """Return a pod that waits, with a container `c0`, `c1` ... for each of the amounts."""
     body = manifests.pod("p", 0, namespace="ml", annotations=annotations, phase="Pending")

@@ -133,17 +133,17 @@ HINTS: dict[str, tuple[str, object, Reason, str]] = {
         UNSUPPORTED,
         ": rdma.requiredTopologyScope: PCIe is not served",
     ),
-    "a root for this pod alone": (
+    "a socket for this pod alone": (
         HINT,
-        {"rdma": {"exclusivePolicy": "PCIeLevel"}},
+        {"rdma": {"exclusivePolicy": "SocketLevel"}},
         UNSUPPORTED,
-        ": rdma: PCIeLevel is not served; see berth.dev/apply for what is",
+        ": rdma.exclusivePolicy: SocketLevel is not served",
     ),
-    "every NIC, for this pod alone": (
+    "a strategy that nobody knows": (
         HINT,
-        {"rdma": {"allocateStrategy": "ApplyForAll", "exclusivePolicy": "DeviceLevel"}},
+        {"rdma": {"allocateStrategy": "Any", "exclusivePolicy": "DeviceLevel"}},
         UNSUPPORTED,
-        ": rdma: ApplyForAll with DeviceLevel is not served; see berth.dev/apply for what is",
+        ": rdma: Any is not served; see berth.dev/apply for what is",
     ),
     "every card": (
         HINT,

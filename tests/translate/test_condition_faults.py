@@ -22,6 +22,7 @@ OTHER = "GPU-0"
 NO_MODEL = " names no model; write one or several, such as A100-SXM4-80GB"
 NO_UUID = f"write one or several, such as {UUID}"
 SAY_HOW = "write for instance rdma=every (types: fpga, rdma; ways: every, count, whole)"
+SAY_WHAT = "write for instance rdma=pcie (types: gpu, fpga, rdma; scopes: device, pcie)"
 TYPES = "write two or more of gpu, rdma, fpga"
 BAD: dict[str, tuple[str, str, str]] = {
     "no model": (names.MODEL, " , ", NO_MODEL),
@@ -95,6 +96,22 @@ BAD: dict[str, tuple[str, str, str]] = {
         "gpu=every",
         f": 'gpu=every' is not known; {SAY_HOW}",
     ),
+    "nothing that is exclusive": (names.EXCLUSIVE, " , ", " is empty; write for instance rdma=pcie"),
+    "an exclusive socket": (
+        names.EXCLUSIVE,
+        "rdma=numa",
+        f": 'rdma=numa' is not known; {SAY_WHAT}",
+    ),
+    "an exclusive type that nobody knows": (
+        names.EXCLUSIVE,
+        "nic=pcie",
+        f": 'nic=pcie' is not known; {SAY_WHAT}",
+    ),
+    "two scopes of one type": (
+        names.EXCLUSIVE,
+        "gpu=pcie, GPU=device",
+        " says two things of gpu; write one of them",
+    ),
     "two things of one type": (
         names.APPLY,
         "rdma=every,rdma=count",
@@ -139,6 +156,11 @@ TOGETHER: dict[str, tuple[Mapping[str, object], dict[str, str], str]] = {
         CARDS,
         {names.JOINT: "gpu,rdma", names.JOINT_POLICY: "preferred"},
         f"annotation berth.dev/joint {OF_RDMA}",
+    ),
+    "exclusive NICs that nobody asks for": (
+        CARDS,
+        {names.EXCLUSIVE: "gpu=pcie,rdma=pcie"},
+        f"annotation berth.dev/exclusive {OF_RDMA}",
     ),
     "replicas of whole cards": (
         CARDS,
@@ -247,7 +269,7 @@ def test_every_wish_of_the_contract_is_read_or_refused() -> None:
         *(names.UUIDS, names.AVOID_UUIDS),
         *(names.MEMORY_AT_LEAST, names.SCOPE, names.SCOPE_POLICY, names.STRATEGY, names.JOINT),
         *(names.APPLY, names.LABELS, names.FUNCTION_LABELS, names.REPLICAS, names.GANG, names.GANG_SIZE),
-        *(names.JOINT_POLICY, names.MEMORY_TOTAL_AT_LEAST),
+        *(names.JOINT_POLICY, names.MEMORY_TOTAL_AT_LEAST, names.EXCLUSIVE),
     }
 
     assert wishes <= {*READERS, *UNSERVED}

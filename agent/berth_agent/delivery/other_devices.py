@@ -6,7 +6,7 @@ is wrong keeps the container from being made, for it would start without its dev
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -29,6 +29,7 @@ MOST: Final = 64  # Variables, device nodes or mounts.
 LONGEST_TEXT: Final = 4096
 VARIABLE: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 T = TypeVar("T")
+# That they are there is checked only where something opens them; their minors count what is there.
 BUILT_IN: Final = frozenset(one.name for one in device_types.BUILT_IN)
 
 
@@ -43,15 +44,20 @@ NO_OPENERS: Final[Mapping[str, Opener]] = {}
 
 
 def given(
-    annotations: Mapping[str, str], container: str, node: str, cards: Sequence[wire.Card]
+    annotations: Mapping[str, str],
+    container: str,
+    node: str,
+    cards: Sequence[wire.Card],
+    *,
+    opened: Container[str] = (),
 ) -> Mapping[str, Sequence[GivenDevice]]:
     """Return by type which other devices a container was given, or raise `Undeliverable`.
 
-    The node must list them now, but for those that no source opens anyway.
+    The node must list them now, but for those of built-in types that are not `opened` anyway.
     """
     found: dict[str, list[GivenDevice]] = {}
     for entry in entries(annotations, container, node):
-        if entry.type != vocabulary.DeviceType.GPU and entry.type not in BUILT_IN:
+        if entry.type != vocabulary.DeviceType.GPU and (entry.type not in BUILT_IN or entry.type in opened):
             found.setdefault(entry.type, []).append(_given(entry, cards))
     return found
 
@@ -63,7 +69,8 @@ def _given(entry: allocation.Entry, cards: Iterable[wire.Card]) -> GivenDevice:
         raise Undeliverable(
             f"device {share.uuid} is no longer on this node; delete the pod, so that it is placed anew"
         )
-    check_minor(share, card)
+    if entry.type not in BUILT_IN:
+        check_minor(share, card)
     own = share.uuid.removeprefix(f"{entry.type}-")
     return GivenDevice(id=own, minor=share.minor, percent=share.core, function=share.vf)
 

@@ -83,8 +83,11 @@ class Adjuster:
         )
         if found is None:
             return None
-        others = other_devices.given(container.annotations, container.name, self._node, cards)
-        openers = {kind: self._config.openers[kind] for kind in others if kind in self._config.openers}
+        opened = self._config.openers
+        others = other_devices.given(
+            container.annotations, container.name, self._node, cards, opened=opened.keys()
+        )
+        openers = {kind: opened[kind] for kind in others if kind in opened}
         # At the same time: the runtime waits for all of them no longer than for one.
         openings = await asyncio.gather(*(opener.open(others[kind]) for kind, opener in openers.items()))
         for kind, opening in zip(openers, openings, strict=True):

@@ -3,7 +3,8 @@
 The policy chooses which of the three count. Silent agents and sick cards have one circuit breaker: where
 pods of too many nodes would be evicted at once, none is, for then the fault is more likely in what
 Berth believes. What people have cordoned does not count there, and is drained all the same. No pod is
-evicted while most agents are silent together.
+evicted while most agents are silent together. A pod that would come back is never evicted and does not count,
+but only whoever reads it knows that; so while the breaker keeps pods, they are still examined.
 
 What is remembered can be found out again: an operator that is started anew comes to the same plan, later by
 the time of silence that it did not see. A
@@ -108,6 +109,7 @@ class EvictionPlan:
         self._due: dict[str, dict[str, Eviction]] = {}  # By node and uid; no node without any.
         self._asked: set[str] = set()
         self._spared: set[str] = set()
+        self._examined: set[str] = set()
         self._not_before: dict[str, float] = {}
 
     # ------------------------------------------------------------ what is due
@@ -147,6 +149,7 @@ class EvictionPlan:
     def _forget(self, uid: str) -> None:
         self._asked.discard(uid)
         self._spared.discard(uid)
+        self._examined.discard(uid)
         self._not_before.pop(uid, None)
 
     # ------------------------------------------------------------ what may be sent
@@ -191,13 +194,29 @@ class EvictionPlan:
         if suspects or not self._due:
             return None
         breaker_open, over = self.breaker_open, self._asked | self._spared
+        return self._first(
+            now,
+            lambda one: (
+                one.uid not in over and (one.cause is EvictionCause.CARD_CORDONED or not breaker_open)
+            ),
+        )
+
+    def to_examine(self, now: float, *, suspects: int) -> Eviction | None:
+        """Return an eviction that the breaker keeps back, if nobody knows yet whether it would be sent."""
+        if suspects or not self.breaker_open:
+            return None
+        known = self._asked | self._spared | self._examined
+        return self._first(
+            now, lambda one: one.uid not in known and one.cause is not EvictionCause.CARD_CORDONED
+        )
+
+    def _first(self, now: float, wanted: Callable[[Eviction], bool]) -> Eviction | None:
+        """Return the first eviction that is wanted now, if there is one."""
         ready = (
             one
             for due in self._due.values()
             for one in due.values()
-            if one.uid not in over
-            and self._not_before.get(one.uid, now) <= now
-            and (one.cause is EvictionCause.CARD_CORDONED or not breaker_open)
+            if self._not_before.get(one.uid, now) <= now and wanted(one)
         )
         # What was refused comes after all that was not tried yet, so that it holds nothing up.
         return min(
@@ -215,6 +234,10 @@ class EvictionPlan:
     def spare(self, uid: str) -> None:
         """Record that a pod is not to be evicted: nothing would be won."""
         self._spared.add(uid)
+
+    def examined(self, uid: str) -> None:
+        """Record that a pod would be evicted, if that were not kept back."""
+        self._examined.add(uid)
 
     def retry(self, uid: str, moment: float) -> None:
         """Record that an eviction was refused, and is to be sent again, but not before this moment."""

@@ -98,8 +98,12 @@ class UnreadablePods:
         self._uids[hold.title] = hold.uid
 
     def of_other_schedulers(self) -> Iterator[Hold]:
-        """Yield what pods withhold that another scheduler has bound, by what they ask for alone."""
-        return (hold for hold, nameless in self._pods.values() if nameless.plugged is not None)
+        """Yield what pods withhold that another scheduler has bound, naming no cards that it chose."""
+        return (
+            hold
+            for hold, nameless in self._pods.values()
+            if nameless.plugged is not None and not nameless.minors
+        )
 
     def remove(self, uid: str) -> None:
         """Forget a pod that is over, or whose own record can be read."""

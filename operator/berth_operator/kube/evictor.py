@@ -84,13 +84,16 @@ class Evictor:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def catch_up(self) -> None:
-        """Evict all pods that may be evicted by now."""
+        """Evict all pods that may be evicted by now, and examine one that the breaker keeps back."""
         if self._plan_is_stale():
             await self._learn_all()
         while self._next() is not None:
             await self._rate_limiter.acquire()
             if (one := self._next()) is not None and self._around.leads():
                 await self._settle(one)
+        one = self._plan.to_examine(self._around.clock(), suspects=self._ledger.suspects)
+        if one is not None and self._around.leads():
+            await self._settle(one, only_examine=True)
 
     def _plan_is_stale(self) -> bool:
         """Whether all nodes are to be looked at: the policy has changed, or it is time."""
@@ -134,11 +137,14 @@ class Evictor:
         self._breaker_open = is_open
         self._around.metrics.breaker_open.set(is_open)
 
-    async def _settle(self, one: Eviction) -> None:
-        """Evict a pod, or learn why not."""
+    async def _settle(self, one: Eviction, *, only_examine: bool = False) -> None:
+        """Evict a pod, or learn why not; `only_examine` learns whether it would be evicted."""
         try:
             if await self._may_be_evicted(one):
-                await self._evict(one)
+                if only_examine:
+                    self._plan.examined(one.uid)
+                else:
+                    await self._evict(one)
         except errors.NotFound:
             self._plan.asked(one.uid)
             self._refused.discard(one.uid)

@@ -3,12 +3,16 @@
 Nodes list Berth's resources, so any scheduler can count them, and the kubelet takes such a pod. But unless a
 device plugin serves what it asks for, its containers are given nothing: they see no card, or whatever their
 images say.
+
+The same is so of Koordinator's names, which no device plugin serves: its scheduler chooses the cards, and
+writes down which. Where nodes list these names, other schedulers count them as well. Of such a pod nobody
+knows that it has no card, so cards of its node are kept back.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from berth_crds import names
+from berth_crds import aliases, device_types, names, schema_limits
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import events
 from berth_operator.scheduling.holds import Hold
@@ -34,18 +38,39 @@ class UnchosenEvents:
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in blind}
         due = {uid for uid, since in self._first_seen.items() if now - since >= _patience(blind[uid], ledger)}
         for uid in due - self._told:
-            self._record(_event(blind[uid]))
+            self._record(_event(ledger.inventory.hold(uid) or blind[uid]))
         self._told = frozenset(due)
 
 
 def _asked(hold: Hold) -> list[str]:
-    return [name for name, _ in hold.amounts if name.startswith(unknown_keys.PREFIX)]
+    return [
+        name for name, _ in hold.amounts if name.startswith(unknown_keys.PREFIX) or _is_koordinators(name)
+    ]
+
+
+def _is_koordinators(name: str) -> bool:
+    """Whether a resource is a name of Koordinator's for cards."""
+    row = aliases.RESOURCES.get(name)
+    return (
+        row is not None and row.project == aliases.KOORDINATOR and row.means not in device_types.BY_RESOURCE
+    )
 
 
 def _is_blind(hold: Hold, ledger: Ledger) -> bool:
-    """Whether a pod asks for cards by Berth's names, and nobody says that it has any."""
-    now = ledger.inventory.hold(hold.uid) if _asked(hold) else None
-    return now is not None and not now.shares
+    """Whether a pod asks for cards that a scheduler has to choose, and nobody says that it has any."""
+    asked = _asked(hold)
+    now = ledger.inventory.hold(hold.uid) if asked else None
+    return now is not None and not now.shares and (not _all_koordinators(asked) or _is_served(hold, ledger))
+
+
+def _all_koordinators(asked: list[str]) -> bool:
+    return all(map(_is_koordinators, asked))
+
+
+def _is_served(hold: Hold, ledger: Ledger) -> bool:
+    """Whether the cards of a pod's node are Berth's to give: on other nodes Koordinator may know better."""
+    info = ledger.inventory.node(hold.node)
+    return info is not None and info.published is not None
 
 
 def _patience(hold: Hold, ledger: Ledger) -> float:
@@ -58,12 +83,22 @@ def _patience(hold: Hold, ledger: Ledger) -> float:
 def _event(hold: Hold) -> events.Event:
     namespace, _, name = hold.title.partition("/")
     pod = events.InvolvedObject(namespace, name, hold.uid)
-    return events.Event(pod, REASON, _sentence(_asked(hold), hold.node), warning=True)
+    return events.Event(pod, REASON, _sentence(hold), warning=True)
 
 
-def _sentence(asked: list[str], node: str) -> str:
+def _sentence(hold: Hold) -> str:
+    asked = ", ".join(_asked(hold))
     return (
-        f"It asks for {', '.join(asked)} and was bound to {node} by another scheduler, which chose no cards"
-        " for it: its containers may see any card. Create it again with schedulerName:"
-        f" {names.SCHEDULER_NAME}."
+        f"It asks for {asked} and was bound to {hold.node} by another scheduler, which chose"
+        f" no cards for it: its containers may see any card.{_kept_back(hold.withheld)} Create it"
+        f" again with schedulerName: {names.SCHEDULER_NAME}."
     )
+
+
+def _kept_back(cards: int) -> str:
+    """Return how many cards nobody else gets for that."""
+    if not cards:
+        return ""
+    count = "1 card" if cards == 1 else f"{cards} cards"
+    what = "all cards that nobody has" if cards > schema_limits.MOST_DEVICES else count
+    return f" Until it ends, {what} of the node {'is' if what == '1 card' else 'are'} kept back."

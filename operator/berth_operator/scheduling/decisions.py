@@ -64,6 +64,8 @@ class Reason(enum.StrEnum):
     PARTLY_USED = "PartlyUsed"
     NO_INSTANCE = "NoInstance"
     NO_FUNCTION = "NoFunction"
+    # What other pods have below the same PCIe root, of a pod that wants this to itself.
+    ROOT_IN_USE = "RootInUse"
     # How the cards belong together, though each would do.
     SCOPE_MISMATCH = "ScopeMismatch"
     NO_PARTITION = "NoPartition"
@@ -222,6 +224,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.PARTLY_USED: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.NO_INSTANCE: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.NO_FUNCTION: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.ROOT_IN_USE: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.SCOPE_MISMATCH: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.NO_PARTITION: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.PARTITIONS_HONORED: frozenset(

@@ -105,11 +105,8 @@ def _priority(_row: aliases.Option, place: str, text: str) -> OwnTexts:
 HINTS: Final = frozenset(
     {"selector", "vfSelector", "allocateStrategy", "requiredTopologyScope", "exclusivePolicy"}
 )
-MODES: Final = {
-    ("ApplyForAll", ""): Mode.EVERY,
-    ("RequestsAsCount", ""): Mode.COUNT,
-    ("RequestsAsCount", "DeviceLevel"): Mode.WHOLE,
-}
+MODES: Final = {"ApplyForAll": Mode.EVERY, "RequestsAsCount": Mode.COUNT}
+EXCLUSIVE: Final = {"DeviceLevel": Scope.DEVICE, "PCIeLevel": Scope.PCIE}
 SCOPES: Final = {"Device": Scope.DEVICE, "Node": Scope.NODE, "NUMANode": Scope.NUMA, "PCIe": Scope.PCIE}
 
 
@@ -117,6 +114,7 @@ def _allocate_hint(_row: aliases.Option, place: str, text: str) -> OwnTexts:
     hints = {kind: as_mapping(place, hint) for kind, hint in json_object(place, text).items()}
     found: list[tuple[str, str]] = []
     modes: list[str] = []
+    exclusive: list[str] = []
     selectors: dict[str, list[str]] = {}
     for kind, hint in hints.items():
         where = f"{place}: {refusals.shown(kind)}"
@@ -125,8 +123,10 @@ def _allocate_hint(_row: aliases.Option, place: str, text: str) -> OwnTexts:
             selectors.setdefault(key, []).append(selector)
         found.extend(_scope(where, kind, hint))
         modes.extend(_applied(where, kind, hint))
+        exclusive.extend(_exclusive(where, kind, hint))
     found.extend((key, "; ".join(texts)) for key, texts in selectors.items())
-    return (*found, (names.APPLY, ",".join(modes))) if modes else found
+    lists = ((names.APPLY, ",".join(modes)), (names.EXCLUSIVE, ",".join(exclusive)))
+    return (*found, *((key, text) for key, text in lists if text))
 
 
 def _selected(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -151,13 +151,28 @@ def _scope(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[
 
 
 def _applied(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[str]:
-    policies = _text(hint, "allocateStrategy"), _text(hint, "exclusivePolicy")
-    if policies == ("", ""):
+    if not (strategy := _text(hint, "allocateStrategy")):
         return
-    if (mode := MODES.get(policies)) is None or kind == DeviceType.GPU:
-        both = " with ".join(refusals.shown(word) for word in policies if word)
-        refusals.decline(f"{where}: {both} is not served; see {names.APPLY} for what is")
-    yield f"{kind}={mode}"
+    if (mode := MODES.get(strategy)) is None or kind == DeviceType.GPU:
+        refusals.decline(f"{where}: {refusals.shown(strategy)} is not served; see {names.APPLY} for what is")
+    yield f"{kind}={Mode.WHOLE if _are_whole(hint) else mode}"
+
+
+def _are_whole(hint: Mapping[str, object]) -> bool:
+    """Whether a number of devices is asked for of which nobody else has anything, before or afterwards."""
+    return (_text(hint, "allocateStrategy"), _text(hint, "exclusivePolicy")) == (
+        "RequestsAsCount",
+        "DeviceLevel",
+    )
+
+
+def _exclusive(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[str]:
+    if not (policy := _text(hint, "exclusivePolicy")):
+        return
+    if (scope := EXCLUSIVE.get(policy)) is None:
+        refusals.decline(f"{where}.exclusivePolicy: {refusals.shown(policy)} is not served")
+    if not _are_whole(hint):
+        yield f"{kind}={scope}"
 
 
 def _joint_allocate(_row: aliases.Option, place: str, text: str) -> OwnTexts:

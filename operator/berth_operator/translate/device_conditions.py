@@ -244,6 +244,9 @@ def _joint(place: str, text: str) -> tuple[str, ...]:
     return types
 
 
+EXCLUSIVE_SCOPES: Final = (Scope.DEVICE, Scope.PCIE)
+
+
 def _modes(place: str, text: str) -> dict[str, Mode]:
     found: dict[str, Mode] = {}
     types = [one.name for one in device_types.BY_NAME.values() if one.shared]
@@ -257,6 +260,23 @@ def _modes(place: str, text: str) -> dict[str, Mode]:
         if found.setdefault(kind, Mode(mode)) != mode:
             refusals.refuse(f"{place} says two things of {kind}; write one of them")
     return found or refusals.refuse(f"{place} is empty; write for instance rdma=every")
+
+
+def _exclusive(place: str, text: str) -> tuple[requests.Exclusive, ...]:
+    found: dict[str, Scope] = {}
+    types = [DeviceType.GPU.value, *device_types.BY_NAME]
+    for part in _parts(place, text, "types", pod_limits.MAX_LABELS):
+        kind, _, scope = part.lower().partition("=")
+        if kind not in types or scope not in EXCLUSIVE_SCOPES:
+            refusals.refuse(
+                f"{place}: '{refusals.shown(part)}' is not known; write for instance rdma=pcie "
+                f"(types: {', '.join(types)}; scopes: {', '.join(EXCLUSIVE_SCOPES)})"
+            )
+        if found.setdefault(kind, Scope(scope)) != scope:
+            refusals.refuse(f"{place} says two things of {kind}; write one of them")
+    if not found:
+        refusals.refuse(f"{place} is empty; write for instance rdma=pcie")
+    return tuple(sorted(found.items()))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -290,6 +310,7 @@ READERS: Final[Mapping[str, KeyReader]] = {
         requests.Grouping, "function_labels", label_selectors.parse, pod_limits.MAX_LIST_TEXT
     ),
     names.REPLICAS: KeyReader(requests.Grouping, "spread_replicas", _is(ReplicaSpread.DISTRIBUTED)),
+    names.EXCLUSIVE: KeyReader(requests.Grouping, "exclusive", _exclusive),
     names.APPLY: KeyReader(DeviceSelection, "modes", _modes),
 }
 ALIASES: Final = frozenset(row.key for row in aliases.OPTIONS)

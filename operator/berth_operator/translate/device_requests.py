@@ -219,6 +219,7 @@ def _types_meant(key: str, selection: device_conditions.DeviceSelection) -> Sequ
     named = {
         names.APPLY: [*selection.modes],
         names.JOINT: grouping.joint,
+        names.EXCLUSIVE: [kind for kind, _ in grouping.exclusive],
         **{key: [one.type for one in selected] for key, selected in selectors.items()},
     }
     return [(kind,) if kind else others for kind in named.get(key, ())]
@@ -261,6 +262,7 @@ def _applicable(selection: device_conditions.DeviceSelection, containers: Contai
         scope=grouping.scope if DeviceType.GPU in types else None,
         required=grouping.required or DeviceType.GPU not in types,
         memory_together=grouping.memory_together if DeviceType.GPU in types else 0,
+        exclusive=tuple(one for one in grouping.exclusive if one[0] in types),
         labels=tuple(one for one in grouping.labels if one.type in of_asked),
         function_labels=tuple(one for one in grouping.function_labels if one.type in of_asked),
     )

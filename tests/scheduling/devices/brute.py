@@ -14,6 +14,7 @@ from typing import NamedTuple
 from berth_crds import catalog, link_worths
 from berth_crds.vocabulary import PartitionChoice, Scope
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
+from scheduling.devices import neighbours
 from scheduling.second_opinion import selected
 
 
@@ -196,6 +197,7 @@ def allowed(view: device_view.View, request: requests.Request, way: Way) -> bool
         and leaves_withheld(view, way)
         and in_scope(view, request, way)
         and is_joint(request, way)
+        and neighbours.is_alone(view, request, {thing.card for given in way for thing in given.things})
     )
 
 

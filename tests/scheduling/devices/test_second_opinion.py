@@ -13,6 +13,7 @@ from berth_operator.scheduling.decisions import Grant
 from berth_operator.scheduling.devices import (
     allocator,
     device_view,
+    exclusivity,
     finder,
     packing_problems,
     requests,
@@ -138,7 +139,7 @@ def test_the_short_way_leads_where_the_long_one_does(
     # To whom a single card is enough, a wish to sit close says nothing; only the short way knows that.
     hypothesis.assume(request.grouping.required or request.need.whole or request.grouping.scope is None)
 
-    long_way = finder.search(view, request, Effort())
+    long_way = finder.search(exclusivity.for_request(view, request), request, Effort())
 
     assert allocator.allocate(view, request) == long_way
 

@@ -10,6 +10,7 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
     allocator,
     device_view,
+    exclusivity,
     finder,
     requests,
     shortfalls,
@@ -245,9 +246,10 @@ def test_a_shortfall_blames_only_devices_that_could_not_serve(
     assert isinstance(shortfall, allocator.Shortfall)
     (asks,) = (one.asks for one in asked.containers if one.name == shortfall.container)
 
+    seen = exclusivity.for_request(given, asked)
     judged = [
-        allocator.judge(given, device, ask, asked.conditions, grouping=asked.grouping)
-        for device in (*given.device.cards, *given.device.others)
+        allocator.judge(seen, device, ask, asked.conditions, grouping=asked.grouping)
+        for device in (*seen.device.cards, *seen.device.others)
         for ask in asks
     ]
 

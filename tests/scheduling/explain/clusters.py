@@ -279,15 +279,20 @@ def which(dice: Dice) -> requests.Conditions:
     return dataclasses.replace(asked, card_labels=labels)
 
 
+EXCLUSIVE: Final = ((("gpu", Scope.PCIE),), (("gpu", Scope.DEVICE), ("rdma", Scope.PCIE)))
+
+
 def grouping(dice: Dice) -> requests.Grouping:
     """Return a grouping, most of which demands nothing."""
-    return requests.Grouping(
+    made = requests.Grouping(
         scope=dice.mostly(None, *Scope, of=3),
         required=dice.once_in(2),
         joint=dice.mostly((), ("gpu", "rdma"), ("rdma", "fpga")),
         labels=dice.mostly((), builders.selecting(fabric="a")),
         function_labels=dice.mostly((), builders.selecting(fabric="a")),
     )
+    # Dice of their own, too.
+    return dataclasses.replace(made, exclusive=Dice(f"{made}").mostly((), *EXCLUSIVE, of=10))
 
 
 def node_selection(dice: Dice) -> nodes.NodeSelection:

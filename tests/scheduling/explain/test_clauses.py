@@ -180,6 +180,6 @@ def test_every_condition_on_devices_can_be_dropped() -> None:
     }
 
     conditions = {one.name for one in dataclasses.fields(requests.Conditions)} - {"spelt"}
-    grouping = {"scope", "partition", "ring_bandwidth", "joint", "labels", "function_labels"}
+    grouping = {"scope", "partition", "ring_bandwidth", "joint", "exclusive", "labels", "function_labels"}
     assert set(words) == conditions | grouping
     assert len(set(words.values())) == len(words)

@@ -189,6 +189,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has too few free gpu and rdma on the same PCIe root",
         "2 have too few free gpu and rdma on the same PCIe root",
     ),
+    Reason.ROOT_IN_USE: (
+        "rdma",
+        "1 has too few rdma devices below PCIe roots that no other pod uses",
+        "2 have too few rdma devices below PCIe roots that no other pod uses",
+    ),
     Reason.UNDECIDED: (
         "",
         "1 was not fully evaluated (time limit)",

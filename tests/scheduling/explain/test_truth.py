@@ -223,7 +223,7 @@ _FIELDS = {
     **dict.fromkeys(["pattern", "avoid_pattern"], ("conditions", "")),
     "memory_at_least": ("conditions", 0),
     "scope": ("grouping", None),
-    **dict.fromkeys(["joint", "labels", "function_labels"], ("grouping", ())),
+    **dict.fromkeys(["joint", "exclusive", "labels", "function_labels"], ("grouping", ())),
     "card_labels": ("conditions", ()),
 }
 

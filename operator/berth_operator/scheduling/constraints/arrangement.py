@@ -1,4 +1,4 @@
-"""How the devices belong together: scope, NVLink partitions, joint devices, labels.
+"""How the devices belong together: scope, NVLink partitions, joint and exclusive devices, labels.
 
 Only a search on the node itself tells whether a fitting set of devices is free.
 """
@@ -50,6 +50,11 @@ DROPPED: Final = (
     ("partition", changes.CONDITION_COST, f"the condition on partitions ({names.PARTITION}) were removed"),
     ("ring_bandwidth", STILL_PARTITION_COST, f"{names.RING_BANDWIDTH} were removed"),
     ("joint", changes.CONDITION_COST, "the devices did not have to share a PCIe root"),
+    (
+        "exclusive",
+        changes.CONDITION_COST,
+        f"the condition on exclusive devices ({names.EXCLUSIVE}) were removed",
+    ),
     ("labels", changes.WHOLE_COST, "the condition on labels were dropped"),
     ("function_labels", changes.WHOLE_COST, "the condition on labels of virtual functions were dropped"),
 )
@@ -88,12 +93,14 @@ CONSTRAINT = Constraint(
         Reason.NO_ROOT: lambda nodes, pod, _: (
             f"{have(nodes)} too few free {joint(pod)} on the same PCIe root"
         ),
+        Reason.ROOT_IN_USE: of_devices("too few {} below PCIe roots that no other pod uses"),
         Reason.LABEL_MISMATCH: of_devices("too few {} with the labels asked for"),
     },
     brief={
         Reason.SCOPE_MISMATCH: "too few close together",
         Reason.NO_PARTITION: "no free partition",
         Reason.NO_ROOT: "not on the same PCIe root",
+        Reason.ROOT_IN_USE: "another pod is below its PCIe root",
         Reason.LABEL_MISMATCH: "other labels",
     },
 )

@@ -7,13 +7,14 @@ views and requests give equal answers, in whatever order cards and holds are lis
 Behind it, `conditions` and `verdicts` judge one card for one ask. `packing_problems` makes a
 packing problem of all asks, `packing` solves it exactly, and `preferences` says what is
 preferred (with `mig_slices` for MIG, and `topology` and `scopes` for sets of cards); `joint`
-keeps together what must be. `simple` is the short way for most pods. `grants` returns the
-answer container by container, `shortfalls` why there is none.
+keeps together what must be, and `exclusivity` apart what must not meet. `simple` is the short way
+for most pods. `grants` returns the answer container by container, `shortfalls` why there is none.
 """
 
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
     device_view,
+    exclusivity,
     finder,
     grants,
     requests,
@@ -42,8 +43,7 @@ def allocate_or_explain(
     `effort` bounds the search, and the search for the reason too, where many nodes are asked.
     """
     mine = Effort() if effort is None else effort
-    if request.grouping.core_limit != requests.WHOLE:
-        view = view.up_to(request.grouping.core_limit)
+    view = _restricted(view, request)
     if (found := finder.find(view, request, mine, first_slot=first_slot)) is not None:
         return found
     return shortfalls.explain(view, request, undecided=mine.cut_short, effort=effort)
@@ -58,6 +58,13 @@ def allocate(
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices likewise, without asking why there are none: for many nodes in a row."""
     mine = Effort() if effort is None else effort
-    if request.grouping.core_limit != requests.WHOLE:
-        view = view.up_to(request.grouping.core_limit)
+    view = _restricted(view, request)
     return finder.find(view, request, mine, first_slot=first_slot)
+
+
+def _restricted(view: device_view.View, request: requests.Request) -> device_view.View:
+    """Return the view by the rules of the pod: how much core may be promised, and what it wants alone."""
+    grouping = request.grouping
+    if grouping.core_limit != requests.WHOLE:
+        view = view.up_to(grouping.core_limit)
+    return exclusivity.for_request(view, request) if grouping.exclusive else view

@@ -19,6 +19,7 @@ from berth_crds.vocabulary import PartitionChoice
 from berth_operator.scheduling.devices import (
     device_view,
     equivalence,
+    exclusivity,
     facts,
     joint,
     mig_slices,
@@ -339,12 +340,12 @@ def _need(problem: NodeProblem, device: facts.Card, ask: requests.Ask) -> Room:
 
 
 def count_of_every(view: device_view.View, ask: requests.OtherDevices, request: requests.Request) -> int:
-    """Count the devices that an ask for every one must get: those that suit and are well.
+    """Count the devices that an ask for every one must get: those that suit and are well, used or not.
 
     They are one at least, so that none is not enough.
     """
     found = sum(
-        device.trouble is None
+        (device.trouble is None or device.trouble in exclusivity.SHARED)
         and verdicts.unfit(device, ask, request.conditions, grouping=request.grouping) is None
         for device in view.device.others
     )

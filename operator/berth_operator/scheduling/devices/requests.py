@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from berth_crds.vocabulary import PartitionChoice, Scope, Strategy
+from berth_crds.vocabulary import DeviceType, PartitionChoice, Scope, Strategy
 from berth_operator.scheduling import container_peaks
 from berth_operator.scheduling.nodes import facts
 
@@ -127,6 +127,7 @@ class OfModels(NamedTuple):
 
 
 ANY_MODEL: Final = OfModels()
+Exclusive = tuple[str, Scope]  # Devices of a type that a pod wants to itself: each, or all of its PCIe root.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,8 +197,9 @@ class Grouping:
     `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
     `labels` select devices that are no cards, `function_labels` their virtual functions.
     With `partition` the whole cards must be a partition of the node's table, of this bandwidth at least. So
-    many bytes must be free on all cards of the node together: `memory_together`. A share is content with a
-    card of which no more than `core_limit` percent of the core are promised with it.
+    many bytes must be free on all cards of the node together: `memory_together`. With this pod, no more than
+    `core_limit` percent of a card's core may be promised, where it gets a share. No other pod has anything
+    of `exclusive` devices when they are given.
     """
 
     scope: Scope | None = None
@@ -212,11 +214,14 @@ class Grouping:
     function_labels: tuple[LabelSelector, ...] = ()
     memory_together: int = 0
     core_limit: int = WHOLE
+    exclusive: tuple[Exclusive, ...] = ()
 
     @property
     def bound(self) -> bool:
         """Whether cards of a node that would each do may still not do together."""
-        return self.partition is not None or (self.required and self.scope not in {None, Scope.NODE})
+        narrow = self.required and self.scope not in {None, Scope.NODE}
+        alone = bool(self.exclusive) and any(kind == DeviceType.GPU for kind, _ in self.exclusive)
+        return narrow or self.partition is not None or alone
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

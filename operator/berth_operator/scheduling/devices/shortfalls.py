@@ -193,7 +193,9 @@ def _nearest(
         left = [(card, reason) for card, reason in left if reason not in stage]
         if against and sum(_units(unused, card, ask, request) for card, _ in left) < count:
             return _most_frequent(against, ask)
-    return _most_frequent([reason for _, reason in left], ask)
+    reasons = [reason for _, reason in left]
+    # Devices that nobody holds are nearer than those that are held.
+    return Reason.ROOT_IN_USE if Reason.ROOT_IN_USE in reasons else _most_frequent(reasons, ask)
 
 
 def _most_frequent(reasons: Iterable[Reason | None], ask: requests.Ask) -> Reason:

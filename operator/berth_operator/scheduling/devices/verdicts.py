@@ -268,10 +268,11 @@ def _in_the_way(
 def _not_whole(view: device_view.View, card: facts.Card) -> Reason | None:
     if view.unused(card):
         return None
-    return Reason.IN_USE if _held_whole(view, card) else Reason.PARTLY_USED
+    return Reason.IN_USE if held_whole(view, card) else Reason.PARTLY_USED
 
 
-def _held_whole(view: device_view.View, card: facts.Card) -> bool:
+def held_whole(view: device_view.View, card: facts.Card) -> bool:
+    """Whether one pod holds all of a device."""
     used = view.usage(card.uuid)
     return used.pods <= 1 and used.core >= device_view.FULL_CORE and used.memory >= card.memory
 
@@ -281,14 +282,14 @@ def _no_room(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> Re
         return Reason.PARTLY_USED  # Instances of a mode that the card has left; their memory is not free.
     if view.free_core(card) >= ask.core and view.free_memory(card) >= ask.least_of(card.memory):
         return None
-    return Reason.IN_USE if _held_whole(view, card) else Reason.FULL
+    return Reason.IN_USE if held_whole(view, card) else Reason.FULL
 
 
 def _no_part(
     view: device_view.View, device: facts.Card, ask: requests.OtherDevices, grouping: requests.Grouping
 ) -> Reason | None:
     if ask.share == requests.WHOLE and not unused_part(view, device):
-        return Reason.IN_USE if _held_whole(view, device) else Reason.PARTLY_USED
+        return Reason.IN_USE if held_whole(view, device) else Reason.PARTLY_USED
     if view.free_core(device) < ask.share:
         return Reason.FULL
     if takes_function(device, ask, grouping) and next(free_functions(view, device, grouping), None) is None:
