@@ -254,7 +254,7 @@ async def test_the_breaker_is_told_once(caplog: pytest.LogCaptureFixture) -> Non
         await timeless.passing(60)
 
     assert (server.names, server.value("eviction_breaker_open")) == (["a"], 0)
-    levels = [one.levelname for one in caplog.records if "evicted" in one.getMessage()]
+    levels = [one.levelname for one in caplog.records if "evict" in one.getMessage()]
     assert levels == ["ERROR", "WARNING", "WARNING"]
 
 

@@ -133,7 +133,7 @@ class Evictor:
                 self._plan.most_drained,
             )
         elif self._breaker_open and not is_open:
-            log.warning("evictions are resumed: %d nodes have pods to evict", len(self._plan.drained))
+            log.warning("evictions are resumed; nodes with pods to evict: %d", len(self._plan.drained))
         self._breaker_open = is_open
         self._around.metrics.breaker_open.set(is_open)
 

@@ -387,12 +387,8 @@ def _size(ask: Gpus) -> tuple[int, ...]:
 
 def _contains(one: Gpus, other: Gpus) -> bool:
     """Return whether what has room for one share has room for the other."""
-    return (
-        one.count >= other.count
-        and one.core >= other.core
-        and one.ratio >= other.ratio
-        and one.memory >= other.memory
-    )
+    pairs = zip(dataclasses.astuple(one), dataclasses.astuple(other), strict=True)
+    return all(amount >= wanted for amount, wanted in pairs)
 
 
 def only_ask(request: Request) -> Gpus | None:
