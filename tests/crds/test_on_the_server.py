@@ -57,6 +57,7 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
         "strategy": "fragmentation",
         "weights": {"core": 2, "memory": 1},
         "agents": {"graceSeconds": 40, "unknownSeconds": 20, "loadSeconds": 30, "taint": False},
+        "load": {"source": "agents"},
         "priorities": {},
         "health": {"coolDownSeconds": 300, "cleanProbes": 3, "onSick": "leave"},
         "sharing": {"fractions": True, "replicas": True, "minMemoryMiB": 64},

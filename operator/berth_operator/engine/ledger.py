@@ -383,9 +383,10 @@ class Ledger:
     def policy_seen(self, policy: Policy) -> None:
         """Record the policy in force."""
         if policy != self.policy:
+            if policy.prometheus != self.policy.prometheus:
+                self.loads.forget_all()  # What two sources measured is never mixed.
             self.policy = policy
             self.backlog.allow(policy.label_priority)
-            self.backlog.cluster_event(
-                ClusterEvent if self.inventory.set_policy(policy) else (ClusterEvent.POLICY_CHANGED,)
-            )
+            some = (ClusterEvent.POLICY_CHANGED, ClusterEvent.LOAD_CHANGED)
+            self.backlog.cluster_event(ClusterEvent if self.inventory.set_policy(policy) else some)
             self.wake.set()
