@@ -17,6 +17,8 @@ from support import ledgers, prometheus, stub
 from support.clock import Clock
 
 NODE: Final = "n1"
+OLD_SECONDS: Final = 60.0  # By default a sample counts so long,
+INTERVAL_SECONDS: Final = 15.0  # and Prometheus is asked so often.
 LOG: Final = logging.getLogger("test.prometheus")
 WEIGHED: Final = Policy(Strategy.WEIGHTED, Weights(utilization=100))
 

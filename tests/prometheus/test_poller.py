@@ -1,12 +1,11 @@
-"""Loads of cards from Prometheus: which pods they move, how long they count, and what faults lead to.
+"""Loads of cards from Prometheus: which pods they move, of which cards they are, and how long they count.
 
-The server speaks HTTP and answers as Prometheus does; for faults it answers as a test says.
+The server speaks HTTP and answers as Prometheus does.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -15,24 +14,14 @@ from berth_crds.client import lease
 from berth_operator.engine.sampled_loads import Metric
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import feeds
-from berth_operator.prometheus import client, queries
+from berth_operator.prometheus import queries
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.card_loads import NO_LOADS
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.policy import Policy
 from prometheus import polling
-from prometheus.polling import NODE, Polling
+from prometheus.polling import INTERVAL_SECONDS, NODE, OLD_SECONDS, Polling
 from support import builders, ledgers, stub
-
-OLD_SECONDS: Final = 60.0  # By default a sample counts so long,
-INTERVAL_SECONDS: Final = 15.0  # and Prometheus is asked so often.
-
-
-@pytest.fixture
-async def cards() -> AsyncIterator[Polling]:
-    """Lend a poller of a node with two cards."""
-    async with polling.polling() as found:
-        yield found
 
 
 def chosen(known: Polling) -> list[int]:
@@ -195,8 +184,10 @@ async def test_cards_that_no_device_has_are_named_once(
     at = cards.server.link.server
     assert [record.getMessage() for record in caplog.records] == [
         f"the loads of cards come from Prometheus at {at}",
-        "Prometheus has 5 cards that are in no Device and do not count: "
-        "GPU-elsewhere-0, GPU-elsewhere-1, GPU-elsewhere-2, …",
+        (
+            "Prometheus has 5 cards that are in no Device and do not count: "
+            "GPU-elsewhere-0, GPU-elsewhere-1, GPU-elsewhere-2, …"
+        ),
     ]
     assert cards.utilization() == [95, -1]
 
@@ -280,127 +271,3 @@ async def test_memory_that_prometheus_finds_free_wakes_the_pods_that_wait_for_it
     cards.loads.refresh()
 
     assert cards.ledger.wake.is_set()
-
-
-# ---------------------------------------------------------------- faults
-
-
-ERROR: Final = {"status": "error", "errorType": "execution", "error": "too many samples\nin one query"}
-MATRIX: Final = {"status": "success", "data": {"resultType": "matrix", "result": []}}
-FAULTS: Final = {
-    "nobody answers": (stub.reset(), "it cannot be asked: Server disconnected"),
-    "no token": (stub.raw(b"", code=401), "it wants credentials (401), and --prometheus-token-file is not set"),
-    "a redirect": (
-        stub.raw(b"", code=302, headers={"Location": "http://169.254.169.254/"}),
-        "it redirects to 'http://169.254.169.254/' (302), and redirects are not followed: "
-        "name the address behind it",
-    ),
-    "another server": (
-        stub.raw(b"<html>", code=404),
-        "it serves no /api/v1/query (404): is the path before that missing?",
-    ),
-    "a proxy": (stub.raw(b"<html>bad gateway</html>", code=502), "it answers with 502"),
-    "no JSON": (
-        stub.raw(b"<html>"),
-        "what it answers is not what Prometheus' API answers: JSON is malformed: "
-        "invalid character (byte 0)",
-    ),
-    "other JSON": (
-        stub.thing({"kind": "Status"}),
-        "what it answers is not what Prometheus' API answers: "
-        "Object missing required field `status`",
-    ),
-    "a refused query": (stub.thing(ERROR, code=422), "it refuses the query: execution: too many samples in one query"),
-    "an error that looks like success": (
-        stub.thing(ERROR),
-        "it refuses the query: execution: too many samples in one query",
-    ),
-    "a matrix": (stub.thing(MATRIX), "its answer has the result type 'matrix' in place of vector"),
-    "an encoded answer": (
-        stub.raw(b"x", headers={"Content-Encoding": "br"}),
-        "its answer is encoded (br), though nobody asked for that",
-    ),
-    "nothing scraped": (
-        stub.thing({"status": "success", "data": {"resultType": "vector", "result": []}}),
-        "it has no sample of DCGM_FI_DEV_GPU_UTIL or the other metrics: see that it scrapes the exporter, and "
-        "spec.load.prometheus.metrics",
-    ),
-}
-
-
-@pytest.mark.parametrize(("answer", "why"), FAULTS.values(), ids=FAULTS.keys())
-async def test_a_fault_is_one_sentence_however_often_it_comes(
-    cards: Polling, caplog: pytest.LogCaptureFixture, answer: stub.Answer, why: str
-) -> None:
-    """It is counted each time, shown as long as it lasts, and logged when it comes and when it is over."""
-    caplog.set_level(logging.INFO, polling.LOG.name)
-    cards.prometheus.scrape_node(NODE, 95)
-    cards.server.on("GET", queries.PATH, answer)
-    for _ in range(3):
-        await cards.step(INTERVAL_SECONDS)
-
-    at = cards.server.link.server
-    fault = f"no loads of cards from Prometheus at {at}: {why}"
-    assert cards.poller.fault == fault
-    assert cards.failures() == 3
-    cards.prometheus.series.clear()
-    cards.prometheus.scrape_node(NODE, 95)
-    cards.server.on("GET", queries.PATH, cards.prometheus.answer)
-    await cards.step(INTERVAL_SECONDS)
-
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{fault}. What was measured counts until it is too old; then promises do",
-        f"the loads of cards come from Prometheus at {at}",
-    ]
-    assert (cards.poller.fault, cards.failures(), cards.utilization(cards=1)) == ("", 3, [95])
-
-
-async def test_one_query_that_is_refused_costs_only_its_metric(cards: Polling) -> None:
-    """The others are asked all the same, and count."""
-    cards.prometheus.scrape_node(NODE, 95)
-
-    async def answer(request: Any) -> Any:
-        refused = "FB_FREE" in request.query["query"]
-        return await (stub.thing(ERROR, code=422) if refused else cards.prometheus.answer)(request)
-
-    cards.server.on("GET", queries.PATH, answer)
-    await cards.step()
-
-    assert cards.utilization(cards=1) == [95]
-    assert cards.poller.fault.endswith("it refuses the query: execution: too many samples in one query")
-
-
-async def test_an_answer_without_end_is_not_read_to_the_end(
-    cards: Polling, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes no more memory than the limit."""
-    monkeypatch.setattr(client, "LONGEST_ANSWER", 1 << 20)
-    cards.server.on("GET", queries.PATH, stub.raw(b" " * ((1 << 20) + 1)))
-
-    await cards.step()
-
-    assert cards.poller.fault.endswith("its answer has more than 1 MiB")
-
-
-async def test_a_server_that_does_not_answer_is_not_waited_for(
-    cards: Polling, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The look ends after a few seconds, with one query."""
-    monkeypatch.setattr(client, "DEADLINE_SECONDS", 0.2)
-    cards.server.on("GET", queries.PATH, stub.later(asyncio.Event(), stub.raw(b"")))
-
-    await cards.step()
-
-    assert cards.poller.fault.endswith("no whole answer came within 0.2 s")
-    assert len(cards.server.requests) == 1
-
-
-async def test_a_server_that_is_not_there_is_named(cards: Polling) -> None:
-    """With what the system says of it."""
-    cards.use(url="http://127.0.0.1:1")
-
-    await cards.step()
-
-    assert cards.poller.fault == (
-        "no loads of cards from Prometheus at http://127.0.0.1:1: it cannot be reached: Connection refused"
-    )

@@ -64,8 +64,8 @@ def url_fault(url: str) -> str:
         has_host = False
     if not has_host or not url.isascii() or not url.isprintable() or " " in url:
         return "is no address; write for instance http://prometheus-server.monitoring.svc"
-    if parts.scheme not in {"http", "https"}:
-        return f"begins with {quoted(parts.scheme)}; only http:// and https:// are asked"
+    if (scheme := url.partition("://")[0]) not in {"http", "https"}:
+        return f"begins with {quoted(scheme)}; only http:// and https:// are asked"
     if "@" in parts.netloc:
         return "has credentials, which a policy would show to many; use --prometheus-token-file"
     if "?" in url or "#" in url:
