@@ -120,7 +120,8 @@ class PrometheusSource(model_rules.Model):
 
     namespace: Annotated[str, model_rules.formatted(schema_limits.DNS_LABEL)] = "monitoring"
     """The namespace in which the Service of Prometheus is looked for, where url is absent. Whoever may write
-    Services there decides what is asked for loads. The operator needs the right to list them there."""
+    Services there decides who is asked, and is shown the token if there is one. The operator needs the right
+    to list them there."""
 
     service_selector: Annotated[str, model_rules.text(schema_limits.LONGEST_SELECTOR)] = (
         "app.kubernetes.io/name=prometheus"

@@ -15,7 +15,7 @@ from berth_operator.prometheus import answers, faults
 NOW: Final = 500.0
 CARD: Final = "GPU-1"
 JSON: Final = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
@@ -84,7 +84,7 @@ async def test_an_answer_that_is_nested_without_end_is_a_fault() -> None:
 
 async def test_many_series_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """None is lost between two of them."""
-    monkeypatch.setattr(answers, "SERIES_AT_ONCE", 3)
+    monkeypatch.setattr(answers, "AT_ONCE", 3)
     result = [series(mark, "990", UUID=f"GPU-{at}") for mark in ("value", "time") for at in range(10)]
 
     found = await answers.read(body(*result), NOW)

@@ -237,14 +237,17 @@ async def test_another_prometheus_begins_with_nothing(cards: Polling) -> None:
     assert cards.utilization(cards=1) == [95]
 
 
-async def test_an_answer_that_comes_after_the_policy_changed_does_not_count(cards: Polling) -> None:
-    """The loads of the source that is in force then are not touched."""
+@pytest.mark.parametrize("before", [0, 3], ids=["the first answer", "a later one"])
+async def test_what_comes_after_the_policy_changed_does_not_count(cards: Polling, before: int) -> None:
+    """Nor what came before with it: the loads of the source that is in force then are not touched."""
     cards.prometheus.scrape_node(NODE, 95)
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(request: Any) -> Any:
-        asked.set()
-        return await stub.later(go_on, cards.prometheus.answer)(request)
+        if len(cards.prometheus.queries) == before:
+            asked.set()
+            await go_on.wait()
+        return await cards.prometheus.answer(request)
 
     cards.server.on("GET", queries.PATH, slow)
     step = asyncio.create_task(cards.step())
@@ -254,6 +257,7 @@ async def test_an_answer_that_comes_after_the_policy_changed_does_not_count(card
     await step
 
     assert len(cards.ledger.loads) == 0
+    assert cards.poller.fault == ""
 
 
 async def test_memory_that_prometheus_finds_free_wakes_the_pods_that_wait_for_it(cards: Polling) -> None:

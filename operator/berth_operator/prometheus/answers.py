@@ -6,6 +6,7 @@ that is odd costs only itself.
 
 import asyncio
 import math
+from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from berth_operator.engine.sampled_loads import Sample
 from berth_operator.prometheus import faults, queries
 
 T = TypeVar("T")
-SERIES_AT_ONCE: Final = 2000
+AT_ONCE: Final = 1000  # Series, or cards.
 LONGEST_UUID: Final = 64  # Characters of the uuid of a card.
 LONGEST_REASON: Final = 200
 ERROR: Final = "error"
@@ -39,14 +40,14 @@ class _Answer(msgspec.Struct):
     error: str = ""
 
 
-class _Labels(msgspec.Struct):
+class _Labels(msgspec.Struct, gc=False):
     uuid: str = msgspec.field(name="UUID")
     mark: str = msgspec.field(name=queries.MARK)
     job: str = ""
     instance: str = ""
 
 
-class _Series(msgspec.Struct):
+class _Series(msgspec.Struct, gc=False):
     metric: _Labels
     value: tuple[float, str]  # When the query was answered, and the value or the time of the sample.
 
@@ -56,16 +57,19 @@ _RESULT: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _SERIES: Final = msgspec.json.Decoder(_Series)
 
 
-async def read(body: bytes, now: float) -> dict[str, Sample]:
-    """Return the newest sample of each card in an answer that came now, or raise `Fault`."""
-    series = _series_of(body)
+async def read(body: bytes, asked: float) -> dict[str, Sample]:
+    """Return the newest sample of each card in the answer to a query that was sent then, or raise `Fault`."""
     values: dict[Target, float] = {}
     ages: dict[Target, float] = {}
-    for start in range(0, len(series), SERIES_AT_ONCE):
-        for raw in series[start : start + SERIES_AT_ONCE]:
+    found: dict[str, Sample] = {}
+    async for piece in _in_pieces(_series_of(body)):
+        for raw in piece:
             _read_series(raw, values, ages)
-        await asyncio.sleep(0)
-    return _newest(values, ages, now)
+    async for targets in _in_pieces(list(values)):
+        for target in targets:
+            if (age := ages.get(target)) is not None:
+                _add(found, target[0], Sample(values[target], asked - age))
+    return found
 
 
 def refusal(body: bytes) -> faults.QueryRefused | None:
@@ -112,11 +116,15 @@ def _read_series(raw: msgspec.Raw, values: dict[Target, float], ages: dict[Targe
         ages[target] = max(0.0, answered - value)
 
 
-def _newest(values: dict[Target, float], ages: dict[Target, float], now: float) -> dict[str, Sample]:
-    found: dict[str, Sample] = {}
-    for target, value in values.items():
-        age = ages.get(target)
-        known = found.get(target[0])
-        if age is not None and (known is None or known.measured < now - age):
-            found[target[0]] = Sample(value, now - age)
-    return found
+def _add(found: dict[str, Sample], uuid: str, sample: Sample) -> None:
+    """Add a sample of a card, unless there is a newer one."""
+    known = found.get(uuid)
+    if known is None or known.measured < sample.measured:
+        found[uuid] = sample
+
+
+async def _in_pieces(items: list[T]) -> AsyncIterator[list[T]]:
+    """Yield some items at a time, and let others work between them."""
+    for start in range(0, len(items), AT_ONCE):
+        yield items[start : start + AT_ONCE]
+        await asyncio.sleep(0)

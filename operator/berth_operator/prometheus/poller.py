@@ -72,7 +72,6 @@ class Poller:
         if now >= self._due:
             self._due = now + source.interval_seconds
             await self._poll(source)
-            await self._loads.apply()
         elif now > self._loads.expires:
             await self._loads.apply()
 
@@ -84,14 +83,19 @@ class Poller:
         self._answered = False
 
     async def _poll(self, source: Prometheus) -> None:
+        fault = ""
         try:
-            address = await self._address_of(source)
-            await self._read(address, source)
-        except faults.Fault as fault:
+            await self._read(await self._address_of(source), source)
+        except faults.Fault as error:
+            fault = str(error)
             self._found_at = -math.inf
-            self._failed(str(fault))
+        if self._ledger.policy.prometheus != source:
+            return  # Another source is in force by now.
+        if fault:
+            self._failed(fault)
         else:
             self._succeeded()
+        await self._loads.apply()
 
     async def _address_of(self, source: Prometheus) -> str:
         """Return the address to ask, which is looked up anew after a failure and now and then."""
@@ -109,14 +113,13 @@ class Poller:
         found = 0
         async with client.session(address, self._around.credentials) as session:
             for metric, name in queries.NAMES[source.metrics].items():
+                asked = self._around.clock()
                 try:
                     body = await session.query(queries.query(name, metric))
                 except faults.QueryRefused as fault:
                     refused = refused or fault
                     continue
-                samples = await answers.read(body, self._around.clock())
-                if self._ledger.policy.prometheus != source:
-                    return
+                samples = await answers.read(body, asked)
                 self._loads.record(metric, samples)
                 found += len(samples)
         if refused is not None:
