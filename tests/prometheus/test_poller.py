@@ -275,3 +275,17 @@ async def test_memory_that_prometheus_finds_free_wakes_the_pods_that_wait_for_it
     cards.loads.refresh()
 
     assert cards.ledger.wake.is_set()
+
+
+@pytest.mark.parametrize(("free", "woken"), [(1000.0, True), (81920.0, False)], ids=["less", "all"])
+async def test_memory_that_only_another_source_finds_taken_wakes_its_pods(
+    cards: Polling, free: float, *, woken: bool
+) -> None:
+    """When the policy names another source, what the first one found in use is as good as free."""
+    cards.prometheus.scrape_node(NODE, free, name="DCGM_FI_DEV_FB_FREE")
+    await cards.step()
+    ledgers.add_sleeping(cards.ledger, "p", ClusterEvent.LOAD_CHANGED)
+
+    cards.ledger.policy_seen(Policy())
+
+    assert ledgers.ready_names(cards.ledger) == (["p"] if woken else [])

@@ -383,10 +383,10 @@ class Ledger:
     def policy_seen(self, policy: Policy) -> None:
         """Record the policy in force."""
         if policy != self.policy:
-            if policy.prometheus != self.policy.prometheus:
-                self.loads.forget_all()  # What two sources measured is never mixed.
+            # What two sources measured is never mixed.
+            freed = policy.prometheus != self.policy.prometheus and self.loads.forget_all()
             self.policy = policy
             self.backlog.allow(policy.label_priority)
-            some = (ClusterEvent.POLICY_CHANGED, ClusterEvent.LOAD_CHANGED)
+            some = [ClusterEvent.POLICY_CHANGED, *([ClusterEvent.LOAD_CHANGED] if freed else [])]
             self.backlog.cluster_event(ClusterEvent if self.inventory.set_policy(policy) else some)
             self.wake.set()

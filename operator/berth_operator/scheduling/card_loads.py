@@ -64,10 +64,10 @@ class CardLoads:
         del self._reported[node]
         return self.write(node)
 
-    def forget_all(self) -> None:
-        """Let nothing count that was measured of any node."""
-        for node in list(self._loads):
-            self.forget(node)
+    def forget_all(self) -> bool:
+        """Let nothing count that was measured of any node; return what `report` does."""
+        freed = [self.forget(node) for node in list(self._loads)]
+        return any(freed)
 
     def expire(self, before: float) -> bool:
         """Let nothing count that was reported before this time; return what `report` does."""
