@@ -26,7 +26,7 @@ FAULTS: Final = {
         "it wants credentials (401), and --prometheus-token-file is not set",
     ),
     "a redirect": (
-        stub.raw(b"", code=302, headers={"Location": "http://169.254.169.254/"}),
+        stub.raw(b"", code=302, headers={"Location": "http://169.254.169.254/?state=secret"}),
         (
             "it redirects to 'http://169.254.169.254/' (302), and redirects are not followed: "
             "name the address behind it"
@@ -81,6 +81,21 @@ async def test_a_fault_is_one_sentence_however_often_it_comes(
         f"the loads of cards come from Prometheus at {at}",
     ]
     assert (cards.poller.fault, cards.failures(), cards.utilization(cards=1)) == ("", 3, [95])
+
+
+async def test_a_fault_that_changes_with_each_look_is_not_logged_each_time(
+    cards: Polling, caplog: pytest.LogCaptureFixture
+) -> None:
+    """But after a while, for it may be another one by then; what is shown is always the last."""
+    caplog.set_level(logging.INFO, polling.LOG.name)
+    codes = range(500, 580)
+    cards.server.on("GET", queries.PATH, *(stub.raw(b"", code=code) for code in codes))
+    for _ in codes:
+        await cards.step(INTERVAL_SECONDS)
+
+    logged = [record.getMessage().partition(". ")[0].rpartition(": ")[2] for record in caplog.records]
+    assert logged == ["it answers with 500", "it answers with 540"]
+    assert cards.poller.fault.endswith("it answers with 579")
 
 
 async def test_one_query_that_is_refused_costs_only_its_metric(cards: Polling) -> None:

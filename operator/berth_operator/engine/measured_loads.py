@@ -32,7 +32,10 @@ class MeasuredLoads:
         return self._ledger.policy.prometheus is None
 
     def is_known(self, node: str, text: str) -> bool:
-        """Record that an agent reports this; return whether it reported the same before, and that counts."""
+        """Record that an agent reports this; return whether there is nothing new in it.
+
+        It is so if the agent reported the same before, and that counts, or if agents are not the source.
+        """
         if not self._from_agents:
             return True
         if self._texts.get(node, "") != text:

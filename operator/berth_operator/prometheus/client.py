@@ -77,7 +77,10 @@ class Session:
         """Return what an answer that is no success means."""
         code = answer.status
         if REDIRECT <= code < ERROR:
-            to = text.quoted(answer.headers.get("Location", ""), most=answers.LONGEST_REASON)
+            # Behind the question mark may be what only we are to know.
+            to = text.quoted(
+                answer.headers.get("Location", "").partition("?")[0], most=answers.LONGEST_REASON
+            )
             return faults.Fault(
                 f"it redirects to {to} ({code}), and redirects are not followed: name the address behind it"
             )

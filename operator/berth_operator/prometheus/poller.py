@@ -2,8 +2,8 @@
 
 The leader asks every few seconds, a query for each metric and never one for a node or a pod, and no decision
 waits for it. What was read counts until it is too old, whether or not Prometheus still answers; then the
-ledger's figures decide. A fault is logged when it comes, when it changes and when it is over, and counted
-each time.
+ledger's figures decide. A fault is counted each time, and logged when it comes and when it is over. What it
+is may change with each look, and so another one is logged only after a while.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 ADDRESS_SECONDS: Final = 300.0  # So long the address of a Service counts that answers.
+LOG_SECONDS: Final = 600.0  # Between two lines on faults that follow each other.
 MOST_NAMED: Final = 3  # Unknown uuids in one line of the log.
 
 
@@ -52,6 +53,7 @@ class Poller:
         self._due = -math.inf
         self._address, self._found_at = "", -math.inf
         self._answered = False  # Since the source is what it is, and the last time.
+        self._logged_at = -math.inf
         self.fault = ""  # Why there are no loads, in words for people; empty while there are.
 
     async def run(self) -> None:
@@ -137,7 +139,9 @@ class Poller:
         self._around.polls.count(PollResult.FAILED)
         at = f" at {text.line(self._address)}" if self._address else ""
         fault = f"no loads of cards from Prometheus{at}: {why}"
-        if fault != self.fault:
+        now = self._around.clock()
+        if not self.fault or (fault != self.fault and now - self._logged_at >= LOG_SECONDS):
+            self._logged_at = now
             self._logger.warning("%s. What was measured counts until it is too old; then promises do", fault)
         self.fault, self._answered = fault, False
 
