@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from berth_crds import card_load
 from berth_operator.prometheus import client, queries
 from prometheus import polling
 from prometheus.polling import INTERVAL_SECONDS, NODE, Polling
@@ -101,15 +102,16 @@ async def test_a_fault_that_changes_with_each_look_is_not_logged_each_time(
 async def test_one_query_that_is_refused_costs_only_its_metric(cards: Polling) -> None:
     """The others are asked all the same, and count."""
     cards.prometheus.scrape_node(NODE, 95)
+    cards.prometheus.scrape_node(NODE, 64, name="DCGM_FI_DEV_FB_FREE")
 
     async def answer(request: Any) -> Any:
-        refused = "FB_FREE" in request.query["query"]
+        refused = "ENC_UTIL" in request.query["query"]
         return await (stub.thing(ERROR, code=422) if refused else cards.prometheus.answer)(request)
 
     cards.server.on("GET", queries.PATH, answer)
     await cards.step()
 
-    assert cards.utilization(cards=1) == [95]
+    assert cards.ledger.loads.of(NODE)[0] == card_load.CardLoad(utilization=95, free_memory=64 << 20)
     assert cards.poller.fault.endswith("it refuses the query: execution: too many samples in one query")
 
 

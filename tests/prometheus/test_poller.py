@@ -200,9 +200,11 @@ async def test_loads_of_agents_are_never_mixed_in(cards: Polling) -> None:
     watchdog = Watchdog(cards.ledger, clock=cards.time)
     leases = feeds.LeaseSink(watchdog)
 
-    def renew(moment: str) -> None:
-        annotations = {names.LOAD: "v1 0:5,0,0,0,0 1:90,0,0,0,0"}
-        leases.upserted(lease.Lease(wire.Meta(NODE, annotations=annotations), lease.LeaseSpec(moment)))
+    def renew(moment: str, second: int = 90) -> None:
+        annotations = {names.LOAD: f"v1 0:5,0,0,0,0 1:{second},0,0,0,0"}
+        leases.upserted(
+            lease.Lease(wire.Meta(NODE, annotations=annotations), lease.LeaseSpec(renew_time=moment))
+        )
 
     found = []
     cards.ledger.policy_seen(Policy())
@@ -213,13 +215,14 @@ async def test_loads_of_agents_are_never_mixed_in(cards: Polling) -> None:
     cards.prometheus.scrape_node(NODE, 95)
     await cards.step()
     renew("2")
+    renew("3", second=80)
     found.append(cards.utilization())
     leases.deleted(wire.Meta(NODE))
     found.append(cards.utilization())
     cards.ledger.policy_seen(Policy())
     await cards.step()
     found.append(cards.utilization())
-    renew("3")
+    renew("4")
     found.append(cards.utilization())
 
     assert found == [[5, 90], [-1, -1], [95, -1], [95, -1], [-1, -1], [5, 90]]
