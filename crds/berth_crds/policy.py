@@ -21,9 +21,9 @@ Xids = Annotated[tuple[model_rules.Xid, ...], model_rules.set_list()]
 class Weights(model_rules.Model):
     """How much each point counts when nodes and cards are ranked; only the proportion matters.
 
-    All but core and memory count for the strategy weighted alone. Those of load are what the agent measured;
-    while it measures nothing, or nothing new for loadSeconds, a card is as loaded as is promised of its core,
-    and as full as is promised of its memory.
+    All but core and memory count for the strategy weighted alone. Those of load are what was measured,
+    by the agent or as load.source says; while nothing is measured, or nothing new for long, a card is as
+    loaded as is promised of its core, and as full as is promised of its memory.
     """
 
     model_config = pydantic.ConfigDict(
@@ -80,7 +80,8 @@ class Agents(model_rules.Model):
 
     load_seconds: Annotated[int, model_rules.integer(1, 86400)] = 30
     """Seconds for which the load that an agent measured of its cards counts after it was reported; then the
-    cards are judged by what is promised of them. Give it three of the 10 seconds between two reports."""
+    cards are judged by what is promised of them. Give it three of the 10 seconds between two reports. For
+    loads from Prometheus load.prometheus.maxAgeSeconds holds instead."""
 
     taint: model_rules.Flag = False
     """Whether the Node of a silent agent gets the taint berth.dev/agent-silent:NoSchedule, which keeps off
@@ -92,6 +93,64 @@ class Agents(model_rules.Model):
     it counts as silent. PodDisruptionBudgets hold. None is evicted where that would concern more than a
     fifth of the nodes with devices, or while most agents, and at least three, are silent together. A cluster
     of one or two such nodes has no such safeguard. Absent: never."""
+
+
+class PrometheusSource(model_rules.Model):
+    """Where Prometheus is, and what it knows of the cards."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=model_rules.validations(
+            model_rules.Rule(
+                "!has(self.url) || self.url.matches('^https?://[^/?#@]+(/[^?#@]*)?$')",
+                "url must begin with http:// or https:// and have neither credentials nor a query",
+            ),
+            model_rules.Rule(
+                "!has(self.intervalSeconds) || !has(self.maxAgeSeconds) || "
+                "self.intervalSeconds < self.maxAgeSeconds",
+                "intervalSeconds must be less than maxAgeSeconds: no load would count between two queries",
+            ),
+        )
+    )
+
+    url: Annotated[str, model_rules.text(schema_limits.LONGEST_URL)] | None = None
+    """The address of Prometheus, such as https://prometheus.example.com or
+    http://prometheus-server.monitoring.svc/prefix; what serves the same API does as well. Credentials do not
+    belong here: see the operator's flags --prometheus-token-file and --prometheus-ca-file. Absent: the
+    Service is looked for."""
+
+    namespace: Annotated[str, model_rules.formatted(schema_limits.DNS_LABEL)] = "monitoring"
+    """The namespace in which the Service of Prometheus is looked for, where url is absent. Whoever may write
+    Services there decides who is asked, and is shown the token if there is one. The operator needs the right
+    to list them there."""
+
+    service_selector: Annotated[str, model_rules.text(schema_limits.LONGEST_SELECTOR)] = (
+        "app.kubernetes.io/name=prometheus"
+    )
+    """The labels of that Service, as `kubectl get services -l` takes them. Exactly one Service must have
+    them; its port is the only one, or the one that is called web, http-web, http or https."""
+
+    metrics: vocabulary.MetricNames = vocabulary.MetricNames.DCGM
+    """By which names the cards' figures are there. dcgm: those of NVIDIA's exporter, such as
+    DCGM_FI_DEV_GPU_UTIL, which Berth's agent has with --dcgm-names. berth: those of Berth's agent without it,
+    such as berth_dev_gpu_util. The label UUID says of which card a figure is."""
+
+    interval_seconds: Annotated[int, model_rules.integer(5, 3600)] = 15
+    """Seconds between two looks at Prometheus, each of which is one query for each metric."""
+
+    max_age_seconds: Annotated[int, model_rules.integer(6, 86400)] = 60
+    """Seconds for which a figure counts after it was measured; then the cards are judged by what is promised
+    of them. Give it three times as long as Prometheus takes between two scrapes."""
+
+
+class LoadRules(model_rules.Model):
+    """Who says how loaded the cards are. Sources are never mixed."""
+
+    source: vocabulary.LoadSource = vocabulary.LoadSource.AGENTS
+    """agents: the agent of each node, with its Lease. prometheus: Prometheus, which the operator asks."""
+
+    prometheus: PrometheusSource | None = None
+    """Where Prometheus is, and what it knows of the cards. It counts where source is prometheus; absent, all
+    of it is as by default."""
 
 
 class Priorities(model_rules.Model):
@@ -187,6 +246,9 @@ class PolicySpec(model_rules.Model):
 
     agents: Agents = Agents()
     """When the agent of a node counts as silent."""
+
+    load: LoadRules = LoadRules()
+    """Who says how loaded the cards are."""
 
     priorities: Priorities = Priorities()
     """What decides which pod comes first, beside PriorityClasses."""

@@ -73,6 +73,20 @@ class Strategy(StrEnum):
     WEIGHTED = "weighted"
 
 
+class LoadSource(StrEnum):
+    """Who says how loaded the cards are."""
+
+    AGENTS = "agents"
+    PROMETHEUS = "prometheus"
+
+
+class MetricNames(StrEnum):
+    """By which names Prometheus has what was measured of the cards."""
+
+    DCGM = "dcgm"
+    BERTH = "berth"
+
+
 class NodeNames(StrEnum):
     """By which names nodes list what their devices can give."""
 

@@ -309,6 +309,24 @@ class Agents(Struct, frozen=True):
     evict_after_seconds: int | None = None
 
 
+class PrometheusSource(Struct, frozen=True):
+    """Where Prometheus is, and what it knows of the cards."""
+
+    url: str = ""
+    namespace: str = "monitoring"
+    service_selector: str = "app.kubernetes.io/name=prometheus"
+    metrics: str = "dcgm"
+    interval_seconds: int = 15
+    max_age_seconds: int = 60
+
+
+class LoadRules(Struct, frozen=True):
+    """Who says how loaded the cards are. Sources are never mixed."""
+
+    source: str = "agents"
+    prometheus: PrometheusSource | None = None
+
+
 class Priorities(Struct, frozen=True):
     """What decides which pod comes first, beside PriorityClasses."""
 
@@ -346,6 +364,7 @@ class PolicySpec(Struct, frozen=True):
     strategy: str = "fragmentation"
     weights: Weights = Weights()
     agents: Agents = Agents()
+    load: LoadRules = LoadRules()
     priorities: Priorities = Priorities()
     health: HealthRules = HealthRules()
     models: dict[str, str] = {}

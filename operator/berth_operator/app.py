@@ -29,6 +29,7 @@ from berth_operator.engine import (
     garbage_collection,
     inventory_metrics,
     loop,
+    quiet_time,
 )
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.rate_limiter import RateLimiter, lower_while_busy
@@ -58,6 +59,7 @@ from berth_operator.kube.node_capacity_writer import NodeCapacityWriter
 from berth_operator.kube.pod_touches import PodTouches
 from berth_operator.kube.rejected_pods import RejectionWatch
 from berth_operator.metrics import Metrics, SideTask
+from berth_operator.prometheus import client, poller
 from berth_operator.scheduling import queued_pods
 from berth_operator.settings import Settings
 
@@ -68,9 +70,6 @@ AGENT: Final = "berth-operator"
 SECONDARY_RATE: Final = {"meanwhile": 20.0, "otherwise": 200.0}
 # Conditions of waiting pods a second: more important than Events, less than binds.
 CONDITION_RATE: Final = {"meanwhile": 100.0, "otherwise": 400.0}
-# Kopf reads all Devices when it starts; the binds that waited for a new leader come first.
-KOPF_WAITS_SECONDS: Final = (0.5, 30.0)
-KOPF_LOOK_SECONDS: Final = 0.05
 DRAIN_SECONDS: Final = 5.0
 
 
@@ -86,8 +85,7 @@ class Operator:
         clock = time.monotonic
         identity = f"{settings.name}_{secrets.token_hex(4)}"
         self._session = session
-        self._settings = settings
-        self._clock = clock
+        self._settings, self._clock = settings, clock
         self._ledger = Ledger(clock, day=time.time)
         self._watchdog = Watchdog(self._ledger, clock=clock)
         secondary = lower_while_busy(self._binding, **SECONDARY_RATE)
@@ -127,11 +125,19 @@ class Operator:
             clock=clock,
             removed=lambda why: metrics.gpupods_removed[why].inc(),
         )
+        self._prometheus = self._poller(session, metrics)
         self._records = decision_records.DecisionRecords(metrics.scheduling, wall=wall)
         self._loop: loop.Loop | None = None
         metrics.registry.register(inventory_metrics.InventoryCollector(self._ledger, clock))
         self._webhook_trusted, self._leading = not settings.listen_webhook, False
         self._binds_ended = False  # Whether surely no bind of any term is under way.
+
+    def _poller(self, session: api.Api, metrics: Metrics) -> poller.Poller:
+        """Return what asks Prometheus for the loads of cards, where the policy says so."""
+        settings = self._settings
+        credentials = client.Credentials(settings.prometheus_token_file, settings.prometheus_ca_file)
+        around = poller.Surroundings(session, credentials, metrics.load_polls, self._clock)
+        return poller.Poller(self._ledger, self._watchdog.loads, around)
 
     def _pod_status_writer(self, session: api.Api) -> pod_status.PodStatusWriter:
         """Return the writer of conditions, Events and log lines of pods."""
@@ -175,7 +181,8 @@ class Operator:
     def state(self) -> str:
         """Return the state in words."""
         role = "leading" if self._leading else "standing by"
-        parts = role, inventory_metrics.description(self._ledger), self._reconciler.fault
+        faults = self._reconciler.fault, self._prometheus.fault
+        parts = role, inventory_metrics.description(self._ledger), *faults
         return "; ".join(filter(None, parts))
 
     def _served(self, address: str, **rest: Any) -> contextlib.AbstractAsyncContextManager[None]:
@@ -193,19 +200,14 @@ class Operator:
             yield
             return
         # It loads a library for certificates, which few operators need.
-        from berth_operator.admission import certificate_keeper, certificates, webhook  # noqa: PLC0415
+        from berth_operator.admission import serving  # noqa: PLC0415
 
-        hook = webhook.Webhook()
-
-        def use(serving: certificates.ServingCertificate) -> None:
-            hook.use(serving)
-            self._webhook_trusted = True
-
-        keeper = certificate_keeper.CertificateKeeper(
-            self._session, use, wall=wall, namespace=self._settings.namespace
-        )
-        async with hook.serving(self._settings.listen_webhook), tasks.running(keeper.run()):
+        address, namespace = self._settings.listen_webhook, self._settings.namespace
+        async with serving.serving(self._session, address, namespace, wall=wall, trusted=self._trust_webhook):
             yield
+
+    def _trust_webhook(self) -> None:
+        self._webhook_trusted = True
 
     def _routes(self) -> list[web.RouteDef]:
         """Return the routes beside the probes."""
@@ -292,6 +294,7 @@ class Operator:
             self._beside(SideTask.TAINTS, self._taint_nodes),
             self._beside(SideTask.EVICTIONS, self._evict_pods),
             self._beside(SideTask.BIND_LOG, self._bind_log.run),
+            self._beside(SideTask.LOADS, self._prometheus.run),
         ) as deciding:
             log.info("deciding: %s", inventory_metrics.description(self._ledger))
             await tasks.until(stop, *deciding, *others)
@@ -363,13 +366,7 @@ class Operator:
             self._reconciler.compare(self._feeds.revisions())
 
     async def _wait_for_first_binds(self) -> None:
-        """Wait, within a limit, until no pod is bound for a moment: waiting pods come before statuses."""
-        quiet, patience = KOPF_WAITS_SECONDS
-        started = last = self._clock()
-        while (now := self._clock()) < min(last + quiet, started + patience):
-            if self._binding():
-                last = now
-            await asyncio.sleep(KOPF_LOOK_SECONDS)
+        await quiet_time.wait(self._binding, self._clock)
 
     def _binding(self) -> bool:
         return self._loop is not None and self._loop.binder.busy

@@ -60,6 +60,14 @@ class SideTask(enum.StrEnum):
     TAINTS = "taints"
     EVICTIONS = "evictions"
     BIND_LOG = "bind-log"
+    LOADS = "loads"
+
+
+class PollResult(enum.StrEnum):
+    """How a look at Prometheus ended."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"
 
 
 class TaintChange(enum.StrEnum):
@@ -212,6 +220,22 @@ class Consequences:
         self._evictions[cause].inc()
 
 
+class LoadPolls:
+    """The looks at Prometheus for the loads of cards."""
+
+    def __init__(self, into: registry.CollectorRegistry) -> None:
+        self._counters = _counters(
+            "load_polls",
+            "Looks of the leader at Prometheus for loads of cards: answered, or failed (the log says why).",
+            ("result", PollResult),
+            into=into,
+        )
+
+    def count(self, result: PollResult) -> None:
+        """Count a look by its result."""
+        self._counters[result].inc()
+
+
 class Metrics:
     """All metrics, and their registry."""
 
@@ -223,6 +247,7 @@ class Metrics:
         self.writes = Writes(self.registry)
         self.kopf = Kopf(self.registry)
         self.consequences = Consequences(self.registry)
+        self.load_polls = LoadPolls(self.registry)
         self.leader = prometheus.Gauge(
             f"{PREFIX}_leader", "1 while this process leads and decides, else 0.", registry=self.registry
         )

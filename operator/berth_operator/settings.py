@@ -47,6 +47,8 @@ class Settings:
     binds_at_once: int = 64
     binds_per_second: float = 0.0
     audit_period: float = 600.0
+    prometheus_token_file: str = ""
+    prometheus_ca_file: str = ""
     device_packages: tuple[str, ...] = device_packages.USUAL
     log_level: str = "info"
     log_format: str = logs.PLAIN
@@ -241,6 +243,26 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         _seconds,
         600.0,
         "seconds between two comparisons of the ledger with the API (metric berth_ledger_drift, always 0)",
+    ),
+    (
+        "prometheus-token-file",
+        "FILE",
+        str,
+        "",
+        (
+            "the file of the bearer token for Prometheus, where a policy takes the loads of cards from it; "
+            "sent over https:// alone; no token by default"
+        ),
+    ),
+    (
+        "prometheus-ca-file",
+        "FILE",
+        str,
+        "",
+        (
+            "the file of the certificates by which Prometheus' own is checked; those that the system trusts "
+            "by default"
+        ),
     ),
     (device_packages.FLAG, "NAMES", device_packages.choice, device_packages.ALL, device_packages.HELP),
     ("log-level", "LEVEL", _one_of(LEVELS), "info", "debug, info, warning or error"),

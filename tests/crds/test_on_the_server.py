@@ -47,6 +47,18 @@ def test_what_each_version_stored_is_still_taken(snapshot: Path, kinds: clusters
     assert len(taken) == len(ours)
 
 
+@pytest.mark.parametrize("page", ["operating.md", "migrating.md"])
+def test_policies_on_the_pages_are_taken(page: str, kinds: clusters.Cluster) -> None:
+    """To the letter, with no field that is misspelt."""
+    text = (Path(__file__).parents[2] / "manifests" / page).read_text()
+    blocks = [block.split("```")[0] for block in text.split("```yaml\n")[1:]]
+    written = [block for block in blocks if "kind: PlacementPolicy" in block]
+
+    assert written
+    for block in written:
+        kinds.kubectl("create", "--dry-run=server", "--validate=strict", "--filename", "-", stdin=block)
+
+
 def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleObjects) -> None:
     """People who write one rule see the others with their defaults."""
     made = objects.make("placementpolicy") | {"spec": {"weights": {"core": 2}}}
@@ -57,6 +69,7 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
         "strategy": "fragmentation",
         "weights": {"core": 2, "memory": 1},
         "agents": {"graceSeconds": 40, "unknownSeconds": 20, "loadSeconds": 30, "taint": False},
+        "load": {"source": "agents"},
         "priorities": {},
         "health": {"coolDownSeconds": 300, "cleanProbes": 3, "onSick": "leave"},
         "sharing": {"fractions": True, "replicas": True, "minMemoryMiB": 64},

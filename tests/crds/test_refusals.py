@@ -228,6 +228,30 @@ REFUSED: list[tuple[str, str, Change, str]] = [
         "spec.priorities.labelAtMost in body should be greater than or equal to 0",
     ),
     (
+        "an address of Prometheus with credentials",
+        "placementpolicy",
+        lambda made: made["spec"]["load"]["prometheus"].update(url="https://me:secret@prometheus"),
+        "url must begin with http:// or https:// and have neither credentials nor a query",
+    ),
+    (
+        "an address that is no web address",
+        "placementpolicy",
+        lambda made: made["spec"]["load"]["prometheus"].update(url="file:///etc/passwd"),
+        "url must begin with http:// or https:// and have neither credentials nor a query",
+    ),
+    (
+        "loads that end before Prometheus is asked again",
+        "placementpolicy",
+        lambda made: made["spec"].update(load={"prometheus": {"maxAgeSeconds": 15}}),
+        "intervalSeconds must be less than maxAgeSeconds",
+    ),
+    (
+        "an unknown source of loads",
+        "placementpolicy",
+        lambda made: made["spec"]["load"].update(source="leases"),
+        'supported values: "agents", "prometheus"',
+    ),
+    (
         "no grace at all",
         "placementpolicy",
         lambda made: made["spec"]["agents"].update(graceSeconds=0),

@@ -33,6 +33,8 @@ def test_defaults_are_those_of_the_contract() -> None:
         ({"BERTH_METRICS_AUTH": "Token"}, "metrics_auth", "token"),
         ({"BERTH_LISTEN": ":8080"}, "listen", "0.0.0.0:8080"),
         ({"BERTH_NAMESPACE": "gpu"}, "namespace", "gpu"),
+        ({"BERTH_PROMETHEUS_TOKEN_FILE": "/t"}, "prometheus_token_file", "/t"),
+        ({"BERTH_PROMETHEUS_CA_FILE": "/c"}, "prometheus_ca_file", "/c"),
     ],
 )
 def test_every_flag_has_a_variable_behind_it(variables: dict[str, str], field: str, value: object) -> None:

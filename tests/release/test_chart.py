@@ -137,6 +137,48 @@ def test_what_is_chosen_is_rendered() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("prometheus", "place"),
+    [
+        pytest.param({}, "monitoring", id="the usual namespace"),
+        pytest.param({"namespace": "metrics"}, "metrics", id="another namespace"),
+        pytest.param({"url": "http://prometheus.example.com"}, "", id="an address"),
+        pytest.param(None, "", id="loads of agents"),
+    ],
+)
+def test_services_are_listed_only_where_prometheus_is_looked_for(
+    prometheus: dict[str, str] | None, place: str, tmp_path: Path
+) -> None:
+    """The policy that says so brings the right, in the namespace that it names."""
+    load = {} if prometheus is None else {"source": "prometheus", "prometheus": prometheus}
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump({"policy": {"load": load}}))
+
+    things = rendering.render("--values", f"{file}", namespace=ELSEWHERE)
+
+    found = [one for one in things if one["metadata"]["name"] == "berth-prometheus"]
+    assert [(one["kind"], one["metadata"]["namespace"]) for one in found] == [
+        (kind, place) for kind in ("Role", "RoleBinding") if place
+    ]
+    listing = [one for one in things if "services" in json.dumps(one.get("rules", []))]
+    assert listing == found[:1]
+    assert all(one["subjects"][0]["namespace"] == ELSEWHERE for one in found[1:])
+
+
+def test_files_for_prometheus_are_mounted() -> None:
+    """A Secret that has the token stands in the operator's pod where its flag looks for it."""
+    things = rendering.render(
+        *("--set", "operator.args={--prometheus-token-file=/prometheus/token}"),
+        *("--set", "operator.extraVolumes[0].name=token,operator.extraVolumes[0].secret.secretName=it"),
+        *("--set", "operator.extraVolumeMounts[0].name=token"),
+        *("--set", "operator.extraVolumeMounts[0].mountPath=/prometheus"),
+    )
+
+    spec = pod_specs(things)["berth-operator"]
+    assert spec["volumes"] == [{"name": "token", "secret": {"secretName": "it"}}]
+    assert spec["containers"][0]["volumeMounts"] == [{"name": "token", "mountPath": "/prometheus"}]
+
+
 def test_the_page_renders_all_of_it_for_kubectl() -> None:
     """In the namespace that it names, without the pod of `helm test`."""
     text = (layout.ROOT / "manifests" / "installing.md").read_text()

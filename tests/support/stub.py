@@ -5,11 +5,12 @@
         async with api.Api(server.link, agent="test") as session: ...
 
 Every route has a script of answers, of which the last is repeated. It speaks plain HTTP,
-and remembers the requests in the order in which they came.
+or TLS if it is given a context, and remembers the requests in the order in which they came.
 """
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +26,8 @@ Thing = Mapping[str, Any]
 class Stub:
     """One server, its scripts, and what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: list[web.Request] = []
         self.bodies: list[bytes] = []
         self._scripts: dict[tuple[str, str], Answer] = {}
@@ -38,9 +40,10 @@ class Stub:
         # Handlers end when their client is gone: a watch that nobody reads must not keep the test waiting.
         self._runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
-        self._url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        scheme = "https" if self._tls else "http"
+        self._url = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 
     async def __aexit__(

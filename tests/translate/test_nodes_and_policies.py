@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from berth_crds import names, wire
-from berth_crds.vocabulary import Strategy
+from berth_crds.vocabulary import MetricNames, Strategy
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.policy import Oversale, Policy, Weights
+from berth_operator.scheduling.policy import Oversale, Policy, Prometheus, Weights
 from berth_operator.translate import nodes, policies, raw
 
 
@@ -111,6 +111,11 @@ def test_a_node_that_says_too_much_is_told_what(body: dict[str, Any], what: str)
     assert nodes.excess(raw.Node(wire.Meta(name="n1"))) == ""
 
 
+def prometheus(**rules: Any) -> dict[str, Any]:
+    """Return the load rules of a policy that names Prometheus."""
+    return {"load": {"source": "prometheus", "prometheus": rules}}
+
+
 def rules(**spec: Any) -> Policy | str:
     """Read a policy."""
     body = {"metadata": {"name": "default"}, "spec": spec}
@@ -160,6 +165,52 @@ def rules(**spec: Any) -> Policy | str:
             {"agents": {"loadSeconds": 0}},
             "spec.agents.loadSeconds must be positive, not 0",
             id="loads that never count",
+        ),
+        pytest.param({"load": {"source": "prometheus"}}, Policy(prometheus=Prometheus()), id="Prometheus"),
+        pytest.param(
+            prometheus(url="https://p:9090/x/", metrics="berth", intervalSeconds=5, maxAgeSeconds=6),
+            Policy(
+                prometheus=Prometheus(
+                    "https://p:9090/x",
+                    metrics=MetricNames.BERTH,
+                    interval_seconds=5.0,
+                    max_age_seconds=6.0,
+                )
+            ),
+            id="Prometheus at an address",
+        ),
+        pytest.param(
+            prometheus(namespace="gpu", serviceSelector="a=b"),
+            Policy(prometheus=Prometheus(namespace="gpu", service_selector="a=b")),
+            id="Prometheus behind a Service",
+        ),
+        pytest.param(
+            {"load": {"prometheus": {"url": "http://p"}}}, policies.DEFAULT, id="Prometheus that is not used"
+        ),
+        pytest.param(
+            {"load": {"source": "dcgm"}},
+            "spec.load.source 'dcgm' is not known (known: agents, prometheus)",
+            id="an unknown source of loads",
+        ),
+        pytest.param(
+            prometheus(metrics="nvidia"),
+            "spec.load.prometheus.metrics 'nvidia' is not known (known: dcgm, berth)",
+            id="unknown names of metrics",
+        ),
+        pytest.param(
+            prometheus(namespace="Gpu"),
+            "spec.load.prometheus.namespace 'Gpu' is no name of a namespace",
+            id="no namespace",
+        ),
+        pytest.param(
+            prometheus(serviceSelector=" "),
+            "spec.load.prometheus.serviceSelector must have from 1 to 256 characters, such as app=prometheus",
+            id="a selector of all Services",
+        ),
+        pytest.param(
+            prometheus(intervalSeconds=60),
+            "spec.load.prometheus.intervalSeconds must be positive and less than maxAgeSeconds, 60, not 60",
+            id="loads that end before the next look",
         ),
         pytest.param(
             {"sharing": {"minMemoryMiB": 512}}, Policy(min_memory=512 * 2**20), id="the least memory"
@@ -280,3 +331,42 @@ def test_a_grace_period_that_agents_cannot_keep_is_remarked(seconds: int, words:
 
     assert words in warning
     assert bool(warning) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("prometheus:9090", "is no address; write for instance http://prometheus-server.monitoring.svc"),
+        ("http://", "is no address; write for instance http://prometheus-server.monitoring.svc"),
+        ("http://p:port", "is no address; write for instance http://prometheus-server.monitoring.svc"),
+        ("http://p:0", "is no address; write for instance http://prometheus-server.monitoring.svc"),
+        ("http://p/a b", "is no address; write for instance http://prometheus-server.monitoring.svc"),
+        ("http://p/\n", "is no address; write for instance http://prometheus-server.monitoring.svc"),
+        ("http://[::1", "is no address; write for instance http://prometheus-server.monitoring.svc"),
+        ("file://host/etc/passwd", "begins with 'file'; only http:// and https:// are asked"),
+        ("HTTP://p", "begins with 'HTTP'; only http:// and https:// are asked"),
+        ("ftp://p", "begins with 'ftp'; only http:// and https:// are asked"),
+        (
+            "https://me:secret@p",
+            "has credentials, which a policy would show to many; use --prometheus-token-file",
+        ),
+        ("http://p/?a=b", "has a query or a fragment; write only the address and the path before /api/v1"),
+        ("http://p/#a", "has a query or a fragment; write only the address and the path before /api/v1"),
+        ("http://" + "p" * 506, "has 513 characters; 512 are the most"),
+    ],
+)
+def test_an_address_that_is_not_asked(url: str, why: str) -> None:
+    """The sentence says what to write, and does not repeat what may be secret."""
+    assert rules(**prometheus(url=url)) == f"spec.load.prometheus.url {why}"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://p", "https://p", "http://[::1]:9090/prefix/", "http://10.0.0.1:9090"]
+)
+def test_an_address_that_is_asked(url: str) -> None:
+    """With a path or without."""
+    found = rules(**prometheus(url=url))
+
+    assert isinstance(found, Policy)
+    assert found.prometheus is not None
+    assert found.prometheus.url == url.rstrip("/")

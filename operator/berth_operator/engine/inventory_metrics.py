@@ -51,6 +51,9 @@ class InventoryCollector(registry.Collector):
         yield core.GaugeMetricFamily(
             f"{PREFIX}_cards_free", "GPUs of which a pod could get the whole now.", int(free.sum())
         )
+        yield core.GaugeMetricFamily(
+            f"{PREFIX}_cards_measured", "GPUs of which a measured load counts now.", ledger.loads.cards
+        )
         waiting = core.GaugeMetricFamily(
             f"{PREFIX}_backlog_pods",
             "Pods that are not placed, in the states of kube-scheduler's queues: active (to be tried), "

@@ -386,7 +386,10 @@ class Ledger:
         """Record the policy in force."""
         if policy != self.policy:
             otherwise = self.inventory.set_policy(policy) or policy.oversale != self.policy.oversale
+            # What two sources measured is never mixed.
+            freed = policy.prometheus != self.policy.prometheus and self.loads.forget_all()
             self.policy = policy
             self.backlog.allow(policy.label_priority)
-            self.backlog.cluster_event(ClusterEvent if otherwise else (ClusterEvent.POLICY_CHANGED,))
+            some = [ClusterEvent.POLICY_CHANGED, *([ClusterEvent.LOAD_CHANGED] if freed else [])]
+            self.backlog.cluster_event(ClusterEvent if otherwise else some)
             self.wake.set()

@@ -1,6 +1,6 @@
 """The measured load of cards, written into the node table as long as it counts.
 
-Agents report it every few seconds by the minors of cards. A report counts until it is too old; then the cards
+It is reported every few seconds by the minors of cards. A report counts until it is too old; then the cards
 are as if nothing was measured. The load has a log of its own in the table, because only few questions
 read it: for all others, remembered scores stay what they are.
 """
@@ -28,6 +28,11 @@ class CardLoads:
     def __len__(self) -> int:
         """Count the nodes whose load counts."""
         return len(self._loads)
+
+    @property
+    def cards(self) -> int:
+        """The number of cards of which a load counts."""
+        return sum(map(len, self._loads.values()))
 
     def of(self, node: str) -> Loads:
         """Return what counts of a node."""
@@ -58,6 +63,11 @@ class CardLoads:
             return False
         del self._reported[node]
         return self.write(node)
+
+    def forget_all(self) -> bool:
+        """Let nothing count that was measured of any node; return what `report` does."""
+        freed = [self.forget(node) for node in list(self._loads)]
+        return any(freed)
 
     def expire(self, before: float) -> bool:
         """Let nothing count that was reported before this time; return what `report` does."""

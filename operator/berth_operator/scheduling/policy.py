@@ -7,7 +7,7 @@ import dataclasses
 from typing import Final
 
 from berth_crds import catalog
-from berth_crds.vocabulary import Delivery, NodeNames, PodRecords, Strategy
+from berth_crds.vocabulary import Delivery, MetricNames, NodeNames, PodRecords, Strategy
 from berth_operator.scheduling import node_table
 
 MIB: Final = 1 << 20
@@ -61,6 +61,18 @@ NO_OVERSALE: Final = Oversale()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Prometheus:
+    """Where the loads of cards are asked for, and how long they count."""
+
+    url: str = ""  # Empty: the address of the Service with these labels.
+    namespace: str = "monitoring"
+    service_selector: str = "app.kubernetes.io/name=prometheus"
+    metrics: MetricNames = MetricNames.DCGM
+    interval_seconds: float = 15.0
+    max_age_seconds: float = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Policy:
     """What a PlacementPolicy says, as the core uses it."""
 
@@ -68,7 +80,8 @@ class Policy:
     weights: Weights = Weights()
     grace_seconds: float = 40.0
     unknown_seconds: float = 20.0
-    load_seconds: float = 30.0  # So long a measured load counts.
+    load_seconds: float = 30.0  # So long a load counts that an agent measured.
+    prometheus: Prometheus | None = None  # The source of all loads in place of the agents.
     taint_silent: bool = False  # Whether the Node of a silent agent is tainted.
     evict_after_seconds: float | None = None  # From when an agent is silent until its node's pods go.
     evict_sick: bool = False  # Whether pods go from cards that need a reset, a reboot or the like.
@@ -82,6 +95,11 @@ class Policy:
     node_names: NodeNames = NodeNames.BERTH
     pod_records: PodRecords = PodRecords.BERTH
     min_memory: int = 64 * MIB  # Bytes of a card; a pod that asks for less has most likely left out the unit.
+
+    @property
+    def load_age(self) -> float:
+        """The seconds for which a measured load counts, whoever measured it."""
+        return self.load_seconds if self.prometheus is None else self.prometheus.max_age_seconds
 
     def known_as(self, name: str) -> str:
         """Return what drivers report for a model; empty where the policy knows no other name of it."""

@@ -140,7 +140,9 @@ class Cluster:
             self.ledger.node_seen(dataclasses.replace(info.node, allocatable=listed))
 
     def _update_loads(self, newest: dt.datetime | None) -> None:
-        """Record in the ledger which loads of cards count."""
+        """Record in the ledger which loads of cards count; those of Prometheus are in no manifest."""
+        if self.ledger.policy.prometheus is not None:
+            return
         age = dt.timedelta(seconds=self.ledger.policy.load_seconds)
         for node, loads in self._loads.items():
             renewed = self._renewals.get(node)

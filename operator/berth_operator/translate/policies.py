@@ -8,6 +8,7 @@ from berth_crds import catalog, schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 from berth_operator.scheduling import policy
 from berth_operator.scheduling.policy import Policy, Weights
+from berth_operator.translate import load_sources
 
 DEFAULT: Final = Policy()
 # By default agents renew their Leases every 10 s, and a round may take 5 s before that.
@@ -29,23 +30,18 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
     if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
         most = policy.MOST_MIN_MEMORY // policy.MIB
         return f"spec.sharing.minMemoryMiB must be from 0 to {most}, not {spec.sharing.min_memory}"
-    for field, word, words in (
-        ("delivery", spec.delivery, vocabulary.Delivery),
-        ("nodeNames", spec.node_names, vocabulary.NodeNames),
-        ("podRecords", spec.pod_records, vocabulary.PodRecords),
-        ("health.onSick", spec.health.on_sick, vocabulary.OnSick),
-        ("onCordon", spec.on_cordon, vocabulary.OnCordon),
-    ):
-        if word not in set(words):
-            return f"spec.{field} {quoted(word)} is not known (known: {', '.join(words)})"
-    if fault := _oversale_fault(spec.oversale) or _models_fault(spec.models):
+    if fault := _words_fault(spec) or _oversale_fault(spec.oversale) or _models_fault(spec.models):
         return fault
+    prometheus = load_sources.read(spec.load)
+    if isinstance(prometheus, str):
+        return prometheus
     return Policy(
         strategy=vocabulary.Strategy(spec.strategy),
         weights=weights,
         grace_seconds=float(spec.agents.grace_seconds),
         unknown_seconds=float(spec.agents.unknown_seconds),
         load_seconds=float(spec.agents.load_seconds),
+        prometheus=prometheus,
         taint_silent=spec.agents.taint,
         evict_after_seconds=None
         if spec.agents.evict_after_seconds is None
@@ -64,6 +60,20 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         pod_records=vocabulary.PodRecords(spec.pod_records),
         min_memory=min_memory,
     )
+
+
+def _words_fault(spec: wire.PolicySpec) -> str:
+    """Return which word of a policy is not known; empty if none."""
+    for field, word, words in (
+        ("delivery", spec.delivery, vocabulary.Delivery),
+        ("nodeNames", spec.node_names, vocabulary.NodeNames),
+        ("podRecords", spec.pod_records, vocabulary.PodRecords),
+        ("health.onSick", spec.health.on_sick, vocabulary.OnSick),
+        ("onCordon", spec.on_cordon, vocabulary.OnCordon),
+    ):
+        if word not in set(words):
+            return f"spec.{field} {quoted(word)} is not known (known: {', '.join(words)})"
+    return ""
 
 
 def _agents_fault(agents: wire.Agents) -> str:
