@@ -82,7 +82,7 @@ class Occupant(model_rules.Model):
     command: Annotated[str, model_rules.text(schema_limits.LONGEST_COMMAND)] | None = None
     """Name of the program that the process runs, such as "python3". Absent: unknown."""
 
-    small: bool = False
+    small: bool | None = None
     """Whether the process uses so little of the card that new pods get the card all the same. Absent:
     it does not, and no new pod gets the card until the process is gone."""
 

@@ -180,7 +180,7 @@ class Occupant(Struct, frozen=True):
     namespace: str = ""
     pod: str = ""
     command: str = ""
-    small: bool = False
+    small: bool | None = None
 
 
 class CardStatus(Struct, frozen=True):

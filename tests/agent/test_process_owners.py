@@ -198,7 +198,7 @@ def test_small_process_does_not_close_its_card(
 
     found = process_owners.occupants((CardProcess(7, memory, A),), before, least_memory=LEAST)
 
-    assert [one.small for one in found["GPU-a"]] == [small]
+    assert [bool(one.small) for one in found["GPU-a"]] == [small]
 
 
 def test_processes_that_close_a_card_are_told_first() -> None:

@@ -139,7 +139,8 @@ def occupants(
         by_card.setdefault(process.device.card, {})[process.pid] = _occupant(process, published, least_memory)
     most = min(schema_limits.MOST_OCCUPANTS, schema_limits.TOTAL_OCCUPANTS // max(1, len(by_card)))
     return {
-        card: tuple(sorted(held.values(), key=lambda one: one.small)[:most]) for card, held in by_card.items()
+        card: tuple(sorted(held.values(), key=lambda one: bool(one.small))[:most])
+        for card, held in by_card.items()
     }
 
 
@@ -159,7 +160,7 @@ def _occupant(one: CardProcess, published: wire.Occupant | None, least_memory: i
         namespace=namespace,
         pod=name,
         command=(published.command if published else "") or one.command,
-        small=_is_small(one.memory, published, least_memory),
+        small=_is_small(one.memory, published, least_memory) or None,
     )
 
 
