@@ -22,6 +22,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never
 
 from berth_agent import (
@@ -124,23 +125,32 @@ def _config(node: Node, settings: Settings, not_loaded: Sequence[str]) -> loop.N
             config = loop.NodeConfig(node.name, _hardware(node, further), procfs=node.procfs, rules=own)
         case _:
             assert_never(node)
+    pod_resources = settings.pod_resources or _usual_socket(node, settings)
     return dataclasses.replace(
         config,
-        kubelet=_kubelet(settings),
+        kubelet=_kubelet(pod_resources, settings.deadline),
         checkpoint=checkpoint.path(
-            plugins=settings.plugin.socket if settings.plugin else None, pod_resources=settings.pod_resources
+            plugins=settings.plugin.socket if settings.plugin else None, pod_resources=pod_resources
         ),
         resources=settings.gpu_resources,
+        others=settings.others,
         labels=settings.node_labels,
         modes=settings.modes,
         ways=tuple(_ways(node, settings, config, sources)),
     )
 
 
-def _kubelet(settings: Settings) -> podresources.PodResourcesClient | None:
+def _usual_socket(node: Node, settings: Settings, path: Path = flag_table.POD_RESOURCES) -> Path | None:
+    """Return the usual socket of the kubelet of this node, if it is there and may be asked."""
+    if not isinstance(node, HardwareNode) or not settings.others.asks_kubelet or not path.is_socket():
+        return None
+    log.info("the kubelet is asked at %s which devices it gave to which pods", path)
+    return path
+
+
+def _kubelet(socket_path: Path | None, deadline: float) -> podresources.PodResourcesClient | None:
     """Return a client of the kubelet, if the kubelet is to be asked."""
-    path = settings.pod_resources
-    return podresources.PodResourcesClient(path, deadline=settings.deadline) if path else None
+    return podresources.PodResourcesClient(socket_path, deadline=deadline) if socket_path else None
 
 
 def _hardware(node: HardwareNode, further: Iterable[extra_devices.Reader]) -> probe.Probe:

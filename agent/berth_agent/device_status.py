@@ -195,4 +195,9 @@ def _occupant_lines(status: wire.DeviceStatus) -> Iterator[str]:
     for card in status.devices:
         for occupant in card.occupants:
             pod = f"pod {occupant.namespace}/{occupant.pod}" if occupant.pod else "no pod"
-            yield f"{card.uuid}: process {occupant.pid} of {pod} is on it without having been given it"
+            command = f" ({occupant.command})" if occupant.command else ""
+            small = ", which uses too little to matter" if occupant.small else ""
+            yield (
+                f"{card.uuid}: process {occupant.pid}{command} of {pod} is on it without having been given"
+                f" it{small}"
+            )

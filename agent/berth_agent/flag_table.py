@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from berth_agent import card_modes, config_choice, delivery_flags, flag_values
+from berth_agent import card_modes, config_choice, delivery_flags, flag_values, other_holders
 from berth_crds import device_packages, flags, logs, names
 
 PROGRAM: Final = "berth-agent"
@@ -25,6 +25,7 @@ GPU_RESOURCES: Final = (
 )
 SYSFS: Final = Path("/sys")
 PROCFS: Final = Path("/proc")
+POD_RESOURCES: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 
 
 DESCRIPTION: Final = """\
@@ -193,7 +194,12 @@ FLAGS: Final[Mapping[str, Mapping[str, delivery_flags.Options]]] = {
             "type": Path,
             "default": None,
             "help": "where the node's kubelet says which devices it gave to which pods"
-            " (default: it is not asked)",
+            f" (default: {POD_RESOURCES}, if the node's cards are real and that is there at the start)",
+        },
+        "ask-kubelet": {
+            "default": True,
+            "help": "ask the kubelet at that default; with --no-ask-kubelet it is asked only where"
+            " --pod-resources says",
         },
         "gpu-resources": {
             "metavar": "NAMES",
@@ -201,6 +207,22 @@ FLAGS: Final[Mapping[str, Mapping[str, delivery_flags.Options]]] = {
             "default": ",".join(GPU_RESOURCES),
             "help": "which resources of the kubelet are GPUs, by commas, * for anything"
             " (default: %(default)s)",
+        },
+        "dra-drivers": {
+            "metavar": "NAMES",
+            "type": flag_values.names,
+            "default": ",".join(other_holders.DRA_DRIVERS),
+            "help": "which drivers of dynamic resource allocation give GPUs to claims, by commas, * for"
+            " anything; empty for none (default: %(default)s)",
+        },
+    },
+    "who else uses cards": {
+        "least-process-memory": {
+            "metavar": "MIB",
+            "type": flag_values.mebibytes,
+            "default": str(other_holders.LEAST_PROCESS_MIB),
+            "help": "how much of a card's memory a process that nobody gave the card must use to close it for"
+            " new pods; one that uses less is only shown, and with 0 each closes it (default: %(default)s)",
         },
     },
     "how containers get their cards": delivery_flags.FLAGS,

@@ -15,6 +15,7 @@ from berth_crds import schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 
 DAY_SECONDS: Final = 86400
+MOST_MIB: Final = 1 << 20
 LEVELS: Final = ("debug", "info", "warning", "error")
 STRATEGIES: Final = frozenset(map(str, vocabulary.SharingStrategy))
 YES: Final = frozenset({"true", "yes", "on", "1"})
@@ -121,6 +122,13 @@ def whole_seconds(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"{quoted(text)} is not a whole number of seconds from 1 to {DAY_SECONDS}"
         )
+    return int(text)
+
+
+def mebibytes(text: str) -> int:
+    """Return a number of MiB, which may be zero, up to a TiB."""
+    if not text.isdecimal() or not 0 <= int(text) <= MOST_MIB:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a whole number of MiB from 0 to {MOST_MIB}")
     return int(text)
 
 

@@ -28,6 +28,7 @@ from berth_agent import (
     flag_table,
     health_monitor,
     node_labels,
+    other_holders,
     probe,
     sampler,
 )
@@ -57,7 +58,7 @@ class NodeConfig:
     """A node, its probe, and the sources that say which pod holds which cards.
 
     `grants` is the source named in GpuPods of simulated cards, where no other source is asked.
-    `kubelet` is asked about `resources`. A probe that lists processes is asked as well, and their
+    `kubelet` is asked about `resources` and claims. A probe that lists processes is asked as well, and their
     cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
     `modes` says how cards are given out. With `labels` the Node gets labels
     with what its cards have in common. `ways` make what brings cards to
@@ -70,6 +71,7 @@ class NodeConfig:
     kubelet: podresources.PodResourcesLister | None = None
     checkpoint: Path | None = None
     resources: tuple[str, ...] = flag_table.GPU_RESOURCES
+    others: other_holders.OtherHolders = other_holders.USUAL
     procfs: Path = flag_table.PROCFS
     rules: health_rules.HealthRules = health_rules.DEFAULT
     labels: bool = False
@@ -325,6 +327,8 @@ def _reconciler(
         kubelet=config.kubelet is not None,
         driver=isinstance(config.probe, probe.ProcessLister),
         resources=config.resources,
+        drivers=config.others.drivers,
+        least_process_memory=config.others.least_process_memory,
     )
     return reconciler.GpuPodReconciler(
         session,

@@ -24,6 +24,7 @@ from berth_agent import (
     flag_table,
     flag_values,
     isolation_kinds,
+    other_holders,
     plugin_choices,
     xid_choices,
 )
@@ -120,6 +121,7 @@ class Settings:
     log_format: str = logs.PLAIN
     pod_resources: Path | None = None
     gpu_resources: tuple[str, ...] = flag_table.GPU_RESOURCES
+    others: other_holders.OtherHolders = other_holders.USUAL
     modes: card_modes.CardModes = card_modes.USUAL
     listen: str = ""
     listen_probes: str = ""
@@ -164,6 +166,7 @@ def parse(
         log_format=given["log_format"],
         pod_resources=given["pod_resources"],
         gpu_resources=tuple(dict.fromkeys((*given["gpu_resources"], names.GPU))),
+        others=other_holders.chosen(given),
         modes=card_modes.CardModes(_sharing(given), given["rename_shared"], given["mig_strategy"]),
         listen=given["listen"],
         listen_probes=given["listen_probes"],

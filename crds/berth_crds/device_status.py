@@ -79,6 +79,13 @@ class Occupant(model_rules.Model):
     pod: Annotated[str, model_rules.text(schema_limits.DNS_SUBDOMAIN.longest)] | None = None
     """Name of the pod that the process belongs to. Absent: it belongs to none that is known."""
 
+    command: Annotated[str, model_rules.text(schema_limits.LONGEST_COMMAND)] | None = None
+    """Name of the program that the process runs, such as "python3". Absent: unknown."""
+
+    small: bool | None = None
+    """Whether the process uses so little of the card that new pods get the card all the same. Absent:
+    it does not, and no new pod gets the card until the process is gone."""
+
 
 class CardStatus(model_rules.Model):
     """The agent's verdict on one card."""
@@ -109,7 +116,7 @@ class CardStatus(model_rules.Model):
         tuple[Occupant, ...], model_rules.atomic_list(at_most=schema_limits.MOST_OCCUPANTS)
     ] = ()
     """Processes on the card that nobody gave it, the first of them; the memory they use is not free.
-    Absent or empty: none."""
+    Unless all of them are small, no new pod gets the card. Absent or empty: none."""
 
 
 class StatusSummary(model_rules.Model):

@@ -60,6 +60,7 @@ LONGEST_RESOURCE: Final = 317  # Of a prefix, a slash and a name.
 LONGEST_LABEL: Final = 253
 LONGEST_URL: Final = 512
 LONGEST_SELECTOR: Final = 256
+LONGEST_COMMAND: Final = 63  # Of a process.
 
 LARGEST_MINOR: Final = 2**31 - 1
 LARGEST_MEMORY: Final = 2**63 - 1

@@ -179,6 +179,8 @@ class Occupant(Struct, frozen=True):
     memory: int | None = None
     namespace: str = ""
     pod: str = ""
+    command: str = ""
+    small: bool | None = None
 
 
 class CardStatus(Struct, frozen=True):

@@ -60,11 +60,14 @@ class Crowd:
         self.procfs = procfs
         self.there: dict[int, probe.Process] = {}
 
-    def enter(self, pid: int, uuid: str, *, cgroup: str = "/system.slice") -> None:
+    def enter(
+        self, pid: int, uuid: str, *, cgroup: str = "/system.slice", memory: int = 1 << 30, command: str = ""
+    ) -> None:
         """Have a process be on a card."""
         (self.procfs / str(pid)).mkdir(parents=True, exist_ok=True)
         (self.procfs / str(pid) / "cgroup").write_text(f"0::{cgroup}\n")
-        self.there[pid] = probe.Process(pid, uuid, 1 << 30)
+        (self.procfs / str(pid) / "comm").write_text(f"{command}\n")
+        self.there[pid] = probe.Process(pid, uuid, memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,19 @@
 """Device ids are read as pieces of the node's cards, and what is no GPU is left out."""
 
 import time
+from typing import Final
 
 import pytest
 
 from berth_agent import flag_table
 from berth_agent.kubelet import device_ids
-from berth_agent.kubelet.podresources import ListedContainer, ListedDevices, ListedPod
+from berth_agent.kubelet.podresources import (
+    ClaimedDevice,
+    ListedClaim,
+    ListedContainer,
+    ListedDevices,
+    ListedPod,
+)
 from berth_crds import names, wire
 
 WHOLE = wire.Card(uuid="GPU-a", type="gpu", minor=0, memory=16)
@@ -75,6 +82,88 @@ def test_ids_mean_pieces(device: str, uuid: str, card: str | None) -> None:
 def test_resources_that_count(resource: str, is_gpu: bool) -> None:  # noqa: FBT001
     """NVIDIA's names of GPUs count, and nothing that only looks like them."""
     assert device_ids.is_gpu_resource(resource, flag_table.GPU_RESOURCES) is is_gpu
+
+
+# ---------------------------------------------------------------- claims
+
+NVIDIA: Final = "gpu.nvidia.com"
+# Minors and indices differ from the second card on.
+NUMBERED: Final = device_ids.allocatable_devices(
+    (
+        wire.Card(uuid="GPU-a", type="gpu", minor=0, index=0, memory=16),
+        wire.Card(uuid="GPU-b", type="gpu", minor=2, index=1, memory=16),
+        wire.Card(uuid="GPU-c", type="gpu", minor=1, index=2, memory=16),
+        wire.Card(
+            uuid="GPU-d",
+            type="gpu",
+            minor=3,
+            index=3,
+            memory=40,
+            mig=wire.Mig(
+                True,
+                tuple(
+                    wire.MigInstance(
+                        f"MIG-{at}", "1g.5gb", 5, gi=at, ci=0, placement=wire.MigPlacement(at, 1)
+                    )
+                    for at in range(3)
+                ),
+            ),
+        ),
+    )
+)
+
+
+def claimed(*names: str, driver: str = NVIDIA, drivers: tuple[str, ...] = (NVIDIA,)) -> dict[str, float]:
+    """Return what one container holds by a claim: how much of each uuid."""
+    claim = ListedClaim("card", "ns", tuple(ClaimedDevice(driver, name) for name in names))
+    listed = (ListedPod("ns", "p", (ListedContainer("c", claims=(claim,)),)),)
+    found = device_ids.holdings(listed, flag_table.GPU_RESOURCES, NUMBERED, drivers)
+    return {one.uuid: one.part.share() for one in found[("ns", "p")]["c"]} if found else {}
+
+
+@pytest.mark.parametrize(
+    ("name", "uuids"),
+    [
+        pytest.param("gpu-0", {"GPU-a"}, id="a card whose minor is its index"),
+        pytest.param("gpu-1", {"GPU-b", "GPU-c"}, id="a number that is a minor here and an index there"),
+        pytest.param("GPU-b", {"GPU-b"}, id="a uuid"),
+        pytest.param("gpu-3-mig-19-1-1", {"MIG-1"}, id="an instance, by the names of older drivers"),
+        pytest.param("gpu-3-mig-1g5gb-19-2", {"MIG-2"}, id="an instance, by the names of newer drivers"),
+        pytest.param("gpu-3-mig-19-6-1", {"MIG-0", "MIG-1", "MIG-2"}, id="an instance that is not known"),
+        pytest.param("gpu-3-mig-me", {"MIG-0", "MIG-1", "MIG-2"}, id="an instance without a place"),
+        pytest.param("gpu-77", {"gpu-77"}, id="a card that is not known"),
+        pytest.param("gpu-vfio-0", {"gpu-vfio-0"}, id="a name of another form"),
+    ],
+)
+def test_devices_of_claims_are_cards(name: str, uuids: set[str]) -> None:
+    """By the number in its name a device is a card or an instance; where that may be two cards, both."""
+    assert claimed(name) == dict.fromkeys(uuids, 1.0)
+
+
+def test_claimed_card_is_held_whole_however_it_is_shared() -> None:
+    """Replicas are the device plugin's: a driver gives all of a card."""
+    assert claimed("GPU-b") == {"GPU-b": 1.0}
+    shared = device_ids.allocatable_devices((SHARED,))
+    claim = ListedClaim("card", "ns", (ClaimedDevice(NVIDIA, "GPU-b"),))
+    listed = (ListedPod("ns", "p", (ListedContainer("c", claims=(claim,)),)),)
+
+    found = device_ids.holdings(listed, flag_table.GPU_RESOURCES, shared, (NVIDIA,))
+
+    assert found[("ns", "p")]["c"][0].part == device_ids.ALL
+
+
+@pytest.mark.parametrize(
+    ("driver", "drivers", "holds"),
+    [
+        pytest.param(NVIDIA, (NVIDIA,), True, id="NVIDIA's"),
+        pytest.param("gpu.example.com", (NVIDIA, "gpu.*"), True, id="chosen by a pattern"),
+        pytest.param("dra.networking", (NVIDIA,), False, id="of network devices"),
+        pytest.param(NVIDIA, (), False, id="none is chosen"),
+    ],
+)
+def test_drivers_can_be_chosen(driver: str, drivers: tuple[str, ...], holds: bool) -> None:  # noqa: FBT001
+    """Devices of other drivers than these are no cards, whatever they are called."""
+    assert bool(claimed("gpu-0", driver=driver, drivers=drivers)) is holds
 
 
 def test_resources_can_be_chosen() -> None:

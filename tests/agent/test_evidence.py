@@ -8,7 +8,14 @@ from berth_agent.gpupods import process_owners, verification
 from berth_agent.gpupods.evidence import EvidenceCache, EvidenceSources
 from berth_agent.kubelet import device_ids, podresources
 from berth_agent.kubelet.cgroups import HOST, CgroupOwner
-from berth_agent.kubelet.podresources import FailureReason, ListedContainer, ListedDevices, ListedPod
+from berth_agent.kubelet.podresources import (
+    ClaimedDevice,
+    FailureReason,
+    ListedClaim,
+    ListedContainer,
+    ListedDevices,
+    ListedPod,
+)
 from berth_agent.kubelet.poller import KubeletReport
 from berth_agent.probe import Process
 from berth_crds import wire
@@ -206,6 +213,19 @@ def test_no_process_is_unauthorized_before_the_kubelet_has_answered() -> None:
     node.cache.kubelet_reported(KubeletReport(None, AWAY))
 
     assert node.cache.unauthorized(given_nothing) == ()
+
+
+def test_process_on_a_card_that_a_claim_brought_is_authorized() -> None:
+    """A driver of claims gives cards as a device plugin does, and what it gave is evidence as well."""
+    node = NodeEvidence()
+    claim = ListedClaim("card", "ml", (ClaimedDevice("gpu.nvidia.com", "gpu-0"),))
+    node.lists(ListedPod("ml", "train", (ListedContainer("main", claims=(claim,)),)))
+    for _ in range(2):
+        node.shows("GPU-a")
+        unauthorized = node.cache.unauthorized(given_nothing)
+
+    assert node.cache.of_pod(KEY) == verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-a",)})
+    assert unauthorized == ()
 
 
 # ---------------------------------------------------------------- pods without devices

@@ -149,26 +149,6 @@ async def test_unreadable_allocation_is_spoken_for_by_the_kubelet(scene: Scene, 
     assert [one.uuid for each in found.spec.containers for one in each.devices] == [scene.uuid(1)]
 
 
-async def test_strays_close_their_card_and_are_named(scene: Scene, tmp_path: Path) -> None:
-    """A process of the host and one of a pod that was given nothing stand at their cards until they go."""
-    crowd = scene.crowded(tmp_path)
-    await scene.create_node()
-    uid = await scene.foreign_pod("thief")
-    crowd.enter(7, scene.uuid(0))
-    crowd.enter(8, scene.uuid(1), cgroup=f"/kubepods/besteffort/pod{uid}/{'c' * 64}")
-    async with scene.agent():
-        there = await scene.until_device(lambda it: len(it.status.devices) == 2, what="the strays")
-        record = await scene.until_gpupod("thief", lambda it: it.status.conditions, what="the GpuPod")
-        crowd.there.clear()
-        await scene.until_device(lambda it: not it.status.devices, what="the strays to go")
-        await scene.until_no_gpupod("thief")
-
-    occupants = {one.uuid: one.occupants for one in there.status.devices}
-    assert occupants[scene.uuid(0)] == (wire.Occupant(7, 1 << 30),)
-    assert occupants[scene.uuid(1)] == (wire.Occupant(8, 1 << 30, scene.namespace, "thief"),)
-    assert ({one.health for one in there.status.devices}, record.spec.containers) == ({"Healthy"}, ())
-
-
 async def test_driver_verifies_what_no_device_plugin_gave(scene: Scene, tmp_path: Path) -> None:
     """A pod of Berth's with a process on its card is verified, on another card it is not."""
     crowd = scene.crowded(tmp_path)

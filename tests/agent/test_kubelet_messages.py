@@ -18,7 +18,17 @@ REAL: Final = second.classes()[KIND]
 
 TEXT = st.text(max_size=20)
 DEVICES = st.fixed_dictionaries({"resource_name": TEXT, "device_ids": st.lists(TEXT, max_size=3)})
-CONTAINERS = st.fixed_dictionaries({"name": TEXT, "devices": st.lists(DEVICES, max_size=3)})
+CLAIMED = st.fixed_dictionaries({"driver_name": TEXT, "device_name": TEXT})
+CLAIMS = st.fixed_dictionaries(
+    {"claim_name": TEXT, "claim_namespace": TEXT, "claim_resources": st.lists(CLAIMED, max_size=3)}
+)
+CONTAINERS = st.fixed_dictionaries(
+    {
+        "name": TEXT,
+        "devices": st.lists(DEVICES, max_size=3),
+        "dynamic_resources": st.lists(CLAIMS, max_size=2),
+    }
+)
 PODS = st.lists(
     st.fixed_dictionaries({"name": TEXT, "namespace": TEXT, "containers": st.lists(CONTAINERS, max_size=3)}),
     max_size=4,

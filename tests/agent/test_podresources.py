@@ -12,9 +12,16 @@ import grpc
 import pytest
 
 from berth_agent.kubelet import messages, podresources
-from berth_agent.kubelet.podresources import FailureReason, ListedContainer, ListedDevices, ListedPod
+from berth_agent.kubelet.podresources import (
+    ClaimedDevice,
+    FailureReason,
+    ListedClaim,
+    ListedContainer,
+    ListedDevices,
+    ListedPod,
+)
 from berth_crds import text
-from support.podresources import Kubelet, answer, field
+from support.podresources import Claim, Kubelet, answer, field
 from testbed import waiting
 
 DEADLINE = 0.5
@@ -53,6 +60,22 @@ async def test_pods_are_listed(kubelet: Kubelet, client: podresources.PodResourc
         ListedPod("ml", "train", (ListedContainer("main", gpus), ListedContainer("log"))),
         ListedPod("ml", "web"),
     )
+
+
+async def test_claims_are_listed_with_their_devices(
+    kubelet: Kubelet, client: podresources.PodResourcesClient
+) -> None:
+    """A container has the devices of its claims beside those of plugins, by their drivers' names."""
+    kubelet.says(
+        [("ml/train", {"main": {"nvidia.com/gpu": ["GPU-1"], Claim("ml/card"): ["gpu-0", "gpu-1"]}})]
+    )
+
+    ((pod,),) = (await client.pods(),)
+
+    (main,) = pod.containers
+    devices = tuple(ClaimedDevice("gpu.nvidia.com", name) for name in ("gpu-0", "gpu-1"))
+    assert main.devices == (ListedDevices("nvidia.com/gpu", ("GPU-1",)),)
+    assert main.claims == (ListedClaim("card", "ml", devices),)
 
 
 async def test_newest_version_that_is_served_is_asked(

@@ -175,6 +175,69 @@ def test_breathing_memory_is_not_told(memory: int | None, told: int | None) -> N
     }
 
 
+LEAST = 64
+
+
+@pytest.mark.parametrize(
+    ("memory", "published", "small"),
+    [
+        pytest.param(63, None, True, id="a monitor"),
+        pytest.param(0, None, True, id="no memory at all"),
+        pytest.param(64, None, False, id="a program"),
+        pytest.param(None, None, False, id="nobody knows how much"),
+        pytest.param(63, wire.Occupant(7, 64), False, id="a program that uses a little less now"),
+        pytest.param(47, wire.Occupant(7, 64), True, id="a program that uses much less now"),
+        pytest.param(64, wire.Occupant(7, 63, small=True), False, id="a monitor that uses more now"),
+    ],
+)
+def test_small_process_does_not_close_its_card(
+    memory: int | None, published: wire.Occupant | None, *, small: bool
+) -> None:
+    """It is told and is small; one that closes its card does so until it uses much less."""
+    before = {"GPU-a": (published,)} if published else {}
+
+    found = process_owners.occupants((CardProcess(7, memory, A),), before, least_memory=LEAST)
+
+    assert [bool(one.small) for one in found["GPU-a"]] == [small]
+
+
+def test_processes_that_close_a_card_are_told_first() -> None:
+    """Monitors do not push them out of a list that has no more room."""
+    crowd = [CardProcess(pid, 1, A) for pid in range(1, 30)]
+
+    found = process_owners.occupants([*crowd, CardProcess(99, LEAST, A)], {}, least_memory=LEAST)
+
+    assert [one.pid for one in found["GPU-a"]][:2] == [99, 1]
+    assert len(found["GPU-a"]) == schema_limits.MOST_OCCUPANTS
+
+
+def test_first_name_of_a_program_stays() -> None:
+    """A program that renames itself causes no write."""
+    said = {"GPU-a": (wire.Occupant(7, 5, command="python3"),)}
+
+    found = process_owners.occupants((CardProcess(7, 5, A, command="worker-17"),), said)
+
+    assert found == said
+
+
+@pytest.mark.parametrize(
+    ("content", "command"),
+    [
+        pytest.param(b"python3\n", "python3", id="a program"),
+        pytest.param(b"a\x1b[2Jb\n", r"a\x1b[2Jb", id="what steers a terminal"),
+        pytest.param(b"\xff\n", "\ufffd", id="no text"),
+        pytest.param(None, "", id="a process that has ended"),
+    ],
+)
+def test_name_of_a_program_is_one_line(tmp_path: Path, content: bytes | None, command: str) -> None:
+    """It is what the kernel says, printable and short."""
+    (tmp_path / "7").mkdir()
+    if content is not None:
+        (tmp_path / "7" / "comm").write_bytes(content)
+
+    assert cgroups.read_command(tmp_path, 7) == command
+
+
 @pytest.mark.parametrize(("cards", "each"), [(1, 16), (32, 16), (64, 8)])
 def test_no_more_occupants_are_told_than_a_device_takes(cards: int, each: int) -> None:
     """The first ones of each card are told, fewer where very many cards have some."""

@@ -14,7 +14,7 @@ import pytest
 
 from agent import programs
 from berth_agent import __main__ as program
-from berth_agent import loop, node_view, simulated
+from berth_agent import loop, node_view, settings, simulated
 from berth_crds.client import api, connection
 from support import kubeconfigs
 from testbed import ports, waiting
@@ -143,6 +143,29 @@ async def test_hung_kubelet_does_not_hold_up_the_end(tmp_path: Path, nowhere: tu
                 await programs.ends(agent)
 
     assert log.read_text().endswith("stopped\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "there", "is_asked"),
+    [
+        pytest.param(["--node=n1"], True, True, id="its socket is there"),
+        pytest.param(["--node=n1"], False, False, id="there is none"),
+        pytest.param(["--node=n1", "--no-ask-kubelet"], True, False, id="it is not to be asked"),
+        pytest.param(["--node=n1", "--simulate=1xT4"], True, False, id="the cards are simulated"),
+    ],
+)
+def test_kubelet_is_asked_at_its_usual_socket(
+    tmp_path: Path, arguments: list[str], *, there: bool, is_asked: bool
+) -> None:
+    """Without a word of the one who starts the agent, if the node's cards are real."""
+    path = tmp_path / "kubelet.sock"
+    chosen = settings.parse(arguments, {}, host="n1")
+    with socket.socket(socket.AF_UNIX) as served:
+        if there:
+            served.bind(str(path))
+        found = program._usual_socket(chosen.nodes[0], chosen, path)
+
+    assert found == (path if is_asked else None)
 
 
 def test_what_hangs_holds_up_the_end_for_less_than_two_seconds() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from berth_agent import probe
+from berth_agent.kubelet import cgroups
 from berth_crds import names, wire
 from support.deviceplugin import DevicePlugin
 from testbed import cluster as clusters
@@ -112,9 +113,15 @@ async def test_processes_of_its_containers_are_their_pods(
         )
 
     (verdict,) = hurt.status.devices
-    assert (verdict.uuid, verdict.occupants) == (scene.uuid(1), (wire.Occupant(os.getpid(), 2 << 30),))
+    own, theirs = (cgroups.read_command(Path("/proc"), one) for one in (os.getpid(), pid))
+    assert own
+    assert theirs
+    assert (verdict.uuid, verdict.occupants) == (
+        scene.uuid(1),
+        (wire.Occupant(os.getpid(), 2 << 30, command=own),),
+    )
     (verdict,) = both.status.devices
-    assert wire.Occupant(pid, 1 << 30, scene.namespace, "p") in verdict.occupants
+    assert wire.Occupant(pid, 1 << 30, scene.namespace, "p", theirs) in verdict.occupants
 
 
 async def test_its_restart_takes_nothing_away(

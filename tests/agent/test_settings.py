@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import flag_values, settings
+from berth_agent import flag_values, other_holders, settings
 from berth_crds import flags, names
 
 
@@ -101,9 +101,24 @@ def test_kubelet_is_asked_where_its_socket_is_given() -> None:
     assert parse("--simulate", "1xT4", "--pod-resources", "b", **environment).pod_resources == Path("b")
 
 
+def test_what_others_hold_is_told_unless_it_is_chosen_otherwise() -> None:
+    """NVIDIA's driver of claims counts, a process of 64 MiB closes its card, and a kubelet is asked."""
+    usual = parse("--node", "n1").others
+    chosen = parse(
+        "--node=n1", "--dra-drivers=gpu.*, x.io", "--least-process-memory=0", "--no-ask-kubelet"
+    ).others
+
+    assert usual == other_holders.OtherHolders(True, ("gpu.nvidia.com",), 64 << 20)
+    assert chosen == other_holders.OtherHolders(False, ("gpu.*", "x.io"), 0)
+    assert parse("--node=n1", "--dra-drivers=").others.drivers == ()
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        pytest.param(
+            ["--node=n1", "--least-process-memory=-1"], "number of MiB from 0", id="less memory than none"
+        ),
         pytest.param(["--faults", "file"], "--faults breaks simulated cards only", id="faults of real cards"),
         pytest.param(["--simulated-node", "a"], "takes NAME=SHAPE", id="node without shape"),
         pytest.param(

@@ -85,6 +85,38 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
             cordoned=("GPU-n1-1",),
         ),
     ),
+    "cards that others use": (
+        builders.inventory(
+            builders.device(
+                "n1",
+                cards=[
+                    builders.card(0, trouble=Reason.OCCUPIED, occupants=(devices.Occupant(7, "python3"),)),
+                    builders.card(
+                        1,
+                        trouble=Reason.OCCUPIED,
+                        occupants=(
+                            devices.Occupant(8, "a", "ml/stray"),
+                            devices.Occupant(9, "b", "ml/stray"),
+                        ),
+                    ),
+                    builders.card(
+                        2, trouble=Reason.OCCUPIED, occupants=(devices.Occupant(3), devices.Occupant(4))
+                    ),
+                ],
+            )
+        ),
+        NodeSummary(
+            "n1",
+            0,
+            0,
+            3,
+            silent=False,
+            reason=(
+                "3 cards used by other processes; card 0 used by process 7 (python3); card 1 used by pod"
+                " ml/stray; card 2 used by process 3 and 1 more"
+            ),
+        ),
+    ),
     "several cards of one trouble": (
         builders.inventory(troubled(Reason.UNHEALTHY, Reason.UNHEALTHY, None)),
         NodeSummary("n1", 1, 0, 1, silent=False, reason="2 cards unhealthy"),
@@ -107,7 +139,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
         ),
     ),
     "a sick card that others use": (
-        builders.inventory(sick(Recovery.RESET, occupied=True)),
+        builders.inventory(sick(Recovery.RESET, occupants=(devices.Occupant(7),))),
         NodeSummary(
             "n1",
             1,

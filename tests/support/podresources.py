@@ -6,13 +6,22 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import grpc
 import grpc.aio
 
-# Pod "namespace/name", then container, then resource, then ids.
-Listed = Sequence[tuple[str, Mapping[str, Mapping[str, Sequence[str]]]]]
+
+class Claim(NamedTuple):
+    """A ResourceClaim, and the driver that serves it."""
+
+    title: str = "ml/card"
+    driver: str = "gpu.nvidia.com"
+
+
+# Pod "namespace/name", then container, then resource or claim, then ids or names of devices.
+Given = Mapping[str | Claim, Sequence[str]]
+Listed = Sequence[tuple[str, Mapping[str, Given]]]
 
 
 def varint(number: int) -> bytes:
@@ -32,20 +41,41 @@ def answer(listed: Listed) -> bytes:
     return b"".join(field(1, _pod(title, containers)) for title, containers in listed)
 
 
-def _pod(title: str, containers: Mapping[str, Mapping[str, Sequence[str]]]) -> bytes:
+def _pod(title: str, containers: Mapping[str, Given]) -> bytes:
     namespace, _, name = title.partition("/")
     written = b"".join(field(3, _container(one, given)) for one, given in containers.items())
     return field(1, name) + field(2, namespace) + written
 
 
-def _container(name: str, given: Mapping[str, Sequence[str]]) -> bytes:
+def _container(name: str, given: Given) -> bytes:
     # As the kubelet does: one entry for each device, with the NUMA node behind it; then cpu_ids.
     entries = (
         field(1, resource) + field(2, one) + field(3, field(1, bytes([8, 0])))
         for resource, ids in given.items()
+        if isinstance(resource, str)
         for one in ids
     )
-    return field(1, name) + b"".join(field(2, entry) for entry in entries) + field(3, bytes([1, 2]))
+    claims = (_claim(claim, devices) for claim, devices in given.items() if isinstance(claim, Claim))
+    return (
+        field(1, name)
+        + b"".join(field(2, entry) for entry in entries)
+        + field(3, bytes([1, 2]))
+        + b"".join(field(5, claim) for claim in claims)
+    )
+
+
+def _claim(claim: Claim, devices: Sequence[str]) -> bytes:
+    # As the kubelet does: CDI names first, then the driver, the pool, and the device; then a share's id.
+    namespace, _, name = claim.title.partition("/")
+    entries = (
+        field(1, field(1, f"k8s.{claim.driver}/claim=u-{one}"))
+        + field(2, claim.driver)
+        + field(3, "n1")
+        + field(4, one)
+        + field(5, "share-1")
+        for one in devices
+    )
+    return field(2, name) + field(3, namespace) + b"".join(field(4, entry) for entry in entries)
 
 
 class Kubelet:

@@ -250,4 +250,31 @@ def test_what_a_sick_card_needs(verdict: dict[str, Any], expected: Recovery | No
     found = devices.read(builders.published(cards=[{}], verdicts=[verdict]))
 
     assert found.cards[0].recovery is expected
-    assert not found.cards[0].occupied
+    assert not found.cards[0].occupants
+
+
+@pytest.mark.parametrize(
+    ("processes", "expected"),
+    [
+        pytest.param([{"pid": 7}], (facts.Occupant(7),), id="a process"),
+        pytest.param(
+            [{"pid": 7, "command": "python3", "namespace": "ml", "pod": "a"}],
+            (facts.Occupant(7, "python3", "ml/a"),),
+            id="a process of a pod",
+        ),
+        pytest.param([{"pid": 7, "small": True}], (), id="a monitor"),
+        pytest.param(
+            [{"pid": 7, "small": True}, {"pid": 8}], (facts.Occupant(8),), id="a monitor beside a process"
+        ),
+    ],
+)
+def test_processes_close_a_card_unless_they_are_small(
+    processes: list[dict[str, Any]], expected: tuple[facts.Occupant, ...]
+) -> None:
+    """The card knows who uses it; for those that use too little of it, it is given out all the same."""
+    verdict = {"uuid": "GPU-n1-0", "health": "Healthy", "occupants": processes}
+
+    (card,) = devices.read(builders.published(cards=[{}], verdicts=[verdict])).cards
+
+    assert card.occupants == expected
+    assert card.trouble is (Reason.OCCUPIED if expected else None)

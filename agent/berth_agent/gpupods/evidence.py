@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from berth_agent import flag_table
+from berth_agent import flag_table, other_holders
 from berth_agent.gpupods import process_owners, verification
 from berth_agent.kubelet import device_ids, podresources, poller
 from berth_crds import vocabulary, wire
@@ -22,11 +22,16 @@ LivingUid = Callable[[device_ids.PodKey], str]  # The uid of a pod that has not 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EvidenceSources:
-    """Which sources there are, and the resources of the kubelet that are GPUs."""
+    """Which sources there are, and which resources of the kubelet and drivers of claims give GPUs.
+
+    A process that nobody gave its card is small if it uses less of it than `least_process_memory` bytes.
+    """
 
     kubelet: bool = False
     driver: bool = False
     resources: tuple[str, ...] = flag_table.GPU_RESOURCES
+    drivers: tuple[str, ...] = other_holders.DRA_DRIVERS
+    least_process_memory: int = other_holders.USUAL.least_process_memory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,7 +136,9 @@ class EvidenceCache:
 
     def _update_holdings(self) -> None:
         listed = (pod for one in self._listed.values() for pod in one.entries)
-        self.holdings = device_ids.holdings(listed, self.sources.resources, self.allocatable)
+        self.holdings = device_ids.holdings(
+            listed, self.sources.resources, self.allocatable, self.sources.drivers
+        )
 
     # ------------------------------------------------------------ what follows
 

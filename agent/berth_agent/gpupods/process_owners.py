@@ -21,10 +21,11 @@ LEAST_CHANGE: Final = 0.25
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocatedProcess:
-    """A process on a card, and the pod and container of its cgroup."""
+    """A process on a card, the pod and container of its cgroup, and the name of its program."""
 
     process: probe.Process
     owner: cgroups.CgroupOwner
+    command: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class CardProcess:
     device: device_ids.AllocatableDevice
     pod: device_ids.PodKey | None = None
     container: str = ""
+    command: str = ""
 
 
 OwnerOf = Callable[[cgroups.CgroupOwner], tuple[device_ids.PodKey, str] | None]
@@ -47,7 +49,11 @@ OwnerOf = Callable[[cgroups.CgroupOwner], tuple[device_ids.PodKey, str] | None]
 def locate(found: Iterable[probe.Process], procfs: Path) -> tuple[LocatedProcess, ...]:
     """Return the processes with the owners of their cgroups, without those that have ended."""
     places = ((process, cgroups.read_owner(procfs, process.pid)) for process in found)
-    return tuple(LocatedProcess(process, place) for process, place in places if place is not None)
+    return tuple(
+        LocatedProcess(process, place, cgroups.read_command(procfs, process.pid))
+        for process, place in places
+        if place is not None
+    )
 
 
 def on_cards(
@@ -63,7 +69,7 @@ def on_cards(
 
 def _on_card(process: LocatedProcess, device: device_ids.AllocatableDevice, owner_of: OwnerOf) -> CardProcess:
     pod, container = owner_of(process.owner) or (None, "")
-    return CardProcess(process.process.pid, process.process.memory, device, pod, container)
+    return CardProcess(process.process.pid, process.process.memory, device, pod, container, process.command)
 
 
 def by_pod(found: Iterable[CardProcess]) -> Mapping[device_ids.PodKey, Mapping[str, tuple[str, ...]]]:
@@ -117,20 +123,28 @@ def seen_twice(now: Iterable[CardProcess], before: Iterable[CardProcess]) -> tup
     return tuple(one for one in now if (one.pid, one.device.card) in earlier)
 
 
-def occupants(found: Iterable[CardProcess], before: device_status.Occupants) -> device_status.Occupants:
-    """Return the unauthorized processes of each card; `before` is what was published so far."""
+def occupants(
+    found: Iterable[CardProcess], before: device_status.Occupants, *, least_memory: int = 0
+) -> device_status.Occupants:
+    """Return the unauthorized processes of each card, those last that do not close it.
+
+    `before` is what was published so far. With less than `least_memory` bytes of the card a process is small.
+    """
     by_card: dict[str, dict[int, wire.Occupant]] = {}
     for process in sorted(found, key=lambda process: (process.device.card, process.pid, process.device.uuid)):
         published = next(
             (occupant for occupant in before.get(process.device.card, ()) if occupant.pid == process.pid),
             None,
         )
-        by_card.setdefault(process.device.card, {})[process.pid] = _occupant(process, published)
+        by_card.setdefault(process.device.card, {})[process.pid] = _occupant(process, published, least_memory)
     most = min(schema_limits.MOST_OCCUPANTS, schema_limits.TOTAL_OCCUPANTS // max(1, len(by_card)))
-    return {card: tuple(held.values())[:most] for card, held in by_card.items()}
+    return {
+        card: tuple(sorted(held.values(), key=lambda one: bool(one.small))[:most])
+        for card, held in by_card.items()
+    }
 
 
-def _occupant(one: CardProcess, published: wire.Occupant | None) -> wire.Occupant:
+def _occupant(one: CardProcess, published: wire.Occupant | None, least_memory: int) -> wire.Occupant:
     namespace, name = one.pod or ("", "")
     memory = one.memory
     if (
@@ -140,7 +154,23 @@ def _occupant(one: CardProcess, published: wire.Occupant | None) -> wire.Occupan
         and abs(memory - published.memory) < LEAST_CHANGE * published.memory
     ):
         memory = published.memory
-    return wire.Occupant(pid=one.pid, memory=memory, namespace=namespace, pod=name)
+    return wire.Occupant(
+        pid=one.pid,
+        memory=memory,
+        namespace=namespace,
+        pod=name,
+        command=(published.command if published else "") or one.command,
+        small=_is_small(one.memory, published, least_memory) or None,
+    )
+
+
+def _is_small(memory: int | None, published: wire.Occupant | None, least_memory: int) -> bool:
+    """Whether a process uses too little to close its card; where nobody knows how much, it closes it.
+
+    One that closes it stops doing so only well below the limit: the card must not change with each breath.
+    """
+    closes = published is not None and not published.small
+    return memory is not None and memory < least_memory * (1 - LEAST_CHANGE if closes else 1)
 
 
 def published_occupants(before: Iterable[wire.CardStatus]) -> device_status.Occupants:

@@ -160,7 +160,10 @@ class GpuPodReconciler:
             return published
         self.evidence.processes_seen(found, self._pods.owner_of)
         unauthorized = self.evidence.unauthorized(self._allocated_uuids)
-        return published if unauthorized is None else process_owners.occupants(unauthorized, published)
+        if unauthorized is None:
+            return published
+        least = self.evidence.sources.least_process_memory
+        return process_owners.occupants(unauthorized, published, least_memory=least)
 
     def _allocated_uuids(self, key: store.Key) -> Iterable[str]:
         """Return the uuids that Berth gave to a pod."""

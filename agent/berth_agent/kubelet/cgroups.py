@@ -1,4 +1,4 @@
-"""Which pod and container a process belongs to, by the name of its cgroup. Pure but for one read.
+"""Which pod and container a process belongs to, by the name of its cgroup. Pure but for the reads.
 
 The kubelet gives each pod a cgroup whose name has the pod's uid, and the runtime gives
 each container one below it whose name has the container's id. How these are spelled
@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Final
 
 from berth_agent import sysfs
+from berth_crds import schema_limits, text
 
 LONGEST: Final = 1 << 16  # A few lines of paths.
+LONGEST_COMMAND: Final = 256  # The kernel cuts it at 15 characters.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,9 +44,9 @@ _POD: Final = re.compile(rf"(?:^|/|-)pod({_DASHED}|{_HASH})(?:\.slice)?(?=/|:|$)
 _CONTAINER: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
 
 
-def parse_owner(text: str) -> CgroupOwner:
+def parse_owner(content: str) -> CgroupOwner:
     """Return the owner of a process, given its /proc/PID/cgroup."""
-    found = [one for one in map(_of_path, _paths(text)) if one != HOST]
+    found = [one for one in map(_of_path, _paths(content)) if one != HOST]
     return max(found, key=lambda owner: (bool(owner.pod_uid), bool(owner.container_id)), default=HOST)
 
 
@@ -57,9 +59,18 @@ def read_owner(procfs: Path, pid: int) -> CgroupOwner | None:
     return parse_owner(content.decode(errors="replace"))
 
 
-def _paths(text: str) -> Iterable[str]:
+def read_command(procfs: Path, pid: int) -> str:
+    """Return the name of the program that a process runs; empty if that cannot be read."""
+    try:
+        content = sysfs.contents(procfs / str(pid) / "comm", most=LONGEST_COMMAND)
+    except OSError:
+        return ""
+    return text.line(content.decode(errors="replace").rstrip("\n"), most=schema_limits.LONGEST_COMMAND)
+
+
+def _paths(content: str) -> Iterable[str]:
     """Return the paths of lines such as `4:memory:/kubepods/...`; a path may have colons itself."""
-    parts = (line.split(":", 2) for line in text.splitlines())
+    parts = (line.split(":", 2) for line in content.splitlines())
     return (fields[2] for fields in parts if len(fields) == 3)  # noqa: PLR2004  number, controllers, path
 
 

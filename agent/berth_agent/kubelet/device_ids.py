@@ -5,6 +5,10 @@ card or of the MIG instance, followed by `::` and a number where several pods sh
 before R470 named an instance by its card and its place on it. Other plugins use other resource
 names for GPUs, so these can be set.
 
+Cards also come by claims, whose devices have the names that `claimed_devices` reads. Where a number is the
+minor of one card and the index of another, both cards count: one is kept from others without need, and none
+is given twice. Where no MIG instance begins at the slice in a name, all instances of the card count.
+
 An unknown id is kept as it is: without it, the container would seem to hold less than it does.
 """
 
@@ -14,17 +18,21 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from berth_agent.kubelet import podresources
+from berth_agent.kubelet import claimed_devices, podresources
 from berth_crds import card_part, names, vocabulary, wire
 
 REPLICA: Final = "::"  # Before the number of a replica, or of a percent.
+CLAIMED: Final = ""  # In place of a resource, for what claims brought.
 
 PodKey = tuple[str, str]  # Namespace and name of a pod.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AllocatableDevice:
-    """A card, or a MIG instance of one: what the kubelet gives to a container."""
+    """A card, or a MIG instance of one: what the kubelet gives to a container.
+
+    `index` is that of its card, and `start` the first slice of an instance, as far as they are known.
+    """
 
     uuid: str
     card: str
@@ -32,6 +40,8 @@ class AllocatableDevice:
     memory: int
     profile: str = ""
     replicas: int = 1
+    index: int | None = None
+    start: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,9 +84,22 @@ def allocatable_devices(cards: Iterable[wire.Card]) -> AllocatableDevices:
 
 def _of_card(card: wire.Card) -> Iterator[tuple[str, AllocatableDevice]]:
     replicas = card.sharing.replicas if card.sharing else 1
-    yield card.uuid, AllocatableDevice(card.uuid, card.uuid, card.minor, card.memory or 0, replicas=replicas)
+    yield (
+        card.uuid,
+        AllocatableDevice(
+            card.uuid, card.uuid, card.minor, card.memory or 0, replicas=replicas, index=card.index
+        ),
+    )
     for instance in card.mig.instances if card.mig else ():
-        device = AllocatableDevice(instance.uuid, card.uuid, card.minor, instance.memory, instance.profile)
+        device = AllocatableDevice(
+            instance.uuid,
+            card.uuid,
+            card.minor,
+            instance.memory,
+            instance.profile,
+            index=card.index,
+            start=instance.placement.start if instance.placement else None,
+        )
         yield instance.uuid, device
         if instance.gi is not None and instance.ci is not None:
             yield f"MIG-{card.uuid}/{instance.gi}/{instance.ci}", device
@@ -98,9 +121,14 @@ def is_gpu_resource(resource: str, patterns: Iterable[str]) -> bool:
 
 
 def holdings(
-    listed: Iterable[podresources.ListedPod], patterns: tuple[str, ...], allocatable: AllocatableDevices
+    listed: Iterable[podresources.ListedPod],
+    patterns: tuple[str, ...],
+    allocatable: AllocatableDevices,
+    drivers: tuple[str, ...] = (),
 ) -> Holdings:
     """Return which containers hold which devices, as the kubelet lists them; those without any are left out.
+
+    Counted are the devices of resources with these patterns, and those of claims of these drivers.
 
     A pod that is listed twice (one that has ended, and the next of the same name) holds what either
     entry says: the kubelet gives no uid to distinguish them.
@@ -109,7 +137,8 @@ def holdings(
     found: dict[PodKey, dict[str, dict[str, Part]]] = {}
     for pod in listed:
         for container in pod.containers:
-            if parts := _parts(_ids(container, counted), allocatable):
+            claimed = _claimed(container, drivers, allocatable) if container.claims else {}
+            if parts := _parts({**_ids(container, counted), **claimed}, allocatable):
                 containers = found.setdefault((pod.namespace, pod.name), {})
                 _keep_most(containers.setdefault(container.name, {}), parts)
     return {
@@ -141,7 +170,7 @@ def _part(device_id: str, resource: str, device: AllocatableDevice | None) -> Pa
     """
     if resource == names.GPU:
         return Part(1, card_part.WHOLE)
-    if device is None or (resource == names.NVIDIA_GPU and REPLICA not in device_id):
+    if device is None or resource == CLAIMED or (resource == names.NVIDIA_GPU and REPLICA not in device_id):
         return ALL
     return Part(1, device.replicas)
 
@@ -154,6 +183,33 @@ def _keep_most(into: dict[str, Part], parts: Mapping[str, Part]) -> None:
 def _ids(container: podresources.ListedContainer, counted: Callable[[str], bool]) -> Mapping[str, str]:
     """Return each device id once, with its resource: the kubelet repeats a device for each NUMA node."""
     return {one: each.resource for each in container.devices if counted(each.resource) for one in each.ids}
+
+
+def _claimed(
+    container: podresources.ListedContainer, drivers: Iterable[str], allocatable: AllocatableDevices
+) -> Mapping[str, str]:
+    """Return the uuid of each device that claims brought to a container; what is unknown keeps its name."""
+    found = claimed_devices.of_container(container, drivers)
+    return dict.fromkeys((uuid for name in found for uuid in claimed_uuids(name, allocatable)), CLAIMED)
+
+
+def claimed_uuids(name: str, allocatable: AllocatableDevices) -> tuple[str, ...]:
+    """Return the uuids of the devices that a driver may call by this name, or the name if there is none."""
+    numbered = claimed_devices.numbered(name)
+    if name in allocatable or numbered is None:
+        return (name,)
+    there = [one for one in allocatable.values() if numbered.number in (one.minor, one.index)]
+    cards = dict.fromkeys(one.card for one in there)
+    return tuple(dict.fromkeys(uuid for card in cards for uuid in _pieces(card, there, numbered.start))) or (
+        name,
+    )
+
+
+def _pieces(card: str, devices: Iterable[AllocatableDevice], start: int | None) -> list[str]:
+    """Return the instances of a card that begin at a slice, or else all; without any, the card itself."""
+    instances = [one for one in devices if one.card == card and one.uuid != card]
+    at_start = [one.uuid for one in instances if one.start == start and start is not None]
+    return at_start or [one.uuid for one in instances] or [card]
 
 
 def _held(parts: Mapping[str, Part], allocatable: AllocatableDevices) -> tuple[HeldDevice, ...]:

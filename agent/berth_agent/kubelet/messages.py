@@ -2,7 +2,7 @@
 
 They are few and made of text alone, so they are decoded here by their field numbers in the public
 API. Generated classes would clash with any other copy in the process, since their packages are just
-called `v1` and `v1alpha1`. Fields that are not listed (cpus, memory, topology, claims) are skipped.
+called `v1` and `v1alpha1`. Fields that are not listed (cpus, memory, topology, CDI names) are skipped.
 
 An empty pod takes two bytes on the wire and a hundred times that when decoded. So everything in an
 answer is counted, and one with too much of anything is not decoded to its end.
@@ -23,7 +23,7 @@ class Field(NamedTuple):
     repeated: bool = True
 
 
-# Both versions of the API agree in all that is listed here.
+# Both versions of the API agree in all that is listed here; the older one has no claims.
 MESSAGES: Final[Mapping[str, Mapping[int, Field]]] = {
     "ListPodResourcesResponse": {1: Field("pods", "PodResources")},
     "PodResources": {
@@ -34,10 +34,20 @@ MESSAGES: Final[Mapping[str, Mapping[int, Field]]] = {
     "ContainerResources": {
         1: Field("name", repeated=False),
         2: Field("devices", "ContainerDevices"),
+        5: Field("dynamic_resources", "DynamicResource"),
     },
     "ContainerDevices": {
         1: Field("resource_name", repeated=False),
         2: Field("device_ids"),
+    },
+    "DynamicResource": {
+        2: Field("claim_name", repeated=False),
+        3: Field("claim_namespace", repeated=False),
+        4: Field("claim_resources", "ClaimResource"),
+    },
+    "ClaimResource": {
+        2: Field("driver_name", repeated=False),
+        4: Field("device_name", repeated=False),
     },
 }
 # What one answer may have: many times what any node has.
@@ -46,6 +56,8 @@ MOST: Final[Mapping[str, int]] = {
     "containers": 50_000,
     "devices": 100_000,
     "device_ids": 100_000,
+    "dynamic_resources": 50_000,
+    "claim_resources": 100_000,
     "fields": 1_000_000,  # All together, those that are skipped included.
 }
 VERSIONS: Final = ("v1", "v1alpha1")  # The newest first.

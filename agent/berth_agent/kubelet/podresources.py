@@ -58,11 +58,31 @@ class ListedDevices(msgspec.Struct, frozen=True, rename={"resource": "resource_n
     ids: tuple[str, ...]
 
 
-class ListedContainer(msgspec.Struct, frozen=True):
-    """A container, and what the kubelet gave it."""
+class ClaimedDevice(msgspec.Struct, frozen=True, rename={"driver": "driver_name", "device": "device_name"}):
+    """A device that a driver of dynamic resource allocation gave, by the name that the driver has for it."""
+
+    driver: str
+    device: str
+
+
+class ListedClaim(
+    msgspec.Struct,
+    frozen=True,
+    rename={"name": "claim_name", "namespace": "claim_namespace", "devices": "claim_resources"},
+):
+    """A ResourceClaim, and the devices that it brought to a container."""
+
+    name: str
+    namespace: str = ""
+    devices: tuple[ClaimedDevice, ...] = ()
+
+
+class ListedContainer(msgspec.Struct, frozen=True, rename={"claims": "dynamic_resources"}):
+    """A container, and what the kubelet gave it: devices of plugins, and those of its claims."""
 
     name: str
     devices: tuple[ListedDevices, ...] = ()
+    claims: tuple[ListedClaim, ...] = ()
 
 
 class ListedPod(msgspec.Struct, frozen=True):

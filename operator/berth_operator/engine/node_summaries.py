@@ -5,6 +5,7 @@ A summary is made of one node of the inventory, as plain values that may cross i
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,7 +14,7 @@ from berth_crds.client import cooperative
 from berth_operator.engine import device_audit, ports, sick_cards
 from berth_operator.scheduling import node_info, uuid_ownership
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import device_view
+from berth_operator.scheduling.devices import device_view, occupants
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.uuid_records import Origin
@@ -141,6 +142,7 @@ def reason(info: node_info.NodeInfo) -> str:
         if info.device.table_fault:
             parts.append(info.device.table_fault)
         parts += [f"{_counted(count, 'card')} {TROUBLES[what]}" for what, count in sorted(troubles.items())]
+        parts += _occupants(info.device)
     parts += sick_cards.phrases(info)
     if info.uncounted:
         kinds = _counted(info.uncounted, "MIG profile or device type", "MIG profiles or device types")
@@ -151,6 +153,13 @@ def reason(info: node_info.NodeInfo) -> str:
     if wrong := sum(1 for _ in device_audit.node_findings(info)):
         parts.append(f"{_counted(wrong, 'device is', 'devices are')} missing or overcommitted")
     return "; ".join(parts)
+
+
+def _occupants(device: devices.Device) -> Iterator[str]:
+    """Yield by which processes, or pods, cards are used that nobody gave them."""
+    occupied = (card for card in device.cards if card.trouble is Reason.OCCUPIED and card.occupants)
+    for card in itertools.islice(occupied, MOST_NAMED):
+        yield f"{sick_cards.name(card)} used by {occupants.words(card.occupants)}"
 
 
 def _of_node(info: node_info.NodeInfo) -> Iterator[str]:

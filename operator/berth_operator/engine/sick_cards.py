@@ -60,7 +60,7 @@ def _hindrance(info: node_info.NodeInfo, card: devices.Card) -> str:
     """Return which pods hold a card, or what may be done as none does, as a phrase."""
     if count := len(holders(info, card)):
         return f"{count} {'pod holds' if count == 1 else 'pods hold'} it"
-    if card.occupied:
+    if card.occupants:
         return "processes outside Berth use it"
     if info.withheld:
         return "a pod without a valid allocation annotation may hold it"

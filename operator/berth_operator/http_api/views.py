@@ -129,6 +129,7 @@ def _device(view: device_view.View, card: facts.Card) -> Fields:
         "model": card.model,
         "memory": card.memory,
         "trouble": card.trouble,
+        "occupants": _plain(card.occupants),
         "used": view.usage(card.uuid)._asdict(),
         "instances": [one.uuid for one in card.instances],
         "replicas": card.replicas,

@@ -100,13 +100,17 @@ class ProposedChange:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceRef:
-    """A device that a change is about; for a change of its use, how much of it, in percent and bytes."""
+    """A device that a change is about; for a change of its use, how much of it, in percent and bytes.
+
+    `occupants` are the processes that nobody gave it, for a change that ends these.
+    """
 
     uuid: str
     minor: int
     core: int = 0
     memory: int = 0
     type: str = devices.GPU
+    occupants: tuple[devices.Occupant, ...] = ()
 
 
 def named(devices: Sequence[DeviceRef], node: str) -> str:

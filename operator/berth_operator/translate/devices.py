@@ -133,7 +133,20 @@ def _card(
         functions=_functions(card),
         type=card.type,
         recovery=_recovery(verdict),
-        occupied=verdict is not None and bool(verdict.occupants),
+        occupants=_occupants(verdict),
+    )
+
+
+def _occupants(verdict: wire.CardStatus | None) -> tuple[facts.Occupant, ...]:
+    """Return the processes that close a card; those that use too little of it do not count."""
+    if verdict is None or not verdict.occupants:
+        return ()
+    return tuple(
+        facts.Occupant(
+            one.pid, text.line(one.command), text.line(f"{one.namespace}/{one.pod}") if one.pod else ""
+        )
+        for one in verdict.occupants
+        if not one.small
     )
 
 
@@ -168,7 +181,7 @@ def trouble(card: wire.Card, verdict: wire.CardStatus | None, cordoned: frozense
         return Reason.CARD_CORDONED
     if verdict is not None and verdict.health != vocabulary.Health.HEALTHY:
         return Reason.UNHEALTHY
-    return Reason.OCCUPIED if verdict is not None and verdict.occupants else None
+    return Reason.OCCUPIED if _occupants(verdict) else None
 
 
 def _recovery(verdict: wire.CardStatus | None) -> vocabulary.Recovery | None:

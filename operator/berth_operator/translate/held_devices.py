@@ -9,7 +9,8 @@ Only Berth's operator may write those annotations. A pod without any of them was
 scheduler, or has lost them all: it withholds as many cards as it may have been allocated for the
 resources of its containers, which nobody can edit. Its request by annotations does not count,
 because anybody may have written them since. If its `schedulerName` is another's, only device
-plugins can have allocated it anything.
+plugins can have allocated it anything, or a driver for its claims. What that was, and whether these
+are cards at all, only the agent of its node can say.
 """
 
 import dataclasses
@@ -31,6 +32,7 @@ from berth_operator.translate import (
     raw,
     resources,
     unknown_keys,
+    unserved_requests,
 )
 
 MAX_MARKED: Final = 512
@@ -69,7 +71,8 @@ class ExpectedDevices:
     names at least `min_cards` for it and, beside cards, devices of `other_types`. `asks_for_devices` counts
     annotations too. The pod may have `max_cards` for its resources, and for each resource alone what
     `max_cards_by_resource` has. A GpuPod may name `max_named_cards` for it; there is no limit where only
-    annotations ask, which anybody may have edited since.
+    annotations ask, which anybody may have edited since. With `perhaps_others` the kubelet may have given it
+    cards for claims, or for resources that Berth does not serve.
     """
 
     request: requests.Request | None
@@ -80,6 +83,7 @@ class ExpectedDevices:
     max_cards_by_resource: Mapping[str, int]
     start_order: tuple[tuple[str, bool], ...] = ()
     max_named_cards: int = holds.ALL_CARDS
+    perhaps_others: bool = False
 
 
 def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
@@ -102,6 +106,8 @@ def expected_devices(pod: raw.Pod, whole: requests.Request | None) -> ExpectedDe
     """Return what a bound pod may hold; `whole` is its request with annotations, None if that is invalid."""
     request, serving = device_requests.resources_request(pod, whole), _serving(pod.spec)
     ours = pod.spec.scheduler_name == names.SCHEDULER_NAME
+    asks_for_served = any(amounts for amounts, _ in serving)
+    others = 0 if ours else unserved_requests.most_cards(pod.spec, asks_for_served=asks_for_served)
     return ExpectedDevices(
         request,
         fewest_cards(request) if request is not None else 0,
@@ -111,7 +117,8 @@ def expected_devices(pod: raw.Pod, whole: requests.Request | None) -> ExpectedDe
         _max_cards(serving),
         {} if ours else _max_cards_by_resource(serving),
         start_order(pod.spec),
-        _max_named(serving) or (schema_limits.MOST_DEVICES if ours else 0),
+        max(_max_named(serving), others) or (schema_limits.MOST_DEVICES if ours else 0),
+        perhaps_others=others > 0,
     )
 
 
@@ -246,6 +253,13 @@ def _cards_in(marked: MarkedCards) -> int:
     """Return the number of marked cards: by uuid or by minor, whichever is more."""
     uuids = sum(isinstance(one, str) for one in marked)
     return max(uuids, len(marked) - uuids)
+
+
+def needs_gpupod(pod: raw.Pod, expected: ExpectedDevices, held: HeldDevices) -> bool:
+    """Whether only a GpuPod can tell which cards a bound pod has: its record is damaged or another's."""
+    if held.shares:
+        return False
+    return bool(held.fault) or (expected.perhaps_others and not has_result(pod.metadata.annotations))
 
 
 def nameless(pod: raw.Pod, expected: ExpectedDevices) -> allocation_recovery.UnreadableAllocation:

@@ -255,8 +255,8 @@ def read_bound(pod: raw.Pod) -> BoundPod:
         labels=_labels(pod),
         start=pod.status.start_time or "",
     )
-    # A readable allocation names at least one device.
-    nameless = held_devices.nameless(pod, bound_request.expected) if held.fault and not held.shares else None
+    only_gpupod = held_devices.needs_gpupod(pod, bound_request.expected, held)
+    nameless = held_devices.nameless(pod, bound_request.expected) if only_gpupod else None
     node_selection = _unadmitted(pod)
     large = node_selection is not None or nameless is not None
     weight = memory_estimates.of_labels(hold.labels)

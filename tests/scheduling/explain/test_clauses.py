@@ -21,6 +21,7 @@ from berth_operator.scheduling.constraints.taints_and_affinity import (
 )
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Deficit, Unit
+from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes.facts import HostPort, Taint
 from scheduling.explain import scenes
@@ -92,6 +93,15 @@ OF_NODES: dict[str, tuple[Change, str]] = {
     "occupied cards": (
         repair(Reason.OCCUPIED, 3),
         "no other process used GPU-0, GPU-1 and GPU-2 of n3",
+    ),
+    "a card that a process is known to use": (
+        RepairDevices(
+            node="n3",
+            reason=Reason.OCCUPIED,
+            devices=(DeviceRef("GPU-0", 0, occupants=(devices.Occupant(7, "python3"),)),),
+            wanted=1,
+        ),
+        "no other process used GPU-0 of n3 (process 7 (python3))",
     ),
     "a uuid that another node reports, too": (
         repair(Reason.DUPLICATE_UUID, 1),

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from berth_operator.scheduling import explain, holds, queued_pods
+from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import scenes
@@ -33,6 +34,17 @@ CORDONED: Known = (
     builders.device("n1", 2),
     *(builders.hold(f"{OTHERS}-{at}", "n1", [at]) for at in range(2)),
 )
+OCCUPIED: Known = (
+    builders.node(),
+    builders.device(
+        "n1",
+        cards=[
+            builders.card(
+                0, trouble=Reason.OCCUPIED, occupants=(facts.Occupant(7, "python3", f"ml/{OTHERS}"),)
+            )
+        ],
+    ),
+)
 WITHHELD: Known = (*builders.nodes(1, 2), builders.hold(OTHERS, withheld=2))
 
 
@@ -42,9 +54,10 @@ WITHHELD: Known = (*builders.nodes(1, 2), builders.hold(OTHERS, withheld=2))
         (CPU_AND_CARDS, scenes.cards(), "Would fit if 1 pod of another namespace on n1 terminated."),
         (CPU_AND_CARDS, scenes.cards(2), "Would fit if 2 pods of other namespaces on n1 terminated."),
         (CORDONED, scenes.cards(), "n1 were uncordoned and 1 pod of another namespace on n1 terminated."),
+        (OCCUPIED, scenes.cards(), "no other process used GPU-n1-0 of n1 (a pod of another namespace)."),
         (WITHHELD, scenes.cards(), "(such as 1 pod of another namespace on n1). Would fit if 1 pod of"),
     ],
-    ids=["one ends", "two end", "with another change", "cards that nobody can name"],
+    ids=["one ends", "two end", "with another change", "a stray process", "cards that nobody can name"],
 )
 def test_pods_of_other_namespaces_are_counted(
     known: Known, asked: queued_pods.Candidate, ending: str

@@ -10,7 +10,7 @@ from berth_operator.scheduling.constraints import cards, counted_devices
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator
+from berth_operator.scheduling.devices import allocator, facts, occupants
 from berth_operator.scheduling.wording import of_devices
 
 # Faults, records that cannot be read, and the modes in which a card is not given out. The words of the modes
@@ -71,6 +71,11 @@ class RepairDevices(changes.Change):
         """The devices."""
         return self.devices
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The titles of the pods whose processes would leave the devices."""
+        return tuple(one.title for device in self.devices for one in device.occupants if one.title)
+
     def with_parts(self, parts: Sequence[DeviceRef]) -> Self:
         """Return the change of fewer devices."""
         cost = min(1.0, len(parts) / self.wanted)
@@ -89,7 +94,13 @@ class RepairDevices(changes.Change):
 
     def clause(self) -> str:
         """Return what would have to be repaired."""
-        return self.CLAUSES[self.reason].format(devices=changes.named(self.devices, self.node))
+        return self.clause_for(None)
+
+    def clause_for(self, namespace: str | None) -> str:
+        """Return that without the names of pods of other namespaces, if there is a namespace."""
+        users = occupants.of_cards((one.occupants for one in self.devices), namespace)
+        clause = self.CLAUSES[self.reason].format(devices=changes.named(self.devices, self.node))
+        return f"{clause} ({users})" if users else clause
 
 
 def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Iterator[ProposedChange]:
@@ -111,10 +122,27 @@ def _with_trouble(
     if shortfall is not None:
         found = [one for one in shortfall.verdicts if one.reason is reason]
         found.sort(key=lambda one: (-one.free.core, -one.free.memory, one.minor))
-        return tuple(DeviceRef(one.device, one.minor, type=one.type) for one in found)
+        return tuple(
+            DeviceRef(
+                one.device, one.minor, type=one.type, occupants=_occupants(scenario, one.device, reason)
+            )
+            for one in found
+        )
     device = scenario.device
     there = (*device.cards, *device.others) if device is not None else ()
-    return tuple(DeviceRef(one.uuid, one.minor, type=one.type) for one in there if one.trouble is reason)
+    return tuple(
+        DeviceRef(one.uuid, one.minor, type=one.type, occupants=_occupants(scenario, one.uuid, reason))
+        for one in there
+        if one.trouble is reason
+    )
+
+
+def _occupants(scenario: Scenario, uuid: str, reason: Reason) -> tuple[facts.Occupant, ...]:
+    """Return who uses a device, if that is what is wrong with it."""
+    if reason is not Reason.OCCUPIED or scenario.device is None:
+        return ()
+    there = (*scenario.device.cards, *scenario.device.others)
+    return next((one.occupants for one in there if one.uuid == uuid), ())
 
 
 CONSTRAINT = Constraint(

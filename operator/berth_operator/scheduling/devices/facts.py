@@ -33,11 +33,20 @@ class Function:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Occupant:
+    """A process on a card that nobody gave it; `title` is that of its pod, empty for none."""
+
+    pid: int
+    command: str = ""
+    title: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Card:
     """One device as its agent published it; `trouble` is why it takes no new pod.
 
-    `recovery` is what brings it back if it is sick, as far as its agent knows, and `occupied` whether
-    processes use it that nobody gave it.
+    `recovery` is what brings it back if it is sick, as far as its agent knows, and `occupants` the processes
+    that use it, that nobody gave it, and that use enough of it to close it.
     """
 
     uuid: str
@@ -54,7 +63,7 @@ class Card:
     functions: tuple[Function, ...] = ()
     type: str = GPU
     recovery: vocabulary.Recovery | None = None
-    occupied: bool = False
+    occupants: tuple[Occupant, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

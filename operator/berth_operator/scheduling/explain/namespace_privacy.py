@@ -9,20 +9,27 @@ import itertools
 from collections.abc import Iterable
 
 from berth_operator.scheduling.changes import Change, EndPods, FreeDevices
+from berth_operator.scheduling.constraints import device_state
 from berth_operator.scheduling.what_if.advice import Advice
 
 
 def clause(change: Change, namespace: str | None) -> str:
     """Return what would have to happen, without the names of pods of other namespaces if there is one."""
-    if namespace is None or not isinstance(change, EndPods):
-        return change.clause()
-    return change.clause_of(pods(change.titles, namespace))
+    match change:
+        case EndPods() if namespace is not None:
+            return change.clause_of(pods(change.titles, namespace))
+        case device_state.RepairDevices():
+            return change.clause_for(namespace)
+        case _:
+            return change.clause()
 
 
 def namespaces(advice: Iterable[Advice], holders: Iterable[str]) -> set[str]:
     """Return the namespaces of all pods that these would name."""
-    ended = (one for each in advice for one in each.changes if isinstance(one, EndPods | FreeDevices))
-    titles = itertools.chain(holders, *(one.titles for one in ended))
+    changes = [one for each in advice for one in each.changes]
+    ended = (one.titles for one in changes if isinstance(one, EndPods | FreeDevices))
+    left = (one.titles for one in changes if isinstance(one, device_state.RepairDevices))
+    titles = itertools.chain(holders, *ended, *left)
     return {title.partition("/")[0] for title in titles}
 
 
