@@ -189,17 +189,17 @@ async def _serve(
         await _check_cards(configs, settings.deadline)
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
     identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
-    runtime = loop.Runtime(clock=_now, identity=identity)
+    process = loop.ProcessContext(clock=_now, identity=identity)
     patience = EXIT_SECONDS + (SERVED_SECONDS + flag_table.DRAIN_SECONDS if settings.plugin else 0)
-    stop = _on_signals(runtime.hangup, settings_reader, patience)
+    stop = _on_signals(process.hangup, settings_reader, patience)
     nodes = ", ".join(config.node for config in configs)
     servers = ", ".join(sorted({each_connection.server for each_connection in connections.values()}))
-    log.info("%s speaks for %s at %s", runtime.identity, nodes, servers)
+    log.info("%s speaks for %s at %s", process.identity, nodes, servers)
     node_views = {each.node: NodeView(each.node) for each in configs}
     async with _served(settings, node_views.values()), _sessions(connections) as sessions:
         running = [
             asyncio.create_task(
-                _run_forever(sessions[each.node], each, timing, runtime, node_views[each.node])
+                _run_forever(sessions[each.node], each, timing, process, node_views[each.node])
             )
             for each in configs
         ]
@@ -208,18 +208,18 @@ async def _serve(
         ended = asyncio.create_task(stop.wait())
         await asyncio.wait((changed, ended), return_when=asyncio.FIRST_COMPLETED)
         if settings.plugin:
-            await _end_plugin(runtime)
+            await _end_plugin(process)
         await tasks.end([*running, changed, ended])
     log.info("stopped")
     return not stop.is_set()
 
 
-async def _end_plugin(runtime: loop.Runtime) -> None:
+async def _end_plugin(process: loop.ProcessContext) -> None:
     """Let the kubelet have what it asks for, if that does not take too long."""
-    runtime.ending.set()
+    process.ending.set()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SERVED_SECONDS):
-            await runtime.ended.wait()
+            await process.ended.wait()
 
 
 async def _check_cards(configs: Iterable[loop.NodeConfig], deadline: float) -> None:
@@ -326,7 +326,7 @@ async def _run_forever(
     session: api.Api,
     config: loop.NodeConfig,
     timing: loop.Timing,
-    runtime: loop.Runtime,
+    process: loop.ProcessContext,
     seen: NodeView,
 ) -> None:
     """Run one node, and restart it after an unexpected exception; other nodes are not affected."""
@@ -334,7 +334,7 @@ async def _run_forever(
     while True:
         began = clock()
         try:
-            await loop.NodeAgent(session, config, timing, runtime, seen).run()
+            await loop.NodeAgent(session, config, timing, process, seen).run()
         except Exception as error:
             failures = 1 if clock() - began > STABLE_SECONDS else failures + 1
             log.exception("node %s: the agent failed and is restarted", config.node)

@@ -5,7 +5,7 @@ holds for a source that failed or hangs too, because then the Device says so. Wh
 refuses or is away, the last good state is kept, the Lease expires, and the tick is repeated
 after a pause that grows.
 
-The time of day and the identity are parameters (`Runtime`); nothing here reads them by itself.
+The time of day and the identity are parameters (`ProcessContext`); nothing here reads them by itself.
 """
 
 import asyncio
@@ -93,8 +93,12 @@ class Timing:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Runtime:
-    """The time of day, the name of this process, what wakes at a SIGHUP, whether it is to end, and may."""
+class ProcessContext:
+    """The time of day and the name of this process, and what signals say.
+
+    `hangup` is set for a moment at each SIGHUP, `ending` once the process shall end, and `ended` once the
+    ways have come to their end.
+    """
 
     clock: Callable[[], dt.datetime]
     identity: str
@@ -107,12 +111,17 @@ class NodeAgent:
     """Samples, publishes and renews the Lease of one node, again and again; its parts run beside that."""
 
     def __init__(
-        self, session: api.Api, config: NodeConfig, timing: Timing, runtime: Runtime, node_view: NodeView
+        self,
+        session: api.Api,
+        config: NodeConfig,
+        timing: Timing,
+        process: ProcessContext,
+        node_view: NodeView,
     ) -> None:
         self._config = config
         self.node = config.node
         self._timing = timing
-        self._runtime = runtime
+        self._process = process
         self._node_view = node_view
         self._wake = asyncio.Event()
         self._failure_log = backoff.FailureLog(log, f"node {config.node} is not published")
@@ -132,14 +141,14 @@ class NodeAgent:
             self._health_monitor,
             scope=informer.Scope(fields=f"metadata.name={names.DEFAULT_POLICY}"),
         )
-        self._annotation = health_monitor.RepairedAnnotation()
+        self._repaired = health_monitor.RepairedAnnotation()
         self._publisher = device_publisher.DevicePublisher(session, config.node, on_change=self._wake.set)
         self._heartbeat = heartbeat.Heartbeat(
-            session, config.node, identity=runtime.identity, seconds=timing.lease_seconds, clock=runtime.clock
+            session, config.node, identity=process.identity, seconds=timing.lease_seconds, clock=process.clock
         )
         self._label_writer = LabelWriter(session, config.node, ours=node_labels.ours)
         self._wake_poller = asyncio.Event()
-        self._gpupods = _reconciler(session, config, runtime, on_pod_change=self._pod_changed)
+        self._gpupods = _reconciler(session, config, process, on_pod_change=self._pod_changed)
         node_view.gpupods = self._gpupods.gpupods.objects
         self._poller = _poller(config, timing, self._wake_poller, self._gpupods, self._kubelet_reported)
         access = NodeAccess(
@@ -147,7 +156,7 @@ class NodeAgent:
             self._known_cards,
             self._gpupods,
             self._gpupods.requested,
-            runtime.hangup,
+            process.hangup,
             on_change=self._wake.set,
         )
         self._ways = [make(access) for make in config.ways]
@@ -167,9 +176,9 @@ class NodeAgent:
             group.create_task(self._end_ways(), name=f"the end of the ways of {self.node}")
 
     async def _end_ways(self) -> None:
-        await self._runtime.ending.wait()
+        await self._process.ending.wait()
         await asyncio.gather(*(way.end(lambda: self._published()[1]) for way in self._ways))
-        self._runtime.ended.set()
+        self._process.ended.set()
 
     def _pod_changed(self) -> None:
         """Have the kubelet asked, which may know more about the pod now."""
@@ -217,7 +226,7 @@ class NodeAgent:
         self._record(observation)
         spec, status = self._describe(observation)
         owner = await self._publisher.publish(spec, status)
-        await self._clear_annotation(self._annotation)
+        await self._clear_repaired_annotation()
         await self._heartbeat.renew(owner, card_loads.annotation(observation.outcome))
         self._node_view.record_tick(seconds=time() - started, now=time())
 
@@ -227,11 +236,12 @@ class NodeAgent:
         if self._poller and self._poller.answered_at is not None:
             self._node_view.answered_at["podresources"] = self._poller.answered_at
 
-    async def _clear_annotation(self, annotation: health_monitor.RepairedAnnotation) -> None:
+    async def _clear_repaired_annotation(self) -> None:
         """Remove from the Device the names of the cards that were taken as repaired."""
+        annotation = self._repaired
         if annotation.text == annotation.unknown:
             return
-        log.info("node %s: cards were repaired: %s", self.node, annotation.text)
+        log.info("node %s: cards are taken as repaired: %s", self.node, annotation.text)
         try:
             await self._publisher.replace_annotation(names.REPAIRED, annotation.text, annotation.unknown)
         except errors.ClientError as error:
@@ -243,18 +253,21 @@ class NodeAgent:
         outcome = observation.outcome
         known, before = self._last or self._published()
         spec = device_spec.spec(self.node, outcome, known, self._config.modes)
-        occupants = self._pass_on(observation, spec, before)
-        now = self._runtime.clock()
+        self._set_cards(observation, spec)
+        found = self._gpupods.processes_seen(
+            observation.processes, process_owners.published_occupants(before.devices)
+        )
+        now = self._process.clock()
         # Cards that people call repaired wait for a sample that shows cards.
         is_sample = isinstance(outcome, probe.Sample)
         repaired = self._publisher.annotation(names.REPAIRED) if is_sample else ""
-        self._annotation = health_monitor.read_annotation(repaired, spec)
+        self._repaired = health_monitor.read_annotation(repaired, spec)
         verdicts = self._health_monitor.judge(
             outcome,
             spec,
             known,
             before,
-            repaired=self._annotation.cards,
+            repaired=self._repaired.cards,
             now=asyncio.get_running_loop().time(),
         )
         standing = device_status.of_kind(vocabulary.DeviceCondition.POD_RESOURCES_READY, before.conditions)
@@ -263,7 +276,7 @@ class NodeAgent:
             outcome,
             verdicts,
             before,
-            occupants=occupants,
+            occupants=device_status.listed_occupants(spec, found),
             others=(
                 kubelet,
                 *(way.condition() for way in self._ways),
@@ -272,13 +285,13 @@ class NodeAgent:
             now=now,
         )
         device_status.log_changes(self.node, before, status)
-        self._tell_ways(spec, status)
+        self._notify_ways(spec, status)
         self._node_view.status = status
         self._last = spec, status
         return spec, status
 
-    def _tell_ways(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> None:
-        """Pass on to the ways which cards there are, and which of them are sick or cordoned."""
+    def _notify_ways(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> None:
+        """Notify the ways which cards there are, and which of them are sick or cordoned."""
         published, _ = self._published()
         words = published.cordon if published else ()
         cordoned = (uuid for word in words for uuid in named_cards.uuids_named(word.strip(), spec.devices))
@@ -287,17 +300,11 @@ class NodeAgent:
         for way in self._ways:
             way.set_device(spec, unusable)
 
-    def _pass_on(
-        self, observation: sampler.Observation, spec: wire.DeviceSpec, before: wire.DeviceStatus
-    ) -> device_status.Occupants:
-        """Pass the cards and processes on to GpuPods and labels; return the unauthorized ones by card."""
+    def _set_cards(self, observation: sampler.Observation, spec: wire.DeviceSpec) -> None:
+        """Set the cards that GpuPods and labels are made of."""
         self._gpupods.set_cards(spec.devices)
         if spec.devices or isinstance(observation.outcome, probe.Sample):
             self._label_writer.set_labels(node_labels.labels(spec))
-        found = self._gpupods.processes_seen(
-            observation.processes, process_owners.published_occupants(before.devices)
-        )
-        return device_status.listed_occupants(spec, found)
 
     def _published(self) -> tuple[wire.DeviceSpec | None, wire.DeviceStatus]:
         device = self._publisher.device()
@@ -321,7 +328,7 @@ class NodeAgent:
 
 
 def _reconciler(
-    session: api.Api, config: NodeConfig, runtime: Runtime, *, on_pod_change: Callable[[], None]
+    session: api.Api, config: NodeConfig, process: ProcessContext, *, on_pod_change: Callable[[], None]
 ) -> reconciler.GpuPodReconciler:
     sources = evidence.EvidenceSources(
         kubelet=config.kubelet is not None,
@@ -334,7 +341,7 @@ def _reconciler(
         session,
         desired.NodeCards(config.node, source=config.grants),
         sources,
-        clock=runtime.clock,
+        clock=process.clock,
         on_pod_change=on_pod_change,
     )
 

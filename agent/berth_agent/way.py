@@ -1,6 +1,6 @@
-"""What a way that cards reach containers is to the agent of its node.
+"""A way in which cards reach containers, as the agent of the node sees it.
 
-A way runs beside the loop, which tells it of cards and pods; it says in a condition whether it works.
+A way runs beside the loop, which passes cards and pods on to it; a condition says whether it works.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Requested = Callable[[tuple[str, str], str], Iterable[str]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeAccess:
-    """What a way can learn of its node, and whom it tells.
+    """What a way can learn of its node, and whom it notifies.
 
     `hangup` is set for a moment at each SIGHUP. A way calls `on_change` when its condition has changed.
     """

@@ -123,7 +123,7 @@ class Scene:
             await self.create_node()
         where = connection.load(kubeconfig or self.kubeconfig())
         config = replace(self._subject(source), labels=labels)
-        runtime = loop.Runtime(self.clock, identity=name)
+        runtime = loop.ProcessContext(self.clock, identity=name)
         timing = loop.Timing(INTERVAL, deadline=self.deadline, lease_seconds=40)
         async with api.Api(where, agent="berth-agent-test") as session:
             view = node_view.NodeView(self.node)

@@ -186,7 +186,7 @@ async def test_node_that_fails_is_started_anew(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(loop.NodeAgent, "run", run)
-    runtime = loop.Runtime(lambda: dt.datetime.now(dt.UTC), "me")
+    runtime = loop.ProcessContext(lambda: dt.datetime.now(dt.UTC), "me")
     session = api.Api(connection.Connection("http://nowhere"), agent="test")
     probe = simulated.SimulatedProbe("n", "1xT4")
     subjects = [loop.NodeConfig(name, probe, None) for name in ("good", "bad")]

@@ -12,7 +12,7 @@ from hypothesis import stateful
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Recovery
-from berth_operator.engine.evictions import SHARE, EvictionPlan
+from berth_operator.engine.evictions import NODES_PER_DRAINED, EvictionPlan
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.scheduling import cycle, decisions, queued_pods
@@ -220,7 +220,7 @@ class Lives(stateful.RuleBasedStateMachine):
             self.justify(one.node, one.cause)
             if one.cause is not EvictionCause.CARD_CORDONED:
                 drained.add(one.node)
-                assert len(drained) <= max(1, len(NODES) // SHARE), "the breaker"
+                assert len(drained) <= max(1, len(NODES) // NODES_PER_DRAINED), "the breaker"
             if answer == "forbidden":
                 self.plan.retry(one.uid, self.clock() + 10)
             else:

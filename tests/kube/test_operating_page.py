@@ -146,7 +146,7 @@ WORDS: Final = [
         3600,
     ),
     ("One pod is evicted a second", evictor.EVICTIONS_PER_SECOND, 1),
-    ("on more than a fifth of the nodes", evictions.SHARE, 5),
+    ("on more than a fifth of the nodes", evictions.NODES_PER_DRAINED, 5),
     ("a thirtieth", bind_refusals.ALL_ASKED_SECONDS / bind_refusals.RETRY_SECONDS, 30),
     ("three binds were refused", bind_refusals.OFTEN, 3),
     ("an eighth", pod_status.BATCH / pod_status.RESERVED_FOR_REWRITES, 8),

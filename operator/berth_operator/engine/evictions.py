@@ -23,7 +23,8 @@ from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 
-SHARE: Final = 5  # Of the nodes with devices, one in so many may be drained at the same time, and always one.
+# Of the nodes with devices, one in so many may be drained at the same time, and always one.
+NODES_PER_DRAINED: Final = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Eviction:
         return namespace, name
 
 
-def patience(policy: Policy) -> float | None:
+def silence_before_eviction(policy: Policy) -> float | None:
     """Return for how long we have to have found an agent silent before its node's pods are evicted.
 
     An operator that is started anew relies on what the one before found. So it waits at least until every
@@ -64,9 +65,9 @@ def of_node(
     silence counts, and what people have cordoned.
     """
     if silent_for is not None:
-        enough = patience(policy)
-        if enough is not None and policy.evict_after_seconds is not None and silent_for >= enough:
-            yield from _holders_of_all(info, policy.evict_after_seconds)
+        enough = silence_before_eviction(policy)
+        if enough is not None and silent_for >= enough:
+            yield from _holders_of_all(info, enough)
     elif info.device is not None and not info.silent and (policy.drain_cordoned or policy.evict_sick):
         for card in (*info.device.cards, *info.device.others):
             yield from _holders_of(info, card, policy, ready=ready)
@@ -116,7 +117,7 @@ class EvictionPlan:
 
     def update(self, inventory: Inventory, changed: Iterable[str], policy: Policy, now: float) -> None:
         """Learn how the changed nodes are, and which agents are silent for long enough by now."""
-        enough = patience(policy)
+        enough = silence_before_eviction(policy)
         lapsed = (
             [name for name, since in self._silent_since.items() if now - since >= enough]
             if enough is not None
@@ -177,7 +178,7 @@ class EvictionPlan:
     @property
     def most_drained(self) -> int:
         """How many nodes may be drained at once."""
-        return max(1, len(self._with_devices) // SHARE)
+        return max(1, len(self._with_devices) // NODES_PER_DRAINED)
 
     @property
     def breaker_open(self) -> bool:

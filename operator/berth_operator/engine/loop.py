@@ -52,7 +52,7 @@ class Loop:
         while True:
             await self._wait_for_events()
             # Until enough binds are answered, any pause that the server asked for is over, and the lead is
-            # confirmed.
+            # confirmed: before that, decisions would only wait.
             await self.binder.wait_until_it_may_bind()
             self.round()
 
@@ -60,7 +60,7 @@ class Loop:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
         # Resume the dry runs by which refused binds are tried again, and the namespaces that were suspended
-        # because their binds took long (both are explained in `scheduling.cycle`).
+        # because their binds took long (see `bind_refusals` and `slow_namespaces`).
         self.binder.resume_due(started)
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())

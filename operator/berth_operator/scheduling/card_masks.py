@@ -1,4 +1,7 @@
-"""Which cards pods select by uuid or by labels: masks over all nodes, kept until a Device changes."""
+"""Which cards pods select by uuid or by labels: masks over all nodes.
+
+They are kept until a Device changes, or until they are too many.
+"""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final

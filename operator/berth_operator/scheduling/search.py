@@ -74,10 +74,10 @@ class Search:
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
-        What the pod would rather have is tried first (`scopes.wished`), and at last the request as it is.
-        Once `effort` is used up, the nodes that were not searched are left to the next call: those already
-        searched are not searched again until they change. `question` is made of request and demand; a caller
-        that has it passes it on.
+        What the pod would rather have is tried first (`scopes.wished`), then the request as it is, then
+        what its resource names mean on other nodes (`gpu_units`). Once `effort` is used up, the nodes that
+        were not searched are left to the next call: those already searched are not searched again until they
+        change. `question` is made of request and demand; a caller that has it passes it on.
         """
         effort = Effort() if effort is None else effort
         question = question or questions.of(request, demand)

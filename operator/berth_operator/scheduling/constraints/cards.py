@@ -1,6 +1,6 @@
 """Whether the node has enough cards: of the right kind, large enough, and with room left.
 
-Checks that no pod's end could change come first, condition by condition in the order of `verdicts.judge`:
+What the end of no pod could change is checked first, condition by condition in the order of `verdicts.judge`:
 the first condition that leaves too few cards is the reason.
 """
 
@@ -124,7 +124,7 @@ def _room_together(query: Query, cards: node_table.Mask) -> node_table.Mask:
     table, rows, need = query.table, query.rows, query.need
     mask: node_table.Mask = node_table.total(query.core * cards) >= need.core
     if need.ratio:
-        # A share is content with a little less than its percentage, where rounding has taken that.
+        # A share gets a little less than its percentage where rounding has taken that.
         mask &= node_table.total((table.ratio[rows] + 1) * cards) >= need.ratio
     if need.memory:
         mask &= node_table.total(table.memory[rows] * cards) >= need.memory

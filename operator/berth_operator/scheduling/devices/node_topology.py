@@ -1,11 +1,11 @@
-"""The board of a node: how its cards are wired, as numbers that many nodes share.
+"""How the cards of a node are wired, as numbers that many nodes share.
 
-Cards are spoken of by slot, their place in the order of minors. A Board says for each
-pair of slots how well they are connected, which slots share a scope, and which groups
-form a partition of the NVLink fabric. It says nothing of who holds what: that comes in
-as a mask of slots. Boards are values, so five thousand equal nodes share one, and what
-was worked out for one of them serves all. What is remembered of a board (`remembered`)
-does not keep it in memory: a board lasts as long as a Device that has it.
+A `NodeTopology` is a board for short. Cards are spoken of by slot, their place in the order of minors. A
+board says for each pair of slots how well they are connected, which slots share a scope, and which
+groups form a partition of the NVLink fabric. It says nothing of who holds what: that comes in as a mask of
+slots. Boards are values, so five thousand equal nodes share one, and what was worked out for one of
+them serves all. What is remembered of a board (`remembered`) does not keep it in memory: a board lasts as
+long as a Device that has it.
 """
 
 import dataclasses
@@ -38,9 +38,9 @@ class Partition:
 class NodeTopology:
     """How the cards of a node are wired: worth of each pair, groups of each scope, partitions.
 
-    `tangled` tells that links and partitions were published and are left out, because no
-    hardware is wired like that (see `rings`). `by_model` tells that nobody published the partitions: they
-    are those that boards of the model have, and prove nothing about NVLink.
+    `tangled` tells that links and partitions were published and are left out, because no hardware is
+    wired like that (see `nvlink_cliques`). `by_model` tells that nobody published the partitions: they are
+    those that boards of the model have, and prove nothing about NVLink.
     """
 
     size: int
@@ -71,7 +71,7 @@ class NodeTopology:
 
     @functools.cached_property
     def sizes(self) -> frozenset[int]:
-        """The sizes of set for which the partition table has an opinion."""
+        """The sizes of set that the partition table covers."""
         return frozenset(part.size for part in self.partitions)
 
     @functools.cached_property
@@ -88,7 +88,7 @@ class NodeTopology:
     def intact(self, mask: int, count: int) -> int:
         """Return what the large partitions of at least `count` cards are worth that are wholly in a mask.
 
-        The weights are those of Koordinator, and so is that only the best of each size count.
+        The weights are those of Koordinator, as is counting only the best of each size.
         """
         return sum(
             weight * part.score

@@ -1,4 +1,4 @@
-"""The best set of cards on one board: all sets are compared, not grown around a star.
+"""The best set of cards on one board, by comparing sets as a whole and not card by card.
 
 A set is better the more its own pairs are worth; between equals, the more it leaves to
 those who come later; then the lowest slots win, so that equal boards give equal answers.
@@ -177,7 +177,7 @@ def _matrix(board: node_topology.NodeTopology, slots: int) -> Numbers:
     return worth
 
 
-# They are as many as there are numbers of cards: each is listed once.
+# One entry for each number of cards that boards have, and for each that is wanted.
 @functools.lru_cache(maxsize=1 << 10)
 def _combinations(size: int, count: int) -> npt.NDArray[np.uint8]:
     """List all sets of so many places: a row for each member, a column for each set."""
