@@ -41,9 +41,15 @@ NOT_LABELLED = (
             "c",
             "ab",
             "",
-            "The label nvidia.com/device-plugin.config of the node names the configuration 'c', and ",
+            "The label nvidia.com/device-plugin.config of the node names the configuration 'c',"
+            " which does not exist; /configs has a, b.",
         ),
-        ("", "", "c", "The flag --default-config names the configuration 'c', and /configs has none."),
+        (
+            "",
+            "",
+            "c",
+            "The flag --default-config names the configuration 'c', which does not exist; /configs has none.",
+        ),
         ("", "ab", "", NOT_LABELLED),
     ],
 )

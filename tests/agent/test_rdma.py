@@ -362,7 +362,7 @@ async def test_a_device_must_be_there_and_may_have_another_minor(two: RdmaTree, 
     share = allocation.Share(DEVICE.uuid, 3, 100, 0)
 
     assert paths(await delivered(two, tmp_path, share)) == ["uverbs0", "umad0", "rdma_cm"]
-    with pytest.raises(Undeliverable, match=f"the node has no device rdma-{ADDRESS} now"):
+    with pytest.raises(Undeliverable, match=f"device rdma-{ADDRESS} is no longer on this node"):
         await delivered(two, tmp_path, share, listed=())
 
 

@@ -158,7 +158,7 @@ async def test_what_an_init_container_had_stays_its_pods(stage: Stage, worker: w
     agent.kill()
     agent = await stage.agent(*flags(worker), **{worker.name: SHAPE})
     # The kubelet's last count of the cards is still there, from the agent before.
-    await stage.says(agent, "the kubelet has taken nvidia.com/gpu")
+    await stage.says(agent, "registered nvidia.com/gpu with the kubelet")
     await until_allocatable(stage, worker.name, MOST_CARDS)
 
     await play(stage, pod("ours", whole("left"), whole("right")))

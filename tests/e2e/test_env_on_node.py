@@ -98,7 +98,7 @@ async def test_a_pod_that_would_start_blind_is_not_bound(
     await stage.waiting_pod(pod("main", whole("main")), "has no way to give containers their cards")
     config.touch()
     await until_running(stage, "main")
-    await stage.waiting_pod(pod("early", whole("main"), schedulerName=early), "make it again")
+    await stage.waiting_pod(pod("early", whole("main"), schedulerName=early), "create it again")
 
     assert len(Inside(stage, worker, "main", "main").minors()) == 1
 

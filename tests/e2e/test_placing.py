@@ -91,7 +91,7 @@ async def test_a_cordon_takes_minors_and_tells_what_it_does_not_know(stage: Stag
 
     def told() -> bool:
         text = stage.cluster.kubectl("describe", "device", "named")
-        event = "NoSuchDevice" in text and "The cordon names no device: GPU-nonsense. Write the uuid" in text
+        event = "NoSuchDevice" in text and "The cordon names no device: GPU-nonsense. Use the uuid" in text
         return event and "1 card cordoned; cordon names no device: GPU-nonsense" in text
 
     await waiting.eventually(told, what="an event on the Device, and the reason", seconds=30)
@@ -119,7 +119,7 @@ async def test_a_label_of_the_node_chooses_its_configuration(stage: Stage, tmp_p
         if label == "many":
             await stage.until("eight replicas", lambda: shared_as(8))
         else:
-            await stage.says(agent, "names the configuration 'none-of-them', and")
+            await stage.says(agent, "names the configuration 'none-of-them', which does not exist")
     assert agent.alive()
 
 

@@ -136,7 +136,7 @@ async def test_a_plugin_that_dies_amid_an_admission_loses_no_card(
     await stage.delete("unlucky")
     await stage.until_gone("unlucky")
     # The Device of the former agent is still there, and the kubelet's last count of the cards as well.
-    await stage.says(await stage.agent(*flags(worker), **{worker.name: SHAPE}), "the kubelet has taken")
+    await stage.says(await stage.agent(*flags(worker), **{worker.name: SHAPE}), "with the kubelet")
     await until_allocatable(stage, worker.name, MOST_CARDS)
     await stage.create(pod("all", container("main", **{names.NVIDIA_GPU: f"{MOST_CARDS}"})))
     await until_running(stage, "all")

@@ -72,8 +72,8 @@ def test_it_is_taken_back_when_the_agent_takes_it_back(caplog: pytest.LogCapture
 
     assert found == [2, 2, 2, 3, 2, 3, 2, 4]
     assert [record.getMessage() for record in caplog.records] == [
-        f"pod ml/p was given {builders.uuid('n1', minor)} on n1, which its bind did not promise;"
-        " nothing more of that is given"
+        f"pod ml/p was given {builders.uuid('n1', minor)} on n1, which is not in its allocation;"
+        " no more of that is given out"
         for minor in (2, 3, 1, 2)
     ]
 

@@ -38,7 +38,7 @@ def policy(name: str = "default", **rules: Any) -> wire.PlacementPolicy:
 
 
 POLICY_CHANGES: dict[str, tuple[wire.PolicySpec | None, wire.PolicySpec, str]] = {
-    "the first one": (None, spec(), "policy default is in force: all rules are as by default"),
+    "the first one": (None, spec(), "policy default is in force: all fields have their defaults"),
     "a first one that differs": (
         None,
         spec(strategy="spread"),
@@ -162,7 +162,7 @@ class NodeLog(summary_reporter.NodeLog):
     [
         (WELL, SILENT, "node n1: its agent is silent; no new pod gets its cards"),
         (SILENT, WELL, "node n1: its agent renews its Lease again"),
-        (WELL, FAILED, "node n1: no pod gets a card of it: NVMLDown"),
+        (WELL, FAILED, "node n1: no new pod gets its cards: NVMLDown"),
         (FAILED, WELL, "node n1: the sources of its agent work again"),
         (WELL, CORDONED, "node n1: cordoned: GPU-1, GPU-2"),
         (CORDONED, WELL, "node n1: uncordoned: GPU-1, GPU-2"),
@@ -225,7 +225,7 @@ def test_a_cordon_that_names_nothing_is_an_event_on_the_device() -> None:
         "uid": "uid-n1",
     }
     assert found["metadata"]["namespace"] == "default"
-    assert found["message"].startswith("The cordon names no device: 9, GPU-x. Write the uuid")
+    assert found["message"].startswith("The cordon names no device: 9, GPU-x. Use the uuid")
 
 
 # ---------------------------------------------------------------- summaries of many nodes

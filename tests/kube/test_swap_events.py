@@ -28,7 +28,7 @@ def test_each_swap_is_told_once() -> None:
         ledgers.gpupod_seen(ledger, gpupod)
         swaps.report(ledger)
 
-    assert [one.message.split(",")[0] for one in recorded] == [
+    assert [one.message.split(" in place")[0] for one in recorded] == [
         f"The kubelet of n1 gave it {builders.uuid('n1', minor)}" for minor in (2, 3, 3)
     ]
     assert {(one.involved.namespace, one.involved.name, one.involved.uid) for one in recorded} == {
@@ -47,5 +47,5 @@ def test_of_many_cards_some_are_named() -> None:
     swaps.report(ledger)
 
     (event,) = recorded
-    assert " and 4 more, which its bind did not promise" in event.message
+    assert " and 4 more in place of the cards of its allocation" in event.message
     assert len(event.message) < 1024

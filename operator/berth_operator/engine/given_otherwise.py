@@ -70,7 +70,7 @@ class GivenOtherwise:
             self._marked[hold.uid] = extra
         if extra - before:
             self._logger.warning(
-                "pod %s was given %s on %s, which its bind did not promise; nothing more of that is given",
+                "pod %s was given %s on %s, which is not in its allocation; no more of that is given out",
                 hold.title,
                 ", ".join(sorted(extra)),
                 hold.node,
