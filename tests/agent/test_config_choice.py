@@ -41,8 +41,10 @@ NOT_LABELLED = (
             "c",
             "ab",
             "",
-            "The label nvidia.com/device-plugin.config of the node names the configuration 'c',"
-            " which does not exist; /configs has a, b.",
+            (
+                "The label nvidia.com/device-plugin.config of the node names the configuration 'c',"
+                " which does not exist; /configs has a, b."
+            ),
         ),
         (
             "",
