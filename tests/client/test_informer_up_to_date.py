@@ -30,16 +30,18 @@ def script(setup: InformerSetup, newest: stub.Answer, *watches: stub.Answer) -> 
 async def test_an_event_that_comes_by_itself_is_enough(setup: InformerSetup) -> None:
     """Where events are frequent nothing is asked but the revision."""
     asked = asyncio.Event()
-    event = stub.later(asked, open_watch(stub.event("ADDED", config_map("b", "15"))))
-    script(setup, stub.page(version="15"), event)
+    first, second = (stub.event("ADDED", config_map(name, at)) for name, at in (("b", "12"), ("c", "15")))
+    script(setup, stub.page(version="15"), stub.watch(first, until=asked), open_watch(second))
     async with setup.synced():
+        await until(lambda: setup.sink.names("upserted") == ["a", "b"], "an event")
         catching_up = asyncio.create_task(setup.informer.catch_up())
         await until(lambda: setup.lists == 2, "the question")
         asked.set()
         await catching_up
 
-        assert setup.sink.names("upserted") == ["a", "b"]
-    assert (setup.lists, setup.watched_from) == (2, ["10"])
+        assert setup.sink.names("upserted") == ["a", "b", "c"]
+    assert (setup.lists, setup.watched_from) == (2, ["10", "12"])
+    assert "3" not in [request.query["timeoutSeconds"] for request in setup.server.asked(watch="true")]
 
 
 async def test_a_short_watch_brings_a_bookmark(setup: InformerSetup) -> None:

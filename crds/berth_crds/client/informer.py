@@ -41,7 +41,9 @@ MOST_WATCH_FAILURES: Final = 4  # Watches that fail in a row before the list is 
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SHORTEST_WATCH_SECONDS: Final = 1.0
 OUTAGE_SECONDS: Final = 1.0  # A restore of etcd takes longer; a resumed watch is back much sooner.
-SOON_SECONDS: Final = 0.2  # Where events are frequent, the next one shows that the informer is up to date.
+# Where events are frequent, the next one shows soon that the informer is up to date.
+FREQUENT_SECONDS: Final = 1.0
+SOON_SECONDS: Final = 0.2
 CATCH_UP_SECONDS: Final = 10.0
 
 
@@ -90,6 +92,7 @@ class Informer(Generic[B]):
         self._restored = False  # Whether that is because the server's data surely were restored.
         self._open_watch: asyncio.Timeout | None = None  # Of the watch that is open now.
         self._last_contact = 0.0  # When a list or a watch was last in good order.
+        self._last_event = 0.0  # When an object last changed.
         self._bookmark_wanted = False  # Whether a bookmark is wanted soon.
         self._waiters: dict[asyncio.Future[None], int] = {}
         session.history.join(self)
@@ -193,7 +196,8 @@ class Informer(Generic[B]):
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = target
         try:
-            done, _ = await asyncio.wait([waiter], timeout=SOON_SECONDS)
+            quiet = asyncio.get_running_loop().time() - self._last_event > FREQUENT_SECONDS
+            done, _ = await asyncio.wait([waiter], timeout=0 if quiet else SOON_SECONDS)
             if not done:
                 # The next watch is a short one; where another waiter has seen to that, so is this one.
                 if self._open_watch is not None and not self._bookmark_wanted:
@@ -356,6 +360,7 @@ class Informer(Generic[B]):
             self._restored = True
             raise history.LongOutage
         if isinstance(event, watch.Event):
+            self._last_event = asyncio.get_running_loop().time()
             if event.change == "DELETED":
                 self._store.delete(store.key_of(event.thing.metadata))
             else:
