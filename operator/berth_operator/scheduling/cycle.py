@@ -241,7 +241,8 @@ def decision_for(
         refused[question] = decisions.Wait(
             candidate.uid, counts, awaited=decisions.awaited_events(counts), cut_short=effort.cut_short
         )
-    return dataclasses.replace(refused[question], uid=candidate.uid)
+    wait = refused[question]
+    return wait if wait.uid == candidate.uid else dataclasses.replace(wait, uid=candidate.uid)
 
 
 def _decide(

@@ -29,6 +29,8 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     if not query.need.any_device:
         return
     state = query.table.state[query.rows]
+    if not state.any():
+        return
     for number, reason in enumerate(node_table.NO_DEVICES_REASONS):
         if reason is None:
             continue
