@@ -357,6 +357,18 @@ AUDITS: dict[str, tuple[Inventory, list[str]]] = {
         builders.inventory(SMALL, part("a", 90, 1), part("b", 61, 1, limit=150)),
         ["GPU-n1-0 of n1 is overcommitted: 151 % allocated to ml/a and ml/b"],
     ),
+    "compute of pods without a limit, beside one with": (
+        builders.inventory(SMALL, part("a", 60, 1), part("b", 60, 1), part("c", 10, 1, limit=1000)),
+        ["GPU-n1-0 of n1 is overcommitted: 130 % allocated to ml/a and ml/b and ml/c"],
+    ),
+    "another device, which is never oversold": (
+        builders.inventory(
+            builders.device(cards=1, others=[builders.nic()]),
+            part("a", 60, 0, uuid="rdma-n1-0", limit=150),
+            part("b", 60, 0, uuid="rdma-n1-0", limit=150),
+        ),
+        ["rdma-n1-0 of n1 is overcommitted: 120 % allocated to ml/a and ml/b"],
+    ),
     "memory beside oversold compute": (
         builders.inventory(SMALL, part("a", 90, 10), part("b", 60, 10, limit=150)),
         [f"GPU-n1-0 of n1 is overcommitted: {20 * GIB} of {16 * GIB} bytes allocated to ml/a and ml/b"],

@@ -41,11 +41,21 @@ def _limits(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
 def _with_oversale(
     room: device_view.Usage | None, used: device_view.Usage, uuid: str, info: node_info.NodeInfo
 ) -> device_view.Usage | None:
-    """Return the most that may be allocated of a device, by the limits under which its pods were placed."""
-    if room is None or used.core <= room.core:
+    """Return the most that may be allocated of a device, by the limits under which its pods were placed.
+
+    Only cards are oversold, and pods without a limit fit a card by themselves.
+    """
+    if room is None or used.core <= room.core or not _is_card(uuid, info):
         return room
-    shares = (share for hold in info.holds.values() for share in hold.shares if share.uuid == uuid)
+    shares = [share for hold in info.holds.values() for share in hold.shares if share.uuid == uuid]
+    if sum(share.core for share in shares if not share.core_limit) > room.core:
+        return room
     return room._replace(core=max(room.core, *(share.core_limit for share in shares)))
+
+
+def _is_card(uuid: str, info: node_info.NodeInfo) -> bool:
+    """Whether a uuid is that of a card, and not of an instance or of another device."""
+    return info.device is not None and any(card.uuid == uuid for card in info.device.cards)
 
 
 def _problem(room: device_view.Usage | None, used: device_view.Usage) -> str:

@@ -4,6 +4,7 @@ from typing import Final
 
 import pytest
 
+from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, device_view, facts, requests
 from scheduling.placements import Outcome, outcome, refused
@@ -215,3 +216,18 @@ def test_a_refusal_has_figures(
     shortfall = refused(given, request(ask))
 
     assert (shortfall.wanted, shortfall.found, shortfall.detail) == figures
+
+
+@pytest.mark.parametrize(
+    ("kind", "gone"),
+    [("rdma", "rdma-n1-7"), ("gpu", "GPU-n1-7"), ("gpu", "MIG-7")],
+    ids=["rdma", "gpu", "mig"],
+)
+def test_a_held_device_that_is_not_listed_may_be_below_any_root(kind: str, gone: str) -> None:
+    """It may come back where an exclusive pod was placed meanwhile."""
+    devices = [card(0, root="r0"), nic(0, root="r1")]
+    asks: dict[str, requests.Ask] = {"gpu": requests.cards(1), "rdma": requests.OtherDevices("rdma", 1, 100)}
+    asked = request(asks[kind], grouping=requests.Grouping(exclusive=((kind, Scope.PCIE),)))
+
+    assert allocator.allocate(view(devices, {"FPGA-n1-7": device_view.Usage(100, 0, 1)}), asked) is not None
+    assert allocator.allocate(view(devices, {gone: device_view.Usage(100, 0, 1)}), asked) is None

@@ -1,11 +1,11 @@
 """Pods that want devices of a type to themselves: of a device, or of all that are below a PCIe root.
 
 Such a pod gets a device only if no pod holds anything of it, or of any device of the type below its root. So
-two such pods never meet; one that does not ask for it may still come later. All this follows from what pods
-hold, which a restart reads back.
+two pods that ask for the same never meet; one that asks for less, or for nothing, may still come later. All
+this follows from what pods hold, which a restart reads back.
 
 Two devices share a root unless both roots are known and differ. Cards that are held and not known by name may
-be below any root.
+be below any root, and so may held devices that the agent does not list at the moment.
 """
 
 import dataclasses
@@ -54,9 +54,19 @@ def _closed(
 
 def _used_roots(view: device_view.View, devices: tuple[facts.Card, ...], kind: str) -> frozenset[str | None]:
     """Return below which roots a device of a type is held; None is one that is not known."""
-    withheld = {None} if kind == facts.GPU and view.withheld else set()
-    return frozenset(withheld).union(
+    is_unknown = (kind == facts.GPU and view.withheld) or _holds_unlisted(view, devices, kind)
+    return frozenset({None} if is_unknown else ()).union(
         device.root
         for device in devices
         if device.type == kind and (device.trouble in PERHAPS_USED or not verdicts.unused_part(view, device))
+    )
+
+
+def _holds_unlisted(view: device_view.View, devices: tuple[facts.Card, ...], kind: str) -> bool:
+    """Whether pods hold a device of a type that is not listed; a uuid begins with its type."""
+    listed = {uuid for device in devices for uuid in (device.uuid, *(one.uuid for one in device.instances))}
+    prefixes = ("gpu-", "mig-") if kind == facts.GPU else (f"{kind}-",)
+    return any(
+        used != device_view.UNUSED and uuid not in listed and uuid.lower().startswith(prefixes)
+        for uuid, used in view.used.items()
     )
