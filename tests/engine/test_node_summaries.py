@@ -364,8 +364,7 @@ AUDITS: dict[str, tuple[Inventory, list[str]]] = {
     "another device, which is never oversold": (
         builders.inventory(
             builders.device(cards=1, others=[builders.nic()]),
-            part("a", 60, 0, uuid="rdma-n1-0", limit=150),
-            part("b", 60, 0, uuid="rdma-n1-0", limit=150),
+            *(part(name, 60, 0, uuid="rdma-n1-0", limit=150) for name in "ab"),
         ),
         ["rdma-n1-0 of n1 is overcommitted: 120 % allocated to ml/a and ml/b"],
     ),
