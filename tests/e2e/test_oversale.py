@@ -21,18 +21,19 @@ CLASSES: Final = resources.PRIORITY_CLASSES
 
 @pytest.fixture
 async def batch(stage: Stage) -> AsyncIterator[str]:
-    """Yield a PriorityClass to which the policy oversells core up to 150 percent."""
+    """Yield a PriorityClass to which the policy oversells core up to 150 percent; nodes list that."""
+    policy = await stage.admin.get(resources.POLICIES, names.DEFAULT_POLICY, into=dict)
     name = f"batch-{secrets.token_hex(3)}"
     await stage.admin.create(CLASSES, manifests.priority_class(name, 0))
-    await oversell(stage, {"core": 150, "priorityClasses": [name]})
+    await oversell(stage, {"core": 150, "priorityClasses": [name]}, nodeNames="berth")
     yield name
-    await oversell(stage, None)
+    await oversell(stage, None, nodeNames=policy["spec"].get("nodeNames"))
     await stage.admin.delete(CLASSES, name)
 
 
-async def oversell(stage: Stage, rules: dict[str, Any] | None) -> None:
-    """Change what the policy in force says of it."""
-    change = {"spec": {"oversale": rules}}
+async def oversell(stage: Stage, rules: dict[str, Any] | None, **others: str | None) -> None:
+    """Change what the policy in force says of it, and other rules."""
+    change = {"spec": {"oversale": rules, **others}}
     await stage.patch(resources.POLICIES, names.DEFAULT_POLICY, change)
 
 
