@@ -141,8 +141,12 @@ def _config(node: Node, settings: Settings, not_loaded: Sequence[str]) -> loop.N
 
 
 def _usual_socket(node: Node, settings: Settings, path: Path = flag_table.POD_RESOURCES) -> Path | None:
-    """Return the usual socket of the kubelet of this node, if it is there and may be asked."""
-    if not isinstance(node, HardwareNode) or not settings.others.asks_kubelet or not path.is_socket():
+    """Return the usual socket of the kubelet of this node, if its folder is there and it may be asked.
+
+    The socket itself may be missing for a while: a kubelet that restarts makes it anew.
+    """
+    may_ask = isinstance(node, HardwareNode) and settings.others.asks_kubelet
+    if not may_ask or not path.parent.is_dir():
         return None
     log.info("the kubelet is asked at %s which devices it gave to which pods", path)
     return path

@@ -148,7 +148,7 @@ async def test_hung_kubelet_does_not_hold_up_the_end(tmp_path: Path, nowhere: tu
 @pytest.mark.parametrize(
     ("arguments", "there", "is_asked"),
     [
-        pytest.param(["--node=n1"], True, True, id="its socket is there"),
+        pytest.param(["--node=n1"], True, True, id="its folder is there"),
         pytest.param(["--node=n1"], False, False, id="there is none"),
         pytest.param(["--node=n1", "--no-ask-kubelet"], True, False, id="it is not to be asked"),
         pytest.param(["--node=n1", "--simulate=1xT4"], True, False, id="the cards are simulated"),
@@ -157,13 +157,11 @@ async def test_hung_kubelet_does_not_hold_up_the_end(tmp_path: Path, nowhere: tu
 def test_kubelet_is_asked_at_its_usual_socket(
     tmp_path: Path, arguments: list[str], *, there: bool, is_asked: bool
 ) -> None:
-    """Without a word of the one who starts the agent, if the node's cards are real."""
-    path = tmp_path / "kubelet.sock"
+    """Without a word of the one who starts the agent, if the node's cards are real, or while it restarts."""
+    path = tmp_path / ("" if there else "missing") / "kubelet.sock"
     chosen = settings.parse(arguments, {}, host="n1")
-    with socket.socket(socket.AF_UNIX) as served:
-        if there:
-            served.bind(str(path))
-        found = program._usual_socket(chosen.nodes[0], chosen, path)
+
+    found = program._usual_socket(chosen.nodes[0], chosen, path)
 
     assert found == (path if is_asked else None)
 

@@ -72,7 +72,7 @@ async def test_they_take_few_words_and_return_nothing(handlers: dict[str, Any], 
         ("device_seen", "n2", "", {}),
         ("device_gone", "n1"),
         ("gpupod_seen", "ml/train", gpupod_store.Record("g1", "u1", "n1")),
-        ("gpupod_gone", "ml/train"),
+        ("gpupod_gone", "ml/train", "g1"),
         ("policy_seen", "default", "", body),
         ("policy_gone", "default"),
     ]
@@ -87,7 +87,7 @@ async def test_a_gpupod_that_says_not_whose_it_is(
     """One that cannot be read is as good as deleted, and ends no handler."""
     await handlers[names.GPU_PODS](type=None, name="train", namespace="ml", body=GPUPOD | {"spec": spec})
 
-    assert sink.calls == [("gpupod_gone", "ml/train")]
+    assert sink.calls == [("gpupod_gone", "ml/train", "g1")]
 
 
 async def test_kopf_keeps_nothing_of_an_object() -> None:

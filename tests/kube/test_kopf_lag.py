@@ -151,6 +151,16 @@ def test_a_gpupod_that_never_comes_is_awaited_by_its_uid() -> None:
     assert "uid g2 of ml/train (gpupods) has not come for 20 s" in found(faults).text
 
 
+def test_the_end_of_one_that_was_made_again_comes_late() -> None:
+    """Kopf delivers two objects of one name in any order; what is there by now stays delivered."""
+    run = lag()
+    run.delivered(names.GPU_PODS, "ml/train", "g2")
+    run.gone(names.GPU_PODS, "ml/train", "g1")
+    revisions = kopf_lag.Revisions({names.GPU_PODS: {"ml/train": "g2"}})
+
+    assert not any(check(run, revisions, 1000))
+
+
 def test_the_newest_of_many_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are never more than the limit; one that is gone is awaited no more, and one made again is new."""
     monkeypatch.setattr(kopf_lag, "MOST_NEWEST", 2)

@@ -214,6 +214,34 @@ async def test_one_of_a_pod_that_ended_is_read_once(cleaner: Cleaner) -> None:
     assert len(cleaner.deletes) == 1
 
 
+async def test_one_whose_end_was_missed_is_forgotten_once_it_is_read(cleaner: Cleaner) -> None:
+    """It is not read again and again, and does not count for its node any more."""
+    cleaner.knows("n2")
+    cleaner.bound("n1")
+    cleaner.serves(None, NONE)
+
+    await cleaner.scans(6)
+
+    assert len(cleaner.reads) == 1
+    assert not cleaner.store.records
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["within the limit of its node", "beyond it"])
+def test_the_end_of_one_that_was_made_again_may_come_late(
+    cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch, *, many: bool
+) -> None:
+    """The one that is there by now is still checked, until its own end comes."""
+    monkeypatch.setattr(gpupod_store, "MOST_OF_A_NODE", 0 if many else 9)
+    cleaner.knows("n2", uid="g1")
+    cleaner.knows("n2", uid="g2")
+
+    cleaner.store.drop_uid("ml/train", "g1")
+    known = cleaner.store.uid("ml/train")
+    cleaner.store.drop_uid("ml/train", "g2")
+
+    assert (known, cleaner.store.uid("ml/train")) == ("g2", "")
+
+
 @pytest.mark.parametrize("first", ["n2", "n3"], ids=["the same node", "another node"])
 async def test_one_that_is_made_again_is_misplaced_still(cleaner: Cleaner, first: str) -> None:
     """Whoever deletes his record and makes another between two scans does not escape by that."""

@@ -82,6 +82,16 @@ async def test_an_answer_that_is_nested_without_end_is_a_fault() -> None:
         await answers.read(b'{"status":' + b"[" * 100_000, NOW)
 
 
+async def test_a_list_of_millions_of_short_things_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take a hundred times its size in memory, at once; as many true series are read."""
+    monkeypatch.setattr(answers, "MOST_SERIES", 20)
+    true = [series(mark, "990", UUID=f"GPU-{at}") for mark in ("value", "time") for at in range(10)]
+
+    assert len(await answers.read(body(*true), NOW)) == 10
+    with pytest.raises(faults.Fault, match="more than 20 series"):
+        await answers.read(body(*range(200)), NOW)
+
+
 async def test_many_series_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """None is lost between two of them."""
     monkeypatch.setattr(answers, "AT_ONCE", 3)

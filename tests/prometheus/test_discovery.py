@@ -20,9 +20,10 @@ def service(name: str = "prom", *ports: tuple[str, int], **spec: Any) -> dict[st
     return {"metadata": {"name": name}, "spec": {"type": "ClusterIP", "ports": listed} | spec}
 
 
-def address(*services: Any) -> str:
+def address(*services: Any, with_token: bool = False) -> str:
     """Return the address of the only one of some Services."""
-    return discovery.address(msgspec.convert(services, tuple[discovery.Service, ...]), SOURCE)
+    known = msgspec.convert(services, tuple[discovery.Service, ...])
+    return discovery.address(known, SOURCE, with_token=with_token)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,17 @@ def address(*services: Any) -> str:
 def test_the_address_of_a_service(known: Any, expected: str) -> None:
     """By its name in the cluster, over TLS where the Service says so."""
     assert address(known) == expected
+
+
+def test_a_token_goes_to_no_host_that_a_service_names() -> None:
+    """Who may write Services would get it; an address of the cluster is used with one."""
+    elsewhere = service("p", ("https", 443), type="ExternalName", externalName="prometheus.example.com")
+
+    with pytest.raises(
+        faults.Fault, match=r"the Service p leads to another host .* set spec.load.prometheus.url"
+    ):
+        address(elsewhere, with_token=True)
+    assert address(service("p", ("https", 443)), with_token=True) == "https://p.monitoring.svc:443"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from berth_crds.client import lease
 from berth_operator.engine.sampled_loads import Metric
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import feeds
-from berth_operator.prometheus import queries
+from berth_operator.prometheus import poller, queries
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.card_loads import NO_LOADS
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -261,6 +261,24 @@ async def test_what_comes_after_the_policy_changed_does_not_count(cards: Polling
 
     assert len(cards.ledger.loads) == 0
     assert cards.poller.fault == ""
+
+
+async def test_a_prometheus_that_is_slow_with_each_metric_is_given_up(
+    cards: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured before expires meanwhile as it should, and the fault is told."""
+    monkeypatch.setattr(poller, "POLL_SECONDS", 0.05)
+
+    async def slow(request: Any) -> Any:
+        await asyncio.sleep(0.03)
+        return await cards.prometheus.answer(request)
+
+    cards.prometheus.scrape_node(NODE, 95)
+    cards.server.on("GET", queries.PATH, slow)
+    await cards.step()
+
+    assert cards.poller.fault.endswith("it takes more than 0.05 s for all metrics")
+    assert cards.failures() == 1
 
 
 async def test_memory_that_prometheus_finds_free_wakes_the_pods_that_wait_for_it(cards: Polling) -> None:

@@ -28,7 +28,8 @@ def pod(name: str, ask: builders.Asks, *more: builders.Asks, of: str = BATCH) ->
 
 
 def holder(name: str, core: int, gib: int = 1, *, minor: int = 0, limit: int = 0) -> Hold:
-    """Return a pod that has a part of a card."""
+    """Return a pod that has a part of a card; one with all the core has a record of that."""
+    limit = limit or (100 if core >= 100 else 0)
     share = builders.share(minor, core=core, memory=gib * GIB)
     return builders.hold(name, shares=[dataclasses.replace(share, core_limit=limit)])
 

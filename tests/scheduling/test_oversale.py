@@ -167,15 +167,34 @@ def test_a_card_without_memory_left_is_full_for_filters_and_for_the_search() -> 
     assert allocator.allocate(builders.view([builders.card()], {0: None}), asked) is None
 
 
+def test_a_whole_card_is_not_oversold_where_its_node_lists_more_memory_than_it_did() -> None:
+    """Such as after ECC was switched off; a part with all the core is told from it by its record."""
+    listed = builders.card(memory=16 * GIB)
+    before = one_card(builders.hold("a", shares=[builders.share(memory=15 * GIB)]), card=listed)
+    beside = one_card(holder("a", 100, 15), card=listed)
+
+    (refused,) = decide(before, pod("p", part(50)))
+    (placed,) = decide(beside, pod("p", part(50)))
+
+    assert isinstance(refused, Wait)
+    assert shares(placed) == [(0, 50)]
+
+
 def test_the_limit_is_recorded_with_what_is_given() -> None:
-    """So that an audit knows, whatever becomes of the policy; with all else nothing is."""
-    inventory = builders.inventory(*builders.nodes(1, cards=3))
-    waiting = pod("a", part(50)), pod("b", part(50), of=""), pod("c", WHOLE), pod("d", part(60), part(60))
+    """So that an audit knows, whatever the policy becomes; and a part with all the core is known as one."""
+    inventory = builders.inventory(*builders.nodes(1, cards=4))
+    waiting = (
+        pod("a", part(50)),
+        pod("b", part(50), of=""),
+        pod("c", WHOLE),
+        pod("d", part(60), part(60)),
+        pod("e", part(100), of=""),
+    )
 
     answers = decide(inventory, *waiting)
 
     given = [random_clusters.given(one.placement) for one in answers if isinstance(one, Bind)]
-    assert [[share.core_limit for share in one] for one in given] == [[150], [0], [0], [150]]
+    assert [[share.core_limit for share in one] for one in given] == [[150], [0], [0], [150], [100]]
 
 
 # ---------------------------------------------------------------- which card
@@ -212,8 +231,9 @@ def test_strategies_see_what_is_left_up_to_the_limit(strategy: Strategy, minor: 
 def test_nodes_are_ranked_where_all_cards_are_full(strategy: Strategy) -> None:
     """A node with more left up to the limit is found, whatever the strategy."""
     full = [
-        builders.hold(f"h{at}", f"n{at}", [builders.share(at=f"n{at}", core=core, memory=GIB)])
-        for at, core in ((1, 140), (2, 120))
+        builders.hold(f"h{at}-{part}", f"n{at}", [builders.share(at=f"n{at}", core=core, memory=GIB)])
+        for at, cores in ((1, (70, 70)), (2, (70, 50)))
+        for part, core in enumerate(cores)
     ]
     inventory = builders.inventory(*builders.nodes(2, cards=1), *full)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import grpc
 import grpc.aio
 
+from support.grpc_server import GrpcServer
 from support.podresources import field
 from testbed import waiting
 
@@ -18,14 +18,13 @@ VERSION = "v1beta1"
 REGISTRY = "kubelet.sock"
 
 
-class DevicePlugin:
+class DevicePlugin(GrpcServer):
     """Offers devices of one resource."""
 
     def __init__(self, folder: Path, resource: str) -> None:
         self._folder = folder
         self._resource = resource
         self._socket = folder / "plugin.sock"
-        self._server: grpc.aio.Server | None = None
         self._ids: Sequence[str] = ()
         self._changed = asyncio.Event()
         self.env: dict[str, str] = {}  # What each container that is given a device gets.
@@ -35,13 +34,6 @@ class DevicePlugin:
         """Begin to serve, and register."""
         await self.start()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop serving."""
-        if self._server is not None:
-            await self._server.stop(None)
 
     async def start(self) -> None:
         """Serve at a fresh socket and register; a kubelet that starts knows no plugin."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import grpc
 import grpc.aio
 
 from berth_agent import protobuf
+from support.grpc_server import GrpcServer
 from support.podresources import field
 from testbed import waiting
 
@@ -18,7 +18,7 @@ DRA: Final = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 CLAIM_UID: Final = 2  # The field of a claim that has its uid.
 
 
-class DraDriver:
+class DraDriver(GrpcServer):
     """Gives the containers of each claim these devices, all of one pool, and opens none of them."""
 
     def __init__(self, kubelet: Path, name: str, pool: str, devices: Sequence[str]) -> None:
@@ -26,7 +26,6 @@ class DraDriver:
         self._given = b"".join(field(1, field(2, pool) + field(3, device)) for device in devices)
         self._registration = kubelet / "plugins_registry" / f"{name}-reg.sock"
         self._socket = kubelet / "plugins" / f"{name}.sock"
-        self._server: grpc.aio.Server | None = None
         self._is_registered = False
 
     async def __aenter__(self) -> Self:
@@ -43,13 +42,6 @@ class DraDriver:
         await self._server.start()
         await waiting.eventually(self._taken, what="the kubelet to take the driver", seconds=30)
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop serving."""
-        if self._server is not None:
-            await self._server.stop(None)
 
     async def _taken(self) -> bool:
         return self._is_registered

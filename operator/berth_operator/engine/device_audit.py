@@ -43,12 +43,12 @@ def _with_oversale(
 ) -> device_view.Usage | None:
     """Return the most that may be allocated of a device, by the limits under which its pods were placed.
 
-    Only cards are oversold, and pods without a limit fit a card by themselves.
+    Only cards are oversold, not beside a pod that has one whole; and pods without a limit fit by themselves.
     """
-    if room is None or used.core <= room.core or not _is_card(uuid, info):
+    if room is None or used.core <= room.core or used.wholes or not _is_card(uuid, info):
         return room
     shares = [share for hold in info.holds.values() for share in hold.shares if share.uuid == uuid]
-    if sum(share.core for share in shares if not share.core_limit) > room.core:
+    if sum(share.core for share in shares if share.core_limit <= room.core) > room.core:
         return room
     return room._replace(core=max(room.core, *(share.core_limit for share in shares)))
 

@@ -78,6 +78,7 @@ class SampledLoads:
         nodes = list(self._ledger.inventory.index)
         for start in range(0, len(nodes), NODES_AT_ONCE):
             if self._ledger.policy is not policy:
+                self.expires = -math.inf  # By the new policy all nodes are looked at again.
                 return
             for node in nodes[start : start + NODES_AT_ONCE]:
                 self._apply_to(node, oldest)

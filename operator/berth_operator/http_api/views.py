@@ -130,7 +130,7 @@ def _device(view: device_view.View, card: facts.Card) -> Fields:
         "memory": card.memory,
         "trouble": card.trouble,
         "occupants": _plain(card.occupants),
-        "used": view.usage(card.uuid)._asdict(),
+        "used": {name: getattr(view.usage(card.uuid), name) for name in ("core", "memory", "pods")},
         "instances": [one.uuid for one in card.instances],
         "replicas": card.replicas,
     }

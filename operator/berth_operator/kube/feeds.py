@@ -173,7 +173,7 @@ class GpuPodSink(FailClosedSink):
         """Record that a GpuPod is gone."""
         title = gpupods.title(meta)
         self.newest.drop(title)
-        self.store.drop_ghost(title, meta.uid)
+        self.store.drop_uid(title, meta.uid)
         self._faults.record(title, "")
         self._ledger.gpupod_gone(title)
 

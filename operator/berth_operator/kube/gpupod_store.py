@@ -47,13 +47,13 @@ class GpuPodStore:
     """All GpuPods by title, and those that are verified: they belong to the pod of their name.
 
     `records` has at most so many of each node. Titles that are to be checked soon because their
-    node has more are in `crowded`; those beyond the limit are only there.
+    node has more are in `crowded`, with their uids; those beyond the limit are only there.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.verified: dict[str, Record] = {}
-        self.crowded: dict[str, None] = {}
+        self.crowded: dict[str, str] = {}
         self.on_new: Callable[[str, Record], None] | None = None  # Called with each new GpuPod.
         self._counts = totals.Totals()  # Of the records, by node.
 
@@ -65,7 +65,7 @@ class GpuPodStore:
                 self._counts.add(one.node, 1)
                 self.records[title] = one
             else:
-                self.crowded[title] = None
+                self.crowded[title] = one.uid
             if self.on_new is not None:
                 self.on_new(title, one)
 
@@ -88,11 +88,15 @@ class GpuPodStore:
         if one is not None:
             self._counts.add(one.node, -1)
 
-    def drop_ghost(self, title: str, uid: str) -> None:
+    def drop_uid(self, title: str, uid: str) -> None:
         """Forget a GpuPod that is gone; one that was made again under its name stays."""
-        one = self.records.get(title)
-        if one is not None and one.uid == uid:
+        if uid == self.uid(title):
             self.drop(title)
+
+    def uid(self, title: str) -> str:
+        """Return the uid of the GpuPod that is known by a title; empty if none is."""
+        one = self.records.get(title)
+        return one.uid if one is not None else self.crowded.get(title, "")
 
 
 class StoreInbox:
@@ -106,9 +110,9 @@ class StoreInbox:
         """Record a GpuPod."""
         self._queue.send(functools.partial(self._store.put, title, one))
 
-    def drop(self, title: str) -> None:
+    def drop(self, title: str, uid: str) -> None:
         """Forget a GpuPod that is gone."""
-        self._queue.send(functools.partial(self._store.drop, title))
+        self._queue.send(functools.partial(self._store.drop_uid, title, uid))
 
 
 def _move_to_end(things: dict[str, T], key: str) -> None:

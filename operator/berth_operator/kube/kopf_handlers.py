@@ -43,8 +43,8 @@ class KopfSink(Protocol):
     def gpupod_seen(self, title: str, one: gpupod_store.Record) -> None:
         """Record whose a GpuPod is."""
 
-    def gpupod_gone(self, title: str) -> None:
-        """Forget a GpuPod that was deleted."""
+    def gpupod_gone(self, title: str, uid: str) -> None:
+        """Forget a GpuPod that was deleted; one that was made again under its name may have come before."""
 
     def policy_seen(self, name: str, version: str, body: Json) -> None:
         """Record the revision of a policy, and all of it."""
@@ -67,7 +67,7 @@ def register(registry: kopf.OperatorRegistry, sink: KopfSink) -> None:
     async def gpupod(*, type: str, name: str, namespace: str | None, body: Any, **_: Any) -> None:  # noqa: A002
         one = None if type == "DELETED" else _record(body)
         if one is None:
-            sink.gpupod_gone(f"{namespace}/{name}")
+            sink.gpupod_gone(f"{namespace}/{name}", body["metadata"].get("uid", ""))
         else:
             sink.gpupod_seen(f"{namespace}/{name}", one)
 

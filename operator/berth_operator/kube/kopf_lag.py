@@ -104,11 +104,12 @@ class KopfLag:
             one.listed = 0
         one.delivered[name] = version
 
-    def gone(self, kind: str, name: str) -> None:
-        """Record that Kopf delivered the deletion of an object."""
+    def gone(self, kind: str, name: str, version: str = "") -> None:
+        """Record that Kopf delivered the deletion of an object; with a version, if that came last."""
         one = self._kinds.setdefault(kind, _Kind())
         one.quiet = 0
-        one.delivered.pop(name, None)
+        if version in {"", one.delivered.get(name)}:
+            one.delivered.pop(name, None)
 
     def names(self, kind: str) -> Collection[str]:
         """Return the names of the objects that Kopf has delivered and that are not gone."""

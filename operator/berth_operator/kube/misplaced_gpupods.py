@@ -176,7 +176,7 @@ class GpuPodCleaner:
         if title not in self._store.records:
             self._mark_crowded(one.node)
         if one.node in self._crowded_nodes:
-            self._queue_crowded(title)
+            self._queue_crowded(title, one.uid)
         elif self._clock() < self._offenders.get(one.node, 0.0) and len(self._recent) < MOST_RECENT:
             self._recent[title] = None
             self._recent_waits.set()
@@ -192,8 +192,8 @@ class GpuPodCleaner:
             )
             self._crowded_nodes[node] = self._clock() + OFFENDER_SECONDS
 
-    def _queue_crowded(self, title: str) -> None:
-        self._store.crowded[title] = None
+    def _queue_crowded(self, title: str, uid: str) -> None:
+        self._store.crowded[title] = uid
         self._crowded_waits.set()
 
     def _is_right(self, title: str, one: gpupod_store.Record) -> bool:
@@ -224,7 +224,7 @@ class GpuPodCleaner:
             self._store.verify(title, one)
         elif pod is not None or title not in self._store.verified:  # Else its pod has ended.
             if one.node in self._crowded_nodes:
-                self._queue_crowded(title)
+                self._queue_crowded(title, one.uid)
             else:
                 suspicion = suspect_gpupods.Suspicion
                 self._suspects.add(title, suspicion.PODLESS if pod is None else suspicion.REFUTED)
@@ -244,7 +244,9 @@ class GpuPodCleaner:
     async def _check(self, title: str) -> bool:
         """Read a GpuPod and its pod anew, in this order, and delete it if it is misplaced and we lead."""
         namespace, _, name = title.partition("/")
+        known = self._store.uid(title)
         if (one := await self._gpupod(namespace, name)) is None:
+            self._store.drop_uid(title, known)  # The event of its end may never come.
             return True
         found = mismatch(one, *await self._pod(namespace, one.pod.partition("/")[2] or name))
         if found is None:

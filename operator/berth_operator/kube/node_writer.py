@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.5
 FULL_PASS_SECONDS: Final = 300.0
 WRITE_SECONDS: Final = 5.0
+# What the server says of one Node. To be forbidden concerns all, unless an admission policy says it.
+REFUSALS: Final = (errors.BadRequest, errors.Conflict, errors.Invalid, errors.Oversized)
 COMPARED_AT_ONCE: Final = 100  # Nodes between two awaits.
 
 Change = TypeVar("Change")
@@ -44,6 +46,7 @@ class NodeWriter(abc.ABC, Generic[Change]):
         self._compared_by: object = None  # The part of the policy at the last full pass.
         self._next_full_pass = 0.0
         self._due: set[str] = set()
+        self._last_tried = ""  # The node whose write met the last outage.
 
     @abc.abstractmethod
     def policy_part(self) -> object:
@@ -73,11 +76,16 @@ class NodeWriter(abc.ABC, Generic[Change]):
     async def catch_up(self) -> None:
         """Write what differs on the nodes that have changed, and what could not be written before."""
         self._due |= self._changed()
-        for at, node in enumerate(sorted(self._due)):
+        for at, node in enumerate(sorted(self._due, key=self._turn)):
             if at % COMPARED_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if not self._failures.in_backoff(node) and not await self._settle(node):
-                return  # The server is unavailable.
+                self._last_tried = node
+                return  # The server is unavailable, or seems so: the next pass begins behind this node.
+
+    def _turn(self, node: str) -> tuple[bool, bool, str]:
+        """Return when a node has its turn: those that failed alone come last."""
+        return self._failures.failed_alone(node), node <= self._last_tried, node
 
     def _changed(self) -> set[str]:
         """Return the nodes to compare: those that have changed, or all."""
@@ -112,7 +120,9 @@ class NodeWriter(abc.ABC, Generic[Change]):
         """Have a write tried again later; return whether only this node is concerned."""
         if isinstance(error, errors.Throttled):
             self._rate_limiter.back_off(error.pause)
-        if errors.is_systemic(error) or self._failures.failed(node):
+        if isinstance(error, REFUSALS):
+            self._failures.refused(node)
+        elif errors.is_systemic(error) or self._failures.failed(node):
             log.debug("the %s of nodes is not written: %s", self.WRITTEN, error)
             return False
         # A Node that is other than it was read is no fault; the watch will show it.

@@ -82,11 +82,11 @@ class Inbox:
             functools.partial(self._gpupods.put, title, one),
         )
 
-    def gpupod_gone(self, title: str) -> None:
-        """Forget a GpuPod that was deleted."""
+    def gpupod_gone(self, title: str, uid: str) -> None:
+        """Forget a GpuPod that was deleted; one that was made again under its name may have come before."""
         self._pass(
-            functools.partial(self.lag.gone, names.GPU_PODS, title),
-            functools.partial(self._gpupods.drop, title),
+            functools.partial(self.lag.gone, names.GPU_PODS, title, uid),
+            functools.partial(self._gpupods.drop, title, uid),
         )
 
     def _seen(self, kind: str, name: str, version: str, shown: Json) -> None:

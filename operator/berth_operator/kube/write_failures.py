@@ -2,7 +2,8 @@
 
 An object that fails alone backs off, longer each time, and comes after all others. Failures of
 several different objects in a row, without a success in between, are an outage, and no object
-backs off because of it.
+backs off because of it. Where the server says what is wrong with an object, that is no outage, however many
+there are.
 """
 
 from collections.abc import Callable
@@ -36,10 +37,18 @@ class WriteFailures(Generic[T]):
             for one in self._in_a_row:
                 self._backoffs.pop(one, None)
             return True
+        self._back_off(key)
+        return False
+
+    def refused(self, key: T) -> None:
+        """Record that the server refused the write of this object for what it is: there is no outage."""
+        self._in_a_row.clear()
+        self._back_off(key)
+
+    def _back_off(self, key: T) -> None:
         times = self._backoffs[key].times if key in self._backoffs else 0
         pause = PAUSE_SECONDS[min(times, len(PAUSE_SECONDS) - 1)]
         self._backoffs[key] = Backoff(times + 1, self._clock() + pause)
-        return False
 
     def succeeded(self, key: T) -> None:
         """Record a successful write: there is no outage."""

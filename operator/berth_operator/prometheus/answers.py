@@ -18,6 +18,8 @@ from berth_operator.prometheus import faults, queries
 
 T = TypeVar("T")
 AT_ONCE: Final = 1000  # Series, or cards.
+MOST_SERIES: Final = 250_000  # Of one metric: two for each card of 15,000 nodes with eight.
+COMMAS: Final = 6  # In a series: between its labels, and around and in its value.
 LONGEST_UUID: Final = 64  # Characters of the uuid of a card.
 LONGEST_REASON: Final = 200
 ERROR: Final = "error"
@@ -89,6 +91,9 @@ def _series_of(body: bytes) -> list[msgspec.Raw]:
     if answer.data.kind != VECTOR:
         kind = text.quoted(answer.data.kind, most=LONGEST_REASON)
         raise refusal(body) or faults.Fault(f"its answer has the result type {kind} in place of vector")
+    # A list takes an object for each element, however short: millions would fit into an answer of 32 MiB.
+    if bytes(answer.data.result).count(b",") > COMMAS * MOST_SERIES:
+        raise faults.Fault(f"its answer has more than {MOST_SERIES:,} series")
     return _decode(_RESULT, answer.data.result)
 
 

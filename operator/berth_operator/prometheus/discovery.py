@@ -1,7 +1,8 @@
 """Finds the address of Prometheus by the labels of its Service.
 
 It is found only where it is clear what is meant: one Service, and one port of it. Whoever may write
-Services in the namespace that a policy names decides what is asked; no other namespace is looked at.
+Services in the namespace that a policy names decides what is asked; no other namespace is looked at. Such a
+person must not get the operator's token: a Service that leads out of the cluster is not used with one.
 """
 
 from typing import Final
@@ -53,8 +54,11 @@ class ServiceList(wire.Struct, frozen=True):
     items: tuple[Service, ...] = ()
 
 
-async def find(session: api.Api, source: Prometheus) -> str:
-    """Return the address of the one Service that a policy means, or raise `Fault`."""
+async def find(session: api.Api, source: Prometheus, *, with_token: bool = False) -> str:
+    """Return the address of the one Service that a policy means, or raise `Fault`.
+
+    With a token, which is sent there, it is an address of the cluster.
+    """
     path = resources.SERVICES.path(namespace=source.namespace)
     params = {"labelSelector": source.service_selector, "limit": f"{MOST_SERVICES}"}
     try:
@@ -67,10 +71,10 @@ async def find(session: api.Api, source: Prometheus) -> str:
         ) from error
     except errors.ClientError as error:
         raise faults.Fault(f"its Service cannot be looked for: {error}") from error
-    return address(found.items, source)
+    return address(found.items, source, with_token=with_token)
 
 
-def address(services: tuple[Service, ...], source: Prometheus) -> str:
+def address(services: tuple[Service, ...], source: Prometheus, *, with_token: bool = False) -> str:
     """Return the address of the only one of some Services, or raise `Fault`."""
     where = f"in namespace {source.namespace} with the labels {quoted(source.service_selector)}"
     if not services:
@@ -83,6 +87,11 @@ def address(services: tuple[Service, ...], source: Prometheus) -> str:
     (service,) = services
     name, spec = service.metadata.name, service.spec
     port = _port(name, spec.ports)
+    if spec.type == EXTERNAL and with_token:
+        raise faults.Fault(
+            f"the Service {name} leads to another host ({EXTERNAL}), to which no token is sent: set"
+            " spec.load.prometheus.url"
+        )
     host = spec.external_name if spec.type == EXTERNAL else f"{name}.{source.namespace}.svc"
     scheme = HTTPS if HTTPS in {port.name, port.app_protocol.lower()} else "http"
     return f"{scheme}://{host.rstrip('.')}:{port.port}"

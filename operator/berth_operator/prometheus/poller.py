@@ -24,6 +24,7 @@ from berth_operator.scheduling.policy import Prometheus
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 15.0  # For the address and all metrics; meanwhile no sample expires.
 ADDRESS_SECONDS: Final = 300.0  # So long the address of a Service counts that answers.
 LOG_SECONDS: Final = 600.0  # Between two lines on faults that follow each other.
 MOST_NAMED: Final = 3  # Unknown uuids in one line of the log.
@@ -87,10 +88,13 @@ class Poller:
     async def _poll(self, source: Prometheus) -> None:
         fault = ""
         try:
-            await self._read(await self._address_of(source), source)
+            async with asyncio.timeout(POLL_SECONDS):
+                await self._read(await self._address_of(source), source)
         except faults.Fault as error:
             fault = str(error)
             self._found_at = -math.inf
+        except TimeoutError:
+            fault = f"it takes more than {POLL_SECONDS:g} s for all metrics"
         if self._ledger.policy.prometheus != source:
             return  # Another source is in force by now.
         if fault:
@@ -105,7 +109,9 @@ class Poller:
             self._address = source.url
         elif self._around.clock() - self._found_at >= ADDRESS_SECONDS:
             self._address = ""
-            self._address = await discovery.find(self._around.session, source)
+            self._address = await discovery.find(
+                self._around.session, source, with_token=bool(self._around.credentials.token_file)
+            )
             self._found_at = self._around.clock()
         return self._address
 

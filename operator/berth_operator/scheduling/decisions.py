@@ -119,7 +119,8 @@ class Share:
     A MIG instance has a uuid of its own, the minor of its card, and its profile; a virtual
     function is named by its bus id beside the uuid of its device. The memory of the whole
     card is there for words alone, where it is known. Of a shared card it is so many `replicas`. With it up to
-    `core_limit` percent of the core might be promised in all; 0 stands for 100.
+    `core_limit` percent of the core might be promised in all; 0 stands for 100, and with all the core for a
+    whole device.
     """
 
     uuid: str

@@ -30,8 +30,12 @@ def take(info: NodeInfo, hold: Hold, sign: int) -> None:
     """Add what a hold takes of each device to what is used of the node, or with -1 subtract it."""
     for share in hold.shares:
         old = info.used.get(share.uuid, device_view.UNUSED)
+        whole = share.core >= device_view.FULL_CORE and not share.core_limit
         new = device_view.Usage(
-            old.core + sign * share.core, old.memory + sign * share.memory, old.pods + sign
+            old.core + sign * share.core,
+            old.memory + sign * share.memory,
+            old.pods + sign,
+            old.wholes + sign * whole,
         )
         if new.pods:
             info.used[share.uuid] = new

@@ -249,7 +249,7 @@ def share_fits(
         return False
     if any(map(is_whole, here)):
         return not in_use(view, card.uuid) and len(here) == 1
-    limit = view.core_limit if used.memory < card.memory else 100
+    limit = view.core_limit if used.memory < card.memory and not used.wholes else 100
     parts = [amount(ask, Thing(card)) for ask in here]
     if not card.memory and any(isinstance(ask, requests.Gpus) and (ask.memory or ask.ratio) for ask in here):
         return False

@@ -14,11 +14,16 @@ FULL_CORE = 100
 
 
 class Usage(NamedTuple):
-    """What all holds together take of one device: core, memory, and how many pods share it."""
+    """What all holds together take of one device: core, memory, and how many pods share it.
+
+    Of these, `wholes` may have it to themselves: they have all the core, and no record says that this is a
+    part.
+    """
 
     core: int = 0
     memory: int = 0
     pods: int = 0
+    wholes: int = 0
 
 
 UNUSED = Usage()
@@ -63,13 +68,20 @@ class View:
         return max(0, limit - self.usage(card.uuid).core)
 
     def limit_of(self, card: facts.Card) -> int:
-        """Return how much of a device may be promised in all."""
-        has_memory = self.usage(card.uuid).memory < card.memory
-        return self.core_limit if card.type == facts.GPU and has_memory else FULL_CORE
+        """Return how much of a device may be promised in all.
 
-    def recorded_limit(self, *, whole: bool) -> int:
-        """Return what is recorded of the limit in what a pod gets: nothing where it is as always."""
-        return 0 if whole or self.core_limit == FULL_CORE else self.core_limit
+        Free memory does not tell whether a pod has a card whole: it may list more than when it was given.
+        """
+        used = self.usage(card.uuid)
+        is_shared = used.memory < card.memory and not used.wholes
+        return self.core_limit if card.type == facts.GPU and is_shared else FULL_CORE
+
+    def recorded_limit(self, core: int, *, whole: bool) -> int:
+        """Return what is recorded of the limit in what a pod gets: nothing where it is as always.
+
+        A part that has all the core always has a record, which tells it from a whole card.
+        """
+        return 0 if whole or (self.core_limit == FULL_CORE and core < FULL_CORE) else self.core_limit
 
     def up_to(self, core_limit: int) -> "View":
         """Return the same devices to a pod that is content with so much core promised of a card in all."""

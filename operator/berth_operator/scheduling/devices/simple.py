@@ -51,7 +51,7 @@ def find(
 
 def _share(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> decisions.Share:
     memory = min(ask.bytes_of(card.memory), view.free_memory(card))
-    limit = 0 if view.core_limit == device_view.FULL_CORE else view.recorded_limit(whole=ask.whole)
+    limit = view.recorded_limit(ask.core, whole=ask.whole)
     return decisions.Share(card.uuid, card.minor, ask.core, memory, card_memory=card.memory, core_limit=limit)
 
 
