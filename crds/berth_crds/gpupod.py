@@ -45,6 +45,10 @@ class HeldCard(model_rules.Model):
     vf: model_rules.BusId | None = None
     """PCI address of the virtual function that was given. Absent: the device itself was."""
 
+    limit: Annotated[int, model_rules.integer(1, schema_limits.MOST_CORE)] | None = None
+    """Up to how many percent the core of the card might be promised in all when this part was given. Absent:
+    up to 100, or the card was given whole."""
+
 
 class HoldingContainer(model_rules.Model):
     """A container and what it was given."""

@@ -244,6 +244,7 @@ class HeldCard(Struct, frozen=True):
     model: str = ""
     profile: str = ""
     vf: str = ""
+    limit: int | None = None
 
 
 class HoldingContainer(Struct, frozen=True):

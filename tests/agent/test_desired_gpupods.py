@@ -25,7 +25,7 @@ CARDS = tuple(
 )
 NODE_CARDS = desired.NodeCards("n1", desired.gpus_by_minor(CARDS), vocabulary.GrantSource.SIMULATED)
 
-SHARE = allocation.Share(CARDS[1].uuid, minor=1, core=50, memory=1024)
+SHARE = allocation.Share(CARDS[1].uuid, minor=1, core=50, memory=1024, limit=150)
 WHOLE = allocation.Share(CARDS[0].uuid, minor=0, core=100, memory=2048)
 HALF = allocation.Share(CARDS[0].uuid, minor=0, core=50, memory=1024)
 SLICE = allocation.Share("MIG-1", minor=0, core=14, memory=512, profile="1g.5gb")
@@ -88,7 +88,7 @@ def test_spec_copies_the_allocation() -> None:
         wire.HoldingContainer(
             "a",
             (
-                wire.HeldCard(CARDS[1].uuid, 1, "gpu", core=50, memory=1024, model="Tesla T4"),
+                wire.HeldCard(CARDS[1].uuid, 1, "gpu", core=50, memory=1024, model="Tesla T4", limit=150),
                 wire.HeldCard(CARDS[0].uuid, 0, "gpu", core=100, memory=2048, model="Tesla T4"),
             ),
         ),

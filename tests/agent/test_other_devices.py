@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from berth_agent import found_devices, package_sources, sysfs
@@ -151,9 +152,11 @@ async def test_the_example_finds_what_its_driver_lists(
 async def test_a_part_is_passed_on_as_it_was_given(tmp_path: Path) -> None:
     """How much of the device it is, and which virtual function."""
     opener = Opener(Opening())
+    function = wire.VfGroup(vfs=(wire.Vf(0, "0000:3b:00.3"),))
+    cards = (wire.Card("npu-x-1", "npu-x", 1, vf_groups=(function,)),)
     part = allocation.Share("npu-x-1", 1, 25, 0, vf="0000:3b:00.3")
 
-    assert await delivered(opener, tmp_path, npu_x=[part]) == Delivery(VOID)
+    assert await delivered(opener, tmp_path, cards=cards, npu_x=[part]) == Delivery(VOID)
 
     assert opener.asked == [[GivenDevice(id="1", minor=1, percent=25, function="0000:3b:00.3")]]
 
@@ -180,6 +183,12 @@ async def test_a_container_without_such_a_device_asks_no_source(tmp_path: Path) 
         ),
         pytest.param(
             NPU, (wire.Card("npu-x-1", "other", 1),), "is no longer on this node", id="another type"
+        ),
+        pytest.param(
+            msgspec.structs.replace(NPU, vf="0000:3b:00.3"),
+            (wire.Card("npu-x-1", "npu-x", 1, vf_groups=(wire.VfGroup(vfs=(wire.Vf(0, "0000:3c:00.3"),)),)),),
+            "npu-x-1 no longer has the virtual function 0000:3b:00.3",
+            id="without the function",
         ),
     ],
 )

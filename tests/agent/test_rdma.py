@@ -251,7 +251,7 @@ def test_a_device_without_a_device_node_is_closed(tree: RdmaTree) -> None:
 # ---------------------------------------------------------------- what containers get
 
 ADDRESS, FUNCTION = "0000:3b:00.0", "0000:3b:00.2"
-DEVICE = wire.Card(f"rdma-{ADDRESS}", "rdma", 0)
+DEVICE = wire.Card(f"rdma-{ADDRESS}", "rdma", 0, vf_groups=(wire.VfGroup(vfs=(wire.Vf(0, FUNCTION),)),))
 
 
 @pytest.fixture

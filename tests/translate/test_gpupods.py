@@ -28,7 +28,9 @@ def test_every_field_of_a_device_is_read() -> None:
     nic = wire.HeldCard("nic-0", 1, "rdma", 50, 0, vf="0000:1f:00.2")
     part = wire.HeldCard("MIG-0", 3, "gpu", 100, 10, model="A100", profile="1g.10gb")
 
-    found = gpupods.read(of(held(CARD, nic), held(part, name="side")))
+    oversold = wire.HeldCard("GPU-n1-1", 1, "gpu", 60, 5, limit=150)
+
+    found = gpupods.read(of(held(CARD, nic, oversold), held(part, name="side")))
 
     assert found == allocation_recovery.NamedDevices(
         "ml/p",
@@ -39,6 +41,7 @@ def test_every_field_of_a_device_is_read() -> None:
                 "main",
                 (
                     decisions.Share("GPU-n1-0", 0, 100, 5),
+                    decisions.Share("GPU-n1-1", 1, 60, 5, core_limit=150),
                     decisions.Share("nic-0", 1, 50, 0, "rdma", function="0000:1f:00.2"),
                 ),
             ),

@@ -71,6 +71,11 @@ def _given(entry: allocation.Entry, cards: Iterable[wire.Card]) -> GivenDevice:
         )
     if entry.type not in BUILT_IN:
         check_minor(share, card)
+    if share.vf and share.vf not in {one.bus_id for group in card.vf_groups for one in group.vfs}:
+        raise Undeliverable(
+            f"device {share.uuid} no longer has the virtual function {share.vf}; "
+            "delete the pod, so that it is placed anew"
+        )
     own = share.uuid.removeprefix(f"{entry.type}-")
     return GivenDevice(id=own, minor=share.minor, percent=share.core, function=share.vf)
 

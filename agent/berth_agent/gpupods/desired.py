@@ -79,6 +79,7 @@ def _held(kind: str, share: allocation.Share, node_cards: NodeCards) -> wire.Hel
         model=card.model if card else "",
         profile=share.profile,
         vf=share.vf,
+        limit=share.limit or None,
     )
 
 

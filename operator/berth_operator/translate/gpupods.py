@@ -64,10 +64,13 @@ def allocation_of(spec: wire.GpuPodSpec) -> allocation.Allocation:
     return allocation.of(
         spec.node,
         {
-            container.name: allocation.by_type(
-                (one.type, allocation.Share(one.uuid, one.minor, one.core, one.memory, one.profile, one.vf))
-                for one in container.devices
-            )
+            container.name: allocation.by_type((one.type, _share(one)) for one in container.devices)
             for container in spec.containers
         },
+    )
+
+
+def _share(held: wire.HeldCard) -> allocation.Share:
+    return allocation.Share(
+        held.uuid, held.minor, held.core, held.memory, held.profile, held.vf, limit=held.limit or 0
     )

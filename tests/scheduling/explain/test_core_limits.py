@@ -62,6 +62,17 @@ def test_a_refusal_of_a_card_names_the_limit() -> None:
     assert refusal.detail == "not enough free: 10 % core free, 40 % wanted, 150 % may be promised"
 
 
+def test_memory_is_what_a_card_without_any_lacks() -> None:
+    """Once some is free, core is promised as far as on any card."""
+    waiting = pod("p", part(30, 20))
+
+    found = told(one_card(holder("a", 110, 80)), waiting)
+
+    clauses = {change.clause() for one in found.advice for change in one.changes}
+    assert "20 GiB were freed on GPU-n1-0 of n1" in clauses, clauses
+    assert explain.refusals(found, waiting)[0].detail == "in use"
+
+
 @pytest.mark.parametrize(
     ("policy", "ask"),
     [

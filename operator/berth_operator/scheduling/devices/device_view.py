@@ -68,13 +68,17 @@ class View:
         return max(0, limit - self.usage(card.uuid).core)
 
     def limit_of(self, card: facts.Card) -> int:
-        """Return how much of a device may be promised in all.
+        """Return how much of a device may be promised in all."""
+        has_memory = self.usage(card.uuid).memory < card.memory
+        return self.limit_with_memory(card) if has_memory else FULL_CORE
+
+    def limit_with_memory(self, card: facts.Card) -> int:
+        """Return how much of a device may be promised in all while, or once, some of its memory is left.
 
         Free memory does not tell whether a pod has a card whole: it may list more than when it was given.
         """
-        used = self.usage(card.uuid)
-        is_shared = used.memory < card.memory and not used.wholes
-        return self.core_limit if card.type == facts.GPU and is_shared else FULL_CORE
+        may_be_shared = card.memory > 0 and not self.usage(card.uuid).wholes
+        return self.core_limit if card.type == facts.GPU and may_be_shared else FULL_CORE
 
     def recorded_limit(self, core: int, *, whole: bool) -> int:
         """Return what is recorded of the limit in what a pod gets: nothing where it is as always.

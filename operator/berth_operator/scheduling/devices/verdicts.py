@@ -71,17 +71,23 @@ def judge(
     """Return why a device cannot serve an ask, or None if it can; `grouping` matters for labels only."""
     if (reason := reason_against(view, card, ask, asked, grouping=grouping)) is None:
         return None
+    wanted, left = need(card, ask), free(view, card, asked, grouping=grouping)
+    limit, used = view.limit_of(card), view.usage(card.uuid).core
+    if wanted.memory > left.memory:
+        # Room for this pod is memory first, and with that the core can be promised as far as elsewhere.
+        limit = view.limit_with_memory(card)
+        left = left._replace(core=max(0, limit - used))
     return Verdict(
         card.uuid,
         card.minor,
         card.type,
         reason,
         reason in NEVER,
-        wanted=need(card, ask),
-        free=free(view, card, asked, grouping=grouping),
+        wanted=wanted,
+        free=left,
         total=total(card, asked, grouping=grouping),
-        core_limit=view.limit_of(card),
-        excess=max(0, view.usage(card.uuid).core - view.limit_of(card)),
+        core_limit=limit,
+        excess=max(0, used - limit),
     )
 
 
