@@ -79,7 +79,7 @@ fast: $(READY) ## the tests that need no cluster, on all cores
 	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow"
 
 test-gpu: $(READY) ## what every probe promises, on the NVIDIA cards of this machine
-	@BERTH_TEST_GPU=1 $(BIN)/python -m pytest tests/agent/test_probes.py -k real
+	@BERTH_TEST_GPU=1 $(BIN)/python -m pytest tests/agent/test_probes.py tests/agent/test_real_cards.py -k real
 
 lint: $(READY) ## ruff, import contracts, the rules of the house
 	@$(BIN)/ruff check --quiet .
