@@ -201,6 +201,16 @@ def test_small_process_does_not_close_its_card(
     assert [bool(one.small) for one in found["GPU-a"]] == [small]
 
 
+@pytest.mark.parametrize(("memory", "small"), [(4 * LEAST - 1, True), (4 * LEAST, False), (None, False)])
+def test_the_server_of_mps_may_have_more(memory: int | None, *, small: bool) -> None:
+    """The pods that share a card by MPS go on getting their parts of it."""
+    server = CardProcess(7, memory, A, command="nvidia-cuda-mps")
+
+    found = process_owners.occupants((server,), {}, least_memory=LEAST)
+
+    assert [bool(one.small) for one in found["GPU-a"]] == [small]
+
+
 def test_processes_that_close_a_card_are_told_first() -> None:
     """Monitors do not push them out of a list that has no more room."""
     crowd = [CardProcess(pid, 1, A) for pid in range(1, 30)]

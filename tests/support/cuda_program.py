@@ -1,7 +1,7 @@
 """A program that computes on the first card of this machine, or fails there, without NVIDIA's toolkit.
 
-    python -m support.cuda_program compute   holds a GiB and computes until its input ends
-    python -m support.cuda_program fail      writes where it has no memory, as a faulty kernel does
+    python -m support.cuda_program compute [BYTES]   holds so much memory and computes until its input ends
+    python -m support.cuda_program fail              writes where it has no memory, as a faulty kernel does
 
 It says `ready` once it computes.
 """
@@ -67,7 +67,7 @@ def main() -> None:
     card = Card()
     if sys.argv[1] == "fail":
         card.compute(1 << 44, 1)
-    place = card.allocate(MEMORY)
+    place = card.allocate(int(sys.argv[2]) if sys.argv[2:] else MEMORY)
     card.compute(place, 1)
     print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 0)[0]:
