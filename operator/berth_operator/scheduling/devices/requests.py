@@ -36,12 +36,13 @@ class Gpus:
     ratio: int = 0
 
     def __hash__(self) -> int:
-        """Hash the figures as text: of numbers a user can find any number with equal hashes.
+        """Hash the figures as text, to which Python adds a secret: of numbers a user finds many with one hash."""
+        return hash(b"%d %d %d %d" % self.figures)
 
-        Python adds a secret to the hash of a text. Many requests with one hash would be compared
-        with each other at each look into a table of them.
-        """
-        return hash(b"%d %d %d %d" % (self.count, self.core, self.memory, self.ratio))
+    @property
+    def figures(self) -> tuple[int, int, int, int]:
+        """All that is asked, as numbers."""
+        return self.count, self.core, self.memory, self.ratio
 
     @property
     def whole(self) -> bool:
@@ -387,8 +388,7 @@ def _size(ask: Gpus) -> tuple[int, ...]:
 
 def _contains(one: Gpus, other: Gpus) -> bool:
     """Return whether what has room for one share has room for the other."""
-    pairs = zip(dataclasses.astuple(one), dataclasses.astuple(other), strict=True)
-    return all(amount >= wanted for amount, wanted in pairs)
+    return all(amount >= wanted for amount, wanted in zip(one.figures, other.figures, strict=True))
 
 
 def only_ask(request: Request) -> Gpus | None:

@@ -6,8 +6,9 @@ pods come and go elsewhere. Conditions and events have a limit of 1,024 characte
 that is met, rare reasons are left out before anything is cut.
 """
 
+import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from berth_crds import text
@@ -92,18 +93,19 @@ def refusals(explanation: findings.Explanation, candidate: queued_pods.Candidate
     if not explanation.total:
         return (Refusal(Reason.NO_NODES, detail=registry.WORDS[Reason.NO_NODES](0, candidate, "")),)
     there = {one.reason: _there(one.reason, explanation.models, candidate) for one in explanation.counts}
-    return tuple(refusal for finding in explanation.nodes for refusal in _refusals(finding, candidate, there))
+
+    @functools.cache  # Many nodes refuse for the same reason.
+    def message_of(reason: Reason, detail: str) -> str:
+        message = registry.WORDS[reason](1, candidate, detail).removeprefix("1 ")
+        return f"{message} ({there[reason]})" if there.get(reason) else message
+
+    return tuple(refusal for finding in explanation.nodes for refusal in _refusals(finding, message_of))
 
 
-def _refusals(
-    finding: findings.Finding, candidate: queued_pods.Candidate, there: Mapping[Reason, str]
-) -> list[Refusal]:
+def _refusals(finding: findings.Finding, message_of: Callable[[Reason, str], str]) -> list[Refusal]:
     against = finding.shortfall.verdicts if finding.shortfall else ()
     if not against:
-        detail = finding.detail or wording.listed(finding.holders)
-        message = registry.WORDS[finding.reason](1, candidate, detail).removeprefix("1 ")
-        if there.get(finding.reason):
-            message = f"{message} ({there[finding.reason]})"
+        message = message_of(finding.reason, finding.detail or wording.listed(finding.holders))
         figures = wording.shortage(finding.measures)
         return [Refusal(finding.reason, finding.node, detail=f"{message}: {figures}" if figures else message)]
     return [
