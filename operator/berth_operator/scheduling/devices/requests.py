@@ -36,7 +36,7 @@ class Gpus:
     ratio: int = 0
 
     def __hash__(self) -> int:
-        """Hash the figures as text, to which Python adds a secret: of numbers a user finds many with one hash."""
+        """Hash the figures as text, which Python salts: of numbers a user finds many with one hash."""
         return hash(b"%d %d %d %d" % self.figures)
 
     @property
