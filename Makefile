@@ -127,8 +127,9 @@ manifests: $(READY) ## write the version into the chart, and manifests/kustomize
 format: $(READY) ## let ruff format and mend what it can
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
-crds: $(READY) ## write crds/*.yaml and the wire structs from the models
+crds: $(READY) ## write crds/*.yaml, the wire structs and the plain manifests from the models
 	@$(BIN)/python -m berth_crds write crds
+	@$(BIN)/python -m release.rendering
 
 cluster: $(READY) ## a cluster to try Berth on, with a node, operator and agent; WORKER=w1 makes the node a real one
 	@$(BIN)/python -m e2e.by_hand $(if $(WORKER),--worker $(WORKER))
