@@ -31,8 +31,9 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     state = query.table.state[query.rows]
     if not state.any():
         return
+    nodes = np.bincount(state, minlength=len(node_table.NO_DEVICES_REASONS)).tolist()
     for number, reason in enumerate(node_table.NO_DEVICES_REASONS):
-        if reason is None:
+        if reason is None or not nodes[number]:
             continue
         if reason in DETAILED:
             yield from _one_by_one(query, state == number, reason)

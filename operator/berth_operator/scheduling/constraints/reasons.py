@@ -99,8 +99,11 @@ def _objections(inventory: Inventory, question: questions.Question) -> Iterator[
     table, rows = inventory.table, inventory.all_rows
     for one in (question, *gpu_units.variants(table, question)):
         among = gpu_units.nodes_asked(table, rows, one)
-        for objection in _objections_to(inventory, one):
-            yield objection if among is None else objection._replace(nodes=objection.nodes & among)
+        objections = _objections_to(inventory, one)
+        if among is None:
+            yield from objections
+        else:
+            yield from (each._replace(nodes=each.nodes & among) for each in objections)
 
 
 def _objections_to(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
