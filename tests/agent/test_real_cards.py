@@ -113,23 +113,30 @@ async def pipe(tmp_path: Path) -> AsyncIterator[Path]:
             await end.communicate(b"quit -t 1\n")
 
 
-async def allocated(pipe: Path, gib: int, limits: Mapping[str, str] = {}) -> str:
-    """Return how a program fares that wants so much of the first card: `ready`, or what failed."""
-    program = await asyncio.create_subprocess_exec(
+async def client(
+    pipe: Path, gib: int, limits: Mapping[str, str] = {}, stdin: int = subprocess.PIPE
+) -> asyncio.subprocess.Process:
+    """Start a program that wants so much of the first card, and computes until its input ends."""
+    return await asyncio.create_subprocess_exec(
         *PROGRAM,
         "compute",
         f"{gib * catalog.GIB}",
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**by_way_of(pipe), **limits},
     )
+
+
+async def allocated(pipe: Path, gib: int, limits: Mapping[str, str] = {}) -> str:
+    """Return how such a program fares: `ready`, or what failed."""
+    program = await client(pipe, gib, limits, subprocess.DEVNULL)
     said, wrong = await program.communicate()
     return (said + wrong).decode().strip()
 
 
 async def test_mps_keeps_programs_to_their_parts(pipe: Path) -> None:
-    """To that of a replica, or to that which a container brings; and its server does not close the card."""
+    """To that of a replica, or to that which a container brings."""
     source = nvml_probe.NvmlProbe(sysfs.Kernel())
     third = (nodes.first(source).memory or 0) // 3 // catalog.GIB
     part = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "20"}
@@ -140,6 +147,22 @@ async def test_mps_keeps_programs_to_their_parts(pipe: Path) -> None:
     assert await allocated(pipe, 2, part) == "ready"
     assert await allocated(pipe, 5, part) == refused
 
-    (server,) = occupants(source)
+    source.close()
+
+
+async def test_programs_that_share_a_card_by_mps_are_listed_one_by_one(pipe: Path) -> None:
+    """Each with its own memory, so that a pod is charged with its own, and the server with next to none."""
+    source = nvml_probe.NvmlProbe(sysfs.Kernel())
+    programs = [await client(pipe, gib) for gib in (2, 4)]
+    for program in programs:
+        assert program.stdout is not None and await program.stdout.readline() == b"ready\n"
+
+    found = {one.pid: one for one in occupants(source)}
+    for program in programs:
+        await program.communicate(b"\n")
+
+    held = [(found.pop(program.pid).memory or 0) // catalog.GIB for program in programs]
+    assert held == [2, 4]
+    (server,) = found.values()
     assert (server.command, server.small) == (process_owners.MPS_SERVER, True), server
     source.close()
