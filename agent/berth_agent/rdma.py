@@ -5,7 +5,8 @@ drivers load. The kernel lists virtual functions as devices of their own; here t
 physical function, which is the device that is shared, and keep the kernel's numbers.
 
 A device without an active port reaches no peer: a pod that got it would wait for ever. Nor is one of use
-to a program without the device node of its verbs (`uverbs0`), which a module of the kernel makes.
+to a program without the device node of its verbs (`uverbs0`), which a module of the kernel makes. A virtual
+function without it, because a virtual machine has it or no driver does, is not listed.
 
 A container opens a device by its verbs, and connects by `rdma_cm`, which all devices share. One that has the
 whole of a device, or a virtual function, also gets the node by which that is managed (`umad0`): with a part
@@ -149,11 +150,17 @@ def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> device
         vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
         model=sysfs.text(own / "hca_type") or "",
         bus_id=address,
-        functions=found_devices.functions(kernel, address),
+        functions=_functions(kernel, address),
         labels=_labels(own),
         reason=reason,
         message=message,
     )
+
+
+def _functions(kernel: sysfs.Kernel, address: str) -> tuple[device_sources.VirtualFunction, ...]:
+    """Return the virtual functions that programs can open: those of machines (vfio) have no device node."""
+    listed = found_devices.functions(kernel, address)
+    return tuple(one for one in listed if _nodes_of(kernel, one.bus_id, VERBS))
 
 
 def _problem(kernel: sysfs.Kernel, address: str, ports: Mapping[str, str]) -> tuple[str, str]:

@@ -12,10 +12,13 @@ from berth_operator.kube import rejected_pods
 from berth_operator.translate import raw
 from support import clock, ledgers, stub
 
+OURS = {names.TERM: "t", names.ALLOCATION: "{}"}
 
-def bound(name: str, *, node: str = "n1", started: str | None = None, term: bool = True) -> raw.Pod:
+
+def bound(
+    name: str, *, node: str = "n1", started: str | None = None, annotations: dict[str, str] = OURS
+) -> raw.Pod:
     """Return a pod on a node, as the watch shows it."""
-    annotations = {names.TERM: "t"} if term else {}
     meta = wire.Meta(name, "ml", f"u-{name}", annotations=annotations)
     return raw.Pod(meta, raw.PodSpec(node_name=node), raw.PodStatus("Pending", start_time=started))
 
@@ -109,10 +112,28 @@ async def test_a_pod_that_is_admitted_ends_it(scene: Scene) -> None:
     assert not any(one.path.endswith("/late") for one in scene.server.requests)
 
 
+async def test_a_pod_without_devices_neither_begins_nor_ends_it(scene: Scene) -> None:
+    """A quarantined node goes on getting such, and admits them."""
+    plain = {names.TERM: "t"}
+    for at in range(MOST_IN_A_ROW):
+        scene.admissions.pod_seen(bound(f"plain{at}", annotations=plain))
+        scene.admissions.pod_gone(f"u-plain{at}")
+    assert not scene.admissions.left
+
+    for at in range(MOST_IN_A_ROW):
+        scene.leaves(f"p{at}", ended(f"p{at}", **REJECTED))
+        await scene.watch.check()
+        scene.admissions.pod_seen(bound(f"plain{at}", annotations=plain))
+        scene.admissions.pod_seen(bound(f"plain{at}", annotations=plain, started="2026-01-01T00:00:00Z"))
+    await scene.watch.check()
+
+    assert scene.quarantine()
+
+
 async def test_pods_of_others_are_not_followed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor are more than so many."""
     monkeypatch.setattr(rejected_pods, "MOST_UNADMITTED", 2)
-    scene.admissions.pod_seen(bound("theirs", term=False))
+    scene.admissions.pod_seen(bound("theirs", annotations={}))
     for name in ("a", "b", "c"):
         scene.admissions.pod_seen(bound(name))
     for name in ("theirs", "a", "b", "c"):
@@ -122,7 +143,7 @@ async def test_pods_of_others_are_not_followed(scene: Scene, monkeypatch: pytest
 
 
 async def test_a_server_that_does_not_answer_stops_nothing(scene: Scene) -> None:
-    """What cannot be read is not counted."""
+    """What cannot be read now is read again later."""
     path = resources.PODS.path("p", namespace="ml")
     scene.server.on("GET", path, stub.status(503, "away"))
     scene.admissions.pod_seen(bound("p"))
@@ -130,7 +151,10 @@ async def test_a_server_that_does_not_answer_stops_nothing(scene: Scene) -> None
 
     await scene.watch.check()
 
-    assert (scene.quarantine(), len(scene.admissions.left)) == ("", 0)
+    assert (scene.quarantine(), len(scene.admissions.left)) == ("", 1)
+    scene.server.on("GET", path, stub.thing(ended("p", **REJECTED)))
+    await scene.watch.check()
+    assert not scene.admissions.left
 
 
 def test_a_quarantined_node_gets_no_pod_with_cards() -> None:

@@ -21,10 +21,10 @@ class RdmaTree(pci_tree.PciTree):
             (place / f"infiniband_{node}").mkdir(parents=True)
         return place
 
-    def add_vf(self, number: int, address: str, *, of: Path, name: str = "") -> None:
-        """Add a virtual function, that may be listed as a device of its own too."""
-        root = of.parent.parent.name
-        place = self.add(name, address, root=root) if name else self.function(address, root)
+    def add_vf(self, number: int, address: str, *, of: Path, name: str = "", is_rdma: bool = True) -> None:
+        """Add a virtual function, which is listed as a device of its own unless it is for other uses."""
+        root, name = of.parent.parent.name, name or f"mlx5_{100 + number}"
+        place = self.add(name, address, root=root) if is_rdma else self.function(address, root)
         pci_tree.link_virtual(number, place, of)
 
     def port(self, name: str, number: int | str, state: str) -> None:

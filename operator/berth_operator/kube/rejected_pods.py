@@ -48,9 +48,9 @@ class Admissions:
         self.admitting: set[str] = set()
 
     def pod_seen(self, pod: raw.Pod) -> None:
-        """Record the state of a pod on a node."""
+        """Record the state of a pod on a node. Quarantined nodes get those without devices."""
         meta, status = pod.metadata, pod.status
-        if names.TERM not in meta.annotations:
+        if names.TERM not in meta.annotations or names.ALLOCATION not in meta.annotations:
             return
         if status.start_time is not None:
             if self._unadmitted.pop(meta.uid, None) is not None:
@@ -110,7 +110,10 @@ class RejectionWatch:
                 self._end(node, "its kubelet has admitted a pod")
         while admissions.left:
             one = admissions.left.popleft()
-            if (why := await self._reason(one)) and (quarantine := self._rejected(one, why)):
+            if (why := await self._reason(one)) is None:
+                admissions.left.append(one)  # It is read again at the next check.
+                break
+            if why and (quarantine := self._rejected(one, why)):
                 self._ledger.node_quarantined(one.node, quarantine)
                 log.warning(
                     "node %s is quarantined: %s; the last was %s/%s",
@@ -130,13 +133,13 @@ class RejectionWatch:
         self._ledger.node_quarantined(node, "")
         log.info("node %s is no longer quarantined: %s", node, why, extra=logs.node(node))
 
-    async def _reason(self, one: Unadmitted) -> str:
-        """Return why a kubelet rejected a pod; empty if it did not."""
+    async def _reason(self, one: Unadmitted) -> str | None:
+        """Return why a kubelet rejected a pod; empty if it did not, None if that cannot be read now."""
         try:
             pod = await self._session.get(resources.PODS, one.name, into=EndedPod, namespace=one.namespace)
         except errors.ClientError as error:
             log.debug("whether pod %s/%s was rejected is not known: %s", one.namespace, one.name, error)
-            return ""
+            return None if errors.is_systemic(error) or isinstance(error, errors.Unavailable) else ""
         status = pod.status
         if pod.metadata.uid != one.uid or status.phase != FAILED:
             return ""
