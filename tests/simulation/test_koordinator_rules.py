@@ -3,7 +3,7 @@
 Each case is one node or more, a pod in both vocabularies, and what becomes of it. Where Berth differs by
 intent from what Koordinator does, the name of the case ends with the reason in brackets.
 
-The table counts 86 rules: 17 of names and amounts, 16 of combinations, 13 of counts and shares, 11 of
+The table counts 90 rules: 17 of names and amounts, 16 of combinations, 13 of counts and shares, 15 of
 hints and joint devices, 20 of partitions, 9 of what a node must be. Selectors and oversale are
 tested where they are read, exclusivePolicy in `test_koordinator_exclusive`.
 """
@@ -23,6 +23,7 @@ from simulation.koordinator_words import (
     hinted,
     in_partition,
     joint,
+    koordinator,
     nics,
     node,
     own,
@@ -201,6 +202,7 @@ SHARES: Final = {
 
 
 ONE_OF_EACH: Final = {"gpu": 100, "rdma": 100}
+ANY_FUNCTION: Final = hinted("rdma", {"function_labels": "rdma: *"}, vfSelector={})
 HINTS: Final = {
     "scope PCIe: both below one root": Case(
         node(held(0)), *scoped({"gpu": 200}, "pcie", "PCIe"), "n1: c0 gpu 2 3"
@@ -232,6 +234,27 @@ HINTS: Final = {
     ),
     "joint and preferred: any NIC where none is near": Case(
         (*nics(1), held(0, 1)), *joint(ONE_OF_EACH, required=False), "n1: c0 gpu 2 rdma 0"
+    ),
+    "an empty vfSelector: a whole NIC comes with a function": Case(
+        nics(1, functions=2), *with_hint({"rdma": 100}, *ANY_FUNCTION), "n1: c0 rdma 0@0000:00:00.1"
+    ),
+    "an empty vfSelector: no whole NIC without functions": Case(
+        nics(1),
+        *with_hint({"rdma": 100}, *ANY_FUNCTION),
+        "other labels, unsuitable for this pod",
+    ),
+    "an empty vfSelector: nor a part of one": Case(
+        nics(1), *with_hint({"rdma": 10}, *ANY_FUNCTION), "other labels, unsuitable for this pod"
+    ),
+    "joint, and an empty vfSelector": Case(
+        (*nics(2, functions=2), held(0, 1)),
+        own(ONE_OF_EACH, joint="gpu,rdma", function_labels="rdma: *"),
+        koordinator(
+            ONE_OF_EACH,
+            device_joint_allocate={"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"},
+            device_allocate_hint=ANY_FUNCTION[1]["device_allocate_hint"],
+        ),
+        "n1: c0 gpu 2 rdma 1@0000:01:00.1",
     ),
 }
 
