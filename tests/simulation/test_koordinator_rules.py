@@ -3,7 +3,7 @@
 Each case is one node or more, a pod in both vocabularies, and what becomes of it. Where Berth differs by
 intent from what Koordinator does, the name of the case ends with the reason in brackets.
 
-The table counts 90 rules: 17 of names and amounts, 16 of combinations, 13 of counts and shares, 15 of
+The table counts 91 rules: 17 of names and amounts, 16 of combinations, 14 of counts and shares, 15 of
 hints and joint devices, 20 of partitions, 9 of what a node must be. Selectors and oversale are
 tested where they are read, exclusivePolicy in `test_koordinator_exclusive`.
 """
@@ -197,6 +197,9 @@ SHARES: Final = {
         PLAIN, *same({"gpu-memory": "81Gi"}), "too small for this pod: has 80 GiB, 81 GiB wanted"
     ),
     "two NICs": Case(nics(3), *same({"rdma": 200}), "n1: c0 rdma 0 1"),
+    "parts of a NIC that it has not in all": Case(
+        nics(1), *same({"rdma": 50}, {"rdma": 60}), "has too few rdma devices"
+    ),
     "too many NICs": Case(nics(1), *same({"rdma": 200}), "has too few rdma devices"),
 }
 
