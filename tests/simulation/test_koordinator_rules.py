@@ -3,7 +3,7 @@
 Each case is one node or more, a pod in both vocabularies, and what becomes of it. Where Berth differs by
 intent from what Koordinator does, the name of the case ends with the reason in brackets.
 
-The table counts 91 rules: 17 of names and amounts, 16 of combinations, 14 of counts and shares, 15 of
+The table counts 92 rules: 18 of names and amounts, 16 of combinations, 14 of counts and shares, 15 of
 hints and joint devices, 20 of partitions, 9 of what a node must be. Selectors and oversale are
 tested where they are read, exclusivePolicy in `test_koordinator_exclusive`.
 """
@@ -96,6 +96,12 @@ NAMES: Final = {
     },
     "the deprecated rdma": Case(
         LISTING, own({"rdma": 100}), Wish([{"kubernetes.io/rdma": 100}]), "n1: c0 rdma 0"
+    ),
+    "a deprecated name beside the new one does not count": Case(
+        LISTING,
+        own({"gpu": 200}),
+        Wish([{"kubernetes.io/gpu": 100, "koordinator.sh/gpu": 200}]),
+        "n1: c0 gpu 0 1",
     ),
     "fpga where there is none": Case(PLAIN, *same({"fpga": 100}), "has no fpga devices"),
     "npu-core is another maker's": Case(

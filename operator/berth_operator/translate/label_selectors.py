@@ -20,6 +20,7 @@ VALUE: Final = r"[A-Za-z0-9_.-]*"
 EQUAL: Final = re.compile(rf"{KEY}\s*(?P<sign>==?|!=)\s*(?P<value>{VALUE})", re.ASCII)
 AMONG: Final = re.compile(rf"{KEY}\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)", re.ASCII)
 PRESENT: Final = re.compile(rf"(?P<absent>!?)\s*{KEY}", re.ASCII)
+COMPARED: Final = re.compile(rf"{KEY}\s*[<>]\s*[0-9]+", re.ASCII)
 VALUES: Final = re.compile(VALUE, re.ASCII)
 WORDS: Final = {"In": "in", "NotIn": "notin"}
 EXAMPLE: Final = "write for instance fabric=a"
@@ -106,6 +107,12 @@ def _expression(part: str) -> facts.LabelExpression | None:
     if match := PRESENT.fullmatch(part):
         return facts.LabelExpression(match["key"], "DoesNotExist" if match["absent"] else "Exists")
     return None
+
+
+def is_selector(text: str) -> bool:
+    """Whether a text is one that the API server takes as a selector of its objects by their labels."""
+    parts = list(_parts(text))
+    return bool(parts) and all(_expression(part) or COMPARED.fullmatch(part) for part in parts)
 
 
 def _refuse_text(place: str, part: str) -> NoReturn:
