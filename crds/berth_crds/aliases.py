@@ -183,6 +183,13 @@ AMOUNTS: Final = (
     Amount(KUBEGPU, "gpu/gpu-generate-topology", NOTHING),
 )
 
+# Names that Koordinator has renamed: where the new name stands as well, it alone counts.
+RENAMED: Final = {
+    row.key: row.key.replace(_DEPRECATED, _KOORDINATOR, 1)
+    for row in AMOUNTS
+    if row.key.startswith(_DEPRECATED)
+}
+
 _MEASURES: Final = frozenset({names.GPU_CORE, names.GPU_MEMORY, names.GPU_MEMORY_RATIO})
 SLICES: Final = (
     Slices(HAMI, names.NVIDIA_GPU, lone=_MEASURES, exclusive=True),

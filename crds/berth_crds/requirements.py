@@ -2,7 +2,8 @@
 
 A pod that says that it must have one node of NUMA, one rack or a reservation would be bound wherever
 there is room, and its author would take it for granted that it got what it must have. So it is
-refused. What its project only prefers, and what says that nothing is required, is passed over.
+refused. So is one whose resources another name is to stand for: what it asks for is not what is written.
+What its project only prefers, and what says that nothing is required, is passed over.
 """
 
 from collections.abc import Mapping
@@ -64,6 +65,18 @@ REQUIREMENTS: Final = (
             "preferredCPUBindPolicy": ANYTHING,
             "preferredCPUExclusivePolicy": ANYTHING,
         },
+    ),
+    Requirement(
+        aliases.KOORDINATOR,
+        "koordinator.sh/gpu-isolation-provider",
+        f"{_NODES}, those whose agents have --share-isolation hami-core",
+        where=Where.LABEL,
+    ),
+    # Koordinator reads it as a label, too, but the value of a label can hold no colon.
+    Requirement(
+        aliases.KOORDINATOR,
+        "pod.koordinator.sh/replace-resources",
+        "write the resources that are meant into the containers",
     ),
     Requirement(
         aliases.VOLCANO_GANGS,

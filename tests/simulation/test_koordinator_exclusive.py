@@ -87,14 +87,14 @@ EXCLUSIVE: Final = {
         pairs_of_nics(2), *alone("rdma", TENTH, "device", "ApplyForAll"), "n1: c0 rdma 0@10%/0Gi 1@10%/0Gi"
     ),
     "joint and PCIeLevel: a root with a card and a NIC that nobody shares": Case(
-        (*nics(4), NIC(0)),
-        own(ONE_OF_EACH, joint="gpu,rdma", exclusive="rdma=pcie"),
+        (*nics(4, functions=1), NIC(0)),
+        own(ONE_OF_EACH, joint="gpu,rdma", exclusive="rdma=pcie", function_labels="rdma: *"),
         koordinator(
             ONE_OF_EACH,
             device_joint_allocate={"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"},
             device_allocate_hint={"rdma": {"vfSelector": {}, "exclusivePolicy": "PCIeLevel"}},
         ),
-        "n1: c0 gpu 2 rdma 1",
+        "n1: c0 gpu 2 rdma 1@0000:01:00.1",
     ),
 }
 

@@ -3,7 +3,7 @@
 Each case is one node or more, a pod in both vocabularies, and what becomes of it. Where Berth differs by
 intent from what Koordinator does, the name of the case ends with the reason in brackets.
 
-The table counts 86 rules: 17 of names and amounts, 16 of combinations, 13 of counts and shares, 11 of
+The table counts 92 rules: 18 of names and amounts, 16 of combinations, 14 of counts and shares, 15 of
 hints and joint devices, 20 of partitions, 9 of what a node must be. Selectors and oversale are
 tested where they are read, exclusivePolicy in `test_koordinator_exclusive`.
 """
@@ -23,6 +23,7 @@ from simulation.koordinator_words import (
     hinted,
     in_partition,
     joint,
+    koordinator,
     nics,
     node,
     own,
@@ -95,6 +96,12 @@ NAMES: Final = {
     },
     "the deprecated rdma": Case(
         LISTING, own({"rdma": 100}), Wish([{"kubernetes.io/rdma": 100}]), "n1: c0 rdma 0"
+    ),
+    "a deprecated name beside the new one does not count": Case(
+        LISTING,
+        own({"gpu": 200}),
+        Wish([{"kubernetes.io/gpu": 100, "koordinator.sh/gpu": 200}]),
+        "n1: c0 gpu 0 1",
     ),
     "fpga where there is none": Case(PLAIN, *same({"fpga": 100}), "has no fpga devices"),
     "npu-core is another maker's": Case(
@@ -196,11 +203,15 @@ SHARES: Final = {
         PLAIN, *same({"gpu-memory": "81Gi"}), "too small for this pod: has 80 GiB, 81 GiB wanted"
     ),
     "two NICs": Case(nics(3), *same({"rdma": 200}), "n1: c0 rdma 0 1"),
+    "parts of a NIC that it has not in all": Case(
+        nics(1), *same({"rdma": 50}, {"rdma": 60}), "has too few rdma devices"
+    ),
     "too many NICs": Case(nics(1), *same({"rdma": 200}), "has too few rdma devices"),
 }
 
 
 ONE_OF_EACH: Final = {"gpu": 100, "rdma": 100}
+ANY_FUNCTION: Final = hinted("rdma", {"function_labels": "rdma: *"}, vfSelector={})
 HINTS: Final = {
     "scope PCIe: both below one root": Case(
         node(held(0)), *scoped({"gpu": 200}, "pcie", "PCIe"), "n1: c0 gpu 2 3"
@@ -232,6 +243,27 @@ HINTS: Final = {
     ),
     "joint and preferred: any NIC where none is near": Case(
         (*nics(1), held(0, 1)), *joint(ONE_OF_EACH, required=False), "n1: c0 gpu 2 rdma 0"
+    ),
+    "an empty vfSelector: a whole NIC comes with a function": Case(
+        nics(1, functions=2), *with_hint({"rdma": 100}, *ANY_FUNCTION), "n1: c0 rdma 0@0000:00:00.1"
+    ),
+    "an empty vfSelector: no whole NIC without functions": Case(
+        nics(1),
+        *with_hint({"rdma": 100}, *ANY_FUNCTION),
+        "other labels, unsuitable for this pod",
+    ),
+    "an empty vfSelector: nor a part of one": Case(
+        nics(1), *with_hint({"rdma": 10}, *ANY_FUNCTION), "other labels, unsuitable for this pod"
+    ),
+    "joint, and an empty vfSelector": Case(
+        (*nics(2, functions=2), held(0, 1)),
+        own(ONE_OF_EACH, joint="gpu,rdma", function_labels="rdma: *"),
+        koordinator(
+            ONE_OF_EACH,
+            device_joint_allocate={"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"},
+            device_allocate_hint=ANY_FUNCTION[1]["device_allocate_hint"],
+        ),
+        "n1: c0 gpu 2 rdma 1@0000:01:00.1",
     ),
 }
 

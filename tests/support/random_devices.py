@@ -190,7 +190,7 @@ GROUPINGS = st.builds(
     spread_replicas=st.booleans(),
     exclusive=st.sampled_from(((),) * 8 + EXCLUSIVE),
     labels=st.sampled_from(((), (), (), *SELECTORS)),
-    function_labels=st.sampled_from(((), (), (), *SELECTORS)),
+    function_labels=st.sampled_from(((), (), (), builders.selecting(), *SELECTORS)),
 )
 OVERSOLD = st.builds(requests.Grouping, core_limit=st.sampled_from((100, 110, 150, 200)))
 Asks = st.SearchStrategy[requests.Ask]

@@ -85,6 +85,12 @@ HINTS: dict[str, tuple[str, object, Reason, str]] = {
         UNSUPPORTED,
         ": gpu.vfSelector is not served: cards have no virtual functions",
     ),
+    "any function of cards": (
+        HINT,
+        {"gpu": {"vfSelector": {}}},
+        UNSUPPORTED,
+        ": gpu.vfSelector is not served: cards have no virtual functions",
+    ),
     "an expression that is none": (
         HINT,
         {"rdma": {"vfSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}},

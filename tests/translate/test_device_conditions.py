@@ -105,6 +105,11 @@ MANNERS: dict[str, tuple[dict[str, str], Grouping]] = {
         {names.FUNCTION_LABELS: "type=x"},
         Grouping(function_labels=selecting(type="x")),
     ),
+    "any functions": ({names.FUNCTION_LABELS: "*"}, Grouping(function_labels=selecting())),
+    "any functions, with labels of one type": (
+        {names.FUNCTION_LABELS: "rdma: *, type=x; *"},
+        Grouping(function_labels=(*selecting(), *selecting("rdma", type="x"))),
+    ),
     "labels of one type": (
         {names.LABELS: "rdma: fabric=b"},
         Grouping(labels=selecting("rdma", fabric="b")),

@@ -46,8 +46,8 @@ RESOURCES: dict[str, tuple[dict[str, object], str]] = {
         f": berth.dev/gpu-core: 50 and koordinator.sh/gpu-core: 60 {DISAGREE}",
     ),
     "two aliases disagree": (
-        {"koordinator.sh/gpu": 50, "kubernetes.io/gpu": 60},
-        f": koordinator.sh/gpu: 50 and kubernetes.io/gpu: 60 {DISAGREE}",
+        {"aliyun.com/gpu-core.percentage": 60, "koordinator.sh/gpu-core": 50, names.GPU_MEMORY: 1},
+        f": aliyun.com/gpu-core.percentage: 60 and koordinator.sh/gpu-core: 50 {DISAGREE}",
     ),
     "slices and a total disagree": (
         {names.GPU_MEMORY: "4Gi", "nvidia.com/gpu": 2, "nvidia.com/gpumem": 1024},

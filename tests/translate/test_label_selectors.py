@@ -31,6 +31,18 @@ def test_an_expression(text: str, expression: LabelExpression) -> None:
     assert label_selectors.parse("p", f" {text} ,") == (requests.LabelSelector("", (expression,)),)
 
 
+@pytest.mark.parametrize("text", [*(text for text, _ in EXPRESSIONS.values()), "a > 1", "a=1,b in (2,3)"])
+def test_what_the_api_server_takes_for_a_selector(text: str) -> None:
+    """It takes comparisons of numbers as well."""
+    assert label_selectors.is_selector(text)
+
+
+@pytest.mark.parametrize("text", ["a in (", "a=1,b in (2", "===", ",", "a > b", "a=1 b=2"])
+def test_what_the_api_server_does_not_take(text: str) -> None:
+    """What is half a selector is none."""
+    assert not label_selectors.is_selector(text)
+
+
 WORDS: Final = st.sampled_from(("a", "b", "c-1", "d.e_f"))
 VALUES: Final = st.lists(WORDS, min_size=1, max_size=3)
 OBJECTS: Final = st.fixed_dictionaries(

@@ -208,6 +208,12 @@ def rules(**spec: Any) -> Policy | str:
             id="a selector of all Services",
         ),
         pytest.param(
+            prometheus(serviceSelector="a in ("),
+            "spec.load.prometheus.serviceSelector 'a in (' is no selector of labels; "
+            "write for instance app=prometheus",
+            id="no selector",
+        ),
+        pytest.param(
             prometheus(intervalSeconds=60),
             "spec.load.prometheus.intervalSeconds must be positive and less than maxAgeSeconds, 60, not 60",
             id="loads that end before the next look",

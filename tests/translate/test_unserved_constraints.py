@@ -94,6 +94,7 @@ REQUIRED: Final = [
     (NUMA, '{"singleNUMANodeExclusive":"Required"}', "singleNUMANodeExclusive Required"),
     (CPUS, '{"requiredCPUBindPolicy":"FullPCPUs"}', "requiredCPUBindPolicy FullPCPUs"),
     (CPUS, '{"somethingNew":7}', "somethingNew"),
+    ("pod.koordinator.sh/replace-resources", "a.b/g:koordinator.sh/gpu,c:", "a.b/g:koordinator.sh/gpu,c:"),
     ("volcano.sh/numa-topology-policy", "single-numa-node", "single-numa-node"),
     ("volcano.sh/numa-topology-policy", "restricted", "restricted"),
     ("volcano.sh/network-topology-mode", "hard", "hard"),
@@ -113,10 +114,9 @@ def test_what_is_required_is_refused(key: str, text: str, what: str, gpus: int) 
     assert NOT_SERVED in sentence
 
 
-def test_a_pool_of_nodes_is_refused_where_it_stands_as_a_label() -> None:
-    """KAI reads it there alone."""
-    key = "kai.scheduler/node-pool"
-
+@pytest.mark.parametrize("key", ["kai.scheduler/node-pool", "koordinator.sh/gpu-isolation-provider"])
+def test_what_is_required_by_a_label_is_refused_where_it_stands_as_one(key: str) -> None:
+    """KAI reads its pool there alone, and Koordinator who keeps shares apart."""
     ((_, sentence),) = pod_requests.faults(builders.pod(gpus=1, labels={key: "a"}, annotations={key: "a"}))
 
     assert sentence.startswith(f"label {key}: a {NOT_SERVED}")
@@ -132,6 +132,7 @@ PREFERRED: Final = [
     (CPUS, '{"requiredCPUBindPolicy":"Default"}'),
     ("volcano.sh/numa-topology-policy", "best-effort"),
     ("volcano.sh/numa-topology-policy", "none"),
+    ("pod.koordinator.sh/replace-resources", ""),
     ("volcano.sh/network-topology-mode", "soft"),
     ("kai.scheduler/topology-preferred-placement", "rack"),
     ("kai.scheduler/topology-required-placement", " "),

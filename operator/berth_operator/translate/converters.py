@@ -132,14 +132,21 @@ def _allocate_hint(_row: aliases.Option, place: str, text: str) -> OwnTexts:
 def _selected(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the selectors of devices and of their virtual functions.
 
-    A selector that matches every function adds nothing to what Berth does by default.
+    One that selects every device asks for nothing. One that selects every function still asks for a function,
+    of a whole device, too, so a device without functions does not do.
     """
-    for field, key in (("selector", names.LABELS), ("vfSelector", names.FUNCTION_LABELS)):
-        selector = as_mapping(where, hint.get(field))
-        if selector and kind == DeviceType.GPU and key == names.FUNCTION_LABELS:
-            refusals.decline(f"{where}.{field} is not served: cards have no virtual functions")
-        if selected := label_selectors.text_of(f"{where}.{field}", selector):
-            yield key, f"{kind}: {selected}"
+    if selected := _text_of(where, "selector", hint):
+        yield names.LABELS, f"{kind}: {selected}"
+    if hint.get("vfSelector") is None:
+        return
+    if kind == DeviceType.GPU:
+        refusals.decline(f"{where}.vfSelector is not served: cards have no virtual functions")
+    functions = _text_of(where, "vfSelector", hint) or label_selectors.ANY_FUNCTION
+    yield names.FUNCTION_LABELS, f"{kind}: {functions}"
+
+
+def _text_of(where: str, field: str, hint: Mapping[str, object]) -> str:
+    return label_selectors.text_of(f"{where}.{field}", as_mapping(where, hint.get(field)))
 
 
 def _scope(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -307,7 +307,7 @@ READERS: Final[Mapping[str, KeyReader]] = {
     names.JOINT_POLICY: KeyReader(DeviceSelection, "joint_required", _is(ScopePolicy.REQUIRED)),
     names.LABELS: KeyReader(DeviceSelection, "labels", label_selectors.parse, pod_limits.MAX_LIST_TEXT),
     names.FUNCTION_LABELS: KeyReader(
-        requests.Grouping, "function_labels", label_selectors.parse, pod_limits.MAX_LIST_TEXT
+        requests.Grouping, "function_labels", label_selectors.parse_functions, pod_limits.MAX_LIST_TEXT
     ),
     names.REPLICAS: KeyReader(requests.Grouping, "spread_replicas", _is(ReplicaSpread.DISTRIBUTED)),
     names.EXCLUSIVE: KeyReader(requests.Grouping, "exclusive", _exclusive),

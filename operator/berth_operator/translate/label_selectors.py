@@ -1,8 +1,9 @@
 """Selectors of devices by their labels, in the text of Kubernetes' label selectors.
 
 `fabric=a,rail in (1,2),!slow` is a selector of all devices that are no cards. Several selectors, each
-for devices of one type, are separated by semicolons: `rdma: fabric=a; gpu: tier=gold`. A selector that
-another project writes as an object of Kubernetes becomes such a text first.
+for devices of one type, are separated by semicolons: `rdma: fabric=a; gpu: tier=gold`. Of virtual functions
+`rdma: *` selects any: a device that has none does not do. A selector that another project writes as an object
+of Kubernetes becomes such a text first.
 """
 
 import re
@@ -19,13 +20,28 @@ VALUE: Final = r"[A-Za-z0-9_.-]*"
 EQUAL: Final = re.compile(rf"{KEY}\s*(?P<sign>==?|!=)\s*(?P<value>{VALUE})", re.ASCII)
 AMONG: Final = re.compile(rf"{KEY}\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)", re.ASCII)
 PRESENT: Final = re.compile(rf"(?P<absent>!?)\s*{KEY}", re.ASCII)
+COMPARED: Final = re.compile(rf"{KEY}\s*[<>]\s*[0-9]+", re.ASCII)
 VALUES: Final = re.compile(VALUE, re.ASCII)
 WORDS: Final = {"In": "in", "NotIn": "notin"}
 EXAMPLE: Final = "write for instance fabric=a"
+ANY_FUNCTION: Final = "*"
 
 
 def parse(place: str, text: str) -> tuple[requests.LabelSelector, ...]:
     """Return the selectors of a text, one for each type; refuse what is no selector or selects nothing."""
+    return _selectors(place, _parts_of_types(place, text))
+
+
+def parse_functions(place: str, text: str) -> tuple[requests.LabelSelector, ...]:
+    """Return the selectors of virtual functions; the one of any function has no expression."""
+    parts = _parts_of_types(place, text)
+    return _selectors(
+        place, {kind: [part for part in listed if part != ANY_FUNCTION] for kind, listed in parts.items()}
+    )
+
+
+def _parts_of_types(place: str, text: str) -> dict[str, list[str]]:
+    """Return the parts of a text by the type that they are about; there is one of each type at least."""
     parts: dict[str, list[str]] = {}
     sections = [section for section in text.split(";") if section.strip()]
     for section in pod_limits.check_count(place, "selectors", sections, pod_limits.MAX_LABELS):
@@ -34,6 +50,10 @@ def parse(place: str, text: str) -> tuple[requests.LabelSelector, ...]:
         parts.setdefault(kind, []).extend(_parts(selected if colon else section))
     if not parts or not all(parts.values()):
         refusals.refuse(f"{place} names no label; {EXAMPLE}")
+    return parts
+
+
+def _selectors(place: str, parts: Mapping[str, list[str]]) -> tuple[requests.LabelSelector, ...]:
     labels = [part for listed in parts.values() for part in listed]
     pod_limits.check_count(place, "labels", labels, pod_limits.MAX_LABELS)
     selectors = tuple(
@@ -87,6 +107,12 @@ def _expression(part: str) -> facts.LabelExpression | None:
     if match := PRESENT.fullmatch(part):
         return facts.LabelExpression(match["key"], "DoesNotExist" if match["absent"] else "Exists")
     return None
+
+
+def is_selector(text: str) -> bool:
+    """Whether a text is one that the API server takes as a selector of its objects by their labels."""
+    parts = list(_parts(text))
+    return bool(parts) and all(_expression(part) or COMPARED.fullmatch(part) for part in parts)
 
 
 def _refuse_text(place: str, part: str) -> NoReturn:

@@ -9,6 +9,7 @@ from typing import Final
 from berth_crds import schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 from berth_operator.scheduling.policy import Prometheus
+from berth_operator.translate import label_selectors
 
 PLACE: Final = "spec.load.prometheus"
 
@@ -42,6 +43,11 @@ def _fault(written: wire.PrometheusSource) -> str:
     if not 0 < len(written.service_selector.strip()) <= schema_limits.LONGEST_SELECTOR:
         most = schema_limits.LONGEST_SELECTOR
         return f"{PLACE}.serviceSelector must have from 1 to {most} characters, such as app=prometheus"
+    if not label_selectors.is_selector(written.service_selector):
+        return (
+            f"{PLACE}.serviceSelector {quoted(written.service_selector)} is no selector of labels; "
+            "write for instance app=prometheus"
+        )
     if written.metrics not in set(vocabulary.MetricNames):
         known = ", ".join(vocabulary.MetricNames)
         return f"{PLACE}.metrics {quoted(written.metrics)} is not known (known: {known})"

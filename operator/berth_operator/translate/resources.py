@@ -155,6 +155,8 @@ def asked(resources: raw.ContainerResources | None) -> dict[str, raw.Quantity]:
 def _of_container(container: raw.Container) -> Iterator[RequestedAmount]:
     amounts = asked(container.resources)
     for name in sorted(filter(aliases.is_served, amounts)):
+        if aliases.RENAMED.get(name) in amounts:
+            continue
         place = f"container {container.name}: {name}"
         row = _meaning(place, name)
         if row.means:

@@ -84,6 +84,13 @@ MODELS: Final = [
     card(minor, model=model) for minor, model in enumerate(("Tesla T4", "Tesla T4", "A40", "A40"))
 ]
 EIGHT_A40: Final = view(boards.device("n1", "8xA40"), withheld=1)
+
+
+def rdma(share: int) -> requests.OtherDevices:
+    """Ask for a part of a NIC."""
+    return requests.OtherDevices("rdma", 1, share)
+
+
 CASES: Final[dict[str, tuple[device_view.View, requests.Request, dict[str, Any]]]] = {
     **{
         f"a card in trouble, which may pass: {trouble}": (
@@ -148,6 +155,26 @@ CASES: Final[dict[str, tuple[device_view.View, requests.Request, dict[str, Any]]
         view([card(minor) for minor in range(4)]),
         request(3, 3),
         {"reason": Reason.TOO_FEW_CARDS, "never": True, "wanted": 6, "found": 4},
+    ),
+    "asks for parts of NICs that fit alone but not together": (
+        view([card(), builders.nic()]),
+        request(rdma(50), rdma(60)),
+        {"reason": Reason.TOO_FEW_CARDS, "never": True, "detail": "rdma", "wanted": 0},
+    ),
+    "asks for parts of NICs of which too much is taken": (
+        view([card(), builders.nic()], {"rdma-n1-0": device_view.Usage(50, 0, 1)}),
+        request(rdma(30), rdma(30)),
+        {"reason": Reason.FULL, "never": False, "detail": "rdma"},
+    ),
+    "cards and NICs, of which the NICs are too few": (
+        view([card(0), card(1), builders.nic()]),
+        request((requests.cards(1), rdma(50)), (requests.cards(1), rdma(60))),
+        {"reason": Reason.TOO_FEW_CARDS, "never": True, "detail": "rdma"},
+    ),
+    "cards and NICs, of which the cards are too few": (
+        view([card(), builders.nic(0), builders.nic(1)]),
+        request((requests.cards(1), rdma(50)), (requests.cards(1), rdma(60))),
+        {"reason": Reason.TOO_FEW_CARDS, "never": True, "detail": "", "wanted": 2, "found": 1},
     ),
     "more replicas than can be searched for": (
         view([card(replicas=1024)]),

@@ -1,5 +1,7 @@
 """The table for people, and how much of a large cluster is looked at for it."""
 
+from typing import Final
+
 from berth_operator.scheduling import explain
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
@@ -109,3 +111,21 @@ def test_large_cluster_is_looked_at_as_a_whole_if_wanted() -> None:
 
     assert told.whole
     assert all(finding.shortfall is not None for finding in told.nodes)
+
+
+NETWORK_CARDS: Final = """\
+NODE  DEVICE  UUID  REASON                                         WANTED  FREE
+n1    -       -     too few rdma devices, unsuitable for this pod  -       -
+"""
+
+
+def test_a_pod_without_cards_is_told_of_the_devices_that_it_asks_for() -> None:
+    """Parts of one network card that fit alone and not together are no matter of cards."""
+    device = builders.device("n1", 8, others=[builders.nic(0)])
+    made = builders.inventory(builders.node("n1"), device)
+    parts = (requests.OtherDevices("rdma", 1, share) for share in (50, 60))
+    pod = builders.candidate(request=builders.request(*parts))
+
+    table = explain.table(scenes.told(made, pod))
+
+    assert table.startswith(NETWORK_CARDS)

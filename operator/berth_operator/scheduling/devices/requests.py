@@ -196,7 +196,8 @@ class Grouping:
     """How the devices of a pod belong together, and the strategy that the pod itself asks for, if any.
 
     `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
-    `labels` select devices that are no cards, `function_labels` their virtual functions.
+    `labels` select devices that are no cards, `function_labels` their virtual functions: where a type has a
+    selector of functions, be it one without expressions, each of its devices comes with a function.
     With `partition` the whole cards must be a partition of the node's table, of this bandwidth at least. So
     many bytes must be free on all cards of the node together: `memory_together`. With this pod, no more than
     `core_limit` percent of a card's core may be promised, where it gets a share. No other pod has anything

@@ -208,6 +208,11 @@ def _most_frequent(reasons: Iterable[Reason | None], ask: requests.Ask) -> Reaso
 def _detail(ask: requests.Ask) -> str:
     if isinstance(ask, requests.Instances):
         return ask.profile
+    return _type(ask)
+
+
+def _type(ask: requests.Ask) -> str:
+    """Return the type of device that is asked for; cards have an empty name."""
     return ask.type if isinstance(ask, requests.OtherDevices) else ""
 
 
@@ -219,13 +224,30 @@ def _of_combination(
 ) -> Shortfall:
     """Ask again with less and less, until it fits: what was given up last is the reason."""
     field = packing_problems.field_of(view, packing_problems.in_order(view.device.cards), request)
-    reason = Reason.TOO_FEW_CARDS if never else Reason.FULL
-    for given_up, easier, request_ in _relaxed(view, request, field):
-        fits = _fits(easier, request_, effort)
+    wanted, easier, least = request.need.cards, view, request
+    for given_up, easier, least in _relaxed(view, request, field):
+        fits = _fits(easier, least, effort)
         if fits or fits is None:
             reason = given_up if fits else Reason.UNDECIDED
-            break
-    return Shortfall(reason, wanted=request.need.cards, found=_found(view, request, field, reason))
+            return Shortfall(reason, wanted=wanted, found=_found(view, request, field, reason))
+    reason = Reason.TOO_FEW_CARDS if never else Reason.FULL
+    if lacking := _lacking_type(emptied(easier) if never else easier, least, effort):
+        return Shortfall(reason, detail=lacking)
+    return Shortfall(reason, wanted=wanted, found=_found(view, request, field, reason))
+
+
+def _lacking_type(view: device_view.View, request: requests.Request, effort: Effort) -> str:
+    """Return the type whose devices do not even suffice for the asks for them alone; empty for cards."""
+    types = sorted({_type(ask) for one in request.containers for ask in one.asks})
+    for kind in types if len(types) > 1 else ():  # A single type is the one.
+        containers = (
+            dataclasses.replace(one, asks=tuple(ask for ask in one.asks if _type(ask) == kind))
+            for one in request.containers
+        )
+        alone = dataclasses.replace(request, containers=tuple(one for one in containers if one.asks))
+        if _fits(view, alone, effort) is False:
+            return kind
+    return types[0] if types else ""
 
 
 def _relaxed(

@@ -69,6 +69,8 @@ def briefly(reason: Reason, detail: str) -> str:
     """Return a reason and what it is about in a few words."""
     if reason is Reason.NO_DEVICE and detail:
         return f"no {wording.noun(detail, 2)}"
+    if reason is Reason.TOO_FEW_CARDS and detail:
+        return f"too few {wording.noun(detail, 2)}"
     joint = " " if reason in FOLLOWED else ": "
     return f"{registry.BRIEF[reason]}{joint}{wording.clipped(detail)}" if detail else registry.BRIEF[reason]
 
