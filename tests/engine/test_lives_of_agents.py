@@ -113,6 +113,18 @@ class Lives(stateful.RuleBasedStateMachine):
         cards[0] = dataclasses.replace(cards[0], trouble=trouble, recovery=sick)
         self.ledger.device_seen(builders.device(name, cards))
 
+    @stateful.rule()
+    def restore(self) -> None:
+        """The API shows an older state, also of the Leases: no agent is ready until it renews."""
+        now = self.clock()
+        for name, one in self.observed.items():
+            if one.silent_from > now:
+                self.ever_fallen.add(name)  # It is if it does not come back.
+            one.renewed, one.silent_from = NEVER, max(now, min(one.silent_from, now + GRACE + UNKNOWN))
+        self.watchdog.restored()
+        for name in NODES:
+            self.watchdog.lease_seen(name, "as restored")
+
     @stateful.rule(policy=st.sampled_from(POLICIES))
     def decree(self, policy: Policy) -> None:
         """The policy changes."""
