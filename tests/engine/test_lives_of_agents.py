@@ -1,7 +1,8 @@
 """Whatever order agents, pods, kubelets, evictions and leaders come and go in, no card is promised twice.
 
 The world here is small: some nodes with two cards, pods that want one, agents that renew or do not, one
-leader after the other. What is true is kept beside the ledger, and compared with it after each step.
+leader after the other. What is true is kept beside the ledger, and compared with it after each step. Which
+agents are ready or silent is worked out here anew (`Observed`): the ledger's own opinion would prove nothing.
 """
 
 import dataclasses
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Recovery
 from berth_operator.engine.evictions import NODES_PER_DRAINED, EvictionPlan
 from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.rejections import MOST_IN_A_ROW, Rejections
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.decisions import EvictionCause, Reason
@@ -32,7 +34,25 @@ NODE = st.sampled_from(NODES)
 FEW = st.sets(NODE, min_size=1, max_size=2)
 QUIET = logging.getLogger("nobody")
 QUIET.disabled = True
-QUARANTINE = "its kubelet rejected 3 pods in a row"
+GRACE, UNKNOWN = Policy().grace_seconds, Policy().unknown_seconds
+LEAST_TOGETHER = 3  # Agents; fewer may well have died together.
+NEVER = float("-inf")
+
+
+@dataclasses.dataclass(slots=True)
+class Observed:
+    """What a leader can know of one agent by its own clock, and what has to follow from it."""
+
+    renewed: float  # When it last saw a renewal; the first sight of a Lease is one, unless it is doubtful.
+    silent_from: float  # From when the agent may be called silent, unless it renews.
+
+    def ready(self, now: float) -> bool:
+        """Whether the cards of the agent get pods."""
+        return now - self.renewed <= GRACE
+
+    def renew(self, now: float) -> None:
+        """Record a renewal."""
+        self.renewed, self.silent_from = now, now + GRACE + UNKNOWN
 
 
 class Lives(stateful.RuleBasedStateMachine):
@@ -43,6 +63,7 @@ class Lives(stateful.RuleBasedStateMachine):
         self.clock = clock.Clock()
         self.alive = set(NODES)
         self.troubles: dict[str, Reason | None] = dict.fromkeys(NODES)  # Of the first card of each node.
+        self.reported: set[str] = set()  # Nodes of which the Device says that the agent is silent.
         self.quarantined: set[str] = set()
         self.running: dict[str, Hold] = {}  # Pods that are on a node, those that are ending included.
         self.waiting: dict[str, int] = {}
@@ -67,14 +88,22 @@ class Lives(stateful.RuleBasedStateMachine):
         for name in NODES:
             self.ledger.node_seen(builders.node(name))
             self.publish(name)
-            self.watchdog.device_seen(name, found_silent=name not in self.alive)
+            self.watchdog.device_seen(name, found_silent=name in self.reported)
             self.watchdog.lease_seen(name, "as found")
+        self.observed = {name: self.first_sight(name) for name in NODES}
+        self.ever_fallen = set[str]()  # Agents that ceased to be ready under this leader.
         self.ledger.all_devices_read()
         for hold in self.running.values():
             self.ledger.pod_bound(hold)
         for name in self.waiting:
             self.ledger.pod_waiting(builders.candidate(name, 1), gated=False)
         self.quarantined.clear()  # What another leader has found is forgotten.
+        self.rejections, self.rejected_in_a_row = Rejections(), dict.fromkeys(NODES, 0)
+
+    def first_sight(self, name: str) -> Observed:
+        """Return what a new leader knows of an agent; a Lease counts if the agent was not reported silent."""
+        now = self.clock()
+        return Observed(NEVER, now) if name in self.reported else Observed(now, now + GRACE + UNKNOWN)
 
     def publish(self, name: str) -> None:
         """Have the agent of a node publish its cards."""
@@ -83,6 +112,18 @@ class Lives(stateful.RuleBasedStateMachine):
         sick = Recovery.RESET if trouble is Reason.UNHEALTHY else None
         cards[0] = dataclasses.replace(cards[0], trouble=trouble, recovery=sick)
         self.ledger.device_seen(builders.device(name, cards))
+
+    @stateful.rule()
+    def restore(self) -> None:
+        """The API shows an older state, also of the Leases: no agent is ready until it renews."""
+        now = self.clock()
+        for name, one in self.observed.items():
+            if one.silent_from > now:
+                self.ever_fallen.add(name)  # It is if it does not come back.
+            one.renewed, one.silent_from = NEVER, max(now, min(one.silent_from, now + GRACE + UNKNOWN))
+        self.watchdog.restored()
+        for name in NODES:
+            self.watchdog.lease_seen(name, "as restored")
 
     @stateful.rule(policy=st.sampled_from(POLICIES))
     def decree(self, policy: Policy) -> None:
@@ -117,7 +158,10 @@ class Lives(stateful.RuleBasedStateMachine):
             self.clock.advance(10)
             for name in sorted(self.alive):
                 self.watchdog.lease_seen(name, f"{self.clock()}")
+                self.observed[name].renew(self.clock())
             self.watchdog.judge()
+            self.report()
+            self.end_quarantines()
             self.update()
             self.send(self.budget)
 
@@ -128,11 +172,38 @@ class Lives(stateful.RuleBasedStateMachine):
             self.troubles[name] = trouble
             self.publish(name)
 
+    def report(self) -> None:
+        """Write into each Device whether its agent is silent, where that is known."""
+        for info in self.ledger.inventory.each():
+            if not info.unknown:
+                (self.reported.add if info.silent else self.reported.discard)(info.name)
+
+    @stateful.rule(name=NODE, count=st.integers(1, MOST_IN_A_ROW))
+    def reject(self, name: str, count: int) -> None:
+        """A kubelet rejects pods, which frees their cards; after some in a row it gets none for a time."""
+        bound = [uid for uid, hold in self.running.items() if hold.node == name and uid not in self.ending]
+        for uid in bound[:count]:
+            self.release(uid)
+            self.rejected_in_a_row[name] += 1
+            why = self.rejections.rejected(name, "no room", self.clock())
+            assert bool(why) is (self.rejected_in_a_row[name] >= MOST_IN_A_ROW)
+            if why:
+                self.quarantined.add(name)
+                self.ledger.node_quarantined(name, why)
+
     @stateful.rule(name=NODE)
-    def reject(self, name: str) -> None:
-        """A kubelet rejects again and again, or is given another chance."""
-        self.quarantined ^= {name}
-        self.ledger.node_quarantined(name, QUARANTINE if name in self.quarantined else "")
+    def admit(self, name: str) -> None:
+        """A kubelet admits a pod, which ends a quarantine."""
+        self.rejected_in_a_row[name] = 0
+        if self.rejections.admitted(name):
+            self.quarantined.discard(name)
+            self.ledger.node_quarantined(name, "")
+
+    def end_quarantines(self) -> None:
+        """Give the nodes whose quarantine is over another chance."""
+        for name in self.rejections.ended(self.clock()):
+            self.quarantined.discard(name)
+            self.ledger.node_quarantined(name, "")
 
     # ------------------------------------------------------------ pods
 
@@ -173,8 +244,7 @@ class Lives(stateful.RuleBasedStateMachine):
         """I6: no device is sick, cordoned, behind a silent agent or rejecting kubelet; I1: none is held."""
         node = one.placement.node
         uuids = {share.uuid for grant in one.placement.grants for share in grant.shares}
-        info = self.ledger.inventory.node(node)
-        assert info is not None and not info.silent
+        assert self.observed[node].ready(self.clock())
         assert node not in self.quarantined
         assert not (self.troubles[node] and builders.uuid(node, 0) in uuids)
         promised = [candidate.uid for candidate in self.assumed]
@@ -187,12 +257,16 @@ class Lives(stateful.RuleBasedStateMachine):
         """A pod ends by itself, or comes to the end that an eviction began."""
         if self.running:
             uid = data.draw(st.sampled_from(sorted(self.running)))
-            hold = self.running.pop(uid)
-            self.ending.discard(uid)
-            self.ledger.pod_over(uid)
-            info = self.ledger.inventory.node(hold.node)
-            assert info is not None and uid not in info.holds, "I5"
-            assert not any(share.uuid in info.used for share in hold.shares), "I5"
+            self.release(uid)
+
+    def release(self, uid: str) -> None:
+        """Have a pod be over, which frees its cards at once."""
+        hold = self.running.pop(uid)
+        self.ending.discard(uid)
+        self.ledger.pod_over(uid)
+        info = self.ledger.inventory.node(hold.node)
+        assert info is not None and uid not in info.holds, "I5"
+        assert not any(share.uuid in info.used for share in hold.shares), "I5"
 
     # ------------------------------------------------------------ evictions
 
@@ -229,12 +303,12 @@ class Lives(stateful.RuleBasedStateMachine):
 
     def justify(self, node: str, cause: EvictionCause) -> None:
         """Check that a pod is evicted for what is so, and what the policy says."""
-        info = self.ledger.inventory.node(node)
-        assert info is not None
+        observed, now = self.observed[node], self.clock()
         match cause:
             case EvictionCause.AGENT_SILENT:
-                assert info.silent and not info.unknown
                 assert self.policy.evict_after_seconds is not None
+                assert not observed.ready(now)
+                assert now - observed.silent_from >= max(GRACE, self.policy.evict_after_seconds)
             case EvictionCause.CARD_SICK:
                 assert self.policy.evict_sick and self.troubles[node] is Reason.UNHEALTHY
             case EvictionCause.CARD_CORDONED:
@@ -250,6 +324,34 @@ class Lives(stateful.RuleBasedStateMachine):
         assert charged == {uid: hold.shares for uid, hold in self.running.items()}
         uuids = [share.uuid for shares in charged.values() for share in shares]
         assert len(uuids) == len(set(uuids)), "I1"
+
+    @stateful.invariant()
+    def cards_are_open_where_agents_renew(self) -> None:
+        """Just the agents that renewed in time are ready; those too few for a mass silence are reported."""
+        now = self.clock()
+        fallen = {name for name, one in self.observed.items() if not one.ready(now)}
+        self.ever_fallen |= {name for name in fallen if self.observed[name].renewed > NEVER}
+        for info in self.ledger.inventory.each():
+            assert info.silent is (info.name in fallen)
+            if not info.silent or now <= self.observed[info.name].silent_from:
+                continue
+            assert not info.unknown or len(self.ever_fallen) >= LEAST_TOGETHER
+
+    @stateful.invariant()
+    def most_that_fall_together_are_suspects(self) -> None:
+        """Where more fell silent within a grace period than are ready, none of them is called silent."""
+        now = self.clock()
+        since = {
+            name: one.renewed
+            for name, one in self.observed.items()
+            if not one.ready(now) and one.renewed > NEVER
+        }
+        last = max(since.values(), default=now)
+        together = [name for name, renewed in since.items() if last - renewed <= GRACE]
+        ready = [one for one in self.observed.values() if one.ready(now)]
+        if len(together) >= LEAST_TOGETHER and len(together) > len(ready):
+            assert self.ledger.suspects >= len(together)
+            assert self.reported.isdisjoint(together)
 
 
 TestLives = Lives.TestCase

@@ -20,19 +20,20 @@ REPORT = 10  # Seconds between two renewals of an agent.
 class Fleet:
     """Nodes whose agents renew their Leases until they are killed, and what would be written of them."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, dead: bool = False, found_silent: int = 0) -> None:
+        """Begin with agents that live or are dead; of the first ones the Device says that they are silent."""
         self.clock = clock.Clock()
         self.ledger = Ledger(self.clock)
         self.watchdog = Watchdog(self.ledger, clock=self.clock)
         self.names = [f"n{at:04}" for at in range(count)]
-        self.alive = set(self.names)
+        self.alive = set[str]() if dead else set(self.names)
         self.written: dict[str, bool] = {}  # Whether a node's agent is reported as silent.
         self.writes = 0
         self.changes = self.ledger.changes.reader()
         for name in self.names:
             self.ledger.node_seen(builders.node(name))
             self.ledger.device_seen(builders.device(name, 1))
-            self.watchdog.device_seen(name, found_silent=False)
+            self.watchdog.device_seen(name, found_silent=name in self.names[:found_silent])
         self.passes(REPORT)
         self.writes = 0
 
@@ -152,20 +153,110 @@ def test_a_restored_server_is_no_mass_death(caplog: pytest.LogCaptureFixture) ->
     assert (fleet.silent(), fleet.writes, caplog.records) == ({"n0007", "n0008"}, 2, [])
 
 
+def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what kinds of alarms there were."""
+    return [record.levelname for record in caplog.records]
+
+
+@pytest.mark.parametrize("quiet_before", [0, 35, 45], ids=["alive", "unheard", "suspects"])
+def test_where_none_comes_back_after_a_restore_berth_suspects_itself(
+    quiet_before: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One alarm and no write, also if agents had been quiet for a while; it ends when most report."""
+    fleet = Fleet(100)
+    fleet.alive = set()
+    fleet.passes(quiet_before)
+    fleet.watchdog.restored()
+
+    fleet.passes(300)
+    assert (fleet.writes, fleet.ledger.suspects, fleet.open()) == (0, 100, set())
+    assert levels(caplog) == ["ERROR"]
+
+    fleet.alive = set(fleet.names[10:])
+    fleet.passes(2 * REPORT + GRACE + 2)  # Of the first renewal after a restore nobody knows how old it is.
+    assert (fleet.silent(), fleet.ledger.suspects, fleet.writes) == (set(fleet.names[:10]), 0, 10)
+    assert levels(caplog) == ["ERROR", "WARNING"]
+
+
+def test_half_before_a_restore_and_half_after_it_are_suspects_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Those that had just fallen silent are no proof of deaths, either."""
+    fleet = Fleet(100)
+    fleet.alive = set(fleet.names[:50])
+    fleet.passes(GRACE + UNKNOWN // 2)
+    fleet.watchdog.restored()
+    fleet.alive = set()
+    assert levels(caplog) == []
+
+    fleet.passes(300)
+
+    assert (fleet.writes, fleet.ledger.suspects, levels(caplog)) == (0, 100, ["ERROR"])
+
+
+def test_few_that_died_before_a_restore_raise_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    """Though for a moment no agent is ready, the others are expected to come back."""
+    fleet = Fleet(100)
+    fleet.alive = set(fleet.names[3:])
+    fleet.passes(GRACE + UNKNOWN + 1)
+    fleet.watchdog.restored()
+
+    fleet.passes(300)
+
+    assert (fleet.silent(), fleet.writes, levels(caplog)) == (set(fleet.names[:3]), 3, [])
+
+
+def test_where_no_agent_was_ever_heard_berth_suspects_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """At a start without Leases: one alarm, and not a second one as long as none comes."""
+    fleet = Fleet(100, dead=True)
+
+    fleet.passes(300)
+
+    assert (fleet.silent(), fleet.writes, fleet.ledger.suspects) == (set(), 0, 100)
+    assert {fleet.watchdog.known_state(name) for name in fleet.names} == {State.UNKNOWN}
+    assert levels(caplog) == ["ERROR"]
+
+
+def test_agents_that_were_silent_before_do_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    """They are reported as they were, though they are most; so are the few whom nobody has heard."""
+    fleet = Fleet(100, dead=True, found_silent=98)
+
+    fleet.passes(300)
+
+    assert (fleet.silent(), fleet.ledger.suspects, levels(caplog)) == (set(fleet.names), 0, [])
+
+
+def test_a_cluster_that_agents_are_brought_into_raises_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    """Each Device is there before its first Lease, one agent in four never gets on, and all come slowly."""
+    fleet = Fleet(4)
+    for at in range(4, 100):
+        name = f"n{at:04}"
+        fleet.names.append(name)
+        fleet.ledger.node_seen(builders.node(name))
+        fleet.ledger.device_seen(builders.device(name, 1))
+        fleet.watchdog.device_seen(name, found_silent=False)
+        fleet.passes(3)
+        fleet.alive |= {name} if at % 4 else set()
+    fleet.passes(GRACE + UNKNOWN + 2)
+
+    assert fleet.silent() == set(fleet.names[4::4])
+    assert levels(caplog) == []
+
+
 states = st.sampled_from(State)
 
 
 @hypothesis.given(st.lists(st.lists(states, min_size=7, max_size=7), max_size=12), st.integers(1, 5))
 def test_suspects_are_most_of_all_and_never_ready(history: Iterable[list[State]], grace: int) -> None:
-    """Whatever agents do: of those that ceased to be ready, and at the beginning more than are ready."""
+    """Whatever agents do: only agents not found silent at first, and at the beginning more than are ready."""
     mass = liveness.MassSilence()
-    was_ready: set[str] = set()
+    awaited: set[str] = set()
 
     for now, row in enumerate(history):
         named = {f"n{at}": state for at, state in enumerate(row)}
         before = mass.suspects
         mass.update(named, now, grace)
         ready = {node for node, state in named.items() if state is State.READY}
-        was_ready |= ready
-        assert mass.suspects <= was_ready - ready
+        awaited |= ready if awaited or now else {node for node in named if named[node] is not State.SILENT}
+        assert mass.suspects <= awaited - ready
         assert before or not mass.suspects or len(mass.suspects) > max(2, len(ready))

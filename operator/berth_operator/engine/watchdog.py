@@ -65,13 +65,13 @@ class Watchdog:
 
     def restored(self) -> None:
         """Treat no agent as ready until it renews: the API may show an older state of them."""
+        silent = {node for node in self._doubts if self._state(node) is State.SILENT}
         for node in self._doubts:
-            is_silent = self._state(node) is State.SILENT
-            self._doubts[node] = Doubt.CONDEMNED if is_silent else Doubt.OLD
+            self._doubts[node] = Doubt.CONDEMNED if node in silent else Doubt.OLD
         self._missing_since = dict.fromkeys(self._doubts, self._clock())
         self._signs.clear()
         self.loads.forget_all()
-        self._mass_silence = liveness.MassSilence()  # That none is ready now says nothing.
+        self._mass_silence.restored(self._doubts.keys() - silent, self._clock())
         self.judge()
 
     def judge(self) -> None:

@@ -8,6 +8,7 @@ reported, `spec.agents` of the PlacementPolicy says.
 import dataclasses
 import enum
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 LEAST_TOGETHER: Final = 3  # Fewer agents may well have died together.
@@ -74,28 +75,34 @@ def state(
 class MassSilence:
     """Tells when so many agents fall silent together that it may be us, who do not hear them.
 
-    That is so when more than half of the agents, and at least three, cease to be ready within one grace
-    period. It is over when no more than half have been silent for a grace period: those that report again
-    do so one after another.
+    That is so when more than half of the agents, and at least three, fall silent within one grace period. It
+    is over when no more than half have been silent for a grace period: those that report again do so one
+    after another.
+
+    An agent falls silent when it ceases to be ready. So does one that is awaited, as it may well live, and is
+    not ready a grace period later. Awaited is an agent from when we first see its Device, and after a restore
+    of the API's state, where it was not silent before. An agent that was found silent before we came is not:
+    its silence is old, and says nothing of us. A cluster into which agents are just being brought raises no
+    alarm, for it is an agent that makes a Device, and it renews a Lease soon after. Each agent is awaited
+    once and falls once, so those that never come count for one grace period only, and those that do come
+    soon outnumber them.
     """
 
     def __init__(self) -> None:
+        self._known: frozenset[str] = frozenset()
         self._ready: set[str] = set()
-        self._since: dict[str, float] = {}  # When each agent ceased to be ready that was.
+        self._awaited: dict[str, float] = {}  # Since when.
+        self._since: dict[str, float] = {}  # When each agent fell silent that is not ready.
         self._most_heard_since: float | None = None
         self.suspects: frozenset[str] = frozenset()  # Those whose silence proves nothing; mostly none.
 
     def update(self, states: Mapping[str, State], now: float, grace: float) -> None:
         """Learn the states of all agents."""
         ready = {node for node, state in states.items() if state is State.READY}
-        for node in self._ready - ready:
-            self._since.setdefault(node, now)
-        self._ready = ready
-        self._since = {
-            node: since for node, since in self._since.items() if node in states and node not in ready
-        }
+        self._note_falls(states, ready, now, grace)
         recent = {node for node, since in self._since.items() if now - since <= grace}
-        together = len(recent) >= LEAST_TOGETHER and len(recent) > len(ready)
+        perhaps_alive = len(ready) + len(self._awaited)
+        together = len(recent) >= LEAST_TOGETHER and len(recent) > perhaps_alive
         suspects = set(self.suspects & self._since.keys())
         if self.suspects or together:
             suspects |= recent
@@ -106,3 +113,24 @@ class MassSilence:
         elif now - self._most_heard_since > grace:
             suspects.clear()
         self.suspects = frozenset(suspects)
+
+    def restored(self, awaited: AbstractSet[str], now: float) -> None:
+        """Await these agents, none of which is ready before it renews: that they are not says nothing."""
+        self._ready -= awaited
+        self._awaited |= dict.fromkeys(awaited, now)
+        # Those that fell shortly before may be deaf together with those that do not come back.
+        self._since = {
+            node: since for node, since in self._since.items() if node in self.suspects or node not in awaited
+        }
+
+    def _note_falls(self, states: Mapping[str, State], ready: set[str], now: float, grace: float) -> None:
+        for node in states.keys() - self._known:
+            if states[node] is not State.SILENT:
+                self._awaited[node] = now
+        lost = {node for node, since in self._awaited.items() if now - since > grace}
+        quiet = states.keys() - ready
+        for node in (self._ready | lost) & quiet:
+            self._since.setdefault(node, now)
+        self._known, self._ready = frozenset(states), ready
+        self._awaited = {node: since for node, since in self._awaited.items() if node in quiet - lost}
+        self._since = {node: since for node, since in self._since.items() if node in quiet}
