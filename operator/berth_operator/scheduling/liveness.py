@@ -85,7 +85,7 @@ class MassSilence:
     its silence is old, and says nothing of us. A cluster into which agents are just being brought raises no
     alarm, for it is an agent that makes a Device, and it renews a Lease soon after. Each agent is awaited
     once and falls once, so those that never come count for one grace period only, and those that do come
-    soon outnumber them.
+    soon outnumber them. Until then the awaited count as alive, beside the ready.
     """
 
     def __init__(self) -> None:
