@@ -142,10 +142,10 @@ WISHES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, tuple[str, ...]]
         with_nic(),
         ("GPU-n2-0", "rdma-n2-0"),
     ),
-    "a root in common before a scope": (
+    "a scope before a root in common": (
         builders.inventory(*rooted("abb", "b", numa=(0b011, 0b100))),
         with_nic(2, **NUMA),
-        ("GPU-n1-1", "GPU-n1-2", "rdma-n1-0"),
+        ("GPU-n1-0", "GPU-n1-1", "rdma-n1-0"),
     ),
     "both": (
         builders.inventory(*rooted("bbb", "b", numa=(0b001, 0b110))),

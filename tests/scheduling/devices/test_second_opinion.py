@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling.decisions import Grant
+from berth_operator.scheduling.decisions import Grant, Share
 from berth_operator.scheduling.devices import (
     allocator,
     device_view,
@@ -96,6 +96,41 @@ def test_every_answer_is_one_of_the_possible_ones(case: Case) -> None:
 
     if found is not None:
         assert listed(found) in {brute.amounts(request, way) for way in brute.ways(view, request)}
+
+
+BESIDE_SEVERAL_CARDS: st.SearchStrategy[Case] = st.tuples(
+    random_devices.nodes(modes="p", least=4),
+    random_devices.pods(
+        st.builds(requests.OtherDevices, st.just("rdma"), st.just(1), st.sampled_from((40, 60))),
+        most_asks=2,
+        first=st.builds(requests.cards, st.sampled_from((2, 3))),
+        groupings=random_devices.jointly(),
+    ),
+)
+
+
+@many
+@hypothesis.given(CASES["cards beside which the other devices fit"] | BESIDE_SEVERAL_CARDS)
+def test_a_wish_to_be_joint_costs_a_pod_nothing(case: Case) -> None:
+    """A pod gets the cards that it would get without the wish, and is refused no other device for it."""
+    view, request = case
+    alone, wished = (
+        dataclasses.replace(request, grouping=dataclasses.replace(request.grouping, joint=(), joint_wish=one))
+        for one in ((), request.grouping.joint)
+    )
+    found, expected = allocator.allocate(view, wished), allocator.allocate(view, alone)
+
+    assert (found is None) == (expected is None)
+    assert of_type("gpu", found) == of_type("gpu", expected)
+    for kind in ("rdma", "fpga"):
+        given = len(of_type(kind, expected)), len(of_type(kind, found))
+        hypothesis.event(f"raised: {given[0] < given[1]}")
+        assert given[0] <= given[1]
+
+
+def of_type(kind: str, found: tuple[Grant, ...] | None) -> list[tuple[str, Share]]:
+    """List what each container gets of a type."""
+    return [(one.container, share) for one in found or () for share in one.shares if share.type == kind]
 
 
 @many

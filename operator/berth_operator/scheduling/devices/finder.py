@@ -138,7 +138,7 @@ class _Table:
                 spare[choice.group] = self.attempt(anywhere, scope) if count else None
             if self.effort.cut_short or (able <= spare.keys() and not any(spare.values())):
                 break
-        if scopes.bound_to_table(field, scope, count):
+        if scopes.bound_to_table(field, scope, count) or self.problem.request.grouping.cards_first:
             return None
         return next((one for one in spare.values() if one is not None), None)
 
@@ -151,9 +151,10 @@ def _choices(problem: packing_problems.NodeProblem, scope: Scope, effort: Effort
     if field.free.bit_count() - problem.view.withheld < count:
         return iter(())
     pools = preferences.pools(problem.view, problem.cards, field.pool, count)
-    return itertools.chain.from_iterable(
+    choices = itertools.chain.from_iterable(
         scopes.choices(field._replace(pool=pool), scope, count, effort) for pool in pools
     )
+    return scopes.best_connected(field, choices) if problem.request.grouping.cards_first else choices
 
 
 def _groups(problem: packing_problems.NodeProblem, scope: Scope) -> list[int]:

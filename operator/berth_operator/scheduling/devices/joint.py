@@ -7,23 +7,43 @@ root at least one, and where there are more roots than devices were asked for, t
 is raised to the number of roots. A container that has none of the leading type follows
 all leading devices of its pod. A device whose root is unknown follows nothing, and
 nothing can follow it. Asks for `every` device of a type take no part: they get all.
+
+Where this is only a wish, the leading devices are chosen as if they were alone. The others come as near
+to them as they can: below their roots first, then on their NUMA nodes, then anywhere. Their count is
+raised as far as there are devices.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
 
 from berth_operator.scheduling.devices import facts, requests
 
 UNKNOWN: Final = 1  # The root of leading devices of which no root is known: no follower has this bit.
 
 
+class Place(Protocol):
+    """What is asked of a spot: its device, and a bit for the PCIe root."""
+
+    @property
+    def card(self) -> facts.Card:
+        """The device."""
+
+    @property
+    def root(self) -> int:
+        """The bit of its root."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Roles:
-    """Which type leads and which follow; none does where the pod asks for one of the types only."""
+    """Which type leads and which follow; none does where the pod asks for one of the types only.
+
+    With `wished` those that follow need only come as near as they can.
+    """
 
     leader: str = ""
     followers: frozenset[str] = frozenset()
+    wished: bool = False
 
     @property
     def types(self) -> frozenset[str]:
@@ -36,7 +56,7 @@ NO_ROLES: Final = Roles()
 
 def roles(request: requests.Request) -> Roles:
     """Return who leads and who follows."""
-    joint = request.grouping.joint
+    joint = request.grouping.joint or request.grouping.joint_wish
     if len(joint) <= 1:
         return NO_ROLES
     leader = facts.GPU if facts.GPU in joint else joint[0]
@@ -47,7 +67,8 @@ def roles(request: requests.Request) -> Roles:
         if ask.count > 0 and not (isinstance(ask, requests.OtherDevices) and ask.every)
     }
     followers = (frozenset(joint) - {leader}) & asked
-    return Roles(leader, followers) if followers and leader in asked else NO_ROLES
+    wished = not request.grouping.joint
+    return Roles(leader, followers, wished) if followers and leader in asked else NO_ROLES
 
 
 def type_of(ask: requests.Ask) -> str:
@@ -77,3 +98,14 @@ def in_rounds(order: Sequence[int], roots: Sequence[int]) -> list[int]:
         seen[root] = seen.get(root, 0) + 1
         rounds.append((seen[root], at))
     return [at for _, at in sorted(rounds, key=lambda pair: pair[0])]
+
+
+def nearest_first(
+    order: Sequence[int], spots: Sequence[Place], roots: int, led: Collection[int]
+) -> list[int]:
+    """Order spots: below these roots in rounds, on a NUMA node of the spots `led`, then the rest."""
+    numa_nodes = {spots[at].card.numa for at in led} - {None}
+    below = [at for at in order if spots[at].root & roots]
+    others = [at for at in order if not spots[at].root & roots]
+    others.sort(key=lambda at: spots[at].card.numa not in numa_nodes)  # The sort is stable.
+    return [*in_rounds(below, [spots[at].root for at in below]), *others]

@@ -19,6 +19,7 @@ containers on eight cards take tens of steps.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -71,8 +72,9 @@ class Item:
 
     `leads` marks what sits on PCIe roots that others must follow, `follows` what must be
     beside it: on the roots of its owner's leading devices, on each of them at least one.
-    `recalls` tells that the preference depends on what the same owner took before. `price` says
-    how many steps it costs to put so many spots in order, where that is more than sorting.
+    With `wished` it need only come as near as it can. `recalls` tells that the preference depends
+    on what the same owner took before. `price` says how many steps it costs to put so many spots in order,
+    where that is more than sorting.
     """
 
     owner: int
@@ -83,6 +85,7 @@ class Item:
     arrange: Arrange
     leads: bool = False
     follows: bool = False
+    wished: bool = False
     recalls: bool = False
     price: Callable[[int], int] | None = None
 
@@ -166,16 +169,33 @@ class _Search:
         """Yield all ways to place one item, the preferred first."""
         roots = joint.to_follow(state.roots, item.owner) if item.follows else 0
         able = [at for at in item.needs if self._has_room(item, state, at)]
-        if roots:
+        if roots and not item.wished:
             able = [at for at in able if self.problem.spots[at].root & roots]
         mine = self._taken_by(item.owner, state) if item.recalls else ()
         if item.price is not None:
             self.effort.spend(item.price(len(able)))
         order = item.arrange(state, mine, able)
-        if roots:
+        if not roots:
+            found = self._pick(item, state, order, item.count, 0)
+        elif item.wished:
+            found = self._pick_near(item, state, order, roots & ~joint.UNKNOWN)
+        else:
             order = joint.in_rounds(order, [self.problem.spots[at].root for at in order])
-        for chosen, after in self._pick(item, state, order, max(item.count, roots.bit_count()), roots):
+            found = self._pick(item, state, order, max(item.count, roots.bit_count()), roots)
+        for chosen, after in found:
             yield after._replace(chosen=(*state.chosen, chosen))
+
+    def _pick_near(
+        self, item: Item, state: State, order: list[int], roots: int
+    ) -> Iterator[tuple[tuple[int, ...], State]]:
+        """Yield sets of spots near what leads: as many as roots if there are so many, but at least the count.
+
+        Of the raised counts only the best set is tried: to get more than was asked is worth no search.
+        """
+        order = joint.nearest_first(order, self.problem.spots, roots, self._led(item.owner, state))
+        for count in range(min(roots.bit_count(), len(order)), item.count, -1):
+            yield from itertools.islice(self._pick(item, state, order, count, 0), 1)
+        yield from self._pick(item, state, order, item.count, 0)
 
     def _pick(
         self, item: Item, state: State, order: list[int], count: int, missing: int
@@ -225,6 +245,12 @@ class _Search:
 
     def _limits(self, spot: Spot) -> Iterator[Limit]:
         return (one for one in self.problem.limits if one.devices >> spot.device & 1)
+
+    def _led(self, owner: int, state: State) -> list[int]:
+        """Return the spots that lead for an owner: its own, or all of the pod where it has none."""
+        done = zip(self.problem.items, state.chosen, strict=False)
+        led = [(item.owner, at) for item, chosen in done if item.leads for at in chosen]
+        return [at for one, at in led if one == owner] or [at for _, at in led]
 
     def _taken_by(self, owner: int, state: State) -> tuple[int, ...]:
         done = zip(self.problem.items, state.chosen, strict=False)

@@ -295,7 +295,8 @@ def _items_of(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) 
     else:
         price = _price(ask)
         leads, follows = kind == problem.roles.leader, kind in problem.roles.followers
-        yield dataclasses.replace(whole, leads=leads, follows=follows, price=price)
+        wished = follows and problem.roles.wished
+        yield dataclasses.replace(whole, leads=leads, follows=follows, wished=wished, price=price)
 
 
 def _needs(problem: NodeProblem, ask: requests.Ask) -> dict[int, Room]:

@@ -196,12 +196,12 @@ class Grouping:
     """How the devices of a pod belong together, and the strategy that the pod itself asks for, if any.
 
     `joint` names types that must sit on the same PCIe root, `joint_wish` those that should if they can.
-    `labels` select devices that are no cards, `function_labels` their virtual functions: where a type has a
-    selector of functions, be it one without expressions, each of its devices comes with a function.
-    With `partition` the whole cards must be a partition of the node's table, of this bandwidth at least. So
-    many bytes must be free on all cards of the node together: `memory_together`. With this pod, no more than
-    `core_limit` percent of a card's core may be promised, where it gets a share. No other pod has anything
-    of `exclusive` devices when they are given.
+    With `cards_first` the cards are connected as well as they would be without `joint`. `labels` select
+    devices that are no cards, `function_labels` their virtual functions: where a type has such a selector,
+    be it one without expressions, each of its devices comes with a function. With `partition` the whole
+    cards must be a partition of the node's table, of this bandwidth at least. So many bytes must be free on
+    all cards of the node together: `memory_together`. With this pod, no more than `core_limit` percent of a
+    card's core may be promised, where it gets a share. No other pod has anything of `exclusive` devices.
     """
 
     scope: Scope | None = None
@@ -210,6 +210,7 @@ class Grouping:
     ring_bandwidth: int = 0
     joint: tuple[str, ...] = ()
     joint_wish: tuple[str, ...] = ()
+    cards_first: bool = False
     strategy: Strategy | None = None
     spread_replicas: bool = True
     labels: tuple[LabelSelector, ...] = ()

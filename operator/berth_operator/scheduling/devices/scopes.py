@@ -17,6 +17,7 @@ given up step by step, NVLink to PCIe to NUMA to the whole node.
 import dataclasses
 import functools
 import heapq
+import itertools
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -79,17 +80,19 @@ def narrowest_first(grouping: requests.Grouping) -> tuple[Scope, ...]:
 def wished(grouping: requests.Grouping) -> Iterator[requests.Grouping]:
     """Yield the groupings in which a pod would rather have its devices, the most wanted first.
 
-    A preferred scope is tried as a required one, then the next wider one. Devices that should sit on one PCIe
-    root come before any scope.
+    A preferred scope is tried as a required one, then the next wider one. In each of them it is first asked
+    whether all devices that should be joint can be, without worse connected cards.
     """
     if not grouping.joint_wish and (grouping.required or grouping.scope is None):
         return  # As most pods: each decision comes by here.
-    plain = dataclasses.replace(grouping, joint_wish=())
-    joined = [dataclasses.replace(plain, joint=grouping.joint_wish)] if grouping.joint_wish else []
     *preferred, _ = narrowest_first(grouping)  # The last one is the grouping as it is.
-    for one in (*joined, plain):
-        yield from (dataclasses.replace(one, scope=scope, required=True) for scope in preferred)
-        if one is not plain:
+    for one in (
+        *(dataclasses.replace(grouping, scope=scope, required=True) for scope in preferred),
+        grouping,
+    ):
+        if one.joint_wish:
+            yield dataclasses.replace(one, joint=one.joint_wish, joint_wish=(), cards_first=True)
+        if one is not grouping:
             yield one
 
 
@@ -189,6 +192,15 @@ def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[
             return
         if choice.whole not in table:
             yield choice
+
+
+def best_connected(field: Field, choices: Iterator[Choice]) -> Iterator[Choice]:
+    """Yield the first of some choices and those after it that are connected as well as the first."""
+    scores = {part.mask: part.score for part in field.board.partitions}
+    graded = ((field.board.within(one.whole), scores.get(one.whole), one) for one in choices)
+    for _, equals in itertools.groupby(graded, key=lambda grade: grade[:2]):
+        return (one for *_, one in equals)
+    return iter(())
 
 
 def _in_group(
