@@ -274,7 +274,7 @@ async def test_pods_that_would_come_back_do_not_open_the_breaker_for_good() -> N
     beside(server, n0=daemon, n1=daemon, n2=daemon)
 
     async with timeless.beside(server.evictor.run()):
-        await timeless.until(lambda: server.value("eviction_breaker_open") == 1)
+        await timeless.until(lambda: server.value("eviction_breaker_open") == 1, every=0.1)
         assert server.names == []
         await timeless.passing(10)
 

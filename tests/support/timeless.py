@@ -81,13 +81,13 @@ async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[
         await asyncio.wait([task])
 
 
-async def until(holds: Callable[[], object], *, most: float = 100.0) -> None:
-    """Let time pass until something holds; fail when it takes too long."""
+async def until(holds: Callable[[], object], *, most: float = 100.0, every: float = 0.001) -> None:
+    """Let time pass until something holds, which is asked `every` so often; fail when it takes too long."""
     now = clock()
     latest = now() + most
     while not holds():
         assert now() < latest, "it never came to be"
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(every)
 
 
 async def at(moment: float) -> None:
