@@ -154,6 +154,7 @@ RECORDS: dict[str, tuple[raw.Pod, wire.GpuPod | None, list[int]]] = {
         [0, 1, 2],
     ),
     "a card that is not there, and the kubelet knows nothing of it": (recorded(9), bare(), [0, 1, 2]),
+    "more than the pod asks for, and the kubelet knows nothing of it": (recorded(1, 2), bare(), [0, 1, 2]),
     "of a pod of Berth's that was given none: not believed": (
         recorded(2, schedulerName=names.SCHEDULER_NAME),
         None,

@@ -124,6 +124,7 @@ def test_a_pod_that_was_taken_over_keeps_the_name_of_its_scheduler() -> None:
 # ---------------------------------------------------------------- forged records
 
 FORGED: Final = st.one_of(
+    st.lists(st.integers(0, 3), max_size=4, unique=True).map(lambda minors: record(*minors)),
     st.lists(st.integers(-1, 5), max_size=5).map(lambda minors: record(*minors)),
     st.lists(st.one_of(st.text(max_size=2), st.booleans(), st.none()), max_size=3).map(
         lambda odd: record(*odd)
