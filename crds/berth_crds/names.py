@@ -12,6 +12,7 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 CATEGORY: Final = "berth"
 
 SCHEDULER_NAME: Final = "berth-scheduler"
+KOORDINATOR_SCHEDULER: Final = "koord-scheduler"  # As Koordinator itself calls it.
 
 # Plurals, as they stand in URLs.
 DEVICES: Final = "devices"

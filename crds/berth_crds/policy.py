@@ -12,7 +12,7 @@ from typing import Annotated
 
 import pydantic
 
-from berth_crds import model_rules, schema_limits, vocabulary
+from berth_crds import model_rules, names, schema_limits, vocabulary
 
 Weight = Annotated[int, model_rules.integer(0, 100)]
 Xids = Annotated[tuple[model_rules.Xid, ...], model_rules.set_list()]
@@ -286,6 +286,16 @@ class PolicySpec(model_rules.Model):
     """In whose annotations a pod's devices are recorded when it is bound. berth: in Berth's. koordinator:
     besides, in scheduling.koordinator.sh/device-allocated, for a cluster whose nodes still run Koordinator's
     agent or other programs that read it. It has GPUs, RDMA devices and FPGAs, and no MIG instances."""
+
+    pod_records_from: Annotated[
+        tuple[Annotated[str, model_rules.formatted(schema_limits.SCHEDULER)], ...],
+        model_rules.set_list(schema_limits.MOST_SCHEDULERS),
+    ] = (names.KOORDINATOR_SCHEDULER,)
+    """The schedulers, as spec.schedulerName of pods has them, whose records of a pod's cards are believed, in
+    scheduling.koordinator.sh/device-allocated of pods that Berth did not bind. The cards that such a record
+    names are given to nobody else, if they are there and no more than the pod asks for by resources. Who may
+    edit a pod may edit its record: name only schedulers that write it. A record of any other scheduler frees
+    no card: as many as the pod asks for are kept back. Empty: no record is believed."""
 
     on_cordon: vocabulary.OnCordon = vocabulary.OnCordon.STOP
     """What becomes of the pods that hold a device which spec.cordon of its Device names. stop: they stay, and

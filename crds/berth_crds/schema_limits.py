@@ -46,6 +46,8 @@ BUS_ID: Final = TextFormat(16, r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 PCIE_ROOT: Final = TextFormat(16, "pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 CUDA_VERSION: Final = TextFormat(16, r"[0-9]+\.[0-9]+")
 REASON: Final = TextFormat(128, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+# Kubernetes lets a scheduler have any name.
+SCHEDULER: Final = TextFormat(253, r"[^\s,]+")
 LABEL_NAME: Final = TextFormat(63, "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")  # What follows a prefix.
 CONDITION_TYPE: Final = TextFormat(316, "[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?")
 
@@ -82,6 +84,7 @@ MOST_RECORDED: Final = 1024  # Uuids whose owner is recorded.
 MOST_REPLICAS: Final = 1024
 MOST_CORE: Final = 1000  # Percent of a card that a policy may promise in all.
 MOST_OVERSALE_CLASSES: Final = 16
+MOST_SCHEDULERS: Final = 16  # Whose records of cards are believed.
 MOST_SLICES: Final = 64
 
 # Of all devices of a Device together.

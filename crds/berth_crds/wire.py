@@ -376,6 +376,7 @@ class PolicySpec(Struct, frozen=True):
     delivery: str = "reported"
     node_names: str = "berth"
     pod_records: str = "berth"
+    pod_records_from: tuple[str, ...] = ("koord-scheduler",)
     on_cordon: str = "stop"
 
 

@@ -105,4 +105,11 @@ def _default(field: fields.FieldInfo) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if isinstance(default, pydantic.BaseModel):
         return f"{type(default).__name__}()"
-    return json.dumps(default) if isinstance(default, str) else repr(default)
+    if isinstance(default, tuple) and default:
+        return f"({', '.join(map(_literal, default))},)"
+    return _literal(default)
+
+
+def _literal(value: object) -> str:
+    """Return a value as the formatter of the code has it, with double quotes."""
+    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -76,6 +76,7 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
         "delivery": "reported",
         "nodeNames": "berth",
         "podRecords": "berth",
+        "podRecordsFrom": ["koord-scheduler"],
         "onCordon": "stop",
     }
 

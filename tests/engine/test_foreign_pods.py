@@ -10,7 +10,7 @@ from berth_crds import aliases, names, wire
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import raw
+from berth_operator.translate import pods, raw
 from scheduling.placements import place
 from support import builders, inventories, ledgers
 
@@ -142,7 +142,24 @@ RECORDS: dict[str, tuple[raw.Pod, wire.GpuPod | None, list[int]]] = {
         NO_CARD,
     ),
     "what the kubelet says beside it": (recorded(2), builders.gpupod(main=[1]), [0, 3]),
-    "of a pod that Berth would bind now": (recorded(2, schedulerName=names.SCHEDULER_NAME), None, [0, 1, 3]),
+    "of a pod that Berth would bind now": (pods.as_berth_pod(recorded(2)), None, [0, 1, 3]),
+    "of a scheduler that the policy does not name: not believed": (
+        recorded(2, schedulerName="other"),
+        None,
+        NO_CARD,
+    ),
+    "the same, and the kubelet knows nothing of it: the pod may have any": (
+        recorded(2, schedulerName="other"),
+        bare(),
+        [0, 1, 2],
+    ),
+    "a card that is not there, and the kubelet knows nothing of it": (recorded(9), bare(), [0, 1, 2]),
+    "more than the pod asks for, and the kubelet knows nothing of it": (recorded(1, 2), bare(), [0, 1, 2]),
+    "of a pod of Berth's that was given none: not believed": (
+        recorded(2, schedulerName=names.SCHEDULER_NAME),
+        None,
+        [0, 1, 2],
+    ),
     "of a pod that Berth has bound: not believed": (
         recorded(
             annotations={

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from berth_crds import allocation, names
+from berth_crds import aliases, allocation, names
 from berth_crds.client import resources, watch
 from berth_crds.vocabulary import PodRecords
 from berth_operator.engine import ports
@@ -61,7 +61,8 @@ async def test_koordinators_record_is_written_by_policy(
 
     assert outcome == ports.Bound()
     assert len(session.sent) == 1
-    assert foreign_records.minors((await pod_client.read("p")).metadata.annotations) == {0, 1}
+    written = (await pod_client.read("p")).metadata.annotations[aliases.KOORDINATOR_RECORD]
+    assert foreign_records.minors(written) == frozenset({0, 1})
 
 
 def test_a_pod_without_cards_has_no_allocation() -> None:

@@ -1,5 +1,6 @@
 """A pod that asks for Berth's cards, and that another scheduler bound, has an Event that says so."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from berth_crds import names
 from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import events, unchosen_events
-from berth_operator.translate import raw
+from berth_operator.scheduling.policy import Policy
+from berth_operator.translate import pods, raw
 from support import builders, ledgers
 
 
@@ -79,8 +81,7 @@ def koordinators(name: str, resource: str, amount: int = 100, **fields: Any) -> 
         containers=containers,
         nodeName="n1",
         phase="Running",
-        schedulerName="default-scheduler",
-        **fields,
+        **{"schedulerName": "default-scheduler"} | fields,
     )
     return builders.admitted(pod)
 
@@ -122,7 +123,10 @@ def test_who_was_given_cards_by_koordinator_is_not_told() -> None:
     unchosen = unchosen_events.UnchosenEvents(recorded.append)
     ledger = listing("koordinator.sh/gpu", "koordinator.sh/rdma")
     ledger.node_seen(builders.node("n9"))
-    ledgers.pod_seen(ledger, koordinators("given", "koordinator.sh/gpu", annotations=RECORD))
+    given = koordinators(
+        "given", "koordinator.sh/gpu", annotations=RECORD, schedulerName=names.KOORDINATOR_SCHEDULER
+    )
+    ledgers.pod_seen(ledger, given)
     ledgers.pod_seen(ledger, koordinators("nic", "koordinator.sh/rdma"))
     elsewhere = builders.pod(
         "elsewhere",
@@ -136,3 +140,27 @@ def test_who_was_given_cards_by_koordinator_is_not_told() -> None:
     unchosen.report(ledger, 0)
 
     assert recorded == []
+
+
+@pytest.mark.parametrize("read", [lambda pod: pod, pods.as_berth_pod], ids=["another's", "taken over"])
+def test_a_record_that_does_not_count_is_told(read: Callable[[raw.Pod], raw.Pod]) -> None:
+    """With what the policy lacks, until the policy has it."""
+    recorded: list[events.Event] = []
+    unchosen, ledger = unchosen_events.UnchosenEvents(recorded.append), listing("koordinator.sh/gpu")
+    named = Policy(pod_records_from=frozenset({"my-scheduler"}))
+    pod = koordinators("p", "koordinator.sh/gpu", annotations=RECORD, schedulerName="my-scheduler")
+    ledgers.pod_seen(ledger, read(pod))
+
+    for policy in (Policy(), named, Policy()):
+        ledger.policy_seen(policy)
+        unchosen.report(ledger, 0)
+
+    event, again = recorded
+    assert event == again
+    assert (event.reason, event.warning) == ("RecordNotBelieved", True)
+    assert event.message == (
+        "It asks for koordinator.sh/gpu, and which cards it was given only"
+        " scheduling.koordinator.sh/device-allocated says, which does not count: spec.podRecordsFrom of the"
+        " policy does not name its scheduler, 'my-scheduler'. Until it ends, 1 card of the node is kept back."
+        " Name that scheduler there if it writes such records."
+    )

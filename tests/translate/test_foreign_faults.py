@@ -1,6 +1,5 @@
 """Keys of other projects that make no sense, contradict each other, or mean what Berth does not do."""
 
-import json
 from typing import Any
 
 import pytest
@@ -14,28 +13,6 @@ from translate import pod_requests
 DISAGREE = "mean the same and disagree; write one of them"
 INVALID, UNSUPPORTED = Reason.INVALID_REQUEST, Reason.UNSUPPORTED_REQUEST
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
-KUBEGPU = "pod.alpha/DeviceInformation"
-
-
-def by_path(**amounts: object) -> dict[str, object]:
-    """Return a container of KubeGPU's record that asks by these paths."""
-    return {"requests": {f"alpha/grpresource/{path}": amount for path, amount in amounts.items()}}
-
-
-# Containers that ask KubeGPU by paths, which come down to no number of cards.
-NO_COUNT: dict[str, dict[str, dict[str, object]]] = {
-    "memory by its path": {"main": by_path(**{"gpu/0/cards": 1, "gpu/0/memory": 1 << 30})},
-    "two of one card": {"main": by_path(**{"gpu/0/cards": 2})},
-    "a card in words": {"main": by_path(**{"gpu/0/cards": "x"})},
-    "a path that is none": {"main": by_path(**{"gpu/0/1/cards": 1})},
-    "several groups": {"main": by_path(**{"gpugrp0/a/gpu/0/cards": 1, "gpugrp0/b/gpu/0/cards": 1})},
-    "a card beside a group": {"main": by_path(**{"gpugrp0/a/gpu/0/cards": 1, "gpu/1/cards": 1})},
-    "paths and a count": {"main": {"requests": {"alpha.gpu/numgpu": 1, "alpha/grpresource/gpu/0/cards": 1}}},
-    "a group beside another container": {
-        "main": by_path(**{"gpugrp0/a/gpu/0/cards": 1, "gpugrp0/a/gpu/1/cards": 1}),
-        "side": {"requests": {"alpha.gpu/numgpu": 1}},
-    },
-}
 
 
 # ---------------------------------------------------------------- in resources
@@ -259,37 +236,6 @@ POD_KEYS: dict[str, tuple[dict[str, Any], Reason, str]] = {
         INVALID,
         "label genius/priority: high is not a whole number from -1000000000 to 1000000000",
     ),
-    "KubeGPU: a record that is none": (
-        {"annotations": {KUBEGPU: "{"}},
-        INVALID,
-        f"annotation {KUBEGPU} is not JSON: {{",
-    ),
-    "KubeGPU: a list for a record": (
-        {"annotations": {KUBEGPU: "[1]"}},
-        INVALID,
-        f"annotation {KUBEGPU}: expected an object in JSON, found [1]",
-    ),
-    "KubeGPU: a container that is not there": (
-        {"annotations": {KUBEGPU: '{"runningcontainer": {"x": {"requests": {"alpha.gpu/numgpu": 1}}}}'}},
-        INVALID,
-        f"annotation {KUBEGPU} speaks of container 'x', which is not there",
-    ),
-    "KubeGPU: cards in words": (
-        {"annotations": {KUBEGPU: '{"runningcontainer": {"main": {"requests": {"alpha.gpu/numgpu": "x"}}}}'}},
-        INVALID,
-        f"annotation {KUBEGPU}: alpha.gpu/numgpu: 'x' is not a quantity",
-    ),
-    **{
-        f"KubeGPU: {what}": (
-            {
-                "annotations": {KUBEGPU: json.dumps({"runningcontainer": record})},
-                "containers": [builders.asking(name, {}) for name in record],
-            },
-            UNSUPPORTED,
-            f"annotation {KUBEGPU} asks for devices by their path, which is not served; count the cards",
-        )
-        for what, record in NO_COUNT.items()
-    },
     "HAMi: neither true nor false": (
         {"annotations": {"nvidia.com/numa-bind": "maybe"}, "gpus": 1},
         INVALID,

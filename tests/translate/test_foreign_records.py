@@ -84,7 +84,9 @@ def test_it_is_read_as_it_was_written() -> None:
     """The cards that the record names are those of the allocation."""
     placement = decisions.Placement("n1", (grant(builders.share(5), builders.share(2)),))
 
-    assert foreign_records.minors(foreign_records.of_koordinator(placement)) == {2, 5}
+    (text,) = foreign_records.of_koordinator(placement).values()
+
+    assert foreign_records.minors(text) == frozenset({2, 5})
 
 
 def test_without_the_policy_there_is_none() -> None:

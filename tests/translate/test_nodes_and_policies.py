@@ -1,11 +1,9 @@
 """Nodes and policies as the core knows them."""
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from berth_crds import names, wire
 from berth_crds.vocabulary import MetricNames, Strategy
@@ -47,26 +45,6 @@ def test_the_taint_of_a_silent_agent_is_none_of_a_nodes_taints() -> None:
     assert (found.silent_taint, unmarked.silent_taint) == (2, None)
     assert found.taints == unmarked.taints
     assert [(one.key, one.effect) for one in found.taints] == [tuple(one.values()) for one in others]
-
-
-def test_the_policy_that_the_page_shows_is_one() -> None:
-    """Its example asks for all that may follow from silent agents, sick and cordoned cards."""
-    page = (Path(__file__).parents[2] / "manifests" / "operating.md").read_text()
-    (text,) = (block.split("```")[0] for block in page.split("```yaml\n")[1:] if "evictAfter" in block)
-
-    found = rules(**yaml.safe_load(text)["spec"])
-
-    assert found == Policy(taint_silent=True, evict_after_seconds=900.0, evict_sick=True, drain_cordoned=True)
-
-
-def test_the_oversale_that_the_page_shows_is_one() -> None:
-    """Its example oversells core to batch pods."""
-    page = (Path(__file__).parents[2] / "manifests" / "operating.md").read_text()
-    (text,) = (block.split("```")[0] for block in page.split("```yaml\n")[1:] if "oversale" in block)
-
-    found = rules(**yaml.safe_load(text)["spec"])
-
-    assert found == Policy(oversale=Oversale(150, frozenset({"batch"})))
 
 
 def test_a_node_that_says_little() -> None:
@@ -250,6 +228,24 @@ def rules(**spec: Any) -> Policy | str:
             {"oversale": {"core": 150, "priorityClasses": ["Batch!"]}},
             "spec.oversale.priorityClasses: 'Batch!' cannot be the name of a PriorityClass",
             id="an oversale to what is no class",
+        ),
+        pytest.param(
+            {"podRecordsFrom": ["a", "b"]},
+            Policy(pod_records_from=frozenset({"a", "b"})),
+            id="schedulers whose records are believed",
+        ),
+        pytest.param(
+            {"podRecordsFrom": []}, Policy(pod_records_from=frozenset()), id="no record is believed"
+        ),
+        pytest.param(
+            {"podRecordsFrom": ["a", "b c"]},
+            "spec.podRecordsFrom: 'b c' cannot be the name of a scheduler",
+            id="what is no scheduler",
+        ),
+        pytest.param(
+            {"podRecordsFrom": [f"s-{at}" for at in range(17)]},
+            "spec.podRecordsFrom must name 16 schedulers at most, not 17",
+            id="too many schedulers",
         ),
         pytest.param({"sharing": {"minMemoryMiB": 0}}, Policy(min_memory=0), id="any memory"),
         pytest.param(

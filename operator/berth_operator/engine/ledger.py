@@ -389,6 +389,8 @@ class Ledger:
             # What two sources measured is never mixed.
             freed = policy.prometheus != self.policy.prometheus and self.loads.forget_all()
             self.policy = policy
+            for uid in self.unreadable_pods.believe(policy.pod_records_from):
+                self._recharge(uid)
             self.backlog.allow(policy.label_priority)
             some = [ClusterEvent.POLICY_CHANGED, *([ClusterEvent.LOAD_CHANGED] if freed else [])]
             self.backlog.cluster_event(ClusterEvent if otherwise else some)

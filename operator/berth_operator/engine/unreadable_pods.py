@@ -17,6 +17,7 @@ from berth_operator.engine import totals
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.policy import Policy
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class UnreadablePods:
         self._shares = totals.Totals()  # Listed by all these, by node.
         self._uids: dict[str, str] = {}  # Of the nameless, by title.
         self._logged: dict[str, str] = {}  # By uid.
+        self._believed = Policy().pod_records_from  # The schedulers.
 
     def __repr__(self) -> str:
         """Return the state in words."""
@@ -97,13 +99,28 @@ class UnreadablePods:
         self._pods[hold.uid] = hold, nameless
         self._uids[hold.title] = hold.uid
 
+    def believe(self, schedulers: frozenset[str]) -> set[str]:
+        """Believe the records of these schedulers alone; return the uids of the pods that this concerns."""
+        changed = schedulers ^ self._believed
+        self._believed = schedulers
+        return {uid for uid in self._pods if self.record_scheduler(uid) in changed} if changed else set()
+
+    def record_scheduler(self, uid: str) -> str | None:
+        """Return the scheduler whose record of its cards a pod has; None if it has no record."""
+        _, nameless = self._pods[uid]
+        return nameless.record.scheduler if nameless.record is not None else None
+
+    def disbelieved(self, uid: str) -> str | None:
+        """Return the scheduler whose record of a pod's cards is not believed; None if there is none."""
+        scheduler = self.record_scheduler(uid) if uid in self._pods else None
+        return scheduler if scheduler not in self._believed else None
+
     def of_other_schedulers(self) -> Iterator[Hold]:
-        """Yield what pods withhold that another scheduler has bound, naming no cards that it chose."""
-        return (
-            hold
-            for hold, nameless in self._pods.values()
-            if nameless.plugged is not None and not nameless.minors
-        )
+        """Yield what pods withhold that another scheduler has bound, naming no cards that are believed."""
+        for uid, (hold, nameless) in self._pods.items():
+            unnamed = nameless.plugged is not None and not (nameless.record and nameless.record.minors)
+            if unnamed or self.disbelieved(uid) is not None:
+                yield hold
 
     def remove(self, uid: str) -> None:
         """Forget a pod that is over, or whose own record can be read."""
@@ -120,6 +137,8 @@ class UnreadablePods:
     def current_hold(self, uid: str, device: facts.Device | None, plugged: Collection[str] | None) -> Hold:
         """Return what a pod holds now, given the devices of its node and what a plugin may give of them."""
         hold, nameless = self._pods[uid]
+        if self.disbelieved(uid) is not None:
+            nameless = allocation_recovery.distrusted(nameless)
         hold = allocation_recovery.offered(hold, nameless, plugged)
         named = self._gpupod_of(hold, nameless.most)
         found = allocation_recovery.held(hold, nameless, named, device)

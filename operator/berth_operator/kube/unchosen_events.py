@@ -6,19 +6,22 @@ images say.
 
 The same is so of Koordinator's names, which no device plugin serves: its scheduler chooses the cards, and
 writes down which. Where nodes list these names, other schedulers count them as well. Of such a pod nobody
-knows that it has no card, so cards of its node are kept back.
+knows that it has no card, so cards of its node are kept back. The same goes for a pod with a record of a
+scheduler whose records the policy does not believe: its Event says how they come to count.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from berth_crds import aliases, device_types, names, schema_limits
+from berth_crds.text import quoted
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import events
 from berth_operator.scheduling.holds import Hold
 from berth_operator.translate import unknown_keys
 
 REASON: Final = "NoCardsChosen"
+NOT_BELIEVED: Final = "RecordNotBelieved"
 PLUGIN_SECONDS: Final = 30.0  # Within these an agent says what its plugin gave to a pod.
 
 
@@ -38,7 +41,8 @@ class UnchosenEvents:
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in blind}
         due = {uid for uid, since in self._first_seen.items() if now - since >= _patience(blind[uid], ledger)}
         for uid in due - self._told:
-            self._record(_event(ledger.inventory.hold(uid) or blind[uid]))
+            disbelieved = ledger.unreadable_pods.disbelieved(uid)
+            self._record(_event(ledger.inventory.hold(uid) or blind[uid], disbelieved))
         self._told = frozenset(due)
 
 
@@ -80,9 +84,11 @@ def _patience(hold: Hold, ledger: Ledger) -> float:
     return PLUGIN_SECONDS if served else 0.0
 
 
-def _event(hold: Hold) -> events.Event:
+def _event(hold: Hold, disbelieved: str | None) -> events.Event:
     namespace, _, name = hold.title.partition("/")
     pod = events.InvolvedObject(namespace, name, hold.uid)
+    if disbelieved is not None:
+        return events.Event(pod, NOT_BELIEVED, _sentence_of_record(hold, disbelieved), warning=True)
     return events.Event(pod, REASON, _sentence(hold), warning=True)
 
 
@@ -92,6 +98,15 @@ def _sentence(hold: Hold) -> str:
         f"It asks for {asked} and was bound to {hold.node} by another scheduler, which chose"
         f" no cards for it: its containers may see any card.{_kept_back(hold.withheld)} Create it"
         f" again with schedulerName: {names.SCHEDULER_NAME}."
+    )
+
+
+def _sentence_of_record(hold: Hold, scheduler: str) -> str:
+    return (
+        f"It asks for {', '.join(_asked(hold))}, and which cards it was given only"
+        f" {aliases.KOORDINATOR_RECORD} says, which does not count: spec.podRecordsFrom of the policy does"
+        f" not name its scheduler, {quoted(scheduler)}.{_kept_back(hold.withheld)} Name that scheduler there"
+        f" if it writes such records."
     )
 
 

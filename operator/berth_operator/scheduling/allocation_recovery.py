@@ -11,9 +11,10 @@ that its node offers, and not where the kubelet says that it has none. Once it r
 them, and the agent of a node that asks the kubelet will say which: until it has, any card
 of the node may be among them, and all that no pod holds by name are kept back. Before it
 runs it may never be given any, so it keeps back no more than it asks for. But Koordinator has an
-agent of its own that hands out cards, and writes into the pod which. All of this is a
-function of the pod, its GpuPod, the Node and the Device, so it does not matter which of
-them came first.
+agent of its own that hands out cards, and writes into the pod which. Where the policy names that
+scheduler, those cards are kept back; otherwise as many as the pod asks for are, whatever the kubelet
+says. All of this is a function of the pod, its GpuPod, the Node, the Device and the policy, so it does
+not matter which of them came first.
 """
 
 import dataclasses
@@ -49,6 +50,17 @@ class NamedDevices:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ForeignRecord:
+    """What a scheduler, or somebody else, has written on a pod: which cards it has, by their minors.
+
+    `minors` is None where that cannot be read.
+    """
+
+    scheduler: str
+    minors: frozenset[int] | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class UnreadableAllocation:
     """What must be known of a pod whose own record cannot be read, for another to speak for it.
 
@@ -56,7 +68,7 @@ class UnreadableAllocation:
     running; `fewest` counts the uuids of cards that a whole record of it has at least, and
     `most` those that it can have at most, in all its containers together. Of a
     pod of another scheduler, `plugged` says how many cards each resource that it asks for
-    may have brought it, and `minors` which cards that scheduler has written that it gave it. `runs` tells
+    may have brought it, and `record` which cards that scheduler has written that it gave it. `runs` tells
     that its containers were started.
     """
 
@@ -65,7 +77,14 @@ class UnreadableAllocation:
     plugged: Mapping[str, int] | None = None
     runs: bool = False
     most: int = holds.ALL_CARDS
-    minors: frozenset[int] = frozenset()
+    record: ForeignRecord | None = None
+
+
+def distrusted(nameless: UnreadableAllocation) -> UnreadableAllocation:
+    """Return what must be known of a pod whose record of another scheduler is not believed."""
+    if nameless.record is None:
+        return nameless
+    return dataclasses.replace(nameless, record=dataclasses.replace(nameless.record, minors=None))
 
 
 def objection(hold: Hold, named: NamedDevices, most: int = holds.ALL_CARDS) -> str:
@@ -95,11 +114,11 @@ def held(
     hold: Hold, nameless: UnreadableAllocation, named: NamedDevices | None, device: facts.Device | None
 ) -> Hold:
     """Return what a pod holds, given what it withholds while its devices are not named."""
-    hold = _as_written(hold, nameless.minors, device)
+    hold, in_doubt = _as_written(hold, nameless.record, device)
     if named is None or objection(hold, named, nameless.most):
         return _unspoken(hold, nameless, device)
     if named.bare and nameless.plugged is not None:
-        return dataclasses.replace(hold, withheld=0)
+        return hold if in_doubt else dataclasses.replace(hold, withheld=0)
     if device is None:
         return hold
     if not named.grants:
@@ -113,16 +132,20 @@ def held(
     return dataclasses.replace(hold, shares=shares, withheld=max(0, missing), marked=marked)
 
 
-def _as_written(hold: Hold, minors: frozenset[int], device: facts.Device | None) -> Hold:
-    """Return what a pod withholds of which another scheduler has written that it gave it these cards.
+def _as_written(hold: Hold, record: ForeignRecord | None, device: facts.Device | None) -> tuple[Hold, bool]:
+    """Return what a pod withholds by the record of another scheduler, and whether that leaves it in doubt.
 
-    That is believed if all of them are there and the pod may have so many. Nothing more is given of them,
-    whatever the kubelet says: it does not know what that scheduler's own agent hands out.
+    The record is believed if all its cards are there and the pod may have so many. Nothing more is given of
+    them, whatever the kubelet says: it does not know what that scheduler's own agent hands out. For the same
+    reason its word that the pod has no card proves nothing where there is a record that is not believed.
     """
+    if record is None:
+        return hold, False
     there = {card.minor for card in device.cards} if device is not None else set()
-    if not minors <= there or len(minors) > hold.withheld:
-        return hold
-    return dataclasses.replace(hold, withheld=hold.withheld - len(minors), marked=hold.marked | minors)
+    minors = record.minors
+    if minors is None or not minors <= there or len(minors) > hold.withheld:
+        return hold, True
+    return dataclasses.replace(hold, withheld=hold.withheld - len(minors), marked=hold.marked | minors), False
 
 
 def _unspoken(hold: Hold, nameless: UnreadableAllocation, device: facts.Device | None) -> Hold:

@@ -6,7 +6,7 @@ The strategies themselves stand in `strategies`.
 import dataclasses
 from typing import Final
 
-from berth_crds import catalog
+from berth_crds import catalog, names
 from berth_crds.vocabulary import Delivery, MetricNames, NodeNames, PodRecords, Strategy
 from berth_operator.scheduling import node_table
 
@@ -94,6 +94,9 @@ class Policy:
     delivery: Delivery = Delivery.REPORTED
     node_names: NodeNames = NodeNames.BERTH
     pod_records: PodRecords = PodRecords.BERTH
+    pod_records_from: frozenset[str] = frozenset(
+        {names.KOORDINATOR_SCHEDULER}
+    )  # Schedulers that are believed.
     min_memory: int = 64 * MIB  # Bytes of a card; a pod that asks for less has most likely left out the unit.
 
     @property

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from berth_crds import names
+from berth_crds import names, text
 from berth_operator.scheduling import decisions, holds, queued_pods
 from berth_operator.simulation import manifests, pod_explanations, usage
 from berth_operator.simulation.cluster import Cluster
@@ -95,6 +95,7 @@ def add_pod(
                     "it has not started, and the node cannot take it"
                 )
             elif fault:
+                fault = _disbelieved(cluster, hold) or fault
                 notes.append(f"{manifest.file}: Pod {manifest.title} {_effect(cluster, hold)}: {fault}")
             if missing := ", ".join(_missing_devices(cluster, hold)):
                 notes.append(
@@ -118,6 +119,15 @@ def _effect(cluster: Cluster, hold: holds.Hold) -> str:
     if held is not None and not hold.shares and held.shares and not held.withheld:
         return f"holds on {hold.node} what its GpuPod names"
     return f"withholds cards of {hold.node}"
+
+
+def _disbelieved(cluster: Cluster, hold: holds.Hold) -> str:
+    """Return that the record of its scheduler is not believed; empty if it is, or if there is none."""
+    scheduler = cluster.ledger.unreadable_pods.disbelieved(hold.uid)
+    if scheduler is None:
+        return ""
+    where = f"spec.podRecordsFrom of the policy does not name its scheduler, {text.quoted(scheduler)}"
+    return f"its record of cards does not count: {where}"
 
 
 def _missing_devices(cluster: Cluster, hold: holds.Hold) -> list[str]:

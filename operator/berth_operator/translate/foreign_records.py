@@ -2,21 +2,23 @@
 
 Koordinator's scheduler writes the minors of the cards that it chose into an annotation of the pod before it
 binds it, and its own agent hands them out, so the kubelet knows nothing of them. Anybody who may edit the
-pod may edit that annotation: `allocation_recovery` says how far it is believed. Where its agent still runs
-on the nodes, or other programs read that annotation, our pods have it too.
+pod may edit that annotation: the policy says whose records are believed, and `allocation_recovery` how far.
+Where its agent still runs on the nodes, or other programs read that annotation, our pods have it too.
 """
 
 import collections
 import itertools
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from berth_crds import aliases, schema_limits, vocabulary
 from berth_crds.client import decoding, errors
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import allocation_recovery, decisions
 from berth_operator.scheduling.devices import facts
+from berth_operator.translate import raw
 
 MAX_LENGTH: Final = 1 << 16  # Koordinator writes some 200 characters for each device.
 PREFIX: Final = "koordinator.sh"
@@ -36,17 +38,26 @@ class Record(msgspec.Struct):
     gpu: tuple[Card, ...] = ()
 
 
-def minors(annotations: Mapping[str, str]) -> frozenset[int]:
-    """Return the minors that the record of a pod names; none if it has none or it cannot be read."""
-    text = annotations.get(aliases.KOORDINATOR_RECORD, "")
-    if not text or len(text) > MAX_LENGTH:
-        return frozenset()
+def read(pod: raw.Pod) -> allocation_recovery.ForeignRecord | None:
+    """Return the record of a pod and whose it is; None if the pod has none."""
+    text = pod.metadata.annotations.get(aliases.KOORDINATOR_RECORD)
+    if text is None:
+        return None
+    return allocation_recovery.ForeignRecord(
+        sys.intern(pod.adopted_from or pod.spec.scheduler_name), minors(text)
+    )
+
+
+def minors(text: str) -> frozenset[int] | None:
+    """Return the minors that a record names; None if it cannot be read."""
+    if len(text) > MAX_LENGTH:
+        return None
     try:
         record = decoding.decode(_records, text.encode())
     except errors.DECODE_ERRORS:
-        return frozenset()
+        return None
     found = frozenset(card.minor for card in record.gpu)
-    return found if len(found) <= schema_limits.MOST_DEVICES else frozenset()
+    return found if len(found) <= schema_limits.MOST_DEVICES else None
 
 
 _records: Final = msgspec.json.Decoder(Record)

@@ -273,7 +273,7 @@ def nameless(pod: raw.Pod, expected: ExpectedDevices) -> allocation_recovery.Unr
         pod.status.phase == PodPhase.RUNNING,
         expected.max_named_cards,
         # Berth may answer to the name of the scheduler that has bound the pod.
-        frozenset() if bound_by_berth else foreign_records.minors(pod.metadata.annotations),
+        None if bound_by_berth else foreign_records.read(pod),
     )
 
 

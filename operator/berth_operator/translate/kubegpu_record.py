@@ -4,6 +4,10 @@ A path such as `alpha/grpresource/gpugrp0/A/gpu/0/cards` names one card, in a gr
 root; a group `gpugrp1` around that is all cards of a node. Its names are those of the pod: it wants as many
 cards as it has paths, and those of one group close together. What does not come down to that, such as several
 groups or a part of a card's memory, is refused.
+
+People write `requests`. KubeGPU's scheduler turns these into `devrequests` and finds `allocatefrom` for them,
+in place of what stood there before. So these two ask for nothing: they may come from a pod that ran, whose
+record was copied. Where nothing else asks for cards, the pod is refused.
 """
 
 import re
@@ -15,6 +19,8 @@ from berth_operator.translate import pod_limits, refusals
 from berth_operator.translate.json_objects import as_mapping
 
 SECTIONS: Final = ("initcontainer", "runningcontainer")
+ANSWERS: Final = ("devrequests", "allocatefrom")
+CARDS: Final = "/cards"  # How the path of a card ends.
 _LEVEL: Final = "[A-Za-z0-9._-]{1,128}"
 PATH: Final = re.compile(
     f"(?:{'|'.join(aliases.KUBEGPU_PATHS)})"
@@ -34,13 +40,31 @@ class CardPath(NamedTuple):
 
 def asking(place: str, record: Mapping[str, object]) -> list[tuple[str, Requests]]:
     """Return the containers of a record that ask for anything, each with its requests."""
+    return _containers(place, record, "requests")
+
+
+def answered(place: str, record: Mapping[str, object]) -> Iterator[tuple[str, str, int]]:
+    """Yield the containers with devices in a scheduler's answer: which answer that is, and how many cards."""
+    for answer in ANSWERS:
+        for name, devices in _containers(place, record, answer):
+            keys = [key for key, value in devices.items() if _is_device(key) and str(value) != "0"]
+            if keys:
+                yield name, answer, sum(key.endswith(CARDS) for key in keys)
+
+
+def _containers(place: str, record: Mapping[str, object], field: str) -> list[tuple[str, Requests]]:
+    """Return the containers of a record that have anything in a field, each with that."""
     found = [
-        (name, requests)
+        (name, listed)
         for section in SECTIONS
         for name, container in as_mapping(place, record.get(section)).items()
-        if (requests := as_mapping(place, as_mapping(place, container).get("requests")))
+        if (listed := as_mapping(place, as_mapping(place, container).get(field)))
     ]
     return list(pod_limits.check_count(place, "containers", found, pod_limits.MAX_ASKS))
+
+
+def _is_device(key: str) -> bool:
+    return key in aliases.KUBEGPU_COUNTS or key.startswith(aliases.KUBEGPU_PATHS)
 
 
 def counts(place: str, requests: Requests) -> Iterator[tuple[str, str]]:

@@ -84,7 +84,7 @@ ClassifiedPod = WaitingPod | BoundPod | IgnoredPod
 def as_berth_pod(pod: raw.Pod) -> raw.Pod:
     """Return a pod as one for Berth, whatever its schedulerName."""
     spec = msgspec.structs.replace(pod.spec, scheduler_name=names.SCHEDULER_NAME)
-    return msgspec.structs.replace(pod, spec=spec)
+    return msgspec.structs.replace(pod, spec=spec, adopted_from=pod.spec.scheduler_name)
 
 
 def adopt(pod: raw.Pod, schedulers: Collection[str] = DEFAULT_SCHEDULERS) -> raw.Pod:

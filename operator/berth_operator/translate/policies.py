@@ -1,7 +1,7 @@
 """PlacementPolicies as the core uses them, or the reason why one cannot apply."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from berth_crds import catalog, schema_limits, vocabulary, wire
@@ -30,7 +30,12 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
     if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
         most = policy.MOST_MIN_MEMORY // policy.MIB
         return f"spec.sharing.minMemoryMiB must be from 0 to {most}, not {spec.sharing.min_memory}"
-    if fault := _words_fault(spec) or _oversale_fault(spec.oversale) or _models_fault(spec.models):
+    if fault := (
+        _words_fault(spec)
+        or _schedulers_fault(spec.pod_records_from)
+        or _oversale_fault(spec.oversale)
+        or _models_fault(spec.models)
+    ):
         return fault
     prometheus = load_sources.read(spec.load)
     if isinstance(prometheus, str):
@@ -43,9 +48,7 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         load_seconds=float(spec.agents.load_seconds),
         prometheus=prometheus,
         taint_silent=spec.agents.taint,
-        evict_after_seconds=None
-        if spec.agents.evict_after_seconds is None
-        else float(spec.agents.evict_after_seconds),
+        evict_after_seconds=_seconds(spec.agents.evict_after_seconds),
         evict_sick=spec.health.on_sick == vocabulary.OnSick.EVICT,
         drain_cordoned=spec.on_cordon == vocabulary.OnCordon.DRAIN,
         label_priority=spec.priorities.label_at_most,
@@ -58,8 +61,13 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         delivery=vocabulary.Delivery(spec.delivery),
         node_names=vocabulary.NodeNames(spec.node_names),
         pod_records=vocabulary.PodRecords(spec.pod_records),
+        pod_records_from=frozenset(spec.pod_records_from),
         min_memory=min_memory,
     )
+
+
+def _seconds(written: int | None) -> float | None:
+    return None if written is None else float(written)
 
 
 def _words_fault(spec: wire.PolicySpec) -> str:
@@ -73,6 +81,17 @@ def _words_fault(spec: wire.PolicySpec) -> str:
     ):
         if word not in set(words):
             return f"spec.{field} {quoted(word)} is not known (known: {', '.join(words)})"
+    return ""
+
+
+def _schedulers_fault(schedulers: Sequence[str]) -> str:
+    """Return what is wrong with the schedulers whose records of cards are believed; empty if nothing."""
+    most = schema_limits.MOST_SCHEDULERS
+    if len(schedulers) > most:
+        return f"spec.podRecordsFrom must name {most} schedulers at most, not {len(schedulers)}"
+    for name in schedulers:
+        if not schema_limits.SCHEDULER.matches(name):
+            return f"spec.podRecordsFrom: {quoted(name)} cannot be the name of a scheduler"
     return ""
 
 

@@ -192,6 +192,7 @@ class Pod(wire.Struct, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
     length: int = 0  # Of the whole object in bytes, if that is large; the API has no such field.
+    adopted_from: str = ""  # Its schedulerName, if Berth answers to it; the API has no such field.
 
 
 class Device(wire.Device, frozen=True):

@@ -11,8 +11,8 @@ import dataclasses
 import fractions
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NoReturn
 
 from berth_crds import aliases, device_types, names
 from berth_operator.scheduling.decisions import Refusal
@@ -250,6 +250,7 @@ def _on_pod(pod: raw.Pod) -> Mapping[str, Sequence[RequestedAmount]]:
                 found[name].append(amount)
     for name, amount in _recorded(pod):
         found[name].append(amount)
+    _check_answers(pod, found)
     return found
 
 
@@ -304,10 +305,37 @@ def _in_record(pod: raw.Pod, place: str, text: str) -> Iterator[tuple[str, Reque
     kubegpu_record.is_grouped(place, containers)  # Or it is refused, before anything counts.
     for name, requests in containers:
         if name not in known:
-            refusals.refuse(f"{place} speaks of container '{refusals.shown(name)}', which is not there")
+            _refuse_absent(place, name)
         for key, count in kubegpu_record.counts(place, requests):
             row = aliases.Amount(aliases.KUBEGPU, key, names.NVIDIA_GPU)
             yield name, _amount(f"{place}: {key}", key, count, row)
+
+
+def _refuse_absent(place: str, name: str) -> NoReturn:
+    refusals.refuse(f"{place} speaks of container '{refusals.shown(name)}', which is not there")
+
+
+def _check_answers(pod: raw.Pod, asked_on_pod: Collection[str]) -> None:
+    """Refuse a record of KubeGPU whose scheduler's answer has devices for a container that asks for none."""
+    containers = {container.name: container for container, _ in each_container(pod.spec)}
+    for key, count in zip(aliases.KUBEGPU_RECORDS, aliases.KUBEGPU_COUNTS, strict=True):
+        place, text = f"annotation {key}", pod.metadata.annotations.get(key)
+        record = json_objects.json_object(place, text) if text is not None else {}
+        for name, answer, cards in kubegpu_record.answered(place, record):
+            if name not in containers:
+                _refuse_absent(place, name)
+            if name not in asked_on_pod and not _names_cards(containers[name]):
+                refusals.refuse(
+                    f"{place} has devices for container '{name}' in {answer} alone, which KubeGPU's "
+                    f"scheduler writes; ask for them in its requests, for instance {count}: {max(1, cards)}"
+                )
+
+
+def _names_cards(container: raw.Container) -> bool:
+    """Whether a container has a resource that stands for cards, if only for none of them."""
+    served = (name for name, _ in pairs(container) if aliases.is_served(name))
+    rows = (aliases.RESOURCES.get(name) or aliases.Amount("", name, name) for name in served)
+    return any(row.means and row.means not in device_types.BY_RESOURCE for row in rows)
 
 
 # ---------------------------------------------------------------- one spelling
