@@ -76,8 +76,7 @@ async def test_a_kubelet_that_was_away_rejects_no_pod(
     now = await stage.pods()
     assert held(now) == before | held({"late": now["late"]})
     assert {one["status"]["phase"] for one in now.values()} == {"Running"}
-    statuses = [status for one in now.values() for status in one["status"]["containerStatuses"]]
-    assert {status["restartCount"] for status in statuses} == {0}
+    assert restarts(now) == {0}
     assert len(records(stage)) == len(titles) + 1
 
 
@@ -101,12 +100,20 @@ async def test_no_pod_fails_for_an_agent_that_is_made_anew(stage: Stage, worker:
 
     await until_running(stage, *titles)
     assert waiting_pods
-    assert {one["status"]["phase"] for one in (await stage.pods()).values()} == {"Running"}
+    now = await stage.pods()
+    assert {one["status"]["phase"] for one in now.values()} == {"Running"}
+    assert restarts(now) == {0}
 
 
 def held(pods: dict[str, Thing]) -> dict[str, tuple[str, list[str]]]:
     """Return which pods these are, by uid, and which cards each has."""
     return {name: (one["metadata"]["uid"], cards_of(one)) for name, one in pods.items()}
+
+
+def restarts(pods: dict[str, Thing]) -> set[int]:
+    """Return how often containers of these pods were started again."""
+    statuses = [status for one in pods.values() for status in one["status"]["containerStatuses"]]
+    return {status["restartCount"] for status in statuses}
 
 
 async def is_ill(stage: Stage, node: str) -> bool:

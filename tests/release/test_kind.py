@@ -5,6 +5,7 @@ What is done with the cluster that kind makes is tested on a real one, where Ber
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -65,6 +66,15 @@ def test_kind_makes_the_nodes_of_our_configuration(calls: Path, tmp_path: Path) 
     nodes = [line for line in calls.read_text().splitlines() if line.startswith("run ")]
     names = sorted(line.split("--name ")[1].split()[0] for line in nodes)
     assert names == ["berth-control-plane", "berth-worker", "berth-worker2"], made.stderr
+    # Docker is played no further: it then lists no node, which kind notices when it writes their files.
+    steps = re.findall("^ (.) ([A-Z][a-z]+ [a-z]+)", made.stderr, re.MULTILINE)
+    assert [step for step in steps if step[0] in "✓✗"] == [
+        ("✓", "Ensuring node"),
+        ("✓", "Preparing nodes"),
+        ("✗", "Writing configuration"),
+    ]
+    assert made.returncode == 1
+    assert "expected one control plane node or a load balancer, not 0 and none" in made.stderr
 
 
 def test_where_nothing_runs_containers_one_line_says_so(
