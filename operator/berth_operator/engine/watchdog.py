@@ -65,7 +65,7 @@ class Watchdog:
 
     def restored(self) -> None:
         """Treat no agent as ready until it renews: the API may show an older state of them."""
-        silent = {node for node in self._doubts if self._state(node) is State.SILENT}
+        silent = {node for node in self._doubts if self._surely_silent(node, self._state(node))}
         for node in self._doubts:
             self._doubts[node] = Doubt.CONDEMNED if node in silent else Doubt.OLD
         self._missing_since = dict.fromkeys(self._doubts, self._clock())
@@ -78,7 +78,8 @@ class Watchdog:
         """Judge every node that has a Device, and whether so many are silent that it may be us."""
         states = {node: self._state(node) for node in self._doubts}
         before = self._mass_silence.suspects
-        self._mass_silence.update(states, self._clock(), self._ledger.policy.grace_seconds)
+        heard = {node: sign.seen for node, sign in self._signs.items()}
+        self._mass_silence.update(states, heard, self._clock(), self._ledger.policy.grace_seconds)
         suspects = self._mass_silence.suspects
         self._alarm(len(before), len(suspects), len(states))
         self._ledger.suspects = len(suspects)
@@ -89,7 +90,8 @@ class Watchdog:
     def known_state(self, node: str) -> State:
         """Return what is known for sure of an agent; all else is unknown.
 
-        An agent is surely ready once we have seen it renew its Lease, and surely silent if it is no suspect.
+        An agent is surely ready once we have seen it renew its Lease, and surely silent if that proves
+        something: it is no suspect, and not one of so many that may be falling silent together.
         One that was found silent before we began may have come back: for a grace period it is not known.
         """
         if node not in self._doubts:
@@ -105,7 +107,9 @@ class Watchdog:
             and watched < self._ledger.policy.grace_seconds
         ):
             return State.UNKNOWN
-        return State.UNKNOWN if node in self._mass_silence.suspects else state
+        if state is State.SILENT and not self._surely_silent(node, state):
+            return State.UNKNOWN
+        return state
 
     def is_ready(self, node: str) -> bool:
         """Whether an agent surely reports: we have seen it renew its Lease in time."""
@@ -126,9 +130,13 @@ class Watchdog:
         )
 
     def _tell(self, node: str, state: State) -> None:
-        """Inform the ledger; the silence of suspects stays unknown."""
-        is_unknown = state is State.UNKNOWN or (state is State.SILENT and node in self._mass_silence.suspects)
-        self._ledger.agent_silent(node, silent=state is not State.READY, unknown=is_unknown)
+        """Inform the ledger; silence that proves nothing stays unknown."""
+        is_silent = state is not State.READY
+        is_unknown = is_silent and not self._surely_silent(node, state)
+        self._ledger.agent_silent(node, silent=is_silent, unknown=is_unknown)
+
+    def _surely_silent(self, node: str, state: State) -> bool:
+        return state is State.SILENT and not self._mass_silence.proves_nothing(node)
 
     def _alarm(self, before: int, now: int, all_agents: int) -> None:
         """Log when a mass silence begins and when it ends."""
