@@ -98,6 +98,7 @@ class Lives(stateful.RuleBasedStateMachine):
             self.ledger.pod_bound(hold)
         for name in self.waiting:
             self.ledger.pod_waiting(builders.candidate(name, 1), gated=False)
+        self.most_silent_at = self.clock()  # When more agents were not ready than were, for the last time.
         self.quarantined.clear()  # What another leader has found is forgotten.
         self.rejections, self.rejected_in_a_row = Rejections(), dict.fromkeys(NODES, 0)
 
@@ -161,10 +162,17 @@ class Lives(stateful.RuleBasedStateMachine):
                 self.watchdog.lease_seen(name, f"{self.clock()}")
                 self.observed[name].renew(self.clock())
             self.watchdog.judge()
+            self.note_most_silent()
             self.report()
             self.end_quarantines()
             self.update()
             self.send(self.budget)
+
+    def note_most_silent(self) -> None:
+        """Note the time while more agents are silent than are ready."""
+        ready = sum(one.ready(self.clock()) for one in self.observed.values())
+        if 2 * ready < len(NODES):
+            self.most_silent_at = self.clock()
 
     @stateful.rule(name=NODE, trouble=st.sampled_from([None, Reason.UNHEALTHY, Reason.CARD_CORDONED]))
     def fall_sick(self, name: str, trouble: Reason | None) -> None:
@@ -361,6 +369,13 @@ class Lives(stateful.RuleBasedStateMachine):
             early = {name for name in together if self.observed[name].silent_from <= last + GRACE}
             assert self.reported & set(together) <= early
 
+    @stateful.invariant()
+    def suspicion_ends(self) -> None:
+        """Once most have been ready for a grace period no silence is doubted any more."""
+        self.note_most_silent()
+        if self.clock() - self.most_silent_at > GRACE + STEP:
+            assert self.ledger.suspects == 0
+
 
 TestLives = Lives.TestCase
 TestLives.settings = hypothesis.settings(
@@ -369,3 +384,40 @@ TestLives.settings = hypothesis.settings(
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
+
+
+def check(lives: Lives) -> None:
+    """Check all that holds always."""
+    lives.holds_are_true()
+    lives.cards_are_open_where_agents_renew()
+    lives.most_that_fall_together_are_suspects()
+    lives.suspicion_ends()
+
+
+def test_two_that_are_left_and_fall_together_are_reported() -> None:
+    """They are all agents that were alive, yet too few to doubt that they died; so are the two before them."""
+    lives = Lives()
+    for pair in (set(NODES[:2]), set(NODES[2:4])):
+        lives.die(pair, 200)
+        check(lives)
+    assert lives.reported == set(NODES[:4])
+    lives.lead()
+
+    lives.die(set(NODES[4:]), 70)
+
+    check(lives)
+    assert (lives.reported, lives.ledger.suspects) == (set(NODES), 0)
+
+
+def test_those_that_do_not_come_back_with_most_are_reported() -> None:
+    """When a mass silence is over, two more are silent: that is theirs."""
+    lives = Lives()
+    lives.all_die(200)
+    check(lives)
+    assert (lives.reported, lives.ledger.suspects) == (set(), len(NODES))
+
+    for _ in range(2):
+        lives.come_back(set(NODES[2:]), 70)
+        check(lives)
+
+    assert (lives.reported, lives.ledger.suspects) == (set(NODES[:2]), 0)
