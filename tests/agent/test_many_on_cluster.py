@@ -14,6 +14,7 @@ import itertools
 import json
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,13 @@ async def shown(admin: api.Api) -> set[tuple[str, str]]:
     return {(what, one["metadata"]["name"]) for what, things in found.items() for one in things}
 
 
+async def shows(admin: api.Api, wanted: set[tuple[str, str]]) -> bool:
+    """Whether all of this is there."""
+    with contextlib.suppress(errors.ClientError):  # The server has two hundred agents to serve.
+        return await shown(admin) >= wanted
+    return False
+
+
 def labelled(node: dict[str, Any]) -> bool:
     """Return whether an agent has labelled a Node."""
     return any(label.startswith(node_labels.PREFIXES) for label in node["metadata"].get("labels", {}))
@@ -158,12 +166,7 @@ async def test_agents_that_have_nothing_to_say_write_only_leases(
     faults = tmp_path / "faults.json"
     faults.write_text("{}")
     async with programs.running(command(berth, nodes, faults), tmp_path / "log") as agents:
-
-        async def settled() -> bool:
-            with contextlib.suppress(errors.ClientError):  # The server has two hundred agents to serve.
-                return await shown(admin) >= once | {("leases", name) for name in NODES}
-            return False
-
+        settled = partial(shows, admin, once | {("leases", name) for name in NODES})
         await waiting.eventually(settled, what="all that is written at first", seconds=START_SECONDS)
         await asyncio.sleep(2 * INTERVAL)
         at_first = written()

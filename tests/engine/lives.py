@@ -52,15 +52,28 @@ class Lives(stateful.RuleBasedStateMachine):
         self.policy = POLICIES[-1]
         self.budget = ["evicted"] * len(NODES)  # What the next evictions are answered.
         self.made = 0
-        self.lead()
+        self.revision = 0  # Of the API server.
+        self.leases = dict.fromkeys(NODES, ("as made", ""))  # What each says, and its revision.
+        for name in NODES:
+            self.write_lease(name, "as made")
+        self.observed = dict.fromkeys(NODES, Observed(self.clock(), 0))
+        self.start_leader(None, judges=True)
         self.ask(8)
         self.decide(lands=True)
 
     # ------------------------------------------------------------ leaders
 
-    @stateful.rule()
-    def lead(self) -> None:
-        """Another leader starts, and knows what the API says."""
+    @stateful.rule(noted=st.booleans(), judges=st.booleans())
+    def lead(self, *, noted: bool = True, judges: bool = True) -> None:
+        """Another leader starts, and knows what the API says; of the agents also what the last one knew.
+
+        That may have been of a version that notes nothing. The new one may judge agents before it leads.
+        """
+        self.watchdog.judge()
+        self.start_leader(self.watchdog.stale_revision() if noted else None, judges=judges)
+
+    def start_leader(self, note: int | None, *, judges: bool) -> None:
+        """Have another leader start that finds this note in the Lease."""
         self.ledger = Ledger(self.clock)
         self.ledger.policy_seen(self.policy)
         self.watchdog = Watchdog(self.ledger, clock=self.clock, logger=QUIET)
@@ -70,9 +83,15 @@ class Lives(stateful.RuleBasedStateMachine):
             self.ledger.node_seen(builders.node(name))
             self.publish(name)
             self.watchdog.device_seen(name, found_silent=name in self.reported)
-            self.watchdog.lease_seen(name, "as found")
-        self.observed = {name: self.first_sight(name) for name in NODES}
-        self.ever_fallen = set[str]()  # Agents that ceased to be ready under this leader.
+            self.watchdog.lease_seen(name, *self.leases[name])
+        if judges:
+            self.watchdog.judge()
+        self.watchdog.inherit(note or 0)
+        self.observed = {name: self.first_sight(name, noted=note is not None) for name in NODES}
+        # Agents that ceased to be ready under this leader, or are not though it awaits them.
+        self.ever_fallen = {
+            name for name in set(NODES) - self.reported if self.observed[name].renewed == NEVER
+        }
         self.ledger.all_devices_read()
         for hold in self.running.values():
             self.ledger.pod_bound(hold)
@@ -82,10 +101,21 @@ class Lives(stateful.RuleBasedStateMachine):
         self.quarantined.clear()  # What another leader has found is forgotten.
         self.rejections, self.rejected_in_a_row = Rejections(), dict.fromkeys(NODES, 0)
 
-    def first_sight(self, name: str) -> Observed:
-        """Return what a new leader knows of an agent; a Lease counts if the agent was not reported silent."""
+    def first_sight(self, name: str, *, noted: bool) -> Observed:
+        """Return what a new leader knows of an agent.
+
+        A Lease counts if the agent was not reported silent, and not known as not ready by the last leader.
+        """
         now = self.clock()
-        return Observed(NEVER, now) if name in self.reported else Observed(now, now + GRACE + UNKNOWN)
+        if name in self.reported:
+            return Observed(NEVER, now)
+        is_known_quiet = noted and not self.observed[name].ready(now)
+        return Observed(NEVER if is_known_quiet else now, now + GRACE + UNKNOWN)
+
+    def write_lease(self, name: str, renewal: str) -> None:
+        """Have an agent write its Lease."""
+        self.revision += 1
+        self.leases[name] = renewal, f"{self.revision}"
 
     def publish(self, name: str) -> None:
         """Have the agent of a node publish its cards."""
@@ -104,8 +134,10 @@ class Lives(stateful.RuleBasedStateMachine):
                 self.ever_fallen.add(name)  # It is if it does not come back.
             one.renewed, one.silent_from = NEVER, min(one.silent_from, now + GRACE + UNKNOWN)
         self.watchdog.restored()
+        self.revision //= 2  # It goes on from there.
         for name in NODES:
-            self.watchdog.lease_seen(name, "as restored")
+            self.write_lease(name, "as restored")
+            self.watchdog.lease_seen(name, *self.leases[name])
 
     @stateful.rule(policy=st.sampled_from(POLICIES))
     def decree(self, policy: Policy) -> None:
@@ -139,7 +171,8 @@ class Lives(stateful.RuleBasedStateMachine):
         for _ in range(seconds // STEP):
             self.clock.advance(STEP)
             for name in sorted(self.alive):
-                self.watchdog.lease_seen(name, f"{self.clock()}")
+                self.write_lease(name, f"{self.clock()}")
+                self.watchdog.lease_seen(name, *self.leases[name])
                 self.observed[name].renew(self.clock())
             self.watchdog.judge()
             self.note_most_silent()

@@ -60,6 +60,28 @@ def test_which_renewal_is_a_fresh_sign(known: dict[str, Sign], renewal: str, new
     assert signs == {"n1": sign}
 
 
+@pytest.mark.parametrize(
+    ("ready", "quiet", "stale"),
+    [
+        pytest.param([], [], 0, id="no agents"),
+        pytest.param([20, 30], [], 0, id="all ready"),
+        pytest.param([20, 30], [5, 7], 7, id="some silent"),
+        pytest.param([], [5, 7], 7, id="all silent"),
+        pytest.param([20, 30], [5, 20, 25], 5, id="a Lease that was edited counts for none that is ready"),
+        pytest.param([0, 30], [5], 0, id="revisions that are no numbers"),
+    ],
+)
+def test_up_to_which_revision_no_lease_is_of_a_ready_agent(
+    ready: list[int], quiet: list[int], stale: int
+) -> None:
+    """One number covers all Leases of agents that are not ready, and none of those that are."""
+    revisions = {f"n{at}": revision for at, revision in enumerate([*ready, *quiet])}
+    signs = {node: Sign("", 0.0, fresh=True, revision=revision) for node, revision in revisions.items()}
+    states = {f"n{at}": State.READY if at < len(ready) else State.UNKNOWN for at in range(len(revisions))}
+
+    assert liveness.stale_revision(states | {"no Lease": State.SILENT}, signs) == stale
+
+
 GRACE = PERIODS.grace
 
 

@@ -27,12 +27,14 @@ class State(enum.Enum):
 class Sign:
     """The last sign of life of one agent: what it wrote, when we saw it, and whether we saw it change.
 
-    The first Lease we read may be an old one, whose holder died before we started.
+    The first Lease we read may be an old one, whose holder died before we started. `revision` is that of the
+    Lease; 0 where it is no number.
     """
 
     renewal: str
     seen: float
     fresh: bool
+    revision: int = 0
 
 
 class Periods(NamedTuple):
@@ -42,11 +44,11 @@ class Periods(NamedTuple):
     unknown: float
 
 
-def note(signs: dict[str, Sign], node: str, renewal: str, now: float) -> bool:
+def note(signs: dict[str, Sign], node: str, renewal: str, now: float, revision: int = 0) -> bool:
     """Record a Lease; tell whether it says anything new."""
     if (known := signs.get(node)) is not None and known.renewal == renewal:
         return False
-    signs[node] = Sign(renewal, now, fresh=known is not None)
+    signs[node] = Sign(renewal, now, fresh=known is not None, revision=revision)
     return True
 
 
@@ -54,7 +56,7 @@ class Doubt(enum.Enum):
     """What a Lease that we did not see change counts for."""
 
     NONE = "it is a sign of life at the moment that we first saw it"
-    OLD = "nothing: after a restore, the API may show an older state"
+    OLD = "nothing: a restore may have brought it back, or the last leader knew the agent as not ready"
     CONDEMNED = "nothing: the agent was found silent before"
 
 
@@ -71,6 +73,19 @@ def state(
     else:
         quiet = now - missing_since
     return State.SILENT if quiet > periods.grace + periods.unknown else State.UNKNOWN
+
+
+def stale_revision(states: Mapping[str, State], signs: Mapping[str, Sign]) -> int:
+    """Return the newest revision of a Lease whose agent is not ready, among those older than of all that are.
+
+    Without such a Lease it is 0. Revisions only grow, so this one number tells the agents that are not
+    ready from all that have renewed since, however many they are. A leader that sees all of them for the
+    first time learns it from the last one.
+    """
+    ready = [signs[node].revision for node, state in states.items() if state is State.READY]
+    quiet = [signs[node].revision for node in states.keys() & signs.keys() if states[node] is not State.READY]
+    oldest_ready = min(ready, default=math.inf)
+    return max((revision for revision in quiet if revision < oldest_ready), default=0)
 
 
 class MassSilence:
