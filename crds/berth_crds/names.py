@@ -74,6 +74,8 @@ MINORS: Final = f"{GROUP}/minors"
 TERM: Final = f"{GROUP}/term"
 # On the leader's Lease: for which pods binds may be under way.
 IN_FLIGHT: Final = f"{GROUP}/in-flight"
+# On the leader's Lease: agents whose Leases are no newer than this revision are not ready.
+UNRENEWED: Final = f"{GROUP}/unrenewed"
 # On the Lease of an agent: what was measured of the cards of its node (`card_load`).
 LOAD: Final = f"{GROUP}/load"
 FENCED_LABEL: Final = f"{GROUP}/fenced"

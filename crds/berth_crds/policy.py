@@ -74,9 +74,10 @@ class Agents(model_rules.Model):
 
     unknown_seconds: Annotated[int, model_rules.integer(0, 86400)] = 20
     """Seconds more until the agent counts as silent, which is written into the Device. An agent that reports
-    again before that costs no write. Give it more than the 10 seconds between two reports: where more than
-    half of all agents, and at least three, fall silent together, Berth suspects itself and writes nothing,
-    and it has to have seen that before it writes of the first."""
+    again before that costs no write. Where more than half of all agents, and at least three, fall silent
+    together, Berth suspects itself and writes nothing. So however short this is, an agent is not reported
+    while so many others have given no sign since it fell silent that all may be most together: mostly for
+    the 10 seconds between two reports, and for graceSeconds at most."""
 
     load_seconds: Annotated[int, model_rules.integer(1, 86400)] = 30
     """Seconds for which the load that an agent measured of its cards counts after it was reported; then the

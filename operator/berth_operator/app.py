@@ -100,10 +100,10 @@ class Operator:
         writer = self._status_writer = self._pod_status_writer(session)
         self._options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, writer, self._options)
-        election = self._election = elections.make(session, identity, settings, metrics, wall=wall)
-        self._declarer = bind_declarer.BindDeclarer(
-            self._ledger, self._election.declare, writer.size, clock=clock
+        election = self._election = elections.make(
+            session, identity, settings, metrics, wall=wall, stale_revision=self._watchdog.stale_revision
         )
+        self._declarer = bind_declarer.BindDeclarer(self._ledger, election.declare, writer.size, clock=clock)
         self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=wall)
         self._leader = binding_writer.Leader(
             election.leads, election.doubt, self._until_leading, self._declarer.permit, self._touches.touch
@@ -257,6 +257,7 @@ class Operator:
         if not term.clean:
             await asyncio.sleep(leadership.SETTLE_SECONDS)
         await self._feeds.catch_up()
+        self._watchdog.inherit(term.stale_revision)
         if not term.clean:
             await self._feeds.wait_pods(await self._touches.void(bind_declarer.decode(term.inherited)))
         self._binds_ended = True

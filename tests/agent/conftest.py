@@ -102,9 +102,8 @@ class Scene:
         # Who tells what pods hold: the simulated cards, unless a kubelet or a crowd is asked.
         self.socket: Path | None = None
         self.crowd: Crowd | None = None
-        # A card that answers is well at once, unless a test is about the way back.
-        self.rules = nodes.AT_ONCE
-        self.deadline = 5.0
+        self.rules = nodes.AT_ONCE  # A card that answers is well, unless a test is about the way back.
+        self.interval, self.deadline = INTERVAL, 5.0
         self._has_node = False
         self.clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
 
@@ -117,19 +116,19 @@ class Scene:
         source: probe.Probe | None = None,
         labels: bool = False,
         node: bool = True,
-    ) -> AsyncIterator[None]:
-        """Run the agent of the node, which is made if it is not there; it must not have failed at the end."""
+    ) -> AsyncIterator[node_view.NodeView]:
+        """Run the agent of the node, made if it is not there; it must not have failed at the end."""
         if node and not self._has_node:
             await self.create_node()
         where = connection.load(kubeconfig or self.kubeconfig())
         config = replace(self._subject(source), labels=labels)
         runtime = loop.ProcessContext(self.clock, identity=name)
-        timing = loop.Timing(INTERVAL, deadline=self.deadline, lease_seconds=40)
+        timing = loop.Timing(self.interval, deadline=self.deadline, lease_seconds=40)
         async with api.Api(where, agent="berth-agent-test") as session:
             view = node_view.NodeView(self.node)
             task = asyncio.create_task(loop.NodeAgent(session, config, timing, runtime, view).run())
             try:
-                yield
+                yield view
                 assert not task.done(), "the agent ended by itself"
             finally:
                 task.cancel()

@@ -1,4 +1,8 @@
-"""Sixty agents in one process: once all is said, the API server hears of them only by their Leases."""
+"""Two hundred agents in one process: once all is said, the API server hears of them only by their Leases.
+
+So it is as well while the load of all cards changes all the time: it travels with the Leases, and makes
+neither them more nor any other write.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ import asyncio
 import collections
 import contextlib
 import datetime as dt
+import itertools
 import json
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +22,20 @@ import pytest
 
 from agent import programs
 from berth_agent import node_labels
-from berth_crds import logs, names
+from berth_crds import logs, names, tasks
 from berth_crds.client import api, errors, resources
 from testbed import audit, waiting
 from testbed import cluster as clusters
 
-COUNT = 60
+COUNT = 200
+CARDS = 8
 START_SECONDS = 240.0
-INTERVAL = 2.0
+INTERVAL = 5.0
+SHORTEST_INTERVAL = 0.9 * INTERVAL  # Agents spread over this much.
 WATCHED_SECONDS = 15.0
+LOAD_SECONDS = 0.5  # From one change of all loads to the next.
+# Of each agent while it is watched: it began at least so long after the one before.
+MOST_RENEWALS = int(WATCHED_SECONDS / SHORTEST_INTERVAL) + 1
 REFUSED = 300
 UNCLEAR = 500
 USER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
@@ -34,7 +45,7 @@ NODES = [f"many-{number}" for number in range(COUNT)]
 
 @pytest.fixture
 async def nodes(admin: api.Api) -> AsyncIterator[list[str]]:
-    """Lend sixty Nodes."""
+    """Lend two hundred Nodes."""
     await asyncio.gather(*(admin.create(resources.NODES, {"metadata": {"name": name}}) for name in NODES))
     yield NODES
     # From the leaves up: the garbage collector would be busy for as long as other tests wait for it.
@@ -48,14 +59,55 @@ async def _gone(admin: api.Api, resource: resources.Resource, name: str, namespa
         await admin.delete(resource, name, namespace=namespace)
 
 
-def command(berth: clusters.Cluster, nodes: list[str]) -> list[str]:
+def command(berth: clusters.Cluster, nodes: list[str], faults: Path) -> list[str]:
     """Write the command of one process that speaks for all of them, with a token for each."""
     account = berth.kubeconfig_by_node(names.SYSTEM_NAMESPACE, names.AGENT_ACCOUNT, nodes)
-    simulated = [word for name in nodes for word in ("--simulated-node", f"{name}=8xA100-SXM4-80GB")]
+    simulated = [word for name in nodes for word in ("--simulated-node", f"{name}={CARDS}xA100-SXM4-80GB")]
     return [
         *(sys.executable, "-m", "berth_agent", "--kubeconfig", str(account), "--context-by-node"),
-        *("--interval", str(INTERVAL), "--sample-deadline", "1", *simulated),
+        *("--interval", f"{INTERVAL}", "--sample-deadline", "4", "--faults", f"{faults}", *simulated),
     ]
+
+
+def write_loads(faults: Path, percent: int) -> None:
+    """Have the cards of all nodes be used so much."""
+    card = {"health": "Healthy", "load": {"utilization": percent}}
+    half = faults.with_suffix(".half")
+    half.write_text(json.dumps({name: {f"{minor}": card for minor in range(CARDS)} for name in NODES}))
+    half.rename(faults)
+
+
+async def change_loads(faults: Path) -> None:
+    """Change the loads of all cards, again and again."""
+    for step in itertools.count():
+        write_loads(faults, 95 - 45 * (step % 2))  # Far enough apart to be rounded to different figures.
+        await asyncio.sleep(LOAD_SECONDS)
+
+
+async def loaded(admin: api.Api) -> set[str]:
+    """Return the nodes whose Leases carry a load."""
+    body = await admin.send("GET", resources.LEASES.path(namespace=names.NODES_NAMESPACE))
+    return {
+        one["metadata"]["name"]
+        for one in json.loads(body)["items"]
+        if "95" in one["metadata"].get("annotations", {}).get(names.LOAD, "")
+        or "50" in one["metadata"].get("annotations", {}).get(names.LOAD, "")
+    }
+
+
+async def watched() -> dt.datetime:
+    """Wait for as long as agents are watched; return since when."""
+    since = dt.datetime.now(dt.UTC)
+    await asyncio.sleep(WATCHED_SECONDS)
+    return since
+
+
+def check_renewals(events: list[audit.AuditEvent]) -> None:
+    """Check that all agents have renewed their Leases, none too often, and wrote nothing else."""
+    assert {kind(one) for one in events} == {"leases"}
+    renewals = collections.Counter(one.name for one in events)
+    assert renewals.keys() == set(NODES)
+    assert max(renewals.values()) <= MOST_RENEWALS
 
 
 def kind(event: audit.AuditEvent) -> str:
@@ -81,6 +133,13 @@ async def shown(admin: api.Api) -> set[tuple[str, str]]:
     return {(what, one["metadata"]["name"]) for what, things in found.items() for one in things}
 
 
+async def shows(admin: api.Api, wanted: set[tuple[str, str]]) -> bool:
+    """Whether all of this is there."""
+    with contextlib.suppress(errors.ClientError):  # The server has two hundred agents to serve.
+        return await shown(admin) >= wanted
+    return False
+
+
 def labelled(node: dict[str, Any]) -> bool:
     """Return whether an agent has labelled a Node."""
     return any(label.startswith(node_labels.PREFIXES) for label in node["metadata"].get("labels", {}))
@@ -90,7 +149,10 @@ def labelled(node: dict[str, Any]) -> bool:
 async def test_agents_that_have_nothing_to_say_write_only_leases(
     berth: clusters.Cluster, admin: api.Api, nodes: list[str], tmp_path: Path
 ) -> None:
-    """Devices and labels are written once for each node; afterwards only Leases are renewed, all of them."""
+    """Devices and labels are written once for each node; afterwards only Leases are renewed, all of them.
+
+    Under a load that changes all the time there are no more of them than without.
+    """
 
     def tried(since: dt.datetime | None = None) -> list[audit.AuditEvent]:
         mine = [one for one in audit.writes_by(berth.audit(), USER) if one.name in NODES]
@@ -101,19 +163,18 @@ async def test_agents_that_have_nothing_to_say_write_only_leases(
         return [one for one in tried(since) if one.code < REFUSED]
 
     once = {(one, name) for one in ("devices", "devices/status", "nodes") for name in NODES}
-    async with programs.running(command(berth, nodes), tmp_path / "log") as agents:
-
-        async def settled() -> bool:
-            with contextlib.suppress(errors.ClientError):  # The server has sixty agents to serve.
-                return await shown(admin) >= once | {("leases", name) for name in NODES}
-            return False
-
+    faults = tmp_path / "faults.json"
+    faults.write_text("{}")
+    async with programs.running(command(berth, nodes, faults), tmp_path / "log") as agents:
+        settled = partial(shows, admin, once | {("leases", name) for name in NODES})
         await waiting.eventually(settled, what="all that is written at first", seconds=START_SECONDS)
-        await asyncio.sleep(3 * INTERVAL)
+        await asyncio.sleep(2 * INTERVAL)
         at_first = written()
-        since = dt.datetime.now(dt.UTC)
-        await asyncio.sleep(WATCHED_SECONDS)
-        later = written(since)
+        later = written(await watched())
+        async with tasks.running(change_loads(faults)):
+            await asyncio.sleep(INTERVAL)
+            under_load = written(await watched())
+            assert await loaded(admin) == set(NODES)
         await programs.ends(agents)
 
     said = (tmp_path / "log").read_text()
@@ -131,6 +192,7 @@ async def test_agents_that_have_nothing_to_say_write_only_leases(
         and not full
         and f"node {name} is not {WORDS.get(what, 'published')} (attempt" not in said
     ]
-    assert (unsaid, {kind(one) for one in later}) == ([], {"leases"})
-    assert {one.name for one in later} == set(NODES)
+    assert unsaid == []
+    check_renewals(later)
+    check_renewals(under_load)
     assert "Traceback" not in said

@@ -141,21 +141,29 @@ async def test_a_shared_card_is_given_to_so_many_pods_and_no_more(stage: Stage) 
 
 
 async def test_an_unhealthy_card_gets_no_new_pod_and_recovers(stage: Stage, tmp_path: Path) -> None:
-    """A card that its agent finds broken is left out, is told with its reason, and comes back."""
+    """One of eight that its agent finds broken is left out, is told with its reason, and comes back."""
     faults = tmp_path / "faults.json"
     broken = {"health": "Unhealthy", "reason": "XidCritical", "xid": 79, "message": "fell off the bus"}
-    faults.write_text(json.dumps({"sick": {"0": broken}}))
-    await stage.ready_nodes("--faults", str(faults), sick="2xT4")
+    faults.write_text("{}")
+    await stage.ready_nodes("--faults", str(faults), sick="8xT4")
+    faults.write_text(json.dumps({"sick": {"3": broken}}))
 
-    await stage.placed(manifests.pod("a"))
+    async def known() -> bool:
+        return bool((await stage.devices())["sick"]["status"].get("summary", {}).get("healthy") == 7)
+
+    await stage.until("the operator to know of it", known)
+
+    await stage.placed(*(manifests.pod(f"well-{number}") for number in range(7)))
     await stage.waiting_pod(manifests.pod("b"))
-    sick = await card(stage, "sick", 0)
+    sick = await card(stage, "sick", 3)
     (verdict,) = (await stage.devices())["sick"]["status"]["devices"]
     assert (verdict["uuid"], verdict["health"], verdict["xid"]) == (sick, "Unhealthy", 79)
+    given = await minors(stage)
+    assert sorted(given.values()) == list("0124567")
     faults.write_text("{}")
     await stage.until_bound("b")
 
-    assert await minors(stage) == {"a": "1", "b": "0"}
+    assert await minors(stage) == given | {"b": "3"}
 
 
 async def test_a_failed_source_takes_the_whole_node(stage: Stage, tmp_path: Path) -> None:

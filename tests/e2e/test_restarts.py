@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -148,3 +150,48 @@ async def test_a_silent_agent_loses_its_node_and_wins_it_back(impatient: Stage) 
     bound = await stage.until_bound("there", "after")
     assert bound == {"before": "shaky", "anywhere": "steady", "there": "shaky", "after": "shaky"}
     await stage.assert_sound(*bound)
+
+
+@pytest.fixture
+async def brisk(stage: Stage) -> AsyncIterator[Stage]:
+    """Yield a stage on which an agent may be silent for longer than an operator takes to start."""
+    for grace in (15, 40):
+        await stage.patch(resources.POLICIES, "default", {"spec": {"agents": {"graceSeconds": grace}}})
+        if grace == 15:
+            yield stage
+
+
+async def noted(stage: Stage) -> bool:
+    """Whether the leader's Lease says that no agent has renewed its own since it was last written."""
+
+    async def metadata(name: str, namespace: str) -> dict[str, Any]:
+        body = await stage.admin.send("GET", resources.LEASES.path(name, namespace=namespace))
+        found: dict[str, Any] = json.loads(body)["metadata"]
+        return found
+
+    leader = await metadata(names.LEADER_LEASE, names.SYSTEM_NAMESPACE)
+    agents = [await metadata(name, names.NODES_NAMESPACE) for name in await stage.devices()]
+    newest = max(int(one["resourceVersion"]) for one in agents)
+    return int(leader["annotations"].get(names.UNRENEWED, 0)) == newest
+
+
+@pytest.mark.slow
+async def test_a_new_operator_gives_no_card_of_agents_that_fell_silent_together(brisk: Stage) -> None:
+    """Of a mass silence no Device tells, and the new one sees all Leases for the first time."""
+    stage, nodes = brisk, ("a", "b", "c")
+    dying = await stage.nodes(**dict.fromkeys(nodes, "1xT4"))
+    first = await stage.deciding_operator()
+    await stage.until_ready(*nodes)
+    dying.kill()
+    await stage.says(first, "3 of 3 agents fell silent within", seconds=60)
+    await stage.until("the Lease to tell the next leader", partial(noted, stage))
+    first.process.send_signal(signal.SIGTERM)
+    assert await stage.ended(first) == 0
+
+    second = await stage.deciding_operator()
+    assert "the cards of 3 agents get no new pods until these renew" in second.log.read_text()
+    await stage.waiting_pod(manifests.pod("p"), "stopped reporting")
+    assert {condition(one, "Ready")["status"] for one in (await stage.devices()).values()} == {"True"}
+
+    await stage.agent(**dict.fromkeys(nodes, "1xT4"))
+    await stage.until_bound("p")

@@ -11,6 +11,7 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.scheduling import liveness
 from berth_operator.scheduling.liveness import State
+from berth_operator.scheduling.policy import Policy
 from support import builders, clock
 
 GRACE, UNKNOWN = 40, 20
@@ -127,6 +128,51 @@ def test_where_most_fall_silent_berth_suspects_itself(left: int, caplog: pytest.
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
 
 
+@pytest.mark.parametrize("unknown", [0, 4], ids="unknown for {} s".format)
+@pytest.mark.parametrize("left", [0, 40, 49], ids="{} live on".format)
+def test_no_period_is_too_short_to_see_that_most_fall_silent(
+    unknown: int, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though the first of them fell nearly ten seconds before the last, none of them is reported."""
+    fleet = Fleet(100)
+    fleet.ledger.policy_seen(Policy(unknown_seconds=unknown))
+    fleet.alive = set(fleet.names[:left])
+
+    fleet.passes(300)
+
+    assert (fleet.writes, fleet.open(), fleet.ledger.suspects) == (0, fleet.alive, 100 - left)
+    assert levels(caplog) == ["ERROR"]
+
+
+@pytest.mark.parametrize("killed", [1, 2, 49])
+def test_silence_that_is_to_be_reported_at_once_waits_until_others_are_heard(killed: int) -> None:
+    """Where too few fell for a mass silence, that takes no longer than the time between two renewals."""
+    fleet = Fleet(100)
+    fleet.ledger.policy_seen(Policy(unknown_seconds=0))
+    dead = set(fleet.names[:killed])
+    fleet.alive -= dead
+
+    fleet.passes(GRACE + REPORT)
+    assert fleet.silent() == dead
+
+    fleet.passes(300)
+    assert (fleet.writes, fleet.ledger.suspects) == (killed, 0)
+
+
+def test_what_was_reported_once_is_not_doubted_later() -> None:
+    """A restore of the server's state, after which all are awaited, costs no write about the dead."""
+    fleet = Fleet(100)
+    fleet.ledger.policy_seen(Policy(unknown_seconds=0))
+    fleet.alive.remove("n0003")
+    fleet.passes(GRACE + REPORT)
+    assert fleet.writes == 1
+
+    fleet.watchdog.restored()
+    fleet.passes(GRACE)
+
+    assert (fleet.silent(), fleet.writes) == ({"n0003"}, 1)
+
+
 def test_two_of_three_may_well_have_died() -> None:
     """Of so few, more than half are no proof that Berth is deaf."""
     fleet = Fleet(3)
@@ -194,6 +240,21 @@ def test_half_before_a_restore_and_half_after_it_are_suspects_together(
     assert (fleet.writes, fleet.ledger.suspects, levels(caplog)) == (0, 100, ["ERROR"])
 
 
+def test_a_restore_while_the_first_fall_proves_nothing_of_them(caplog: pytest.LogCaptureFixture) -> None:
+    """They are to be reported at once, but whether most follow is known only a grace period later."""
+    fleet = Fleet(100)
+    fleet.ledger.policy_seen(Policy(unknown_seconds=0))
+    fleet.alive = set(fleet.names[:50])
+    fleet.passes(GRACE - REPORT // 2)
+    assert 0 < len(fleet.names) - len(fleet.open()) < 50
+    fleet.watchdog.restored()
+    fleet.alive = set()
+
+    fleet.passes(300)
+
+    assert (fleet.writes, fleet.ledger.suspects, levels(caplog)) == (0, 100, ["ERROR"])
+
+
 def test_few_that_died_before_a_restore_raise_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
     """Though for a moment no agent is ready, the others are expected to come back."""
     fleet = Fleet(100)
@@ -206,9 +267,13 @@ def test_few_that_died_before_a_restore_raise_no_alarm(caplog: pytest.LogCapture
     assert (fleet.silent(), fleet.writes, levels(caplog)) == (set(fleet.names[:3]), 3, [])
 
 
-def test_where_no_agent_was_ever_heard_berth_suspects_itself(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("unknown", [0, UNKNOWN])
+def test_where_no_agent_was_ever_heard_berth_suspects_itself(
+    unknown: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """At a start without Leases: one alarm, and not a second one as long as none comes."""
     fleet = Fleet(100, dead=True)
+    fleet.ledger.policy_seen(Policy(unknown_seconds=unknown))
 
     fleet.passes(300)
 
@@ -255,7 +320,7 @@ def test_suspects_are_most_of_all_and_never_ready(history: Iterable[list[State]]
     for now, row in enumerate(history):
         named = {f"n{at}": state for at, state in enumerate(row)}
         before = mass.suspects
-        mass.update(named, now, grace)
+        mass.update(named, dict.fromkeys(named, float(now)), now, grace)
         ready = {node for node, state in named.items() if state is State.READY}
         awaited |= ready if awaited or now else {node for node in named if named[node] is not State.SILENT}
         assert mass.suspects <= awaited - ready

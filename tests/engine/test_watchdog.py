@@ -46,9 +46,14 @@ def device_gone(cluster: Cluster) -> None:
     cluster.ledger.device_gone("n1")
 
 
-def lease(renewal: str) -> Step:
-    """Have the Lease be seen."""
-    return lambda cluster: cluster.watchdog.lease_seen("n1", renewal)
+def lease(renewal: str, version: str = "") -> Step:
+    """Have the Lease be seen, in a revision."""
+    return lambda cluster: cluster.watchdog.lease_seen("n1", renewal, version)
+
+
+def inherits(stale_revision: int) -> Step:
+    """Have the last leader be told of, when we take over."""
+    return lambda cluster: cluster.watchdog.inherit(stale_revision)
 
 
 def lease_gone(cluster: Cluster) -> None:
@@ -110,6 +115,34 @@ HISTORIES: dict[str, tuple[list[Step], list[bool]]] = {
     "after a restore only a renewal counts": (
         [device, lease("10:00:10"), passes(10), restored, lease("09:59:50"), passes(5), lease("10:00:20")],
         [False, True, True, True, False],
+    ),
+    "inherited as not ready": (
+        [device, lease("a", "7"), inherits(7), ALMOST, lease("a", "7"), lease("b", "20")],
+        [False, True, True, True, False],
+    ),
+    "inherited as not ready, and the Device comes later": (
+        [lease("a", "7"), inherits(7), device, passes(1000), lease("b", "20")],
+        [True, True, False],
+    ),
+    "renewed since the last leader knew of it": ([device, lease("a", "8"), inherits(7), ALMOST], [False] * 3),
+    "renewed before we take over": ([device, lease("a", "7"), lease("b", "8"), inherits(8)], [False] * 3),
+    "the last leader knew nothing": ([device, lease("a", "7"), inherits(0), ALMOST], [False] * 3),
+    "a revision that is no number": ([device, lease("a", "x7"), inherits(7), ALMOST], [False] * 3),
+    "what was inherited before a restore": (
+        [
+            device,
+            lease("a", "70"),
+            inherits(50),
+            restored,
+            lease("b", "20"),
+            lease("c", "21"),
+            lease("d", "22"),
+        ],
+        [True, True, False, False],
+    ),
+    "a Lease of after a restore, by another agent": (
+        [inherits(50), restored, lease("a", "20"), device],
+        [False],
     ),
     "a restore resurrects no dead agent": (
         [device, lease("10:00:10"), passes(100), restored, lease("09:00:00"), passes(1)],
@@ -174,6 +207,13 @@ KNOWN: Final[dict[str, tuple[list[Step], State]]] = {
         State.READY,
     ),
     "restored": ([device, lease("a"), lease("b"), restored], State.UNKNOWN),
+    "inherited": ([device, lease("a", "7"), inherits(7)], State.UNKNOWN),
+    "inherited, and a grace period": ([device, lease("a", "7"), inherits(7), passes(59)], State.UNKNOWN),
+    "inherited, and both periods": ([device, lease("a", "7"), inherits(7), passes(61)], State.SILENT),
+    "a Lease that came late, and no renewal": (
+        [device, passes(30), lease("a", "7"), passes(41), passes(18)],
+        State.UNKNOWN,
+    ),
 }
 
 
@@ -186,3 +226,34 @@ def test_what_is_known_for_sure(steps: list[Step], expected: State) -> None:
         step(cluster)
 
     assert cluster.watchdog.known_state("n1") is expected
+
+
+def test_what_the_next_leader_inherits() -> None:
+    """What we found and what we inherited ourselves; nothing before that, for then the last note stands."""
+    cluster = Cluster()
+    told = [cluster.watchdog.stale_revision()]
+
+    for step in (
+        *(device, partial(device, node="n2"), lease("a", "7"), inherits(5), passes(GRACE)),
+        *(lambda cluster: cluster.watchdog.lease_seen("n2", "b", "30"), passes(1), lease("c", "31")),
+        *(restored, lease("d", "3"), passes(1)),
+    ):
+        step(cluster)
+        told.append(cluster.watchdog.stale_revision())
+
+    assert told == [None, None, None, None, 5, 5, 5, 7, 7, 0, 0, 3]
+
+
+def test_a_leader_logs_how_many_agents_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    """Those that the last one knew as not ready, and that have not renewed since; of none it says nothing."""
+    cluster = Cluster()
+    for step in (device, partial(device, node="n2"), lease("a", "7"), inherits(6)):
+        step(cluster)
+    assert not caplog.records
+
+    cluster.watchdog.lease_seen("n2", "a", "5")
+    cluster.watchdog.lease_seen("n2", "b", "8")
+    inherits(8)(cluster)
+
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.startswith("the cards of 1 agents get no new pods until these renew their Leases")

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import msgspec
@@ -21,12 +21,19 @@ PATIENT: Final = elector.Timing(duration=60.0, renew_deadline=40.0, retry=0.1)
 
 
 def candidate(
-    session: api.Api, name: str, *, time_: clock.Clock | None = None, timing: elector.Timing = TIMING
+    session: api.Api,
+    name: str,
+    *,
+    time_: clock.Clock | None = None,
+    timing: elector.Timing = TIMING,
+    stale_revision: Callable[[], int | None] = lambda: None,
 ) -> elector.Elector:
     """Make a candidate; without a clock it lives in real time."""
     now = time_ or time.monotonic
     wall = time_.wall if time_ else lambda: dt.datetime.now(dt.UTC)
-    environment = elector.Environment(now, wall, idle=lambda: 0.0, restored=session.history.restored)
+    environment = elector.Environment(
+        now, wall, idle=lambda: 0.0, restored=session.history.restored, stale_revision=stale_revision
+    )
     return elector.Elector(session, name, timing, environment)
 
 

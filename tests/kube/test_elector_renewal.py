@@ -75,6 +75,44 @@ async def test_a_declaration_is_written_at_once_and_inherited(session: api.Api, 
     assert [term.inherited for term in terms] == [None, "second", "second"]
 
 
+async def test_what_is_known_of_agents_rides_on_renewals_and_is_inherited(
+    session: api.Api, admin: api.Api
+) -> None:
+    """It costs no write; and who takes over hands it on until it knows more itself."""
+    known: list[int | None] = [None]
+    first = candidate(session, "a_x", stale_revision=lambda: known[-1])
+    terms, noted = [await first.campaign()], []
+    for revision in (None, 5, 9, 0, 7):
+        known.append(revision)
+        await renew(first)
+        noted.append((await read(admin)).metadata.annotations.get(names.UNRENEWED))
+    await first.release()
+    for name in ("b_x", "c_x"):
+        following = candidate(session, name)
+        terms.append(await following.campaign())
+        await renew(following)
+        await change(admin, holder_identity="")
+
+    assert noted == [None, "5", "9", None, "7"]
+    assert [term.stale_revision for term in terms] == [0, 7, 7]
+
+
+@pytest.mark.parametrize("text", ["9" * 30, "soon", "-1", ""])
+async def test_what_somebody_else_wrote_of_agents_keeps_nobody_from_leading(
+    text: str, session: api.Api, admin: api.Api
+) -> None:
+    """It is not inherited, and the next renewal takes it out."""
+    await (await leader(session)).release()
+    path = resources.LEASES.path(names.LEADER_LEASE, namespace=names.SYSTEM_NAMESPACE)
+    meta = {"annotations": {names.UNRENEWED: text}}
+    await admin.send("PATCH", path, body=msgspec.json.encode({"metadata": meta}), content=api.MERGE_PATCH)
+
+    term = await candidate(session, "b_x").campaign()
+
+    assert term.stale_revision == 0
+    assert names.UNRENEWED not in (await read(admin)).metadata.annotations
+
+
 async def test_a_doubt_is_settled_by_a_renewal_that_began_after_it(session: api.Api) -> None:
     """Until then nothing may be sent, and it is made at once."""
     holder = await leader(session, timing=elector.Timing(60.0, 40.0, 30.0))

@@ -3,7 +3,7 @@
 import pytest
 
 from berth_operator.scheduling import liveness
-from berth_operator.scheduling.liveness import Doubt, Periods, Sign
+from berth_operator.scheduling.liveness import Doubt, MassSilence, Periods, Sign, State
 
 PERIODS = Periods(grace=40.0, unknown=20.0)
 READ, RENEWED = Sign("a", 100.0, fresh=False), Sign("a", 100.0, fresh=True)
@@ -58,3 +58,102 @@ def test_which_renewal_is_a_fresh_sign(known: dict[str, Sign], renewal: str, new
 
     assert liveness.note(signs, "n1", renewal, now=30.0) is news
     assert signs == {"n1": sign}
+
+
+@pytest.mark.parametrize(
+    ("ready", "quiet", "stale"),
+    [
+        pytest.param([], [], 0, id="no agents"),
+        pytest.param([20, 30], [], 0, id="all ready"),
+        pytest.param([20, 30], [5, 7], 7, id="some silent"),
+        pytest.param([], [5, 7], 7, id="all silent"),
+        pytest.param([20, 30], [5, 20, 25], 5, id="a Lease that was edited counts for none that is ready"),
+        pytest.param([0, 30], [5], 0, id="revisions that are no numbers"),
+    ],
+)
+def test_up_to_which_revision_no_lease_is_of_a_ready_agent(
+    ready: list[int], quiet: list[int], stale: int
+) -> None:
+    """One number covers all Leases of agents that are not ready, and none of those that are."""
+    revisions = {f"n{at}": revision for at, revision in enumerate([*ready, *quiet])}
+    signs = {node: Sign("", 0.0, fresh=True, revision=revision) for node, revision in revisions.items()}
+    states = {f"n{at}": State.READY if at < len(ready) else State.UNKNOWN for at in range(len(revisions))}
+
+    assert liveness.stale_revision(states | {"no Lease": State.SILENT}, signs) == stale
+
+
+GRACE = PERIODS.grace
+
+
+class Agents:
+    """A few agents, of which `MassSilence` learns each second which are ready."""
+
+    def __init__(self, count: int) -> None:
+        self.names = [f"n{at}" for at in range(count)]
+        self.mass_silence = MassSilence()
+        self.heard: dict[str, float] = {}
+        self.now = 0.0
+        self.ready(count)
+
+    def ready(self, count: int, *, seconds: int = 1) -> None:
+        """Have only the last ones be ready, which renew all the while."""
+        states = dict.fromkeys(self.names, State.UNKNOWN) | dict.fromkeys(self._last(count), State.READY)
+        for _ in range(seconds):
+            self.now += 1
+            self.heard |= dict.fromkeys(self._last(count), self.now)
+            self.mass_silence.update(states, self.heard, self.now, GRACE)
+
+    def _last(self, count: int) -> list[str]:
+        return self.names[len(self.names) - count :]
+
+    @property
+    def suspects(self) -> int:
+        """The number of those whose silence proves nothing."""
+        return len(self.mass_silence.suspects)
+
+
+@pytest.mark.parametrize(
+    ("count", "left", "suspects"),
+    [
+        pytest.param(2, 0, 0, id="both of two"),
+        pytest.param(3, 1, 0, id="two of three"),
+        pytest.param(3, 0, 3, id="three of three"),
+        pytest.param(5, 2, 3, id="three of five"),
+        pytest.param(6, 3, 0, id="half"),
+        pytest.param(7, 3, 4, id="one more than half"),
+    ],
+)
+def test_how_many_have_to_fall_together(count: int, left: int, suspects: int) -> None:
+    """More than half of the agents, and at least three; fewer may well have died."""
+    agents = Agents(count)
+
+    agents.ready(left)
+
+    assert agents.suspects == suspects
+
+
+def test_a_mass_silence_ends_a_grace_period_after_most_are_heard() -> None:
+    """For so long the others may still come; then they are suspects no more, and remain so."""
+    agents = Agents(7)
+    agents.ready(1, seconds=200)
+    assert agents.suspects == 6
+
+    agents.ready(4, seconds=int(GRACE) + 1)
+    assert agents.suspects == 3
+
+    agents.ready(4)
+    assert agents.suspects == 0
+    agents.ready(4, seconds=200)
+    assert agents.suspects == 0
+
+
+def test_most_have_to_be_heard_without_a_break() -> None:
+    """A moment in which most are silent again begins the grace period anew."""
+    agents = Agents(7)
+    agents.ready(1, seconds=200)
+    agents.ready(4, seconds=int(GRACE))
+    agents.ready(3)
+
+    agents.ready(4, seconds=int(GRACE) + 1)
+
+    assert agents.suspects == 3

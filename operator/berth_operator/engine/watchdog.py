@@ -8,6 +8,7 @@ import asyncio
 import logging
 from typing import Final
 
+from berth_crds.client import history
 from berth_operator.engine import measured_loads, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import liveness
@@ -29,6 +30,9 @@ class Watchdog:
         self._missing_since: dict[str, float] = {}  # For each Device without a Lease.
         self._doubts: dict[str, Doubt] = {}  # For each Device.
         self._mass_silence = liveness.MassSilence()
+        # Up to which revision no Lease is of a ready agent, as the last leader knew and as we know.
+        self._inherited_stale: int | None = None
+        self._stale_revision = 0
         self.loads = measured_loads.MeasuredLoads(ledger, clock=clock)
 
     async def run(self) -> None:
@@ -37,9 +41,10 @@ class Watchdog:
             self.judge()
             await asyncio.sleep(INTERVAL_SECONDS)
 
-    def lease_seen(self, node: str, renewal: str) -> bool:
-        """Record a new or changed Lease; return whether the agent has renewed it."""
-        if not liveness.note(self._signs, node, renewal, self._clock()):
+    def lease_seen(self, node: str, renewal: str, version: str = "") -> bool:
+        """Record a new or changed Lease, and its revision; return whether the agent has renewed it."""
+        revision = history.revision(version) or 0
+        if not liveness.note(self._signs, node, renewal, self._clock(), revision):
             return False
         self._judge_one(node)
         return True
@@ -65,23 +70,47 @@ class Watchdog:
 
     def restored(self) -> None:
         """Treat no agent as ready until it renews: the API may show an older state of them."""
-        silent = {node for node in self._doubts if self._state(node) is State.SILENT}
+        silent = {node for node in self._doubts if self._surely_silent(node, self._state(node))}
         for node in self._doubts:
             self._doubts[node] = Doubt.CONDEMNED if node in silent else Doubt.OLD
         self._missing_since = dict.fromkeys(self._doubts, self._clock())
         self._signs.clear()
+        self._forget_revisions()
         self.loads.forget_all()
         self._mass_silence.restored(self._doubts.keys() - silent, self._clock())
         self.judge()
+
+    def inherit(self, stale_revision: int) -> None:
+        """Learn from the last leader up to which revision no Lease is of an agent that is ready."""
+        self._inherited_stale = stale_revision
+        self._stale_revision = max(self._stale_revision, stale_revision)
+        self.judge()
+        if held := sum(self._doubt(node) is not known for node, known in self._doubts.items()):
+            self._logger.warning(
+                "the cards of %d agents get no new pods until these renew their Leases: the last leader knew "
+                "them as not ready",
+                held,
+            )
+
+    def stale_revision(self) -> int | None:
+        """Return what the next leader has to inherit; None before we did. It may be called by any thread."""
+        return None if self._inherited_stale is None else self._stale_revision
+
+    def _forget_revisions(self) -> None:
+        """Begin anew after a restore: what is written from now on has lower revisions."""
+        self._inherited_stale = None if self._inherited_stale is None else 0
+        self._stale_revision = 0
 
     def judge(self) -> None:
         """Judge every node that has a Device, and whether so many are silent that it may be us."""
         states = {node: self._state(node) for node in self._doubts}
         before = self._mass_silence.suspects
-        self._mass_silence.update(states, self._clock(), self._ledger.policy.grace_seconds)
+        heard = {node: sign.seen for node, sign in self._signs.items()}
+        self._mass_silence.update(states, heard, self._clock(), self._ledger.policy.grace_seconds)
         suspects = self._mass_silence.suspects
         self._alarm(len(before), len(suspects), len(states))
         self._ledger.suspects = len(suspects)
+        self._stale_revision = max(self._stale_revision, liveness.stale_revision(states, self._signs))
         for node, state in states.items():
             self._tell(node, state)
         self.loads.refresh()
@@ -89,7 +118,8 @@ class Watchdog:
     def known_state(self, node: str) -> State:
         """Return what is known for sure of an agent; all else is unknown.
 
-        An agent is surely ready once we have seen it renew its Lease, and surely silent if it is no suspect.
+        An agent is surely ready once we have seen it renew its Lease, and surely silent if that proves
+        something: it is no suspect, and not one of so many that may be falling silent together.
         One that was found silent before we began may have come back: for a grace period it is not known.
         """
         if node not in self._doubts:
@@ -105,7 +135,9 @@ class Watchdog:
             and watched < self._ledger.policy.grace_seconds
         ):
             return State.UNKNOWN
-        return State.UNKNOWN if node in self._mass_silence.suspects else state
+        if state is State.SILENT and not self._surely_silent(node, state):
+            return State.UNKNOWN
+        return state
 
     def is_ready(self, node: str) -> bool:
         """Whether an agent surely reports: we have seen it renew its Lease in time."""
@@ -122,13 +154,23 @@ class Watchdog:
             now=now,
             missing_since=self._missing_since.get(node, now),
             periods=liveness.Periods(policy.grace_seconds, policy.unknown_seconds),
-            doubt=self._doubts[node],
+            doubt=self._doubt(node),
         )
 
+    def _doubt(self, node: str) -> Doubt:
+        """Return what a Lease counts for that we did not see change."""
+        doubt, sign = self._doubts[node], self._signs.get(node)
+        is_stale = sign is not None and not sign.fresh and 0 < sign.revision <= (self._inherited_stale or 0)
+        return Doubt.OLD if doubt is Doubt.NONE and is_stale else doubt
+
     def _tell(self, node: str, state: State) -> None:
-        """Inform the ledger; the silence of suspects stays unknown."""
-        is_unknown = state is State.UNKNOWN or (state is State.SILENT and node in self._mass_silence.suspects)
-        self._ledger.agent_silent(node, silent=state is not State.READY, unknown=is_unknown)
+        """Inform the ledger; silence that proves nothing stays unknown."""
+        is_silent = state is not State.READY
+        is_unknown = is_silent and not self._surely_silent(node, state)
+        self._ledger.agent_silent(node, silent=is_silent, unknown=is_unknown)
+
+    def _surely_silent(self, node: str, state: State) -> bool:
+        return state is State.SILENT and not self._mass_silence.proves_nothing(node)
 
     def _alarm(self, before: int, now: int, all_agents: int) -> None:
         """Log when a mass silence begins and when it ends."""

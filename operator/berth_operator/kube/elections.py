@@ -19,6 +19,7 @@ def make(
     metrics: Metrics,
     *,
     wall: Callable[[], dt.datetime],
+    stale_revision: Callable[[], int | None],
 ) -> leadership.LeaderElection:
     """Return the leader election, which has a thread and a session of its own."""
     timing = elector.Timing(settings.lease_duration, settings.renew_deadline, settings.retry_period)
@@ -28,7 +29,9 @@ def make(
         main.call_soon_threadsafe(session.history.restored, evidence)
 
     def make_elector(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
-        environment = elector.Environment(time.monotonic, wall, idle, restored, settings.namespace)
+        environment = elector.Environment(
+            time.monotonic, wall, idle, restored, settings.namespace, stale_revision
+        )
         return elector.Elector(own, identity, timing, environment)
 
     return leadership.LeaderElection(

@@ -6,10 +6,10 @@ The leader renews it. A leader that could not renew within the renew deadline, w
 than the duration, has lost, and the process must end before it can write again. Every acquisition
 changes `leaseTransitions`; holder and transitions together are the term that each Binding carries.
 
-Each write also carries the declaration: the pods whose binds may be under way
-(`engine.bind_declarer`). The next leader reads it from the very revision that it replaces, so that
-nothing can be declared in between. What a person changed in the Lease is put right by the next
-renewal, or ends the leadership. What else begins and ends with a term is in `app`.
+Each write also carries what the next leader has to know (`kube.lease_notes`). It reads that from the
+very revision that it replaces, so that nothing can be added in between. What a person changed in the
+Lease is put right by the next renewal, or ends the leadership. What else begins and ends with a term is
+in `app`.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from berth_crds import names, tasks, wire
 from berth_crds.client import api, errors, history, lease, resources
 from berth_operator import settings
 from berth_operator.engine import ports
+from berth_operator.kube import lease_notes
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +58,15 @@ class LeadershipLost(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Term:
-    """A term of leadership: `clean` if the last holder released the Lease; and what that had declared."""
+    """A term of leadership: `clean` if the last holder released the Lease; and what that had declared.
+
+    `stale_revision` is up to which revision it knew no Lease of an agent that was ready.
+    """
 
     name: str
     clean: bool
     inherited: str | None = None
+    stale_revision: int = 0
 
     @property
     def transitions(self) -> int:
@@ -83,7 +88,8 @@ class Environment:
 
     `idle` returns for how long the main loop has hung: a program that hangs gives the Lease up.
     `restored` is called with the evidence that the server's data were restored from an older copy.
-    The Lease is in `namespace`.
+    The Lease is in `namespace`. `stale_revision` returns what the next leader is to know of the agents'
+    Leases; as long as it is None, that stays what the last leader wrote.
     """
 
     clock: ports.Clock
@@ -91,6 +97,7 @@ class Environment:
     idle: Callable[[], float]
     restored: Callable[[str], None]
     namespace: str = names.SYSTEM_NAMESPACE
+    stale_revision: Callable[[], int | None] = lambda: None
 
 
 class Elector:
@@ -109,6 +116,7 @@ class Elector:
         self._renew_now = asyncio.Event()
         self._declaration: str | None = None  # The declaration that the next write carries.
         self._declaration_written = asyncio.Condition()
+        self._inherited_stale = 0
         self._doubts = self._confirmed_doubts = 0
         self._failing = False  # Whether the last renewal failed: then `_renew_now` does not hasten the next.
 
@@ -151,7 +159,8 @@ class Elector:
         if (current := await self._read()) is not None and not self._may_acquire(current):
             return None
         sent = self._clock()
-        inherited = _declared(current) if current is not None else None
+        inherited = lease_notes.declaration(current.metadata) if current is not None else None
+        self._inherited_stale = lease_notes.stale_revision(current.metadata) if current is not None else 0
         self._declaration = inherited  # Until we declare anything, the declaration of the last leader stays.
         try:
             self._held = await self._write(self._acquired(current), new=current is None)
@@ -162,6 +171,7 @@ class Elector:
             f"{self._identity}/{self._held.spec.lease_transitions}",
             current is not None and _is_released(current.spec),
             inherited,
+            self._inherited_stale,
         )
 
     def _may_acquire(self, current: lease.Lease) -> bool:
@@ -277,7 +287,7 @@ class Elector:
         self._renew_now.set()
         async with self._declaration_written:
             await self._declaration_written.wait_for(
-                lambda: self._held is None or _declared(self._held) == text
+                lambda: self._held is None or lease_notes.declaration(self._held.metadata) == text
             )
 
     async def _read_after_conflict(self, wanted: lease.Lease, sent: float) -> None:
@@ -324,15 +334,15 @@ class Elector:
 
     def _lease(self, spec: lease.LeaseSpec, meta: wire.Meta) -> lease.Lease:
         """Return the Lease to write next; labels and annotations of others stay."""
-        own = {names.IN_FLIGHT: self._declaration} if self._declaration is not None else {}
+        known = self._environment.stale_revision()
+        stale = self._inherited_stale if known is None else known
         return lease.Lease(
             metadata=wire.Meta(
                 name=names.LEADER_LEASE,
                 namespace=self._environment.namespace,
                 resource_version=meta.resource_version,
                 labels=meta.labels,
-                annotations={key: text for key, text in meta.annotations.items() if key != names.IN_FLIGHT}
-                | own,
+                annotations=lease_notes.annotations(meta.annotations, self._declaration, stale),
             ),
             spec=spec,
         )
@@ -368,7 +378,3 @@ async def _first_answer(writes: Collection[asyncio.Task[T]]) -> T:
 def _is_released(spec: lease.LeaseSpec) -> bool:
     """Whether the last holder released the Lease; a person who only empties the holder does not."""
     return not spec.holder_identity and spec.lease_duration_seconds == RELEASED_SECONDS
-
-
-def _declared(current: lease.Lease) -> str | None:
-    return current.metadata.annotations.get(names.IN_FLIGHT)

@@ -243,7 +243,8 @@ class LeaseSink:
         """Record a renewal, and what was measured if that is new."""
         node, text = thing.metadata.name, thing.metadata.annotations.get(names.LOAD, "")
         loads = self._watchdog.loads
-        if self._watchdog.lease_seen(node, thing.spec.renew_time or "") and not loads.is_known(node, text):
+        version, renewal = thing.metadata.resource_version, thing.spec.renew_time or ""
+        if self._watchdog.lease_seen(node, renewal, version) and not loads.is_known(node, text):
             measured = measured_load.read(text)
             self._faults.record(node, measured if isinstance(measured, str) else "")
             loads.report(node, text, {} if isinstance(measured, str) else measured)

@@ -7,7 +7,8 @@ reported, `spec.agents` of the PlacementPolicy says.
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -26,12 +27,14 @@ class State(enum.Enum):
 class Sign:
     """The last sign of life of one agent: what it wrote, when we saw it, and whether we saw it change.
 
-    The first Lease we read may be an old one, whose holder died before we started.
+    The first Lease we read may be an old one, whose holder died before we started. `revision` is that of the
+    Lease; 0 where it is no number.
     """
 
     renewal: str
     seen: float
     fresh: bool
+    revision: int = 0
 
 
 class Periods(NamedTuple):
@@ -41,11 +44,11 @@ class Periods(NamedTuple):
     unknown: float
 
 
-def note(signs: dict[str, Sign], node: str, renewal: str, now: float) -> bool:
+def note(signs: dict[str, Sign], node: str, renewal: str, now: float, revision: int = 0) -> bool:
     """Record a Lease; tell whether it says anything new."""
     if (known := signs.get(node)) is not None and known.renewal == renewal:
         return False
-    signs[node] = Sign(renewal, now, fresh=known is not None)
+    signs[node] = Sign(renewal, now, fresh=known is not None, revision=revision)
     return True
 
 
@@ -53,7 +56,7 @@ class Doubt(enum.Enum):
     """What a Lease that we did not see change counts for."""
 
     NONE = "it is a sign of life at the moment that we first saw it"
-    OLD = "nothing: after a restore, the API may show an older state"
+    OLD = "nothing: a restore may have brought it back, or the last leader knew the agent as not ready"
     CONDEMNED = "nothing: the agent was found silent before"
 
 
@@ -72,6 +75,19 @@ def state(
     return State.SILENT if quiet > periods.grace + periods.unknown else State.UNKNOWN
 
 
+def stale_revision(states: Mapping[str, State], signs: Mapping[str, Sign]) -> int:
+    """Return the newest revision of a Lease whose agent is not ready, among those older than of all that are.
+
+    Without such a Lease it is 0. Revisions only grow, so this one number tells the agents that are not
+    ready from all that have renewed since, however many they are. A leader that sees all of them for the
+    first time learns it from the last one.
+    """
+    ready = [signs[node].revision for node, state in states.items() if state is State.READY]
+    quiet = [signs[node].revision for node in states.keys() & signs.keys() if states[node] is not State.READY]
+    oldest_ready = min(ready, default=math.inf)
+    return max((revision for revision in quiet if revision < oldest_ready), default=0)
+
+
 class MassSilence:
     """Tells when so many agents fall silent together that it may be us, who do not hear them.
 
@@ -86,6 +102,10 @@ class MassSilence:
     alarm, for it is an agent that makes a Device, and it renews a Lease soon after. Each agent is awaited
     once and falls once, so those that never come count for one grace period only, and those that do come
     soon outnumber them. Until then the awaited count as alive, beside the ready.
+
+    Agents that fall together do so one after another, over the time between two renewals. So the silence of
+    the first proves nothing before the others have fallen, or were heard: that holds it back, however soon
+    it is to be reported.
     """
 
     def __init__(self) -> None:
@@ -94,10 +114,13 @@ class MassSilence:
         self._awaited: dict[str, float] = {}  # Since when.
         self._since: dict[str, float] = {}  # When each agent fell silent that is not ready.
         self._most_heard_since: float | None = None
+        self._proven_until = -math.inf  # Others may be about to follow an agent that fell later.
         self.suspects: frozenset[str] = frozenset()  # Those whose silence proves nothing; mostly none.
 
-    def update(self, states: Mapping[str, State], now: float, grace: float) -> None:
-        """Learn the states of all agents."""
+    def update(
+        self, states: Mapping[str, State], heard: Mapping[str, float], now: float, grace: float
+    ) -> None:
+        """Learn the states of all agents, and when those that are ready gave their last signs of life."""
         ready = {node for node, state in states.items() if state is State.READY}
         self._note_falls(states, ready, now, grace)
         recent = {node for node, since in self._since.items() if now - since <= grace}
@@ -113,6 +136,17 @@ class MassSilence:
         elif now - self._most_heard_since > grace:
             suspects.clear()
         self.suspects = frozenset(suspects)
+        if recent:
+            followed = self._all_followed([heard[node] for node in ready], recent, now)
+            self._proven_until = max(self._proven_until, now - grace, followed)
+
+    def proves_nothing(self, node: str) -> bool:
+        """Whether the silence of an agent may be our fault: then it is not to be reported."""
+        return (
+            node in self.suspects
+            or node in self._awaited
+            or self._since.get(node, -math.inf) > self._proven_until
+        )
 
     def restored(self, awaited: AbstractSet[str], now: float) -> None:
         """Await these agents, none of which is ready before it renews: that they are not says nothing."""
@@ -122,6 +156,17 @@ class MassSilence:
         self._since = {
             node: since for node, since in self._since.items() if node in self.suspects or node not in awaited
         }
+
+    def _all_followed(self, heard: Collection[float], recent: Collection[str], now: float) -> float:
+        """Return until when agents fell of which we know that too few can follow to make most of all.
+
+        Those can that gave no sign of life since, and all that are awaited.
+        """
+        uncertain = len(recent) + len(self._awaited)
+        few = max((len(heard) - uncertain) // 2, LEAST_TOGETHER - 1 - uncertain)
+        if few < 0:
+            return -math.inf
+        return sorted(heard)[few] if few < len(heard) else now
 
     def _note_falls(self, states: Mapping[str, State], ready: set[str], now: float, grace: float) -> None:
         for node in states.keys() - self._known:
