@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 
 from berth_agent.delivery import topology_choice
 from berth_crds import wire
-from berth_operator.scheduling.devices import node_topology, topology
+from berth_operator.scheduling.devices import card_sets, node_topology
 from berth_operator.translate import devices, partition_tables
-from support import boards
+from support import topologies
 
 SHAPES = ("8xV100-SXM2-16GB", "8xA100-SXM4-80GB", "8xT4", "2xT4+2xL4", "4xA100-SXM4-40GB", "8xA10")
 
 
 def spec(shape: str) -> wire.DeviceSpec:
     """Return what the agent publishes of such a node."""
-    return boards.published("n1", shape).spec
+    return topologies.published("n1", shape).spec
 
 
 def of_core(spec: wire.DeviceSpec, free: set[str], size: int) -> set[str]:
     """Return the set that the core chooses."""
     gpus = sorted(spec.devices, key=lambda card: card.minor)
-    board = devices.board(gpus, partition_tables.published(spec, gpus))
+    topology = devices.topology(gpus, partition_tables.published(spec, gpus))
     mask = node_topology.mask_of(at for at, card in enumerate(gpus) if card.uuid in free)
-    chosen = topology.best_set(board, mask, size)
+    chosen = card_sets.best_set(topology, mask, size)
     return {gpus[at].uuid for at in node_topology.slots(chosen)} if chosen is not None else set()
 
 
@@ -51,11 +51,11 @@ def test_what_must_be_is_among_them() -> None:
     by_minor = {card.minor: card.uuid for card in made.devices}
     free = set(by_minor.values())
     gpus = sorted(made.devices, key=lambda card: card.minor)
-    board = devices.board(gpus, partition_tables.published(made, gpus))
+    topology = devices.topology(gpus, partition_tables.published(made, gpus))
 
     pair = topology_choice.best_set(made.devices, made.partitions, free, (by_minor[5],), 2)
     (partner,) = (minor for minor, uuid in by_minor.items() if uuid in pair and minor != 5)
-    assert board.worth[5][partner] == max(board.worth[5])
+    assert topology.worth[5][partner] == max(topology.worth[5])
     assert topology_choice.best_set(made.devices, (), free - {by_minor[5]}, (by_minor[5],), 2) == ()
     assert topology_choice.best_set(made.devices, (), free, tuple(free), 2) == ()
     assert set(topology_choice.best_set(made.devices, (), free, tuple(free), 8)) == free

@@ -23,7 +23,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from support import boards as layouts
+from support import topologies as layouts
 
 SIZES: Final = (100, 1000, 5000, 10000)
 FILLS: Final = {"empty": 0.0, "half": 0.5, "nearly full": 0.95}
@@ -38,7 +38,7 @@ REQUESTS: Final = {
 
 
 def cluster(count: int) -> Inventory:
-    """Make a cluster of equal nodes with eight cards each, from the catalog's own board."""
+    """Make a cluster of equal nodes with eight cards each, from the catalog's own topology."""
     inventory = Inventory()
     for at in range(count):
         name = f"node-{at:05}"

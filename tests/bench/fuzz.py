@@ -76,7 +76,7 @@ class Run:
         )
         self.draw = pod_generator.PodGenerator(seed, tuple(row_uuids), mutations.ALL)
         self._dice = random.Random(seed)
-        self._boards = pod_generator.PodGenerator(seed, (), mutations.ALL)
+        self._topologies = pod_generator.PodGenerator(seed, (), mutations.ALL)
         # In arrays, for what is noted of a hundred thousand pods must not look like a leak.
         self.figures: dict[str, array.array[float]] = collections.defaultdict(lambda: array.array("d"))
         self.worst: dict[str, tuple[float, int]] = {}
@@ -89,7 +89,7 @@ class Run:
             made = self.draw.next()
             self.count += 1
             drawn[operator.deliver(made)] = made
-        if self._boards.dice.random() < NEW_BOARD and (broken := self.republished()):
+        if self._topologies.dice.random() < NEW_BOARD and (broken := self.republished()):
             return broken
         slow = self.judge_round(await operator.round())
         for uid, made in drawn.items():
@@ -115,12 +115,14 @@ class Run:
 
     def republished(self) -> Broken | None:
         """Have an agent publish other links, and say so if that takes too long each time."""
-        board = self._boards.board()
-        least = min(self.operator.publish(board._replace(salt=board.salt + more)) for more in range(TRIES))
-        self._note("board", least)
+        topology = self._topologies.topology()
+        least = min(
+            self.operator.publish(topology._replace(salt=topology.salt + more)) for more in range(TRIES)
+        )
+        self._note("topology", least)
         if least <= self._most:
             return None
-        return Broken(f"{board.sort}: links that took {least * 1e3:.1f} ms to be read")
+        return Broken(f"{topology.sort}: links that took {least * 1e3:.1f} ms to be read")
 
     async def confirmed(self, made: pod_generator.Pod) -> Broken | None:
         """Try a pod again, alone and with nothing remembered, and say so if it is as slow each time."""

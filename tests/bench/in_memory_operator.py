@@ -33,7 +33,7 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from berth_operator.translate import devices as translated
 from berth_operator.translate import raw
-from support import boards, builders, irregular_boards, writers
+from support import builders, irregular_topologies, topologies, writers
 
 MOST_WAITING: Final = 300
 MOST_BOUND: Final = 300
@@ -130,7 +130,7 @@ def furnish(ledger: Ledger, count: int) -> None:
         name = f"node-{at:05}"
         _add_node(ledger, name, at)
         model = pod_generator.MODELS[at % len(pod_generator.MODELS)]
-        ledger.device_seen(_varied(boards.device(name, f"8x{model}"), at))
+        ledger.device_seen(_varied(topologies.device(name, f"8x{model}"), at))
         ledger.agent_silent(name, silent=False)
 
 
@@ -202,7 +202,7 @@ class InMemoryOperator:
         self._codec = watch.Codec(raw.Pod)
         self._numbers = 0
         furnish(self.ledger, nodes)
-        for at, sort in enumerate(irregular_boards.SORTS):
+        for at, sort in enumerate(irregular_topologies.SORTS):
             _add_node(self.ledger, odd_node(at), at)
             self.publish(pod_generator.Board(at, sort))
             self.ledger.agent_silent(odd_node(at), silent=False)
@@ -234,10 +234,10 @@ class InMemoryOperator:
         self.spent[candidate.uid].decided += time.thread_time() - started
         return answer
 
-    def publish(self, board: pod_generator.Board) -> float:
+    def publish(self, topology: pod_generator.Board) -> float:
         """Have the agent of an odd node publish other links, and give the seconds that takes."""
-        made = irregular_boards.published(
-            odd_node(board.at), irregular_boards.SORTS[board.sort](), salt=board.salt
+        made = irregular_topologies.published(
+            odd_node(topology.at), irregular_topologies.SORTS[topology.sort](), salt=topology.salt
         )
         started = time.thread_time()
         self.ledger.device_seen(translated.read(made))

@@ -1,6 +1,6 @@
 """Pods for `make fuzz`: plausible ones, absurd ones, known bad ones, and mutations of all of these.
 
-Boards are drawn, too: which odd node (`support.irregular_boards`) has which links. Everything is
+Topologies are drawn, too: which odd node (`support.irregular_topologies`) has which links. Everything is
 drawn from one seeded generator, and pods are plain dicts, as the API would show them. A pod
 that took long is remembered, and its like are drawn again, changed by `mutations`: so the
 search finds its way to what is slow without knowing what that is.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from berth_crds import aliases, names
-from support import irregular_boards
+from support import irregular_topologies
 
 Pod = dict[str, Any]
 
@@ -146,9 +146,9 @@ class PodGenerator:
             self._mutate(made)
         return _acceptable(made)
 
-    def board(self) -> Board:
+    def topology(self) -> Board:
         """Change the links of an odd node."""
-        sorts = sorted(irregular_boards.SORTS)
+        sorts = sorted(irregular_topologies.SORTS)
         return Board(self.dice.randrange(len(sorts)), self.dice.choice(sorts), self.dice.randrange(1 << 10))
 
     def took(self, made: Pod, spent: Mapping[str, float]) -> None:

@@ -66,7 +66,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
     "links that no hardware has": (
         builders.inventory(
             dataclasses.replace(
-                builders.device(), board=dataclasses.replace(node_topology.LOOSE, tangled=True)
+                builders.device(), topology=dataclasses.replace(node_topology.LOOSE, tangled=True)
             )
         ),
         NodeSummary("n1", 4, 0, 4, silent=False, reason=node_summaries.TANGLED),

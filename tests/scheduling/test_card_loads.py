@@ -12,7 +12,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy, Weights
 from berth_operator.scheduling.search import Search
 from scheduling.placements import HALF, minors
-from support import boards, builders
+from support import builders, topologies
 
 BUSY: Final = CardLoad(utilization=95, encoder=90, decoder=90, power=95, free_memory=builders.MEMORY // 20)
 IDLE: Final = CardLoad(0, 0, 0, 5, builders.MEMORY)
@@ -106,9 +106,9 @@ def test_a_node_is_judged_by_the_cards_that_the_pod_would_get() -> None:
 
 def test_a_scope_that_the_pod_requires_comes_before_the_load() -> None:
     """Of cards in one NUMA node one is loaded, and they are given rather than idle ones of two."""
-    device = boards.device("n1", "8xA100-SXM4-80GB")
+    device = topologies.device("n1", "8xA100-SXM4-80GB")
     inventory = builders.inventory(builders.node(), device)
-    halves = device.board.scope(Scope.NUMA)
+    halves = device.topology.scope(Scope.NUMA)
     first, second = (list(node_topology.slots(half)) for half in halves)
     idle = [first[0], second[0]]
     measured(inventory, n1={minor: IDLE if minor in idle else BUSY for minor in range(8)})

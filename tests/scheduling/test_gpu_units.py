@@ -8,7 +8,7 @@ import pytest
 from berth_crds import allocation, names
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
-from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
@@ -142,8 +142,10 @@ def test_a_preferred_scope_does_not_change_what_is_meant(scope: Scope | None) ->
     """Where nvidia.com/gpu asks for instances, a pod gets one, and no whole card that lies beside them."""
     card = builders.card(at="n1", mig=True, instances=builders.instances("n1", 0, 2))
     together = tuple((scope, (0b11,)) for scope in (Scope.NUMA, Scope.PCIE))
-    board = node_topology.NodeTopology(2, ((0, 50), (50, 0)), together)
-    mixed = builders.device("n1", [card, builders.card(1, at="n1")], gpu_unit=builders.PROFILE, board=board)
+    topology = node_topology.NodeTopology(2, ((0, 50), (50, 0)), together)
+    mixed = builders.device(
+        "n1", [card, builders.card(1, at="n1")], gpu_unit=builders.PROFILE, topology=topology
+    )
     inventory = builders.inventory(builders.node(), mixed)
     pod = by_gpu(grouping=requests.Grouping(scope=scope, required=False))
 
@@ -186,12 +188,14 @@ def test_by_the_plugin_alone_pieces_have_one_name() -> None:
     """The kubelet does not count replicas by their own name where nvidia.com/gpu asks for them."""
     inventory = builders.inventory(
         builders.node(),
-        dataclasses.replace(shared(), ways=Way.DEVICE_PLUGIN | Way.UNCHECKED),
+        dataclasses.replace(shared(), delivery=DeliveryMethod.DEVICE_PLUGIN | DeliveryMethod.UNCHECKED),
     )
-    by_plugin = Way.NRI | Way.DEVICE_PLUGIN
+    by_plugin = DeliveryMethod.NRI | DeliveryMethod.DEVICE_PLUGIN
     own_name = scenes.pod(requests.Replicas(1))
     found = [
-        placed(inventory, dataclasses.replace(pod, demand=dataclasses.replace(pod.demand, ways=by_plugin)))
+        placed(
+            inventory, dataclasses.replace(pod, demand=dataclasses.replace(pod.demand, delivery=by_plugin))
+        )
         for pod in (by_gpu(), own_name)
     ]
     assert [one is not None for one in found] == [True, False]
@@ -292,10 +296,16 @@ def test_pieces_by_their_own_name_are_delivered_beside_counted_cards() -> None:
     """The plugin counts MIG instances by their profile there."""
     card = builders.card(9, mig=True, instances=builders.instances("n1", 9, 1))
     there = builders.device(
-        "n1", [card], gpu_unit=devices.COUNTED_CARD, ways=Way.DEVICE_PLUGIN | Way.UNCHECKED
+        "n1",
+        [card],
+        gpu_unit=devices.COUNTED_CARD,
+        delivery=DeliveryMethod.DEVICE_PLUGIN | DeliveryMethod.UNCHECKED,
     )
     pod = scenes.pod(requests.Instances(builders.PROFILE, 1))
-    pod = dataclasses.replace(pod, demand=dataclasses.replace(pod.demand, ways=Way.NRI | Way.DEVICE_PLUGIN))
+    pod = dataclasses.replace(
+        pod,
+        demand=dataclasses.replace(pod.demand, delivery=DeliveryMethod.NRI | DeliveryMethod.DEVICE_PLUGIN),
+    )
 
     assert placed(builders.inventory(builders.node(), there), pod) is not None
 

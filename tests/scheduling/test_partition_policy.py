@@ -13,11 +13,11 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator, facts, node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
-from support import boards, builders
+from support import builders, topologies
 
-SWITCHED: Final = boards.device("n1", "8xH100-SXM5-80GB")
-CUBE: Final = boards.device("n1", "8xV100-SXM2-16GB")  # It has no table, but links.
-LOOSE: Final = boards.device("n1", "4xT4")
+SWITCHED: Final = topologies.device("n1", "8xH100-SXM5-80GB")
+CUBE: Final = topologies.device("n1", "8xV100-SXM2-16GB")  # It has no table, but links.
+LOOSE: Final = topologies.device("n1", "4xT4")
 
 
 def whole(count: int) -> requests.Request:
@@ -104,7 +104,7 @@ def test_the_largest_partitions_count() -> None:
     cards = tuple(builders.card(minor) for minor in range(64))
     table = (node_topology.Partition((1 << 64) - 1, 1),)
     device = facts.Device(
-        "n1", cards, board=node_topology.NodeTopology(64, ((0,) * 64,) * 64, partitions=table)
+        "n1", cards, topology=node_topology.NodeTopology(64, ((0,) * 64,) * 64, partitions=table)
     )
     there = inventory(device, honors=True)
 

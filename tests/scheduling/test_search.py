@@ -37,8 +37,8 @@ def with_numa(*nodes: int) -> Inventory:
         for numa in dict.fromkeys(nodes)
     )
     flat = ((0,) * len(nodes),) * len(nodes)
-    board = node_topology.NodeTopology(len(nodes), flat, ((Scope.NUMA, masks),))
-    return builders.inventory(builders.node(), builders.device(cards=len(nodes), board=board))
+    topology = node_topology.NodeTopology(len(nodes), flat, ((Scope.NUMA, masks),))
+    return builders.inventory(builders.node(), builders.device(cards=len(nodes), topology=topology))
 
 
 def close(*, required: bool) -> queued_pods.Candidate:
@@ -52,10 +52,10 @@ def rooted(
 ) -> tuple[node_facts.Node, devices.Device]:
     """Return a node whose cards and NICs sit below these PCIe roots, a letter each."""
     flat = ((0,) * len(roots),) * len(roots)
-    board = node_topology.NodeTopology(len(roots), flat, ((Scope.NUMA, numa),))
+    topology = node_topology.NodeTopology(len(roots), flat, ((Scope.NUMA, numa),))
     cards = [builders.card(minor, root=root, at=name) for minor, root in enumerate(roots)]
     found = [builders.nic(minor, root=root, at=name) for minor, root in enumerate(nics)]
-    return builders.node(name), builders.device(name, cards, others=found, board=board)
+    return builders.node(name), builders.device(name, cards, others=found, topology=topology)
 
 
 def with_nic(count: int = 1, **grouping: Any) -> queued_pods.Candidate:

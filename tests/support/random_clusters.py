@@ -108,7 +108,7 @@ def devices(draw: st.DrawFn, at: str) -> cards_.Device:
         at,
         found,
         others=[draw(random_devices.others(0, at=at))] if draw(RARELY) else [],
-        board=draw(random_devices.wirings(found)) if found else node_topology.LOOSE,
+        topology=draw(random_devices.wirings(found)) if found else node_topology.LOOSE,
         failed="NVMLDown" if draw(RARELY) else "",
     )
 

@@ -1,4 +1,4 @@
-"""Random cards, boards and requests of every kind, for properties of one node and of little clusters.
+"""Random cards, topologies and requests of every kind, for properties of one node and of little clusters.
 
 Most of what can be wrong with a node or demanded by a pod is rare here, so that a fair
 part of the pods fits and the rest fails for one reason and not for many. Memory is in a unit of
@@ -94,7 +94,7 @@ def masks(keys: Iterable[object]) -> tuple[int, ...]:
 
 @st.composite
 def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> node_topology.NodeTopology:
-    """Make a board, or none."""
+    """Make a topology, or none."""
     size = len(made)
     if draw(st.integers(0, 5)) == 5:
         return node_topology.LOOSE

@@ -1,4 +1,4 @@
-"""Which ways of delivery a node has, and which serve a pod."""
+"""Which methods of delivery a node has, and which serve a pod."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,36 +9,42 @@ import pytest
 from berth_crds import names, wire
 from berth_crds.vocabulary import DeviceCondition
 from berth_operator.admission import mutations
-from berth_operator.scheduling import delivery_ways
-from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.scheduling import delivery_methods
+from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.translate import delivery, device_requests, raw
 from support import builders, manifests
 
 PART = names.GPU_MEMORY_RATIO
-FED = Way.NRI | Way.ENVIRONMENT
-BY_PLUGIN = Way.NRI | Way.DEVICE_PLUGIN
+FED = DeliveryMethod.NRI | DeliveryMethod.ENVIRONMENT
+BY_PLUGIN = DeliveryMethod.NRI | DeliveryMethod.DEVICE_PLUGIN
 
 
 @pytest.mark.parametrize(
-    ("reported", "ways"),
+    ("reported", "methods"),
     [
-        ({}, delivery_ways.ALL),
-        ({"NVMLReady": "True", "CDIReady": "True"}, delivery_ways.ALL),
-        ({"EnvReady": "True"}, Way.UNCHECKED | Way.ENVIRONMENT),
-        ({"EnvReady": "False"}, Way.UNCHECKED),
-        ({"EnvReady": "Unknown"}, Way.UNCHECKED),
-        ({"EnvReady": "False", "NRIReady": "True"}, Way.UNCHECKED | Way.NRI),
-        ({"NRIReady": "True"}, Way.UNCHECKED | Way.NRI | Way.ENVIRONMENT),
-        ({"NRIReady": "False"}, Way.UNCHECKED | Way.ENVIRONMENT),
-        ({"DevicePluginReady": "True", "EnvReady": "False"}, Way.UNCHECKED | Way.DEVICE_PLUGIN),
-        ({"DevicePluginReady": "False"}, Way.UNCHECKED | Way.ENVIRONMENT | Way.UNSERVED),
+        ({}, delivery_methods.ALL),
+        ({"NVMLReady": "True", "CDIReady": "True"}, delivery_methods.ALL),
+        ({"EnvReady": "True"}, DeliveryMethod.UNCHECKED | DeliveryMethod.ENVIRONMENT),
+        ({"EnvReady": "False"}, DeliveryMethod.UNCHECKED),
+        ({"EnvReady": "Unknown"}, DeliveryMethod.UNCHECKED),
+        ({"EnvReady": "False", "NRIReady": "True"}, DeliveryMethod.UNCHECKED | DeliveryMethod.NRI),
+        ({"NRIReady": "True"}, DeliveryMethod.UNCHECKED | DeliveryMethod.NRI | DeliveryMethod.ENVIRONMENT),
+        ({"NRIReady": "False"}, DeliveryMethod.UNCHECKED | DeliveryMethod.ENVIRONMENT),
+        (
+            {"DevicePluginReady": "True", "EnvReady": "False"},
+            DeliveryMethod.UNCHECKED | DeliveryMethod.DEVICE_PLUGIN,
+        ),
+        (
+            {"DevicePluginReady": "False"},
+            DeliveryMethod.UNCHECKED | DeliveryMethod.ENVIRONMENT | DeliveryMethod.UNSERVED,
+        ),
     ],
 )
-def test_ways_of_a_node(reported: Mapping[str, str], ways: Way) -> None:
+def test_ways_of_a_node(reported: Mapping[str, str], methods: DeliveryMethod) -> None:
     """An agent that reports none may be older than this, so its node has all."""
     conditions = [wire.Condition(kind, status, "Reason", "") for kind, status in reported.items()]
 
-    assert delivery.of_node(conditions) == ways
+    assert delivery.of_node(conditions) == methods
 
 
 def test_all_ways_that_an_agent_reports_count() -> None:
@@ -52,7 +58,7 @@ def test_all_ways_that_an_agent_reports_count() -> None:
         DeviceCondition.DEVICE_PACKAGES_READY,
     }
 
-    assert set(DeviceCondition) - sources == {*delivery.WAYS, DeviceCondition.CDI_READY}
+    assert set(DeviceCondition) - sources == {*delivery.METHODS, DeviceCondition.CDI_READY}
 
 
 @pytest.mark.parametrize(
@@ -71,8 +77,8 @@ def test_what_enforces_parts_of_cards_is_told(status: str, reason: str, words: s
     assert delivery.isolation([]) == ""
 
 
-def ways(**spec: Any) -> Way:
-    """Return the ways that serve a pod."""
+def methods(**spec: Any) -> DeliveryMethod:
+    """Return the methods that serve a pod."""
     pod = builders.pod(**spec)
     request, faults = device_requests.request(pod)
     assert not faults
@@ -90,24 +96,27 @@ def asking(name: str, resource: str, *, fed: str = "", by: str = "uuids") -> dic
 @pytest.mark.parametrize(
     ("containers", "expected"),
     {
-        "no card": ([builders.container("a")], delivery_ways.ALL),
-        "another device": ([asking("a", names.RDMA)], delivery_ways.ALL),
-        "nothing but the request": ([asking("a", PART)], Way.NRI),
+        "no card": ([builders.container("a")], delivery_methods.ALL),
+        "another device": ([asking("a", names.RDMA)], delivery_methods.ALL),
+        "nothing but the request": ([asking("a", PART)], DeliveryMethod.NRI),
         "fed": ([asking("a", PART, fed="a")], FED),
-        "fed with what another container has": ([asking("a", PART, fed="b")], Way.NRI),
-        "fed with something else": ([asking("a", PART, fed="a", by="memory")], Way.NRI),
-        "one of two is fed": ([asking("a", PART, fed="a"), asking("b", PART)], Way.NRI),
+        "fed with what another container has": ([asking("a", PART, fed="b")], DeliveryMethod.NRI),
+        "fed with something else": ([asking("a", PART, fed="a", by="memory")], DeliveryMethod.NRI),
+        "one of two is fed": ([asking("a", PART, fed="a"), asking("b", PART)], DeliveryMethod.NRI),
         "one of two needs it": ([asking("a", PART, fed="a"), builders.container("b")], FED),
         "a resource of the plugin": ([asking("a", names.NVIDIA_GPU)], BY_PLUGIN),
         "shared": ([asking("a", names.NVIDIA_GPU_SHARED)], BY_PLUGIN),
         "a part that the kubelet counts": ([asking("a", names.GPU)], BY_PLUGIN),
         "MIG": ([asking("a", "nvidia.com/mig-1g.5gb")], BY_PLUGIN),
-        "one by the plugin, one not": ([asking("a", names.NVIDIA_GPU), asking("b", PART)], Way.NRI),
+        "one by the plugin, one not": (
+            [asking("a", names.NVIDIA_GPU), asking("b", PART)],
+            DeliveryMethod.NRI,
+        ),
     }.values(),
 )
-def test_ways_that_serve_a_pod(containers: list[dict[str, Any]], expected: Way) -> None:
+def test_ways_that_serve_a_pod(containers: list[dict[str, Any]], expected: DeliveryMethod) -> None:
     """Each container that asks for cards has to get them."""
-    assert ways(containers=containers) == expected
+    assert methods(containers=containers) == expected
 
 
 def test_what_the_kubelet_counts() -> None:
@@ -125,8 +134,8 @@ def test_an_init_container_counts() -> None:
     """It would start without its card like any other."""
     main = [asking("a", PART, fed="a")]
 
-    assert ways(containers=main, initContainers=[asking("i", PART)]) == Way.NRI
-    assert ways(containers=main, initContainers=[asking("i", PART, fed="i")]) == FED
+    assert methods(containers=main, initContainers=[asking("i", PART)]) == DeliveryMethod.NRI
+    assert methods(containers=main, initContainers=[asking("i", PART, fed="i")]) == FED
 
 
 def test_what_the_webhook_writes_is_what_is_looked_for() -> None:

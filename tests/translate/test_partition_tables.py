@@ -11,7 +11,7 @@ from berth_crds import aliases, catalog, wire
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.devices import facts, node_topology
 from berth_operator.translate import devices, partition_tables
-from support import boards
+from support import topologies
 
 PAIR: Final = {"minors": [1, 0], "gpuLinkType": "NVLink", "ringBusBandwidth": "400Gi", "allocationScore": 7}
 HALVES: Final = ((0, 1, 2, 3), (4, 5, 6, 7))
@@ -21,7 +21,7 @@ def read(written: object = None, *, labels: Mapping[str, str] = {}, shape: str =
     """Return a Device with a table that people wrote."""
     text = written if isinstance(written, str) else json.dumps(written)
     notes = {} if written is None else {aliases.PARTITION_TABLE: text}
-    made = boards.published("n1", shape)
+    made = topologies.published("n1", shape)
     return devices.read(
         wire.Device(wire.Meta(name="n1", annotations=notes, labels=dict(labels)), made.spec, made.status)
     )
@@ -29,7 +29,7 @@ def read(written: object = None, *, labels: Mapping[str, str] = {}, shape: str =
 
 def slots(device: facts.Device, size: int) -> list[tuple[int, ...]]:
     """Return the partitions of a size in the order of the table."""
-    return [node_topology.slots(one.mask) for one in device.board.partitions if one.size == size]
+    return [node_topology.slots(one.mask) for one in device.topology.partitions if one.size == size]
 
 
 WRITTEN: Final[dict[str, tuple[object, tuple[node_topology.Partition, ...]]]] = {
@@ -48,8 +48,8 @@ def test_a_table_that_people_wrote(written: object, table: tuple[node_topology.P
     """Minors become slots, and what is not said is unknown."""
     found = read(written)
 
-    assert found.board.partitions == table
-    assert (found.table_fault, found.board.by_model) == ("", False)
+    assert found.topology.partitions == table
+    assert (found.table_fault, found.topology.by_model) == ("", False)
 
 
 def test_the_table_of_the_manual() -> None:
@@ -60,7 +60,7 @@ def test_the_table_of_the_manual() -> None:
     found = read(command[: command.index("'")])
 
     assert found.table_fault == ""
-    assert found.board.partitions == (
+    assert found.topology.partitions == (
         node_topology.Partition(0b0011, 2, 400 << 30),
         node_topology.Partition(0b1100, 1, 200 << 30),
     )
@@ -100,7 +100,7 @@ def test_a_wrong_table_loses_nothing(written: object, words: str) -> None:
 
 def test_what_people_wrote_comes_before_what_the_agent_found() -> None:
     """A table of an annotation replaces the agent's."""
-    assert read({"2": [PAIR]}, shape="8xA100-SXM4-80GB").board.partitions == (
+    assert read({"2": [PAIR]}, shape="8xA100-SXM4-80GB").topology.partitions == (
         node_topology.Partition(0b11, 7, 400 << 30),
     )
 
@@ -136,16 +136,16 @@ def _hopper(*models: str) -> facts.Device:
 
 def test_the_table_of_a_model_proves_no_link() -> None:
     """It serves where nobody published one, and makes no group of NVLink."""
-    board = _hopper(*["NVIDIA H800"] * 8).board
+    topology = _hopper(*["NVIDIA H800"] * 8).topology
 
-    assert board.by_model
-    assert set(board.peers) == {0}
-    assert len(board.scope(Scope.NODE)) == 1
+    assert topology.by_model
+    assert set(topology.peers) == {0}
+    assert len(topology.scope(Scope.NODE)) == 1
 
 
 def test_cards_of_two_models_have_no_table() -> None:
-    """Only a board of one model is known."""
-    assert _hopper("NVIDIA H800", "NVIDIA H20").board.partitions == ()
+    """Only a topology of one model is known."""
+    assert _hopper("NVIDIA H800", "NVIDIA H20").topology.partitions == ()
 
 
 def test_a_lost_card_takes_its_partitions_along() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from berth_crds import device_sources, device_types, names
-from berth_operator.scheduling import delivery_ways
-from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.scheduling import delivery_methods
+from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.scheduling.devices.requests import Gpus, OtherDevices, cards
 from berth_operator.translate import delivery
 from support import builders, device_package
@@ -118,7 +118,7 @@ def test_devices_of_packages_may_be_joined_and_chosen() -> None:
             {"example.com/npu": 1},
             {names.APPLY: "npu=every"},
             f"annotation {names.APPLY}: 'npu=every' is not known; write for instance rdma=every "
-            "(types: fpga, rdma, dsp; ways: every, count, whole)",
+            "(types: fpga, rdma, dsp; methods: every, count, whole)",
             id="a way for what is counted",
         ),
         pytest.param(
@@ -140,19 +140,27 @@ def test_what_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("resources", "ways"),
+    ("resources", "methods"),
     [
-        pytest.param({"example.com/npu": 1}, Way.NRI | Way.OPENING, id="what agents open"),
-        pytest.param({"example.com/npu": 1, names.NVIDIA_GPU: 1}, Way.NRI | Way.OPENING, id="and a card"),
-        pytest.param({"example.com/dsp": 1}, delivery_ways.ALL, id="what no agent opens"),
-        pytest.param({names.RDMA: 1}, delivery_ways.ALL, id="a network card"),
+        pytest.param(
+            {"example.com/npu": 1}, DeliveryMethod.NRI | DeliveryMethod.OPENING, id="what agents open"
+        ),
+        pytest.param(
+            {"example.com/npu": 1, names.NVIDIA_GPU: 1},
+            DeliveryMethod.NRI | DeliveryMethod.OPENING,
+            id="and a card",
+        ),
+        pytest.param({"example.com/dsp": 1}, delivery_methods.ALL, id="what no agent opens"),
+        pytest.param({names.RDMA: 1}, delivery_methods.ALL, id="a network card"),
     ],
 )
-def test_what_agents_open_comes_by_the_runtime_alone(resources: Mapping[str, object], ways: Way) -> None:
+def test_what_agents_open_comes_by_the_runtime_alone(
+    resources: Mapping[str, object], methods: DeliveryMethod
+) -> None:
     """Whatever brings cards to the other containers of the node."""
     pod = builders.pod(containers=[builders.asking("main", resources)])
 
-    assert delivery.of_pod(pod.spec, pod_requests.request(pod)) == ways
+    assert delivery.of_pod(pod.spec, pod_requests.request(pod)) == methods
 
 
 def test_a_key_for_the_whole_pod_goes_with_other_devices() -> None:

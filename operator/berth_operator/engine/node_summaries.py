@@ -137,7 +137,7 @@ def reason(info: node_info.NodeInfo) -> str:
     parts = list(_of_node(info))
     if info.device is not None:
         troubles = collections.Counter(card.trouble for card in info.device.cards if card.trouble)
-        if info.device.board.tangled:
+        if info.device.topology.tangled:
             parts.append(TANGLED)
         if info.device.table_fault:
             parts.append(info.device.table_fault)

@@ -71,7 +71,7 @@ def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
     info.plain = len(info.slots) == len(cards) and not view.device.others
     table.withheld[at] = view.withheld
     table.state[at] = _state(info)
-    table.ways[at] = view.device.ways
+    table.delivery[at] = view.device.delivery
     table.one_replica_each[at] = view.device.one_replica_each
     for name in (
         *OF_CARDS,

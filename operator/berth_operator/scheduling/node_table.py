@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from berth_operator.scheduling import delivery_ways
+from berth_operator.scheduling import delivery_methods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
 
@@ -239,8 +239,8 @@ class NodeTable:
         self.state: Numbers = np.ones(ROWS, dtype=np.int64)
         # Of each node: whether a container may get one replica at most.
         self.one_replica_each: Mask = np.zeros(ROWS, dtype=np.bool_)
-        # Of each node: the ways in which its containers get their cards (`delivery_ways`).
-        self.ways: Numbers = np.full(ROWS, delivery_ways.ALL, dtype=np.int64)
+        # Of each node: the methods by which its containers get their cards (`delivery_methods`).
+        self.delivery: Numbers = np.full(ROWS, delivery_methods.ALL, dtype=np.int64)
         # Of each node: what nvidia.com/gpu asks for there, as a number of `gpu_units`; 0 is a whole card.
         self.gpu_unit: Numbers = np.zeros(ROWS, dtype=np.int64)
         # Of each node: of which sizes a partition is free, as bits; all where any cards are given.
@@ -315,7 +315,7 @@ class NodeTable:
                 setattr(self, name, np.pad(getattr(self, name), (0, more)))
             self.state = np.pad(self.state, (0, more), constant_values=1)  # No device yet.
             self.partition_sizes = np.pad(self.partition_sizes, (0, more), constant_values=ANY_SIZE)
-            self.ways = np.pad(self.ways, (0, more), constant_values=int(delivery_ways.ALL))
+            self.delivery = np.pad(self.delivery, (0, more), constant_values=int(delivery_methods.ALL))
             for name in (*CARD_TABLES, *INSTANCE_TABLES, *OTHER_TABLES):
                 setattr(self, name, _grown(getattr(self, name), rows=more))
             for name in ("allocatable", "left", "model", *LOAD_TABLES):

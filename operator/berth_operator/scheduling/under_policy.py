@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth_crds.vocabulary import Delivery
-from berth_operator.scheduling import delivery_ways, queued_pods
+from berth_operator.scheduling import delivery_methods, queued_pods
 from berth_operator.scheduling.decisions import ClusterEvent, Reason, Refusal
-from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.device_view import FULL_CORE
 from berth_operator.scheduling.policy import MIB, NO_OVERSALE, Policy
@@ -54,9 +54,9 @@ def _oversold(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.C
 def _delivered(delivery: Delivery, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return a pod that may start on all nodes, where the policy takes it for delivered there."""
     demand = candidate.demand
-    if delivery is Delivery.ENVIRONMENT and not demand.ways & Way.ENVIRONMENT:
+    if delivery is Delivery.ENVIRONMENT and not demand.delivery & DeliveryMethod.ENVIRONMENT:
         return candidate
-    return dataclasses.replace(candidate, demand=dataclasses.replace(demand, ways=delivery_ways.ALL))
+    return dataclasses.replace(candidate, demand=dataclasses.replace(demand, delivery=delivery_methods.ALL))
 
 
 def _renamed(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:

@@ -1,4 +1,4 @@
-"""The ways of delivery: which of them a node has, and which serve a pod."""
+"""The methods of delivery: which of them a node has, and which serve a pod."""
 
 import functools
 import operator
@@ -7,8 +7,8 @@ from typing import Final
 
 from berth_crds import device_types, names, vocabulary, wire
 from berth_crds.vocabulary import DeviceCondition
-from berth_operator.scheduling import delivery_ways
-from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.scheduling import delivery_methods
+from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import raw, resources
 
@@ -18,25 +18,25 @@ ISOLATIONS: Final[Mapping[str, str]] = {
     vocabulary.IsolationReason.BY_HAMI: "enforced by HAMi's library",
 }
 PLUGGED: Final = frozenset({names.NVIDIA_GPU, names.NVIDIA_GPU_SHARED, names.GPU})
-WAYS: Final[Mapping[str, Way]] = {
-    DeviceCondition.ENV_READY: Way.ENVIRONMENT,
-    DeviceCondition.DEVICE_PLUGIN_READY: Way.DEVICE_PLUGIN,
-    DeviceCondition.NRI_READY: Way.NRI,
+METHODS: Final[Mapping[str, DeliveryMethod]] = {
+    DeviceCondition.ENV_READY: DeliveryMethod.ENVIRONMENT,
+    DeviceCondition.DEVICE_PLUGIN_READY: DeliveryMethod.DEVICE_PLUGIN,
+    DeviceCondition.NRI_READY: DeliveryMethod.NRI,
 }
 
 
-def of_node(conditions: Iterable[wire.Condition]) -> Way:
-    """Return the ways of a node: all of one whose agent reports none, for then nothing is known of it.
+def of_node(conditions: Iterable[wire.Condition]) -> DeliveryMethod:
+    """Return the methods of a node: all of one whose agent reports none, for then nothing is known of it.
 
     Where the agent was not told how to find out whether the runtime obeys the environment, it may.
     """
-    reported = {one.type: one.status == vocabulary.Truth.TRUE for one in conditions if one.type in WAYS}
+    reported = {one.type: one.status == vocabulary.Truth.TRUE for one in conditions if one.type in METHODS}
     if not reported:
-        return delivery_ways.ALL
+        return delivery_methods.ALL
     reported.setdefault(DeviceCondition.ENV_READY, True)
-    alive = (WAYS[kind] for kind, is_alive in reported.items() if is_alive)
+    alive = (METHODS[kind] for kind, is_alive in reported.items() if is_alive)
     is_served = reported.get(DeviceCondition.DEVICE_PLUGIN_READY, True)
-    others = Way.UNCHECKED if is_served else Way.UNCHECKED | Way.UNSERVED
+    others = DeliveryMethod.UNCHECKED if is_served else DeliveryMethod.UNCHECKED | DeliveryMethod.UNSERVED
     return functools.reduce(operator.or_, alive, others)
 
 
@@ -46,21 +46,21 @@ def isolation(conditions: Iterable[wire.Condition]) -> str:
     return ISOLATIONS.get(found.reason, NOT_ENFORCED) if found else ""
 
 
-def of_pod(spec: raw.PodSpec, request: requests.Request) -> Way:
-    """Return the ways that serve a pod; all of them where it asks for no card.
+def of_pod(spec: raw.PodSpec, request: requests.Request) -> DeliveryMethod:
+    """Return the methods that serve a pod; all of them where it asks for no card.
 
     Devices that a package opens reach a container by the runtime alone, whatever it is given besides.
     """
     if any(map(device_types.is_opened, request.need.other_types)):
-        return Way.NRI | Way.OPENING
+        return DeliveryMethod.NRI | DeliveryMethod.OPENING
     containers = _asking(spec, request)
     if not containers:
-        return delivery_ways.ALL
-    found = Way.NRI
+        return delivery_methods.ALL
+    found = DeliveryMethod.NRI
     if all(map(is_fed, containers)):
-        found |= Way.ENVIRONMENT
+        found |= DeliveryMethod.ENVIRONMENT
     if all(map(_asks_plugin, containers)):
-        found |= Way.DEVICE_PLUGIN
+        found |= DeliveryMethod.DEVICE_PLUGIN
     return found
 
 

@@ -1,8 +1,8 @@
-"""Devices as the core knows them: cards in the order of their minors, each with its trouble, and the board.
+"""Devices as the core knows them: cards in the order of their minors with their troubles, and the topology.
 
-The board is built from the links and partitions that the agent published. Equal boards are one
-object, because the core caches results by board. An agent may publish a topology that no hardware
-has: links and partitions of a board with too many NVLink cliques are left out.
+The topology is built from the links and partitions that the agent published. Equal topologies are one
+object, because the core caches results by topology. An agent may publish a topology that no hardware
+has: links and partitions of a topology with too many NVLink cliques are left out.
 """
 
 import collections
@@ -54,13 +54,13 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
             for card in ordered
             if card.type != vocabulary.DeviceType.GPU
         ),
-        board=board(gpus, table),
+        topology=topology(gpus, table),
         failed=fault or failed_source(device.status.conditions),
         kubelet_read=any(one.type == KUBELET for one in device.status.conditions),
         kubelet_served=kubelet_served,
         astray=tuple(sorted(text.line(word) for word, cards in cordoned_by_word.items() if not cards)),
         large=bool(device_size.too_large(device)),
-        ways=delivery.of_node(device.status.conditions),
+        delivery=delivery.of_node(device.status.conditions),
         gpu_unit=_gpu_unit(spec, kubelet_served=kubelet_served),
         one_replica_each=any(card.sharing.one_per_container for card in gpus if card.sharing),
         isolation=delivery.isolation(device.status.conditions),
@@ -213,14 +213,14 @@ def failed_source(conditions: tuple[wire.Condition, ...]) -> str:
     return ""
 
 
-# ---------------------------------------------------------------- the board
+# ---------------------------------------------------------------- the topology
 
 Worths = tuple[tuple[tuple[int, int], ...], ...]
 Groups = tuple[tuple[Scope, tuple[int, ...]], ...]
 
 
-def board(gpus: Sequence[wire.Card], table: partition_tables.Table) -> node_topology.NodeTopology:
-    """Return the board of a node's cards, which are in the order of their slots."""
+def topology(gpus: Sequence[wire.Card], table: partition_tables.Table) -> node_topology.NodeTopology:
+    """Return the topology of a node's cards, which are in the order of their slots."""
     slot = {card.uuid: at for at, card in enumerate(gpus)}
     key = (
         tuple(tuple(_worths(card, slot)) for card in gpus),
@@ -228,31 +228,31 @@ def board(gpus: Sequence[wire.Card], table: partition_tables.Table) -> node_topo
         table.partitions,
         table.by_model,
     )
-    if (found := _BOARDS.get(key)) is None:
-        found = _BOARDS[key] = _checked_board(*key)
+    if (found := _TOPOLOGIES.get(key)) is None:
+        found = _TOPOLOGIES[key] = _checked_topology(*key)
     return found
 
 
-# A board is forgotten with the last Device that has it.
-_BOARDS: Final = weakref.WeakValueDictionary[
+# A topology is forgotten with the last Device that has it.
+_TOPOLOGIES: Final = weakref.WeakValueDictionary[
     tuple[Worths, Groups, tuple[node_topology.Partition, ...], bool], node_topology.NodeTopology
 ]()
 
 
-def _checked_board(
+def _checked_topology(
     worths: Worths,
     groups: Groups,
     partitions: tuple[node_topology.Partition, ...],
     by_model: bool,  # noqa: FBT001  part of the key
 ) -> node_topology.NodeTopology:
-    """Return a board; if it has more NVLink cliques than any hardware, only NUMA and PCIe places count."""
-    board = dataclasses.replace(_board(worths, groups, partitions), by_model=by_model)
-    if nvlink_cliques.find(board) is not None:
-        return board
-    return dataclasses.replace(_board(((),) * len(worths), groups, ()), tangled=True)
+    """Return a topology; if it has more NVLink cliques than any hardware, only NUMA and PCIe places count."""
+    topology = dataclasses.replace(_topology(worths, groups, partitions), by_model=by_model)
+    if nvlink_cliques.find(topology) is not None:
+        return topology
+    return dataclasses.replace(_topology(((),) * len(worths), groups, ()), tangled=True)
 
 
-def _board(
+def _topology(
     worths: Worths, groups: Groups, partitions: tuple[node_topology.Partition, ...]
 ) -> node_topology.NodeTopology:
     size = len(worths)

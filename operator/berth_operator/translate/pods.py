@@ -128,7 +128,7 @@ def read_request(pod: raw.Pod) -> PodRequest:
     request, faults = device_requests.request(pod)
     demand = dataclasses.replace(
         demands.demand(pod.spec),
-        ways=delivery.of_pod(pod.spec, request),
+        delivery=delivery.of_pod(pod.spec, request),
         is_counted=delivery.is_counted(pod.spec, request),
     )
     small = small_amounts.find(pod, request)

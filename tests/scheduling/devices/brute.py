@@ -295,7 +295,7 @@ def leaves_withheld(view: device_view.View, way: Way) -> bool:
 
 def in_scope(view: device_view.View, request: requests.Request, way: Way) -> bool:
     """Return whether the cards sit as close as they must."""
-    grouping, board = request.grouping, view.device.board
+    grouping, topology = request.grouping, view.device.topology
     order = in_order(view)
     slots = {order.index(thing.card) for given in way for thing in given.things if thing.card.type == "gpu"}
     if not in_partition(view, request, way, slots):
@@ -306,35 +306,35 @@ def in_scope(view: device_view.View, request: requests.Request, way: Way) -> boo
         return len(slots) == 1
     if grouping.scope is not Scope.NVLINK:
         mask = node_topology.mask_of(slots)
-        return any(mask & ~group == 0 for group in dict(board.groups).get(grouping.scope, ()))
-    if max(slots) >= board.size:
+        return any(mask & ~group == 0 for group in dict(topology.groups).get(grouping.scope, ()))
+    if max(slots) >= topology.size:
         return False
     whole = node_topology.mask_of(whole_slots(view, way))
-    masks = {part.mask for part in board.partitions if part.size == whole_count(request)}
-    joined = all(linked(board, a, b) for a, b in itertools.combinations(slots, 2))
+    masks = {part.mask for part in topology.partitions if part.size == whole_count(request)}
+    joined = all(linked(topology, a, b) for a, b in itertools.combinations(slots, 2))
     return joined and (not masks or whole in masks)
 
 
 def in_partition(view: device_view.View, request: requests.Request, way: Way, slots: set[int]) -> bool:
     """Return whether the whole cards are a partition, where they must be one."""
-    grouping, board, count = request.grouping, view.device.board, whole_count(request)
+    grouping, topology, count = request.grouping, view.device.topology, whole_count(request)
     if not count or (grouping.partition is None and not view.honors_partitions):
         return True
-    table = [part for part in board.partitions if part.size == count]
+    table = [part for part in topology.partitions if part.size == count]
     if grouping.partition is PartitionChoice.RESTRICTED:
         table = [part for part in table if part.score == max(one.score for one in table)]
-    if board.partitions or grouping.ring_bandwidth:
+    if topology.partitions or grouping.ring_bandwidth:
         masks = {part.mask for part in table if part.bandwidth >= grouping.ring_bandwidth}
         return node_topology.mask_of(whole_slots(view, way)) in masks
     narrow = grouping.required and grouping.scope in {Scope.NUMA, Scope.PCIE, Scope.DEVICE}
-    known = max(slots) < board.size
-    return known and not narrow and all(linked(board, a, b) for a, b in itertools.combinations(slots, 2))
+    known = max(slots) < topology.size
+    return known and not narrow and all(linked(topology, a, b) for a, b in itertools.combinations(slots, 2))
 
 
-def linked(board: node_topology.NodeTopology, a: int, b: int) -> bool:
+def linked(topology: node_topology.NodeTopology, a: int, b: int) -> bool:
     """Return whether two slots are joined by NVLink."""
-    ring = any(part.mask >> a & part.mask >> b & 1 for part in board.partitions)
-    return ring or board.worth[a][b] >= link_worths.NVLINK
+    ring = any(part.mask >> a & part.mask >> b & 1 for part in topology.partitions)
+    return ring or topology.worth[a][b] >= link_worths.NVLINK
 
 
 def whole_count(request: requests.Request) -> int:

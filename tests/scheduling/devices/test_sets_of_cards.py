@@ -1,4 +1,4 @@
-"""Which whole cards: links, partitions and scopes, on boards as they are built."""
+"""Which whole cards: links, partitions and scopes, on topologies as they are built."""
 
 import dataclasses
 import itertools
@@ -12,22 +12,22 @@ from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
+    card_sets,
     facts,
     node_topology,
     nvlink_cliques,
     requests,
     scopes,
-    topology,
 )
 from scheduling.devices import brute, merits
 from scheduling.placements import granted, refused
-from support import boards, builders, random_devices
+from support import builders, random_devices, topologies
 from support.builders import card, request, view
 
-DGX_1V: Final = boards.device("n1", "8xV100-SXM2-16GB")
-HGX_A100: Final = boards.device("n1", "8xA100-SXM4-80GB")
-HGX_H100: Final = boards.device("n1", "8xH100-80GB-HBM3")
-PCIE: Final = boards.device("n1", "8xA40")
+DGX_1V: Final = topologies.device("n1", "8xV100-SXM2-16GB")
+HGX_A100: Final = topologies.device("n1", "8xA100-SXM4-80GB")
+HGX_H100: Final = topologies.device("n1", "8xH100-80GB-HBM3")
+PCIE: Final = topologies.device("n1", "8xA40")
 UNKNOWN: Final = builders.device(cards=2)
 # What the scope asks of all cards, or wishes.
 ANY: Final = requests.NO_GROUPING
@@ -40,19 +40,19 @@ NVLINK_WISH, SWITCH_WISH, SOCKET_WISH = (
 def links_alone(device: facts.Device) -> facts.Device:
     """Return a Device of which nothing but the NVLinks is known."""
     worth = link_worths.NVLINK
-    rows = tuple(tuple(pair // worth * worth for pair in row) for row in device.board.worth)
-    return dataclasses.replace(device, board=node_topology.NodeTopology(8, rows))
+    rows = tuple(tuple(pair // worth * worth for pair in row) for row in device.topology.worth)
+    return dataclasses.replace(device, topology=node_topology.NodeTopology(8, rows))
 
 
 def wired(*partitions_: tuple[int, int], size: int = 4) -> facts.Device:
     """Return a Device of cards that only a table of partitions joins."""
     table = tuple(itertools.starmap(node_topology.Partition, partitions_))
-    board = node_topology.NodeTopology(size, ((0,) * size,) * size, partitions=table)
-    return builders.device(cards=size, board=board)
+    topology = node_topology.NodeTopology(size, ((0,) * size,) * size, partitions=table)
+    return builders.device(cards=size, topology=topology)
 
 
 SCORED: Final = wired((0b1100, 1), (0b0011, 1), (0b1010, 7), (0b100001, 9), size=6)
-# The board, how many cards are asked for, which are held, the grouping; which cards are given.
+# The topology, how many cards are asked for, which are held, the grouping; which cards are given.
 GIVEN: Final[dict[str, tuple[facts.Device, int, tuple[int, ...], requests.Grouping, tuple[int, ...]]]] = {
     "two cards of a cube mesh have a double link": (DGX_1V, 2, (), ANY, (2, 3)),
     "three have two double links and a single one": (DGX_1V, 3, (), ANY, (0, 2, 3)),
@@ -74,7 +74,7 @@ GIVEN: Final[dict[str, tuple[facts.Device, int, tuple[int, ...], requests.Groupi
     ),
     "four cards of a cube mesh are all joined": (DGX_1V, 4, (0,), NVLINK, (4, 5, 6, 7)),
     **{
-        f"{count} of a switched board of {model} where {held} are held": (device, count, held, ANY, minors)
+        f"{count} of a switched topology of {model} where {held} are held": (device, count, held, ANY, minors)
         for model, device in (("A100", HGX_A100), ("H100", HGX_H100))
         for count, held, minors in (
             (1, (), (0,)),
@@ -196,24 +196,28 @@ def test_a_scope_binds_shares_as_well() -> None:
 
 @st.composite
 def boards_in_use(draw: st.DrawFn) -> tuple[node_topology.NodeTopology, int, int]:
-    """Make a board of up to seven slots, which of them are free, and how many are wanted."""
+    """Make a topology of up to seven slots, which of them are free, and how many are wanted."""
     made = tuple(card(at) for at in range(draw(st.integers(2, 7))))
-    board = draw(random_devices.wirings(made))
+    topology = draw(random_devices.wirings(made))
     free = draw(st.integers(1, (1 << len(made)) - 1))
-    return board, free, draw(st.integers(1, free.bit_count()))
+    return topology, free, draw(st.integers(1, free.bit_count()))
 
 
 @hypothesis.settings(max_examples=300)
 @hypothesis.given(boards_in_use())
 def test_the_best_set_is_the_best_of_all_sets(case: tuple[node_topology.NodeTopology, int, int]) -> None:
     """No set has better pairs, and among equals none leaves more."""
-    board, free, count = case
+    topology, free, count = case
     slots = merits.set_of(free)
 
-    best = topology.best_set(board, free, count)
+    best = card_sets.best_set(topology, free, count)
 
     def merit(one: frozenset[int]) -> tuple[object, ...]:
-        return merits.worth(board, one), merits.wholeness(board, slots - one), -sum(1 << at for at in one)
+        return (
+            merits.worth(topology, one),
+            merits.wholeness(topology, slots - one),
+            -sum(1 << at for at in one),
+        )
 
     every = map(frozenset, itertools.combinations(sorted(slots), count))
     assert merits.set_of(best or 0) == max(every, key=merit)
@@ -223,20 +227,20 @@ def test_the_best_set_is_the_best_of_all_sets(case: tuple[node_topology.NodeTopo
 @hypothesis.given(boards_in_use())
 def test_the_partition_taken_leaves_most(case: tuple[node_topology.NodeTopology, int, int]) -> None:
     """No free partition of the size has a better score, and none of that score leaves more."""
-    board, free, count = case
-    able = [part for part in board.partitions if part.size == count and part.mask & free == part.mask]
+    topology, free, count = case
+    able = [part for part in topology.partitions if part.size == count and part.mask & free == part.mask]
     best = [part for part in able if part.score == max(one.score for one in able)]
 
-    mask = next(iter(scopes.partitions(scopes.Field(board, free, free, free), count)), None)
+    mask = next(iter(scopes.partitions(scopes.Field(topology, free, free, free), count)), None)
 
-    left = {part.mask: _left(board, free & ~part.mask, count) for part in best}
+    left = {part.mask: _left(topology, free & ~part.mask, count) for part in best}
     assert (mask is None) == (not able)
     assert mask is None or left[mask] == max(left.values())
 
 
-def _left(board: node_topology.NodeTopology, mask: int, count: int) -> tuple[object, ...]:
+def _left(topology: node_topology.NodeTopology, mask: int, count: int) -> tuple[object, ...]:
     slots = merits.set_of(mask)
-    return merits.kept(board, slots, count), merits.wholeness(board, slots)
+    return merits.kept(topology, slots, count), merits.wholeness(topology, slots)
 
 
 @hypothesis.settings(max_examples=300)
@@ -245,27 +249,27 @@ def test_rings_are_the_largest_sets_with_every_pair_joined(
     case: tuple[node_topology.NodeTopology, int, int],
 ) -> None:
     """The groups of the NVLink scope are exactly the maximal cliques."""
-    board = case[0]
-    slots = range(board.size)
+    topology = case[0]
+    slots = range(topology.size)
     cliques = [
         frozenset(one)
-        for size in range(1, board.size + 1)
+        for size in range(1, topology.size + 1)
         for one in itertools.combinations(slots, size)
-        if all(brute.linked(board, a, b) for a, b in itertools.combinations(one, 2))
+        if all(brute.linked(topology, a, b) for a, b in itertools.combinations(one, 2))
     ]
 
-    found = {merits.set_of(mask) for mask in nvlink_cliques.find(board) or ()}
+    found = {merits.set_of(mask) for mask in nvlink_cliques.find(topology) or ()}
 
     assert found == {one for one in cliques if not any(one < other for other in cliques)}
 
 
 def test_more_sets_than_can_be_compared_still_give_a_good_one() -> None:
-    """On a board of twenty cards in two halves, ten cards come from one half."""
+    """On a topology of twenty cards in two halves, ten cards come from one half."""
     worth = tuple(
         tuple(link_worths.NVLINK if a != b and a % 2 == b % 2 else 0 for b in range(20)) for a in range(20)
     )
-    board = node_topology.NodeTopology(20, worth)
+    topology = node_topology.NodeTopology(20, worth)
 
-    best = topology.best_set(board, (1 << 20) - 1, 10)
+    best = card_sets.best_set(topology, (1 << 20) - 1, 10)
 
-    assert board.within(best or 0) == 45 * link_worths.NVLINK
+    assert topology.within(best or 0) == 45 * link_worths.NVLINK

@@ -19,7 +19,7 @@ from berth_operator.scheduling.devices import (
 from berth_operator.scheduling.devices.search_effort import Effort
 from scheduling.devices import brute
 from scheduling.placements import granted, refused
-from support import boards, builders, random_devices
+from support import builders, random_devices, topologies
 from support.builders import GIB, card, request, view
 
 PART: Final = requests.Gpus(1, core=50, memory=60 * GIB)
@@ -83,7 +83,7 @@ def test_what_a_card_is_comes_before_what_is_wrong_with_it() -> None:
 MODELS: Final = [
     card(minor, model=model) for minor, model in enumerate(("Tesla T4", "Tesla T4", "A40", "A40"))
 ]
-EIGHT_A40: Final = view(boards.device("n1", "8xA40"), withheld=1)
+EIGHT_A40: Final = view(topologies.device("n1", "8xA40"), withheld=1)
 
 
 def rdma(share: int) -> requests.OtherDevices:

@@ -108,7 +108,7 @@ def other(dice: Dice, at: str, minor: int) -> facts.Card:
 
 
 def wiring(dice: Dice, made: tuple[facts.Card, ...]) -> node_topology.NodeTopology:
-    """Make a board, or none."""
+    """Make a topology, or none."""
     size = len(made)
     if not size or dice.once_in(3):
         return node_topology.LOOSE

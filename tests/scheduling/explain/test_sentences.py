@@ -39,8 +39,8 @@ def mixed() -> Inventory:
 def halves() -> Inventory:
     """Make a node of two NUMA nodes, in each of which one card is in use."""
     cards = [builders.card(minor, numa=minor % 2) for minor in range(4)]
-    board = node_topology.NodeTopology(4, ((10,) * 4,) * 4, ((Scope.NUMA, (0b0101, 0b1010)),))
-    device = builders.device(cards=cards, board=board)
+    topology = node_topology.NodeTopology(4, ((10,) * 4,) * 4, ((Scope.NUMA, (0b0101, 0b1010)),))
+    device = builders.device(cards=cards, topology=topology)
     held = (builders.hold("a", "n1", [0]), builders.hold("b", "n1", [1]))
     return builders.inventory(builders.node(), device, *held)
 

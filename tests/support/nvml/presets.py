@@ -120,14 +120,14 @@ def _by_switch(one: Seat, other: Seat) -> int:
 
 
 def _nvlinks(seats: Sequence[Seat]) -> Iterator[tuple[str, object]]:
-    """Lay the NVLinks: through switches on a full board, from card to card on a cube."""
+    """Lay the NVLinks: through switches on a full topology, from card to card on a cube."""
     ends: list[list[str]] = [[] for _ in seats]
     for low, high in itertools.combinations(range(len(seats)), 2):
-        board = seats[low].known.layout
-        if board.nvlinks is catalog.Nvlinks.CUBE:
+        topology = seats[low].known.layout
+        if topology.nvlinks is catalog.Nvlinks.CUBE:
             for one, other in ((low, high), (high, low)):
                 to = f"1 {GPU} 00000000:{seats[other].bus:02X}:00.0"
-                ends[one] += [to] * board.links(low, high)
+                ends[one] += [to] * topology.links(low, high)
     for number, seat in enumerate(seats):
         if seat.known.layout.nvlinks is catalog.Nvlinks.FULL:
             ends[number] = [f"1 {SWITCH} 00000000:{0xC4 + each % 6:02X}:00.0" for each in range(_links(seat))]
@@ -245,7 +245,7 @@ HGX_H100: Final = _preset(
         "NVIDIA H100 80GB HBM3",
         (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF),
         _BY_HALF,
-        # Sockets of the board are not in the order of the bus.
+        # Sockets of the topology are not in the order of the bus.
         (2, 4, 3, 1, 7, 5, 8, 6),
     ),
 )

@@ -7,11 +7,11 @@ from typing import ClassVar, Final
 import numpy as np
 
 from berth_crds import device_types, names
-from berth_operator.scheduling import changes, delivery_ways, gpu_units, node_table, questions, queued_pods
+from berth_operator.scheduling import changes, delivery_methods, gpu_units, node_table, questions, queued_pods
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.delivery_ways import Way
+from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.wording import have, invariant, listed, noun, plain
 
@@ -24,17 +24,17 @@ ASK_BY_COUNTED_NAMES: Final = f"ask for {names.NVIDIA_GPU} or {names.GPU}"
 
 def asked(question: questions.Question) -> bool:
     """Whether there are nodes on which the pod would start without its cards."""
-    return question.demand.ways != delivery_ways.ALL or question.demand.is_counted
+    return question.demand.delivery != delivery_methods.ALL or question.demand.is_counted
 
 
 def feasible(query: Query) -> node_table.Mask:
-    """Return the nodes that have one of the ways that serve the pod."""
-    ways, need = query.table.ways[query.rows], query.need
+    """Return the nodes that have one of the methods that serve the pod."""
+    methods, need = query.table.delivery[query.rows], query.need
     if (need.replicas or need.instances) and not query.question.unit:
         # Where nvidia.com/gpu asks for these, the kubelet counts them by that name alone.
         renamed = gpu_units.stands_for_pieces(query.table, query.rows)
-        ways = np.where(renamed, ways & ~int(Way.DEVICE_PLUGIN), ways)
-    found: node_table.Mask = (ways & int(query.question.demand.ways)) != 0
+        methods = np.where(renamed, methods & ~int(DeliveryMethod.DEVICE_PLUGIN), methods)
+    found: node_table.Mask = (methods & int(query.question.demand.delivery)) != 0
     return found & ~_unserved(query)
 
 
@@ -44,8 +44,8 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     if _is_opening(query.question.demand):
         yield Objection(refusing, Reason.NO_DELIVERY)
         return
-    obeying = ~unserved & _having(Way.ENVIRONMENT, query)
-    counting = ~unserved & ~obeying & _having(Way.DEVICE_PLUGIN, query)
+    obeying = ~unserved & _having(DeliveryMethod.ENVIRONMENT, query)
+    counting = ~unserved & ~obeying & _having(DeliveryMethod.DEVICE_PLUGIN, query)
     yield Objection(refusing & obeying, Reason.NOT_FED, never=True)
     yield Objection(refusing & counting, Reason.NOT_COUNTED)
     yield Objection(refusing & ~obeying & ~counting, Reason.NO_DELIVERY)
@@ -53,7 +53,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
 
 def _is_opening(demand: facts.Demand) -> bool:
     """Whether a pod has devices that only the runtime's plugin of an agent brings to containers."""
-    return bool(demand.ways & Way.OPENING)
+    return bool(demand.delivery & DeliveryMethod.OPENING)
 
 
 def _no_delivery(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
@@ -66,12 +66,12 @@ def _no_delivery(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
 
 
 def _unserved(query: Query) -> node_table.Mask:
-    """Return the nodes whose kubelet would fail the pod, whatever their other ways."""
-    return _having(Way.UNSERVED if query.question.demand.is_counted else Way(0), query)
+    """Return the nodes whose kubelet would fail the pod, whatever their other methods."""
+    return _having(DeliveryMethod.UNSERVED if query.question.demand.is_counted else DeliveryMethod(0), query)
 
 
-def _having(way: Way, query: Query) -> node_table.Mask:
-    found: node_table.Mask = (query.table.ways[query.rows] & int(way)) != 0
+def _having(method: DeliveryMethod, query: Query) -> node_table.Mask:
+    found: node_table.Mask = (query.table.delivery[query.rows] & int(method)) != 0
     return found
 
 
@@ -86,7 +86,8 @@ class FeedEnvironment(changes.Change):
         """Return the scenario with a pod whose environment is fed."""
         demand = scenario.demand
         return dataclasses.replace(
-            scenario, demand=dataclasses.replace(demand, ways=demand.ways | Way.ENVIRONMENT)
+            scenario,
+            demand=dataclasses.replace(demand, delivery=demand.delivery | DeliveryMethod.ENVIRONMENT),
         )
 
     def clause(self) -> str:
@@ -100,7 +101,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     if _is_opening(query.question.demand):
         return
     rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
-    if (rows & ~feasible(query) & ~_unserved(query) & _having(Way.ENVIRONMENT, query)).any():
+    if (rows & ~feasible(query) & ~_unserved(query) & _having(DeliveryMethod.ENVIRONMENT, query)).any():
         yield changes.ProposedChange([FeedEnvironment()])
 
 

@@ -15,7 +15,7 @@ from berth_operator.scheduling.devices import device_view, facts, requests
 def class_of(view: device_view.View, request: requests.Request) -> Hashable:
     """Return a node's equivalence class for a request: all that its answer depends on; None if it has none.
 
-    A board is meant, not kept: it would stay in memory as long as the answer.
+    A topology is meant, not kept: it would stay in memory as long as the answer.
     """
     if _names_devices(request):
         return None
@@ -23,7 +23,14 @@ def class_of(view: device_view.View, request: requests.Request) -> Hashable:
     devices = tuple(
         (*_device(view, one), one.numa, one.root, one.minor) for one in (*device.cards, *device.others)
     )
-    return view.open, view.withheld, view.honors_partitions, device.failed, weakref.ref(device.board), devices
+    return (
+        view.open,
+        view.withheld,
+        view.honors_partitions,
+        device.failed,
+        weakref.ref(device.topology),
+        devices,
+    )
 
 
 def groups(

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Final
 
 from berth_crds import vocabulary
-from berth_operator.scheduling import decisions, delivery_ways
+from berth_operator.scheduling import decisions, delivery_methods
 from berth_operator.scheduling.devices import node_topology
 
 GPU: Final = "gpu"
@@ -73,7 +73,7 @@ class Device:
     `failed` tells which source of the agent is down, `kubelet_read` that it reads the kubelet, and
     `kubelet_served` that it is the kubelet's device plugin. `astray` is what of the cordon names none of
     the cards. `large` tells that the object is so large that whose its cards are might not be recorded in
-    it: then it gets no pod, and claims none of them. `ways` are those in which containers on the node get
+    it: then it gets no pod, and claims none of them. `delivery` says how containers on the node get
     their cards. `gpu_unit` is what `nvidia.com/gpu` asks for there: a card where it is empty, a
     COUNTED_CARD that the kubelet gives to one pod, a REPLICA, or the profile of MIG instances. With
     `one_replica_each` a container gets one replica at most. `isolation` is a sentence's end on what keeps
@@ -85,13 +85,13 @@ class Device:
     node: str
     cards: tuple[Card, ...] = ()
     others: tuple[Card, ...] = ()
-    board: node_topology.NodeTopology = node_topology.LOOSE
+    topology: node_topology.NodeTopology = node_topology.LOOSE
     failed: str = ""
     kubelet_read: bool = False
     kubelet_served: bool = False
     astray: tuple[str, ...] = ()
     large: bool = False
-    ways: delivery_ways.Way = delivery_ways.ALL
+    delivery: delivery_methods.DeliveryMethod = delivery_methods.ALL
     gpu_unit: str = ""
     one_replica_each: bool = False
     isolation: str = ""

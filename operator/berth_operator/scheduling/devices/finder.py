@@ -159,7 +159,7 @@ def _choices(problem: packing_problems.NodeProblem, scope: Scope, effort: Effort
 
 def _groups(problem: packing_problems.NodeProblem, scope: Scope) -> list[int]:
     """Order the groups of a scope: the one with fewest unused cards first."""
-    around = scopes.groups(problem.field.board, scope, problem.field.everything)
+    around = scopes.groups(problem.field.topology, scope, problem.field.everything)
     return sorted(around, key=lambda group: ((group & problem.field.free).bit_count(), group))
 
 

@@ -1,11 +1,10 @@
 """How the cards of a node are wired, as numbers that many nodes share.
 
-A `NodeTopology` is a board for short. Cards are spoken of by slot, their place in the order of minors. A
-board says for each pair of slots how well they are connected, which slots share a scope, and which
-groups form a partition of the NVLink fabric. It says nothing of who holds what: that comes in as a mask of
-slots. Boards are values, so five thousand equal nodes share one, and what was worked out for one of
-them serves all. What is remembered of a board (`remembered`) does not keep it in memory: a board lasts as
-long as a Device that has it.
+Cards are spoken of by slot, their place in the order of minors. A topology says for each pair of slots how
+well they are connected, which slots share a scope, and which groups form a partition of the NVLink fabric. It
+says nothing of who holds what: that comes in as a mask of slots. Topologies are values, so five thousand
+equal nodes share one, and what was worked out for one of them serves all. What is remembered of a topology
+(`remembered`) does not keep it in memory: it lasts as long as a Device that has it.
 """
 
 import dataclasses
@@ -40,7 +39,7 @@ class NodeTopology:
 
     `tangled` tells that links and partitions were published and are left out, because no hardware is
     wired like that (see `nvlink_cliques`). `by_model` tells that nobody published the partitions: they are
-    those that boards of the model have, and prove nothing about NVLink.
+    those that topologies of the model have, and prove nothing about NVLink.
     """
 
     size: int
@@ -51,7 +50,7 @@ class NodeTopology:
     by_model: bool = False
 
     def __hash__(self) -> int:
-        """Answer from memory: boards are keys of every table of remembered choices."""
+        """Answer from memory: topologies are keys of every table of remembered choices."""
         return self._hash
 
     @functools.cached_property
@@ -100,7 +99,7 @@ class NodeTopology:
 
     @functools.cached_property
     def peers(self) -> tuple[int, ...]:
-        """For each slot, those surely joined to it by NVLink: by a link, or because one ring holds both."""
+        """For each slot, those surely joined to it by NVLink: by a link, or by a partition of both."""
         joined = [
             mask_of(b for b, worth in enumerate(row) if worth >= link_worths.NVLINK) for row in self.worth
         ]
@@ -154,26 +153,26 @@ def mask_of(chosen: Iterable[int]) -> int:
     return functools.reduce(lambda mask, at: mask | 1 << at, chosen, 0)
 
 
-# ---------------------------------------------------------------- what is remembered of boards
+# ---------------------------------------------------------------- what is remembered of topologies
 
 Asked = ParamSpec("Asked")
 Told = TypeVar("Told")
 
 
 def remembered(most: int) -> Callable[[Callable[Asked, Told]], Callable[Asked, Told]]:
-    """Return what remembers so many answers of a function whose first argument is a board.
+    """Return what remembers so many answers of a function whose first argument is a topology.
 
-    It holds the board weakly: so irregular boards that are published one after the other fill no memory.
+    It holds the topology weakly: so irregular ones that are published one after the other fill no memory.
     """
 
     def wrap(function: Callable[Asked, Told]) -> Callable[Asked, Told]:
         @functools.lru_cache(maxsize=most)
-        def known(board: weakref.ref[NodeTopology], *others: Hashable) -> Told:
-            return cast("Callable[..., Told]", function)(board(), *others)
+        def known(topology: weakref.ref[NodeTopology], *others: Hashable) -> Told:
+            return cast("Callable[..., Told]", function)(topology(), *others)
 
         @functools.wraps(function)
-        def asked(board: NodeTopology, *others: Hashable) -> Told:
-            return known(weakref.ref(board), *others)
+        def asked(topology: NodeTopology, *others: Hashable) -> Told:
+            return known(weakref.ref(topology), *others)
 
         return cast("Callable[Asked, Told]", asked)
 

@@ -1,9 +1,9 @@
-"""The rings of a board: the largest sets of cards in which every pair is joined by NVLink.
+"""The cliques of a topology: the largest sets of cards in which every pair is joined by NVLink.
 
-Hardware has few of them. Behind an NVLink switch all cards are one ring, a cube mesh has
+Hardware has few of them. Behind an NVLink switch all cards are one clique, a cube mesh has
 six, a torus as many as links. A graph of links that was made up can have more of
-them than can be listed, so the walk over it has an end, and a board beyond that is
-called tangled: nothing is known of its rings.
+them than can be listed, so the walk over it has an end, and a topology beyond that is
+called tangled: nothing is known of its cliques.
 """
 
 import dataclasses
@@ -12,26 +12,26 @@ from typing import Final
 
 from berth_operator.scheduling.devices import node_topology
 
-# In how many rings each card may be on an average, and some more on small boards: eight cards and
+# In how many cliques each card may be on an average, and some more on small topologies: eight cards and
 # fewer are never too many. A torus has six for each card.
 RINGS_A_CARD: Final = 6
 RINGS_MORE: Final = 16
-# How many cards are visited in one walk, for each pair of cards, and some more on small boards.
+# How many cards are visited in one walk, for each pair of cards, and some more on small topologies.
 LOOKS_A_PAIR: Final = 4
 LOOKS_MORE: Final = 512
 
 
 class TangledError(Exception):
-    """There are more rings than on any hardware."""
+    """There are more cliques than on any hardware."""
 
 
 @node_topology.remembered(1 << 10)
-def find(board: node_topology.NodeTopology) -> tuple[int, ...] | None:
-    """Return the rings as masks of slots, lowest first; None where they are too many."""
-    if not board.size:
+def find(topology: node_topology.NodeTopology) -> tuple[int, ...] | None:
+    """Return the cliques as masks of slots, lowest first; None where they are too many."""
+    if not topology.size:
         return ()
     try:
-        return tuple(sorted(_Walk(board.peers).rings()))
+        return tuple(sorted(_Walk(topology.peers).cliques()))
     except TangledError:
         return None
 
@@ -44,7 +44,7 @@ class _Walk:
     looks: int = 0
     cards: int = 0
 
-    def rings(self) -> Iterator[int]:
+    def cliques(self) -> Iterator[int]:
         everything = (1 << len(self.peers)) - 1
         return self._from(0, everything, 0)
 

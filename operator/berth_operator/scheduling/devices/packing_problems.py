@@ -17,6 +17,7 @@ from typing import Final
 
 from berth_crds.vocabulary import PartitionChoice
 from berth_operator.scheduling.devices import (
+    card_sets,
     device_view,
     equivalence,
     exclusivity,
@@ -27,7 +28,6 @@ from berth_operator.scheduling.devices import (
     preferences,
     requests,
     scopes,
-    topology,
     verdicts,
 )
 from berth_operator.scheduling.devices.packing import Item, Limit, PackingProblem, Room, Spot
@@ -181,7 +181,7 @@ def read_field(
             free |= 1 << slot
             if asked is requests.ANY_CARD or verdicts.unfit(card, requests.cards(1), asked) is None:
                 pool |= 1 << slot
-    return scopes.Field(view.device.board, (1 << len(cards)) - 1, free, pool)
+    return scopes.Field(view.device.topology, (1 << len(cards)) - 1, free, pool)
 
 
 def field_of(
@@ -358,7 +358,7 @@ def _arrange(
 ) -> packing.Arrange:
     match ask:
         case requests.Gpus() if ask.whole:
-            return preferences.whole_cards(preference, problem.view.device.board, ask.count)
+            return preferences.whole_cards(preference, problem.view.device.topology, ask.count)
         case requests.Instances():
             return preferences.instances(preference, _slices_in_use(problem))
         case requests.Replicas():
@@ -372,7 +372,7 @@ def _price(ask: requests.Ask) -> Callable[[int], int] | None:
     """Return what it costs to order cards for an ask, by their number: whole ones are chosen as a set."""
     if not isinstance(ask, requests.Gpus) or not ask.whole:
         return None
-    return functools.partial(topology.price, count=ask.count)
+    return functools.partial(card_sets.price, count=ask.count)
 
 
 def _slices_in_use(problem: NodeProblem) -> dict[int, int]:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth_operator.scheduling.devices import (
+    card_sets,
     device_view,
     facts,
     mig_slices,
     node_topology,
     packing,
-    topology,
 )
 from berth_operator.scheduling.devices.packing import Arrange, Load, Room, Spot, State
 
@@ -128,14 +128,14 @@ def _slices_taken(preference: Preference, state: State, in_use: Mapping[int, int
     return taken
 
 
-def whole_cards(preference: Preference, board: node_topology.NodeTopology, count: int) -> Arrange:
+def whole_cards(preference: Preference, topology: node_topology.NodeTopology, count: int) -> Arrange:
     """Order cards to take whole: those to borrow, then the best set of that size, then the others."""
 
     def arrange(state: State, _mine: tuple[int, ...], able: list[int]) -> list[int]:
         of = {preference.spots[at].device: at for at in able}
         held = [slot for slot, at in of.items() if preference.borrows and any(state.loads[at])]
         enough = len(held) >= count
-        best = topology.best_set(board, node_topology.mask_of(held if enough else of), count) or 0
+        best = card_sets.best_set(topology, node_topology.mask_of(held if enough else of), count) or 0
         # Where too few are held, all of them are borrowed, and which ones join them matters less.
         first = best if enough or not held else node_topology.mask_of(held)
         return [of[slot] for slot in sorted(of, key=lambda slot: (not first >> slot & 1, slot))]

@@ -1,15 +1,15 @@
 """How close the cards of a pod must sit, and which sets of whole cards that leaves.
 
-A scope divides the slots of a board into groups, and all cards of a pod must lie in one
-of them. NUMA and PCIe groups come from the board; for NVLink the groups are the largest
-sets in which every card is joined with every other. Where the board has a partition
+A scope divides the slots of a topology into groups, and all cards of a pod must lie in one
+of them. NUMA and PCIe groups come from the topology; for NVLink the groups are the largest
+sets in which every card is joined with every other. Where the topology has a partition
 table and the table knows sets of the size that is wanted, NVLink means one of those.
 
 Where a pod asks for a partition, or the node honours its table, nothing but a partition will do. Of
 those that are free the best score wins, and of these the one that leaves the larger ones whole. A
 node without a table has no partitions but its NVLink groups, of whose bandwidth nothing is known.
 
-Unknown is not zero: a card of which the board knows nothing is in no group, so it never
+Unknown is not zero: a card of which the topology knows nothing is in no group, so it never
 meets a scope that is required. A scope that is only preferred is tried first and then
 given up step by step, NVLink to PCIe to NUMA to the whole node.
 """
@@ -23,10 +23,10 @@ from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.devices import (
+    card_sets,
     node_topology,
     nvlink_cliques,
     requests,
-    topology,
 )
 from berth_operator.scheduling.devices.search_effort import Effort
 
@@ -51,7 +51,7 @@ class Field(NamedTuple):
     `best_only` one of its best score, and with `bandwidth` one of so much.
     """
 
-    board: node_topology.NodeTopology
+    topology: node_topology.NodeTopology
     everything: int
     free: int
     pool: int
@@ -63,7 +63,7 @@ class Field(NamedTuple):
 def tried(field: Field, grouping: requests.Grouping) -> tuple[Scope, ...]:
     """Return the scopes to try on a node; without a table its partitions are its NVLink groups."""
     narrow = grouping.required and grouping.scope not in {None, Scope.NODE}
-    if field.table_only and not field.board.partitions and not narrow:
+    if field.table_only and not field.topology.partitions and not narrow:
         return (Scope.NVLINK,)
     return narrowest_first(grouping)
 
@@ -96,27 +96,27 @@ def wished(grouping: requests.Grouping) -> Iterator[requests.Grouping]:
             yield one
 
 
-def groups(board: node_topology.NodeTopology, scope: Scope, everything: int) -> tuple[int, ...]:
+def groups(topology: node_topology.NodeTopology, scope: Scope, everything: int) -> tuple[int, ...]:
     """Return the groups of slots in which the cards of a pod may lie."""
     if scope is Scope.NODE:
         return (everything,)
     if scope is Scope.DEVICE:
         return tuple(1 << slot for slot in node_topology.slots(everything))
     if scope is Scope.NVLINK:
-        return nvlink_cliques.find(board) or ()
-    return board.scope(scope)
+        return nvlink_cliques.find(topology) or ()
+    return topology.scope(scope)
 
 
 def partitions(field: Field, count: int) -> tuple[int, ...]:
     """Return the free partitions of that size that will do, best first."""
-    if not field.board.partitions:
+    if not field.topology.partitions:
         return ()
-    return _partitions(field.board, field.free, count, field.pool, field.best_only, field.bandwidth)
+    return _partitions(field.topology, field.free, count, field.pool, field.best_only, field.bandwidth)
 
 
 @node_topology.remembered(1 << 12)
 def _partitions(
-    board: node_topology.NodeTopology,
+    topology: node_topology.NodeTopology,
     free: int,
     count: int,
     pool: int,
@@ -126,9 +126,9 @@ def _partitions(
     """Return the partitions of that size that lie in the pool, best first; `free` is what others may use.
 
     The best has the highest score. Of equal scores that one wins whose loss breaks up the fewest larger ones,
-    then the first of the table. A board with none of that size has no opinion.
+    then the first of the table. A topology with none of that size has no opinion.
     """
-    sized = board.best_of_size.get(count, ()) if best_only else board.partitions
+    sized = topology.best_of_size.get(count, ()) if best_only else topology.partitions
     found = [
         part
         for part in sized
@@ -137,28 +137,30 @@ def _partitions(
 
     def key(part: node_topology.Partition) -> tuple[int, ...]:
         left = free & ~part.mask
-        return -part.score, -board.intact(left, count), -board.wholeness(left)
+        return -part.score, -topology.intact(left, count), -topology.wholeness(left)
 
     return tuple(dict.fromkeys(part.mask for part in sorted(found, key=key)))
 
 
 def free_sizes(field: Field) -> int:
     """Return the sizes of which a partition is free, as bits; without a table, of an NVLink group."""
-    if field.board.partitions:
-        masks = (part.mask for part in field.board.partitions)
+    if field.topology.partitions:
+        masks = (part.mask for part in field.topology.partitions)
         return functools.reduce(
             lambda found, one: found | (one & field.free == one) << min(one.bit_count(), LARGEST), masks, 1
         )
-    joined = [(one & field.free).bit_count() for one in groups(field.board, Scope.NVLINK, field.everything)]
+    joined = [
+        (one & field.free).bit_count() for one in groups(field.topology, Scope.NVLINK, field.everything)
+    ]
     return (2 << max(joined, default=0)) - 1
 
 
 def bound_to_table(field: Field, scope: Scope, count: int) -> bool:
     """Return whether only a partition of the table will do."""
-    board = field.board
+    topology = field.topology
     if field.table_only:
-        return bool(count and (board.partitions or field.bandwidth or scope is not Scope.NVLINK))
-    return scope is Scope.NVLINK and count in board.sizes and not board.by_model
+        return bool(count and (topology.partitions or field.bandwidth or scope is not Scope.NVLINK))
+    return scope is Scope.NVLINK and count in topology.sizes and not topology.by_model
 
 
 def best(field: Field, scope: Scope, count: int, effort: Effort) -> int | None:
@@ -166,11 +168,11 @@ def best(field: Field, scope: Scope, count: int, effort: Effort) -> int | None:
     if scope is not Scope.NODE:
         choice = next(choices(field, scope, count, effort), None)
         return None if choice is None else choice.whole
-    if field.board.partitions and (table := partitions(field, count)):
+    if field.topology.partitions and (table := partitions(field, count)):
         return table[0]
     if field.table_only:
         return None
-    return topology.best_set(field.board, field.free, count, field.pool, effort=effort)
+    return card_sets.best_set(field.topology, field.free, count, field.pool, effort=effort)
 
 
 def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[Choice]:
@@ -178,7 +180,7 @@ def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[
 
     Where the effort is spent, the walk ends.
     """
-    around = groups(field.board, scope, field.everything)
+    around = groups(field.topology, scope, field.everything)
     table = partitions(field, count)
     for whole in table:
         yield from (Choice(whole, group) for group in around if whole & group == whole)
@@ -196,8 +198,8 @@ def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[
 
 def best_connected(field: Field, choices: Iterator[Choice]) -> Iterator[Choice]:
     """Yield the first of some choices and those after it that are connected as well as the first."""
-    scores = {part.mask: part.score for part in field.board.partitions}
-    graded = ((field.board.within(one.whole), scores.get(one.whole), one) for one in choices)
+    scores = {part.mask: part.score for part in field.topology.partitions}
+    graded = ((field.topology.within(one.whole), scores.get(one.whole), one) for one in choices)
     for _, equals in itertools.groupby(graded, key=lambda grade: grade[:2]):
         return (one for *_, one in equals)
     return iter(())
@@ -208,8 +210,8 @@ def _in_group(
 ) -> Iterator[tuple[tuple[int, ...], Choice]]:
     """Yield the sets within one group, each with a key by which groups can be merged."""
     pool = field.pool & group
-    for whole in topology.each(field.board, field.free, count, pool, effort=effort, among=among):
+    for whole in card_sets.each(field.topology, field.free, count, pool, effort=effort, among=among):
         if effort.cut_short:
             return
-        worth, wholeness, order = topology.quality(field.board, field.free, whole)
+        worth, wholeness, order = card_sets.quality(field.topology, field.free, whole)
         yield (-worth, -wholeness, -order), Choice(whole, group)

@@ -281,6 +281,6 @@ def _found(view: device_view.View, request: requests.Request, field: scopes.Fiel
     if reason is Reason.WITHHELD:
         return max(0, field.free.bit_count() - view.withheld)
     if reason in {Reason.SCOPE_MISMATCH, Reason.NO_PARTITION} and scope is not None:
-        around = scopes.groups(field.board, scope, field.everything)
+        around = scopes.groups(field.topology, scope, field.everything)
         return max((group & field.pool).bit_count() for group in (*around, 0))
     return field.pool.bit_count()

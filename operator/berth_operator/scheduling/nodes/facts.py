@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from berth_operator.scheduling import delivery_ways
+from berth_operator.scheduling import delivery_methods
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -125,7 +125,7 @@ class Demand:
     `amounts` must be left on the node. `device_resources` are extended resources such as nvidia.com/gpu
     that Berth allocates from the Device: asked of the node only where it advertises the same name.
     `node_selection` is the part that depends on the node's labels, taints and name alone, so
-    that pods of one kind share one answer. `ways` are those in which its containers can get their cards;
+    that pods of one kind share one answer. `delivery` says how its containers can get their cards;
     `is_counted` says that a container asks for a resource which the agent's device plugin serves.
     """
 
@@ -133,7 +133,7 @@ class Demand:
     device_resources: Amounts = ()
     node_selection: NodeSelection = ANYWHERE
     host_ports: tuple[HostPort, ...] = ()
-    ways: delivery_ways.Way = delivery_ways.ALL
+    delivery: delivery_methods.DeliveryMethod = delivery_methods.ALL
     is_counted: bool = False
 
     @property

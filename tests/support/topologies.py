@@ -1,4 +1,4 @@
-"""Devices of catalog boards as the core knows them: a simulated agent publishes, the operator reads."""
+"""Devices of catalog topologies as the core knows them: a simulated agent publishes, the operator reads."""
 
 from berth_agent import device_spec, simulated
 from berth_crds import wire

@@ -12,7 +12,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.search import Search
 from scheduling.placements import RULES
-from support import builders, irregular_boards
+from support import builders, irregular_topologies
 
 BAD, GOOD = "n1", "n2"  # Of equal nodes the first by name is asked first.
 # Only long searches place it.
@@ -20,9 +20,12 @@ HARD: Final = builders.candidate(request=builders.request(*[requests.Gpus(1, cor
 
 
 def cluster(sort: str) -> Inventory:
-    """Return a node with a new board of this sort, and one where all cards are joined."""
-    boards = irregular_boards.device(BAD, sort), irregular_boards.device(GOOD, "all joined unevenly")
-    return builders.inventory(builders.node(BAD), builders.node(GOOD), *boards)
+    """Return a node with a new topology of this sort, and one where all cards are joined."""
+    topologies = (
+        irregular_topologies.device(BAD, sort),
+        irregular_topologies.device(GOOD, "all joined unevenly"),
+    )
+    return builders.inventory(builders.node(BAD), builders.node(GOOD), *topologies)
 
 
 def linked(count: int, *, required: bool) -> queued_pods.Candidate:
@@ -32,8 +35,8 @@ def linked(count: int, *, required: bool) -> queued_pods.Candidate:
 
 
 @pytest.mark.parametrize("required", [True, False], ids=["required", "preferred"])
-@pytest.mark.parametrize("sort", irregular_boards.SORTS)
-def test_a_pod_of_linked_cards_is_placed_beside_an_irregular_board(sort: str, required: bool) -> None:  # noqa: FBT001  a column of the table
+@pytest.mark.parametrize("sort", irregular_topologies.SORTS)
+def test_a_pod_of_linked_cards_is_placed_beside_an_irregular_topology(sort: str, required: bool) -> None:  # noqa: FBT001  a column of the table
     """What one pod is given suffices to ask that node and to go to another."""
     search = Search(cluster(sort))
 
@@ -43,7 +46,7 @@ def test_a_pod_of_linked_cards_is_placed_beside_an_irregular_board(sort: str, re
         assert effort.left > 0
 
 
-@pytest.mark.parametrize("sort", irregular_boards.SORTS)
+@pytest.mark.parametrize("sort", irregular_topologies.SORTS)
 def test_what_stands_in_the_way_of_linked_cards_is_found(sort: str) -> None:
     """Explaining why more cards than a node has joined do not fit keeps within its effort."""
     inventory = cluster(sort)
@@ -74,7 +77,7 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
         effort = Effort(expired=lambda: asked[-1] == BAD)
         placement = search.place(HARD.request, HARD.demand, policy=RULES, effort=effort)
         found.append(placement and placement.node)
-        search.inventory.put_device(irregular_boards.device(BAD, sort))
+        search.inventory.put_device(irregular_topologies.device(BAD, sort))
 
     assert found == [None, GOOD, GOOD, GOOD]
 
@@ -106,8 +109,8 @@ def test_nodes_hard_to_search_are_remembered_within_bounds() -> None:
 
 def test_a_search_that_lost_its_time_is_made_again() -> None:
     """A process that was paused amid the search has learnt nothing of its node, which need not change."""
-    board = irregular_boards.device(BAD, "all joined unevenly")
-    search = Search(builders.inventory(builders.node(BAD), board))
+    topology = irregular_topologies.device(BAD, "all joined unevenly")
+    search = Search(builders.inventory(builders.node(BAD), topology))
 
     found = [tried(search, over=over) for over in (True, True, True, False)]
 
@@ -116,12 +119,12 @@ def test_a_search_that_lost_its_time_is_made_again() -> None:
 
 def test_a_search_that_has_lost_its_time_too_often_waits_for_a_change() -> None:
     """One that takes all the time of its pods takes it from few of them."""
-    board = irregular_boards.device(BAD, "all joined unevenly")
-    search = Search(builders.inventory(builders.node(BAD), board))
+    topology = irregular_topologies.device(BAD, "all joined unevenly")
+    search = Search(builders.inventory(builders.node(BAD), topology))
 
     found = [tried(search, over=True) for _ in range(search_memory.MOST_RETRIES + 1)]
     found.append(tried(search, over=False))
-    search.inventory.put_device(dataclasses.replace(board, cards=board.cards[1:]))
+    search.inventory.put_device(dataclasses.replace(topology, cards=topology.cards[1:]))
     found.append(tried(search, over=False))
 
     assert found == [None] * (search_memory.MOST_RETRIES + 2) + [BAD]
@@ -129,8 +132,8 @@ def test_a_search_that_has_lost_its_time_too_often_waits_for_a_change() -> None:
 
 def test_a_node_that_others_claim_is_not_searched_again() -> None:
     """Pods before this one have a right to it."""
-    board = irregular_boards.device(BAD, "all joined unevenly")
-    search = Search(builders.inventory(builders.node(BAD), board))
+    topology = irregular_topologies.device(BAD, "all joined unevenly")
+    search = Search(builders.inventory(builders.node(BAD), topology))
     tried(search, over=True)
 
     assert tried(search, over=False, excluded=(BAD,)) is None

@@ -1,15 +1,15 @@
-"""The best set of cards on one board, by comparing sets as a whole and not card by card.
+"""The best set of cards on one topology, by comparing sets as a whole and not card by card.
 
 A set is better the more its own pairs are worth; between equals, the more it leaves to
-those who come later; then the lowest slots win, so that equal boards give equal answers.
+those who come later; then the lowest slots win, so that equal topologies give equal answers.
 The slots that may be chosen (the pool) can be fewer than those that are free: a card
 that does not suit this pod still counts for what is left to the next one. Results are
-remembered for each board, because thousands of nodes share a few of them.
+remembered for each topology, because thousands of nodes share a few of them.
 
 Sets are compared in numpy, and where they are too many, a few cards are swapped as long as
-that helps. Both have an end, however a board is wired: so many sets and rounds for all
+that helps. Both have an end, however a topology is wired: so many sets and rounds for all
 groups of cards among which one question looks (`among`), and what they take is charged in
-steps, the same whether it was remembered or not. Boards of eight cards cost none.
+steps, the same whether it was remembered or not. Topologies of eight cards cost none.
 """
 
 import functools
@@ -57,7 +57,7 @@ class Sets(NamedTuple):
 
 
 def best_set(
-    board: node_topology.NodeTopology,
+    topology: node_topology.NodeTopology,
     free: int,
     count: int,
     pool: int | None = None,
@@ -66,7 +66,7 @@ def best_set(
     among: int = 1,
 ) -> int | None:
     """Choose `count` slots of the pool (of all free ones, if none is given); None where there are too few."""
-    found = _best(board, free, count, free if pool is None else pool, among)
+    found = _best(topology, free, count, free if pool is None else pool, among)
     if found is None:
         return None
     if effort is not None and found.steps:
@@ -75,18 +75,18 @@ def best_set(
 
 
 @node_topology.remembered(1 << 13)
-def _best(board: node_topology.NodeTopology, free: int, count: int, pool: int, among: int) -> Found | None:
+def _best(topology: node_topology.NodeTopology, free: int, count: int, pool: int, among: int) -> Found | None:
     available = node_topology.slots(pool)
     if count > len(available):
         return None
     if count == len(available):
         return Found(pool)
-    known = not board.size or pool.bit_length() <= board.size
-    if known and board.uniform and not board.partitions:
+    known = not topology.size or pool.bit_length() <= topology.size
+    if known and topology.uniform and not topology.partitions:
         return Found(node_topology.mask_of(available[:count]))
     if count > MOST_SLOTS:
         return Found(node_topology.mask_of(available[:count]))
-    field = _Field(board, free, available[:MOST_SLOTS])
+    field = _Field(topology, free, available[:MOST_SLOTS])
     number = math.comb(len(field.available), count)
     if number > most_compared(among):
         return field.improved(count, max(1, ROUNDS_TOGETHER // among))
@@ -110,7 +110,7 @@ def price(available: int, count: int) -> int:
 
 
 def each(
-    board: node_topology.NodeTopology,
+    topology: node_topology.NodeTopology,
     free: int,
     count: int,
     pool: int,
@@ -119,31 +119,31 @@ def each(
     among: int = 1,
 ) -> Iterator[int]:
     """Yield all sets, the best first; where they are too many to compare, the others in plain order."""
-    if (best := best_set(board, free, count, pool, effort=effort, among=among)) is None:
+    if (best := best_set(topology, free, count, pool, effort=effort, among=among)) is None:
         return
     yield best
     available = node_topology.slots(pool)
     number = math.comb(len(available), count)
     if len(available) <= MOST_SLOTS and number <= most_compared(among):
         effort.spend(number // RANKED_IN_A_STEP)
-        others: Iterator[int] = iter(()) if effort.cut_short else _ranked_masks(board, free, count, pool)
+        others: Iterator[int] = iter(()) if effort.cut_short else _ranked_masks(topology, free, count, pool)
     else:
         others = map(node_topology.mask_of, itertools.combinations(available, count))
     yield from (chosen for chosen in others if chosen != best)
 
 
-def _ranked_masks(board: node_topology.NodeTopology, free: int, count: int, pool: int) -> Iterator[int]:
-    field = _Field(board, free, node_topology.slots(pool))
-    return map(field.mask, _ranked(board, free, count, pool))
+def _ranked_masks(topology: node_topology.NodeTopology, free: int, count: int, pool: int) -> Iterator[int]:
+    field = _Field(topology, free, node_topology.slots(pool))
+    return map(field.mask, _ranked(topology, free, count, pool))
 
 
 @node_topology.remembered(32)
-def _ranked(board: node_topology.NodeTopology, free: int, count: int, pool: int) -> Masks:
-    """List all sets of `count` slots of the pool, best first; for boards where all can be compared."""
-    field = _Field(board, free, node_topology.slots(pool))
+def _ranked(topology: node_topology.NodeTopology, free: int, count: int, pool: int) -> Masks:
+    """List all sets of `count` slots of the pool, best first; for topologies where all can be compared."""
+    field = _Field(topology, free, node_topology.slots(pool))
     sets = field.all_sets(count)
-    if board.partitions:
-        left = [-field.left_whole(rank, sets.masks) for rank in board.ranks]
+    if topology.partitions:
+        left = [-field.left_whole(rank, sets.masks) for rank in topology.ranks]
     else:
         # What is left loses the links of the chosen cards; those between them were counted twice.
         left = [sets.degrees - sets.inside]
@@ -151,33 +151,33 @@ def _ranked(board: node_topology.NodeTopology, free: int, count: int, pool: int)
     return ranked
 
 
-def quality(board: node_topology.NodeTopology, free: int, chosen: int) -> Quality:
+def quality(topology: node_topology.NodeTopology, free: int, chosen: int) -> Quality:
     """Grade a set: the higher the better, and no two sets are equal."""
-    inside = board.within(chosen)
-    if board.partitions or chosen & ~free:
-        return inside, board.wholeness(free & ~chosen), -chosen
-    whole, degrees = _free_links(board, free)
+    inside = topology.within(chosen)
+    if topology.partitions or chosen & ~free:
+        return inside, topology.wholeness(free & ~chosen), -chosen
+    whole, degrees = _free_links(topology, free)
     return inside, whole - sum(degrees[at] for at in node_topology.slots(chosen)) + inside, -chosen
 
 
 @node_topology.remembered(1 << 12)
-def _free_links(board: node_topology.NodeTopology, free: int) -> tuple[int, tuple[int, ...]]:
+def _free_links(topology: node_topology.NodeTopology, free: int) -> tuple[int, tuple[int, ...]]:
     """Return what all pairs of free cards are worth, and the links of each slot to free ones."""
-    links = _matrix(board, free.bit_length())[:, list(node_topology.slots(free))].sum(axis=1).tolist()
+    links = _matrix(topology, free.bit_length())[:, list(node_topology.slots(free))].sum(axis=1).tolist()
     return sum(links[at] for at in node_topology.slots(free)) // 2, tuple(links)
 
 
 @node_topology.remembered(256)
-def _matrix(board: node_topology.NodeTopology, slots: int) -> Numbers:
-    """Return the worth of all pairs; slots beyond the board are worth nothing."""
-    size = max(slots, board.size)
+def _matrix(topology: node_topology.NodeTopology, slots: int) -> Numbers:
+    """Return the worth of all pairs; slots beyond the topology are worth nothing."""
+    size = max(slots, topology.size)
     worth = np.zeros((size, size), dtype=np.int64)
-    for at, row in enumerate(board.worth):
+    for at, row in enumerate(topology.worth):
         worth[at, : len(row)] = row
     return worth
 
 
-# One entry for each number of cards that boards have, and for each that is wanted.
+# One entry for each number of cards that topologies have, and for each that is wanted.
 @functools.lru_cache(maxsize=1 << 10)
 def _combinations(size: int, count: int) -> npt.NDArray[np.uint8]:
     """List all sets of so many places: a row for each member, a column for each set."""
@@ -190,13 +190,13 @@ def _combinations(size: int, count: int) -> npt.NDArray[np.uint8]:
 class _Field:
     """What sets of some slots are compared by; a place is the number of a slot among those."""
 
-    def __init__(self, board: node_topology.NodeTopology, free: int, available: tuple[int, ...]) -> None:
-        self.board = board
+    def __init__(self, topology: node_topology.NodeTopology, free: int, available: tuple[int, ...]) -> None:
+        self.topology = topology
         self.free = free
         self.available = available
         self.full = (1 << len(available)) - 1
         at = list(available)
-        matrix = _matrix(board, max(free.bit_length(), at[-1] + 1))
+        matrix = _matrix(topology, max(free.bit_length(), at[-1] + 1))
         self.worth: Numbers = matrix[np.ix_(at, at)]
         self.degrees: Numbers = matrix[:, list(node_topology.slots(free))].sum(axis=1)[at]
         self.bits: Masks = np.left_shift(np.uint64(1), np.arange(len(at), dtype=np.uint64))
@@ -252,10 +252,10 @@ class _Field:
     def first(self, sets: Sets) -> int:
         """Return which of some sets is the best."""
         able = np.flatnonzero(sets.inside == sets.inside.max())
-        if not self.board.partitions:
+        if not self.topology.partitions:
             taken = sets.degrees[able]
             able = able[taken == taken.min()]
-        for rank in self.board.ranks:
+        for rank in self.topology.ranks:
             left = self.left_whole(rank, sets.masks[able])
             able = able[left == left.max()]
         # The lowest slots win the last comparison: their mask is the smallest number.

@@ -20,7 +20,7 @@ _salts = itertools.count(1)
 
 
 def device(node: str, sort: str, *, places: int = 0) -> facts.Device:
-    """Return a Device with a board of this sort that nobody has seen before, as the core knows it."""
+    """Return a Device with a topology of this sort that nobody has seen before, as the core knows it."""
     return devices.read(published(node, SORTS[sort](), salt=next(_salts), places=places))
 
 
@@ -54,22 +54,22 @@ def _joined(groups: Iterable[Iterable[int]]) -> Pairs:
 
 
 def apart(part: int, size: int = CARDS) -> Pairs:
-    """Join each card with all but its own group of so many: there are as many rings as ways through them."""
+    """Join each card with all but its own group of so many: there are as many cliques as paths."""
     return {(a, b) for a in range(size) for b in range(size) if a // part != b // part}
 
 
 def missing(pairs: int, size: int = CARDS) -> Pairs:
-    """Join all cards but so many pairs: each pair doubles the rings."""
+    """Join all cards but so many pairs: each pair doubles the cliques."""
     return {(a, b) for a, b in apart(1, size) if a // 2 != b // 2 or a // 2 >= pairs}
 
 
 def disjoint(part: int, size: int = CARDS) -> Pairs:
-    """Make rings of so many cards that have none in common."""
+    """Make cliques of so many cards that have none in common."""
     return _joined(range(first, first + part) for first in range(0, size, part))
 
 
 def drawn(chance: random.Random, count: int, part: int, size: int = CARDS) -> Pairs:
-    """Make so many rings of any cards."""
+    """Make so many cliques of any cards."""
     return _joined(chance.sample(range(size), part) for _ in range(count))
 
 
@@ -80,18 +80,18 @@ def torus(size: int = CARDS, side: int = 4) -> Pairs:
     return one_way | {(b, a) for a, b in one_way}
 
 
-# Some of each sort: what hardware may have, what it nearly has, and what has rings without number.
+# Some of each sort: what hardware may have, what it nearly has, and what has cliques without number.
 SORTS: Final[dict[str, Callable[[], Pairs]]] = {
     "groups of three, joined with all others": lambda: apart(3, 63),
     "pairs, joined with all others": lambda: apart(2),
     "all joined unevenly": lambda: apart(1),
     "all joined but for two pairs": lambda: missing(2),
     "all joined but for twelve pairs": lambda: missing(12),
-    "eight rings of eight": lambda: disjoint(8),
-    "four rings of sixteen": lambda: disjoint(16),
-    "two rings of thirty-two": lambda: disjoint(32),
+    "eight cliques of eight": lambda: disjoint(8),
+    "four cliques of sixteen": lambda: disjoint(16),
+    "two cliques of thirty-two": lambda: disjoint(32),
     "a torus": torus,
-    "rings of rings": lambda: drawn(random.Random(1), 24, 12),
+    "cliques of cliques": lambda: drawn(random.Random(1), 24, 12),
     "links by chance": lambda: drawn(random.Random(2), 400, 2),
     "no links": set,
 }
