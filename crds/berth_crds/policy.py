@@ -31,7 +31,7 @@ class Weights(model_rules.Model):
             model_rules.Rule(
                 # Guarded although both have defaults: the server judges the default `{}` itself first.
                 "!has(self.core) || !has(self.memory) || self.core + self.memory > 0",
-                "at least one of the weights must be above 0",
+                "core or memory must have a weight above 0",
             )
         )
     )

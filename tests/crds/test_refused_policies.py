@@ -18,7 +18,7 @@ REFUSED: list[tuple[str, Change, str]] = [
     (
         "weights that are all zero",
         lambda made: made["spec"].update(weights={"core": 0, "memory": 0}),
-        "at least one of the weights must be above 0",
+        "core or memory must have a weight above 0",
     ),
     (
         "a negative weight",

@@ -16,7 +16,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
-from berth_operator.scheduling.search import STEPS_A_NODE, Search
+from berth_operator.scheduling.search import STEPS_PER_NODE, Search
 from scheduling import second_opinion
 from scheduling.placements import RULES, THOROUGH, place
 from support import backlogs, builders, clock, inventories, random_clusters
@@ -226,7 +226,7 @@ def test_hard_pods_do_not_hold_a_round_up() -> None:
     hard = [builders.candidate(f"hard-{at:02}", request=crowd(24)) for at in range(20)]
     easy = builders.candidate("easy", created="later")
 
-    with mock.patch.object(cycle, "STEPS_A_ROUND", 300):
+    with mock.patch.object(cycle, "STEPS_PER_ROUND", 300):
         answers = decide(inventory, *hard, easy)
 
     tried = [answer.uid for answer in answers]
@@ -241,7 +241,7 @@ def test_search_for_which_others_left_too_little_is_made_again() -> None:
 
     found = [
         search.place(crowd(16), builders.demand(), policy=RULES, effort=Effort(steps))
-        for steps in (1, 5, 10, STEPS_A_NODE)
+        for steps in (1, 5, 10, STEPS_PER_NODE)
     ]
 
     assert [placement is not None for placement in found] == [False, False, False, True]
@@ -253,8 +253,8 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     queue = backlogs.of(builders.candidate(request=TIGHT))
 
     with (
-        mock.patch("berth_operator.scheduling.search.STEPS_A_NODE", 20),
-        mock.patch.object(cycle, "STEPS_A_ROUND", 100),
+        mock.patch("berth_operator.scheduling.search.STEPS_PER_NODE", 20),
+        mock.patch.object(cycle, "STEPS_PER_ROUND", 100),
     ):
         (first,) = cycle.simulate(search, queue, 0.0, RULES)
         later = [cycle.simulate(search, queue, 0.0, RULES)[0] for _ in range(40)]

@@ -41,7 +41,7 @@ def test_a_pod_of_linked_cards_is_placed_beside_an_irregular_topology(sort: str,
     search = Search(cluster(sort))
 
     for count in range(1, 9):
-        pod, effort = linked(count, required=required), Effort(cycle.STEPS_A_POD)
+        pod, effort = linked(count, required=required), Effort(cycle.STEPS_PER_POD)
         assert search.place(pod.request, pod.demand, policy=RULES, effort=effort) is not None
         assert effort.left > 0
 

@@ -107,15 +107,15 @@ def test_each_of_a_crowd_has_its_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [cycle.STEPS_A_POD, search_effort.SPENT], ids=["at first", "when they are spent"]
+    "steps", [cycle.STEPS_PER_POD, search_effort.SPENT], ids=["at first", "when they are spent"]
 )
 def test_a_freed_card_goes_to_the_first_that_can_use_it(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """A newcomer whose turn comes early leaves it to a pod before it that was woken for it.
 
     That takes no search, and no steps of one.
     """
-    monkeypatch.setattr(cycle, "STEPS_A_ROUND", steps)
-    monkeypatch.setattr(cycle, "STEPS_A_POD", steps)
+    monkeypatch.setattr(cycle, "STEPS_PER_ROUND", steps)
+    monkeypatch.setattr(cycle, "STEPS_PER_POD", steps)
     ledger, now = stage(free=False)
     wait(ledger, "first", "2026-01-01T12", of="crowd")
     crowd(ledger, now)

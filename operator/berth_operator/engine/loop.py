@@ -22,7 +22,7 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # would never be reached in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# No diagnosis is begun after this. The last one is not interrupted, and takes at most 20 ms more.
+# No diagnosis is begun shortly before this, and each has a time limit of its own (`waiting_reasons`).
 ROUND_SECONDS: Final = 0.03
 
 

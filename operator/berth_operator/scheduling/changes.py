@@ -18,7 +18,7 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts as nodes
 
 # The cost of a change that is about no fraction of the request, such as the repair of a node. Dropping a
-# condition costs less where the pod still gets as many devices: which ones they are, or how near each other.
+# condition costs less where only the order of preference is given up, such as how near devices are.
 WHOLE_COST: Final = 1.0
 CONDITION_COST: Final = 0.5
 
@@ -34,7 +34,7 @@ class Scenario:
     demand: nodes.Demand
     node: nodes.Node = NO_NODE
     device: devices.Device | None = None  # Without devices that belong to other nodes (`NodeInfo.owned`).
-    silent: bool = False  # Whether its agent is silent.
+    silent: bool = False  # Whether its agent is not ready: then it gets no pod, be it reported or not.
     holds: tuple[Hold, ...] = ()
     quarantine: str = ""  # Why its kubelet gets no pod for a time.
 
@@ -64,7 +64,7 @@ class Change(abc.ABC):
 
     @property
     def change_type(self) -> Hashable:
-        """What type of change it is: of all changes of nodes only one of each type is proposed."""
+        """What type of change it is: of all changes of nodes only one of each type is reported."""
         return type(self)
 
     @property

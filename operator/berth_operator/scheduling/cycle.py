@@ -41,8 +41,8 @@ from berth_operator.scheduling.search import Search
 # Steps of device searches (`Effort`), for all pods of a round together and for each pod. They make
 # simulations end at the same place on every machine; in the loop the time of a round runs out first
 # (`RoundDeadlines`).
-STEPS_A_ROUND: Final = 5_000
-STEPS_A_POD: Final = 2_000
+STEPS_PER_ROUND: Final = 5_000
+STEPS_PER_POD: Final = 2_000
 # Questions that all nodes refused in this round: the next pod with the same question is refused at once.
 RefusedQuestions = dict[questions.Question, decisions.Wait]
 NodeNames = frozenset[str]
@@ -170,7 +170,7 @@ class DeviceSearchBudget:
 
     def __init__(self, time: RoundDeadlines | None) -> None:
         self._time = time
-        self._left = STEPS_A_ROUND
+        self._left = STEPS_PER_ROUND
         self._searched = False
         self._out_of_order_begun = False
         self._granted = 0
@@ -182,13 +182,13 @@ class DeviceSearchBudget:
         """
         if out_of_order and not self._out_of_order_begun:
             self._out_of_order_begun, self._searched = True, False
-            self._left = max(self._left, STEPS_A_POD)
+            self._left = max(self._left, STEPS_PER_POD)
         if candidate.needs_device_search:
             too_short = self._time is not None and self._time.too_short_for_search
-            if self._searched and (self._left < STEPS_A_POD or too_short):
+            if self._searched and (self._left < STEPS_PER_POD or too_short):
                 return None
             self._searched = True
-        self._granted = min(STEPS_A_POD, self._left)
+        self._granted = min(STEPS_PER_POD, self._left)
         return Effort(self._granted, self._time.timer() if self._time is not None else None)
 
     def settle(self, effort: Effort) -> None:

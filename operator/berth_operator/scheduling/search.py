@@ -46,7 +46,7 @@ from berth_operator.scheduling.policy import Policy, Weights
 from berth_operator.scheduling.strategies import points, score_inputs
 
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
-STEPS_A_NODE: Final = 400
+STEPS_PER_NODE: Final = 400
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
 
@@ -76,13 +76,13 @@ class Search:
 
         What the pod would rather have is tried first (`scopes.wished`), then the request as it is, then
         what its resource names mean on other nodes (`gpu_units`). Once `effort` is used up, the nodes that
-        were not searched are left to the next call: those already searched are not searched again until they
+        were not searched are left to the next call: those that refused are not searched again until they
         change. `question` is made of request and demand; a caller that has it passes it on.
         """
         effort = Effort() if effort is None else effort
         question = question or questions.of(request, demand)
         wished = tuple(scopes.wished(request.grouping))
-        # A required scope would be sought on nodes, too, where the request as it is means another one.
+        # A wish is not tried on nodes where nvidia.com/gpu stands for replicas or MIG instances.
         not_asked = [*excluded, *self._nodes_not_asked(question)] if wished else ()
         for grouping in wished:
             stricter = dataclasses.replace(request, grouping=grouping)
@@ -96,7 +96,7 @@ class Search:
         return next(filter(None, found_elsewhere), None)
 
     def _nodes_not_asked(self, question: questions.Question) -> Iterator[str]:
-        """Yield the nodes on which the request means another one."""
+        """Yield the nodes on which nvidia.com/gpu stands for replicas or MIG instances."""
         inventory = self.inventory
         asked = gpu_units.nodes_asked(inventory.table, inventory.all_rows, question)
         for row in np.flatnonzero(~asked).tolist() if asked is not None else ():
@@ -183,7 +183,7 @@ class Search:
                     question, info.name, hard=found.reason is decisions.Reason.UNDECIDED
                 )
                 self._remember(cached, equivalence_class, reason)
-            # The node is excluded until it changes. If its search merely ran out of time, perhaps because the
+            # The node is excluded until it changes. If its search ended undecided, perhaps because the
             # process was paused, it is searched again when no other node fits, a few times (`_reopen`).
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_by_row[info.row] += 1
@@ -327,10 +327,10 @@ def _strategy(question: questions.Question, policy: Policy) -> Strategy:
 def _left_for_next_round(question: questions.Question, effort: Effort, failed_searches: int) -> bool:
     """Whether the pod's effort ended during the last search, so that it proves nothing about its node.
 
-    The node is then left to the next round. A node that used up only its own part of the effort is UNDECIDED:
-    it counts as a no until it changes, and is searched last from then on. A node that took all the time of
-    the pod's first search is UNDECIDED, too: otherwise each round would begin with it again, and search no
-    other.
+    The node is then left to the next round. A node that used up only its own part of the effort is
+    UNDECIDED: until it changes it is searched again a few times, and only where no other node fits. A node
+    that took all the time of the pod's first search is UNDECIDED, too: otherwise each round would begin
+    with it again, and search no other.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not question.need.filters_suffice and not took_all_time
@@ -342,7 +342,7 @@ def _allocate(
     """Return devices of a node or what is short; a simple request needs no effort."""
     if request.need.filters_suffice:
         return allocator.allocate_or_explain(view, request, first_slot=first_slot)
-    with effort.part(STEPS_A_NODE) as part:
+    with effort.part(STEPS_PER_NODE) as part:
         return allocator.allocate_or_explain(view, request, effort=part)
 
 

@@ -21,7 +21,7 @@ MOST_CLASSES: Final = 32
 # How many questions with slow nodes are remembered, and how many nodes of each.
 MOST_QUESTIONS: Final = 256
 MOST_HARD: Final = 64
-MOST_RETRIES: Final = 3  # Of a node whose search runs out of time, until it changes.
+MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
 
 IMPOSSIBLE: Final = -1.0  # Below every score.
 
@@ -54,7 +54,7 @@ class CachedScores:
     undecided_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
     def rows_to_search_again(self) -> list[int]:
-        """Return the nodes whose search ran out of time, but not too often: perhaps by a pause."""
+        """Return the nodes whose search ended undecided, but no more often than `MOST_RETRIES`."""
         return [row for row, tries in self.undecided_by_row.items() if tries <= MOST_RETRIES]
 
     def forget_undecided_classes(self) -> None:

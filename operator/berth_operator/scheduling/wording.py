@@ -81,17 +81,17 @@ def listed(names: Iterable[str], joint: str = "and", *, most: int = LISTED) -> s
 
 def invariant(words: str) -> Words:
     """Return words that are the same for one node and for many."""
-    return plain(words, words)
+    return nodes_that(words, words)
 
 
-def plain(one: str, many: str) -> Words:
+def nodes_that(one: str, many: str) -> Words:
     """Return words that only count the nodes."""
     return lambda nodes, _pod, _detail: f"{nodes} {one if nodes == 1 else many}"
 
 
-def has(what: str) -> Words:
+def nodes_that_have(what: str) -> Words:
     """Return words for nodes that have something."""
-    return plain(f"has {what}", f"have {what}")
+    return nodes_that(f"has {what}", f"have {what}")
 
 
 def with_detail(one: str, many: str) -> Words:

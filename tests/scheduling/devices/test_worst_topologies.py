@@ -81,7 +81,7 @@ def test_whole_cards_of_an_irregular_board_take_little_work(sort: str, grouping:
     """For one to eight cards a decision is made, or a reason found, well within what a node is given."""
     for count in range(1, 9):
         given, asked = view(device(sort), dict.fromkeys((0, 7, 9))), request(count, grouping=grouping)
-        effort = Effort(search.STEPS_A_NODE)
+        effort = Effort(search.STEPS_PER_NODE)
 
         found, work = calls(allocator.allocate_or_explain, given, asked, effort=effort)
 
@@ -94,12 +94,12 @@ def test_whole_cards_of_an_irregular_board_take_little_work(sort: str, grouping:
 @pytest.mark.parametrize("sort", irregular_topologies.SORTS)
 def test_a_search_on_an_irregular_board_ends(sort: str, grouping: requests.Grouping) -> None:
     """Where no cards do, the search ends with the effort of a node, however many sets of cards there are."""
-    given, effort = view(device(sort)), Effort(search.STEPS_A_NODE)
+    given, effort = view(device(sort)), Effort(search.STEPS_PER_NODE)
 
     _, work = calls(allocator.allocate_or_explain, given, request(*SEVERAL, grouping=grouping), effort=effort)
 
     assert work < MOST_CALLS
-    assert effort.left > -search.STEPS_A_NODE // 2
+    assert effort.left > -search.STEPS_PER_NODE // 2
 
 
 @pytest.mark.parametrize("sort", irregular_topologies.SORTS)
@@ -221,7 +221,9 @@ def test_swaps_have_an_end() -> None:
     found = card_sets._best(topology, ALL_CARDS, 30, ALL_CARDS, 1)
 
     assert found is not None
-    assert found.steps <= min(card_sets.STEPS_A_ROUND * card_sets.ROUNDS_TOGETHER, card_sets.price(64, 30))
+    assert found.steps <= min(
+        card_sets.STEPS_PER_ROUND_OF_SWAPS * card_sets.ROUNDS_TOGETHER, card_sets.price(64, 30)
+    )
     assert found.chosen.bit_count() == 30
 
 
@@ -240,4 +242,4 @@ def test_an_order_of_whole_cards_has_its_price() -> None:
     """What the search asks of topology for each state is charged to it."""
     prices = [card_sets.price(*sizes) for sizes in ((8, 4), (64, 64), (64, 8))]
 
-    assert prices == [0, 0, card_sets.STEPS_A_ROUND * card_sets.ROUNDS_TOGETHER]
+    assert prices == [0, 0, card_sets.STEPS_PER_ROUND_OF_SWAPS * card_sets.ROUNDS_TOGETHER]

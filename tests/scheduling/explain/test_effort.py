@@ -86,7 +86,7 @@ def test_effort_is_kept(steps: int) -> None:
 
     asked(crowd(40), effort)
 
-    assert effort.left > -search.STEPS_A_NODE // 5
+    assert effort.left > -search.STEPS_PER_NODE // 5
 
 
 @pytest.mark.parametrize("steps", [1, 50, LITTLE, 400, 1000])

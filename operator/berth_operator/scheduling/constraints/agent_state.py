@@ -14,7 +14,7 @@ from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.wording import are, clipped, have, noun, plain
+from berth_operator.scheduling.wording import are, clipped, have, nodes_that, noun
 
 NOTHING_THERE: Final = (Reason.NOT_PUBLISHED, Reason.NO_DEVICE)
 # Which source failed, and why the node is quarantined.
@@ -109,14 +109,16 @@ CONSTRAINT = Constraint(
     unresolvable=unresolvable,
     remedies=remedies,
     words={
-        Reason.NOT_PUBLISHED: plain(
+        Reason.NOT_PUBLISHED: nodes_that(
             "has no Device: no agent has published its cards",
             "have no Device: no agent has published their cards",
         ),
         Reason.NO_DEVICE: lambda nodes, _, detail: (
             f"{have(nodes)} no {noun(detail, 2) if detail else 'cards'}"
         ),
-        Reason.SILENT: plain("has an agent that stopped reporting", "have agents that stopped reporting"),
+        Reason.SILENT: nodes_that(
+            "has an agent that stopped reporting", "have agents that stopped reporting"
+        ),
         Reason.SOURCE_FAILED: _unread,
         Reason.QUARANTINED: _quarantined,
     },

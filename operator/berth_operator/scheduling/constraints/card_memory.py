@@ -85,7 +85,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     wanted = query.question.grouping.memory_together
     if not wanted:
         return
-    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
+    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.rows_blocked_by_this_alone())
     most = int(free(query)[rows].max(initial=0)) // MIB * MIB
     least = sorted({most if most < wanted else 0, 0}, reverse=True)
     yield changes.ProposedChange(

@@ -20,7 +20,16 @@ from berth_operator.scheduling.constraints.query import CardsAfterConditions, Qu
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import REPLICAS, Deficit, Unit
 from berth_operator.scheduling.devices import allocator, requests, verdicts
-from berth_operator.scheduling.wording import amount, clipped, fewer, has, have, listed, noun, of_devices
+from berth_operator.scheduling.wording import (
+    amount,
+    clipped,
+    fewer,
+    have,
+    listed,
+    nodes_that_have,
+    noun,
+    of_devices,
+)
 
 CONDITIONS: Final = (
     (Reason.MODEL_MISMATCH, ("models", "pattern", "avoid_models", "avoid_pattern")),
@@ -357,10 +366,10 @@ CONSTRAINT = Constraint(
     words={
         Reason.TOO_FEW_CARDS: _too_few,
         Reason.MODEL_MISMATCH: _wrong_model,
-        Reason.NOT_INCLUDED: has("too few of the listed cards"),
-        Reason.EXCLUDED: has("too few cards that are not excluded"),
+        Reason.NOT_INCLUDED: nodes_that_have("too few of the listed cards"),
+        Reason.EXCLUDED: nodes_that_have("too few cards that are not excluded"),
         Reason.TOO_SMALL: _too_small,
-        Reason.MIG_MODE: has("cards in MIG mode"),
+        Reason.MIG_MODE: nodes_that_have("cards in MIG mode"),
         Reason.SHARING_MODE: _in_replicas,
         Reason.WITHHELD: _withheld,
         Reason.FULL: _taken,

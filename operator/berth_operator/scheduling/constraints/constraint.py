@@ -3,8 +3,8 @@
 The search asks for the nodes that are `feasible`: those that pass. `unresolvable` objections stay until the
 Node, its agent or the pod changes. `resolvable` ones may disappear while these stay as they are: when
 another pod ends or a device recovers. Where no node is left, the reason of each is its first objection, and
-the unresolvable ones of all constraints come first: so what waiting hardly lifts is said before what it
-may. Gaps say how near a node comes. `what_if` tries relaxations, which are changes of the pod, and
+the unresolvable ones of all constraints come first: so what waiting cannot cure is reported before what
+it may. Gaps say how near a node comes. `what_if` tries relaxations, which are changes of the pod, and
 remedies, which are changes of a node. A `Scenario` is the pod and one node with all that is on it.
 """
 
@@ -44,14 +44,14 @@ class Objection(NamedTuple):
 class FailedPlacement:
     """A pod for which no node was found: its request, the nodes that were asked, and what some of them lack.
 
-    `candidate_rows` returns the rows of the nodes that this constraint alone blocks. For a query to a single
-    node it is always that node, because changes may be combined there.
+    `rows_blocked_by_this_alone` returns the rows of the nodes that this constraint alone blocks. For a
+    query to a single node it is always that node, because changes may be combined there.
     """
 
     request: requests.Request
     query: Query
     shortfalls: Sequence[allocator.Shortfall]
-    candidate_rows: Callable[[], list[int]]
+    rows_blocked_by_this_alone: Callable[[], list[int]]
 
 
 def nothing(*_: object) -> tuple[()]:

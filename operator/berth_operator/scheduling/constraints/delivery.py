@@ -13,7 +13,7 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.wording import have, invariant, listed, noun, plain
+from berth_operator.scheduling.wording import have, invariant, listed, nodes_that, noun
 
 MADE_TOO_EARLY: Final = (
     "would start the pod without its cards, as it was created before Berth's admission policy:"
@@ -100,7 +100,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     query = failed.query
     if _is_opening(query.question.demand):
         return
-    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
+    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.rows_blocked_by_this_alone())
     if (rows & ~feasible(query) & ~_unserved(query) & _having(DeliveryMethod.ENVIRONMENT, query)).any():
         yield changes.ProposedChange([FeedEnvironment()])
 
@@ -113,7 +113,7 @@ CONSTRAINT = Constraint(
     relaxations=relaxations,
     words={
         Reason.NOT_FED: invariant(MADE_TOO_EARLY),
-        Reason.NOT_COUNTED: plain(
+        Reason.NOT_COUNTED: nodes_that(
             f"gives what its kubelet counts and no more: {ASK_BY_COUNTED_NAMES}",
             f"give what their kubelets count and no more: {ASK_BY_COUNTED_NAMES}",
         ),

@@ -2,11 +2,11 @@
 
 from berth_operator.scheduling.constraints.constraint import Constraint
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.wording import invariant, plain
+from berth_operator.scheduling.wording import invariant, nodes_that
 
 CONSTRAINT = Constraint(
     words={
-        Reason.UNDECIDED: plain(
+        Reason.UNDECIDED: nodes_that(
             "was not fully evaluated (time limit)", "were not fully evaluated (time limit)"
         ),
         Reason.NO_NODES: lambda *_: "there are no nodes",
@@ -15,7 +15,7 @@ CONSTRAINT = Constraint(
         Reason.UNSUPPORTED_CONSTRAINT: invariant(
             "cannot be evaluated: the pod uses an unsupported constraint"
         ),
-        Reason.TOO_MUCH_TOGETHER: plain(
+        Reason.TOO_MUCH_TOGETHER: nodes_that(
             "was not evaluated (too many long requests wait)",
             "were not evaluated (too many long requests wait)",
         ),

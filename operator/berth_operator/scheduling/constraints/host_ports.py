@@ -64,9 +64,9 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
-    """Propose to drop each port that is taken on one of the nodes where the fewest are taken."""
+    """Propose to drop, one at a time, the ports that are taken on the nodes with the fewest taken ports."""
     ports, query = failed.query.question.demand.host_ports, failed.query
-    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.candidate_rows())
+    rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.rows_blocked_by_this_alone())
     found = np.array([taken(query, port)[rows] for port in ports])
     counts = found.sum(axis=0)
     fewest = counts == np.min(counts, initial=len(ports), where=counts > 0)

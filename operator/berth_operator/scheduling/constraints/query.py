@@ -50,7 +50,7 @@ class Query:
 
     @property
     def matching(self) -> node_table.Mask | None:
-        """The open cards that meet the conditions; None if there are none: any will do."""
+        """The open cards that meet the conditions; None where the pod has none: any will do."""
         if self._matching is NOT_COMPUTED:
             wanted = self.question.conditions if self.need.cards else requests.ANY_CARD
             self._matching = matching_cards(self.inventory, self.rows, wanted)

@@ -11,7 +11,7 @@ from berth_operator.scheduling import node_table, questions
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.wording import plain
+from berth_operator.scheduling.wording import nodes_that
 
 
 def asked(question: questions.Question) -> bool:
@@ -36,7 +36,7 @@ CONSTRAINT = Constraint(
     feasible=feasible,
     unresolvable=unresolvable,
     words={
-        Reason.ONE_REPLICA_EACH: plain(
+        Reason.ONE_REPLICA_EACH: nodes_that(
             "gives a container one replica at most: ask for one in each",
             "give a container one replica at most: ask for one in each",
         ),

@@ -163,7 +163,7 @@ class AskLessResource(changes.Change):
 
 def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield the options to ask for no more of a resource than some node has left."""
-    rows = np.array(failed.candidate_rows(), dtype=np.int64)
+    rows = np.array(failed.rows_blocked_by_this_alone(), dtype=np.int64)
     for name, amount in failed.query.question.demand.amounts:
         free = free_amounts(failed.query.table, rows, name)
         amounts = np.unique(free[(free > 0) & (free < amount)])[::-1].tolist()

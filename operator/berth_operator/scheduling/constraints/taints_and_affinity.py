@@ -16,7 +16,7 @@ from berth_operator.scheduling.constraints.constraint import Constraint, FailedP
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.nodes import affinity, facts, taints
-from berth_operator.scheduling.wording import clipped, plain, with_detail
+from berth_operator.scheduling.wording import clipped, nodes_that, with_detail
 
 OF_KUBERNETES: Final = "node.kubernetes.io/"  # Its own taints say that something is wrong with a node.
 MOST_EVALUATED: Final = 64  # How many nodes are looked at in detail: those with the fewest obstacles.
@@ -156,7 +156,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield what would lift the obstacles of the nodes that have the fewest, the most common first."""
     inventory, node_selection = failed.query.inventory, failed.query.question.demand.node_selection
     counts = inventory.node_selection_reasons(node_selection).obstacle_counts
-    rows = sorted(failed.candidate_rows(), key=lambda row: int(counts[row]))
+    rows = sorted(failed.rows_blocked_by_this_alone(), key=lambda row: int(counts[row]))
     there = [inventory.infos[row] for row in rows[:MOST_EVALUATED]]
     found = [set(obstacles(info.node, node_selection)) for info in there if info and info.node]
     fewest = min((len(one) for one in found if one), default=0)
@@ -182,9 +182,9 @@ CONSTRAINT = Constraint(
     relaxations=relaxations,
     remedies=remedies,
     words={
-        Reason.NODE_CORDONED: plain("is cordoned", "are cordoned"),
+        Reason.NODE_CORDONED: nodes_that("is cordoned", "are cordoned"),
         Reason.TAINTED: with_detail("has the untolerated taint", "have the untolerated taint"),
-        Reason.SELECTOR_MISMATCH: plain(
+        Reason.SELECTOR_MISMATCH: nodes_that(
             "does not match the node selector or affinity", "do not match the node selector or affinity"
         ),
     },

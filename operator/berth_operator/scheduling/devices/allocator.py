@@ -6,7 +6,7 @@ views and requests give equal answers, in whatever order cards and holds are lis
 
 Behind it, `conditions` and `verdicts` judge one card for one ask. `packing_problems` makes a
 packing problem of all asks, `packing` solves it exactly, and `preferences` says what is
-preferred (with `mig_slices` for MIG, and `topology` and `scopes` for sets of cards); `joint`
+preferred (with `mig_slices` for MIG, and `card_sets` and `scopes` for sets of cards); `joint`
 keeps together what must be, and `exclusivity` apart what must not meet. `simple` is the short way
 for most pods. `grants` returns the answer container by container, `shortfalls` why there is none.
 """

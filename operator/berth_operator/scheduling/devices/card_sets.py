@@ -30,9 +30,9 @@ MOST_COMPARED: Final = 20_000
 COMPARED_TOGETHER: Final = 26_000
 ROUNDS_TOGETHER: Final = 48
 # What a step of the search is worth of this.
-COMPARED_IN_A_STEP: Final = 500
-RANKED_IN_A_STEP: Final = 150
-STEPS_A_ROUND: Final = 2
+COMPARED_PER_STEP: Final = 500
+RANKED_PER_STEP: Final = 150
+STEPS_PER_ROUND_OF_SWAPS: Final = 2
 # A Device lists no more; beyond these, the lowest slots are chosen from.
 MOST_SLOTS: Final = 64
 
@@ -91,7 +91,7 @@ def _best(topology: node_topology.NodeTopology, free: int, count: int, pool: int
     if number > most_compared(among):
         return field.improved(count, max(1, ROUNDS_TOGETHER // among))
     sets = field.all_sets(count)
-    return Found(field.mask(sets.masks[field.first(sets)]), number // COMPARED_IN_A_STEP)
+    return Found(field.mask(sets.masks[field.first(sets)]), number // COMPARED_PER_STEP)
 
 
 def most_compared(among: int) -> int:
@@ -105,8 +105,8 @@ def price(available: int, count: int) -> int:
         return 0
     number = math.comb(available, count)
     if number > most_compared(1):
-        return STEPS_A_ROUND * ROUNDS_TOGETHER
-    return number // COMPARED_IN_A_STEP
+        return STEPS_PER_ROUND_OF_SWAPS * ROUNDS_TOGETHER
+    return number // COMPARED_PER_STEP
 
 
 def each(
@@ -125,7 +125,7 @@ def each(
     available = node_topology.slots(pool)
     number = math.comb(len(available), count)
     if len(available) <= MOST_SLOTS and number <= most_compared(among):
-        effort.spend(number // RANKED_IN_A_STEP)
+        effort.spend(number // RANKED_PER_STEP)
         others: Iterator[int] = iter(()) if effort.cut_short else _ranked_masks(topology, free, count, pool)
     else:
         others = map(node_topology.mask_of, itertools.combinations(available, count))
@@ -234,9 +234,9 @@ class _Field:
             swaps = self._swaps(best)
             better = int(swaps.masks[self.first(swaps)])
             if better == best:
-                return Found(self.mask(np.uint64(best)), STEPS_A_ROUND * (done + 1))
+                return Found(self.mask(np.uint64(best)), STEPS_PER_ROUND_OF_SWAPS * (done + 1))
             best = better
-        return Found(self.mask(np.uint64(best)), STEPS_A_ROUND * rounds)
+        return Found(self.mask(np.uint64(best)), STEPS_PER_ROUND_OF_SWAPS * rounds)
 
     def _swaps(self, best: int) -> Sets:
         """Return all sets that one swap makes of a set, and the set itself."""

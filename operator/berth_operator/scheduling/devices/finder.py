@@ -1,12 +1,11 @@
 """The search for the devices of one pod on one node.
 
-An answer is found whenever there is one. What a pod takes whole is chosen as a set, and
-the sets are tried in the order of their worth; around each, shares, instances, replicas
-and jointly asked devices are placed by the exact search. So the best set of cards wins
-for which the rest of the pod still fits. When the first set fails, the search asks once
-whether any cards at all would do: if not, no other set is tried, and if so, that answer
-is kept for the case that the sets are too many to try. Types of device that have nothing
-to do with the cards are placed by themselves.
+An answer is found whenever there is one and the effort suffices. What a pod takes whole is chosen as a set,
+and the sets are tried in the order of their worth; around each, shares, instances, replicas and jointly
+asked devices are placed by the exact search. So the best set of cards wins for which the rest of the pod
+still fits. When the first set fails, the search asks once whether any cards at all would do: if not, no
+other set is tried, and if so, that answer is kept for the case that the sets are too many to try. Types of
+device that have nothing to do with the cards are placed by themselves.
 
 Where init containers could not borrow all they need, the search is repeated with fewer
 and fewer cards allowed, because a pod keeps every card for as long as it lives.
@@ -35,7 +34,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 
 # A packing problem costs about as much to build as so many steps of solving it.
 STEPS_TO_BUILD: Final = 20
-ASKED_IN_A_STEP: Final = 4
+ASKED_PER_STEP: Final = 4
 # Holding a card less is worth a look, not a long search.
 STEPS_TO_SAVE: Final = 2_000
 # Replicas and instances are placed one by one; a pod that asks for more of them is not searched for.
@@ -82,7 +81,7 @@ def search(
 def steps_to_read(view: device_view.View, request: requests.Request) -> int:
     """Return how many steps it costs to ask each device of a node for each thing that is asked."""
     asks = sum(len(container.asks) for container in request.containers)
-    return asks * len((*view.device.cards, *view.device.others)) // ASKED_IN_A_STEP
+    return asks * len((*view.device.cards, *view.device.others)) // ASKED_PER_STEP
 
 
 def _pieces(request: requests.Request) -> int:
@@ -116,7 +115,7 @@ class _Table:
 
     def attempt(self, choice: scopes.Choice, scope: Scope) -> grants.Solved | None:
         """Place everything with these cards."""
-        self.effort.spend(STEPS_TO_BUILD + len(self.problem.items) // ASKED_IN_A_STEP)
+        self.effort.spend(STEPS_TO_BUILD + len(self.problem.items) // ASKED_PER_STEP)
         problem = self.problem.packing_problem(self.types, choice, self.limits)
         state = packing.solve(problem, self.effort)
         return None if state is None else grants.Solved(problem, state, scope)

@@ -1,7 +1,7 @@
 """Devices that belong together: a NIC on the PCIe root of each GPU that it serves.
 
 A pod that asks for GPUs and NICs jointly wants every transfer to stay below one root.
-The first type leads (GPUs, where they are among the types) and the others follow: each
+The first type that the pod lists leads, or the GPUs where it lists them, and the others follow: each
 container's following devices sit on the roots of its own leading devices, on every such
 root at least one, and where there are more roots than devices were asked for, the count
 is raised to the number of roots. A container that has none of the leading type follows
@@ -76,7 +76,7 @@ def type_of(ask: requests.Ask) -> str:
     return ask.type if isinstance(ask, requests.OtherDevices) else facts.GPU
 
 
-def number_roots(device: facts.Device) -> Mapping[str, int]:
+def root_bits(device: facts.Device) -> Mapping[str, int]:
     """Return a bit of its own for each known PCIe root of a node."""
     known = {one.root for one in (*device.cards, *device.others) if one.root is not None}
     return {root: UNKNOWN << at for at, root in enumerate(sorted(known), start=1)}
@@ -101,10 +101,10 @@ def in_rounds(order: Sequence[int], roots: Sequence[int]) -> list[int]:
 
 
 def nearest_first(
-    order: Sequence[int], spots: Sequence[Place], roots: int, led: Collection[int]
+    order: Sequence[int], spots: Sequence[Place], roots: int, leading: Collection[int]
 ) -> list[int]:
-    """Order spots: below these roots in rounds, on a NUMA node of the spots `led`, then the rest."""
-    numa_nodes = {spots[at].card.numa for at in led} - {None}
+    """Order spots: below these roots in rounds, on a NUMA node of the leading ones, then the rest."""
+    numa_nodes = {spots[at].card.numa for at in leading} - {None}
     below = [at for at in order if spots[at].root & roots]
     others = [at for at in order if not spots[at].root & roots]
     others.sort(key=lambda at: spots[at].card.numa not in numa_nodes)  # The sort is stable.

@@ -1,10 +1,10 @@
 """An exact search: things of several sizes, put into places of several sizes, in several phases.
 
-This module knows nothing of cards. A Spot is a place with room in two quantities; an
-Item asks for a number of different spots and says what it takes of each, and in which
-phases of the pod's life. Items of different phases may use the same room one after the
-other, and what runs in several phases keeps its spots in all of them. Spots belong to
-devices, and limits say how many devices out of a set may be used at all.
+Of devices it knows the PCIe root and the NUMA node; all else is plain numbers. A Spot is a place with room
+in two quantities; an Item asks for a number of different spots and says what it takes of each, and in which
+phases of the pod's life. Items of different phases may use the same room one after the other, and what runs
+in several phases keeps its spots in all of them. Spots belong to devices, and limits say how many devices
+out of a set may be used at all.
 
 The search goes item by item and returns to an earlier choice when a later item finds no
 spot, so it finds an answer whenever one exists; the first choice everywhere is what the
@@ -27,11 +27,12 @@ from berth_operator.scheduling.devices import bounds, facts, joint
 from berth_operator.scheduling.devices.search_effort import Effort
 
 # Below so many steps and items, counting would cost more than it saves.
-PATIENCE: Final = 40
+STEPS_BEFORE_COUNTING: Final = 40
 MANY_ITEMS: Final = 24
 # A step costs more where there are many spots and phases: what it changes is copied.
-CHEAP: Final = 32
+SPOT_PHASES_PER_STEP: Final = 32
 
+# Of a card its core and memory; of an instance or replicas how many; of a NIC its core and its functions.
 Room = tuple[int, int]
 Load = tuple[int, ...]  # What the items placed so far take of a spot: two numbers for each phase.
 
@@ -73,7 +74,7 @@ class Item:
     `leads` marks what sits on PCIe roots that others must follow, `follows` what must be
     beside it: on the roots of its owner's leading devices, on each of them at least one.
     With `wished` it need only come as near as it can. `recalls` tells that the preference depends
-    on what the same owner took before. `price` says how many steps it costs to put so many spots in order,
+    on what the same owner took before. `ordering_steps` says how many it costs to put so many spots in order,
     where that is more than sorting.
     """
 
@@ -87,7 +88,7 @@ class Item:
     follows: bool = False
     wished: bool = False
     recalls: bool = False
-    price: Callable[[int], int] | None = None
+    ordering_steps: Callable[[int], int] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,10 +132,10 @@ class _Search:
         self.effort = effort
         self.kinds = _kinds(problem)
         self.rooms = tuple(spot.room for spot in problem.spots)
-        self.joint = any(item.follows for item in problem.items)
+        self.has_followers = any(item.follows for item in problem.items)
         self.failed: set[object] = set()
         self.begun = effort.left
-        self.price = 1 + len(problem.spots) * problem.phases // CHEAP
+        self.steps_per_put = 1 + len(problem.spots) * problem.phases // SPOT_PHASES_PER_STEP
         self.sizes: tuple[bounds.Size, ...] = ()
         self.demands: dict[int, tuple[bounds.Demand, ...]] = {}
 
@@ -153,7 +154,7 @@ class _Search:
 
     def _hopeless(self, at: int, state: State) -> bool:
         """Count whether the rest can fit at all, once the search has lasted for a while."""
-        if self.begun - self.effort.left < PATIENCE and len(self.problem.items) < MANY_ITEMS:
+        if self.begun - self.effort.left < STEPS_BEFORE_COUNTING and len(self.problem.items) < MANY_ITEMS:
             return False
         if at not in self.demands:
             self.sizes = self.sizes or tuple(map(_size_of, self.problem.items))
@@ -163,7 +164,7 @@ class _Search:
     def _key(self, at: int, state: State) -> object:
         """Describe a state so that equal spots may trade places."""
         alike = tuple(sorted(zip(self.kinds, state.loads, strict=True)))
-        return at, alike, state.roots if self.joint else ()
+        return at, alike, state.roots if self.has_followers else ()
 
     def _ways(self, item: Item, state: State) -> Iterator[State]:
         """Yield all ways to place one item, the preferred first."""
@@ -172,8 +173,8 @@ class _Search:
         if roots and not item.wished:
             able = [at for at in able if self.problem.spots[at].root & roots]
         mine = self._taken_by(item.owner, state) if item.recalls else ()
-        if item.price is not None:
-            self.effort.spend(item.price(len(able)))
+        if item.ordering_steps is not None:
+            self.effort.spend(item.ordering_steps(len(able)))
         order = item.arrange(state, mine, able)
         if not roots:
             found = self._pick(item, state, order, item.count, 0)
@@ -188,19 +189,19 @@ class _Search:
     def _pick_near(
         self, item: Item, state: State, order: list[int], roots: int
     ) -> Iterator[tuple[tuple[int, ...], State]]:
-        """Yield sets of spots near what leads: as many as roots if there are so many, but at least the count.
+        """Yield sets of spots near what leads: first one spot for each root, then fewer, down to the count.
 
-        Of the raised counts only the best set is tried: to get more than was asked is worth no search.
+        Of each larger number only the best set is tried: to get more than was asked is worth no search.
         """
-        order = joint.nearest_first(order, self.problem.spots, roots, self._led(item.owner, state))
+        order = joint.nearest_first(order, self.problem.spots, roots, self._leading(item.owner, state))
         for count in range(min(roots.bit_count(), len(order)), item.count, -1):
             yield from itertools.islice(self._pick(item, state, order, count, 0), 1)
         yield from self._pick(item, state, order, item.count, 0)
 
     def _pick(
-        self, item: Item, state: State, order: list[int], count: int, missing: int
+        self, item: Item, state: State, order: list[int], count: int, missing_roots: int
     ) -> Iterator[tuple[tuple[int, ...], State]]:
-        """Yield the sets of `count` spots, in order, that leave none of the roots missing."""
+        """Yield the sets of `count` spots, in order, that leave none of these roots missing."""
         if not count:
             yield (), state
             return
@@ -212,7 +213,7 @@ class _Search:
                 continue
             tried.add(likeness)
             after = self._put(item, state, at)
-            rest = missing & ~self.problem.spots[at].root
+            rest = missing_roots & ~self.problem.spots[at].root
             if after is None or rest.bit_count() >= count:
                 continue
             for chosen, final in self._pick(item, after, order[place + 1 :], count - 1, rest):
@@ -227,7 +228,7 @@ class _Search:
 
     def _put(self, item: Item, state: State, at: int) -> State | None:
         """Put one unit on a spot that has room for it; None where a limit forbids its device."""
-        self.effort.spend(self.price)
+        self.effort.spend(self.steps_per_put)
         spot, held = self.problem.spots[at], state.held | 1 << self.problem.spots[at].device
         if held != state.held and any(
             (held & one.devices).bit_count() > one.most for one in self._limits(spot)
@@ -246,11 +247,11 @@ class _Search:
     def _limits(self, spot: Spot) -> Iterator[Limit]:
         return (one for one in self.problem.limits if one.devices >> spot.device & 1)
 
-    def _led(self, owner: int, state: State) -> list[int]:
+    def _leading(self, owner: int, state: State) -> list[int]:
         """Return the spots that lead for an owner: its own, or all of the pod where it has none."""
         done = zip(self.problem.items, state.chosen, strict=False)
-        led = [(item.owner, at) for item, chosen in done if item.leads for at in chosen]
-        return [at for one, at in led if one == owner] or [at for _, at in led]
+        leading = [(item.owner, at) for item, chosen in done if item.leads for at in chosen]
+        return [at for one, at in leading if one == owner] or [at for _, at in leading]
 
     def _taken_by(self, owner: int, state: State) -> tuple[int, ...]:
         done = zip(self.problem.items, state.chosen, strict=False)

@@ -1,6 +1,6 @@
 """From a request and the devices of one node to packing problems that the exact search can solve.
 
-A Problem is read once for each question: the spots that the node's devices offer, and the
+A NodeProblem is read once for each question: the spots that the node's devices offer, and the
 asks as items with all spots that would do for each. Types of device that have nothing to
 do with each other become problems of their own, so that a node without a free NIC is not
 tried with every set of cards; types that are asked jointly stay together. The problem of
@@ -105,7 +105,7 @@ class NodeProblem:
 
     @functools.cached_property
     def phase_count(self) -> int:
-        """How many sets of containers run together one after the other."""
+        """The number of phases: all that keeps running, and one for each init container."""
         return 1 + sum(not container.runs for container in self.request.containers)
 
     @functools.cached_property
@@ -202,7 +202,7 @@ def field_of(
 
 
 def _spots(problem: NodeProblem) -> Iterator[Spot]:
-    bits = joint.number_roots(problem.view.device) if problem.roles.types else {}
+    bits = joint.root_bits(problem.view.device) if problem.roles.types else {}
     for slot, card in enumerate(problem.cards):
         if card.trouble is None:
             root = _root(problem, card, bits)
@@ -293,10 +293,10 @@ def _items_of(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) 
     elif isinstance(ask, requests.OtherDevices) and ask.every:
         yield dataclasses.replace(whole, count=count_of_every(problem.view, ask, problem.request))
     else:
-        price = _price(ask)
+        steps = _ordering_steps(ask)
         leads, follows = kind == problem.roles.leader, kind in problem.roles.followers
         wished = follows and problem.roles.wished
-        yield dataclasses.replace(whole, leads=leads, follows=follows, wished=wished, price=price)
+        yield dataclasses.replace(whole, leads=leads, follows=follows, wished=wished, ordering_steps=steps)
 
 
 def _needs(problem: NodeProblem, ask: requests.Ask) -> dict[int, Room]:
@@ -368,7 +368,7 @@ def _arrange(
     return preferences.shares(preference, needs)
 
 
-def _price(ask: requests.Ask) -> Callable[[int], int] | None:
+def _ordering_steps(ask: requests.Ask) -> Callable[[int], int] | None:
     """Return what it costs to order cards for an ask, by their number: whole ones are chosen as a set."""
     if not isinstance(ask, requests.Gpus) or not ask.whole:
         return None

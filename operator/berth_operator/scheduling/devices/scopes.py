@@ -1,16 +1,16 @@
 """How close the cards of a pod must sit, and which sets of whole cards that leaves.
 
-A scope divides the slots of a topology into groups, and all cards of a pod must lie in one
-of them. NUMA and PCIe groups come from the topology; for NVLink the groups are the largest
-sets in which every card is joined with every other. Where the topology has a partition
-table and the table knows sets of the size that is wanted, NVLink means one of those.
+A scope names groups of slots, and all cards of a pod must lie in one of them. NUMA and PCIe groups come
+from the topology; for NVLink the groups are the largest sets in which every card is joined with every
+other, and these may overlap. Where the topology has a partition table that somebody published, and the table
+knows sets of the size that is wanted, NVLink means one of those.
 
 Where a pod asks for a partition, or the node honours its table, nothing but a partition will do. Of
 those that are free the best score wins, and of these the one that leaves the larger ones whole. A
 node without a table has no partitions but its NVLink groups, of whose bandwidth nothing is known.
 
-Unknown is not zero: a card of which the topology knows nothing is in no group, so it never
-meets a scope that is required. A scope that is only preferred is tried first and then
+Unknown is not zero: a card of which the topology knows nothing is in no group of NVLink, PCIe or NUMA, so
+it never meets such a scope where it is required. A scope that is only preferred is tried first and then
 given up step by step, NVLink to PCIe to NUMA to the whole node.
 """
 
@@ -31,8 +31,8 @@ from berth_operator.scheduling.devices import (
 from berth_operator.scheduling.devices.search_effort import Effort
 
 NARROWEST_FIRST: Final = (Scope.DEVICE, Scope.NVLINK, Scope.PCIE, Scope.NUMA, Scope.NODE)
-# A walk is begun in each group; so many of those cost a step.
-GROUPS_IN_A_STEP: Final = 8
+# Beginning to look in so many groups costs one step.
+GROUPS_PER_STEP: Final = 8
 LARGEST: Final = 62  # Bits of a number; larger partitions count as of this size.
 
 
@@ -123,10 +123,10 @@ def _partitions(
     best_only: bool,  # noqa: FBT001  part of the key
     bandwidth: int,
 ) -> tuple[int, ...]:
-    """Return the partitions of that size that lie in the pool, best first; `free` is what others may use.
+    """Return the partitions of that size that lie in the pool, best first; `free` are all unused cards.
 
     The best has the highest score. Of equal scores that one wins whose loss breaks up the fewest larger ones,
-    then the first of the table. A topology with none of that size has no opinion.
+    then the one that leaves most, then the first of the table.
     """
     sized = topology.best_of_size.get(count, ()) if best_only else topology.partitions
     found = [
@@ -164,7 +164,7 @@ def bound_to_table(field: Field, scope: Scope, count: int) -> bool:
 
 
 def best(field: Field, scope: Scope, count: int, effort: Effort) -> int | None:
-    """Choose the best set of whole cards within a scope; None as well where the effort is spent."""
+    """Choose the best set of whole cards within a scope; None where none was found."""
     if scope is not Scope.NODE:
         choice = next(choices(field, scope, count, effort), None)
         return None if choice is None else choice.whole
@@ -180,14 +180,14 @@ def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[
 
     Where the effort is spent, the walk ends.
     """
-    around = groups(field.topology, scope, field.everything)
+    groups_of_scope = groups(field.topology, scope, field.everything)
     table = partitions(field, count)
     for whole in table:
-        yield from (Choice(whole, group) for group in around if whole & group == whole)
+        yield from (Choice(whole, group) for group in groups_of_scope if whole & group == whole)
     if bound_to_table(field, scope, count):
         return
-    able = [group for group in around if (field.pool & group).bit_count() >= count]
-    effort.spend(len(able) // GROUPS_IN_A_STEP)
+    able = [group for group in groups_of_scope if (field.pool & group).bit_count() >= count]
+    effort.spend(len(able) // GROUPS_PER_STEP)
     walks = [_in_group(field, group, count, effort, among=len(able)) for group in able]
     for _, choice in walks[0] if len(walks) == 1 else heapq.merge(*walks):
         if effort.cut_short:

@@ -2,7 +2,7 @@
 
 Arrays have one entry for each node in question, matrices one column more for each card.
 All quantities are those before the placement, in percent and bytes; `taken_core` and `taken_memory`
-return what the pod would take of a card, or of all its cards together.
+return what the pod would take of all its cards together.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """The smallest set of changes that lets a pod in: one change where one does, else two.
 
-A change of the pod is tried on all nodes, because it is worth more the more nodes would take the pod.
+A change of the pod is tried on all nodes, and the advice says how many of them would take the pod then.
 A change of a node is tried on the nearest nodes, which are those that need the least change, until one of its
 type helps: one example is enough. Only where no single change helps are two tried together. A proposed change
 has variants, the cheapest first, such as to end one pod or two. The words of a change are its `clause`.
@@ -59,10 +59,10 @@ class Advice:
 def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
     """Return advice by cost, then by the number of changes, then by their precedence.
 
-    A cost is the fraction of the request that is given up: 2 of 8 GiB cost 0.25, 1 of 2 cards costs 0.5.
-    To repair a node or to end pods costs 1. To free single devices costs their number, divided by the number
-    of devices that the pod would get. A dropped condition costs 1, or 0.5 if the pod still gets all the
-    devices that it asks for. Advice of equal rank keeps its order; duplicates are dropped.
+    A cost is the fraction of the request that is given up: 2 of 8 GiB cost 0.25, 1 of 2 cards costs 0.5. To
+    repair a node or to end pods costs 1. To free single devices costs their number, divided by the number
+    of devices that the pod would get. A dropped condition costs 1, or less if only a preference of place or
+    partition goes with it. Advice of equal rank keeps its order; duplicates are dropped.
     """
     precedence = {advice: [change.precedence for change in advice.changes] for advice in found}
 
@@ -86,13 +86,13 @@ def _pod_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]
 
 
 def _tried_on_all_nodes(survey: NodeSurvey, proposal: ProposedChange) -> Advice | None:
-    """Return the cheapest variant of a change of the pod with which any node takes it, and how many do."""
-    pod = Scenario(survey.request, survey.demand)
-    feasible = functools.cache(lambda change: survey.feasibility.feasible_nodes(change.apply(pod)))
+    """Return the cheapest variant of a change of the pod that lets it in somewhere, and on how many nodes."""
+    scenario = Scenario(survey.request, survey.demand)
+    feasible = functools.cache(lambda change: survey.feasibility.feasible_nodes(change.apply(scenario)))
     change = cheapest(proposal, lambda change: bool(feasible(change).rows))
     if change is None:
         return None
-    found, after = feasible(change), change.apply(pod)
+    found, after = feasible(change), change.apply(scenario)
     example = survey.node(found.rows[0]).name
     return Advice((change,), after.request, after.demand, example, len(found.rows), found.exact)
 
@@ -209,8 +209,8 @@ def _without_unneeded(
     """Return a change without those of these parts that are not needed; some are known to be `needed`.
 
     Dropping one part can make another unnecessary that was needed before, so the needed ones are tried again
-    after each drop. For example, every card without a recorded holder may be withheld: then ending all pods
-    of a card makes it withheld too, while leaving one keeps the free part of the card usable.
+    after each drop. For example, where all cards without a holder are withheld, a card whose pods all end is
+    withheld as well; if one of them stays, the rest of the card can be used.
     """
     again: Sequence[Any] = ()
     for part in parts:

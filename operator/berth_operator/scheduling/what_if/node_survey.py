@@ -47,7 +47,7 @@ ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in
 class ChangeNeeded(enum.IntEnum):
     """What would have to change for a node to take the pod, from the easiest."""
 
-    OF_PODS = 0
+    OF_USE_OR_DEVICES = 0
     OF_NODE_OR_AGENT = 1
     OF_HARDWARE = 2
 
@@ -113,7 +113,7 @@ class NodeSurvey:
     def change_needed(self) -> node_table.Numbers:
         """What each node needs most, as a `ChangeNeeded`."""
         changes = self.with_reason(NODE_SELECTION | AGENT_REASONS)
-        of_node = np.where(changes, ChangeNeeded.OF_NODE_OR_AGENT, ChangeNeeded.OF_PODS)
+        of_node = np.where(changes, ChangeNeeded.OF_NODE_OR_AGENT, ChangeNeeded.OF_USE_OR_DEVICES)
         needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.OF_HARDWARE, of_node)
         return needed
 

@@ -22,8 +22,8 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101
     holds = tuple(order_of_victims(info))
-    # `owned`, for `device` lacks the cards that are withheld for pods with unreadable allocations. The change
-    # may end such a pod; if it does not, `charge` withholds them again.
+    # Not `info.device`, which lacks the cards that are withheld for pods with unreadable allocations. The
+    # change may end such a pod; if it does not, `charge` withholds them again.
     return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds, info.quarantine)
 
 

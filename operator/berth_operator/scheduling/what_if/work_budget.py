@@ -35,7 +35,7 @@ _NODES_PER_STEP: Final = 256
 
 @dataclasses.dataclass(slots=True)
 class Budget:
-    """The work that may still go into one explanation, on few nodes unless on `unlimited_nodes`."""
+    """The work that may still go into one explanation; `unlimited_nodes` lifts the limits on nodes."""
 
     effort: Effort
     unlimited_nodes: bool = False
@@ -57,7 +57,7 @@ class Budget:
         """Yield the effort to search one node: as much as a search for a placement may use."""
         # Spent before the node is read, so that a time limit, which starts with this, covers the reading.
         self.effort.spend(_STEPS_PER_NODE_READ)
-        with self.effort.part(search.STEPS_A_NODE) as part:
+        with self.effort.part(search.STEPS_PER_NODE) as part:
             yield part
 
     def spend_on_trial(self, scenario: Scenario) -> None:
