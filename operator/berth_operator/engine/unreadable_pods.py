@@ -106,12 +106,12 @@ class UnreadablePods:
         return {uid for uid in self._pods if self.record_scheduler(uid) in changed} if changed else set()
 
     def record_scheduler(self, uid: str) -> str | None:
-        """Return the scheduler whose record of its cards a pod has; None if it has no record."""
+        """Return the scheduler whose record of its devices a pod has; None if it has no record."""
         _, nameless = self._pods[uid]
         return nameless.record.scheduler if nameless.record is not None else None
 
     def disbelieved(self, uid: str) -> str | None:
-        """Return the scheduler whose record of a pod's cards is not believed; None if there is none."""
+        """Return the scheduler whose record of a pod's devices is not believed; None if there is none."""
         scheduler = self.record_scheduler(uid) if uid in self._pods else None
         return scheduler if scheduler not in self._believed else None
 
