@@ -292,11 +292,11 @@ class PolicySpec(model_rules.Model):
         model_rules.set_list(schema_limits.MOST_SCHEDULERS),
     ] = (names.KOORDINATOR_SCHEDULER,)
     """The schedulers, as spec.schedulerName of pods has them, whose records of a pod's devices are believed, in
-    scheduling.koordinator.sh/device-allocated of pods that Berth did not bind. The cards, NICs and FPGAs that
-    such a record names are given to nobody else, if they are there and no more than the pod asks for by
-    resources. Who may edit a pod may edit its record: name only schedulers that write it. A record of any other
-    scheduler frees nothing: as many cards as the pod asks for are kept back, and all NICs of its node if it asks
-    for one. Empty: no record is believed."""
+    scheduling.koordinator.sh/device-allocated of pods that Berth did not bind. The cards, NICs and FPGAs
+    that such a record names are given to nobody else, if they are there and no more than the pod asks for
+    by resources. Who may edit a pod may edit its record: name only schedulers that write it. A record of
+    any other scheduler frees nothing: as many cards as the pod asks for are kept back, and all NICs of its
+    node if it asks for one. Empty: no record is believed."""
 
     on_cordon: vocabulary.OnCordon = vocabulary.OnCordon.STOP
     """What becomes of the pods that hold a device which spec.cordon of its Device names. stop: they stay, and
