@@ -9,7 +9,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_crds import aliases, names
+from berth_crds import aliases, allocation, names
+from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, decisions
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -84,6 +85,10 @@ CASES: Final[dict[str, tuple[raw.Pod, list[str]]]] = {
     "by the name of old": (nic({"rdma": [entry(0, name="kubernetes.io/rdma")]}), [SECOND, LAST]),
     "all that it names": (pod({"rdma": [entry(0), entry(2)]}, {RDMA: 200}), [SECOND]),
     "a NIC of which it has a part": (pod({"rdma": [entry(1, 70)]}, {}, **PARTS), [FIRST, LAST]),
+    "a NIC that an init container has before": (
+        pod({"rdma": [entry(0)]}, {RDMA: 100}, initContainers=[builders.asking("init", {RDMA: 100})]),
+        [SECOND, LAST],
+    ),
     "a virtual function": (pod({"rdma": [entry(2, 1, BUSES[0])]}, {RDMA: 1}), [FIRST, SECOND]),
     "beside a card that it names": (
         pod({"gpu": [{"minor": 0}], "rdma": [entry(0)]}, {RDMA: 100, "koordinator.sh/gpu": 100}),
@@ -94,6 +99,7 @@ CASES: Final[dict[str, tuple[raw.Pod, list[str]]]] = {
     "a record of another type": (nic({"fpga": [entry(0, name="koordinator.sh/fpga")]}), []),
     "fewer than it asks for: the rest may be any": (pod({"rdma": [entry(0)]}, {RDMA: 200}), []),
     "more than it asks for": (pod({"rdma": [entry(0), entry(1)]}, {RDMA: 100}), []),
+    "one of which it has nothing, beside": (nic({"rdma": [entry(0), entry(1, 0)]}), []),
     "the same one twice": (pod({"rdma": [entry(0), entry(0)]}, {RDMA: 200}), []),
     "one that is not there": (nic({"rdma": [entry(9)]}), []),
     "a function that is not there": (pod({"rdma": [entry(2, 1, "0000:ff:00.0")]}, {RDMA: 1}), []),
@@ -126,6 +132,46 @@ def test_a_nic_that_a_pod_of_others_may_have_is_given_to_nobody_else(
     ledger = ledger_with(theirs, late=late)
 
     assert given(ledger, WHOLE) == free
+
+
+def test_what_the_node_does_not_list_is_not_held(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody can have given it, whatever the record says; nor is a GpuPod said to have named what is held."""
+    ledger = ledger_with(nic({"rdma": [entry(0)]}))
+    listed = kept(ledger)
+
+    ledger.node_seen(builders.node("n1"))
+
+    assert (listed, kept(ledger)) == (([FIRST], set()), ([], set()))
+    assert not [message for message in caplog.messages if "names its devices" in message]
+
+
+def test_a_gpupod_speaks_of_no_type_that_the_record_names() -> None:
+    """What both name is held once."""
+    ledger = ledger_with(nic({"rdma": [entry(0)]}))
+
+    ledger.gpupod_seen(gpupod(half(FIRST, 100)))
+
+    assert kept(ledger) == ([FIRST], set())
+
+
+def test_an_edit_of_a_record_frees_nothing() -> None:
+    """A pod of Berth's keeps back the NIC that its record lacked when it was first seen."""
+    asks = builders.asking("main", {names.RDMA: 100, names.NVIDIA_GPU: 1})
+    fields: dict[str, Any] = {"nodeName": "n1", "containers": [asks]}
+    both = {"main": {"gpu": [builders.recorded(0)], "rdma": [allocation.Share(FIRST, 0, 100, 0)]}}
+    ledger = ledger_with(builders.pod("p", annotations=builders.record(main=[0]), **fields))
+    first = kept(ledger)
+
+    ledgers.pod_seen(ledger, builders.pod("p", annotations=builders.written("n1", both), **fields))
+
+    assert first == kept(ledger) == ([builders.uuid("n1", 0)], {"rdma"})
+
+
+def test_the_device_counts_the_pod() -> None:
+    """Its REASON says that there is one without a record that counts."""
+    (summary,) = node_summaries.summarize(ledger_with(nic(None)).inventory, {"n1"})
+
+    assert "1 pod whose allocation annotation is missing or unreadable" in summary.reason
 
 
 def test_the_rest_of_a_nic_is_given() -> None:
