@@ -136,6 +136,7 @@ def test_a_nic_that_a_pod_of_others_may_have_is_given_to_nobody_else(
 
 def test_what_the_node_does_not_list_is_not_held(caplog: pytest.LogCaptureFixture) -> None:
     """Nobody can have given it, whatever the record says; nor is a GpuPod said to have named what is held."""
+    caplog.set_level("INFO")
     ledger = ledger_with(nic({"rdma": [entry(0)]}))
     listed = kept(ledger)
 
