@@ -367,6 +367,13 @@ def all_served(found: Iterable[str]) -> set[str]:
     return profiles.union(different & _SERVED, different & device_types.BY_RESOURCE.keys())
 
 
+def type_of(name: str) -> str:
+    """Return the type of devices other than GPUs for which a resource asks; empty if it asks for none."""
+    row = RESOURCES.get(name)
+    described = device_types.BY_RESOURCE.get(row.means if row is not None else name)
+    return described.name if described is not None else ""
+
+
 RESOURCES: Final = {one.key: one for one in AMOUNTS if one.where is Where.RESOURCE}
 ON_PODS: Final = tuple(one for one in AMOUNTS if one.where is not Where.RESOURCE)
 _SERVED: Final = frozenset({*OWN, *RESOURCES})

@@ -292,11 +292,12 @@ class PolicySpec(model_rules.Model):
         tuple[Annotated[str, model_rules.formatted(schema_limits.SCHEDULER)], ...],
         model_rules.set_list(schema_limits.MOST_SCHEDULERS),
     ] = (names.KOORDINATOR_SCHEDULER,)
-    """The schedulers, as spec.schedulerName of pods has them, whose records of a pod's cards are believed, in
-    scheduling.koordinator.sh/device-allocated of pods that Berth did not bind. The cards that such a record
-    names are given to nobody else, if they are there and no more than the pod asks for by resources. Who may
-    edit a pod may edit its record: name only schedulers that write it. A record of any other scheduler frees
-    no card: as many as the pod asks for are kept back. Empty: no record is believed."""
+    """The schedulers, as spec.schedulerName of pods has them, whose records of a pod's devices are believed,
+    in scheduling.koordinator.sh/device-allocated of pods that Berth did not bind. The cards, NICs and FPGAs
+    that such a record names are given to nobody else, if they are there and no more than the pod asks for
+    by resources. Who may edit a pod may edit its record: name only schedulers that write it. A record of
+    any other scheduler frees nothing: as many cards as the pod asks for are kept back, and all NICs of its
+    node if it asks for one. Empty: no record is believed."""
 
     on_cordon: vocabulary.OnCordon = vocabulary.OnCordon.STOP
     """What becomes of the pods that hold a device which spec.cordon of its Device names. stop: they stay, and

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from berth_agent import simulated
+from berth_agent import device_spec, simulated
 from berth_crds import names
 from e2e.inside import IMAGE, Inside, until_running
 from e2e.stage import Stage, Thing
@@ -16,7 +16,7 @@ from testbed import workers
 
 pytestmark = pytest.mark.slow
 
-# The node of a test has cards alone, and no label.
+# The node of a test has cards alone, and no label; `place` is asked for the others, too.
 SERVED = {
     name: case for name, case in pods_of_others.CASES.items() if "gets" in case and "labels" not in case
 }
@@ -31,7 +31,8 @@ async def test_each_runs_and_sees_its_cards(stage: Stage, worker: workers.Worker
     cards = {
         card.uuid: card for card in simulated.machine(worker.name, pods_of_others.SHAPE).answering_cards()
     }
-    memory = {uuid: card.memory for uuid, card in cards.items()}
+    listed = device_spec.spec(worker.name, simulated.machine(worker.name, pods_of_others.SHAPE), None).devices
+    known = {card.uuid: card for card in listed}
 
     for case in SERVED.values():
         pod = runnable(case)
@@ -40,7 +41,7 @@ async def test_each_runs_and_sees_its_cards(stage: Stage, worker: workers.Worker
         await until_running(stage, name)
 
         allocation = json.loads((await stage.pods())[name]["metadata"]["annotations"][names.ALLOCATION])
-        pods_of_others.assert_given(case, allocation, memory)
+        pods_of_others.assert_given(case, allocation, known)
         for container, by_type in allocation["containers"].items():
             given = {share["uuid"] for share in by_type["gpu"]}
             inside = Inside(stage, worker, name, container)

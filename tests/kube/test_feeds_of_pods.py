@@ -73,7 +73,7 @@ def test_each_fault_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         feed(sinks.pods, pod(metadata={"annotations": annotations, "resourceVersion": str(version)}))
 
     assert len(caplog.messages) == 2
-    assert all("ml/p withholds cards of its node" in message for message in caplog.messages)
+    assert all("ml/p withholds devices of its node" in message for message in caplog.messages)
     assert sinks.free == 3
 
 
@@ -100,7 +100,7 @@ def test_a_pod_that_was_not_admitted_withholds_nothing(
     feed(sinks.pods, builders.admitted(UNADMITTED))
 
     assert (before, text, sinks.free) == (4, "", 2)
-    assert "ml/p withholds cards of its node" in caplog.text
+    assert "ml/p withholds devices of its node" in caplog.text
 
 
 def test_if_it_cannot_be_read_any_more_it_withholds_everything(sinks: Sinks) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth_crds import names
+from berth_crds import aliases, names
 from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import events, unchosen_events
@@ -117,8 +117,24 @@ def test_who_asks_in_koordinators_words_and_was_given_nothing_is_told(amount: in
     assert "1 pod whose allocation annotation is missing" in summary.reason
 
 
+def test_who_asks_for_a_network_card_and_was_given_none_is_told() -> None:
+    """All of the node are kept back for it, for nothing tells which it may have."""
+    recorded: list[events.Event] = []
+    unchosen, ledger = unchosen_events.UnchosenEvents(recorded.append), listing("koordinator.sh/rdma")
+    ledgers.pod_seen(ledger, koordinators("blind", "koordinator.sh/rdma", 1))
+
+    unchosen.report(ledger, 0)
+
+    (event,) = recorded
+    assert event.message == (
+        "It asks for koordinator.sh/rdma and was bound to n1 by another scheduler, which chose no devices for"
+        " it: its containers may see any device. Until it ends, all rdma devices of the node are kept back."
+        " Create it again with schedulerName: berth-scheduler."
+    )
+
+
 def test_who_was_given_cards_by_koordinator_is_not_told() -> None:
-    """Nor who asks it for a network card alone, nor a pod on a node whose cards are not Berth's."""
+    """Nor a pod on a node whose devices are not Berth's."""
     recorded: list[events.Event] = []
     unchosen = unchosen_events.UnchosenEvents(recorded.append)
     ledger = listing("koordinator.sh/gpu", "koordinator.sh/rdma")
@@ -127,7 +143,14 @@ def test_who_was_given_cards_by_koordinator_is_not_told() -> None:
         "given", "koordinator.sh/gpu", annotations=RECORD, schedulerName=names.KOORDINATOR_SCHEDULER
     )
     ledgers.pod_seen(ledger, given)
-    ledgers.pod_seen(ledger, koordinators("nic", "koordinator.sh/rdma"))
+    ledger.device_seen(builders.device("n1", others=[builders.nic()]))
+    nic = {
+        aliases.KOORDINATOR_RECORD: '{"rdma": [{"minor": 0, "resources": {"koordinator.sh/rdma": "100"}}]}'
+    }
+    with_nic = koordinators(
+        "nic", "koordinator.sh/rdma", annotations=nic, schedulerName=names.KOORDINATOR_SCHEDULER
+    )
+    ledgers.pod_seen(ledger, with_nic)
     elsewhere = builders.pod(
         "elsewhere",
         containers=[builders.asking("main", {"koordinator.sh/gpu": 100})],
@@ -159,7 +182,7 @@ def test_a_record_that_does_not_count_is_told(read: Callable[[raw.Pod], raw.Pod]
     assert event == again
     assert (event.reason, event.warning) == ("RecordNotBelieved", True)
     assert event.message == (
-        "It asks for koordinator.sh/gpu, and which cards it was given only"
+        "It asks for koordinator.sh/gpu, and which devices it was given only"
         " scheduling.koordinator.sh/device-allocated says, which does not count: spec.podRecordsFrom of the"
         " policy does not name its scheduler, 'my-scheduler'. Until it ends, 1 card of the node is kept back."
         " Name that scheduler there if it writes such records."

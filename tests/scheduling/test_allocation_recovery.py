@@ -195,3 +195,14 @@ def test_a_pod_has_no_more_cards_than_it_asks_for(
 
     assert (bool(found.shares), found.withheld < ALL) == (believed, believed)
     assert bool(allocation_recovery.objection(hold, says, most)) is not believed
+
+
+def test_a_nic_frees_no_card_with_its_minor() -> None:
+    """A mark of a card ends with a GpuPod that names that card, not with a NIC of that minor."""
+    hold = builders.hold("p", withheld=1, marked=frozenset({0}))
+    says = dataclasses.replace(WHOLE, grants=(decisions.Grant("main", (builders.share(1), nic())),))
+
+    found = allocation_recovery.held(hold, allocation_recovery.UnreadableAllocation(), says, DEVICE)
+
+    assert nic().minor == 0
+    assert found.marked == {0}

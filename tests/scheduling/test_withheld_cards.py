@@ -172,3 +172,16 @@ def test_a_claim_too_many_has_no_other_node_looked_at() -> None:
     assert affected == [{"n1", *names}] * 2
     assert [call.args[0].node for call in looked.call_args_list] == ["n1", "n1"]
     assert inventory.uuid_ownership.kept("n2") == tuple(builders.uuid("n2", at) for at in range(4))
+
+
+def test_of_a_type_that_a_pod_may_have_nothing_is_given() -> None:
+    """Devices of other types, and all cards, are as before; what is ill stays ill, for to mend that helps."""
+    ill = builders.nic(1, trouble=Reason.UNHEALTHY)
+    fpga = facts.Card("fpga", 0, type="fpga")
+    device = builders.device("n1", others=[builders.nic(0), ill, fpga])
+    hold = builders.hold("a", withheld_types=frozenset({"rdma"}))
+
+    found, withheld = withheld_cards.after_holds(device, frozenset(), [hold])
+
+    assert [one.trouble for one in found.others] == [Reason.WRONG_RECORD, Reason.UNHEALTHY, None]
+    assert (found.cards, withheld) == (device.cards, 0)

@@ -34,8 +34,8 @@ def believing(*schedulers: str, name: str = names.DEFAULT_POLICY) -> simulator.B
 
 
 NOT_NAMED: Final = (
-    "withholds cards of n1: its record of cards does not count: spec.podRecordsFrom of the policy does not "
-    "name its scheduler, 'my-scheduler'"
+    "withholds cards of n1: its record of devices does not count: spec.podRecordsFrom of the policy does "
+    "not name its scheduler, 'my-scheduler'"
 )
 CASES: Final = {
     "Koordinator's, without a policy": (running("koord-scheduler"), [], [0, 1, 3], ""),

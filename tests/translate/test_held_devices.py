@@ -338,19 +338,25 @@ def test_record_that_names_all_there_is(pod: raw.Pod, cards: int) -> None:
 def test_pod_too_large_to_be_read_is_where_its_record_says(
     annotations: dict[str, str], node: str | None
 ) -> None:
-    """Of such a pod there are only the metadata: its node keeps all cards back that nobody holds by name."""
+    """Of such a pod there are only the metadata: its node keeps back all devices that no pod holds."""
     meta = wire.Meta("p", "ml", "u", annotations=annotations)
 
     found = pods.unreadable_hold(watch.Undecodable(meta, "the answer has more than 33554432 bytes"))
 
-    assert found == (holds.Hold("u", "ml/p", node, withheld=holds.ALL_CARDS) if node else None)
+    assert found == (everything(node) if node else None)
 
 
 def test_an_unreadable_pod_that_is_deep_withholds_its_node() -> None:
-    """Whatever is odd about a pod, and however deep it is: its node keeps all cards back."""
+    """Whatever is odd about a pod, and however deep it is: its node keeps all devices back."""
     meta = {"name": "p", "namespace": "ml", "uid": "u"}
     body = deep.managed({"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}})
 
     found = pods.unreadable_hold(watch.Undecodable(wire.Meta("p", "ml", "u"), "it is odd", body))
 
-    assert found == holds.Hold("u", "ml/p", "n1", withheld=holds.ALL_CARDS)
+    assert found == everything("n1")
+
+
+def everything(node: str) -> holds.Hold:
+    """Return that a pod of which nothing can be read withholds all devices of its node."""
+    types = frozenset({"rdma", "fpga"})
+    return holds.Hold("u", "ml/p", node, withheld=holds.ALL_CARDS, withheld_types=types)

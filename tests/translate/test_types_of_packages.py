@@ -1,16 +1,18 @@
 """What pods may ask of types that packages add: all that they may of those that are built in."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from berth_crds import device_sources, device_types, names
+from berth_crds import aliases, device_sources, device_types, names
 from berth_operator.scheduling import delivery_methods
 from berth_operator.scheduling.delivery_methods import DeliveryMethod
+from berth_operator.scheduling.devices import facts
 from berth_operator.scheduling.devices.requests import Gpus, OtherDevices, cards
 from berth_operator.translate import delivery
-from support import builders, device_package
+from support import builders, device_package, ledgers
 from translate import pod_requests
 
 
@@ -171,3 +173,38 @@ def test_a_key_for_the_whole_pod_goes_with_other_devices() -> None:
     )
 
     assert [one.name for one in pod_requests.request(pod).containers] == ["main", "side"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "asks", "entries", "held"),
+    [
+        pytest.param("example.com/npu", 2, [(1, "1"), (0, "1")], [(1, 100), (0, 100)], id="whole ones"),
+        pytest.param("example.com/dsp", 30, [(1, "30")], [(1, 30)], id="a part"),
+        pytest.param("example.com/npu", 1, [(1, "0")], [], id="nothing of it"),
+        pytest.param("example.com/npu", 2, [(1, "1")], [], id="one of two"),
+    ],
+)
+def test_what_koordinators_record_has_of_them_is_held(
+    resource: str, asks: int, entries: list[tuple[int, str]], held: list[tuple[int, int]]
+) -> None:
+    """Of a type that is given whole the record counts devices, of one that is shared percent."""
+    kind = resource.rpartition("/")[2]
+    listed = [{"minor": minor, "resources": {resource: amount}} for minor, amount in entries]
+    pod = pod_requests.asking(
+        {resource: asks},
+        nodeName="n1",
+        schedulerName=names.KOORDINATOR_SCHEDULER,
+        phase="Running",
+        annotations={aliases.KOORDINATOR_RECORD: json.dumps({kind: listed})},
+    )
+    ledger = ledgers.with_nodes()
+    ledger.node_seen(builders.node("n1", extra={resource: 300}))
+    others = [facts.Card(f"{kind}-{minor}", minor, type=kind) for minor in range(3)]
+    ledger.device_seen(builders.device("n1", others=others))
+
+    ledgers.pod_seen(ledger, builders.admitted(pod))
+
+    hold = ledger.inventory.hold("uid-p")
+    assert hold is not None
+    assert [(share.minor, share.core) for share in hold.shares] == held
+    assert hold.withheld_types == (set() if held else {kind})

@@ -198,7 +198,9 @@ class Ledger:
         certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted_pods
         if known is not None and self._has_readable_record(known):
             # A pod keeps the cards that it was bound with, even if its record is edited.
-            hold = dataclasses.replace(hold, shares=known.shares, withheld=known.withheld)
+            hold = dataclasses.replace(
+                hold, shares=known.shares, withheld=known.withheld, withheld_types=known.withheld_types
+            )
             requirements = None
         elif nameless is not None:
             self.unreadable_pods.add(hold, nameless)

@@ -147,7 +147,7 @@ def reason(info: node_info.NodeInfo) -> str:
     if info.uncounted:
         kinds = _counted(info.uncounted, "MIG profile or device type", "MIG profiles or device types")
         parts.append(f"{kinds} over the cluster limit")
-    if withheld := sum(1 for hold in info.holds.values() if hold.withheld):
+    if withheld := sum(1 for hold in info.holds.values() if hold.withheld or hold.withheld_types):
         pods = _counted(withheld, "pod")
         parts.append(f"{pods} whose allocation annotation is missing or unreadable")
     if wrong := sum(1 for _ in device_audit.node_findings(info)):

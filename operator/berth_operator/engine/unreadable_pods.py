@@ -106,12 +106,12 @@ class UnreadablePods:
         return {uid for uid in self._pods if self.record_scheduler(uid) in changed} if changed else set()
 
     def record_scheduler(self, uid: str) -> str | None:
-        """Return the scheduler whose record of its cards a pod has; None if it has no record."""
+        """Return the scheduler whose record of its devices a pod has; None if it has no record."""
         _, nameless = self._pods[uid]
         return nameless.record.scheduler if nameless.record is not None else None
 
     def disbelieved(self, uid: str) -> str | None:
-        """Return the scheduler whose record of a pod's cards is not believed; None if there is none."""
+        """Return the scheduler whose record of a pod's devices is not believed; None if there is none."""
         scheduler = self.record_scheduler(uid) if uid in self._pods else None
         return scheduler if scheduler not in self._believed else None
 
@@ -144,16 +144,14 @@ class UnreadablePods:
         found = allocation_recovery.held(hold, nameless, named, device)
         if found.shares:
             found = dataclasses.replace(found, by_agent=True)
-        self._log_change(
-            hold,
-            found,
-            allocation_recovery.objection(hold, named, nameless.most) if named is not None else "",
-        )
+        objection = allocation_recovery.objection(hold, named, nameless.most) if named is not None else ""
+        self._log_change(hold, found, objection, is_named=named is not None and bool(named.grants))
         return found
 
-    def _log_change(self, hold: Hold, found: Hold, objection: str) -> None:
+    def _log_change(self, hold: Hold, found: Hold, objection: str, *, is_named: bool) -> None:
         """Log what a pod holds, once for as long as nothing changes."""
-        message = f"GpuPod {hold.title} is ignored: {objection}" if objection else _named_devices(found)
+        message = f"GpuPod {hold.title} is ignored: {objection}" if objection else ""
+        message = message or (_named_devices(found) if is_named else "")
         before = self._logged.get(hold.uid, "")
         self._logged[hold.uid] = message
         if message != before:
@@ -165,5 +163,7 @@ class UnreadablePods:
 def _named_devices(found: Hold) -> str:
     if not found.shares:
         return ""
-    rest = f", but for {found.withheld} which it still withholds" if found.withheld else ""
+    left = [str(found.withheld)] if found.withheld else []
+    left += [f"any of type {kind}" for kind in sorted(found.withheld_types)]
+    rest = f", but for {' and '.join(left)} which it still withholds" if left else ""
     return f"the GpuPod of {found.title} names its devices on {found.node}{rest}"

@@ -88,7 +88,7 @@ class PodSink:
         self._ledger = ledger
         self._observer = observer
         self._schedulers = schedulers
-        self._faults = FaultLog(logger, "%s withholds cards of its node: %s", logs.pod)
+        self._faults = FaultLog(logger, "%s withholds devices of its node: %s", logs.pod)
         self.admissions = rejected_pods.Admissions()
         self.budget = pod_memory.WaitingPodMemory()
         self._allowance = pod_memory.BoundPodMemory()

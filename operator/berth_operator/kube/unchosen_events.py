@@ -1,22 +1,23 @@
-"""Events of pods that ask for Berth's cards and were bound by another scheduler, which chose none for them.
+"""Events of pods that ask for Berth's devices and were bound by another scheduler, which chose none for them.
 
 Nodes list Berth's resources, so any scheduler can count them, and the kubelet takes such a pod. But unless a
 device plugin serves what it asks for, its containers are given nothing: they see no card, or whatever their
 images say.
 
-The same is so of Koordinator's names, which no device plugin serves: its scheduler chooses the cards, and
+The same is so of Koordinator's names, which no device plugin serves: its scheduler chooses the devices, and
 writes down which. Where nodes list these names, other schedulers count them as well. Of such a pod nobody
-knows that it has no card, so cards of its node are kept back. The same goes for a pod with a record of a
+knows that it has none, so devices of its node are kept back. The same goes for a pod with a record of a
 scheduler whose records the policy does not believe: its Event says how they come to count.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from berth_crds import aliases, device_types, names, schema_limits
+from berth_crds import aliases, names, schema_limits
 from berth_crds.text import quoted
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import events
+from berth_operator.scheduling import wording
 from berth_operator.scheduling.holds import Hold
 from berth_operator.translate import unknown_keys
 
@@ -53,15 +54,13 @@ def _asked(hold: Hold) -> list[str]:
 
 
 def _is_koordinators(name: str) -> bool:
-    """Whether a resource is a name of Koordinator's for cards."""
+    """Whether a resource is a name of Koordinator's for devices."""
     row = aliases.RESOURCES.get(name)
-    return (
-        row is not None and row.project == aliases.KOORDINATOR and row.means not in device_types.BY_RESOURCE
-    )
+    return row is not None and row.project == aliases.KOORDINATOR
 
 
 def _is_blind(hold: Hold, ledger: Ledger) -> bool:
-    """Whether a pod asks for cards that a scheduler has to choose, and nobody says that it has any."""
+    """Whether a pod asks for devices that a scheduler has to choose, and nobody says that it has any."""
     asked = _asked(hold)
     now = ledger.inventory.hold(hold.uid) if asked else None
     return now is not None and not now.shares and (not _all_koordinators(asked) or _is_served(hold, ledger))
@@ -72,7 +71,7 @@ def _all_koordinators(asked: list[str]) -> bool:
 
 
 def _is_served(hold: Hold, ledger: Ledger) -> bool:
-    """Whether the cards of a pod's node are Berth's to give: on other nodes Koordinator may know better."""
+    """Whether the devices of a pod's node are Berth's to give: on other nodes Koordinator may know better."""
     info = ledger.inventory.node(hold.node)
     return info is not None and info.published is not None
 
@@ -93,27 +92,31 @@ def _event(hold: Hold, disbelieved: str | None) -> events.Event:
 
 
 def _sentence(hold: Hold) -> str:
-    asked = ", ".join(_asked(hold))
+    asked = _asked(hold)
+    what = "device" if all(map(aliases.type_of, asked)) else "card"
     return (
-        f"It asks for {asked} and was bound to {hold.node} by another scheduler, which chose"
-        f" no cards for it: its containers may see any card.{_kept_back(hold.withheld)} Create it"
+        f"It asks for {', '.join(asked)} and was bound to {hold.node} by another scheduler, which chose"
+        f" no {what}s for it: its containers may see any {what}.{_kept_back(hold)} Create it"
         f" again with schedulerName: {names.SCHEDULER_NAME}."
     )
 
 
 def _sentence_of_record(hold: Hold, scheduler: str) -> str:
     return (
-        f"It asks for {', '.join(_asked(hold))}, and which cards it was given only"
+        f"It asks for {', '.join(_asked(hold))}, and which devices it was given only"
         f" {aliases.KOORDINATOR_RECORD} says, which does not count: spec.podRecordsFrom of the policy does"
-        f" not name its scheduler, {quoted(scheduler)}.{_kept_back(hold.withheld)} Name that scheduler there"
+        f" not name its scheduler, {quoted(scheduler)}.{_kept_back(hold)} Name that scheduler there"
         f" if it writes such records."
     )
 
 
-def _kept_back(cards: int) -> str:
-    """Return how many cards nobody else gets for that."""
-    if not cards:
-        return ""
+def _kept_back(hold: Hold) -> str:
+    """Return what nobody else gets for that: so many cards, and all other devices that it may have."""
+    cards = hold.withheld
     count = "1 card" if cards == 1 else f"{cards} cards"
-    what = "all cards that nobody has" if cards > schema_limits.MOST_DEVICES else count
-    return f" Until it ends, {what} of the node {'is' if what == '1 card' else 'are'} kept back."
+    what = ["all cards that nobody has" if cards > schema_limits.MOST_DEVICES else count] if cards else []
+    what += [f"all {wording.noun(kind, 2)}" for kind in sorted(hold.withheld_types)]
+    if not what:
+        return ""
+    are = "is" if what == ["1 card"] else "are"
+    return f" Until it ends, {wording.listed(what)} of the node {are} kept back."

@@ -11,20 +11,22 @@ that its node offers, and not where the kubelet says that it has none. Once it r
 them, and the agent of a node that asks the kubelet will say which: until it has, any card
 of the node may be among them, and all that no pod holds by name are kept back. Before it
 runs it may never be given any, so it keeps back no more than it asks for. But Koordinator has an
-agent of its own that hands out cards, and writes into the pod which. Where the policy names that
-scheduler, those cards are kept back; otherwise as many as the pod asks for are, whatever the kubelet
-says. All of this is a function of the pod, its GpuPod, the Node, the Device and the policy, so it does
+agent of its own that hands out devices, and writes into the pod which: see `foreign_allocations`.
+
+All of this is a function of the pod, its GpuPod, the Node, the Device and the policy, so it does
 not matter which of them came first.
 """
 
+import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from berth_operator.scheduling import decisions, holds
+from berth_operator.scheduling import decisions, foreign_allocations, holds
 from berth_operator.scheduling.devices import allocator, facts
 from berth_operator.scheduling.holds import Hold
 
+Piece = tuple[str, str]  # Type and uuid.
 SURELY_ONE: Final = 1  # A pod that withholds cards has at least one.
 
 
@@ -50,17 +52,6 @@ class NamedDevices:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ForeignRecord:
-    """What a scheduler, or somebody else, has written on a pod: which cards it has, by their minors.
-
-    `minors` is None where that cannot be read.
-    """
-
-    scheduler: str
-    minors: frozenset[int] | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class UnreadableAllocation:
     """What must be known of a pod whose own record cannot be read, for another to speak for it.
 
@@ -68,8 +59,8 @@ class UnreadableAllocation:
     running; `fewest` counts the uuids of cards that a whole record of it has at least, and
     `most` those that it can have at most, in all its containers together. Of a
     pod of another scheduler, `plugged` says how many cards each resource that it asks for
-    may have brought it, and `record` which cards that scheduler has written that it gave it. `runs` tells
-    that its containers were started.
+    may have brought it, and `record` which devices that scheduler has written that it gave it. `runs` tells
+    that its containers were started. `others` are the other types of devices that it asks for.
     """
 
     starts: tuple[tuple[str, bool], ...] = ()
@@ -77,14 +68,15 @@ class UnreadableAllocation:
     plugged: Mapping[str, int] | None = None
     runs: bool = False
     most: int = holds.ALL_CARDS
-    record: ForeignRecord | None = None
+    record: foreign_allocations.ForeignRecord | None = None
+    others: tuple[foreign_allocations.AskedType, ...] = ()
 
 
 def distrusted(nameless: UnreadableAllocation) -> UnreadableAllocation:
     """Return what must be known of a pod whose record of another scheduler is not believed."""
     if nameless.record is None:
         return nameless
-    return dataclasses.replace(nameless, record=dataclasses.replace(nameless.record, minors=None))
+    return dataclasses.replace(nameless, record=foreign_allocations.distrusted(nameless.record))
 
 
 def objection(hold: Hold, named: NamedDevices, most: int = holds.ALL_CARDS) -> str:
@@ -107,14 +99,18 @@ def offered(hold: Hold, nameless: UnreadableAllocation, plugged: Collection[str]
     if nameless.plugged is None or plugged is None:
         return hold
     most = sum(cards for name, cards in nameless.plugged.items() if name in plugged)
-    return dataclasses.replace(hold, withheld=min(hold.withheld, most))
+    types = {one.type for one in nameless.others if not one.resources.isdisjoint(plugged)}
+    return dataclasses.replace(
+        hold, withheld=min(hold.withheld, most), withheld_types=hold.withheld_types & types
+    )
 
 
 def held(
     hold: Hold, nameless: UnreadableAllocation, named: NamedDevices | None, device: facts.Device | None
 ) -> Hold:
     """Return what a pod holds, given what it withholds while its devices are not named."""
-    hold, in_doubt = _as_written(hold, nameless.record, device)
+    hold, in_doubt = foreign_allocations.cards_as_written(hold, nameless.record, device)
+    hold = foreign_allocations.others_as_written(hold, nameless.record, nameless.others, device)
     if named is None or objection(hold, named, nameless.most):
         return _unspoken(hold, nameless, device)
     if named.bare and nameless.plugged is not None:
@@ -123,29 +119,38 @@ def held(
         return hold
     if not named.grants:
         return _unspoken(hold, nameless, device)
+    return _by_gpupod(hold, nameless, named, device)
+
+
+def _by_gpupod(hold: Hold, nameless: UnreadableAllocation, named: NamedDevices, device: facts.Device) -> Hold:
+    """Return what a pod holds by its GpuPod, beside what its record has named of other types."""
     there = _there(named.grants, device)
     shares = allocator.peak_shares(in_turn(_known(named.grants, there), nameless.starts))
     marked = hold.marked - _words(shares) - _words(share for grant in named.grants for share in grant.shares)
+    types = hold.withheld_types & _open_types(named.grants, there, shares, nameless.others)
+    recorded = {share.type for share in hold.shares}
+    both = (*hold.shares, *(share for share in shares if share.type not in recorded))
+    hold = dataclasses.replace(hold, shares=both, withheld_types=types)
     if not (cards := _gpus(shares)):
-        return dataclasses.replace(hold, shares=shares)
+        return hold
     missing = max(nameless.fewest, len(_listed(named))) - len(cards)
-    return dataclasses.replace(hold, shares=shares, withheld=max(0, missing), marked=marked)
+    return dataclasses.replace(hold, withheld=max(0, missing), marked=marked)
 
 
-def _as_written(hold: Hold, record: ForeignRecord | None, device: facts.Device | None) -> tuple[Hold, bool]:
-    """Return what a pod withholds by the record of another scheduler, and whether that leaves it in doubt.
-
-    The record is believed if all its cards are there and the pod may have so many. Nothing more is given of
-    them, whatever the kubelet says: it does not know what that scheduler's own agent hands out. For the same
-    reason its word that the pod has no card proves nothing where there is a record that is not believed.
-    """
-    if record is None:
-        return hold, False
-    there = {card.minor for card in device.cards} if device is not None else set()
-    minors = record.minors
-    if minors is None or not minors <= there or len(minors) > hold.withheld:
-        return hold, True
-    return dataclasses.replace(hold, withheld=hold.withheld - len(minors), marked=hold.marked | minors), False
+def _open_types(
+    grants: Iterable[decisions.Grant],
+    there: Mapping[Piece, str],
+    shares: Iterable[decisions.Share],
+    asked: Iterable[foreign_allocations.AskedType],
+) -> set[str]:
+    """Return the types of which a GpuPod names a device that is not there, or less than its pod asks for."""
+    core = collections.Counter[str]()
+    for share in shares:
+        core[share.type] += share.core
+    missing = {
+        share.type for grant in grants for share in grant.shares if (share.type, share.uuid) not in there
+    }
+    return missing | {one.type for one in asked if core[one.type] < max(one.core, 1)}
 
 
 def _unspoken(hold: Hold, nameless: UnreadableAllocation, device: facts.Device | None) -> Hold:
@@ -171,7 +176,8 @@ def in_turn(
 
 
 def _words(shares: Iterable[decisions.Share]) -> set[str | int]:
-    return {word for share in shares for word in (share.uuid, share.minor)}
+    """Return by which words cards are marked: a NIC may well have the minor of a card."""
+    return {word for share in shares if share.type == facts.GPU for word in (share.uuid, share.minor)}
 
 
 def _gpus(shares: Iterable[decisions.Share]) -> set[str]:
@@ -179,8 +185,6 @@ def _gpus(shares: Iterable[decisions.Share]) -> set[str]:
 
 
 # ---------------------------------------------------------------- what the Device has of it
-
-Piece = tuple[str, str]  # Type and uuid.
 
 
 def _there(grants: tuple[decisions.Grant, ...], device: facts.Device) -> Mapping[Piece, str]:

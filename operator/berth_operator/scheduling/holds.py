@@ -20,7 +20,9 @@ class Hold:
     `withheld` counts cards that the pod surely has but that are not known by name, because
     its allocation is missing or cannot be read. `marked` are uuids and minors of cards that it
     may have beside its shares: how much of them is unknown, so nothing more of them is given.
-    `by_agent` tells that its shares are what an agent says in a GpuPod, and no record of a bind.
+    `withheld_types` are types of devices other than cards of which it may have any.
+    `by_agent` tells that its shares are what an agent says in a GpuPod, or what another scheduler has
+    written, and no record of a bind.
     Priority, labels and the time at which its kubelet admitted it say which pod it is, and not what
     it takes: what holds the same is equal. Of a pod that is longer than usual, and of one for whose
     labels there is no room, not all labels are known.
@@ -33,6 +35,7 @@ class Hold:
     shares: tuple[decisions.Share, ...] = ()
     withheld: int = 0
     marked: frozenset[str | int] = frozenset()
+    withheld_types: frozenset[str] = frozenset()
     host_ports: tuple[facts.HostPort, ...] = ()
     by_agent: bool = False
     priority: int = dataclasses.field(default=0, compare=False)
@@ -47,4 +50,4 @@ class Hold:
     @property
     def devices(self) -> bool:
         """Whether it keeps any device from others, by name or not."""
-        return bool(self.shares or self.withheld or self.marked)
+        return bool(self.shares or self.withheld or self.marked or self.withheld_types)

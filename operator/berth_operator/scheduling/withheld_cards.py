@@ -1,9 +1,10 @@
-"""Cards of a node that are given to no new pod because of claims and records elsewhere.
+"""Devices of a node that are given to no new pod because of claims and records elsewhere.
 
 A Device lists what its agent found. Some of it does not count: cards whose uuid another node
 claims, and cards that the damaged record of a pod names. Where such a record names a card that is
 not there, the card at its minor does not count; where nothing that it names is there, all cards
-are withheld that no pod holds by name.
+are withheld that no pod holds by name. Devices of another type do not count either while a pod
+has one of that type, and nothing tells which.
 """
 
 import dataclasses
@@ -28,14 +29,17 @@ def after_claims(published: facts.Device, lost: frozenset[str]) -> facts.Device:
 def after_holds(
     device: facts.Device, there: frozenset[str], held: Iterable[holds.Hold]
 ) -> tuple[facts.Device, int]:
-    """Return a Device without the cards that damaged records name, and how many more are kept back."""
+    """Return a Device without what records name or leave open, and how many more cards are kept back."""
     odd = [hold for hold in held if is_odd(hold, there)]
     if not odd:
         return device, 0
+    device = _without_types(device, frozenset().union(*(hold.withheld_types for hold in odd)))
     cards = _by_name(device)
     closed: set[str] = set()
     withheld = 0
     for hold in odd:
+        if not _names_odd(hold, there):
+            continue
         found = {cards[name].uuid for name in _named(hold, there) if name in cards}
         closed |= found
         if not found and not any(share.uuid in there for share in hold.shares):
@@ -44,7 +48,11 @@ def after_holds(
 
 
 def is_odd(hold: holds.Hold, there: frozenset[str]) -> bool:
-    """Whether a hold names cards that it may not have, or that are not there."""
+    """Whether a hold names cards that it may not have, or that are not there, or may have any NIC."""
+    return bool(hold.withheld_types) or _names_odd(hold, there)
+
+
+def _names_odd(hold: holds.Hold, there: frozenset[str]) -> bool:
     if hold.marked:
         return True
     for share in hold.shares:  # noqa: SIM110  each bind and each end of a pod comes by here
@@ -82,6 +90,19 @@ def _by_name(device: facts.Device) -> Mapping[str | int, facts.Card]:
         for instance in card.instances:
             found[instance.uuid] = card
     return found
+
+
+def _without_types(device: facts.Device, types: frozenset[str]) -> facts.Device:
+    """Return a Device without the devices of these types, as far as they could be given out."""
+    if not types:
+        return device
+    others = tuple(
+        dataclasses.replace(one, trouble=Reason.WRONG_RECORD)
+        if one.trouble is None and one.type in types
+        else one
+        for one in device.others
+    )
+    return dataclasses.replace(device, others=others)
 
 
 def _troubled(device: facts.Device, which: Callable[[facts.Card], bool], reason: Reason) -> facts.Device:

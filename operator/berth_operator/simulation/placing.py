@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from berth_crds import names, text
-from berth_operator.scheduling import decisions, holds, queued_pods
+from berth_operator.scheduling import decisions, holds, queued_pods, wording
 from berth_operator.simulation import manifests, pod_explanations, usage
 from berth_operator.simulation.cluster import Cluster
 from berth_operator.simulation.scenario import Scenario
@@ -115,10 +115,13 @@ def add_pod(
 
 def _effect(cluster: Cluster, hold: holds.Hold) -> str:
     """Return what counts as held by a pod whose allocation has a fault."""
-    held = cluster.inventory.hold(hold.uid)
-    if held is not None and not hold.shares and held.shares and not held.withheld:
-        return f"holds on {hold.node} what its GpuPod names"
-    return f"withholds cards of {hold.node}"
+    held = cluster.inventory.hold(hold.uid) or hold
+    types = [wording.noun(kind, 2) for kind in sorted(held.withheld_types)]
+    if not hold.shares and held.shares and not held.withheld and not types:
+        recorded = cluster.ledger.unreadable_pods.record_scheduler(hold.uid) is not None
+        return f"holds on {hold.node} what its {'scheduler has written' if recorded else 'GpuPod names'}"
+    cards = [] if types and not (held.withheld or held.marked) else ["cards"]
+    return f"withholds {wording.listed([*cards, *types])} of {hold.node}"
 
 
 def _disbelieved(cluster: Cluster, hold: holds.Hold) -> str:
@@ -127,7 +130,7 @@ def _disbelieved(cluster: Cluster, hold: holds.Hold) -> str:
     if scheduler is None:
         return ""
     where = f"spec.podRecordsFrom of the policy does not name its scheduler, {text.quoted(scheduler)}"
-    return f"its record of cards does not count: {where}"
+    return f"its record of devices does not count: {where}"
 
 
 def _missing_devices(cluster: Cluster, hold: holds.Hold) -> list[str]:

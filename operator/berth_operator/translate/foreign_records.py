@@ -1,29 +1,32 @@
 """Koordinator's record of which devices a pod has: read of its pods and, by policy, written into ours.
 
-Koordinator's scheduler writes the minors of the cards that it chose into an annotation of the pod before it
+Koordinator's scheduler writes the minors of the devices that it chose into an annotation of the pod before it
 binds it, and its own agent hands them out, so the kubelet knows nothing of them. Anybody who may edit the
-pod may edit that annotation: the policy says whose records are believed, and `allocation_recovery` how far.
+pod may edit that annotation: the policy says whose records are believed, and `foreign_allocations` how far.
 Where its agent still runs on the nodes, or other programs read that annotation, our pods have it too.
 """
 
 import collections
 import itertools
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from berth_crds import aliases, schema_limits, vocabulary
+from berth_crds import aliases, card_part, device_types, schema_limits, vocabulary
 from berth_crds.client import decoding, errors
-from berth_operator.scheduling import allocation_recovery, decisions
+from berth_operator.scheduling import decisions, foreign_allocations
 from berth_operator.scheduling.devices import facts
-from berth_operator.translate import raw
+from berth_operator.translate import quantities, raw
 
 MAX_LENGTH: Final = 1 << 16  # Koordinator writes some 200 characters for each device.
 PREFIX: Final = "koordinator.sh"
 TYPES: Final = frozenset(map(str, vocabulary.DeviceType))
 NO_MINOR: Final = -1  # As Koordinator's agent counts virtual functions, which have bus ids.
+
+
+Entries = dict[str, msgspec.Raw]  # By type of device.
 
 
 class Card(msgspec.Struct):
@@ -32,35 +35,95 @@ class Card(msgspec.Struct):
     minor: int
 
 
-class Record(msgspec.Struct):
-    """Koordinator's record, as far as it is read: other types of devices are not."""
+class Function(msgspec.Struct):
+    """A virtual function in Koordinator's record."""
 
-    gpu: tuple[Card, ...] = ()
+    bus: str = msgspec.field(name="busID")
 
 
-def read(pod: raw.Pod) -> allocation_recovery.ForeignRecord | None:
+class Extension(msgspec.Struct):
+    """What Koordinator writes of some devices beside their resources."""
+
+    vfs: tuple[Function, ...] = ()
+
+
+class Part(msgspec.Struct):
+    """A device of another type in Koordinator's record, and how much of it the pod has."""
+
+    minor: int
+    resources: dict[str, raw.Quantity] = {}
+    extension: Extension | None = None
+
+
+def read(pod: raw.Pod) -> foreign_allocations.ForeignRecord | None:
     """Return the record of a pod and whose it is; None if the pod has none."""
     text = pod.metadata.annotations.get(aliases.KOORDINATOR_RECORD)
     if text is None:
         return None
-    return allocation_recovery.ForeignRecord(
-        sys.intern(pod.adopted_from or pod.spec.scheduler_name), minors(text)
+    entries = _entries(text)
+    others = itertools.chain.from_iterable(_parts(kind, entries or {}) for kind in device_types.BY_NAME)
+    return foreign_allocations.ForeignRecord(
+        sys.intern(pod.adopted_from or pod.spec.scheduler_name), _minors(entries), tuple(others)
     )
 
 
 def minors(text: str) -> frozenset[int] | None:
-    """Return the minors that a record names; None if it cannot be read."""
+    """Return the minors of the cards that a record names; None if it cannot be read."""
+    return _minors(_entries(text))
+
+
+def _entries(text: str) -> Entries | None:
+    """Return what a record has of each type of device; None if it cannot be read."""
     if len(text) > MAX_LENGTH:
         return None
     try:
-        record = decoding.decode(_records, text.encode())
+        return decoding.decode(_records, text.encode())
     except errors.DECODE_ERRORS:
         return None
-    found = frozenset(card.minor for card in record.gpu)
+
+
+def _minors(entries: Entries | None) -> frozenset[int] | None:
+    if entries is None:
+        return None
+    try:
+        found = frozenset(card.minor for card in decoding.decode(_cards, entries.get(facts.GPU, NOTHING)))
+    except errors.DECODE_ERRORS:
+        return None
     return found if len(found) <= schema_limits.MOST_DEVICES else None
 
 
-_records: Final = msgspec.json.Decoder(Record)
+def _parts(kind: str, entries: Entries) -> tuple[foreign_allocations.ForeignPart, ...]:
+    """Return the parts of devices of a type; nothing if any of them cannot be read."""
+    try:
+        listed = decoding.decode(_others, entries.get(kind, NOTHING))
+    except errors.DECODE_ERRORS:
+        return ()
+    found = [_part(kind, part) for part in listed[: schema_limits.MOST_DEVICES]]
+    parts = tuple(part for part in found if part is not None)
+    return parts if len(parts) == len(listed) else ()
+
+
+def _part(kind: str, part: Part) -> foreign_allocations.ForeignPart | None:
+    """Return a part of a device; None if its amount makes no sense, or is below 1 % for each function."""
+    core = _percent(kind, part.resources)
+    functions = tuple(one.bus for one in part.extension.vfs) if part.extension is not None else ()
+    if not 0 < core <= card_part.WHOLE or len(functions) > core:
+        return None
+    return foreign_allocations.ForeignPart(kind, part.minor, core, functions)
+
+
+def _percent(kind: str, amounts: Mapping[str, raw.Quantity]) -> int:
+    """Return how much of a device a record says a pod has; of a type that is not shared it has all."""
+    described = device_types.BY_NAME[kind]
+    found = [amount for name, amount in amounts.items() if aliases.type_of(name) == kind]
+    most = max((quantities.supply(amount) for amount in found), default=0)
+    return most if described.shared else card_part.WHOLE * min(most, 1)
+
+
+NOTHING: Final = msgspec.Raw(b"[]")
+_records: Final = msgspec.json.Decoder(Entries)
+_cards: Final = msgspec.json.Decoder(tuple[Card, ...])
+_others: Final = msgspec.json.Decoder(tuple[Part, ...])
 
 
 # ---------------------------------------------------------------- writing

@@ -3,7 +3,8 @@
 The allocation that the Binding wrote says what the pod holds. Further annotations name the same
 cards by uuid and by minor, for the pod and for each container. If the allocation is damaged, or
 the others name other cards, all named cards are withheld; if no card is named, all cards of the
-node that no other pod holds by name.
+node that no other pod holds by name. Of each other type of device that the pod asks for, and that
+nothing names, it may have any.
 
 Only Berth's operator may write those annotations. A pod without any of them was bound by another
 scheduler, or has lost them all: it withholds as many cards as it may have been allocated for the
@@ -14,7 +15,6 @@ are cards at all, only the agent of its node can say.
 """
 
 import dataclasses
-import functools
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,16 +22,15 @@ from typing import Final
 
 from berth_crds import aliases, allocation, names, schema_limits
 from berth_crds.vocabulary import DeviceType, PodPhase
-from berth_operator.scheduling import allocation_recovery, container_peaks, decisions, holds
+from berth_operator.scheduling import allocation_recovery, decisions, foreign_allocations, holds
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.translate import (
     device_requests,
     foreign_records,
     pod_limits,
-    quantities,
+    possible_devices,
     raw,
     resources,
-    unknown_keys,
     unserved_requests,
 )
 
@@ -45,21 +44,23 @@ IN_RECORD: Final = re.compile(
 )
 RESULT_ANNOTATIONS: Final = frozenset({names.ALLOCATION, names.MINORS, names.TERM})
 UUIDS, MINORS = names.container_key("", "uuids"), names.container_key("", "minors")
-# Resources of which one unit is one device.
-COUNTED_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_MIG_PREFIX)
+NO_TYPES: Final = frozenset[str]()
 
 Record = allocation.Allocation | allocation.Unreadable | None
 MarkedCards = frozenset[str | int]
-Serving = tuple[dict[str, raw.Quantity], bool]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HeldDevices:
-    """What a bound pod holds by name, and what it withholds: a count, and cards that are named elsewhere."""
+    """What a bound pod holds by name, and what it withholds: a count of cards, and those named elsewhere.
+
+    Of `withheld_types`, which are types of other devices, it may have any.
+    """
 
     shares: tuple[decisions.Share, ...] = ()
     withheld: int = 0
     marked: MarkedCards = frozenset()
+    withheld_types: frozenset[str] = frozenset()
     fault: str = ""
 
 
@@ -72,7 +73,8 @@ class ExpectedDevices:
     annotations too. The pod may have `max_cards` for its resources, and for each resource alone what
     `max_cards_by_resource` has. A GpuPod may name `max_named_cards` for it; there is no limit where only
     annotations ask, which anybody may have edited since. With `perhaps_others` the kubelet may have given it
-    cards for claims, or for resources that Berth does not serve.
+    cards for claims, or for resources that Berth does not serve. `others` are the other types of devices of
+    which it may have any for its resources.
     """
 
     request: requests.Request | None
@@ -84,6 +86,12 @@ class ExpectedDevices:
     start_order: tuple[tuple[str, bool], ...] = ()
     max_named_cards: int = holds.ALL_CARDS
     perhaps_others: bool = False
+    others: tuple[foreign_allocations.AskedType, ...] = ()
+
+    @property
+    def withheld_types(self) -> frozenset[str]:
+        """The types of devices other than cards of which it may have any."""
+        return frozenset([one.type for one in self.others]) if self.others else NO_TYPES
 
 
 def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
@@ -99,26 +107,31 @@ def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
         asks_for_devices=True,
         max_cards=holds.ALL_CARDS if resources else 0,
         max_cards_by_resource=resources,
+        others=tuple(
+            foreign_allocations.AskedType(kind, 0, those)
+            for kind, those in possible_devices.by_type(resources)
+        ),
     )
 
 
 def expected_devices(pod: raw.Pod, whole: requests.Request | None) -> ExpectedDevices:
     """Return what a bound pod may hold; `whole` is its request with annotations, None if that is invalid."""
-    request, serving = device_requests.resources_request(pod, whole), _serving(pod.spec)
+    request, serving = device_requests.resources_request(pod, whole), possible_devices.serving(pod.spec)
     ours = pod.spec.scheduler_name == names.SCHEDULER_NAME
     asks_for_served = any(amounts for amounts, _ in serving)
     others = 0 if ours else unserved_requests.most_cards(pod.spec, asks_for_served=asks_for_served)
     return ExpectedDevices(
         request,
-        fewest_cards(request) if request is not None else 0,
+        possible_devices.fewest_cards(request) if request is not None else 0,
         frozenset(device_requests.types_asked(request.containers) if request is not None else ())
         - {DeviceType.GPU},
         whole is None or bool(whole),
-        _max_cards(serving),
-        {} if ours else _max_cards_by_resource(serving),
+        possible_devices.max_cards(serving),
+        {} if ours else possible_devices.max_cards_by_resource(serving),
         start_order(pod.spec),
-        max(_max_named(serving), others) or (schema_limits.MOST_DEVICES if ours else 0),
+        max(possible_devices.max_named(serving), others) or (schema_limits.MOST_DEVICES if ours else 0),
         perhaps_others=others > 0,
+        others=tuple(possible_devices.asked_types(serving, request, ours=ours)),
     )
 
 
@@ -132,16 +145,22 @@ def read(pod: raw.Pod, expected: ExpectedDevices) -> HeldDevices:
         gpus = [entry.share for entry in record.entries() if entry.type == DeviceType.GPU]
         return _recorded(shares, gpus, expected, marked_cards(annotations, _known(shares)))
     if not has_result(annotations):
-        return HeldDevices(withheld=expected.max_cards, fault=_missing_fault(expected))
+        return HeldDevices(
+            withheld=expected.max_cards,
+            withheld_types=expected.withheld_types,
+            fault=_missing_fault(expected),
+        )
     if not expected.asks_for_devices or (
         record is None and not expected.request and not marked_cards(annotations)
     ):
-        return HeldDevices()
+        return HeldDevices(withheld_types=expected.withheld_types)
     marked = marked_cards(annotations) | _legible(record, text or "")
     min_cards = expected.min_cards if expected.request else allocation_recovery.SURELY_ONE
     complete = 0 < len(marked) < MAX_MARKED  # More may be named than is read.
     rest = max(0, min_cards - _cards_in(marked)) if complete else holds.ALL_CARDS
-    return HeldDevices(withheld=rest, marked=marked, fault=_fault(record))
+    return HeldDevices(
+        withheld=rest, marked=marked, withheld_types=expected.withheld_types, fault=_fault(record)
+    )
 
 
 # ---------------------------------------------------------------- a readable allocation
@@ -188,11 +207,12 @@ def _recorded(
     expected: ExpectedDevices,
     marked: MarkedCards,
 ) -> HeldDevices:
-    """Return the holding of a readable allocation; missing cards are withheld without a name."""
+    """Return the holding of a readable allocation; missing devices are withheld without a name."""
     withheld, fault = _missing(shares, gpus, expected)
     if marked:
         fault = fault or "its annotations name other cards than its allocation"
-    return HeldDevices(shares, withheld, marked, fault)
+    types = expected.withheld_types.difference(share.type for share in shares)
+    return HeldDevices(shares, withheld, marked, types, fault)
 
 
 def _missing(
@@ -274,108 +294,8 @@ def nameless(pod: raw.Pod, expected: ExpectedDevices) -> allocation_recovery.Unr
         expected.max_named_cards,
         # Berth may answer to the name of the scheduler that has bound the pod.
         None if bound_by_berth else foreign_records.read(pod),
+        expected.others,
     )
-
-
-# ---------------------------------------------------------------- what a pod may have been allocated
-
-
-def _serving(spec: raw.PodSpec) -> list[Serving]:
-    """Return the amounts of served resources of each container, and whether it keeps running."""
-    return [
-        ({name: amount for name, amount in resources.pairs(container) if aliases.is_served(name)}, runs)
-        for container, runs in resources.each_serving(spec)
-    ]
-
-
-def _max_cards(serving: Iterable[Serving]) -> int:
-    """Return how many cards a pod may have for its resources, in all containers that run at one time."""
-    cards = (([("cards", _container_max_cards(amounts))], runs) for amounts, runs in serving)
-    return container_peaks.peaks(cards).get("cards", 0)
-
-
-def _max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
-    """Return how many cards a device plugin may give a pod for each resource, in containers of one moment.
-
-    Of Berth's own names only berth.dev/gpu is served by one, the agent's: otherwise nodes just list them.
-    """
-    return container_peaks.peaks(
-        (
-            [
-                (name, _container_max_cards({name: amount}))
-                for name, amount in amounts.items()
-                if name == names.GPU or not name.startswith(unknown_keys.PREFIX)
-            ],
-            runs,
-        )
-        for amounts, runs in serving
-    )
-
-
-def _max_named(serving: Iterable[Serving]) -> int:
-    """Return how many cards a GpuPod may name for the resources of a pod, in all its containers.
-
-    A device plugin allocates a device for each unit of its resource, on any cards.
-    """
-    return sum(_units(name, amount) for amounts, _ in serving for name, amount in amounts.items())
-
-
-def _units(name: str, amount: raw.Quantity) -> int:
-    """Return on how many cards an amount of a resource may lie: one for each unit, up to all of a node."""
-    if not _container_max_cards({name: amount}):
-        return 0
-    most = schema_limits.MOST_DEVICES
-    return max(1, min(quantities.supply(amount, unreadable=most), most))
-
-
-def _container_max_cards(served: dict[str, raw.Quantity]) -> int:
-    """Return how many cards a container may have for these resources."""
-    if len(served) == 1:
-        return _resource_max_cards(*next(iter(served.items())))
-    return _uncached_max_cards(served)
-
-
-@functools.lru_cache(maxsize=1024)
-def _resource_max_cards(name: str, amount: raw.Quantity) -> int:
-    return _uncached_max_cards({name: amount})
-
-
-def _uncached_max_cards(served: dict[str, raw.Quantity]) -> int:
-    found = device_requests.container_asks_of(
-        raw.Container(name="main", resources=raw.ContainerResources(limits=served))
-    )
-    if found is None:
-        return min(schema_limits.MOST_DEVICES, sum(itertools.starmap(_pieces, served.items())))
-    return sum(map(_cards, found))
-
-
-def _pieces(name: str, amount: raw.Quantity) -> int:
-    """Return how many devices a device plugin allocates; for other resources at most one is certain."""
-    count = min(quantities.supply(amount, unreadable=1), schema_limits.MOST_DEVICES)
-    return count if name.startswith(COUNTED_RESOURCES) else min(count, 1)
-
-
-def fewest_cards(request: requests.Request) -> int:
-    """Return how many cards an allocation of the pod names at least: shares may lie on the same card.
-
-    That is the largest count over the sets of containers that run at one time.
-    """
-    return max(_distinct([ask for one in phase for ask in one.asks]) for phase in requests.phases(request))
-
-
-def _cards(ask: requests.Ask) -> int:
-    return 0 if isinstance(ask, requests.OtherDevices) else ask.count
-
-
-def _distinct(asks: list[requests.Ask]) -> int:
-    alone = sum(
-        ask.count
-        for ask in asks
-        if isinstance(ask, requests.Instances) or (isinstance(ask, requests.Gpus) and ask.whole)
-    )
-    shares = [ask.count for ask in asks if isinstance(ask, requests.Gpus) and not ask.whole]
-    replicas = [1 for ask in asks if isinstance(ask, requests.Replicas)]
-    return alone + max([0, *shares, *replicas])
 
 
 # ---------------------------------------------------------------- what is wrong
@@ -384,7 +304,8 @@ def _distinct(asks: list[requests.Ask]) -> int:
 def _missing_fault(expected: ExpectedDevices) -> str:
     if expected.max_cards:
         return "it asks for cards and has no allocation"
-    return "it asks for devices and has no allocation" if expected.other_types else ""
+    asks = expected.other_types or expected.others
+    return "it asks for devices and has no allocation" if asks else ""
 
 
 def _fault(record: Record) -> str:

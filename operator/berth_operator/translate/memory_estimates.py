@@ -37,6 +37,8 @@ def of_bound(
     if nameless is not None:
         words += (name for name, _ in nameless.starts)
         words += nameless.plugged or ()
+        parts = nameless.record.others if nameless.record is not None else ()
+        words += (function for part in parts for function in (part.type, *part.functions))
     if node_selection is not None:
         words += _of_place(node_selection)
     return ITEM * (len(words) + len(hold.host_ports)) + sum(map(sys.getsizeof, words))

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from berth_crds import aliases, allocation, names
+from berth_crds import aliases, allocation, device_types, names
 from berth_crds.client import decoding, errors, watch
 from berth_crds.vocabulary import PodPhase
 from berth_operator.scheduling import allocation_recovery, decisions, holds, queued_pods, workload
@@ -250,6 +250,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
         shares=held.shares,
         withheld=held.withheld,
         marked=held.marked,
+        withheld_types=held.withheld_types,
         host_ports=bound_request.host_ports,
         priority=device_requests.priority(pod),
         labels=_labels(pod),
@@ -291,12 +292,16 @@ _bound_requests: Final = pod_cache.PodCache(read_bound_request, lambda found: fo
 
 
 def unreadable_hold(unreadable: watch.Undecodable) -> holds.Hold | None:
-    """Return that an unreadable pod withholds all cards of its node; None if its node is unreadable too."""
+    """Return that an unreadable pod withholds all devices of its node; None if its node is unreadable too."""
     meta, node = unreadable.metadata, _node_of(unreadable)
     if not node:
         return None
     return holds.Hold(
-        uid=meta.uid, title=f"{meta.namespace}/{meta.name}", node=node, withheld=holds.ALL_CARDS
+        uid=meta.uid,
+        title=f"{meta.namespace}/{meta.name}",
+        node=node,
+        withheld=holds.ALL_CARDS,
+        withheld_types=frozenset(device_types.BY_NAME),
     )
 
 

@@ -294,6 +294,18 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
             "(such as ml/a on n1). Would fit if ml/a on n1 terminated."
         ),
     ),
+    "NICs, of which a pod may have any": (
+        builders.inventory(
+            builders.node(),
+            builders.device("n1", others=[builders.nic(0), builders.nic(1)]),
+            builders.hold("a", withheld_types=frozenset({"rdma"})),
+        ),
+        scenes.pod(requests.OtherDevices("rdma", 1, 1)),
+        (
+            f"{NONE} 1 has rdma devices reserved for a pod without a valid allocation annotation "
+            "(such as ml/a on n1). Would fit if ml/a on n1 terminated."
+        ),
+    ),
     "a scope": (
         halves(),
         scenes.cards(2, grouping=requests.Grouping(scope=Scope.NUMA)),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from berth_operator.scheduling import node_info
 from berth_operator.scheduling.constraints import resources
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import CARDS, REPLICAS, Deficit, Unit
@@ -60,9 +61,7 @@ def _diagnosed(
         )
     if seen.reason in node_survey.NODE_SELECTION | node_survey.AGENT_REASONS:
         return dataclasses.replace(seen, looked=True)
-    if seen.reason is Reason.WITHHELD:
-        holders = sorted(hold.title for hold in survey.node(row).holds.values() if hold.withheld)
-        seen = dataclasses.replace(seen, holders=tuple(holders))
+    seen = dataclasses.replace(seen, holders=tuple(_withholding(survey.node(row), seen)))
     request = survey.request_on(row)
     shortfall = node_survey.search_node(survey.node(row).view(), request, budget)
     if not isinstance(shortfall, allocator.Shortfall):
@@ -75,6 +74,15 @@ def _diagnosed(
         measures=tuple(_missing_devices(request, shortfall)),
         shortfall=shortfall,
     )
+
+
+def _withholding(info: node_info.NodeInfo, seen: Finding) -> list[str]:
+    """Return the pods that may have any card of the node, or any device of the type that is lacking."""
+    if seen.reason is Reason.WITHHELD:
+        return sorted(hold.title for hold in info.holds.values() if hold.withheld)
+    if seen.reason is Reason.WRONG_RECORD:
+        return sorted(hold.title for hold in info.holds.values() if seen.detail in hold.withheld_types)
+    return []
 
 
 def _missing_devices(request: requests.Request, shortfall: allocator.Shortfall) -> Iterator[Deficit]:
