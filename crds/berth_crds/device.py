@@ -206,7 +206,7 @@ class Card(model_rules.Model):
     sharing: Sharing | None = None
     """How the card is shared by several pods. Absent: it is given out whole or by fractions."""
 
-    vf_groups: Annotated[tuple[VfGroup, ...], model_rules.atomic_list(at_most=16)] = ()
+    vf_groups: Annotated[tuple[VfGroup, ...], model_rules.atomic_list(at_most=schema_limits.MOST_GROUPS)] = ()
     """Virtual functions of the device, by group. Absent: the device is given out as a whole."""
 
     labels: model_rules.Labels = pydantic.Field(default_factory=dict)

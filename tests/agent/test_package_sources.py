@@ -201,7 +201,7 @@ def test_a_source_that_cannot_be_made_is_tried_again() -> None:
 async def test_a_source_that_hangs_delays_one_sample_and_fails_none(node: Node) -> None:
     """The cards are sampled; who hangs is not waited for again, and is well once it answers."""
     extra = extra_devices.ExtraDevices([node.sources.read])
-    sampler = Sampler(simulated.SimulatedProbe("n1", "2xT4", None, extra.read), deadline=20 * PATIENCE)
+    sampler = Sampler(simulated.SimulatedProbe("n1", "2xT4", None, extra.complete), deadline=20 * PATIENCE)
     clock = asyncio.get_running_loop().time
 
     async def sampled() -> list[str]:

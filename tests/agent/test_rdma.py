@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import cardless, device_spec, kernel_openers, probe, rdma, simulated
+from berth_agent import cardless, device_spec, extra_devices, kernel_openers, probe, rdma, simulated
 from berth_agent.delivery.containers import Delivery, Undeliverable
 from berth_agent.delivery.device_nodes import DeviceNodes
 from berth_agent.delivery.driver_files import DriverFiles
@@ -226,7 +226,8 @@ def test_a_node_without_cards_has_its_network_cards(tree: RdmaTree) -> None:
     """No driver of NVIDIA's is asked, and that there are no cards is no failure."""
     tree.add("mlx5_0", "0000:3b:00.0")
 
-    sample = cardless.CardlessProbe(tree.kernel, lambda _: rdma.devices(tree.kernel)).sample()
+    extra = extra_devices.ExtraDevices([lambda: rdma.devices(tree.kernel)])
+    sample = cardless.CardlessProbe(tree.kernel, extra.complete).sample()
 
     assert sample.cards == () and not list(sample.lost_cards())
     assert [one.entry.uuid for one in sample.devices] == ["rdma-0000:3b:00.0"]
