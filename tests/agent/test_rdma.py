@@ -222,6 +222,30 @@ def test_pods_may_select_devices_by_their_networks(
     assert found.labels == labels
 
 
+def test_functions_have_the_labels_of_their_driver_and_their_network(tree: RdmaTree) -> None:
+    """Pods may select them by these, and a device by its own driver."""
+    place = tree.add("mlx5_0", "0000:3b:00.0")
+    tree.port("mlx5_0", 1, "4: ACTIVE")
+    port = tree.kernel.sys / "class/infiniband/mlx5_0/ports/1"
+    (port / "link_layer").write_text("InfiniBand\n")
+    (port / "rate").write_text(f"{HDR}\n")
+    for number, driver in enumerate(("mlx5_core", "mlx5_core", "other")):
+        tree.add_vf(number, f"0000:3b:00.{number + 2}", of=place)
+        tree.drive(f"0000:3b:00.{number + 2}", driver)
+    tree.drive("0000:3b:00.0", "mlx5_core")
+
+    (found,) = (one.entry for one in rdma.devices(tree.kernel))
+
+    assert found.labels == {"driver": "mlx5_core", "gbps": "200", "linkLayer": "InfiniBand"}
+    assert found.vf_groups == (
+        wire.VfGroup(
+            {"driver": "mlx5_core", "linkLayer": "InfiniBand"},
+            (wire.Vf(0, "0000:3b:00.2"), wire.Vf(1, "0000:3b:00.3")),
+        ),
+        wire.VfGroup({"driver": "other", "linkLayer": "InfiniBand"}, (wire.Vf(2, "0000:3b:00.4"),)),
+    )
+
+
 def test_a_node_without_cards_has_its_network_cards(tree: RdmaTree) -> None:
     """No driver of NVIDIA's is asked, and that there are no cards is no failure."""
     tree.add("mlx5_0", "0000:3b:00.0")
