@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from unittest import mock
 
 import pytest
 
 from agent import programs
 from berth_agent import __main__ as program
-from berth_agent import probe, settings
+from berth_agent import chosen_packages, chosen_ways, loop, probe, settings
 from berth_crds import wire
 from support import device_package, nodes, sources_node
 from support.nvml import build, fixtures, machine, presets
@@ -37,9 +38,14 @@ def packages() -> Iterator[None]:
 
 def assembled(*arguments: str) -> probe.Probe:
     """Return the probe that the program makes of its arguments."""
+    return configured(*arguments).probe
+
+
+def configured(*arguments: str) -> loop.NodeConfig:
+    """Return the whole node that the program makes of its arguments."""
     chosen = settings.parse(["--node", "n1", *arguments], {}, host="n1")
-    not_loaded = program.chosen_packages.load(chosen)
-    return program._config(chosen.nodes[0], chosen, not_loaded).probe
+    not_loaded = chosen_packages.load(chosen)
+    return program._config(chosen.nodes[0], chosen, not_loaded)
 
 
 def uuids(spec: wire.DeviceSpec) -> list[str]:
@@ -49,7 +55,7 @@ def uuids(spec: wire.DeviceSpec) -> list[str]:
 
 @pytest.mark.usefixtures("packages")
 def test_a_node_with_cards_has_the_devices_of_all_sources(
-    place: nodes.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: nodes.Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the cards of the driver, in the order of the sources."""
     rig = place(presets.A10)
@@ -59,6 +65,7 @@ def test_a_node_with_cards_has_the_devices_of_all_sources(
     spec = nodes.spec(assembled(*node.flags))
 
     assert [card.type for card in spec.devices[:8]] == ["gpu"] * 8
+    assert [card.labels for card in spec.devices[:2]] == [CARD_LABELS, {**CARD_LABELS, "tier": "gold"}]
     assert uuids(spec) == [*sources_node.DEVICES.values()]
 
 
@@ -84,6 +91,25 @@ def test_a_simulated_node_has_the_devices_of_packages_alone(
     spec = nodes.spec(assembled("--simulate", "2xT4"))
 
     assert uuids(spec) == ["npu-x-n1-0", "npu-x-n1-1"]
+
+
+@pytest.mark.usefixtures("packages")
+@pytest.mark.parametrize(
+    ("words", "types"),
+    [
+        pytest.param([], {"npu-x", "rdma"}, id="of a real node"),
+        pytest.param(["--simulate", "2xT4"], {"npu-x"}, id="of a simulated node"),
+    ],
+)
+def test_devices_of_kernel_and_packages_are_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], types: set[str]
+) -> None:
+    """The plugin of the runtime is told by what each type is opened."""
+    monkeypatch.syspath_prepend(str(sources_node.SourcesNode(tmp_path).site))
+    with mock.patch.object(chosen_ways, "makers", return_value=()) as makers:
+        configured("--nri=n.sock", *words)
+
+    assert makers.call_args.kwargs["openers"].keys() == types
 
 
 async def test_the_program_publishes_what_all_sources_find(scene: Scene, tmp_path: Path) -> None:
