@@ -80,13 +80,3 @@ def test_functions_are_told_apart_by_their_drivers(tree: Tree) -> None:
         wire.VfGroup({"driver": "xocl"}, (wire.Vf(1, "0000:3b:00.2"),)),
         wire.VfGroup({}, (wire.Vf(3, "0000:3b:00.4"),)),
     )
-
-
-def test_a_name_that_is_no_label_becomes_one(tree: Tree) -> None:
-    """Whatever a driver is called, a selector can name it."""
-    tree.add("0000:3b:00.0")
-    tree.drive("0000:3b:00.0", "_my driver!\n" + "x" * 80)
-
-    (found,) = (one.entry for one in fpga.devices(tree.kernel))
-
-    assert found.labels == {"driver": ("my-driver-" + "x" * 80)[:62]}

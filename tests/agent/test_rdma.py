@@ -189,63 +189,6 @@ def test_devices_stand_beside_the_cards(tree: RdmaTree, place: nodes.Place) -> N
     assert device_spec.spec(nodes.NODE, nodes.failed(looking), spec) == spec
 
 
-HDR = "200 Gb/sec (4X HDR)"
-
-
-@pytest.mark.parametrize(
-    ("ports", "labels"),
-    [
-        pytest.param([], {}, id="no port"),
-        pytest.param([("InfiniBand", HDR)], {"linkLayer": "InfiniBand", "gbps": "200"}, id="one"),
-        pytest.param(
-            [("Ethernet", "25 Gb/sec (1X EDR)"), ("Ethernet", "100 Gb/sec (4X EDR)")],
-            {"linkLayer": "Ethernet", "gbps": "100"},
-            id="the fastest",
-        ),
-        pytest.param([("InfiniBand", "2.5 Gb/sec"), ("Ethernet", "?")], {"gbps": "2"}, id="of two kinds"),
-        pytest.param([("Token Ring", "fast")], {}, id="nothing that is known"),
-    ],
-)
-def test_pods_may_select_devices_by_their_networks(
-    tree: RdmaTree, ports: list[tuple[str, str]], labels: dict[str, str]
-) -> None:
-    """By its kind and its speed."""
-    tree.add("mlx5_0", "0000:3b:00.0")
-    for number, (layer, rate) in enumerate(ports, start=1):
-        tree.port("mlx5_0", number, "4: ACTIVE")
-        own = tree.kernel.sys / "class/infiniband/mlx5_0/ports" / f"{number}"
-        (own / "link_layer").write_text(f"{layer}\n")
-        (own / "rate").write_text(f"{rate}\n")
-
-    (found,) = (one.entry for one in rdma.devices(tree.kernel))
-
-    assert found.labels == labels
-
-
-def test_functions_have_the_labels_of_their_driver_and_their_network(tree: RdmaTree) -> None:
-    """Pods may select them by these, and a device by its own driver."""
-    place = tree.add("mlx5_0", "0000:3b:00.0")
-    tree.port("mlx5_0", 1, "4: ACTIVE")
-    port = tree.kernel.sys / "class/infiniband/mlx5_0/ports/1"
-    (port / "link_layer").write_text("InfiniBand\n")
-    (port / "rate").write_text(f"{HDR}\n")
-    for number, driver in enumerate(("mlx5_core", "mlx5_core", "other")):
-        tree.add_vf(number, f"0000:3b:00.{number + 2}", of=place)
-        tree.drive(f"0000:3b:00.{number + 2}", driver)
-    tree.drive("0000:3b:00.0", "mlx5_core")
-
-    (found,) = (one.entry for one in rdma.devices(tree.kernel))
-
-    assert found.labels == {"driver": "mlx5_core", "gbps": "200", "linkLayer": "InfiniBand"}
-    assert found.vf_groups == (
-        wire.VfGroup(
-            {"driver": "mlx5_core", "linkLayer": "InfiniBand"},
-            (wire.Vf(0, "0000:3b:00.2"), wire.Vf(1, "0000:3b:00.3")),
-        ),
-        wire.VfGroup({"driver": "other", "linkLayer": "InfiniBand"}, (wire.Vf(2, "0000:3b:00.4"),)),
-    )
-
-
 def test_a_node_without_cards_has_its_network_cards(tree: RdmaTree) -> None:
     """No driver of NVIDIA's is asked, and that there are no cards is no failure."""
     tree.add("mlx5_0", "0000:3b:00.0")
