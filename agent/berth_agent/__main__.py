@@ -118,7 +118,7 @@ def _config(node: Node, settings: Settings, not_loaded: Sequence[str]) -> loop.N
     match node:
         case SimulatedNode(name, shape):
             extra = extra_devices.ExtraDevices(further)
-            cards = simulated.SimulatedProbe(name, shape, settings.faults, extra.read)
+            cards = simulated.SimulatedProbe(name, shape, settings.faults, extra.complete)
             config = loop.NodeConfig(name, cards, vocabulary.GrantSource.SIMULATED)
         case HardwareNode():
             own = health_rules.HealthRules(ignored=node.ignored_xids, critical=node.critical_xids)
@@ -161,12 +161,12 @@ def _hardware(node: HardwareNode, further: Iterable[extra_devices.Reader]) -> pr
     """Return the probe of the real cards and the extra devices of the node, those of packages last."""
     kernel = sysfs.Kernel(node.sysfs, node.procfs)
     readers: list[extra_devices.Reader] = [lambda: rdma.devices(kernel), lambda: fpga.devices(kernel)]
-    if node.devices:
-        readers.append(extra_device_files.DeviceFolder(node.devices, kernel).devices)
-    extra = extra_devices.ExtraDevices((*readers, *further))
-    return (
-        nvml_probe.NvmlProbe(kernel, extra.read) if node.gpus else cardless.CardlessProbe(kernel, extra.read)
-    )
+    folder = extra_device_files.DeviceFolder(node.devices, kernel) if node.devices else None
+    if folder:
+        readers.append(folder.devices)
+    extra = extra_devices.ExtraDevices((*readers, *further), folder.labels if folder else tuple)
+    made = nvml_probe.NvmlProbe if node.gpus else cardless.CardlessProbe
+    return made(kernel, extra.complete)
 
 
 def _connections(settings: Settings) -> Mapping[str, connection.Connection]:

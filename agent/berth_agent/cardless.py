@@ -9,14 +9,10 @@ from berth_crds import wire
 class CardlessProbe:
     """Samples no cards, which is no failure, and what stands beside them elsewhere."""
 
-    def __init__(
-        self, kernel: sysfs.Kernel, extra_devices: Callable[[probe.Sample], tuple[probe.ExtraDevice, ...]]
-    ) -> None:
+    def __init__(self, kernel: sysfs.Kernel, complete: Callable[[probe.Sample], probe.Sample]) -> None:
         self._kernel = kernel
-        self._extra_devices = extra_devices
+        self._complete = complete
 
     def sample(self) -> probe.Sample:
         """Sample once."""
-        boot_id = self._kernel.boot_id()
-        cards = probe.Sample(wire.Driver(), boot_id, cards=())
-        return probe.Sample(wire.Driver(), boot_id, cards=(), devices=self._extra_devices(cards))
+        return self._complete(probe.Sample(wire.Driver(), self._kernel.boot_id(), cards=()))

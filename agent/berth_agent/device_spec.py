@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from berth_agent import card_modes, card_resources, probe
+from berth_agent import card_modes, card_resources, found_labels, probe
 from berth_crds import catalog, schema_limits, text, vocabulary, wire
 
 # The kinds that the locations of the cards imply (same NUMA node, same root complex) are dropped first.
@@ -77,6 +77,7 @@ def card(reading: probe.Card) -> wire.Card:
         topology=_topology(reading.location),
         links=reading.links,
         mig=reading.mig,
+        labels=dict(sorted({**found_labels.of_card(reading), **dict(reading.labels)}.items())),
     )
 
 

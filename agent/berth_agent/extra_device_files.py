@@ -6,6 +6,9 @@ A file lists devices with the fields of the Device:
                   "model": "Acme N1", "memory": 34359738368, "busID": "0000:5e:00.0",
                   "labels": {"fabric": "a"}, "health": "Unhealthy", "reason": "Overheated"}]}
 
+A file may also give labels to devices that the driver, the kernel or a package finds (`labels`); which
+they go to, `given_labels` decides.
+
 Where a `busID` is given, the kernel says NUMA node and PCIe root. Files are read for every
 sample, so health may change. A file that cannot be used counts as it was last read: it may be
 half written, and its devices must not come and go. One that was never readable lists nothing,
@@ -15,54 +18,15 @@ for one bad value. Which of two devices with one uuid is listed, `extra_devices`
 
 import logging
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
-
-from berth_agent import probe, sysfs
+from berth_agent import device_entries, probe, sysfs
 from berth_crds import schema_limits, text, vocabulary, wire
 
 log = logging.getLogger(__name__)
 
 MOST_FILES: Final = 64  # Each lists one device at least.
 MOST_BYTES: Final = 1 << 20
-
-Text = Annotated[str, msgspec.Meta(max_length=schema_limits.LONGEST_LABEL)]
-
-
-def _formatted(text_format: schema_limits.TextFormat, *, optional: bool = False) -> msgspec.Meta:
-    """Return the constraint that a text has a format, or is empty where that is optional."""
-    pattern = f"({text_format.pattern})?" if optional else text_format.pattern
-    return msgspec.Meta(max_length=text_format.longest, pattern=f"^{pattern}\\Z")
-
-
-class DeviceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One device of a file, within what the schema takes."""
-
-    uuid: Annotated[str, _formatted(schema_limits.UUID)]
-    type: Annotated[str, _formatted(schema_limits.DNS_LABEL)]
-    minor: Annotated[int, msgspec.Meta(ge=0, le=schema_limits.LARGEST_MINOR)]
-    vendor: Annotated[str, _formatted(schema_limits.VENDOR, optional=True)] = ""
-    model: Annotated[str, msgspec.Meta(max_length=schema_limits.LONGEST_MODEL)] = ""
-    memory: Annotated[int, msgspec.Meta(ge=1, le=schema_limits.LARGEST_MEMORY)] | None = None
-    bus_id: Annotated[str, _formatted(schema_limits.BUS_ID)] | None = msgspec.field(
-        default=None, name="busID"
-    )
-    labels: Annotated[dict[Text, Text], msgspec.Meta(max_length=16)] = {}
-    health: vocabulary.Health = vocabulary.Health.HEALTHY
-    reason: Annotated[
-        str, msgspec.Meta(max_length=schema_limits.REASON.longest, pattern="^[A-Za-z][A-Za-z0-9]*\\Z")
-    ] = "ToldByFile"
-    message: Annotated[str, msgspec.Meta(max_length=schema_limits.LONGEST_MESSAGE)] = ""
-
-
-class DeviceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file."""
-
-    devices: Annotated[tuple[DeviceEntry, ...], msgspec.Meta(max_length=schema_limits.MOST_DEVICES)]
-
-
-_decoder: Final = msgspec.json.Decoder(DeviceFile)
 
 
 class DeviceFolder:
@@ -71,7 +35,7 @@ class DeviceFolder:
     def __init__(self, path: Path, kernel: sysfs.Kernel) -> None:
         self._path = path
         self._kernel = kernel
-        self._last: dict[Path, DeviceFile] = {}
+        self._last: dict[Path, device_entries.DeviceFile] = {}
         self._warnings: dict[Path, str] = {}
 
     def devices(self) -> tuple[probe.ExtraDevice, ...]:
@@ -92,10 +56,13 @@ class DeviceFolder:
             _device(entry, path.name, self._kernel) for path, file in found.items() for entry in file.devices
         )
 
-    def _read(self, path: Path) -> DeviceFile | None:
+    def labels(self) -> tuple[device_entries.LabelEntry, ...]:
+        """Return the labels that the files give, in the order of their names, as `devices` read them last."""
+        return tuple(entry for file in self._last.values() for entry in file.labels)
+
+    def _read(self, path: Path) -> device_entries.DeviceFile | None:
         try:
-            file = _decoder.decode(sysfs.contents(path, most=MOST_BYTES))
-            _check(file)
+            file = device_entries.decode(sysfs.contents(path, most=MOST_BYTES))
         except (OSError, ValueError) as error:
             self._warn(path, f"the file {path} cannot be used: {text.cause(error)}")
             return self._last.get(path)
@@ -108,13 +75,7 @@ class DeviceFolder:
         self._warnings[path] = words
 
 
-def _check(file: DeviceFile) -> None:
-    for entry in file.devices:
-        if entry.type == vocabulary.DeviceType.GPU and entry.memory is None:
-            raise ValueError(f"{entry.uuid} is of type gpu and must have memory")
-
-
-def _device(entry: DeviceEntry, file: str, kernel: sysfs.Kernel) -> probe.ExtraDevice:
+def _device(entry: device_entries.DeviceEntry, file: str, kernel: sysfs.Kernel) -> probe.ExtraDevice:
     healthy = entry.health is vocabulary.Health.HEALTHY
     message = text.line(entry.message, most=schema_limits.LONGEST_MESSAGE)
     return probe.ExtraDevice(
@@ -135,7 +96,7 @@ def _device(entry: DeviceEntry, file: str, kernel: sysfs.Kernel) -> probe.ExtraD
     )
 
 
-def _labels(entry: DeviceEntry) -> dict[str, str]:
+def _labels(entry: device_entries.DeviceEntry) -> dict[str, str]:
     return {
         text.line(key, most=schema_limits.LONGEST_LABEL): text.line(value, most=schema_limits.LONGEST_LABEL)
         for key, value in entry.labels.items()

@@ -7,46 +7,43 @@ then the kernel's devices, then those of files in the order of their names, then
 If reading extra devices fails, those that were read last stand, and the cards are sampled all the same.
 """
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from berth_agent import probe
-from berth_crds import schema_limits, vocabulary, wire
+from berth_agent import device_entries, device_totals, given_labels, probe
+from berth_crds import schema_limits, vocabulary
 
 log = logging.getLogger(__name__)
 
 DRIVER: Final = "the driver"
-LABELS: Final = "labels"
-CHARACTERS: Final = "characters in labels"
-FUNCTIONS: Final = "virtual functions"
-TOTALS: Final = {
-    LABELS: schema_limits.TOTAL_LABELS,
-    CHARACTERS: schema_limits.TOTAL_LABEL_TEXT,
-    FUNCTIONS: schema_limits.TOTAL_FUNCTIONS,
-}
 
 Reader = Callable[[], tuple[probe.ExtraDevice, ...]]
+LabelReader = Callable[[], tuple[device_entries.LabelEntry, ...]]
 
 
 class ExtraDevices:
-    """Reads the extra devices of one node."""
+    """Reads the extra devices of one node, and the labels that files give to all its devices."""
 
-    def __init__(self, readers: Iterable[Reader]) -> None:
+    def __init__(self, readers: Iterable[Reader], labels: LabelReader = tuple) -> None:
+        """`labels` is called after the readers."""
         self._last: dict[Reader, tuple[probe.ExtraDevice, ...]] = dict.fromkeys(readers, ())
+        self._labels = labels
         self._failing: set[Reader] = set()
         self._left_out: tuple[str, ...] = ()
 
-    def read(self, sample: probe.Sample) -> tuple[probe.ExtraDevice, ...]:
-        """Return those that do not conflict with a sample of the cards; log once what is left out."""
-        fitting, left_out = without_conflicts(
-            sample, [device for reader in self._last for device in self._read_or_keep(reader)]
-        )
+    def complete(self, sample: probe.Sample) -> probe.Sample:
+        """Return a sample of cards with labels and extra devices; log once what is left out."""
+        devices = [device for reader in self._last for device in self._read_or_keep(reader)]
+        labelled = given_labels.applied(sample, devices, given_labels.GivenLabels(self._labels()))
+        fitting, left_out = without_conflicts(labelled.sample, labelled.devices)
+        left_out = (*labelled.left_out, *left_out)
         for sentence in left_out:
             if sentence not in self._left_out:
                 log.warning("%s", sentence)
         self._left_out = left_out
-        return fitting
+        return dataclasses.replace(labelled.sample, devices=fitting)
 
     def _read_or_keep(self, reader: Reader) -> tuple[probe.ExtraDevice, ...]:
         """Return what a reader reads; if it fails, log that once, and return what it read last."""
@@ -74,7 +71,7 @@ def without_conflicts(
     room = max(0, schema_limits.MOST_DEVICES - len(sample.cards))
     fitting: list[probe.ExtraDevice] = []
     left_out: list[str] = []
-    totals = dict.fromkeys(TOTALS, 0)
+    totals = device_totals.of_cards(sample)
     for extra in devices:
         uuid, key = extra.entry.uuid, (extra.entry.type, extra.entry.minor)
         if uuid in uuids:
@@ -83,27 +80,14 @@ def without_conflicts(
             why = f"{minors[key]} names a device of type {key[0]} and minor {key[1]} already"
         elif len(fitting) >= room:
             why = f"the list has room for {schema_limits.MOST_DEVICES} alone"
-        elif excess := _add(totals, extra.entry):
-            why = f"all devices together would have more than {TOTALS[excess]} {excess}"
+        elif excess := totals.excess(device_totals.sizes(extra.entry.labels, extra.entry.vf_groups)):
+            why = excess
         else:
             uuids[uuid] = minors[key] = extra.origin
             fitting.append(extra)
             continue
         left_out.append(f"the device {uuid} of {extra.origin} is left out: {why}")
     return tuple(fitting), tuple(left_out)
-
-
-def _add(totals: dict[str, int], entry: wire.Card) -> str:
-    """Add what a device has to the totals, unless one would be more than the server takes; return which."""
-    sizes = {
-        LABELS: len(entry.labels),
-        CHARACTERS: sum(len(key) + len(value) for key, value in entry.labels.items()),
-        FUNCTIONS: sum(len(group.vfs) for group in entry.vf_groups),
-    }
-    excess = next((what for what, size in sizes.items() if totals[what] + size > TOTALS[what]), "")
-    if not excess:
-        totals.update({what: totals[what] + size for what, size in sizes.items()})
-    return excess
 
 
 def _uuids(sample: probe.Sample) -> Iterator[str]:

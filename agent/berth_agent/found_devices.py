@@ -1,8 +1,8 @@
 """What a source of devices found, as it is listed in the Device."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from berth_agent import probe, sysfs
+from berth_agent import found_labels, probe, sysfs
 from berth_crds import device_sources, schema_limits, text, vocabulary, wire
 
 
@@ -19,8 +19,8 @@ def extra_device(
             model=probe.model_name(found.model),
             memory=found.memory,
             topology=kernel.location(found.bus_id) if found.bus_id else None,
-            vf_groups=_functions(found),
-            labels=dict(sorted(_labels(found))),
+            vf_groups=groups((wire.Vf(one.number, one.bus_id), one.labels) for one in found.functions),
+            labels=dict(sorted(_labels(found.labels))),
         ),
         health=None,
         problem=_problem(found),
@@ -36,18 +36,29 @@ def uuid(kind: str, own: str) -> str:
 def functions(kernel: sysfs.Kernel, address: str) -> tuple[device_sources.VirtualFunction, ...]:
     """Return the virtual functions of a PCI device, as the kernel lists them."""
     listed = kernel.virtual_functions(address)
-    return tuple(device_sources.VirtualFunction(one.minor, one.bus_id) for one in listed)
+    return tuple(
+        device_sources.VirtualFunction(one.minor, one.bus_id, labels=of_driver(kernel, one.bus_id))
+        for one in listed
+    )
 
 
-def _labels(found: device_sources.FoundDevice) -> Iterator[tuple[str, str]]:
-    for pair in found.labels.items():
+def of_driver(kernel: sysfs.Kernel, address: str) -> Mapping[str, str]:
+    """Return the label that says which driver has a PCI device or virtual function."""
+    return found_labels.of_driver(kernel.driver(address))
+
+
+def groups(functions: Iterable[tuple[wire.Vf, Mapping[str, str]]]) -> tuple[wire.VfGroup, ...]:
+    """Return virtual functions in groups of equal labels, in their order."""
+    found: dict[tuple[tuple[str, str], ...], list[wire.Vf]] = {}
+    for function, labels in functions:
+        found.setdefault(tuple(sorted(labels.items())), []).append(function)
+    return tuple(wire.VfGroup(dict(labels), tuple(vfs)) for labels, vfs in found.items())
+
+
+def _labels(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for pair in labels.items():
         key, value = (text.line(one, most=schema_limits.LONGEST_LABEL) for one in pair)
         yield key, value
-
-
-def _functions(found: device_sources.FoundDevice) -> tuple[wire.VfGroup, ...]:
-    vfs = tuple(wire.Vf(one.number, one.bus_id) for one in found.functions)
-    return (wire.VfGroup(vfs=vfs),) if vfs else ()
 
 
 def _problem(found: device_sources.FoundDevice) -> probe.DeviceHealth | None:

@@ -62,5 +62,6 @@ def _device(kernel: sysfs.Kernel, address: str, minor: int, maker: str) -> devic
         vendor=maker,
         model=f"{maker} {number}".strip(),
         bus_id=address,
+        labels=found_devices.of_driver(kernel, address),
         functions=found_devices.functions(kernel, address),
     )

@@ -6,33 +6,14 @@ where they differ; each model has a label of its own with the number of its card
 place to add one; `publish.label_writer` writes them.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from berth_agent import found_labels
 from berth_crds import catalog, names, vocabulary, wire
 
 PREFIXES: Final = (f"{names.GROUP}/gpu.", f"{names.GROUP}/cuda.")
-LONGEST: Final = 63
-LONGEST_MODEL: Final = LONGEST - len("gpu.model.")
-
-_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]+")
-
-# Compute capability from which on a card is of this family, as NVIDIA names them.
-FAMILIES: Final = (
-    ((13, 0), "rubin"),
-    ((10, 0), "blackwell"),
-    ((9, 0), "hopper"),
-    ((8, 9), "ada-lovelace"),
-    ((8, 0), "ampere"),
-    ((7, 5), "turing"),
-    ((7, 0), "volta"),
-    ((6, 0), "pascal"),
-    ((5, 0), "maxwell"),
-    ((3, 0), "kepler"),
-    ((2, 0), "fermi"),
-    ((1, 0), "tesla"),
-)
+LONGEST_MODEL: Final = found_labels.LONGEST - len("gpu.model.")
 
 
 def ours(key: str) -> bool:
@@ -54,7 +35,7 @@ def labels(spec: wire.DeviceSpec) -> Mapping[str, str]:
 
 def _of_cards(cards: Sequence[wire.Card]) -> dict[str, str]:
     """Return what there is to say of the cards; empty where they differ, or where it is unknown."""
-    models = [_label(catalog.normal_model(card.model)) for card in cards]
+    models = [found_labels.value(catalog.normal_model(card.model)) for card in cards]
     capability = _common(card.compute_capability for card in cards)
     major, _, minor = capability.partition(".")
     return {
@@ -69,16 +50,10 @@ def _of_cards(cards: Sequence[wire.Card]) -> dict[str, str]:
         "mig": _common(_mig(card) for card in cards),
         "sharing-strategy": _common(card.sharing.strategy if card.sharing else "" for card in cards),
         "replicas": _common(str(card.sharing.replicas) if card.sharing else "" for card in cards),
-        "compute.major": capability and (_label(major) or "0"),
-        "compute.minor": capability and (_label(minor) or "0"),
-        "family": capability and family(capability),
+        "compute.major": capability and (found_labels.value(major) or "0"),
+        "compute.minor": capability and (found_labels.value(minor) or "0"),
+        "family": capability and found_labels.family(capability),
     }
-
-
-def family(capability: str) -> str:
-    """Return the family of a compute capability."""
-    number = tuple(int(part) for part in capability.split(".") if part.isdecimal())
-    return next((name for first, name in FAMILIES if number >= first), "undefined")
 
 
 def _mig(card: wire.Card) -> str:
@@ -95,9 +70,4 @@ def _common(values: Iterable[str]) -> str:
 
 def _of_version(key: str, text: str) -> dict[str, str]:
     parts = zip(("major", "minor", "revision"), text.split("."), strict=False)
-    return {f"{key}.{name}": _label(part) for name, part in (("full", text), *parts)}
-
-
-def _label(text: str) -> str:
-    """Return a text as the value of a label."""
-    return _FOREIGN.sub("-", text)[:LONGEST].strip("-_.")
+    return {f"{key}.{name}": found_labels.value(part) for name, part in (("full", text), *parts)}

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from berth_agent import extra_device_files, found_devices, probe, sysfs
+from berth_agent import device_entries, found_devices, probe, sysfs
 from berth_agent.delivery.containers import Undeliverable
 from berth_crds import device_sources, device_types, schema_limits, text, vocabulary
 
@@ -225,7 +225,7 @@ def check(kind: str, found: Sequence[object]) -> None:
         if not isinstance(one, device_sources.FoundDevice):
             raise Unusable(f"device {place} is no FoundDevice but {text.quoted(type(one).__name__)}")
         try:
-            msgspec.convert(_entry(kind, one), extra_device_files.DeviceEntry)
+            msgspec.convert(_entry(kind, one), device_entries.DeviceEntry)
         except (msgspec.ValidationError, AttributeError, TypeError, ValueError) as error:
             raise Unusable(f"device {place} cannot be used: {text.line(str(error))}") from error
         if one.id in ids or one.minor in minors:
@@ -237,12 +237,13 @@ def check(kind: str, found: Sequence[object]) -> None:
 def _entry(kind: str, found: device_sources.FoundDevice) -> dict[str, object]:
     """Return a device with the fields of a file of devices, whose limits are those of the server."""
     for function in found.functions:
-        if not schema_limits.BUS_ID.matches(function.bus_id):
-            raise ValueError(f"{text.quoted(str(function.bus_id))} is no PCI address of a virtual function")
-        if not isinstance(function.number, int) or not 0 <= function.number <= schema_limits.LARGEST_MINOR:
-            raise ValueError(f"{text.quoted(str(function.number))} is no number of a virtual function")
+        _check_function(function)
     if len(found.functions) > schema_limits.MOST_VFS:
         raise ValueError(f"it has more than {schema_limits.MOST_VFS} virtual functions")
+    if len({tuple(sorted(one.labels.items())) for one in found.functions}) > schema_limits.MOST_GROUPS:
+        raise ValueError(
+            f"its virtual functions have more than {schema_limits.MOST_GROUPS} different sets of labels"
+        )
     entry: dict[str, object] = {
         "uuid": found_devices.uuid(kind, found.id),
         "type": kind,
@@ -255,3 +256,14 @@ def _entry(kind: str, found: device_sources.FoundDevice) -> dict[str, object]:
         "message": found.message,
     }
     return entry | ({"reason": found.reason} if found.reason else {})
+
+
+def _check_function(function: device_sources.VirtualFunction) -> None:
+    """Raise `ValueError` where a virtual function is none that the server takes."""
+    if not schema_limits.BUS_ID.matches(function.bus_id):
+        raise ValueError(f"{text.quoted(str(function.bus_id))} is no PCI address of a virtual function")
+    if not isinstance(function.number, int) or not 0 <= function.number <= schema_limits.LARGEST_MINOR:
+        raise ValueError(f"{text.quoted(str(function.number))} is no number of a virtual function")
+    labels = msgspec.convert(dict(function.labels), device_entries.Labels)
+    if fault := device_entries.labels_fault(labels):
+        raise ValueError(f"the virtual function {function.bus_id}: {fault}")

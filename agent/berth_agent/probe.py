@@ -78,7 +78,7 @@ class Card:
     """One card that answered.
 
     A source that judges its cards by itself sets `health`. Where that is None, the card is judged by
-    its `measurements` and the XIDs of the sample.
+    its `measurements` and the XIDs of the sample. `labels` are those that people give it.
     """
 
     uuid: str
@@ -94,6 +94,7 @@ class Card:
     mig: wire.Mig | None = None
     health: DeviceHealth | None = DeviceHealth()
     measurements: Measurements = Measurements()
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ of a device it would manage the parts of others, too. No pod gets `issm0`, by wh
 subnet manager of its fabric.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -118,7 +119,7 @@ def _nodes_of(kernel: sysfs.Kernel, address: str, kind: tuple[str, re.Pattern[st
 
 def _cause(kernel: sysfs.Kernel, address: str) -> str:
     """Return why a device has no device node, as far as the kernel tells."""
-    driver = sysfs.target(kernel.device(address) / "driver")
+    driver = kernel.driver(address)
     if sysfs.exists(kernel.device(address) / "infiniband"):
         return "load the module ib_uverbs on the node"
     return f"the driver {driver} makes no RDMA device of it" if driver else "no driver of the node has it"
@@ -144,23 +145,34 @@ def _address(entry: Path) -> str:
 def _device(kernel: sysfs.Kernel, address: str, minor: int, name: str) -> device_sources.FoundDevice:
     place, own = kernel.device(address), kernel.sys / "class/infiniband" / name
     reason, message = _problem(kernel, address, dict(_ports(own)))
+    labels = _labels(own)
     return device_sources.FoundDevice(
         id=address,
         minor=minor,
         vendor=VENDORS.get(sysfs.text(place / "vendor") or "", ""),
         model=sysfs.text(own / "hca_type") or "",
         bus_id=address,
-        functions=_functions(kernel, address),
-        labels=_labels(own),
+        functions=_functions(kernel, address, labels),
+        labels={**found_devices.of_driver(kernel, address), **labels},
         reason=reason,
         message=message,
     )
 
 
-def _functions(kernel: sysfs.Kernel, address: str) -> tuple[device_sources.VirtualFunction, ...]:
-    """Return the virtual functions that programs can open: those of machines (vfio) have no device node."""
+def _functions(
+    kernel: sysfs.Kernel, address: str, labels: Mapping[str, str]
+) -> tuple[device_sources.VirtualFunction, ...]:
+    """Return the virtual functions that programs can open: those of machines (vfio) have no device node.
+
+    Of the labels of their device they have the kind of network, for they share its ports.
+    """
+    shared = {key: value for key, value in labels.items() if key == LINK_LAYER}
     listed = found_devices.functions(kernel, address)
-    return tuple(one for one in listed if _nodes_of(kernel, one.bus_id, VERBS))
+    return tuple(
+        dataclasses.replace(one, labels={**one.labels, **shared})
+        for one in listed
+        if _nodes_of(kernel, one.bus_id, VERBS)
+    )
 
 
 def _problem(kernel: sysfs.Kernel, address: str, ports: Mapping[str, str]) -> tuple[str, str]:

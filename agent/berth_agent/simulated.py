@@ -231,13 +231,13 @@ class SimulatedProbe:
         node: str,
         shape: str,
         faults: Path | None = None,
-        extra_devices: Callable[[probe.Sample], tuple[probe.ExtraDevice, ...]] = lambda _: (),
+        complete: Callable[[probe.Sample], probe.Sample] = lambda sample: sample,
     ) -> None:
-        """Make up the node, or raise `BadShape`; `extra_devices` reads what stands beside the cards."""
+        """Make up the node, or raise `BadShape`; `complete` adds labels and what stands beside the cards."""
         self._node = node
         self._healthy = machine(node, shape)
         self._path = faults
-        self._extra_devices = extra_devices
+        self._complete = complete
         self._logged: tuple[str, ...] = ()
 
     def sample(self) -> probe.Outcome:
@@ -274,8 +274,7 @@ class SimulatedProbe:
         if source := faults.get(SOURCE):
             return probe.SourceFailed(source.reason, source.message)
         found = tuple(_broken(card, faults.get(minor)) for minor, card in cards.items())
-        sample = dataclasses.replace(self._healthy, cards=found)
-        return dataclasses.replace(sample, devices=self._extra_devices(sample))
+        return self._complete(dataclasses.replace(self._healthy, cards=found))
 
     def _warn(self, *wrong: str) -> None:
         """Log what is wrong with the file, once until that changes."""

@@ -62,6 +62,10 @@ class Kernel:
             return None
         return frozenset(each.name for each in listed if schema_limits.BUS_ID.matches(each.name))
 
+    def driver(self, address: str) -> str:
+        """Return the name of the driver that has a PCI device; empty where none has it."""
+        return target(self.device(address) / "driver")
+
     def device(self, address: str) -> Path:
         """Return the folder of a PCI device."""
         return self.sys / "bus/pci/devices" / address

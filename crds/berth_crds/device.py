@@ -139,7 +139,7 @@ class VfGroup(model_rules.Model):
     """Virtual functions of one device that share labels."""
 
     labels: model_rules.Labels = pydantic.Field(default_factory=dict)
-    """Labels by which a request may choose among the groups."""
+    """Labels by which a pod may choose among the functions, such as {"driver": "mlx5_core"}."""
 
     vfs: Annotated[tuple[Vf, ...], model_rules.atomic_list(at_most=schema_limits.MOST_VFS)] = ()
     """The virtual functions of the group."""
@@ -206,11 +206,12 @@ class Card(model_rules.Model):
     sharing: Sharing | None = None
     """How the card is shared by several pods. Absent: it is given out whole or by fractions."""
 
-    vf_groups: Annotated[tuple[VfGroup, ...], model_rules.atomic_list(at_most=16)] = ()
+    vf_groups: Annotated[tuple[VfGroup, ...], model_rules.atomic_list(at_most=schema_limits.MOST_GROUPS)] = ()
     """Virtual functions of the device, by group. Absent: the device is given out as a whole."""
 
     labels: model_rules.Labels = pydantic.Field(default_factory=dict)
-    """Further facts by which a request may choose, such as {"fabric": "a"}."""
+    """Labels by which a pod may choose the device: what the agent knows of it, such as
+    {"family": "hopper"}, and what people or packages say, such as {"fabric": "a"}."""
 
     resources: Annotated[
         dict[str, Annotated[int, model_rules.integer(0, schema_limits.LARGEST_MEMORY)]],

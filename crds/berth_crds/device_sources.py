@@ -26,10 +26,11 @@ class SourceNode:
 
 @dataclass(frozen=True, slots=True)
 class VirtualFunction:
-    """One virtual function of a device: its number, and its PCI address."""
+    """One virtual function of a device: its number, its PCI address, and by which labels pods choose it."""
 
     number: int
     bus_id: str
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,7 @@ MOST_GRANTED: Final = MOST_ENTRIES  # Uuids of one container from one source.
 MOST_GRANTS: Final = 128
 MOST_OCCUPANTS: Final = 16  # Of a card: one is enough to close it.
 MOST_VFS: Final = 256  # Of one group.
+MOST_GROUPS: Final = 16  # Of virtual functions, of one device.
 MOST_RECORDED: Final = 1024  # Uuids whose owner is recorded.
 MOST_REPLICAS: Final = 1024
 MOST_CORE: Final = 1000  # Percent of a card that a policy may promise in all.

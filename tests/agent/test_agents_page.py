@@ -7,7 +7,20 @@ from typing import Final
 
 import pytest
 
-from berth_agent import card_modes, config_file, flag_table, metrics, node_view, probe, settings, simulated
+from berth_agent import (
+    card_modes,
+    config_file,
+    device_entries,
+    device_totals,
+    flag_table,
+    found_labels,
+    metrics,
+    node_view,
+    probe,
+    rdma,
+    settings,
+    simulated,
+)
 from berth_agent.health import health_rules, problems, xid_table
 from berth_crds import names, vocabulary, wire
 
@@ -102,3 +115,25 @@ def test_its_figures_are_the_defaults() -> None:
     assert f"for {plain.cool_down:g} s and {plain.clean_looks} looks in a row" in PAGE
     assert (policy.cool_down_seconds, policy.clean_probes) == (plain.cool_down, plain.clean_looks)
     assert f"{names.REPAIRED}=" in PAGE
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_its_files_of_devices_are_read() -> None:
+    """Each example is a file that the agent can use."""
+    devices, labels = (device_entries.decode(block.encode()) for block in _blocks("json"))
+
+    assert len(devices.devices) == 1 and len(labels.labels) == 5
+
+
+def test_its_table_of_labels_is_what_the_agent_writes() -> None:
+    """Each label of its own, and no other; the limits of those that people give as well."""
+    section = PAGE[PAGE.index("## Labels of devices") :].partition("\n## ")[0]
+    named = re.findall(r"^\| [^|]+ \| `(\w+)` \|", section, re.MULTILINE)
+    written = {found_labels.PRODUCT, found_labels.FAMILY, found_labels.CAPABILITY, found_labels.DRIVER}
+
+    assert {*named} == written | {rdma.LINK_LAYER, rdma.SPEED}
+    assert f"is given {device_totals.MOST_GIVEN} labels by files at most" in section
+    assert f"of {device_totals.MOST_GIVEN_CHARACTERS} characters together" in section

@@ -67,6 +67,7 @@ def test_spec_tells_what_the_probe_gave() -> None:
         "topology": {"numaNode": 0, "pcieRoot": "pci0000:00", "busID": "0000:01:00.0"},
         "links": ({"peer": SECOND.uuid, "kind": "nvlink", "count": 12},),
         "mig": {"enabled": False},
+        "labels": {"computeCapability": "8.0", "family": "ampere", "product": "A100-SXM4-80GB"},
         "resources": {
             "berth.dev/gpu": 100,
             "berth.dev/gpu-core": 100,

@@ -60,3 +60,23 @@ def test_virtual_functions_are_parts_of_their_device(tree: Tree) -> None:
     (found,) = (one.entry for one in fpga.devices(tree.kernel))
 
     assert found.vf_groups == (wire.VfGroup(vfs=(wire.Vf(0, "0000:3b:00.1"), wire.Vf(1, "0000:3b:00.2"))),)
+
+
+def test_functions_are_told_apart_by_their_drivers(tree: Tree) -> None:
+    """Those of one driver are one group; what no driver has has no label."""
+    whole = tree.add("0000:3b:00.0")
+    for number, driver in enumerate(("vfio-pci", "xocl", "vfio-pci", "")):
+        address = f"0000:3b:00.{number + 1}"
+        pci_tree.link_virtual(number, tree.add(address), whole)
+        if driver:
+            tree.drive(address, driver)
+    tree.drive("0000:3b:00.0", "xclmgmt")
+
+    (found,) = (one.entry for one in fpga.devices(tree.kernel))
+
+    assert found.labels == {"driver": "xclmgmt"}
+    assert found.vf_groups == (
+        wire.VfGroup({"driver": "vfio-pci"}, (wire.Vf(0, "0000:3b:00.1"), wire.Vf(2, "0000:3b:00.3"))),
+        wire.VfGroup({"driver": "xocl"}, (wire.Vf(1, "0000:3b:00.2"),)),
+        wire.VfGroup({}, (wire.Vf(3, "0000:3b:00.4"),)),
+    )

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth_agent import card_modes, device_spec, node_labels, simulated
+from berth_agent import card_modes, device_spec, found_labels, node_labels, simulated
 from berth_crds import vocabulary, wire
 from support import nodes
 from support.nvml import presets
@@ -121,7 +121,7 @@ def test_any_name_makes_a_valid_label(model: str) -> None:
 )
 def test_families(capability: str, family: str) -> None:
     """Each compute capability belongs to the family that NVIDIA counts it to."""
-    assert node_labels.family(capability) == family
+    assert found_labels.family(capability) == family
 
 
 @pytest.mark.parametrize("version", ["535.-1", "535 .104.05", "535.104_.5", "...", "5.3.5.1"])

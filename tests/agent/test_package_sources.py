@@ -15,7 +15,7 @@ from berth_agent import extra_devices, package_report, package_sources, probe, s
 from berth_agent.delivery.containers import Undeliverable
 from berth_agent.found_devices import extra_device
 from berth_agent.sampler import Sampler
-from berth_crds import device_types, vocabulary
+from berth_crds import device_types, vocabulary, wire
 from berth_crds.device_sources import (
     DeviceSource,
     FoundDevice,
@@ -123,9 +123,28 @@ def test_what_a_source_finds_is_listed(node: Node) -> None:
     assert node.condition() == ("True", "2 NPUs.")
 
 
+def test_functions_are_grouped_by_the_labels_that_a_source_gives(node: Node) -> None:
+    """Pods choose among them by these."""
+    functions = [VirtualFunction(at, f"0000:3b:00.{at + 1}", {"use": "ab"[at % 2]}) for at in range(3)]
+    node.source.discovering = lambda: iter([dataclasses.replace(ONE, functions=tuple(functions))])
+
+    (found,) = node.sources.read()
+
+    assert found.entry.vf_groups == (
+        wire.VfGroup({"use": "a"}, (wire.Vf(0, "0000:3b:00.1"), wire.Vf(2, "0000:3b:00.3"))),
+        wire.VfGroup({"use": "b"}, (wire.Vf(1, "0000:3b:00.2"),)),
+    )
+
+
 def wrong(device: FoundDevice, **fields: Any) -> FoundDevice:
     """Return a device with fields that its type does not allow."""
     return dataclasses.replace(device, **fields)
+
+
+def wrong_labels(labels: Any) -> dict[str, str]:
+    """Return labels that their type does not allow."""
+    found: dict[str, str] = labels
+    return found
 
 
 GARBAGE: dict[str, tuple[Callable[[], Any], str]] = {
@@ -140,6 +159,25 @@ GARBAGE: dict[str, tuple[Callable[[], Any], str]] = {
     "a function nowhere": (
         lambda: [wrong(ONE, functions=(VirtualFunction(0, "here"),))],
         "device 1 cannot be used: 'here' is no PCI address of a virtual function",
+    ),
+    "functions with a label that is none": (
+        lambda: [wrong(ONE, functions=(VirtualFunction(0, "0000:3b:00.3", {"a b": "c"}),))],
+        "device 1 cannot be used: the virtual function 0000:3b:00.3: 'a b' is no key of a label",
+    ),
+    "functions with labels of numbers": (
+        lambda: [wrong(ONE, functions=(VirtualFunction(0, "0000:3b:00.3", wrong_labels({"a": 1})),))],
+        "device 1 cannot be used: Expected `str`",
+    ),
+    "functions with 17 sets of labels": (
+        lambda: [
+            wrong(
+                ONE,
+                functions=tuple(
+                    VirtualFunction(at, f"0000:3b:{at:02x}.3", {"a": f"b{at}"}) for at in range(17)
+                ),
+            )
+        ],
+        "device 1 cannot be used: its virtual functions have more than 16 different sets of labels",
     ),
     "functions that are none": (lambda: [wrong(ONE, functions=("a",))], "device 1 cannot"),
     "one id twice": (
@@ -201,7 +239,7 @@ def test_a_source_that_cannot_be_made_is_tried_again() -> None:
 async def test_a_source_that_hangs_delays_one_sample_and_fails_none(node: Node) -> None:
     """The cards are sampled; who hangs is not waited for again, and is well once it answers."""
     extra = extra_devices.ExtraDevices([node.sources.read])
-    sampler = Sampler(simulated.SimulatedProbe("n1", "2xT4", None, extra.read), deadline=20 * PATIENCE)
+    sampler = Sampler(simulated.SimulatedProbe("n1", "2xT4", None, extra.complete), deadline=20 * PATIENCE)
     clock = asyncio.get_running_loop().time
 
     async def sampled() -> list[str]:

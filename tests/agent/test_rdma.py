@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from berth_agent import cardless, device_spec, kernel_openers, probe, rdma, simulated
+from berth_agent import cardless, device_spec, extra_devices, kernel_openers, probe, rdma, simulated
 from berth_agent.delivery.containers import Delivery, Undeliverable
 from berth_agent.delivery.device_nodes import DeviceNodes
 from berth_agent.delivery.driver_files import DriverFiles
@@ -189,44 +189,12 @@ def test_devices_stand_beside_the_cards(tree: RdmaTree, place: nodes.Place) -> N
     assert device_spec.spec(nodes.NODE, nodes.failed(looking), spec) == spec
 
 
-HDR = "200 Gb/sec (4X HDR)"
-
-
-@pytest.mark.parametrize(
-    ("ports", "labels"),
-    [
-        pytest.param([], {}, id="no port"),
-        pytest.param([("InfiniBand", HDR)], {"linkLayer": "InfiniBand", "gbps": "200"}, id="one"),
-        pytest.param(
-            [("Ethernet", "25 Gb/sec (1X EDR)"), ("Ethernet", "100 Gb/sec (4X EDR)")],
-            {"linkLayer": "Ethernet", "gbps": "100"},
-            id="the fastest",
-        ),
-        pytest.param([("InfiniBand", "2.5 Gb/sec"), ("Ethernet", "?")], {"gbps": "2"}, id="of two kinds"),
-        pytest.param([("Token Ring", "fast")], {}, id="nothing that is known"),
-    ],
-)
-def test_pods_may_select_devices_by_their_networks(
-    tree: RdmaTree, ports: list[tuple[str, str]], labels: dict[str, str]
-) -> None:
-    """By its kind and its speed."""
-    tree.add("mlx5_0", "0000:3b:00.0")
-    for number, (layer, rate) in enumerate(ports, start=1):
-        tree.port("mlx5_0", number, "4: ACTIVE")
-        own = tree.kernel.sys / "class/infiniband/mlx5_0/ports" / f"{number}"
-        (own / "link_layer").write_text(f"{layer}\n")
-        (own / "rate").write_text(f"{rate}\n")
-
-    (found,) = (one.entry for one in rdma.devices(tree.kernel))
-
-    assert found.labels == labels
-
-
 def test_a_node_without_cards_has_its_network_cards(tree: RdmaTree) -> None:
     """No driver of NVIDIA's is asked, and that there are no cards is no failure."""
     tree.add("mlx5_0", "0000:3b:00.0")
 
-    sample = cardless.CardlessProbe(tree.kernel, lambda _: rdma.devices(tree.kernel)).sample()
+    extra = extra_devices.ExtraDevices([lambda: rdma.devices(tree.kernel)])
+    sample = cardless.CardlessProbe(tree.kernel, extra.complete).sample()
 
     assert sample.cards == () and not list(sample.lost_cards())
     assert [one.entry.uuid for one in sample.devices] == ["rdma-0000:3b:00.0"]

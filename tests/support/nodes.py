@@ -113,7 +113,7 @@ class Mocked:
     def start(self, *readers: extra_devices.Reader) -> nvml_probe.NvmlProbe:
         """Return the probe of an agent that has just been started, with readers of extra devices."""
         kernel = sysfs.Kernel(self.machine.sys, self.machine.proc)
-        return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices(readers).read)
+        return nvml_probe.NvmlProbe(kernel, extra_devices.ExtraDevices(readers).complete)
 
     def look(self) -> probe.Sample:
         """Sample once, on a node that answers."""

@@ -21,6 +21,12 @@ class PciTree:
             (place / file).write_text(f"{text}\n")
         return place
 
+    def drive(self, address: str, driver: str) -> None:
+        """Have a driver of the kernel have a function."""
+        folder = self.kernel.sys / "bus/pci/drivers" / driver
+        folder.mkdir(parents=True, exist_ok=True)
+        link(self.kernel.device(address).resolve() / "driver", folder)
+
 
 def link_virtual(number: int, function: Path, of: Path) -> None:
     """Make a function a virtual one of another."""

@@ -23,16 +23,16 @@ from berth_agent.nvml import calls, cards, links, lost_cards, session
 # them awake. With a sample every ten seconds, a card that came back is seen within a minute.
 SAMPLES_BETWEEN_OPENINGS: Final = 6
 
-ReadExtraDevices = Callable[[probe.Sample], tuple[probe.ExtraDevice, ...]]
+CompleteSample = Callable[[probe.Sample], probe.Sample]
 
 
 class NvmlProbe:
     """Samples the cards that the NVIDIA driver of this node knows."""
 
-    def __init__(self, kernel: sysfs.Kernel, extra_devices: ReadExtraDevices = lambda _: ()) -> None:
-        """`extra_devices` reads what stands in a sample beside the cards; a failed source has none."""
+    def __init__(self, kernel: sysfs.Kernel, complete: CompleteSample = lambda sample: sample) -> None:
+        """`complete` adds labels and what stands beside the cards; a failed source has neither."""
         self._kernel = kernel
-        self._extra_devices = extra_devices
+        self._complete_sample = complete
         self._session: session.Session | None = None
         self._known: lost_cards.Known = {}
         self._samples_with_loss = 0
@@ -67,9 +67,9 @@ class NvmlProbe:
             self._set_progress("asking the driver for errors")
             self._collect(self._session)
         self._set_progress("reading the extra devices")
-        devices = self._extra_devices(outcome)
+        complete = self._complete_sample(outcome)
         xids, self._xids = self._xids, ()
-        return dataclasses.replace(outcome, xids=xids, devices=devices)
+        return dataclasses.replace(complete, xids=xids)
 
     def progress(self) -> str:
         """Return what the current sample is doing: nothing else shows which call hangs."""

@@ -8,6 +8,7 @@ has: links and partitions of a topology with too many NVLink cliques are left ou
 import collections
 import dataclasses
 import datetime as dt
+import functools
 import itertools
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling import uuid_records
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import facts, node_topology, nvlink_cliques
+from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.translate import delivery, device_size, partition_tables
 
 # A source that is not configured has no condition; only one that says so is down.
@@ -28,6 +30,7 @@ NEARNESS: Final = {
 _RECOVERIES: Final[dict[str, vocabulary.Recovery]] = {one.value: one for one in vocabulary.Recovery}
 KUBELET: Final = vocabulary.DeviceCondition.POD_RESOURCES_READY
 PLUGIN: Final = vocabulary.DeviceCondition.DEVICE_PLUGIN_READY
+FEW_LABELS: Final = 8  # As agents write them of their own accord.
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 
 
@@ -129,12 +132,23 @@ def _card(
         mig=card.mig is not None and card.mig.enabled,
         instances=_instances(card.mig),
         replicas=card.sharing.replicas if card.sharing else 0,
-        labels=tuple(sorted(card.labels.items())),
+        labels=_labels(card.labels),
         functions=_functions(card),
         type=card.type,
         recovery=_recovery(verdict),
         occupants=_occupants(verdict),
     )
+
+
+def _labels(labels: Mapping[str, str]) -> nodes.Labels:
+    """Return labels in their order; equal ones are one object, for most cards of a cluster have the same."""
+    listed = tuple(sorted(labels.items()))
+    return _same_labels(listed) if len(listed) <= FEW_LABELS else listed
+
+
+@functools.lru_cache(maxsize=256)
+def _same_labels(labels: nodes.Labels) -> nodes.Labels:
+    return labels
 
 
 def _occupants(verdict: wire.CardStatus | None) -> tuple[facts.Occupant, ...]:
@@ -168,7 +182,7 @@ def _instances(mig: wire.Mig | None) -> tuple[facts.Instance, ...]:
 
 def _functions(card: wire.Card) -> tuple[facts.Function, ...]:
     """Return the virtual functions that can be allocated: those with an address."""
-    labelled = ((group.vfs, tuple(sorted(group.labels.items()))) for group in card.vf_groups)
+    labelled = ((group.vfs, _labels(group.labels)) for group in card.vf_groups)
     found = (
         facts.Function(one.bus_id, one.minor, labels) for vfs, labels in labelled for one in vfs if one.bus_id
     )

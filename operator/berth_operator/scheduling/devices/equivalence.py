@@ -20,8 +20,10 @@ def class_of(view: device_view.View, request: requests.Request) -> Hashable:
     if _names_devices(request):
         return None
     device = view.device
+    selects = _selects_labels(request)
     devices = tuple(
-        (*_device(view, one), one.numa, one.root, one.minor) for one in (*device.cards, *device.others)
+        (*_device(view, one, selects=selects), one.numa, one.root, one.minor)
+        for one in (*device.cards, *device.others)
     )
     return (
         view.open,
@@ -38,8 +40,9 @@ def groups(
 ) -> Iterator[tuple[int, ...]]:
     """Yield the numbers of devices that are alike, wherever they are in the node: each in one group."""
     found: dict[Hashable, list[int]] = {}
+    names_devices, selects = _names_devices(request), _selects_labels(request)
     for number, device in enumerate(devices):
-        key = device.uuid if _names_devices(request) else _device(view, device)
+        key = device.uuid if names_devices else _device(view, device, selects=selects)
         found.setdefault(key, []).append(number)
     return map(tuple, found.values())
 
@@ -48,11 +51,20 @@ def _names_devices(request: requests.Request) -> bool:
     return bool(request.conditions.uuids or request.conditions.avoid_uuids)
 
 
-def _device(view: device_view.View, card: facts.Card) -> tuple[Hashable, ...]:
-    """Return all that it depends on whether a device can serve an ask, but for where it is and its names."""
-    plain = (card.type, card.model, card.memory, card.trouble, card.mig, card.replicas, card.labels)
+def _selects_labels(request: requests.Request) -> bool:
+    grouping = request.grouping
+    return bool(request.conditions.card_labels or grouping.labels or grouping.function_labels)
+
+
+def _device(view: device_view.View, card: facts.Card, *, selects: bool) -> tuple[Hashable, ...]:
+    """Return all that it depends on whether a device can serve an ask, but for where it is and its names.
+
+    Labels count only for who `selects` by them: each card has some.
+    """
+    labels = card.labels if selects else ()
+    plain = (card.type, card.model, card.memory, card.trouble, card.mig, card.replicas, labels)
     pieces = tuple(
         (one.profile, one.memory, one.start, one.size, view.usage(one.uuid)) for one in card.instances
     )
-    functions = tuple((one.labels, one.bus in view.functions) for one in card.functions)
+    functions = tuple((one.labels if selects else (), one.bus in view.functions) for one in card.functions)
     return plain, view.usage(card.uuid), pieces, functions
