@@ -261,7 +261,8 @@ class PolicySpec(model_rules.Model):
         pydantic.Field(max_length=256),
     ] = pydantic.Field(default_factory=dict)
     """Other names for models of cards, from the name that pods ask for to the name that drivers
-    report, such as {"a100": "NVIDIA A100-SXM4-80GB"}. Case and outer spaces are ignored."""
+    report, such as {"a100": "NVIDIA A100-SXM4-80GB"}. Case and outer spaces are ignored. A pattern for
+    models, as in the label genius/gpu-model, means such a model if its whole text is one of the names."""
 
     sharing: SharingRules = SharingRules()
     """What may be shared by several pods."""
