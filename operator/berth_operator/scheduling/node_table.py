@@ -286,6 +286,12 @@ class NodeTable:
         free: Numbers = np.where(measured == ABSENT, left, np.minimum(left, measured))
         return free
 
+    def free_memory_of_all(self, rows: Rows) -> Numbers:
+        """Return likewise; of cards that are given out in pieces what was measured, else all they have."""
+        measured = self.measured_free[rows]
+        in_pieces = np.where(measured == ABSENT, self.total[rows], measured)
+        return np.where(self.open[rows], self.free_memory(rows), in_pieces)
+
     def core_up_to(self, limit: int, rows: Rows) -> Numbers:
         """Return what is left of each card's core for a pod that is content with so much promised in all."""
         core = self.core[rows]

@@ -117,7 +117,7 @@ def _no_shares(container: str) -> Refusal:
     return Refusal(Reason.UNSUPPORTED_REQUEST, detail=f"container {container}: {NO_SHARES}")
 
 
-def _too_small(policy: Policy, asked: requests.SmallAmount) -> Refusal:
+def _too_small(policy: Policy, asked: queued_pods.SmallAmount) -> Refusal:
     least = f"less than {policy.min_memory // MIB} MiB (spec.sharing.minMemoryMiB)"
     if asked.guessed < policy.min_memory:
         detail = f"{asked.text}, and the policy refuses {least}"

@@ -21,7 +21,8 @@ def class_of(view: device_view.View, request: requests.Request) -> Hashable:
         return None
     device = view.device
     devices = tuple(
-        (*_device(view, one), one.numa, one.root, one.minor) for one in (*device.cards, *device.others)
+        (*_device(view, one), _measured(view, one, request), one.numa, one.root, one.minor)
+        for one in (*device.cards, *device.others)
     )
     return view.open, view.withheld, view.honors_partitions, device.failed, weakref.ref(device.board), devices
 
@@ -32,13 +33,19 @@ def groups(
     """Yield the numbers of devices that are alike, wherever they are in the node: each in one group."""
     found: dict[Hashable, list[int]] = {}
     for number, device in enumerate(devices):
-        key = device.uuid if _names_devices(request) else _device(view, device)
+        alike = device.uuid if _names_devices(request) else _device(view, device)
+        key = alike, _measured(view, device, request)
         found.setdefault(key, []).append(number)
     return map(tuple, found.values())
 
 
 def _names_devices(request: requests.Request) -> bool:
     return bool(request.conditions.uuids or request.conditions.avoid_uuids)
+
+
+def _measured(view: device_view.View, card: facts.Card, request: requests.Request) -> int | None:
+    """Return what was measured free of a card, where the answer depends on it."""
+    return view.measured_free.get(card.uuid) if request.conditions.free_memory_at_least else None
 
 
 def _device(view: device_view.View, card: facts.Card) -> tuple[Hashable, ...]:

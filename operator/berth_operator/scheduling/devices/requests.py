@@ -161,7 +161,8 @@ def of_type(selectors: tuple[LabelSelector, ...], kind: str) -> tuple[LabelSelec
 class Conditions:
     """What must hold for each single card, all of it on the same card.
 
-    `spelt` has the models as they were written where that is not how they compare.
+    Of its memory `free_memory_at_least` must be free: not promised, nor measured in use lately. `spelt` has
+    the models as they were written where that is not how they compare.
     """
 
     models: frozenset[str] = frozenset()
@@ -170,6 +171,7 @@ class Conditions:
     uuids: frozenset[str] = frozenset()
     avoid_uuids: frozenset[str] = frozenset()
     memory_at_least: int = 0
+    free_memory_at_least: int = 0
     avoid_pattern: str = ""
     card_labels: tuple[LabelSelector, ...] = ()
     spelt: tuple[str, ...] = dataclasses.field(default=(), compare=False)
@@ -184,6 +186,11 @@ class Conditions:
         """Return models in order, each as it was written."""
         written = {one.casefold(): one for one in self.spelt}
         return [written.get(one, one) for one in sorted(models)]
+
+    @property
+    def least_memory(self) -> int:
+        """How much memory a card must have at least, used or not."""
+        return max(self.memory_at_least, self.free_memory_at_least)
 
     @property
     def of_models(self) -> "OfModels":
@@ -225,16 +232,6 @@ class Grouping:
         narrow = self.required and self.scope not in {None, Scope.NODE}
         alone = bool(self.exclusive) and any(kind == DeviceType.GPU for kind, _ in self.exclusive)
         return narrow or self.partition is not None or alone
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SmallAmount:
-    """A small amount of a card's memory as its author wrote it, in bytes, and what was meant perhaps."""
-
-    text: str
-    memory: int
-    guess: str = ""
-    guessed: int = 0
 
 
 ANY_CARD: Final = Conditions()
