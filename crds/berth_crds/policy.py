@@ -238,8 +238,8 @@ class PolicySpec(model_rules.Model):
     strategy: vocabulary.Strategy = vocabulary.Strategy.FRAGMENTATION
     """How nodes are ranked when several fit: fragmentation loses least of what later pods could use,
     weighted prefers large nodes with much free, binpack fills the fullest first and keeps whole nodes
-    free, spread takes the emptiest first. A pod may choose otherwise by the annotation
-    berth.dev/strategy."""
+    free, spread takes the emptiest first. NICs and other devices count for pods that ask for them, after
+    the cards. A pod may choose otherwise by the annotation berth.dev/strategy."""
 
     weights: Weights = Weights()
     """How much each resource counts when nodes and cards are ranked."""

@@ -360,7 +360,10 @@ def fewest_cards(request: requests.Request) -> int:
 
     That is the largest count over the sets of containers that run at one time.
     """
-    return max(_distinct([ask for one in phase for ask in one.asks]) for phase in requests.phases(request))
+    return max(
+        _distinct([ask for one in phase for ask in one.asks])
+        for phase in container_peaks.phases(request.containers)
+    )
 
 
 def _cards(ask: requests.Ask) -> int:

@@ -6,7 +6,7 @@ do with each other become problems of their own, so that a node without a free N
 tried with every set of cards; types that are asked jointly stay together. The problem of
 the cards is built again for each set of whole cards and each group of slots to keep to.
 
-Phases are numbered as `requests.phases` gives them: all that keeps running is phase 0,
+Phases are numbered as `container_peaks.phases` gives them: all that keeps running is phase 0,
 and each init container adds one.
 """
 
