@@ -251,7 +251,7 @@ OPTIONS: Final = (
     Option(
         GENIUS,
         GENIUS_MEMORY,
-        (names.MEMORY_AT_LEAST,),
+        (names.FREE_MEMORY_AT_LEAST,),
         "more MiB than",
         Where.LABEL,
     ),

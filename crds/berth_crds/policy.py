@@ -239,8 +239,8 @@ class PolicySpec(model_rules.Model):
     strategy: vocabulary.Strategy = vocabulary.Strategy.FRAGMENTATION
     """How nodes are ranked when several fit: fragmentation loses least of what later pods could use,
     weighted prefers large nodes with much free, binpack fills the fullest first and keeps whole nodes
-    free, spread takes the emptiest first. A pod may choose otherwise by the annotation
-    berth.dev/strategy."""
+    free, spread takes the emptiest first. NICs and other devices count for pods that ask for them, after
+    the cards. A pod may choose otherwise by the annotation berth.dev/strategy."""
 
     weights: Weights = Weights()
     """How much each resource counts when nodes and cards are ranked."""
@@ -262,7 +262,8 @@ class PolicySpec(model_rules.Model):
         pydantic.Field(max_length=256),
     ] = pydantic.Field(default_factory=dict)
     """Other names for models of cards, from the name that pods ask for to the name that drivers
-    report, such as {"a100": "NVIDIA A100-SXM4-80GB"}. Case and outer spaces are ignored."""
+    report, such as {"a100": "NVIDIA A100-SXM4-80GB"}. Case and outer spaces are ignored. A pattern for
+    models, as in the label genius/gpu-model, means such a model if its whole text is one of the names."""
 
     sharing: SharingRules = SharingRules()
     """What may be shared by several pods."""

@@ -129,7 +129,11 @@ def nodes(
     functions = frozenset(bus for bus in buses if draw(st.integers(0, 5)) == 5)
     withheld = draw(st.sampled_from((0,) * 8 + (1, 2, 9)))
     honors = draw(st.sampled_from((False,) * 8 + (True,)))
-    return device_view.View(device, used, functions, withheld, honors_partitions=honors)
+    amounts = st.sampled_from((None,) * 9 + (0, 4, 8))
+    measured = {card.uuid: free for card in made if (free := draw(amounts)) is not None}
+    return device_view.View(
+        device, used, functions, withheld, honors_partitions=honors, measured_free=measured
+    )
 
 
 @st.composite
@@ -250,6 +254,7 @@ def conditions(draw: st.DrawFn, unit: int = 1) -> requests.Conditions:
         uuids=draw(uuids),
         avoid_uuids=draw(uuids),
         memory_at_least=draw(st.sampled_from((0, 0, 8))) * unit,
+        free_memory_at_least=draw(st.sampled_from((0, 0, 5, 9))) * unit,
     )
 
 

@@ -170,6 +170,14 @@ SERVED: dict[str, tuple[raw.Pod, facts.Amounts, facts.Amounts]] = {
         (("amd.com/gpu", 1), (facts.PODS, 1)),
         (("koordinator.sh/gpu-core", 5), ("nvidia.com/gpumem", 3000), ("nvidia.com/priority", 1)),
     ),
+    **{
+        f"KubeGPU's word for the best joined cards, {key}": (
+            pod_requests.asking({"alpha.gpu/numgpu": 2, key: 1}),
+            ((facts.PODS, 1),),
+            tuple(sorted({"alpha.gpu/numgpu": 2, key: 1}.items())),
+        )
+        for key in ("alpha.gpu/gpu-generate-topology", "gpu/gpu-generate-topology")
+    },
 }
 
 

@@ -29,6 +29,10 @@ CONDITIONS: dict[str, tuple[dict[str, str], Conditions]] = {
     "uuids": ({names.UUIDS: "GPU-a, GPU-B"}, Conditions(uuids=frozenset({"GPU-a", "GPU-B"}))),
     "uuids to avoid": ({names.AVOID_UUIDS: "GPU-a"}, Conditions(avoid_uuids=frozenset({"GPU-a"}))),
     "memory of each card": ({names.MEMORY_AT_LEAST: "40Gi"}, Conditions(memory_at_least=40 * 2**30)),
+    "free memory of each card": (
+        {names.FREE_MEMORY_AT_LEAST: "40Gi"},
+        Conditions(free_memory_at_least=40 * 2**30),
+    ),
     "memory of each card, rounded up": ({names.MEMORY_AT_LEAST: "1.5"}, Conditions(memory_at_least=2)),
     "labels of cards": (
         {names.LABELS: "gpu: tier=gold"},

@@ -17,6 +17,10 @@ SHOWN: Final = {
         "evictAfter",
         Policy(taint_silent=True, evict_after_seconds=900.0, evict_sick=True, drain_cordoned=True),
     ),
+    "models have further names": (
+        "v-hundred",
+        Policy(models=(("v-hundred", "NVIDIA A100-SXM4-80GB"), ("vortex", "Tesla T4"))),
+    ),
     "core is oversold to batch pods": ("oversale", Policy(oversale=Oversale(150, frozenset({"batch"})))),
     "a second scheduler is believed": (
         "podRecordsFrom",

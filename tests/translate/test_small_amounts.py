@@ -68,6 +68,11 @@ ON_THE_POD: dict[str, tuple[dict[str, Any], str, str]] = {
         "annotation berth.dev/memory-at-least: 40 bytes",
         "40Gi",
     ),
+    "a condition on what is free": (
+        {"gpus": 1, "annotations": {names.FREE_MEMORY_AT_LEAST: "40"}},
+        "annotation berth.dev/free-memory-at-least: 40 bytes",
+        "40Gi",
+    ),
     "a condition on all cards of a node": (
         {"gpus": 1, "annotations": {names.MEMORY_TOTAL_AT_LEAST: "160"}},
         "annotation berth.dev/memory-total-at-least: 160 bytes",

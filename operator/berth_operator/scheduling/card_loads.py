@@ -6,11 +6,13 @@ read it: for all others, remembered scores stay what they are.
 """
 
 import collections
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from berth_crds.card_load import NOTHING, CardLoad
 from berth_operator.scheduling import node_info, node_table
+from berth_operator.scheduling.devices import verdicts
 from berth_operator.scheduling.inventory import Inventory
 
 Loads = Mapping[int, CardLoad]  # By minor.
@@ -81,10 +83,11 @@ class CardLoads:
         info = self._inventory.node(node)
         if info is None or info.device is None:
             return False
-        loads = self.of(node)
-        return _write(
-            self._inventory.table, info, [loads.get(one.minor, NOTHING) for one in info.device.cards]
-        )
+        found = self.of(node)
+        loads = [found.get(one.minor, NOTHING) for one in info.device.cards]
+        freed = _write(self._inventory.table, info, loads)
+        _show(info, (one.free_memory for one in loads))
+        return freed
 
 
 def _write(table: node_table.NodeTable, info: node_info.NodeInfo, loads: list[CardLoad]) -> bool:
@@ -103,15 +106,23 @@ def _write(table: node_table.NodeTable, info: node_info.NodeInfo, loads: list[Ca
     return bool(freed)
 
 
+def _show(info: node_info.NodeInfo, figures: Iterable[int]) -> None:
+    """Have the node's views say what is measured free of each card."""
+    cards = info.device.cards if info.device is not None else ()
+    info.measured_free = {
+        card.uuid: free for card, free in zip(cards, figures, strict=True) if free != node_table.ABSENT
+    }
+
+
 def _write_free(table: node_table.NodeTable, row: int, figures: tuple[int, ...]) -> bool | None:
     """Write the free memory of each slot; return whether more counts than before, None if it is equal."""
     known = table.measured_free[row, : len(figures)]
     if tuple(known.tolist()) == figures:
         return None
     rows = slice(row, row + 1)
-    before = table.free_memory(rows)
+    before = table.free_memory_of_all(rows)
     known[:] = figures
-    return bool((table.free_memory(rows) > before).any())
+    return bool((table.free_memory_of_all(rows) > before).any())
 
 
 def copy_other_use(source: Inventory, copy: Inventory, node: str) -> None:
@@ -122,10 +133,13 @@ def copy_other_use(source: Inventory, copy: Inventory, node: str) -> None:
     there, here = source.node(node), copy.node(node)
     if there is None or there.device is None or here is None or here.device is None:
         return
-    table, at = source.table, slice(there.row, there.row + 1)
-    others = (table.memory[at] - table.free_memory(at))[0].tolist()
-    used = {card.uuid: others[slot] for slot, card in enumerate(there.device.cards)}
+    before, after = there.view(), here.view()
+    not_measured = dataclasses.replace(before, measured_free={})
+    used = {
+        card.uuid: verdicts.free_now(not_measured, card) - verdicts.free_now(before, card)
+        for card in there.device.cards
+    }
     for slot, card in enumerate(here.device.cards):
         if other := used.get(card.uuid, 0):
-            left = copy.table.memory[here.row, slot]
-            copy.table.measured_free[here.row, slot] = max(0, left - other)
+            free = max(0, verdicts.free_now(after, card) - other)
+            copy.table.measured_free[here.row, slot] = here.measured_free[card.uuid] = free

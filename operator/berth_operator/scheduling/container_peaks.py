@@ -4,10 +4,20 @@ Containers and sidecars run together. An init container runs beside the sidecars
 before it, and what it has is free again when the next container starts.
 """
 
-from collections.abc import Hashable, Iterable
-from typing import TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+
+class Container(Protocol):
+    """A container as far as it matters here."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it keeps running when the next one starts."""
+
 
 K = TypeVar("K", bound=Hashable)
+C = TypeVar("C", bound=Container)
 
 
 def peaks(containers: Iterable[tuple[Iterable[tuple[K, int]], bool]]) -> dict[K, int]:
@@ -26,3 +36,18 @@ def peaks(containers: Iterable[tuple[Iterable[tuple[K, int]], bool]]) -> dict[K,
             if runs:
                 running[name] = together
     return most
+
+
+def phases(containers: Sequence[C]) -> Iterator[tuple[C, ...]]:
+    """Yield the sets of containers that run at the same time, of those in the order in which they start.
+
+    First all those that keep running; then, for each init container, it and the sidecars
+    that started before it. A pod needs the largest of these, not their sum.
+    """
+    yield tuple(one for one in containers if one.runs)
+    started: tuple[C, ...] = ()
+    for one in containers:
+        if one.runs:
+            started = (*started, one)
+        else:
+            yield (*started, one)

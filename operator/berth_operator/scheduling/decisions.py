@@ -52,6 +52,7 @@ class Reason(enum.StrEnum):
     WITHHELD = "Withheld"
     FULL = "Full"
     CARD_MEMORY = "InsufficientCardMemory"
+    FREE_MEMORY = "InsufficientFreeMemory"
     # What one card is, so that it could not serve the request even if it were unused.
     EXCLUDED = "Excluded"
     NOT_INCLUDED = "NotIncluded"
@@ -213,6 +214,9 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.WITHHELD: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.FULL: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.CARD_MEMORY: frozenset(
+        {ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED, ClusterEvent.LOAD_CHANGED}
+    ),
+    Reason.FREE_MEMORY: frozenset(
         {ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED, ClusterEvent.LOAD_CHANGED}
     ),
     Reason.EXCLUDED: frozenset({ClusterEvent.DEVICE_CHANGED}),

@@ -144,13 +144,15 @@ class _Counts:
     well: int = 0
     in_all: int = 0
     trouble: int = 0
+    free: int = 0  # Percents of devices that are left, where these are counted.
 
-    def add(self, holder: facts.Card, count: int, left: int) -> None:
+    def add(self, holder: facts.Card, count: int, left: int, *, free: int = 0) -> None:
         """Add the pieces of one device."""
         self.in_all += count
         if holder.trouble is None:
             self.well += count
             self.left += left
+            self.free += free
         else:
             code = node_table.TROUBLES.index(holder.trouble) if holder.trouble in node_table.TROUBLES else 0
             self.trouble = min(self.trouble or code, code)
@@ -171,7 +173,8 @@ def _recount_rest(table: node_table.NodeTable, info: NodeInfo, view: device_view
             instances[one.profile].add(card, 1, unused)
             table.pieces_memory[info.row] += one.memory if unused and card.trouble is None else 0
     for other in view.device.others:
-        others[other.type].add(other, 1, view.open and view.free_core(other) > 0)
+        free = view.free_core(other) if view.open else 0
+        others[other.type].add(other, 1, free > 0, free=free)
     _write(table, node_table.REPLICA_TABLES, info.row, replicas)
     _write_all(table, node_table.INSTANCE_TABLES, info, table.profiles, instances)
     _write_all(table, node_table.OTHER_TABLES, info, table.types, others)
@@ -195,7 +198,9 @@ def _write_all(
 def _write(
     table: node_table.NodeTable, names: tuple[str, ...], at: int | tuple[int, int], counts: _Counts
 ) -> None:
-    for name, count in zip(names, (counts.left, counts.well, counts.in_all, counts.trouble), strict=True):
+    # Only other devices have a table for the last of these.
+    figures = (counts.left, counts.well, counts.in_all, counts.trouble, counts.free)
+    for name, count in zip(names, figures, strict=False):
         getattr(table, name)[at] = count
 
 

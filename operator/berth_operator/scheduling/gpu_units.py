@@ -84,7 +84,7 @@ def _by_gpu_name(request: requests.Request, demand: facts.Demand) -> bool:
     need = request.need
     if not need.whole or need.shares or need.instances or need.replicas:
         return False
-    if request.grouping.bound or request.conditions.memory_at_least:
+    if request.grouping.bound or request.conditions.least_memory:
         return False
     asked = dict(demand.device_resources)
     cards = asked.keys() - device_types.BY_RESOURCE.keys()

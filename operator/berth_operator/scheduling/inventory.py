@@ -216,6 +216,7 @@ class Inventory:
         table = self.table
         table.reserve_slots(len(device.cards))
         table.clear_cards(info.row)
+        info.measured_free = {}
         models = [catalog.model_key(card.model) for card in device.cards]
         _use(table, info.row, device, models)
         for slot, card in enumerate(device.cards):
@@ -242,6 +243,7 @@ class Inventory:
         affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
         self._update_cards_of(self.uuid_ownership.take_decided())
         self.table.clear_cards(info.row)
+        info.measured_free = {}
         _use(self.table, info.row, info.view().device)
         self._update_supply(info)
         device_counts.recount(self.table, info)

@@ -32,6 +32,7 @@ class NodeInfo:
     given: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what the node can give.
     used: dict[str, device_view.Usage] = dataclasses.field(default_factory=dict)
     functions: dict[str, int] = dataclasses.field(default_factory=dict)  # By bus id, how many hold it.
+    measured_free: dict[str, int] = dataclasses.field(default_factory=dict)  # Of cards, as in the node table.
     slots: dict[str, int] = dataclasses.field(default_factory=dict)  # Uuid of a plain card to its slot.
     plain: bool = True  # Whether all devices are GPUs that are given out whole or by shares.
 
@@ -93,4 +94,5 @@ class NodeInfo:
             quarantine=self.quarantine if self.agent_is_live else "",
             exclusive_replicas=self.exclusive_replicas,
             honors_partitions=self.honors_partitions,
+            measured_free=self.measured_free,
         )

@@ -37,7 +37,8 @@ LOG_KEPT: Final = 1 << 16
 PIECE_COUNTS: Final = ("", "_well", "_in_all", "_trouble")
 REPLICA_TABLES: Final = tuple(f"replicas{one}" for one in PIECE_COUNTS)
 INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in PIECE_COUNTS)
-OTHER_TABLES: Final = tuple(f"others{one}" for one in PIECE_COUNTS)
+OTHER_COUNTS: Final = tuple(f"others{one}" for one in PIECE_COUNTS)
+OTHER_TABLES: Final = (*OTHER_COUNTS, "others_free")  # And how many percent are left of all that are well.
 RESOURCE_TABLES: Final = ("allocatable", "left")
 CARD_TABLES: Final = ("core", "excess", "memory", "ratio", "space", "total", "open", "whole", "trouble")
 # What was measured of each card: percents, and its free memory in bytes; ABSENT where nothing counts.
@@ -267,8 +268,8 @@ class NodeTable:
         self.instances, self.instances_well, self.instances_in_all, self.instances_trouble = (
             _matrix(1) for _ in PIECE_COUNTS
         )
-        self.others, self.others_well, self.others_in_all, self.others_trouble = (
-            _matrix(1) for _ in PIECE_COUNTS
+        self.others, self.others_well, self.others_in_all, self.others_trouble, self.others_free = (
+            _matrix(1) for _ in OTHER_TABLES
         )
         # Of each node: what is left of the memory of cards that are given out in pieces.
         self.pieces_memory: Numbers = np.zeros(ROWS, dtype=np.int64)
@@ -285,6 +286,12 @@ class NodeTable:
         measured, left = self.measured_free[rows], self.memory[rows]
         free: Numbers = np.where(measured == ABSENT, left, np.minimum(left, measured))
         return free
+
+    def free_memory_of_all(self, rows: Rows) -> Numbers:
+        """Return likewise; of cards that are given out in pieces what was measured, else all they have."""
+        measured = self.measured_free[rows]
+        in_pieces = np.where(measured == ABSENT, self.total[rows], measured)
+        return np.where(self.open[rows], self.free_memory(rows), in_pieces)
 
     def core_up_to(self, limit: int, rows: Rows) -> Numbers:
         """Return what is left of each card's core for a pod that is content with so much promised in all."""

@@ -47,3 +47,8 @@ def of(request: requests.Request, demand: facts.Demand, *, unit: str = "") -> Qu
     need = request.need
     searched = None if need.filters_suffice else request
     return Question(need, request.conditions, request.grouping, demand, searched, request, unit, request.size)
+
+
+def needs_free_memory(asked: Question | requests.Request) -> bool:
+    """Whether free memory is required, so that what is measured in use forbids something."""
+    return bool(asked.conditions.free_memory_at_least or asked.grouping.memory_together)

@@ -21,6 +21,16 @@ TURN: Final = operator.attrgetter("demoted", "order")  # As `Entry.turn`, for cr
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SmallAmount:
+    """A small amount of a card's memory as its author wrote it, in bytes, and what was meant perhaps."""
+
+    text: str
+    memory: int
+    guess: str = ""
+    guessed: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
     """A pod that asks to be placed; `faults` say why its request cannot be served at all.
 
@@ -38,7 +48,7 @@ class Candidate:
     label: int = 0
     created: str = ""
     faults: tuple[decisions.Refusal, ...] = ()
-    small: tuple[requests.SmallAmount, ...] = ()
+    small: tuple[SmallAmount, ...] = ()
     labels: facts.Labels = dataclasses.field(default=(), compare=False)
     without_devices: tuple[str, ...] = ()
     priority_class: str = ""

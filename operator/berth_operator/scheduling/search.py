@@ -281,7 +281,7 @@ class Search:
         cached = search_memory.CachedScores(
             question, policy, model, np.empty(size), np.zeros(size, dtype=np.int64), 0, epoch
         )
-        if question.grouping.memory_together or _weighs_load(question, policy):
+        if questions.needs_free_memory(question) or _weighs_load(question, policy):
             cached.load_version = 0
         if size:
             self._score_rows(cached, slice(0, size))

@@ -5,9 +5,11 @@ for. The pod itself is kept as it was written, so that a policy that changes cou
 """
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Final
 
+from berth_crds import catalog
 from berth_crds.vocabulary import Delivery
 from berth_operator.scheduling import delivery_methods, queued_pods
 from berth_operator.scheduling.decisions import ClusterEvent, Reason, Refusal
@@ -17,6 +19,7 @@ from berth_operator.scheduling.devices.device_view import FULL_CORE
 from berth_operator.scheduling.policy import MIB, NO_OVERSALE, Policy
 
 POLICY_CHANGE: Final = frozenset({ClusterEvent.POLICY_CHANGED})  # What may help.
+ESCAPED: Final = re.compile(r"\\([^0-9A-Za-z])")  # As a name is made a pattern, by HAMi's keys for one.
 NO_SHARES: Final = (
     "it asks for a part of a card, and the policy allows only whole cards (spec.sharing.fractions is false)"
 )
@@ -62,10 +65,11 @@ def _delivered(delivery: Delivery, candidate: queued_pods.Candidate) -> queued_p
 def _renamed(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return a pod that asks for models by all names that the policy knows of them."""
     request = candidate.request
+    conditions = _with_names_for_patterns(policy, request.conditions)
     conditions = dataclasses.replace(
-        request.conditions,
-        models=_known_as(policy, request.conditions.models),
-        avoid_models=_known_as(policy, request.conditions.avoid_models),
+        conditions,
+        models=_known_as(policy, conditions.models),
+        avoid_models=_known_as(policy, conditions.avoid_models),
     )
     if conditions == request.conditions:
         return candidate
@@ -76,6 +80,30 @@ def _known_as(policy: Policy, models: frozenset[str]) -> frozenset[str]:
     """Return models with what the policy calls each of them beside it."""
     found = {policy.known_as(name) for name in models}
     return models | (found - {""})
+
+
+def _with_names_for_patterns(policy: Policy, asked: requests.Conditions) -> requests.Conditions:
+    """Return conditions in which a pattern that is as a whole a name of the policy asks for that model.
+
+    Labels, by which Genius asks for models, cannot hold every name, and every text in one is a pattern.
+    """
+    if asked.pattern and (name := _name_of(policy, asked.pattern)):
+        if asked.models:  # Both must hold, which one list of names cannot say.
+            model = re.escape(catalog.normal_model(policy.known_as(name)))
+            asked = dataclasses.replace(asked, pattern=f"^{model}$")
+        else:
+            asked = dataclasses.replace(asked, pattern="", models=frozenset({name.casefold()}))
+    if asked.avoid_pattern and (name := _name_of(policy, asked.avoid_pattern)):
+        avoid_models = asked.avoid_models | {name.casefold()}
+        asked = dataclasses.replace(asked, avoid_pattern="", avoid_models=avoid_models)
+    return asked
+
+
+def _name_of(policy: Policy, pattern: str) -> str:
+    """Return the name that a pattern is, of which the policy knows another; empty where it is none."""
+    plain = ESCAPED.sub(r"\1", pattern)
+    names = (name for name in (pattern, plain) if policy.known_as(name))
+    return next(names, "")
 
 
 def _sharing(request: requests.Request) -> Iterator[str]:
@@ -89,7 +117,7 @@ def _no_shares(container: str) -> Refusal:
     return Refusal(Reason.UNSUPPORTED_REQUEST, detail=f"container {container}: {NO_SHARES}")
 
 
-def _too_small(policy: Policy, asked: requests.SmallAmount) -> Refusal:
+def _too_small(policy: Policy, asked: queued_pods.SmallAmount) -> Refusal:
     least = f"less than {policy.min_memory // MIB} MiB (spec.sharing.minMemoryMiB)"
     if asked.guessed < policy.min_memory:
         detail = f"{asked.text}, and the policy refuses {least}"

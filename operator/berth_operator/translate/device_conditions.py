@@ -297,6 +297,7 @@ READERS: Final[Mapping[str, KeyReader]] = {
     names.UUIDS: KeyReader(requests.Conditions, "uuids", _uuids, pod_limits.MAX_LIST_TEXT),
     names.AVOID_UUIDS: KeyReader(requests.Conditions, "avoid_uuids", _uuids, pod_limits.MAX_LIST_TEXT),
     names.MEMORY_AT_LEAST: KeyReader(requests.Conditions, "memory_at_least", _memory),
+    names.FREE_MEMORY_AT_LEAST: KeyReader(requests.Conditions, "free_memory_at_least", _memory),
     names.MEMORY_TOTAL_AT_LEAST: KeyReader(requests.Grouping, "memory_together", _memory_of_node),
     names.SCOPE: KeyReader(requests.Grouping, "scope", _word(Scope)),
     names.SCOPE_POLICY: KeyReader(requests.Grouping, "required", _is(ScopePolicy.REQUIRED)),

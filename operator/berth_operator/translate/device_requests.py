@@ -191,6 +191,7 @@ CONDITION_KEYS: Final = (
     names.UUIDS,
     names.AVOID_UUIDS,
     names.MEMORY_AT_LEAST,
+    names.FREE_MEMORY_AT_LEAST,
     names.MEMORY_TOTAL_AT_LEAST,
 )
 OF_CARDS: Final = (

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from berth_operator.scheduling import allocation_recovery, holds
+from berth_operator.scheduling import allocation_recovery, holds, queued_pods
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import held_devices
@@ -14,7 +14,7 @@ ITEM: Final = 80  # Bytes of an object and of its place in a set, apart from its
 
 
 def of_request(
-    request: requests.Request, demand: facts.Demand, small: tuple[requests.SmallAmount, ...] = ()
+    request: requests.Request, demand: facts.Demand, small: tuple[queued_pods.SmallAmount, ...] = ()
 ) -> int:
     """Return the bytes of what a pod requests of devices and of its node."""
     written = itertools.chain.from_iterable((one.text, one.guess) for one in small)

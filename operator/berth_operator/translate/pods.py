@@ -116,7 +116,7 @@ class PodRequest:
     request: requests.Request
     faults: tuple[decisions.Refusal, ...]
     demand: facts.Demand
-    small: tuple[requests.SmallAmount, ...] = ()
+    small: tuple[queued_pods.SmallAmount, ...] = ()
     without_devices: tuple[str, ...] = ()
     byte_size: int = 0
 

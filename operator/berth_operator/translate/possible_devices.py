@@ -85,7 +85,7 @@ def by_type(resource_names: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
 def _most_of_others(request: requests.Request) -> Mapping[str, int]:
     """Return how much of each type of device other than cards is asked for, in percent, at any one time."""
     most = collections.Counter[str]()
-    for phase in requests.phases(request):
+    for phase in container_peaks.phases(request.containers):
         together = collections.Counter[str]()
         for ask in itertools.chain.from_iterable(one.asks for one in phase):
             if isinstance(ask, requests.OtherDevices):
@@ -142,7 +142,10 @@ def fewest_cards(request: requests.Request) -> int:
 
     That is the largest count over the sets of containers that run at one time.
     """
-    return max(_distinct([ask for one in phase for ask in one.asks]) for phase in requests.phases(request))
+    return max(
+        _distinct([ask for one in phase for ask in one.asks])
+        for phase in container_peaks.phases(request.containers)
+    )
 
 
 def _cards(ask: requests.Ask) -> int:

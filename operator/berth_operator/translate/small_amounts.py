@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth_crds import aliases, names
-from berth_operator.scheduling import policy
+from berth_operator.scheduling import policy, queued_pods
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import container_asks, pod_limits, quantities, raw, refusals, resources
 
@@ -21,7 +21,7 @@ STEP: Final = 1024  # From one unit to the next, where the unit is not written.
 UNITS: Final = (("Ki", "Mi", "Gi"), ("k", "M", "G"))  # Those of a family, the smallest first.
 
 
-def find(pod: raw.Pod, request: requests.Request) -> tuple[requests.SmallAmount, ...]:
+def find(pod: raw.Pod, request: requests.Request) -> tuple[queued_pods.SmallAmount, ...]:
     """Return the amounts of a pod that a policy could find too small; only the first of very many."""
     found = itertools.chain(_of_containers(pod, request), _of_conditions(pod, request))
     return tuple(itertools.islice(found, pod_limits.MAX_FAULTS))
@@ -31,7 +31,7 @@ def _is_small(memory: int) -> bool:
     return 0 < memory < policy.MOST_MIN_MEMORY
 
 
-def _of_containers(pod: raw.Pod, request: requests.Request) -> Iterator[requests.SmallAmount]:
+def _of_containers(pod: raw.Pod, request: requests.Request) -> Iterator[queued_pods.SmallAmount]:
     asks = {
         one.name: ask
         for one in request.containers
@@ -56,14 +56,16 @@ def _in_digits(text: str) -> str:
     return str(count) if count.denominator == 1 else text
 
 
-def _of_conditions(pod: raw.Pod, request: requests.Request) -> Iterator[requests.SmallAmount]:
+def _of_conditions(pod: raw.Pod, request: requests.Request) -> Iterator[queued_pods.SmallAmount]:
     """Yield the small conditions on the memory of each card and of all cards of a node."""
-    each, together = request.conditions.memory_at_least, request.grouping.memory_together
-    yield from _of_condition(pod, each, names.MEMORY_AT_LEAST, aliases.GENIUS_MEMORY)
+    conditions, together = request.conditions, request.grouping.memory_together
+    yield from _of_condition(pod, conditions.memory_at_least, names.MEMORY_AT_LEAST)
+    free = conditions.free_memory_at_least
+    yield from _of_condition(pod, free, names.FREE_MEMORY_AT_LEAST, aliases.GENIUS_MEMORY)
     yield from _of_condition(pod, together, names.MEMORY_TOTAL_AT_LEAST, aliases.GENIUS_MEMORY_TOTAL)
 
 
-def _of_condition(pod: raw.Pod, memory: int, key: str, label: str) -> Iterator[requests.SmallAmount]:
+def _of_condition(pod: raw.Pod, memory: int, key: str, label: str = "") -> Iterator[queued_pods.SmallAmount]:
     """Yield a small condition on memory, which may stand in an annotation or in a label."""
     if not _is_small(memory):
         return
@@ -78,11 +80,13 @@ def _of_condition(pod: raw.Pod, memory: int, key: str, label: str) -> Iterator[r
         yield _written(place, text, scale, memory)
 
 
-def _written(place: str, text: str, scale: int, memory: int, cards: int = 1) -> requests.SmallAmount:
+def _written(place: str, text: str, scale: int, memory: int, cards: int = 1) -> queued_pods.SmallAmount:
     unit = container_asks.UNIT_NAMES[scale] if scale > 1 or text.isdecimal() else ""
     among = f"over {cards} cards" if cards > 1 else ""
     guess, guessed = _guess(text, scale, cards)
-    return requests.SmallAmount(" ".join(filter(None, (place, unit, among))), memory, guess, guessed // cards)
+    return queued_pods.SmallAmount(
+        " ".join(filter(None, (place, unit, among))), memory, guess, guessed // cards
+    )
 
 
 def _guess(text: str, scale: int, cards: int) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from berth_crds import catalog, link_worths
 from berth_crds.vocabulary import PartitionChoice, Scope
 from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
-from scheduling.devices import neighbours
+from scheduling.devices import free_memory, neighbours
 from scheduling.second_opinion import selected
 
 
@@ -61,7 +61,7 @@ def options(
     view: device_view.View, request: requests.Request, owner: int, ask: requests.Ask, way: Way
 ) -> Iterator[tuple[Thing, ...]]:
     """List what one ask could get, each thing judged by itself."""
-    cards = [card for card in view.device.cards if card.trouble is None and may(request, card)]
+    cards = [card for card in view.device.cards if card.trouble is None and may(view, request, card)]
     match ask:
         case requests.Gpus():
             return itertools.combinations((Thing(card) for card in cards if plain(card)), ask.count)
@@ -125,19 +125,19 @@ def plain(card: facts.Card) -> bool:
     return card.trouble is None and not card.mig and card.replicas <= 1
 
 
-def may(request: requests.Request, card: facts.Card) -> bool:
+def may(view: device_view.View, request: requests.Request, card: facts.Card) -> bool:
     """Return whether the conditions allow a card."""
     asked, key = request.conditions, catalog.model_key(card.model)
-    names = {card.uuid, *(one.uuid for one in card.instances)}
     return (
         (not asked.models or key in map(catalog.model_key, asked.models))
         and key not in map(catalog.model_key, asked.avoid_models)
         and (not asked.pattern or found(asked.pattern, card))
         and (not asked.avoid_pattern or not found(asked.avoid_pattern, card))
-        and (not asked.uuids or bool(names & asked.uuids))
+        and (not asked.uuids or bool({card.uuid, *(one.uuid for one in card.instances)} & asked.uuids))
         and card.uuid not in asked.avoid_uuids
         and selected(card.labels, asked.card_labels, "gpu")
         and card.memory >= asked.memory_at_least
+        and free_memory.is_enough(view, card, asked)
     )
 
 

@@ -3,7 +3,7 @@
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import cycle, decisions
+from berth_operator.scheduling import container_peaks, cycle, decisions
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import packing_problems, requests
 from berth_operator.scheduling.devices.search_effort import Effort
@@ -29,7 +29,7 @@ def shares(request: requests.Request) -> list[list[requests.Gpus]]:
     """List what is asked of plain cards, by what runs at one time."""
     return [
         [ask for one in phase for ask in one.asks if isinstance(ask, requests.Gpus)]
-        for phase in requests.phases(request)
+        for phase in container_peaks.phases(request.containers)
     ]
 
 
@@ -45,7 +45,7 @@ def test_sums_are_those_of_the_fullest_moment(request_: requests.Request) -> Non
     for one in need.instances:
         counts = (
             sum(ask.count for container in phase for ask in container.asks if profile(ask) == one.profile)
-            for phase in requests.phases(request_)
+            for phase in container_peaks.phases(request_.containers)
         )
         assert one.count == max(counts)
 
@@ -59,7 +59,7 @@ def profile(ask: requests.Ask) -> str:
 def test_containers_run_in_the_phases_that_are_listed(request_: requests.Request) -> None:
     """What keeps running takes part in everything after its start, an init container in one moment."""
     problem = packing_problems.NodeProblem(builders.view([]), request_)
-    together = list(requests.phases(request_))
+    together = list(container_peaks.phases(request_.containers))
 
     assert problem.phase_count == len(together)
     assert problem.phases == tuple(

@@ -276,7 +276,8 @@ def which(dice: Dice) -> requests.Conditions:
     )
     # Dice of their own: those of the seeds below have found faults before there were labels.
     labels = Dice(f"{asked}").mostly((), builders.selecting("gpu", fabric="a"), of=10)
-    return dataclasses.replace(asked, card_labels=labels)
+    free = Dice(f"{asked} free").mostly(0, 6, 12, of=10)
+    return dataclasses.replace(asked, card_labels=labels, free_memory_at_least=free)
 
 
 EXCLUSIVE: Final = ((("gpu", Scope.PCIE),), (("gpu", Scope.DEVICE), ("rdma", Scope.PCIE)))

@@ -53,5 +53,6 @@ PICKY: Final = pod(
     requests.cards(2),
     models=frozenset({"t4", "h200"}),
     memory_at_least=40 * builders.GIB,
+    free_memory_at_least=20 * builders.GIB,
     grouping=requests.Grouping(scope=Scope.NVLINK, joint=("gpu", "rdma"), memory_together=60 * builders.GIB),
 )

@@ -127,6 +127,11 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has less than 60 GiB of memory free on all cards together",
         "2 have less than 60 GiB of memory free on all cards together",
     ),
+    Reason.FREE_MEMORY: (
+        "",
+        "1 has fewer than 2 cards with at least 20 GiB of memory free",
+        "2 have fewer than 2 cards with at least 20 GiB of memory free",
+    ),
     Reason.EXCLUDED: (
         "",
         "1 has too few cards that are not excluded",

@@ -221,7 +221,7 @@ def test_every_condition_that_helps_is_told(inventory: Inventory, pod: queued_po
 _FIELDS = {
     **dict.fromkeys(["models", "avoid_models", "uuids", "avoid_uuids"], ("conditions", frozenset())),
     **dict.fromkeys(["pattern", "avoid_pattern"], ("conditions", "")),
-    "memory_at_least": ("conditions", 0),
+    **dict.fromkeys(["memory_at_least", "free_memory_at_least"], ("conditions", 0)),
     "scope": ("grouping", None),
     **dict.fromkeys(["joint", "exclusive", "labels", "function_labels"], ("grouping", ())),
     "card_labels": ("conditions", ()),

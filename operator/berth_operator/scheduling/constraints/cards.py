@@ -36,7 +36,7 @@ CONDITIONS: Final = (
     (Reason.NOT_INCLUDED, ("uuids",)),
     (Reason.EXCLUDED, ("avoid_uuids",)),
     (Reason.LABEL_MISMATCH, ("card_labels",)),
-    (Reason.TOO_SMALL, ("memory_at_least",)),
+    (Reason.TOO_SMALL, ("memory_at_least", "free_memory_at_least")),
 )
 
 
@@ -124,11 +124,11 @@ def feasible(query: Query) -> node_table.Mask:
         assert room is not None, "a share is asked for"  # noqa: S101
         mask = mask & (room.any(axis=1) if ask.count == 1 else node_table.count(room) >= ask.count)
     if len(need.shares) > 1:
-        mask = mask & _room_together(query, table.open[rows] if matching is None else matching)
+        mask = mask & room_together(query, table.open[rows] if matching is None else matching)
     return mask
 
 
-def _room_together(query: Query, cards: node_table.Mask) -> node_table.Mask:
+def room_together(query: Query, cards: node_table.Mask) -> node_table.Mask:
     """Return which nodes have as much left of these cards as all shares and whole cards take together."""
     table, rows, need = query.table, query.rows, query.need
     mask: node_table.Mask = node_table.total(query.core * cards) >= need.core
@@ -157,7 +157,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
             yield Objection(few & (room >= ask.count), Reason.WITHHELD)
         yield Objection(few, Reason.FULL)
     if len(need.shares) > 1:
-        yield Objection(~_room_together(query, cards & table.open[rows]), Reason.FULL)
+        yield Objection(~room_together(query, cards & table.open[rows]), Reason.FULL)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
@@ -189,6 +189,7 @@ DROPPED: Final = (
     ("avoid_uuids", changes.CONDITION_COST, "the excluded UUIDs were removed"),
     ("card_labels", changes.WHOLE_COST, "the condition on labels of cards were dropped"),
     ("memory_at_least", changes.WHOLE_COST, "the condition on memory were dropped"),
+    ("free_memory_at_least", changes.WHOLE_COST, "the condition on free memory were dropped"),
 )
 
 
@@ -206,7 +207,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
 
 
 # Reasons that pods remove by giving up a part of a card.
-USED: Final = frozenset({Reason.FULL, Reason.IN_USE, Reason.PARTLY_USED})
+USED: Final = frozenset({Reason.FULL, Reason.IN_USE, Reason.PARTLY_USED, Reason.FREE_MEMORY})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,7 +339,7 @@ def models(pod: queued_pods.Candidate) -> str:
 
 def _too_small(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
     request = pod.request
-    least = max([request.conditions.memory_at_least, *(one.memory for one in request.need.shares)])
+    least = max(request.conditions.least_memory, *(one.memory for one in request.need.shares), 0)
     size = f"with at least {amount(Unit.BYTES, least)}" if least else "that are large enough"
     return f"{have(nodes)} too few cards {size}"
 

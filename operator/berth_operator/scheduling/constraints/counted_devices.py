@@ -41,7 +41,7 @@ def counts(query: Query) -> Iterator[DeviceCounts]:
         counts = _columns(query, node_table.INSTANCE_TABLES, table.profiles.get(ask.profile))
         yield DeviceCounts(ask.count, f"MIG {ask.profile}", Reason.PROFILE_MISMATCH, ask.profile, *counts)
     for name in need.other_types:
-        counts = _columns(query, node_table.OTHER_TABLES, table.types.get(name))
+        counts = _columns(query, node_table.OTHER_COUNTS, table.types.get(name))
         yield DeviceCounts(1, name, Reason.NO_DEVICE, name, *counts)
 
 

@@ -53,8 +53,18 @@ class Query:
         """The open cards that meet the conditions; None where the pod has none: any will do."""
         if self._matching is NOT_COMPUTED:
             wanted = self.question.conditions if self.need.cards else requests.ANY_CARD
-            self._matching = matching_cards(self.inventory, self.rows, wanted)
+            matching = matching_cards(self.inventory, self.rows, wanted)
+            if matching is not None and wanted.free_memory_at_least:
+                matching = matching & self.enough_memory_free
+            self._matching = matching
         return self._matching  # type: ignore[return-value]  # set just now
+
+    @property
+    def enough_memory_free(self) -> node_table.Mask:
+        """The cards with as much memory free as is required of each."""
+        least = self.question.conditions.free_memory_at_least
+        mask: node_table.Mask = self.table.free_memory(self.rows) >= least
+        return mask
 
     @property
     def cards_with_room(self) -> node_table.Mask | None:
@@ -97,8 +107,8 @@ def matching_cards(
     if kinds != requests.ANY_MODEL:
         good = _good_models(table.models.listed, kinds)
         matching = matching & node_table.gather(good, table.model[rows])
-    if asked.memory_at_least:
-        matching = matching & (table.total[rows] >= asked.memory_at_least)
+    if asked.least_memory:
+        matching = matching & (table.total[rows] >= asked.least_memory)
     if asked.card_labels:
         matching = matching & inventory.labelled(asked.card_labels)[rows]
     if asked.uuids or asked.avoid_uuids:

@@ -48,7 +48,7 @@ def unmet(card: facts.Card, asked: requests.Conditions) -> Reason | None:
         return Reason.EXCLUDED
     if asked.card_labels and not selected(card.labels, asked.card_labels):
         return Reason.LABEL_MISMATCH
-    return Reason.TOO_SMALL if card.memory < asked.memory_at_least else None
+    return Reason.TOO_SMALL if card.memory < asked.least_memory else None
 
 
 def selected(labels: nodes.Labels, selectors: Iterable[requests.LabelSelector]) -> bool:

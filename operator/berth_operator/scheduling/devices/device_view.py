@@ -39,8 +39,9 @@ class View:
     where a time-sliced or MPS card is given to one pod at a time. `quarantine` says why the node gets no pod
     although its agent is ready. `honors_partitions` is true where whole cards are given in partitions only.
     `burdens` say how loaded cards are, in the order in which they had better be left alone; without any they
-    are all alike. Of the core of a card `core_limit` percent may be promised in all, as long as it has
-    memory left: a card that one pod has whole, and one of unknown memory, is never promised beyond 100.
+    are all alike. `measured_free` is the memory of cards that nobody uses, where that was measured lately. Of
+    the core of a card `core_limit` percent may be promised in all, as long as it has memory left: a card that
+    one pod has whole, and one of unknown memory, is never promised beyond 100.
     """
 
     device: facts.Device
@@ -52,6 +53,7 @@ class View:
     exclusive_replicas: bool = False
     honors_partitions: bool = False
     burdens: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    measured_free: Mapping[str, int] = dataclasses.field(default_factory=dict)
     core_limit: int = FULL_CORE
 
     def usage(self, uuid: str) -> Usage:

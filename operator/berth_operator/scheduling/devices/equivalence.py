@@ -22,7 +22,7 @@ def class_of(view: device_view.View, request: requests.Request) -> Hashable:
     device = view.device
     selects = _selects_labels(request)
     devices = tuple(
-        (*_device(view, one, selects=selects), one.numa, one.root, one.minor)
+        (*_device(view, one, selects=selects), _measured(view, one, request), one.numa, one.root, one.minor)
         for one in (*device.cards, *device.others)
     )
     return (
@@ -42,7 +42,8 @@ def groups(
     found: dict[Hashable, list[int]] = {}
     names_devices, selects = _names_devices(request), _selects_labels(request)
     for number, device in enumerate(devices):
-        key = device.uuid if names_devices else _device(view, device, selects=selects)
+        alike = device.uuid if names_devices else _device(view, device, selects=selects)
+        key = alike, _measured(view, device, request)
         found.setdefault(key, []).append(number)
     return map(tuple, found.values())
 
@@ -54,6 +55,11 @@ def _names_devices(request: requests.Request) -> bool:
 def _selects_labels(request: requests.Request) -> bool:
     grouping = request.grouping
     return bool(request.conditions.card_labels or grouping.labels or grouping.function_labels)
+
+
+def _measured(view: device_view.View, card: facts.Card, request: requests.Request) -> int | None:
+    """Return what was measured free of a card, where the answer depends on it."""
+    return view.measured_free.get(card.uuid) if request.conditions.free_memory_at_least else None
 
 
 def _device(view: device_view.View, card: facts.Card, *, selects: bool) -> tuple[Hashable, ...]:

@@ -6,7 +6,7 @@ do with each other become problems of their own, so that a node without a free N
 tried with every set of cards; types that are asked jointly stay together. The problem of
 the cards is built again for each set of whole cards and each group of slots to keep to.
 
-Phases are numbered as `requests.phases` gives them: all that keeps running is phase 0,
+Phases are numbered as `container_peaks.phases` gives them: all that keeps running is phase 0,
 and each init container adds one.
 """
 
@@ -179,9 +179,16 @@ def read_field(
     for slot, card in enumerate(cards):
         if not (card.mig or card.replicas > 1 or card.trouble) and view.unused(card):
             free |= 1 << slot
-            if asked is requests.ANY_CARD or verdicts.unfit(card, requests.cards(1), asked) is None:
+            if asked is requests.ANY_CARD or _meets(view, card, asked):
                 pool |= 1 << slot
     return scopes.Field(view.device.topology, (1 << len(cards)) - 1, free, pool)
+
+
+def _meets(view: device_view.View, card: facts.Card, asked: requests.Conditions) -> bool:
+    """Whether an unused card meets the conditions."""
+    if verdicts.unfit(card, requests.cards(1), asked) is not None:
+        return False
+    return verdicts.enough_memory_free(view, card, asked)
 
 
 def field_of(

@@ -20,6 +20,7 @@ WHOLE: Final = 100
 ROUNDING: Final = WHOLE - 1
 MILLIONTH_BITS: Final = 20
 FEW_SHARES: Final = 16  # So many different ones are asked of all nodes.
+OF_TYPE: Final = "type "  # In front of a type, which may be called as something else is.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,7 +162,8 @@ def of_type(selectors: tuple[LabelSelector, ...], kind: str) -> tuple[LabelSelec
 class Conditions:
     """What must hold for each single card, all of it on the same card.
 
-    `spelt` has the models as they were written where that is not how they compare.
+    Of its memory `free_memory_at_least` must be free: not promised, nor measured in use lately. `spelt` has
+    the models as they were written where that is not how they compare.
     """
 
     models: frozenset[str] = frozenset()
@@ -170,6 +172,7 @@ class Conditions:
     uuids: frozenset[str] = frozenset()
     avoid_uuids: frozenset[str] = frozenset()
     memory_at_least: int = 0
+    free_memory_at_least: int = 0
     avoid_pattern: str = ""
     card_labels: tuple[LabelSelector, ...] = ()
     spelt: tuple[str, ...] = dataclasses.field(default=(), compare=False)
@@ -184,6 +187,11 @@ class Conditions:
         """Return models in order, each as it was written."""
         written = {one.casefold(): one for one in self.spelt}
         return [written.get(one, one) for one in sorted(models)]
+
+    @property
+    def least_memory(self) -> int:
+        """How much memory a card must have at least, used or not."""
+        return max(self.memory_at_least, self.free_memory_at_least)
 
     @property
     def of_models(self) -> "OfModels":
@@ -227,16 +235,6 @@ class Grouping:
         return narrow or self.partition is not None or alone
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SmallAmount:
-    """A small amount of a card's memory as its author wrote it, in bytes, and what was meant perhaps."""
-
-    text: str
-    memory: int
-    guess: str = ""
-    guessed: int = 0
-
-
 ANY_CARD: Final = Conditions()
 NO_GROUPING: Final = Grouping()
 
@@ -268,30 +266,15 @@ class Request:
 NO_DEVICES: Final = Request()
 
 
-def phases(request: Request) -> Iterator[tuple[ContainerRequest, ...]]:
-    """Yield the sets of containers that run at the same time.
-
-    First all those that keep running; then, for each init container, it and the sidecars
-    that started before it. A pod needs the largest of these, not their sum.
-    """
-    yield tuple(one for one in request.containers if one.runs)
-    started: tuple[ContainerRequest, ...] = ()
-    for one in request.containers:
-        if one.runs:
-            started = (*started, one)
-        else:
-            yield (*started, one)
-
-
 @dataclasses.dataclass(frozen=True)
 class Need:
     """A request summed up over its containers.
 
-    A node must have all of it; where `filters_suffice`, a node that has it fits, and no search is
-    needed. `core`, `ratio` (percents of cards) and `memory` (bytes) are what
-    is taken of plain cards in all, as far as that is known. `replicas_each` is how many replicas
-    one container asks for at most. Of many shares only the `largest_shares` are asked of thousands
-    of nodes: what has room for one of those has room for what is smaller.
+    A node must have all of it; where `filters_suffice`, a node that has it fits, and no search is needed.
+    `core`, `ratio` (percents of cards) and `memory` (bytes) are what is taken of plain cards in all, as far
+    as that is known, and `other_parts` the percents of other devices. `replicas_each` is how many replicas
+    one container asks for at most. Of many shares only the `largest_shares` are asked of thousands of nodes:
+    what has room for one of those has room for what is smaller.
     """
 
     whole: int = 0
@@ -303,9 +286,14 @@ class Need:
     instances: tuple[Instances, ...] = ()
     replicas: int = 0
     replicas_each: int = 0
-    other_types: tuple[str, ...] = ()
+    other_parts: tuple[tuple[str, int], ...] = ()  # By type; 0 where it asks for every device.
     filters_suffice: bool = True
     core_limit: int = WHOLE
+
+    @functools.cached_property
+    def other_types(self) -> tuple[str, ...]:
+        """The types of the other devices that are asked for."""
+        return tuple(kind for kind, _ in self.other_parts)
 
     @property
     def any_device(self) -> bool:
@@ -331,6 +319,7 @@ def need_of(request: Request) -> Need:
     shares = tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.whole)
     most = container_peaks.peaks((_sum(one.asks).items(), one.runs) for one in request.containers)
     profiles = sorted({ask.profile for ask in asks if isinstance(ask, Instances)})
+    kinds = sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})
     return Need(
         whole=most.get("whole", 0),
         shares=shares,
@@ -341,7 +330,7 @@ def need_of(request: Request) -> Need:
         instances=tuple(Instances(name, most.get(name, 0)) for name in profiles),
         replicas=most.get("replicas", 0),
         replicas_each=max((_sum(one.asks).get("replicas", 0) for one in request.containers), default=0),
-        other_types=tuple(sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})),
+        other_parts=tuple((kind, most.get(OF_TYPE + kind, 0)) for kind in kinds),
         filters_suffice=not request.grouping.bound and (not request or only_ask(request) is not None),
         core_limit=request.grouping.core_limit,
     )
@@ -365,7 +354,9 @@ def _amounts(ask: Ask) -> tuple[tuple[str, int], ...]:
         return ("core", ask.count * core), taken
     if isinstance(ask, Instances):
         return ((ask.profile, ask.count),)
-    return (("replicas", ask.count),) if isinstance(ask, Replicas) else ()
+    if isinstance(ask, OtherDevices):
+        return ((OF_TYPE + ask.type, 0 if ask.every else ask.count * ask.share),)
+    return (("replicas", ask.count),)
 
 
 def _largest(shares: tuple[Gpus, ...]) -> tuple[Gpus, ...]:

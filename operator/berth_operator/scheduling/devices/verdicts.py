@@ -72,6 +72,8 @@ def judge(
     if (reason := reason_against(view, card, ask, asked, grouping=grouping)) is None:
         return None
     wanted, left = need(card, ask), free(view, card, asked, grouping=grouping)
+    if reason is Reason.FREE_MEMORY:
+        wanted, left = Amount(memory=asked.free_memory_at_least), Amount(memory=free_now(view, card))
     limit, used = view.limit_of(card), view.usage(card.uuid).core
     if wanted.memory > left.memory:
         # Room for this pod is memory first, and with that the core can be promised as far as elsewhere.
@@ -104,6 +106,7 @@ def reason_against(
         unfit(card, ask, asked, grouping=grouping)
         or card.trouble
         or _in_the_way(view, card, ask, asked, grouping)
+        or (None if enough_memory_free(view, card, asked) else Reason.FREE_MEMORY)
     )
 
 
@@ -163,6 +166,23 @@ def free_replicas(view: device_view.View, card: facts.Card) -> int:
     core, memory = _replica(card)
     taken = max(used.pods, -(-used.core // core) if core else 0, -(-used.memory // memory) if memory else 0)
     return max(0, card.replicas - taken)
+
+
+def free_now(view: device_view.View, card: facts.Card) -> int:
+    """Return how much memory of a card is free: not promised, nor measured in use lately."""
+    if card.replicas > 1:
+        left = card.memory * free_replicas(view, card) // card.replicas
+    elif card.mig:
+        left = sum(one.memory for one in free_instances(view, card, requests.ANY_CARD))
+    else:
+        left = view.free_memory(card)
+    return min(left, view.measured_free.get(card.uuid, left))
+
+
+def enough_memory_free(view: device_view.View, card: facts.Card, asked: requests.Conditions) -> bool:
+    """Whether a card has as much memory free as is required of each; other devices have none to speak of."""
+    least = asked.free_memory_at_least
+    return not least or card.type != facts.GPU or free_now(view, card) >= least
 
 
 def free_instances(

@@ -5,7 +5,7 @@ memory after the placement, so a request in bytes and one in percent are measure
 replicas and MIG instances the number counts. Only the cards count that the pod may use: of
 a node with two models, those of the model that it asks for. For a pod without cards, nodes
 with fewer free cards come first whatever the strategy, so that work on cpus does not sit
-down beside free cards.
+down beside free cards. Devices that are no cards count for pods that ask for them (`other_devices`).
 """
 
 from typing import Final
@@ -13,23 +13,25 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_table
-from berth_operator.scheduling.strategies import points, score_inputs
+from berth_operator.scheduling.strategies import other_devices, points, score_inputs
 
 MANY: Final = 99  # Free cards and pieces; beyond that, nodes are equally bad for pods without cards.
 
 
 def binpack(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     """Prefer the node that is fullest afterwards, and its fullest card."""
-    slot = score_inputs.card_slot(score_input, fullest=True)
-    return score_inputs.Ranking(_clipped(_fullness(score_input)), slot)
+    slot, score = score_inputs.card_slot(score_input, fullest=True), _clipped(_fullness(score_input))
+    if score_input.need.other_types:
+        score = other_devices.mixed(score_input, score, other_devices.fullness(score_input))
+    return score_inputs.Ranking(score, slot)
 
 
 def spread(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     """Prefer the node that is emptiest afterwards, and its emptiest card."""
-    if not score_input.need.cards:
-        return score_inputs.Ranking(_clipped(_without_cards(score_input, empty=True)))
-    slot = score_inputs.card_slot(score_input, fullest=False)
-    return score_inputs.Ranking(_clipped(score_inputs.BEST - _fullness(score_input)), slot)
+    score, slot = _emptiness(score_input), score_inputs.card_slot(score_input, fullest=False)
+    if score_input.need.other_types:
+        score = other_devices.mixed(score_input, score, 1 - other_devices.fullness(score_input))
+    return score_inputs.Ranking(score, slot)
 
 
 def weighted(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
@@ -39,7 +41,18 @@ def weighted(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     further points (`points`).
     """
     if not score_input.need.cards:
-        return spread(score_input)
+        score, slot = _emptiness(score_input), None
+    else:
+        score, slot = _weighted(score_input)
+    if score_input.need.other_types:
+        score = other_devices.mixed(score_input, score, other_devices.plenty(score_input))
+    return score_inputs.Ranking(score, slot)
+
+
+def _weighted(
+    score_input: score_inputs.ScoreInput,
+) -> tuple[node_table.Scores, node_table.Numbers | None]:
+    """Return how large and how free the hardware is for a pod with cards, and the card for a simple share."""
     cards, memory = node_table.count(score_input.usable), score_input.total_of_usable(score_input.total)
     static = score_input.weights.mean(cards / score_input.scale.cards, memory / score_input.scale.memory)
     left_core = score_input.total_of_usable(score_input.core_left) / (100 * score_input.scale.cards)
@@ -49,8 +62,14 @@ def weighted(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     if weights.hardware or weights.load:
         score = _clipped(points.mixed(score_input, score))
     if weights.load:
-        return score_inputs.Ranking(score, points.card_slot(score_input))
-    return score_inputs.Ranking(score, score_inputs.card_slot(score_input, fullest=False))
+        return score, points.card_slot(score_input)
+    return score, score_inputs.card_slot(score_input, fullest=False)
+
+
+def _emptiness(score_input: score_inputs.ScoreInput) -> node_table.Scores:
+    if not score_input.need.cards:
+        return _clipped(_without_cards(score_input, empty=True))
+    return _clipped(score_inputs.BEST - _fullness(score_input))
 
 
 def _fullness(score_input: score_inputs.ScoreInput) -> node_table.Scores:

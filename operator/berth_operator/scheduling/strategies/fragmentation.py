@@ -4,7 +4,8 @@ The usable space of a node is the free space on its cards, but no more than its 
 support, as the workload shows (`demand_model`). A placement costs what the usable space falls by. Among
 nodes that lose equally, a share goes to the card whose remaining space is then
 worth most; among equal ones, to the fullest card (whole cards, replicas and instances: to
-the node with the fewest left); then to the node that has the least cpu and memory to spare beyond its cards.
+the node with the fewest left); then, where the pod asks for other devices as well, to the node where these
+are fullest (`other_devices`); then to the node that has the least cpu and memory to spare beyond its cards.
 These are compared strictly in this order, never added up: mixing them was tried, and is
 worse. One number holds them all: a whole one of 50 bits, so that it is exact and no
 node's score depends on another's.
@@ -17,7 +18,7 @@ import numpy as np
 
 from berth_operator.scheduling import node_table
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.strategies import score_inputs
+from berth_operator.scheduling.strategies import other_devices, score_inputs
 
 THOUSANDTHS_PER_PERCENT: Final = (
     10  # Losses are compared in thousandths of a card, spaces counted in percent.
@@ -27,6 +28,9 @@ THOUSANDTHS_PER_PERCENT: Final = (
 # cpu and memory would support, in thousandths.
 LOSS, CARD, FULL, SPARE = 15, 7, 10, 18
 ALL: Final = LOSS + CARD + FULL + SPARE
+# For a pod that asks for other devices as well, these decide before the cpu and memory to spare, which then
+# count in fewer steps: how full the devices are.
+OTHERS: Final = 8
 UNFIT: Final = 1 << 40
 
 
@@ -41,12 +45,25 @@ def fragmentation(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     if score_input.need.cards:
         spare = np.rint(feeds_after - after) + float(1 << SPARE - 1)
         key += np.minimum(middle, _top(CARD + FULL)) * float(1 << SPARE)
-        key += np.minimum(np.maximum(spare, 0.0), _top(SPARE))
+        spare = np.minimum(np.maximum(spare, 0.0), _top(SPARE))
+        key += _after_others(score_input, spare, SPARE)
     else:
         # A pod without cards goes where there is none, then where cpu and memory feed least after it.
         bits = CARD + FULL + SPARE - 1
-        key += np.minimum(np.rint(feeds_after * 16), _top(bits)) + score_input.served * float(1 << bits)
+        fed = np.minimum(np.rint(feeds_after * 16), _top(bits))
+        key += _after_others(score_input, fed, bits) + score_input.served * float(1 << bits)
     return score_inputs.Ranking(score_inputs.BEST - key * (score_inputs.BEST / (1 << ALL)), slot)
+
+
+def _after_others(
+    score_input: score_inputs.ScoreInput, part: node_table.Scores, bits: int
+) -> node_table.Scores:
+    """Return the last bits of a score, so many, behind how full the other devices are, if any count."""
+    if not score_input.need.other_types:
+        return part
+    empty = np.rint((1 - other_devices.fullness(score_input)) * _top(OTHERS))
+    together: node_table.Scores = empty * float(1 << bits - OTHERS) + np.floor(part / (1 << OTHERS))
+    return together
 
 
 def _top(bits: int) -> float:

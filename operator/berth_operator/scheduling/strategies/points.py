@@ -74,10 +74,8 @@ def _idle(measured: node_table.Numbers, left: node_table.Scores) -> node_table.S
 
 def _free(table: node_table.NodeTable, rows: node_table.Rows) -> node_table.Scores:
     """Return what part of each card's memory is free."""
-    total, measured = table.total[rows], table.measured_free[rows]
-    in_pieces = np.where(measured == node_table.ABSENT, total, measured)
-    free = np.where(table.open[rows], table.free_memory(rows), in_pieces)
-    part: node_table.Scores = np.clip(free / np.maximum(total, 1), 0, 1)
+    total = table.total[rows]
+    part: node_table.Scores = np.clip(table.free_memory_of_all(rows) / np.maximum(total, 1), 0, 1)
     return np.where(total > 0, part, 1.0)
 
 

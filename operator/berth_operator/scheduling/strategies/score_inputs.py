@@ -7,6 +7,7 @@ return what the pod would take of all its cards together.
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -113,6 +114,17 @@ class ScoreInput:
             self.table.instances[self.rows]
         )
         return left
+
+    def other_devices(self) -> Iterator[tuple[node_table.Numbers, node_table.Numbers, int]]:
+        """Yield of each type beside cards that the pod asks for the percents there, left and taken by it."""
+        table = self.table
+        for kind, taken in self.need.other_parts:
+            well = node_table.known_of(table.types, kind, table.others_well, self.rows)
+            yield (
+                well * requests.WHOLE,
+                node_table.known_of(table.types, kind, table.others_free, self.rows),
+                taken,
+            )
 
     @property
     def served(self) -> node_table.Mask:

@@ -50,7 +50,7 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
         copy.set_quarantine(scenario.device.node, scenario.quarantine)
     for hold in scenario.holds:
         copy.charge(hold)
-    if scenario.request.grouping.memory_together:
+    if questions.needs_free_memory(scenario.request):
         card_loads.copy_other_use(survey.inventory, copy, scenario.node.name)
     return copy
 
