@@ -7,7 +7,7 @@ pods that name single devices no two nodes are alike.
 """
 
 import weakref
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from berth_operator.scheduling.devices import device_view, facts, requests
 
@@ -21,10 +21,11 @@ def class_of(view: device_view.View, request: requests.Request) -> Hashable:
         return None
     device = view.device
     devices = tuple(
-        (*_device(view, one), _measured(view, one, request), one.numa, one.root, one.minor)
-        for one in (*device.cards, *device.others)
+        (*_device(view, one), one.numa, one.root, one.minor) for one in (*device.cards, *device.others)
     )
-    return view.open, view.withheld, view.honors_partitions, device.failed, weakref.ref(device.board), devices
+    node = view.open, view.withheld, view.honors_partitions, device.failed, weakref.ref(device.board), devices
+    measured = _measured(view, request)
+    return (*node, tuple(measured.get(one.uuid) for one in device.cards)) if measured else node
 
 
 def groups(
@@ -32,9 +33,11 @@ def groups(
 ) -> Iterator[tuple[int, ...]]:
     """Yield the numbers of devices that are alike, wherever they are in the node: each in one group."""
     found: dict[Hashable, list[int]] = {}
+    measured = _measured(view, request)
     for number, device in enumerate(devices):
-        alike = device.uuid if _names_devices(request) else _device(view, device)
-        key = alike, _measured(view, device, request)
+        key: Hashable = device.uuid if _names_devices(request) else _device(view, device)
+        if measured:
+            key = key, measured.get(device.uuid)
         found.setdefault(key, []).append(number)
     return map(tuple, found.values())
 
@@ -43,9 +46,9 @@ def _names_devices(request: requests.Request) -> bool:
     return bool(request.conditions.uuids or request.conditions.avoid_uuids)
 
 
-def _measured(view: device_view.View, card: facts.Card, request: requests.Request) -> int | None:
-    """Return what was measured free of a card, where the answer depends on it."""
-    return view.measured_free.get(card.uuid) if request.conditions.free_memory_at_least else None
+def _measured(view: device_view.View, request: requests.Request) -> Mapping[str, int]:
+    """Return what was measured free of each card, where the answer depends on it; else nothing."""
+    return view.measured_free if request.conditions.free_memory_at_least else {}
 
 
 def _device(view: device_view.View, card: facts.Card) -> tuple[Hashable, ...]:
