@@ -7,7 +7,7 @@ pods that name single devices no two nodes are alike.
 """
 
 import weakref
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from berth_operator.scheduling.devices import device_view, facts, requests
 
@@ -22,17 +22,13 @@ def class_of(view: device_view.View, request: requests.Request) -> Hashable:
     device = view.device
     selects = _selects_labels(request)
     devices = tuple(
-        (*_device(view, one, selects=selects), _measured(view, one, request), one.numa, one.root, one.minor)
+        (*_device(view, one, selects=selects), one.numa, one.root, one.minor)
         for one in (*device.cards, *device.others)
     )
-    return (
-        view.open,
-        view.withheld,
-        view.honors_partitions,
-        device.failed,
-        weakref.ref(device.topology),
-        devices,
-    )
+    topology = weakref.ref(device.topology)
+    node = view.open, view.withheld, view.honors_partitions, device.failed, topology, devices
+    measured = _measured(view, request)
+    return (*node, tuple(measured.get(one.uuid) for one in device.cards)) if measured else node
 
 
 def groups(
@@ -41,9 +37,11 @@ def groups(
     """Yield the numbers of devices that are alike, wherever they are in the node: each in one group."""
     found: dict[Hashable, list[int]] = {}
     names_devices, selects = _names_devices(request), _selects_labels(request)
+    measured = _measured(view, request)
     for number, device in enumerate(devices):
-        alike = device.uuid if names_devices else _device(view, device, selects=selects)
-        key = alike, _measured(view, device, request)
+        key: Hashable = device.uuid if names_devices else _device(view, device, selects=selects)
+        if measured:
+            key = key, measured.get(device.uuid)
         found.setdefault(key, []).append(number)
     return map(tuple, found.values())
 
@@ -57,9 +55,9 @@ def _selects_labels(request: requests.Request) -> bool:
     return bool(request.conditions.card_labels or grouping.labels or grouping.function_labels)
 
 
-def _measured(view: device_view.View, card: facts.Card, request: requests.Request) -> int | None:
-    """Return what was measured free of a card, where the answer depends on it."""
-    return view.measured_free.get(card.uuid) if request.conditions.free_memory_at_least else None
+def _measured(view: device_view.View, request: requests.Request) -> Mapping[str, int]:
+    """Return what was measured free of each card, where the answer depends on it; else nothing."""
+    return view.measured_free if request.conditions.free_memory_at_least else {}
 
 
 def _device(view: device_view.View, card: facts.Card, *, selects: bool) -> tuple[Hashable, ...]:

@@ -106,7 +106,7 @@ def reason_against(
         unfit(card, ask, asked, grouping=grouping)
         or card.trouble
         or _in_the_way(view, card, ask, asked, grouping)
-        or (None if enough_memory_free(view, card, asked) else Reason.FREE_MEMORY)
+        or (_too_little_free(view, card, asked) if asked.free_memory_at_least else None)
     )
 
 
@@ -180,9 +180,8 @@ def free_now(view: device_view.View, card: facts.Card) -> int:
 
 
 def enough_memory_free(view: device_view.View, card: facts.Card, asked: requests.Conditions) -> bool:
-    """Whether a card has as much memory free as is required of each; other devices have none to speak of."""
-    least = asked.free_memory_at_least
-    return not least or card.type != facts.GPU or free_now(view, card) >= least
+    """Whether a card has as much memory free as is required of each."""
+    return not asked.free_memory_at_least or free_now(view, card) >= asked.free_memory_at_least
 
 
 def free_instances(
@@ -268,6 +267,12 @@ def _unfit_part(device: facts.Card, ask: requests.OtherDevices, grouping: reques
 
 
 # ---------------------------------------------------------------- what others hold of it
+
+
+def _too_little_free(view: device_view.View, card: facts.Card, asked: requests.Conditions) -> Reason | None:
+    """Return that too little of a card's memory is free; other devices have none to speak of."""
+    enough = card.type != facts.GPU or enough_memory_free(view, card, asked)
+    return None if enough else Reason.FREE_MEMORY
 
 
 def _in_the_way(
