@@ -149,10 +149,11 @@ def test_it_must_hold_for_the_same_card_as_all_else() -> None:
 
 def test_nodes_that_are_alike_but_for_what_is_measured_answer_by_themselves() -> None:
     """Where a search is needed, its answer on one of them is not taken for the other."""
-    inventory = builders.inventory(*builders.nodes(2, 1))
+    shared = [builders.device(at, [builders.card(0, at=at, replicas=4)]) for at in ("n1", "n2")]
+    inventory = builders.inventory(builders.node("n1"), builders.node("n2"), *shared)
     measured(inventory, n1=GIB)
 
-    found = place(inventory, requiring(MEMORY, TENTH, TENTH))
+    found = place(inventory, requiring(MEMORY, requests.Replicas(1)))
 
     assert found is not None
     assert found.node == "n2"
