@@ -120,7 +120,7 @@ def test_devices_of_packages_may_be_joined_and_chosen() -> None:
             {"example.com/npu": 1},
             {names.APPLY: "npu=every"},
             f"annotation {names.APPLY}: 'npu=every' is not known; write for instance rdma=every "
-            "(types: fpga, rdma, dsp; methods: every, count, whole)",
+            "(types: fpga, rdma, dsp; ways: every, count, whole)",
             id="a way for what is counted",
         ),
         pytest.param(
