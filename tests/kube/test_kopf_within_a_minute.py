@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import kopf
@@ -47,26 +47,40 @@ def test_a_fault_is_found_and_the_run_ended_within_a_minute(
     assert lag.checks * kopf_lag.CHECK_SECONDS + END_SECONDS <= MINUTE
 
 
-async def starts_nothing(_: threading.Event) -> None:
-    """Wait for something that does not come."""
-    await asyncio.Event().wait()
+def starts_nothing(_: threading.Event) -> None:
+    """Come to an end at once, with a task that waits for something that does not come."""
 
 
-async def blocks_its_loop(released: threading.Event) -> None:
+def blocks_its_loop(released: threading.Event) -> None:
     """Hang without a chance for anything else."""
     released.wait()
 
 
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """Lend an event that ends what hangs; in the end no thread of Kopf is left."""
+    lent = threading.Event()
+    yield lent
+    lent.set()
+    for thread in threading.enumerate():
+        if thread.name == "kopf":
+            thread.join(10)
+    assert "kopf" not in {thread.name for thread in threading.enumerate()}
+
+
 @pytest.mark.parametrize("hang", [starts_nothing, blocks_its_loop])
 async def test_a_hanging_kopf_is_told_after_so_many_checks(
-    hang: Callable[[threading.Event], Awaitable[None]], server: stub.Stub, monkeypatch: pytest.MonkeyPatch
+    hang: Callable[[threading.Event], None],
+    released: threading.Event,
+    server: stub.Stub,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The fault, which `/readyz` shows, is there within a minute of checks, one each second."""
-    released, seconds = threading.Event(), 0.0
+    seconds = 0.0
 
-    async def spawn_tasks(**_: Any) -> list[asyncio.Task[None]]:
-        await hang(released)
-        return []
+    async def spawn_tasks(**_: Any) -> list[asyncio.Future[Any]]:
+        hang(released)
+        return [asyncio.ensure_future(asyncio.Event().wait())]
 
     monkeypatch.setattr(kopf, "spawn_tasks", spawn_tasks)
     monkeypatch.setattr(reconciler, "END_SECONDS", 0.05)  # What is waited for in real time.
@@ -77,7 +91,6 @@ async def test_a_hanging_kopf_is_told_after_so_many_checks(
             seconds += kopf_lag.CHECK_SECONDS
         await eventually.holds(lambda: reconciler_.fault, "the fault", seconds=30)
         fault = reconciler_.fault
-        released.set()
 
     assert fault.startswith("Kopf is ended: it shows no life")
     assert seconds + END_SECONDS <= MINUTE
