@@ -191,6 +191,18 @@ def test_a_device_that_says_too_much_is_closed(enough: Cards, too_much: Cards, w
     assert [one.mig for one in closed.cards] == ["mig" in one for one in too_much if one.get("type") is None]
 
 
+def test_labels_that_agents_write_are_kept_once() -> None:
+    """However many cards and nodes have the same, they take the memory of one."""
+    labels = {"family": "hopper", "product": "H100-80GB-HBM3", "computeCapability": "9.0"}
+    found = [
+        devices.read(builders.published(at, cards=[{"labels": dict(labels)}] * 2)) for at in ("n1", "n2")
+    ]
+
+    kept = [card.labels for device in found for card in device.cards]
+    assert kept == [tuple(sorted(labels.items()))] * 4
+    assert len({id(one) for one in kept}) == 1
+
+
 def test_labels_of_functions_are_sorted_once_for_each_group() -> None:
     """All functions of a group share one list of labels, however many they are."""
     thing = builders.published(cards=virtual(2, 200, 40))
