@@ -9,9 +9,11 @@ one reports it here, and all informers of the same session list their collection
 
 import logging
 import weakref
-from typing import Protocol
+from typing import Final, Protocol
 
 log = logging.getLogger(__name__)
+
+MOST_DIGITS: Final = 20  # Of a revision, which has 64 bits.
 
 
 class LongOutage(Exception):
@@ -30,8 +32,8 @@ class Follower(Protocol):
 
 
 def revision(text: str) -> int | None:
-    """Return a resourceVersion as a number, or None where a server's are no numbers."""
-    return int(text) if text.isascii() and text.isdecimal() else None
+    """Return a resourceVersion as a number, or None where a server's are no numbers of 64 bits."""
+    return int(text) if len(text) <= MOST_DIGITS and text.isascii() and text.isdecimal() else None
 
 
 def is_earlier(one: str, other: str) -> bool:

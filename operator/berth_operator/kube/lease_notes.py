@@ -12,7 +12,6 @@ from typing import Final
 from berth_crds import names, wire
 from berth_crds.client import history
 
-MOST_DIGITS: Final = 20  # Of a revision, which has 64 bits.
 OWN: Final = frozenset({names.IN_FLIGHT, names.UNRENEWED})
 
 
@@ -38,7 +37,5 @@ def stale_revision(meta: wire.Meta) -> int:
     before its data were restored, and says nothing.
     """
     text = meta.annotations.get(names.UNRENEWED, "")
-    if len(text) > MOST_DIGITS:
-        return 0
     stale, newest = history.revision(text) or 0, history.revision(meta.resource_version) or 0
     return stale if stale <= newest else 0
